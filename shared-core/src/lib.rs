@@ -1,0 +1,1 @@
+//! The sans-I/O core of sszip.
