@@ -1,0 +1,87 @@
+# Everything here runs on a plain Debian 12 with make and git; what is missing
+# is installed by scripts/setup. Caches live outside the clone.
+
+SSZIP_CACHE ?= $(HOME)/.cache/sszip
+CARGO_TARGET_DIR := $(SSZIP_CACHE)/target
+export SSZIP_CACHE CARGO_TARGET_DIR
+
+# Past a cargo that is too old, to the one scripts/setup installs.
+export PATH := $(shell bash -c '. scripts/lib.sh; echo "$$PATH"')
+
+PYTHON := $(SSZIP_CACHE)/venv/bin/python
+NGINX_128 := $(SSZIP_CACHE)/nginx-1.28
+NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test check unit e2e bench clean \
+	e2e-debian e2e-1.28 e2e-asan nginx-1.28 nginx-asan
+
+help: ## what can be made (this list)
+	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
+
+setup: ## installs all that `make test` needs (the others install on their own)
+	@scripts/setup test
+
+build: ## build/nginx/ngx_http_sszip_module.so and build/bin/replay-node
+	@scripts/setup build
+	cargo build --release --package sszip-core --features ffi
+	cargo build --release --package replay-node
+	@scripts/build-nginx-module debian
+	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node"
+
+run: build ## nginx with sszip on 127.0.0.1:8545 before a replay node; Ctrl-C stops
+	@scripts/run
+
+test: setup check unit e2e ## all checks and tests
+
+check: setup ## format, lints, C style, dependencies' licences
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
+	scripts/nginx-style --self-test
+	scripts/nginx-style nginx-module/src
+	shellcheck --external-sources scripts/lib.sh \
+		$$(grep -lE '^#!.*\b(ba)?sh$$' scripts/* .ci/run)
+	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
+		tests loadtest scripts/nginx-style
+
+unit: setup ## the Rust tests, the C ABI's among them
+	cargo test --workspace --all-features
+
+e2e: e2e-debian e2e-1.28 e2e-asan ## real nginx: 1.22, 1.28, 1.28 with ASan
+
+e2e-debian: setup build ## ... Debian's nginx only
+	SSZIP_NGINX=/usr/sbin/nginx \
+	SSZIP_MODULE=$(CURDIR)/build/nginx/ngx_http_sszip_module.so \
+	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
+	$(PYTHON) -m pytest tests/e2e
+
+e2e-1.28: nginx-1.28 ## ... nginx 1.28 only
+	SSZIP_NGINX=$(NGINX_128)/sbin/nginx \
+	SSZIP_MODULE=$(NGINX_128)/ngx_http_sszip_module.so \
+	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
+	$(PYTHON) -m pytest tests/e2e
+
+# nginx frees neither its cycle nor its event tables on exit, and every module
+# defines ngx_module_names.
+e2e-asan: nginx-asan ## ... nginx 1.28 with AddressSanitizer only
+	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 \
+	SSZIP_NGINX=$(NGINX_ASAN)/sbin/nginx \
+	SSZIP_MODULE=$(NGINX_ASAN)/ngx_http_sszip_module.so \
+	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
+	SSZIP_NGINX_ASAN=1 $(PYTHON) -m pytest tests/e2e
+
+nginx-1.28: setup build
+	@scripts/build-nginx-1.28
+	@scripts/build-nginx-module 1.28
+
+nginx-asan: setup build
+	@scripts/build-nginx-1.28 --asan
+	@scripts/build-nginx-module 1.28-asan
+
+bench: build ## sszip beside gzip and brotli; tables go to loadtest/results/
+	@scripts/setup bench
+	loadtest/bench/run
+
+clean: ## removes build/ and the caches
+	rm -rf build "$(SSZIP_CACHE)"

@@ -1,0 +1,49 @@
+# Shared by the scripts beside it; sourced, never run.
+# shellcheck shell=bash
+
+SSZIP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export SSZIP_ROOT
+export SSZIP_CACHE="${SSZIP_CACHE:-$HOME/.cache/sszip}"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$SSZIP_CACHE/target}"
+
+# The library that the nginx module links; its `config` reads this name.
+export SSZIP_CORE_LIB="${SSZIP_CORE_LIB:-$CARGO_TARGET_DIR/release/libsszip_core.a}"
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# version_at_least HAVE WANT
+version_at_least() {
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+# A cargo that is new enough and comes with rustfmt and clippy.
+rust_is_usable() {
+    local version
+    version=$(cargo --version 2>/dev/null) || return 1
+    version=${version#cargo }
+    version_at_least "${version%% *}" 1.90 || return 1
+    cargo fmt --version >/dev/null 2>&1 &&
+        cargo clippy --version >/dev/null 2>&1
+}
+
+# An old rustup or /usr/local toolchain ahead of Debian's would win on PATH.
+if ! rust_is_usable; then
+    case $PATH in
+        /usr/bin:*) ;;
+        *) export PATH="/usr/bin:$PATH" ;;
+    esac
+fi
+
+# Name of a Python that can make a virtual environment, if there is one.
+usable_python() {
+    local python
+    for python in python3 /usr/bin/python3; do
+        if "$python" -c 'import sys, venv, ensurepip
+sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$python"
+            return
+        fi
+    done
+    return 1
+}
