@@ -1,1 +1,27 @@
-//! The sans-I/O core of sszip.
+//! The sans-I/O core of sszip: every decision about an HTTP exchange.
+//!
+//! A proxy ("host") carries bytes; this crate decides what to do with them.
+//! It opens no socket, starts no thread and reads no clock. [`exchange`] is
+//! the state machine a host drives, one per request; everything else serves
+//! it:
+//!
+//! | module        | concern                                               |
+//! |---------------|-------------------------------------------------------|
+//! | [`exchange`]  | the state machine, its transition table               |
+//! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
+//! | [`gzip`]      | one-shot coding and decoding (RFC 1952), libdeflate   |
+//! | [`config`]    | directives as operators write them, checked once      |
+//! | [`memory`]    | how much a process may hold                           |
+//! | [`mode`]      | what happened to an answer, for logs and metrics      |
+//! | `ffi`         | the C ABI of `include/sszip.h` (feature `ffi`)        |
+
+pub mod config;
+pub mod exchange;
+mod faults;
+#[cfg(feature = "ffi")]
+#[allow(unsafe_code)]
+pub mod ffi;
+pub mod gzip;
+pub mod memory;
+pub mod mode;
+pub mod negotiate;

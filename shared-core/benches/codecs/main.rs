@@ -1,0 +1,224 @@
+//! Codecs alone, on whole bodies: what bounds any proxy module around them.
+//!
+//! `cargo bench -p sszip-core --bench codecs -- [--json FILE] [--rounds N]
+//! [--ms N] [DIR]` measures the CPU time of one thread over every file in
+//! `DIR`. Engines take turns on each body, so that a slow moment of the
+//! machine touches all alike, and the median over rounds counts. Wall time is
+//! not looked at: another tenant would be in it. Without `DIR` one made-up
+//! body checks that every engine still round-trips, which is what
+//! `cargo test --benches` wants to know.
+//!
+//! This is no criterion bench because criterion finishes one benchmark before
+//! it starts the next and measures wall time.
+#![allow(unsafe_code)]
+
+mod engines;
+
+use engines::{Absent, Engine};
+use rustix::time::{clock_gettime, ClockId};
+use serde_json::{json, Value};
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+struct Options {
+    json: Option<PathBuf>,
+    rounds: usize,
+    slice_ns: u64,
+    folder: Option<PathBuf>,
+}
+
+struct Body {
+    name: String,
+    content: Vec<u8>,
+}
+
+struct Measured {
+    bytes: usize,
+    rounds: Vec<u64>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = parse(std::env::args().skip(1))?;
+    let bodies = match &options.folder {
+        Some(folder) => read_bodies(folder)?,
+        None => vec![made_up_body()],
+    };
+    let (mut engines, absent) = engines::all();
+    let table = run(&mut engines, &bodies, &options)?;
+    let report = to_json(&engines, &absent, &bodies, &table);
+    match &options.json {
+        Some(path) => std::fs::write(path, serde_json::to_string_pretty(&report)?)?,
+        None => print(&report),
+    }
+    Ok(())
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
+    let mut options = Options {
+        json: None,
+        rounds: 1,
+        slice_ns: 1_000_000,
+        folder: None,
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            // Cargo's own, in `cargo bench` and `cargo test`.
+            "--bench" | "--test" => {}
+            "--json" => options.json = Some(value()?.into()),
+            "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
+            "--ms" => options.slice_ns = value()?.parse::<u64>()? * 1_000_000,
+            _ if argument.starts_with('-') => return Err(format!("unknown {argument}").into()),
+            _ => options.folder = Some(argument.into()),
+        }
+    }
+    Ok(options)
+}
+
+fn read_bodies(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
+    let mut bodies = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        bodies.push(Body {
+            name: entry.file_name().to_string_lossy().into_owned(),
+            content: std::fs::read(entry.path())?,
+        });
+    }
+    bodies.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(bodies)
+}
+
+fn made_up_body() -> Body {
+    let mut content = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[".to_vec();
+    for n in 0u64..1000 {
+        let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        content.extend(format!("{{\"hash\":\"{word:#018x}\",\"index\":\"{n:#x}\"}},").bytes());
+    }
+    content.extend(b"null]}");
+    Body {
+        name: "made up".into(),
+        content,
+    }
+}
+
+/// Measures every engine on every body; the outer index is the engine.
+fn run(
+    engines: &mut [Box<dyn Engine>],
+    bodies: &[Body],
+    options: &Options,
+) -> Result<Vec<Vec<Measured>>, Box<dyn Error>> {
+    let mut table: Vec<Vec<Measured>> = engines.iter().map(|_| Vec::new()).collect();
+    for body in bodies {
+        let mut out = vec![0; body.content.len() + body.content.len() / 8 + 1024];
+        for (engine, row) in engines.iter_mut().zip(&mut table) {
+            let bytes = round_trip(engine.as_mut(), body, &mut out)?;
+            row.push(Measured {
+                bytes,
+                rounds: Vec::new(),
+            });
+        }
+        for _ in 0..options.rounds {
+            for (engine, row) in engines.iter_mut().zip(&mut table) {
+                let ns = time(engine.as_mut(), &body.content, &mut out, options.slice_ns);
+                if let Some(measured) = row.last_mut() {
+                    measured.rounds.push(ns);
+                }
+            }
+        }
+    }
+    Ok(table)
+}
+
+/// Compresses once, decodes, compares: a wrong engine is not worth timing.
+fn round_trip(
+    engine: &mut dyn Engine,
+    body: &Body,
+    out: &mut [u8],
+) -> Result<usize, Box<dyn Error>> {
+    let written = engine.compress(&body.content, out);
+    let decoded = written.and_then(|n| engine.decompress(&out[..n], body.content.len()));
+    match (written, decoded) {
+        (Some(n), Some(bytes)) if bytes == body.content => Ok(n),
+        _ => Err(format!(
+            "{} {} does not round-trip {}",
+            engine.name(),
+            engine.level(),
+            body.name
+        )
+        .into()),
+    }
+}
+
+/// CPU time of one compression: as many as fit into the slice, divided.
+fn time(engine: &mut dyn Engine, body: &[u8], out: &mut [u8], slice_ns: u64) -> u64 {
+    let start = thread_ns();
+    let mut runs = 0;
+    loop {
+        engine.compress(std::hint::black_box(body), out);
+        runs += 1;
+        let spent = thread_ns() - start;
+        if spent >= slice_ns {
+            return spent / runs;
+        }
+    }
+}
+
+fn thread_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+fn to_json(
+    engines: &[Box<dyn Engine>],
+    absent: &[Absent],
+    bodies: &[Body],
+    table: &[Vec<Measured>],
+) -> Value {
+    let rows = engines.iter().zip(table).map(|(engine, row)| {
+        let cells = bodies.iter().zip(row).map(|(body, measured)| {
+            json!({
+                "body": body.name,
+                "bytes_in": body.content.len(),
+                "bytes_out": measured.bytes,
+                "ns": median(measured.rounds.clone()),
+            })
+        });
+        json!({
+            "engine": engine.name(),
+            "level": engine.level(),
+            "version": engine.version(),
+            "bodies": cells.collect::<Vec<_>>(),
+        })
+    });
+    let missing = absent
+        .iter()
+        .map(|a| json!({"engine": a.engine, "why": a.why}));
+    json!({
+        "engines": rows.collect::<Vec<_>>(),
+        "absent": missing.collect::<Vec<_>>(),
+    })
+}
+
+fn print(report: &Value) {
+    for engine in report["engines"].as_array().into_iter().flatten() {
+        for body in engine["bodies"].as_array().into_iter().flatten() {
+            println!(
+                "{} {}: {}, {} -> {} bytes, {} ns",
+                engine["engine"].as_str().unwrap_or_default(),
+                engine["level"],
+                body["body"].as_str().unwrap_or_default(),
+                body["bytes_in"],
+                body["bytes_out"],
+                body["ns"]
+            );
+        }
+    }
+    for absent in report["absent"].as_array().into_iter().flatten() {
+        println!("absent: {absent}");
+    }
+}

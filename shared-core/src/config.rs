@@ -1,0 +1,403 @@
+//! What an operator configures, read and checked once.
+//!
+//! [`Directives`] is what one block of a configuration says; blocks inherit
+//! from the ones around them. [`Config`] is the result, with every default
+//! filled in. Names are the same in every host: the field `min_length` is the
+//! directive `sszip_min_length` in nginx and `min_length` in Envoy.
+
+use std::fmt;
+
+use crate::memory::Budget;
+use crate::negotiate::media_type::MediaTypes;
+
+/// Which content codings the node is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamEncoding {
+    /// `Accept-Encoding: identity`, whatever the client accepts.
+    Identity,
+    /// What the client sent.
+    Pass,
+}
+
+/// The settings of a place (in nginx: a location).
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Whether sszip acts here at all.
+    pub enable: bool,
+    /// Media types to compress.
+    pub types: MediaTypes,
+    /// Shorter bodies go out as they are. Bytes.
+    pub min_length: u64,
+    /// libdeflate's level, 0 to 12.
+    pub comp_level: u8,
+    /// Longer bodies are not held. Bytes.
+    pub max_oneshot: u64,
+    /// What the whole process may hold before bodies of this place pass
+    /// through. Bytes.
+    pub memory: u64,
+    /// What the node is asked for.
+    pub upstream_encoding: UpstreamEncoding,
+    /// Shared by every place of the process.
+    pub budget: Budget,
+}
+
+/// What one block of a configuration says; `None` where it says nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Directives {
+    enable: Option<bool>,
+    types: Option<MediaTypes>,
+    min_length: Option<u64>,
+    comp_level: Option<u8>,
+    max_oneshot: Option<u64>,
+    memory: Option<u64>,
+    upstream_encoding: Option<UpstreamEncoding>,
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// libdeflate's range.
+const COMP_LEVELS: Range = Range {
+    least: 0,
+    most: 12,
+    unit: Unit::Number,
+};
+const MIN_LENGTHS: Range = Range {
+    least: 0,
+    most: GIB,
+    unit: Unit::Bytes,
+};
+/// A held body takes twice its length for a moment, and gzip's trailer counts
+/// 32 bits: 1 GiB is far inside both.
+const MAX_ONESHOTS: Range = Range {
+    least: KIB,
+    most: GIB,
+    unit: Unit::Bytes,
+};
+const MEMORIES: Range = Range {
+    least: 0,
+    most: 1 << 40,
+    unit: Unit::Bytes,
+};
+
+impl Directives {
+    /// Takes one directive, `values` being its arguments.
+    ///
+    /// # Errors
+    /// [`DirectiveError`] says what is allowed; nothing is changed then.
+    pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        match name {
+            "enable" => once(&mut self.enable, || flag(one(values)?)),
+            "types" => once(&mut self.types, || media_types(values)),
+            "min_length" => once(&mut self.min_length, || MIN_LENGTHS.read(one(values)?)),
+            "comp_level" => once(&mut self.comp_level, || {
+                COMP_LEVELS.read(one(values)?).map(|level| level as u8)
+            }),
+            "max_oneshot" => once(&mut self.max_oneshot, || MAX_ONESHOTS.read(one(values)?)),
+            "memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
+            "upstream_encoding" => once(&mut self.upstream_encoding, || {
+                upstream_encoding(one(values)?)
+            }),
+            _ => Err(DirectiveError::Unknown),
+        }
+    }
+
+    /// Takes from the enclosing block what this one does not say.
+    pub fn inherit(&mut self, outer: &Directives) {
+        fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
+            if inner.is_none() {
+                inner.clone_from(outer);
+            }
+        }
+        fill(&mut self.enable, &outer.enable);
+        fill(&mut self.types, &outer.types);
+        fill(&mut self.min_length, &outer.min_length);
+        fill(&mut self.comp_level, &outer.comp_level);
+        fill(&mut self.max_oneshot, &outer.max_oneshot);
+        fill(&mut self.memory, &outer.memory);
+        fill(&mut self.upstream_encoding, &outer.upstream_encoding);
+    }
+
+    /// The settings, with defaults where nothing was said.
+    pub fn resolve(&self, budget: Budget) -> Config {
+        Config {
+            enable: self.enable.unwrap_or(false),
+            types: self.types.clone().unwrap_or_default(),
+            min_length: self.min_length.unwrap_or(KIB),
+            comp_level: self.comp_level.unwrap_or(1),
+            max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
+            memory: self.memory.unwrap_or(256 * MIB),
+            upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
+            budget,
+        }
+    }
+}
+
+/// Why a directive was not taken. The text goes on from the directive's name
+/// and says what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirectiveError {
+    /// There is no directive of that name.
+    Unknown,
+    /// The block has it already.
+    Duplicate,
+    /// It takes exactly one value.
+    OneValue,
+    /// The value is not what the directive takes.
+    Value {
+        /// As the operator wrote it.
+        given: String,
+        /// What it may be.
+        allowed: String,
+    },
+}
+
+impl fmt::Display for DirectiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DirectiveError::Unknown => f.write_str("there is no such directive"),
+            DirectiveError::Duplicate => f.write_str("is duplicate"),
+            DirectiveError::OneValue => f.write_str("takes exactly one value"),
+            DirectiveError::Value { given, allowed } => {
+                write!(f, "has an invalid value \"{given}\": it must be {allowed}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DirectiveError {}
+
+fn invalid(given: &[u8], allowed: impl Into<String>) -> DirectiveError {
+    DirectiveError::Value {
+        given: String::from_utf8_lossy(given).into_owned(),
+        allowed: allowed.into(),
+    }
+}
+
+fn once<T>(
+    slot: &mut Option<T>,
+    read: impl FnOnce() -> Result<T, DirectiveError>,
+) -> Result<(), DirectiveError> {
+    if slot.is_some() {
+        return Err(DirectiveError::Duplicate);
+    }
+    *slot = Some(read()?);
+    Ok(())
+}
+
+fn one<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
+    match values {
+        [value] => Ok(value),
+        _ => Err(DirectiveError::OneValue),
+    }
+}
+
+fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
+    if value.eq_ignore_ascii_case(b"on") {
+        Ok(true)
+    } else if value.eq_ignore_ascii_case(b"off") {
+        Ok(false)
+    } else {
+        Err(invalid(value, "\"on\" or \"off\""))
+    }
+}
+
+fn upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveError> {
+    match value {
+        b"identity" => Ok(UpstreamEncoding::Identity),
+        b"pass" => Ok(UpstreamEncoding::Pass),
+        _ => Err(invalid(value, "\"identity\" or \"pass\"")),
+    }
+}
+
+fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
+    if values.is_empty() {
+        return Err(invalid(b"", "at least one media type"));
+    }
+    MediaTypes::parse(values.iter().copied()).map_err(|word| {
+        invalid(
+            word,
+            "\"type/subtype\", \"type/*\", \"+suffix\" or \"*\", without parameters",
+        )
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Unit {
+    Number,
+    Bytes,
+}
+
+/// The numbers that a directive takes.
+#[derive(Clone, Copy)]
+struct Range {
+    least: u64,
+    most: u64,
+    unit: Unit,
+}
+
+impl Range {
+    fn read(self, value: &[u8]) -> Result<u64, DirectiveError> {
+        let (digits, factor) = match (self.unit, value) {
+            (Unit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
+            (Unit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
+            (Unit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
+            (_, digits) => (digits, 1),
+        };
+        std::str::from_utf8(digits)
+            .ok()
+            // str::parse would take a sign
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|digits| digits.parse::<u64>().ok())
+            .and_then(|number| number.checked_mul(factor))
+            .filter(|number| (self.least..=self.most).contains(number))
+            .ok_or_else(|| invalid(value, self.to_string()))
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { least, most, unit } = *self;
+        match unit {
+            Unit::Number => write!(f, "a number from {least} to {most}"),
+            Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
+        }
+    }
+}
+
+/// A size as an operator would write it.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            size if size >= GIB && size % GIB == 0 => write!(f, "{}g", size / GIB),
+            size if size >= MIB && size % MIB == 0 => write!(f, "{}m", size / MIB),
+            size if size >= KIB && size % KIB == 0 => write!(f, "{}k", size / KIB),
+            size => write!(f, "{size}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, Directives, UpstreamEncoding};
+
+    fn set(directives: &mut Directives, line: &str) -> Result<(), String> {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        directives
+            .set(name, &values)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_directive_is_read() {
+        let mut directives = Directives::default();
+        for line in [
+            "enable on",
+            "types text/* application/json",
+            "min_length 2k",
+            "comp_level 12",
+            "max_oneshot 1m",
+            "memory 1g",
+            "upstream_encoding pass",
+        ] {
+            set(&mut directives, line).unwrap();
+        }
+        let config = directives.resolve(Budget::new());
+        assert!(config.enable && config.types.contains(b"text/css"));
+        assert_eq!((config.min_length, config.comp_level), (2048, 12));
+        assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
+        assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_answered_with_what_is() {
+        for (line, error) in [
+            (
+                "enable yes",
+                "has an invalid value \"yes\": it must be \"on\" or \"off\"",
+            ),
+            (
+                "comp_level 13",
+                "has an invalid value \"13\": it must be a number from 0 to 12",
+            ),
+            (
+                "comp_level -1",
+                "has an invalid value \"-1\": it must be a number from 0 to 12",
+            ),
+            (
+                "comp_level +1",
+                "has an invalid value \"+1\": it must be a number from 0 to 12",
+            ),
+            (
+                "comp_level 1k",
+                "has an invalid value \"1k\": it must be a number from 0 to 12",
+            ),
+            ("comp_level 1 2", "takes exactly one value"),
+            (
+                "min_length 2g",
+                "has an invalid value \"2g\": it must be a size from 0 to 1g",
+            ),
+            (
+                "min_length ",
+                "has an invalid value \"\": it must be a size from 0 to 1g",
+            ),
+            (
+                "max_oneshot 1",
+                "has an invalid value \"1\": it must be a size from 1k to 1g",
+            ),
+            (
+                "max_oneshot 99999999999999999999k",
+                "has an invalid value \"99999999999999999999k\": it must be a size from 1k to 1g",
+            ),
+            (
+                "memory x",
+                "has an invalid value \"x\": it must be a size from 0 to 1024g",
+            ),
+            (
+                "upstream_encoding gzip",
+                "has an invalid value \"gzip\": it must be \"identity\" or \"pass\"",
+            ),
+            (
+                "types json",
+                "has an invalid value \"json\": it must be \"type/subtype\", \"type/*\", \
+                 \"+suffix\" or \"*\", without parameters",
+            ),
+            (
+                "types",
+                "has an invalid value \"\": it must be at least one media type",
+            ),
+            ("level 1", "there is no such directive"),
+        ] {
+            assert_eq!(set(&mut Directives::default(), line), Err(error.into()));
+        }
+    }
+
+    #[test]
+    fn a_second_time_is_an_error_and_changes_nothing() {
+        let mut directives = Directives::default();
+        set(&mut directives, "comp_level 3").unwrap();
+        assert_eq!(
+            set(&mut directives, "comp_level 4"),
+            Err("is duplicate".into())
+        );
+        assert_eq!(directives.resolve(Budget::new()).comp_level, 3);
+    }
+
+    #[test]
+    fn an_inner_block_wins_and_inherits_the_rest() {
+        let mut outer = Directives::default();
+        set(&mut outer, "enable on").unwrap();
+        set(&mut outer, "comp_level 9").unwrap();
+        let mut inner = Directives::default();
+        set(&mut inner, "comp_level 2").unwrap();
+        inner.inherit(&outer);
+        let config = inner.resolve(Budget::new());
+        assert!(config.enable);
+        assert_eq!((config.comp_level, config.min_length), (2, 1024));
+    }
+}

@@ -1,0 +1,190 @@
+//! The heads of an exchange: what the machine reads of them, and the edits
+//! it wants made.
+
+use crate::negotiate::accept_encoding::AcceptEncoding;
+use crate::negotiate::list::members;
+use crate::negotiate::{cache_control, etag, media_type, vary};
+
+/// A header field: name, value. Bytes, since HTTP does not promise UTF-8.
+pub type Field<'a> = (&'a [u8], &'a [u8]);
+
+/// A change to a message head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadEdit {
+    /// The field's name, as it is to be written.
+    pub name: &'static str,
+    /// The only value the field shall have; `None` removes the field.
+    pub value: Option<Vec<u8>>,
+}
+
+impl HeadEdit {
+    pub(super) fn set(name: &'static str, value: impl Into<Vec<u8>>) -> Self {
+        Self {
+            name,
+            value: Some(value.into()),
+        }
+    }
+
+    pub(super) fn remove(name: &'static str) -> Self {
+        Self { name, value: None }
+    }
+}
+
+/// What the machine remembers of a request head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Request {
+    pub(super) accept_encoding: AcceptEncoding,
+    pub(super) head: bool,
+    pub(super) no_transform: bool,
+    /// WebSocket, gRPC, tunnels: the node gets the head as it is.
+    pub(super) untouched: bool,
+}
+
+impl Request {
+    pub(super) fn read<'a>(method: &[u8], fields: impl Iterator<Item = Field<'a>>) -> Self {
+        let mut request = Request {
+            head: method == b"HEAD",
+            untouched: method == b"CONNECT",
+            ..Request::default()
+        };
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case(b"accept-encoding") {
+                request.accept_encoding.read_line(value);
+            } else if name.eq_ignore_ascii_case(b"cache-control") {
+                request.no_transform |= cache_control::has_no_transform(value);
+            } else if name.eq_ignore_ascii_case(b"upgrade") {
+                request.untouched |= members(value).any(is_websocket);
+            } else if name.eq_ignore_ascii_case(b"content-type") {
+                request.untouched |= media_type::is_grpc(value);
+            }
+        }
+        request
+    }
+}
+
+/// Other upgrades, such as curl's `h2c`, are offers that most hosts ignore.
+fn is_websocket(protocol: &[u8]) -> bool {
+    protocol.eq_ignore_ascii_case(b"websocket")
+}
+
+/// A response head as the host saw it.
+#[derive(Clone, Debug)]
+pub struct ResponseHead<I> {
+    /// The status code.
+    pub status: u16,
+    /// The length of the body in bytes, where the head gives it.
+    pub content_length: Option<u64>,
+    /// All header fields. `Content-Length` may be among them or not.
+    pub fields: I,
+    /// The answer becomes a part of another one.
+    pub subrequest: bool,
+    /// Whether the host's own rules allow a content coding here.
+    pub coding_allowed: bool,
+    /// The host writes `Vary: Accept-Encoding` itself when told to.
+    pub host_writes_vary: bool,
+}
+
+/// The content coding of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Identity,
+    Gzip,
+    Other,
+}
+
+/// What the machine reads of a response head, in one pass.
+pub(super) struct Response<'a> {
+    pub(super) content_type: Option<&'a [u8]>,
+    pub(super) coding: Coding,
+    pub(super) no_transform: bool,
+    pub(super) etag: Option<&'a [u8]>,
+    pub(super) vary: Vec<&'a [u8]>,
+    /// Fields that describe the bytes sent, and go when these change.
+    bytewise: [bool; BYTEWISE.len()],
+}
+
+/// Names of fields that hold for the original bytes only: byte ranges (RFC
+/// 9110, 14.3) and digests (RFC 9530; RFC 3230 and 2616 before it).
+const BYTEWISE: [&str; 5] = [
+    "Accept-Ranges",
+    "Content-Digest",
+    "Repr-Digest",
+    "Digest",
+    "Content-MD5",
+];
+
+impl<'a> Response<'a> {
+    pub(super) fn read(fields: impl Iterator<Item = Field<'a>>) -> Self {
+        let mut response = Response {
+            content_type: None,
+            coding: Coding::Identity,
+            no_transform: false,
+            etag: None,
+            vary: Vec::new(),
+            bytewise: [false; BYTEWISE.len()],
+        };
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case(b"content-type") {
+                response.content_type = Some(value);
+            } else if name.eq_ignore_ascii_case(b"content-encoding") {
+                response.read_coding(value);
+            } else if name.eq_ignore_ascii_case(b"cache-control") {
+                response.no_transform |= cache_control::has_no_transform(value);
+            } else if name.eq_ignore_ascii_case(b"etag") {
+                response.etag = Some(value);
+            } else if name.eq_ignore_ascii_case(b"vary") {
+                response.vary.push(value);
+            } else if let Some(known) = BYTEWISE
+                .iter()
+                .position(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+            {
+                response.bytewise[known] = true;
+            }
+        }
+        response
+    }
+
+    fn read_coding(&mut self, value: &[u8]) {
+        for coding in members(value) {
+            self.coding = if coding.eq_ignore_ascii_case(b"identity") {
+                continue;
+            } else if self.coding == Coding::Identity
+                && (coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip"))
+            {
+                Coding::Gzip
+            } else {
+                Coding::Other
+            };
+        }
+    }
+
+    /// `Vary` with `Accept-Encoding` in it, exactly once.
+    pub(super) fn vary_edits(&self, host_writes_vary: bool, edits: &mut Vec<HeadEdit>) {
+        const NAME: &str = "Vary";
+        const MEMBER: &str = "Accept-Encoding";
+        let lines = || self.vary.iter().copied();
+        let covered = vary::covers(lines(), MEMBER);
+        if host_writes_vary && covered {
+            let rest = vary::without(lines(), MEMBER);
+            edits.push(if rest.is_empty() {
+                HeadEdit::remove(NAME)
+            } else {
+                HeadEdit::set(NAME, rest)
+            });
+        } else if !host_writes_vary && !covered {
+            edits.push(HeadEdit::set(NAME, vary::with(lines(), MEMBER)));
+        }
+    }
+
+    /// What a representation with other bytes can't keep.
+    pub(super) fn recoded_edits(&self, edits: &mut Vec<HeadEdit>) {
+        if let Some(weak) = self.etag.and_then(etag::weakened) {
+            edits.push(HeadEdit::set("ETag", weak));
+        }
+        for (name, present) in BYTEWISE.into_iter().zip(self.bytewise) {
+            if present {
+                edits.push(HeadEdit::remove(name));
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The transition table of the exchange. The table is the program: the
+//! machine moves along it and nowhere else, and the diagram in
+//! `docs/exchange.md` is made from it.
+
+/// Where an exchange stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// The request head has not been seen.
+    Start,
+    /// The request is on its way; no response head yet.
+    AwaitingHead,
+    /// The head is held, the body is being collected.
+    Collecting,
+    /// The whole body is here, the coder has not run.
+    Coding,
+    /// The answer is decided: its head edits and body are ready to send.
+    Ready,
+    /// The response goes through as it comes; what was collected goes first.
+    Passing,
+    /// The node cut the held body short: there is no answer to complete.
+    Cut,
+}
+
+/// What can happen to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The client's request head.
+    RequestHead,
+    /// A response head that is not to be held.
+    HeadToPass,
+    /// A response head whose body is to be collected.
+    HeadToHold,
+    /// A piece of the body.
+    Piece,
+    /// The exchange can't go on: send what came as it came.
+    GiveUp,
+    /// The end of the body, all of it being there.
+    End,
+    /// The end of the body, or of the node, before all of it was there.
+    CutShort,
+    /// The coder ran; what it made, or the original, is to be sent.
+    Coded,
+}
+
+/// Every move an exchange can make.
+pub const TRANSITIONS: &[(State, Event, State)] = {
+    use Event::*;
+    use State::*;
+    &[
+        (Start, RequestHead, AwaitingHead),
+        (AwaitingHead, HeadToPass, Passing),
+        (AwaitingHead, HeadToHold, Collecting),
+        (AwaitingHead, GiveUp, Passing),
+        (Collecting, Piece, Collecting),
+        (Collecting, GiveUp, Passing),
+        (Collecting, End, Coding),
+        (Collecting, CutShort, Cut),
+        (Coding, Coded, Ready),
+        (Coding, GiveUp, Ready),
+    ]
+};
+
+impl State {
+    /// The state after `event`, or `None` where the event can't happen.
+    pub fn after(self, event: Event) -> Option<State> {
+        TRANSITIONS
+            .iter()
+            .find(|(from, on, _)| (*from, *on) == (self, event))
+            .map(|(_, _, to)| *to)
+    }
+}
+
+/// The table as a Mermaid state diagram.
+pub fn diagram() -> String {
+    let mut text = String::from("stateDiagram-v2\n    [*] --> Start\n");
+    for (from, on, to) in TRANSITIONS {
+        text.push_str(&format!("    {from:?} --> {to:?}: {on:?}\n"));
+    }
+    for last in [State::Ready, State::Passing, State::Cut] {
+        text.push_str(&format!("    {last:?} --> [*]\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{diagram, TRANSITIONS};
+
+    #[test]
+    fn no_state_has_two_ways_for_one_event() {
+        for (n, (from, on, _)) in TRANSITIONS.iter().enumerate() {
+            let twice = TRANSITIONS[n + 1..]
+                .iter()
+                .any(|(other, event, _)| (other, event) == (from, on));
+            assert!(!twice, "{from:?} on {on:?}");
+        }
+    }
+
+    #[test]
+    fn the_documented_diagram_is_this_table() {
+        let document = include_str!("../../../docs/exchange.md");
+        assert!(
+            document.contains(&diagram()),
+            "docs/exchange.md needs this diagram:\n{}",
+            diagram()
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! Failures on demand, for tests of hosts: what a host must survive can't be
+//! provoked from outside (a panic, an allocation that fails).
+//!
+//! Compiled to nothing unless the feature `faults` is on. With it, the
+//! environment variable `SSZIP_FAULT` names the fault of the process.
+
+/// Places where a test build can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Panic while a response head is judged.
+    PanicHead,
+    /// Panic while a piece of a body is collected.
+    PanicBody,
+    /// Panic in the coder.
+    PanicCompress,
+    /// The coder reports a failure.
+    FailCompress,
+    /// Memory for a held body is refused.
+    FailAlloc,
+}
+
+/// Whether `fault` is to happen in this process.
+#[cfg(not(feature = "faults"))]
+#[inline(always)]
+pub(crate) fn injected(_fault: Fault) -> bool {
+    false
+}
+
+/// Whether `fault` is to happen in this process.
+#[cfg(feature = "faults")]
+pub(crate) fn injected(fault: Fault) -> bool {
+    use std::sync::OnceLock;
+
+    static CHOSEN: OnceLock<Option<Fault>> = OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| match std::env::var("SSZIP_FAULT").as_deref() {
+        Ok("panic-head") => Some(Fault::PanicHead),
+        Ok("panic-body") => Some(Fault::PanicBody),
+        Ok("panic-compress") => Some(Fault::PanicCompress),
+        Ok("fail-compress") => Some(Fault::FailCompress),
+        Ok("fail-alloc") => Some(Fault::FailAlloc),
+        _ => None,
+    });
+    *chosen == Some(fault)
+}
+
+/// Panics if `fault` is injected.
+#[inline(always)]
+#[allow(clippy::panic)] // the purpose of this function
+pub(crate) fn panic_if(fault: Fault) {
+    if injected(fault) {
+        panic!("injected fault: {fault:?}");
+    }
+}

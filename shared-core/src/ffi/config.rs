@@ -1,0 +1,149 @@
+//! Directives and settings.
+
+use std::sync::{Arc, LazyLock};
+
+use super::panic::{borrow, borrow_mut, boundary, give};
+use super::types::{slice_of, sszip_status, sszip_str};
+use crate::config::{Config, Directives};
+use crate::memory::Budget;
+
+/// One for the process, however many configurations it has seen.
+static BUDGET: LazyLock<Budget> = LazyLock::new(Budget::new);
+
+/// What one block of a configuration says.
+pub struct sszip_directives(Directives);
+
+/// The settings of a place, ready for exchanges. Immutable.
+pub struct sszip_config(pub(super) Arc<Config>);
+
+/// An empty block.
+///
+/// # Safety
+/// `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_directives_new(out: *mut *mut sszip_directives) -> sszip_status {
+    boundary(|| {
+        give!(
+            out,
+            Box::into_raw(Box::new(sszip_directives(Directives::default())))
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Takes the directive `name` (`enable`, `types`, `min_length`, `comp_level`,
+/// `max_oneshot`, `memory`, `upstream_encoding`) with its arguments.
+///
+/// On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
+/// operator, is written to `text`, cut to `text_size` bytes and without a NUL;
+/// `text_len` is its length. Nothing has changed then.
+///
+/// # Safety
+/// `directives` is NULL or from `sszip_directives_new` and not freed; `values`
+/// are `nvalues` valid strings; `text` has room for `text_size` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_directives_set(
+    directives: *mut sszip_directives,
+    name: sszip_str,
+    values: *const sszip_str,
+    nvalues: usize,
+    text: *mut u8,
+    text_size: usize,
+    text_len: *mut usize,
+) -> sszip_status {
+    boundary(|| {
+        let directives = borrow_mut!(directives);
+        // SAFETY: the function's contract.
+        let (name, values) = unsafe { (name.bytes(), slice_of(values, nvalues)) };
+        // SAFETY: the function's contract.
+        let values: Vec<&[u8]> = values
+            .iter()
+            .map(|value| unsafe { value.bytes() })
+            .collect();
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        match directives.0.set(name, &values) {
+            Ok(()) => sszip_status::SSZIP_STATUS_OK,
+            Err(error) => {
+                let message = error.to_string();
+                if !text.is_null() {
+                    let length = message.len().min(text_size);
+                    // SAFETY: `text` has room for `text_size` bytes.
+                    unsafe { text.copy_from_nonoverlapping(message.as_ptr(), length) };
+                    give!(text_len, length);
+                }
+                sszip_status::SSZIP_STATUS_INVALID
+            }
+        }
+    })
+}
+
+/// Takes from the enclosing block what this one does not say.
+///
+/// # Safety
+/// Both are NULL or from `sszip_directives_new`, not freed, and not the same.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_directives_inherit(
+    directives: *mut sszip_directives,
+    outer: *const sszip_directives,
+) -> sszip_status {
+    boundary(|| {
+        borrow_mut!(directives).0.inherit(&borrow!(outer).0);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// # Safety
+/// `directives` is NULL or from `sszip_directives_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_directives_free(directives: *mut sszip_directives) {
+    // SAFETY: the function's contract.
+    unsafe { free(directives) }
+}
+
+/// The settings that `directives` say, with defaults for the rest.
+///
+/// # Safety
+/// `directives` is NULL or from `sszip_directives_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_config_new(
+    directives: *const sszip_directives,
+    out: *mut *mut sszip_config,
+) -> sszip_status {
+    boundary(|| {
+        let config = borrow!(directives).0.resolve(BUDGET.clone());
+        give!(out, Box::into_raw(Box::new(sszip_config(Arc::new(config)))));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Whether sszip acts at a place with these settings. `false` for NULL.
+///
+/// # Safety
+/// `config` is NULL or from `sszip_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_config_enabled(config: *const sszip_config) -> bool {
+    // SAFETY: the function's contract.
+    unsafe { config.as_ref() }.is_some_and(|config| config.0.enable)
+}
+
+/// Exchanges made from it go on.
+///
+/// # Safety
+/// `config` is NULL or from `sszip_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_config_free(config: *mut sszip_config) {
+    // SAFETY: the function's contract.
+    unsafe { free(config) }
+}
+
+/// # Safety
+/// `object` is NULL or from `Box::into_raw` and not freed.
+pub(super) unsafe fn free<T>(object: *mut T) {
+    boundary(|| {
+        if !object.is_null() {
+            // SAFETY: not NULL; the caller's promise.
+            drop(unsafe { Box::from_raw(object) });
+        }
+        sszip_status::SSZIP_STATUS_OK
+    });
+}

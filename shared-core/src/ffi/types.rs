@@ -1,0 +1,152 @@
+//! Plain data that crosses the boundary.
+
+use std::slice;
+
+use crate::mode::Mode;
+
+/// What became of a call. Values are never reused.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_status {
+    /// Done; the results are written.
+    SSZIP_STATUS_OK = 0,
+    /// A pointer that must not be NULL was.
+    SSZIP_STATUS_NULL = 1,
+    /// The library failed inside. The object is only good for `_free`.
+    SSZIP_STATUS_PANIC = 2,
+    /// The call is not allowed in the object's present state.
+    SSZIP_STATUS_MISUSE = 3,
+    /// A directive's name or value was not accepted; a text says why.
+    SSZIP_STATUS_INVALID = 4,
+}
+
+/// Bytes that somebody else owns.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_str {
+    /// NULL only if `len` is 0.
+    pub data: *const u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl sszip_str {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self {
+            data: bytes.as_ptr(),
+            len: bytes.len(),
+        }
+    }
+
+    pub(super) const ABSENT: Self = Self {
+        data: std::ptr::null(),
+        len: 0,
+    };
+
+    /// # Safety
+    /// `data` points at `len` readable bytes, or is NULL with `len` 0; they
+    /// stay as they are for `'a`.
+    pub(super) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { slice_of(self.data, self.len) }
+    }
+}
+
+/// A header field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_field {
+    /// As it came, in any case.
+    pub name: sszip_str,
+    /// Without the white space around it.
+    pub value: sszip_str,
+}
+
+/// A change to a message head: the field shall have this value and no other.
+/// `value.data` NULL: the field shall go.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_edit {
+    /// As it is to be written.
+    pub name: sszip_str,
+    /// NULL `data` removes the field.
+    pub value: sszip_str,
+}
+
+/// A response head as the host saw it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_response_head {
+    /// `sizeof(sszip_response_head)`, so that the struct may grow.
+    pub size: usize,
+    /// All header fields. `Content-Length` may be among them or not.
+    pub fields: *const sszip_field,
+    /// How many.
+    pub nfields: usize,
+    /// Length of the body in bytes, or negative where the head does not give
+    /// it.
+    pub content_length: i64,
+    /// The status code.
+    pub status: u16,
+    /// The answer becomes a part of another one.
+    pub subrequest: bool,
+    /// The host's own rules allow a content coding here.
+    pub coding_allowed: bool,
+    /// The host writes `Vary: Accept-Encoding` itself.
+    pub host_writes_vary: bool,
+}
+
+/// What to do with a response head.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_head_action {
+    /// Make the head edits, send it, let the body through.
+    SSZIP_HEAD_PASS = 0,
+    /// Keep it back and hand over the body.
+    SSZIP_HEAD_HOLD = 1,
+}
+
+/// What to do with a piece of a held body.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_piece_action {
+    /// It was copied: let go of it.
+    SSZIP_PIECE_TAKEN = 0,
+    /// Make the head edits, send the head, `sszip_exchange_body`, then this
+    /// piece and the rest.
+    SSZIP_PIECE_GIVE_UP = 1,
+}
+
+/// What to do at the end of a held body.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_end_action {
+    /// Call `sszip_exchange_code` now.
+    SSZIP_END_CODE = 0,
+    /// Call `sszip_exchange_code` on a thread that serves no connections.
+    SSZIP_END_CODE_OFF_LOOP = 1,
+    /// The body is not whole: answer 502.
+    SSZIP_END_FAIL = 2,
+}
+
+/// The name of a mode as `sszip_exchange_mode` gives it, for logs. Static.
+/// Empty for a number that is no mode.
+#[no_mangle]
+pub extern "C" fn sszip_mode_name(mode: u8) -> sszip_str {
+    match Mode::ALL.get(usize::from(mode)) {
+        Some(mode) => sszip_str::of(mode.name().as_bytes()),
+        None => sszip_str::ABSENT,
+    }
+}
+
+/// # Safety
+/// `data` points at `len` initialised `T`s, or is NULL with `len` 0; they
+/// stay as they are for `'a`.
+pub(super) unsafe fn slice_of<'a, T>(data: *const T, len: usize) -> &'a [T] {
+    if len == 0 {
+        &[]
+    } else {
+        // SAFETY: not NULL since `len` is not 0; the caller's promise.
+        unsafe { slice::from_raw_parts(data, len) }
+    }
+}

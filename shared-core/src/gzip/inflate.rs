@@ -1,0 +1,126 @@
+//! A whole gzip-coded body back into what was coded, under a cap.
+//!
+//! Only for nodes that send gzip although they were asked for identity. A
+//! thousand bytes of gzip can claim a megabyte, so the cap is not the input's
+//! length but what the operator lets one body take.
+
+use super::libdeflate::{Decoded, Decompressor};
+
+/// Why there is no decoded body. The original is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InflateError {
+    /// Not gzip, damaged, cut short, or followed by something else.
+    Bad,
+    /// Longer than the cap.
+    TooLarge,
+    /// Memory was refused.
+    OutOfMemory,
+}
+
+/// Decodes all gzip members of `coded` (RFC 1952, section 2.2: a file may
+/// have several) into at most `cap` bytes.
+///
+/// # Errors
+/// [`InflateError`]; nothing is lost, the input is only borrowed.
+pub fn gunzip(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
+    let mut decompressor = Decompressor::new().ok_or(InflateError::OutOfMemory)?;
+    let mut body = Vec::new();
+    reserve(&mut body, claimed_length(coded).min(cap))?;
+    let mut rest = coded;
+    loop {
+        match decompressor.gunzip(rest, &mut body) {
+            Decoded::Member(taken) => rest = rest.get(taken..).ok_or(InflateError::Bad)?,
+            Decoded::Bad => return Err(InflateError::Bad),
+            Decoded::NoRoom if body.capacity() >= cap => return Err(InflateError::TooLarge),
+            Decoded::NoRoom => {
+                let length = body.capacity().saturating_mul(2).max(1 << 10).min(cap);
+                let more = length - body.len();
+                reserve(&mut body, more)?;
+                continue;
+            }
+        }
+        if rest.is_empty() {
+            break;
+        }
+    }
+    if body.len() > cap {
+        return Err(InflateError::TooLarge);
+    }
+    body.shrink_to_fit();
+    Ok(body)
+}
+
+/// What the trailer says of the length: ISIZE, modulo 2^32, of the last
+/// member only. A first guess that decoding proves or corrects.
+pub fn claimed_length(coded: &[u8]) -> usize {
+    match coded {
+        [.., a, b, c, d] => u32::from_le_bytes([*a, *b, *c, *d]) as usize,
+        _ => 0,
+    }
+}
+
+fn reserve(body: &mut Vec<u8>, more: usize) -> Result<(), InflateError> {
+    body.try_reserve_exact(more)
+        .map_err(|_| InflateError::OutOfMemory)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::{gunzip, InflateError};
+
+    fn gzip(body: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(body).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn what_was_coded_comes_back() {
+        for length in [0, 1, 1000, 100_000] {
+            let body = vec![b'x'; length];
+            assert_eq!(gunzip(&gzip(&body), length), Ok(body));
+        }
+    }
+
+    #[test]
+    fn the_cap_holds_whatever_the_trailer_claims() {
+        let coded = gzip(&vec![0; 10_000]);
+        assert_eq!(gunzip(&coded, 9_999), Err(InflateError::TooLarge));
+        let mut lies = coded.clone();
+        let isize_at = lies.len() - 4;
+        lies[isize_at..].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(gunzip(&lies, 20_000), Err(InflateError::Bad));
+        lies[isize_at..].copy_from_slice(&0u32.to_le_bytes());
+        assert_eq!(gunzip(&lies, 20_000), Err(InflateError::Bad));
+    }
+
+    #[test]
+    fn several_members_are_one_body() {
+        let coded = [gzip(b"first "), gzip(&[b'2'; 5000]), gzip(b"")].concat();
+        let body = [&b"first "[..], &[b'2'; 5000]].concat();
+        assert_eq!(gunzip(&coded, 6000), Ok(body));
+        assert_eq!(gunzip(&coded, 5005), Err(InflateError::TooLarge));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let coded = gzip(&[b'a'; 1000]);
+        assert_eq!(gunzip(b"", 10), Err(InflateError::Bad));
+        assert_eq!(gunzip(b"{\"jsonrpc\"", 100), Err(InflateError::Bad));
+        for cut in 0..coded.len() {
+            assert!(gunzip(&coded[..cut], 2000).is_err(), "cut at {cut}");
+        }
+        let trailing = [&coded[..], b"x"].concat();
+        assert_eq!(gunzip(&trailing, 2000), Err(InflateError::Bad));
+        // a flipped bit of padding changes nothing; no flip may change the body
+        for (at, bit) in (0..coded.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = coded.clone();
+            flipped[at] ^= 1 << bit;
+            if let Ok(body) = gunzip(&flipped, 2000) {
+                assert!(body == [b'a'; 1000], "bit {bit} of byte {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Owning wrappers of libdeflate's two handles. Unlike the `libdeflater`
+//! crate they report a refused allocation instead of panicking.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use libdeflate_sys as sys;
+
+/// libdeflate's levels.
+pub(super) const MAX_LEVEL: u8 = 12;
+
+/// A compressor of one level. 200 KiB to 8.8 MiB, by level.
+pub(super) struct Compressor(NonNull<sys::libdeflate_compressor>);
+
+// SAFETY: libdeflate.h: a compressor is usable by one thread at a time, and
+// nothing in it belongs to the thread that made it.
+unsafe impl Send for Compressor {}
+
+impl Compressor {
+    /// `None` for a level that doesn't exist, or when memory is refused.
+    pub(super) fn new(level: u8) -> Option<Self> {
+        // SAFETY: any level may be passed; a bad one gives NULL.
+        NonNull::new(unsafe { sys::libdeflate_alloc_compressor(i32::from(level)) }).map(Self)
+    }
+
+    /// Writes a gzip member into the spare capacity of `output`, after what it
+    /// holds. `false`, and `output` as it was, if it does not fit.
+    pub(super) fn gzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
+        let spare = output.spare_capacity_mut();
+        // SAFETY: both ranges are valid for their lengths; `&mut self` and
+        // the borrows of Rust rule out aliasing.
+        let written = unsafe {
+            sys::libdeflate_gzip_compress(
+                self.0.as_ptr(),
+                input.as_ptr().cast(),
+                input.len(),
+                spare.as_mut_ptr().cast(),
+                spare.len(),
+            )
+        };
+        // SAFETY: libdeflate has written that many bytes, at most spare.len().
+        unsafe { output.set_len(output.len() + written) };
+        written > 0
+    }
+}
+
+impl Drop for Compressor {
+    fn drop(&mut self) {
+        // SAFETY: ours since `new`, freed once.
+        unsafe { sys::libdeflate_free_compressor(self.0.as_ptr()) }
+    }
+}
+
+/// What became of an attempt to decode.
+pub(super) enum Decoded {
+    /// One member was decoded: how much input it took.
+    Member(usize),
+    /// The output does not fit into the spare capacity.
+    NoRoom,
+    /// The input is damaged or ends early.
+    Bad,
+}
+
+/// A decompressor. 11 KiB.
+pub(super) struct Decompressor(NonNull<sys::libdeflate_decompressor>);
+
+// SAFETY: as for `Compressor`.
+unsafe impl Send for Decompressor {}
+
+impl Decompressor {
+    /// `None` when memory is refused.
+    pub(super) fn new() -> Option<Self> {
+        // SAFETY: no preconditions.
+        NonNull::new(unsafe { sys::libdeflate_alloc_decompressor() }).map(Self)
+    }
+
+    /// Decodes the gzip member at the start of `input` into the spare
+    /// capacity of `output`.
+    pub(super) fn gunzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> Decoded {
+        let spare = output.spare_capacity_mut();
+        let (mut taken, mut written) = (0, 0);
+        // SAFETY: both ranges are valid for their lengths, the two counters
+        // are ours; `&mut self` and the borrows of Rust rule out aliasing.
+        let result = unsafe {
+            sys::libdeflate_gzip_decompress_ex(
+                self.0.as_ptr(),
+                input.as_ptr().cast(),
+                input.len(),
+                spare.as_mut_ptr().cast(),
+                spare.len(),
+                &mut taken,
+                &mut written,
+            )
+        };
+        match result {
+            sys::libdeflate_result_LIBDEFLATE_SUCCESS => {
+                // SAFETY: on success `written` bytes, at most spare.len(),
+                // are initialised.
+                unsafe { output.set_len(output.len() + written) };
+                Decoded::Member(taken)
+            }
+            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Decoded::NoRoom,
+            _ => Decoded::Bad,
+        }
+    }
+}
+
+impl Drop for Decompressor {
+    fn drop(&mut self) {
+        // SAFETY: ours since `new`, freed once.
+        unsafe { sys::libdeflate_free_decompressor(self.0.as_ptr()) }
+    }
+}

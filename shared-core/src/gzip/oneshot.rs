@@ -1,0 +1,147 @@
+//! A whole body into one gzip member.
+//!
+//! Compressors are pooled per thread: making one costs more than coding a
+//! small body with it. A thread keeps the one it used last and frees it when
+//! it needs another level or ends, so a process holds at most one compressor
+//! a thread, whatever the load (the field's reference implementation leaked
+//! gigabytes a day from a pool that the garbage collector was to empty).
+
+use std::cell::RefCell;
+
+use super::libdeflate::{Compressor, MAX_LEVEL};
+use crate::faults::{injected, panic_if, Fault};
+
+thread_local! {
+    static POOL: RefCell<Option<(u8, Compressor)>> = const { RefCell::new(None) };
+}
+
+/// Why there is no coded body. The original is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OneshotError {
+    /// The coded form would be as long as `limit` or longer.
+    NotSmaller,
+    /// Memory for the coder or its output was refused.
+    OutOfMemory,
+    /// There is no such level.
+    Level(u8),
+}
+
+/// Codes `body` as a gzip member shorter than `limit` bytes.
+///
+/// Levels are libdeflate's, 0 (stored) to 12. The result owns as much memory
+/// as it is long. The bytes may differ between versions of libdeflate: never
+/// compare them with recorded ones.
+///
+/// # Errors
+/// [`OneshotError`]; nothing is lost, the body is only borrowed.
+pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotError> {
+    if level > MAX_LEVEL {
+        return Err(OneshotError::Level(level));
+    }
+    panic_if(Fault::PanicCompress);
+    if injected(Fault::FailCompress) {
+        return Err(OneshotError::OutOfMemory);
+    }
+    let room = limit.saturating_sub(1);
+    let mut coded = Vec::new();
+    coded
+        .try_reserve_exact(room)
+        .map_err(|_| OneshotError::OutOfMemory)?;
+    let fits = with_compressor(level, |compressor| compressor.gzip(body, &mut coded))
+        .ok_or(OneshotError::OutOfMemory)?;
+    if !fits || coded.len() > room {
+        return Err(OneshotError::NotSmaller);
+    }
+    coded.shrink_to_fit();
+    Ok(coded)
+}
+
+/// A `limit` for [`gzip`] that every coded form of `length` bytes stays
+/// under: what deflate needs to store them (5 bytes a block of at least
+/// 5,000) and the header and trailer of gzip.
+pub fn bound(length: usize) -> usize {
+    length.saturating_add(length / 1000).saturating_add(64)
+}
+
+/// Runs `code` with this thread's compressor of `level`; `None` when there is
+/// no memory for one. A compressor that panicked is not put back.
+fn with_compressor<T>(level: u8, code: impl FnOnce(&mut Compressor) -> T) -> Option<T> {
+    let pooled = POOL.with(|pool| pool.borrow_mut().take());
+    let mut compressor = match pooled {
+        Some((pooled_level, compressor)) if pooled_level == level => compressor,
+        // the old one is freed before another is made
+        other => {
+            drop(other);
+            Compressor::new(level)?
+        }
+    };
+    let result = code(&mut compressor);
+    POOL.with(|pool| *pool.borrow_mut() = Some((level, compressor)));
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::{bound, gzip, OneshotError};
+
+    fn gunzip(coded: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        flate2::read::GzDecoder::new(coded)
+            .read_to_end(&mut body)
+            .unwrap();
+        body
+    }
+
+    #[test]
+    fn every_level_decodes_to_the_body() {
+        let body: Vec<u8> = (0..200_000u32)
+            .flat_map(|n| (n / 7).to_be_bytes())
+            .collect();
+        for level in 0..=12 {
+            let coded = gzip(&body, level, bound(body.len())).unwrap();
+            assert!(gunzip(&coded) == body, "level {level}");
+            assert_eq!(coded.capacity(), coded.len(), "level {level}");
+        }
+    }
+
+    #[test]
+    fn what_would_not_be_smaller_is_refused() {
+        assert_eq!(gzip(b"abc", 6, 3), Err(OneshotError::NotSmaller));
+        assert_eq!(gzip(b"", 6, 0), Err(OneshotError::NotSmaller));
+        let coded = gzip(&[b'a'; 1000], 1, 1000).unwrap();
+        assert_eq!(
+            gzip(&[b'a'; 1000], 1, coded.len()),
+            Err(OneshotError::NotSmaller)
+        );
+        assert_eq!(gzip(&[b'a'; 1000], 1, coded.len() + 1), Ok(coded));
+    }
+
+    #[test]
+    fn any_body_fits_into_its_bound() {
+        let mut state = 1u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        for length in (0..300).chain([4999, 5000, 5001, 65_535, 65_536, 1 << 20]) {
+            let body: Vec<u8> = std::iter::repeat_with(&mut random).take(length).collect();
+            for level in [0, 1, 6, 12] {
+                let coded = gzip(&body, level, bound(length)).unwrap();
+                assert!(gunzip(&coded) == body, "{length} bytes at level {level}");
+            }
+        }
+    }
+
+    #[test]
+    fn levels_may_alternate_and_a_bad_one_is_named() {
+        for level in [1, 9, 1, 12, 0, 1] {
+            let coded = gzip(&[7; 5000], level, bound(5000)).unwrap();
+            assert_eq!(gunzip(&coded), [7; 5000]);
+        }
+        assert_eq!(gzip(b"", 13, 100), Err(OneshotError::Level(13)));
+    }
+}

@@ -1,0 +1,115 @@
+//! How much memory held bodies may take, over all exchanges of a process.
+//!
+//! A limit per connection alone does not bound a process: a thousand clients
+//! within their limits still exhaust it. Beyond the budget an answer passes
+//! through as it came, which costs size and never an answer.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+/// Bytes held by the exchanges that share it. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    /// An empty budget.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes reserved now.
+    pub fn used(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Reserves `bytes`, unless more than `limit` would then be in use.
+    pub fn reserve(&self, bytes: usize, limit: usize) -> Option<Reservation> {
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|total| *total <= limit)
+            })
+            .ok()
+            .map(|_| Reservation {
+                budget: self.clone(),
+                bytes,
+            })
+    }
+}
+
+/// Bytes of a [`Budget`], given back when dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Takes as much as makes it `bytes`, unless more than `limit` would then
+    /// be in use. `false` if not. Never gives back.
+    pub fn grow_to(&mut self, bytes: usize, limit: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        match self.budget.reserve(more, limit) {
+            Some(mut grown) => {
+                self.bytes += grown.bytes;
+                grown.bytes = 0;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Gives back all but `bytes`. Never takes more.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        if bytes < self.bytes {
+            self.budget
+                .0
+                .fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Budget;
+
+    #[test]
+    fn a_budget_is_never_exceeded_and_returns_to_zero() {
+        let budget = Budget::new();
+        let mut first = budget.reserve(60, 100).unwrap();
+        assert!(budget.reserve(41, 100).is_none());
+        let second = budget.reserve(40, 100).unwrap();
+        assert_eq!(budget.used(), 100);
+        first.shrink_to(10);
+        assert_eq!(budget.used(), 50);
+        first.shrink_to(90);
+        assert_eq!(budget.used(), 50);
+        drop(first);
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_reservation_grows_only_within_the_limit() {
+        let budget = Budget::new();
+        let mut held = budget.reserve(10, 100).unwrap();
+        assert!(held.grow_to(100, 100) && !held.grow_to(101, 100));
+        assert!(held.grow_to(50, 100));
+        assert_eq!(budget.used(), 100);
+        drop(held);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_sum_beyond_the_address_space_is_refused() {
+        let budget = Budget::new();
+        let _held = budget.reserve(1, usize::MAX).unwrap();
+        assert!(budget.reserve(usize::MAX, usize::MAX).is_none());
+    }
+}

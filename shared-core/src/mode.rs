@@ -1,0 +1,120 @@
+//! What happened to an answer: coded, or the reason why it went out as it
+//! came. One enum feeds log variables, metrics and tests of every host.
+
+/// How the body of an answer was sent. `$sszip_mode` in nginx.
+///
+/// Not compressing is no error: every variant but the coding ones is the
+/// *reason* for identity. Values are part of the C ABI and never reused.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// sszip is off here, or the exchange has not come to a decision.
+    Off = 0,
+    /// Held, compressed at once, sent with an exact `Content-Length`.
+    Oneshot = 1,
+    /// Came gzip-coded although the client can't read that; decoded.
+    Inflate = 2,
+    /// The client does not accept gzip, or prefers identity.
+    AcceptEncoding = 3,
+    /// The host's own rules said no (in nginx `gzip_proxied`,
+    /// `gzip_disable`, `gzip_http_version`).
+    HostPolicy = 4,
+    /// A HEAD request for what GET would have coded.
+    Head = 5,
+    /// A status without content, or partial content (1xx, 204, 205, 206, 304).
+    Status = 6,
+    /// A part of another answer.
+    Subrequest = 7,
+    /// The media type is not to be compressed.
+    Type = 8,
+    /// The node sent it in a content coding already.
+    Encoded = 9,
+    /// `Cache-Control: no-transform` from either side (RFC 9111, 5.2).
+    NoTransform = 10,
+    /// The connection becomes something else than HTTP.
+    Upgrade = 11,
+    /// Shorter than `min_length`.
+    TooSmall = 12,
+    /// Longer than `max_oneshot`.
+    TooLarge = 13,
+    /// The node did not say how long the body is.
+    UnknownLength = 14,
+    /// The process holds as much as it may, or memory was refused.
+    Memory = 15,
+    /// Coding did not make it smaller.
+    NotSmaller = 16,
+    /// The coder failed; the original went out.
+    Failed = 17,
+    /// The node cut the body short while the head was held.
+    Cut = 18,
+}
+
+impl Mode {
+    /// Every mode, in the order of the ABI.
+    pub const ALL: [Mode; 19] = [
+        Mode::Off,
+        Mode::Oneshot,
+        Mode::Inflate,
+        Mode::AcceptEncoding,
+        Mode::HostPolicy,
+        Mode::Head,
+        Mode::Status,
+        Mode::Subrequest,
+        Mode::Type,
+        Mode::Encoded,
+        Mode::NoTransform,
+        Mode::Upgrade,
+        Mode::TooSmall,
+        Mode::TooLarge,
+        Mode::UnknownLength,
+        Mode::Memory,
+        Mode::NotSmaller,
+        Mode::Failed,
+        Mode::Cut,
+    ];
+
+    /// The name that logs and metrics show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Off => "off",
+            Mode::Oneshot => "oneshot",
+            Mode::Inflate => "inflate",
+            Mode::AcceptEncoding => "accept-encoding",
+            Mode::HostPolicy => "host-policy",
+            Mode::Head => "head",
+            Mode::Status => "status",
+            Mode::Subrequest => "subrequest",
+            Mode::Type => "type",
+            Mode::Encoded => "encoded",
+            Mode::NoTransform => "no-transform",
+            Mode::Upgrade => "upgrade",
+            Mode::TooSmall => "too-small",
+            Mode::TooLarge => "too-large",
+            Mode::UnknownLength => "unknown-length",
+            Mode::Memory => "memory",
+            Mode::NotSmaller => "not-smaller",
+            Mode::Failed => "failed",
+            Mode::Cut => "cut",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mode;
+
+    #[test]
+    fn all_lists_every_mode_at_its_number() {
+        for (number, mode) in Mode::ALL.iter().enumerate() {
+            assert_eq!(*mode as usize, number);
+        }
+    }
+
+    #[test]
+    fn names_are_distinct() {
+        let mut names: Vec<_> = Mode::ALL.iter().map(|mode| mode.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Mode::ALL.len());
+    }
+}

@@ -1,0 +1,184 @@
+//! `Accept-Encoding` (RFC 9110, section 12.5.3).
+
+use super::list::{members, trim};
+
+/// A weight in thousandths, 0 to 1000 (RFC 9110, section 12.4.2).
+type Weight = u16;
+
+/// What a client says of the two codings that sszip can send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptEncoding {
+    gzip: Option<Weight>,
+    identity: Option<Weight>,
+    any: Option<Weight>,
+    present: bool,
+}
+
+impl AcceptEncoding {
+    /// Reads one field line; several lines are one list.
+    ///
+    /// A member that does not follow the grammar is skipped: a client whose
+    /// wish can't be read gets identity, which it always understands.
+    pub fn read_line(&mut self, value: &[u8]) {
+        self.present = true;
+        for member in members(value) {
+            let Some((coding, weight)) = weighted(member) else {
+                continue;
+            };
+            let slot =
+                if coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip") {
+                    // 8.4.1.3: x-gzip is equivalent to gzip.
+                    &mut self.gzip
+                } else if coding.eq_ignore_ascii_case(b"identity") {
+                    &mut self.identity
+                } else if coding == b"*" {
+                    &mut self.any
+                } else {
+                    continue;
+                };
+            // A coding named twice: the better of the two.
+            *slot = Some(slot.map_or(weight, |known| known.max(weight)));
+        }
+    }
+
+    /// Whether gzip may be sent and is liked at least as well as identity.
+    ///
+    /// Without the field any coding is allowed by the RFC, but clients that
+    /// don't send it are those that can't decode: they get identity.
+    pub fn prefers_gzip(&self) -> bool {
+        let gzip = self.gzip.or(self.any).unwrap_or(0);
+        let identity = self.identity.or(self.any).unwrap_or(0);
+        self.present && gzip > 0 && gzip >= identity
+    }
+
+    /// Whether a gzip-coded body may be sent, preferred or not.
+    pub fn allows_gzip(&self) -> bool {
+        self.present && self.gzip.or(self.any).unwrap_or(0) > 0
+    }
+
+    /// Whether identity was ruled out (`identity;q=0`, or `*;q=0` with
+    /// identity unnamed).
+    pub fn refuses_identity(&self) -> bool {
+        self.identity.or(self.any) == Some(0)
+    }
+}
+
+/// `coding [ OWS ";" OWS "q=" qvalue ]`, or `None` if it is anything else.
+fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
+    let Some(semicolon) = member.iter().position(|&byte| byte == b';') else {
+        return Some((member, 1000));
+    };
+    let coding = trim(&member[..semicolon]);
+    let parameter = trim(&member[semicolon + 1..]);
+    match parameter {
+        [b'q' | b'Q', b'=', qvalue @ ..] => Some((coding, weight(qvalue)?)),
+        _ => None,
+    }
+}
+
+/// `0[.ddd]` or `1[.000]` in thousandths.
+fn weight(qvalue: &[u8]) -> Option<Weight> {
+    let (whole, fraction) = match qvalue {
+        [whole] => (whole, &[][..]),
+        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
+        _ => return None,
+    };
+    let mut thousandths = 0;
+    for place in 0..3 {
+        let digit = match fraction.get(place) {
+            Some(digit @ b'0'..=b'9') => Weight::from(digit - b'0'),
+            Some(_) => return None,
+            None => 0,
+        };
+        thousandths = thousandths * 10 + digit;
+    }
+    match (whole, thousandths) {
+        (b'0', thousandths) => Some(thousandths),
+        (b'1', 0) => Some(1000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AcceptEncoding;
+
+    fn read(lines: &[&str]) -> AcceptEncoding {
+        let mut accept = AcceptEncoding::default();
+        for line in lines {
+            accept.read_line(line.as_bytes());
+        }
+        accept
+    }
+
+    #[test]
+    fn gzip_is_chosen_where_the_rfc_says_so() {
+        for line in [
+            "gzip",
+            "GZIP",
+            "x-gzip",
+            "gzip, deflate, br",
+            "deflate;q=1, gzip;q=0.001",
+            "*",
+            "*;q=0.5",
+            "gzip;q=1.000",
+            "gzip ; q=0.5",
+            "gzip;Q=0.5",
+            "identity;q=0.5, gzip",
+            "identity, gzip",
+            "identity;q=0, *",
+            ",,gzip,,",
+            "br;q=1.0, gzip;q=0.8, *;q=0.1",
+            "gzip;q=nonsense, gzip;q=0.2",
+        ] {
+            assert!(read(&[line]).prefers_gzip(), "{line}");
+        }
+        assert!(read(&["br", "gzip"]).prefers_gzip(), "two lines");
+    }
+
+    #[test]
+    fn identity_is_chosen_where_the_rfc_says_so() {
+        for line in [
+            "",
+            "identity",
+            "br",
+            "gzip;q=0",
+            "gzip;q=0.000",
+            "gzip;q=0, *",
+            "*;q=0",
+            "gzip;q=0.5, identity",
+            "gzip;q=0.5, *",
+            "gzipped",
+            "gzip;q=2",
+            "gzip;q=1.001",
+            "gzip;q=0.1234",
+            "gzip;q=-1",
+            "gzip;q=",
+            "gzip;q",
+            "gzip;level=1",
+            "gzip deflate",
+            "\"gzip\"",
+            "\u{0}\u{ff}gzip",
+            ";;;",
+        ] {
+            assert!(!read(&[line]).prefers_gzip(), "{line:?}");
+        }
+        assert!(!read(&[]).prefers_gzip(), "absent");
+    }
+
+    #[test]
+    fn identity_is_refused_only_by_a_zero() {
+        assert!(read(&["gzip, identity;q=0"]).refuses_identity());
+        assert!(read(&["gzip, *;q=0"]).refuses_identity());
+        assert!(!read(&["gzip, identity;q=0.1, *;q=0"]).refuses_identity());
+        assert!(!read(&["gzip"]).refuses_identity());
+        assert!(!read(&[]).refuses_identity());
+    }
+
+    #[test]
+    fn a_less_liked_gzip_is_still_allowed() {
+        let accept = read(&["identity, gzip;q=0.5"]);
+        assert!(accept.allows_gzip() && !accept.prefers_gzip());
+        assert!(!read(&[]).allows_gzip());
+    }
+}

@@ -1,0 +1,82 @@
+//! Comma-separated field values (RFC 9110, section 5.6.1).
+
+/// The members of a list, trimmed of optional white space; empty members are
+/// skipped, as 5.6.1.2 asks of recipients. Commas in quoted strings do not
+/// separate.
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Members { rest: Some(value) }.filter(|member| !member.is_empty())
+}
+
+struct Members<'a> {
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        let (mut quoted, mut escaped) = (false, false);
+        let end = rest.iter().position(|&byte| {
+            if escaped {
+                escaped = false;
+                return false;
+            }
+            match byte {
+                b'\\' if quoted => escaped = true,
+                b'"' => quoted = !quoted,
+                b',' if !quoted => return true,
+                _ => {}
+            }
+            false
+        });
+        let (member, rest) = match end {
+            Some(end) => (&rest[..end], Some(&rest[end + 1..])),
+            None => (rest, None),
+        };
+        self.rest = rest;
+        Some(trim(member))
+    }
+}
+
+/// `value` without optional white space (space, tab) around it.
+pub fn trim(value: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(|byte| !blank(byte));
+    let end = value.iter().rposition(|byte| !blank(byte));
+    match (start, end) {
+        (Some(start), Some(end)) => &value[start..=end],
+        _ => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::members;
+
+    fn split(value: &str) -> Vec<String> {
+        members(value.as_bytes())
+            .map(|member| String::from_utf8_lossy(member).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn white_space_and_empty_members_go() {
+        assert_eq!(split(" a ,, b\t, "), ["a", "b"]);
+        assert_eq!(split(""), Vec::<String>::new());
+        assert_eq!(split(" , ,"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_quoted_comma_does_not_separate() {
+        assert_eq!(
+            split(r#"a="x,y\",z", no-transform"#),
+            [r#"a="x,y\",z""#, "no-transform"]
+        );
+    }
+
+    #[test]
+    fn an_unclosed_quote_takes_the_rest() {
+        assert_eq!(split(r#"a="b, c"#), [r#"a="b, c"#]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Media types (RFC 9110, section 8.3.1) and the sets of them that operators
+//! configure.
+
+use super::list::trim;
+
+/// Server-sent events: they must arrive one by one, whatever is configured.
+const EVENT_STREAM: &[u8] = b"text/event-stream";
+
+/// A set of media types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaTypes(Vec<Pattern>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Pattern {
+    /// `*` or `*/*`
+    Any,
+    /// `type/subtype`, lower case
+    Exact(Box<[u8]>),
+    /// `type/*`: holds `type/`
+    Range(Box<[u8]>),
+    /// `+suffix` (RFC 6839): holds `+suffix`
+    Suffix(Box<[u8]>),
+}
+
+impl Default for MediaTypes {
+    /// What nodes answer in, apart from binary SSZ.
+    fn default() -> Self {
+        Self(vec![
+            Pattern::Exact((*b"application/json").into()),
+            Pattern::Suffix((*b"+json").into()),
+            Pattern::Exact((*b"application/javascript").into()),
+            Pattern::Range((*b"text/").into()),
+        ])
+    }
+}
+
+impl MediaTypes {
+    /// Reads patterns as operators write them: `type/subtype`, `type/*`,
+    /// `+suffix`, `*`. The error is the pattern that is none of these.
+    pub fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
+        words
+            .map(|word| Pattern::parse(word).ok_or(word))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Whether the type of a `Content-Type` value is in the set. Parameters
+    /// are ignored; types that stream by nature are never in it.
+    pub fn contains(&self, content_type: &[u8]) -> bool {
+        let essence = essence(content_type);
+        !essence.is_empty()
+            && !is_streamed(essence)
+            && self.0.iter().any(|pattern| pattern.matches(essence))
+    }
+}
+
+impl Pattern {
+    fn parse(word: &[u8]) -> Option<Self> {
+        if word == b"*" || word == b"*/*" {
+            return Some(Pattern::Any);
+        }
+        let word = word.to_ascii_lowercase();
+        if let [b'+', suffix @ ..] = &word[..] {
+            return is_token(suffix).then(|| Pattern::Suffix(word.into()));
+        }
+        let slash = word.iter().position(|&byte| byte == b'/')?;
+        let (kind, subtype) = (&word[..slash], &word[slash + 1..]);
+        if !is_token(kind) || kind == b"*" {
+            None
+        } else if subtype == b"*" {
+            Some(Pattern::Range(word[..=slash].into()))
+        } else {
+            is_token(subtype).then(|| Pattern::Exact(word.into()))
+        }
+    }
+
+    fn matches(&self, essence: &[u8]) -> bool {
+        match self {
+            Pattern::Any => true,
+            Pattern::Exact(exact) => essence.eq_ignore_ascii_case(exact),
+            Pattern::Range(range) => essence
+                .get(..range.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(range)),
+            Pattern::Suffix(suffix) => essence
+                .len()
+                .checked_sub(suffix.len())
+                .is_some_and(|at| essence[at..].eq_ignore_ascii_case(suffix)),
+        }
+    }
+}
+
+/// Whether a `Content-Type` value names gRPC (`application/grpc`, also with
+/// a suffix such as `+proto`), whose bodies are message streams.
+pub fn is_grpc(content_type: &[u8]) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    let essence = essence(content_type);
+    essence
+        .get(..GRPC.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
+        && matches!(essence.get(GRPC.len()), None | Some(b'+' | b'-'))
+}
+
+/// Types whose answers are streams: no set contains them, not even `*`.
+fn is_streamed(essence: &[u8]) -> bool {
+    is_grpc(essence) || essence.eq_ignore_ascii_case(EVENT_STREAM)
+}
+
+/// `type/subtype` of a `Content-Type` value.
+fn essence(content_type: &[u8]) -> &[u8] {
+    let end = content_type
+        .iter()
+        .position(|&byte| byte == b';')
+        .unwrap_or(content_type.len());
+    trim(&content_type[..end])
+}
+
+/// A token of RFC 9110, section 5.6.2.
+fn is_token(word: &[u8]) -> bool {
+    !word.is_empty()
+        && word
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_grpc, MediaTypes};
+
+    fn types(words: &[&str]) -> MediaTypes {
+        MediaTypes::parse(words.iter().map(|word| word.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn the_default_is_what_nodes_answer_in() {
+        let types = MediaTypes::default();
+        for value in [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/json ;charset=utf-8",
+            "application/problem+json",
+            "text/plain",
+            "text/html; charset=utf-8",
+        ] {
+            assert!(types.contains(value.as_bytes()), "{value}");
+        }
+        for value in [
+            "",
+            ";",
+            "application/octet-stream",
+            "application/jsonp",
+            "image/png",
+            "text/event-stream",
+            "Text/Event-Stream; charset=utf-8",
+            "textual/plain",
+            "json",
+        ] {
+            assert!(!types.contains(value.as_bytes()), "{value}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_pattern_matches_its_kind() {
+        assert!(types(&["a/b"]).contains(b"A/B"));
+        assert!(!types(&["a/b"]).contains(b"a/bc"));
+        assert!(types(&["a/*"]).contains(b"a/anything"));
+        assert!(!types(&["a/*"]).contains(b"ab/c"));
+        assert!(types(&["+xml"]).contains(b"image/svg+XML"));
+        assert!(!types(&["+xml"]).contains(b"text/xml"));
+        assert!(types(&["*"]).contains(b"anything/at.all"));
+        assert!(types(&["*/*"]).contains(b"anything/at.all"));
+    }
+
+    #[test]
+    fn streams_are_in_no_set() {
+        for value in [
+            "text/event-stream",
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc-web",
+        ] {
+            assert!(!types(&["*", value]).contains(value.as_bytes()), "{value}");
+        }
+        assert!(types(&["*"]).contains(b"application/grpcish"));
+        assert!(!is_grpc(b"application/json"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_named() {
+        for word in [
+            "",
+            "json",
+            "/",
+            "a/",
+            "/b",
+            "*/json",
+            "a/b/c",
+            "a b/c",
+            "+",
+            "text/html;q=1",
+        ] {
+            let words = [b"a/b", word.as_bytes()];
+            assert_eq!(MediaTypes::parse(words.into_iter()), Err(word.as_bytes()));
+        }
+    }
+}

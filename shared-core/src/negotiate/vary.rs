@@ -1,0 +1,70 @@
+//! `Vary` (RFC 9110, section 12.5.5).
+
+use super::list::members;
+
+/// Whether `name` is among the members of the given field lines. `*` counts
+/// as every name.
+pub fn covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
+    let mut lines = lines;
+    lines.any(|line| {
+        members(line).any(|member| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes()))
+    })
+}
+
+/// One line with the members of `lines` and `name`, which is not among them.
+pub fn with<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
+    let mut value = joined(lines, |_| true);
+    if !value.is_empty() {
+        value.extend_from_slice(b", ");
+    }
+    value.extend_from_slice(name.as_bytes());
+    value
+}
+
+/// One line with the members of `lines` but `name`; empty if none is left.
+pub fn without<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
+    joined(lines, |member| {
+        !member.eq_ignore_ascii_case(name.as_bytes())
+    })
+}
+
+fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>, keep: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut value = Vec::new();
+    for member in lines.flat_map(members).filter(|member| keep(member)) {
+        if !value.is_empty() {
+            value.extend_from_slice(b", ");
+        }
+        value.extend_from_slice(member);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{covers, with, without};
+
+    fn lines<'a>(values: &'a [&str]) -> impl Iterator<Item = &'a [u8]> + Clone {
+        values.iter().map(|value| value.as_bytes())
+    }
+
+    #[test]
+    fn a_name_is_found_in_any_case_line_and_place() {
+        let name = "Accept-Encoding";
+        assert!(covers(lines(&["Origin, ACCEPT-encoding"]), name));
+        assert!(covers(lines(&["Origin", "Accept-Encoding"]), name));
+        assert!(covers(lines(&["*"]), name));
+        assert!(!covers(lines(&["Accept, X-Accept-Encoding"]), name));
+        assert!(!covers(lines(&[]), name));
+    }
+
+    #[test]
+    fn lines_are_merged_into_one() {
+        assert_eq!(
+            with(lines(&["Origin", " Accept ,"]), "X"),
+            b"Origin, Accept, X"
+        );
+        assert_eq!(with(lines(&[]), "X"), b"X");
+        assert_eq!(without(lines(&["A, x", "B"]), "X"), b"A, B");
+        assert_eq!(without(lines(&["x"]), "X"), b"");
+    }
+}
