@@ -1,0 +1,172 @@
+"""The bodies that are measured, and the folder the replay node serves them from.
+
+A body is one recorded pair of request and response. `bodies.json` names ten
+in each group of the recorded corpus; without a corpus the replay node's
+generated sample stands in, chosen by size. What is sent is what the node
+sends, so sizes are those of the compacted answer, not of the indented file.
+"""
+
+import json
+import shutil
+import subprocess
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack import REPLAY_NODE, Node
+
+HERE = Path(__file__).resolve().parent
+GROUPS = {"30 KB": (25_000, 60_000), "300 KB": (200_000, 400_000)}
+PER_GROUP = 10
+BULK_BYTES = 5_000_000
+SAMPLE_FLOOR = 20_000
+
+
+@dataclass
+class Body:
+    """One answer under measurement; `request` is the file wrk sends."""
+
+    name: str
+    method: str
+    group: str
+    size: int
+    request: Path
+    answer: object = None
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def load_pairs(file):
+    return [p for p in json.loads(file.read_bytes()) if "response" in p]
+
+
+def method_of(request):
+    if isinstance(request, list):
+        return f"batch of {len(request)}, {method_of(request[0])}"
+    return request["method"]
+
+
+class Library:
+    """A work folder: pairs the replay node serves, requests wrk sends."""
+
+    def __init__(self, work):
+        self.pairs = work / "pairs"
+        self.requests = work / "requests"
+        for folder in (self.pairs, self.requests):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+
+    def add(self, name, pair, group):
+        slug = name.replace("/", "_").removesuffix(".json")
+        (self.pairs / f"{slug}.json").write_text(json.dumps([pair]))
+        request = self.requests / f"{slug}.json"
+        request.write_bytes(compact(pair["request"]))
+        return Body(
+            name=name.removesuffix(".json"),
+            method=method_of(pair["request"]),
+            group=group,
+            size=len(compact(pair["response"])),
+            request=request,
+            answer=pair["response"],
+        )
+
+
+def recorded(corpus, library, per_group):
+    """The listed bodies of the corpus; a wrong size is a mistake in the list."""
+    chosen = []
+    for group, names in json.loads((HERE / "bodies.json").read_text()).items():
+        low, high = GROUPS[group]
+        # Spread a shortened run over the list instead of taking its head.
+        step = max(1, len(names) // per_group)
+        for name in names[::step][:per_group]:
+            body = library.add(name, load_pairs(corpus / name)[0], group)
+            if not low <= body.size <= high:
+                raise SystemExit(f"{name}: {body.size} bytes is outside {group}")
+            chosen.append(body)
+    return chosen
+
+
+def sample_pairs(work):
+    """The generated sample's larger pairs, asked of a replay node."""
+    listing = subprocess.run(
+        [REPLAY_NODE, "--list"], capture_output=True, text=True, check=True
+    ).stdout
+    pairs = []
+    with Node(work, []) as node:
+        for line in listing.splitlines():
+            method, params, size = line.split("\t")
+            if int(size) < SAMPLE_FLOOR:
+                continue
+            request = {"jsonrpc": "2.0", "id": 1, "method": method}
+            request["params"] = json.loads(params)
+            posted = urllib.request.Request(
+                f"http://127.0.0.1:{node.port}/",
+                compact(request),
+                {"Content-Type": "application/json"},
+            )
+            with urllib.request.urlopen(posted, timeout=30) as reply:
+                pair = {"request": request, "response": json.load(reply)}
+            pairs.append((f"{method}/{len(pairs) + 1:02}", pair))
+    return pairs
+
+
+def from_sample(pairs, library, per_group):
+    """Without a corpus: the sample's pairs whose sizes fall into the groups."""
+    chosen = []
+    for group, (low, high) in GROUPS.items():
+        fitting = [
+            (name, pair)
+            for name, pair in pairs
+            if low <= len(compact(pair["response"])) <= high
+        ]
+        step = max(1, len(fitting) // per_group)
+        chosen += [library.add(n, p, group) for n, p in fitting[::step][:per_group]]
+        if not fitting:
+            raise SystemExit(f"the sample has no body for the group {group}")
+    return chosen
+
+
+def all_pairs(folder):
+    return [
+        (str(file.relative_to(folder)), pair)
+        for file in sorted(folder.rglob("*.json"))
+        for pair in load_pairs(file)
+    ]
+
+
+def small_body(library):
+    pair = {
+        "request": {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []},
+        "response": {"jsonrpc": "2.0", "id": 1, "result": "0x1"},
+    }
+    return library.add("eth_chainId", pair, "small")
+
+
+def bulk_body(pairs, library):
+    """About 5 MB: different real results in one array, none of them twice."""
+    results, total, seen = [], 0, set()
+    large = sorted(pairs, key=lambda p: len(compact(p[1]["response"])), reverse=True)
+    for _, pair in large:
+        response = pair["response"]
+        if not isinstance(response, dict) or "result" not in response:
+            continue
+        data = compact(response["result"])
+        if data in seen or total + len(data) > BULK_BYTES * 1.1:
+            continue
+        seen.add(data)
+        results.append(response["result"])
+        total += len(data)
+        if total >= BULK_BYTES:
+            break
+    pair = {
+        "request": {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "eth_getLogs",
+            "params": [{"fromBlock": "0x0", "toBlock": "latest"}],
+        },
+        "response": {"jsonrpc": "2.0", "id": 1, "result": results},
+    }
+    return library.add("5 MB of results in one", pair, "bulk")

@@ -1,0 +1,78 @@
+"""Asks for every body once per coder and refuses to measure a wrong answer."""
+
+import gzip
+import json
+import socket
+
+import brotli
+
+
+class WrongAnswer(SystemExit):
+    pass
+
+
+def exchange(port, path, body, accept):
+    """One POST over a fresh connection: head, decoded framing, wire bytes."""
+    request = body.request.read_bytes()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        "Content-Type: application/json\r\n"
+        f"Accept-Encoding: {accept}\r\nContent-Length: {len(request)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
+        peer.sendall(head.encode() + request)
+        stream = peer.makefile("rb")
+        status = int(stream.readline().split()[1])
+        wire = len("HTTP/1.1 200 OK\r\n")
+        headers = {}
+        while (line := stream.readline()) not in (b"\r\n", b""):
+            wire += len(line)
+            name, _, value = line.decode("latin-1").partition(":")
+            headers[name.lower()] = value.strip()
+        wire += 2
+        if "content-length" in headers:
+            content = stream.read(int(headers["content-length"]))
+            return status, headers, content, wire + len(content)
+        content, framing = read_chunks(stream)
+        return status, headers, content, wire + len(content) + framing
+
+
+def read_chunks(stream):
+    parts, framing = [], 0
+    while True:
+        size_line = stream.readline()
+        size = int(size_line, 16)
+        parts.append(stream.read(size))
+        framing += len(size_line) + len(stream.readline())
+        if size == 0:
+            return b"".join(parts), framing
+
+
+DECODERS = {"": bytes, "gzip": gzip.decompress, "br": brotli.decompress}
+
+
+def answer(port, path, body, coder, identity=None):
+    """Sizes of one answer, after it was decoded and compared.
+
+    `identity` is what pass-through sent; without it the body is compared as
+    JSON with the recording.
+    """
+    where = f"{coder.name}, {body.name}"
+    status, headers, content, wire = exchange(port, path, body, coder.accept)
+    if status != 200:
+        raise WrongAnswer(f"{where}: status {status}")
+    coding = headers.get("content-encoding", "")
+    if coding != coder.coding:
+        raise WrongAnswer(f"{where}: content coding {coding!r}, not {coder.coding!r}")
+    decoded = DECODERS[coding](content)
+    if identity is None:
+        if json.loads(decoded) != body.answer:
+            raise WrongAnswer(f"{where}: the node did not send what was recorded")
+    elif decoded != identity:
+        raise WrongAnswer(f"{where}: decodes to something else than was sent")
+    return {
+        "bytes": len(content),
+        "wire": wire,
+        "exact_length": "content-length" in headers,
+        "decoded": decoded,
+    }

@@ -1,0 +1,129 @@
+"""Runs wrk and reads what the worker spent meanwhile.
+
+wrk's closed loop tells requests per second; the worker's run time from
+schedstat tells CPU per request, which another tenant of the machine or a slow
+load generator cannot change.
+"""
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from stack import LOAD_CORE, pinned
+
+HERE = Path(__file__).resolve().parent
+MARK = "BENCH "
+
+
+def cpu_ns(pid):
+    """Run time of all threads of a process, its thread pool included."""
+    total = 0
+    for stat in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        total += int(stat.read_text().split()[0])
+    return total
+
+
+def machine_ticks():
+    """Busy, idle and stolen ticks of the whole machine."""
+    fields = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+    user, nice, system, idle, iowait, irq, softirq, steal = map(int, fields)
+    return user + nice + system + irq + softirq, idle + iowait, steal
+
+
+def machine_share(before, after):
+    busy, idle, steal = (b - a for a, b in zip(before, after, strict=True))
+    total = max(1, busy + idle + steal)
+    return {"busy": busy / total, "steal": steal / total}
+
+
+def quiet_check(seconds=2):
+    """How busy the machine is while the benchmark itself does nothing."""
+    before = machine_ticks()
+    time.sleep(seconds)
+    return machine_share(before, machine_ticks())
+
+
+def wrk_command(port, path, connections, seconds, core):
+    return pinned(
+        core,
+        ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s"]
+        + ["-s", str(HERE / "post.lua"), f"http://127.0.0.1:{port}{path}"],
+    )
+
+
+def wrk_environment(body, coder, pause_ms):
+    environment = dict(
+        os.environ,
+        BENCH_REQUEST=str(body.request),
+        BENCH_ACCEPT_ENCODING=coder.accept,
+    )
+    if pause_ms is not None:
+        environment["BENCH_PAUSE_MS"] = str(pause_ms)
+    return environment
+
+
+class Wrk:
+    """A wrk that may run beside another one."""
+
+    def __init__(
+        self, port, body, coder, connections, seconds, core=LOAD_CORE, pause_ms=None
+    ):
+        self.limit = seconds + 60
+        self.process = subprocess.Popen(
+            wrk_command(port, "/", connections, seconds, core),
+            env=wrk_environment(body, coder, pause_ms),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def result(self):
+        try:
+            output, _ = self.process.communicate(timeout=self.limit)
+        except subprocess.TimeoutExpired as late:
+            self.process.kill()
+            self.process.communicate()
+            raise SystemExit(f"wrk did not end within {self.limit} s") from late
+        for line in output.splitlines():
+            if line.startswith(MARK):
+                return json.loads(line[len(MARK) :])
+        raise SystemExit(f"wrk printed no result:\n{output}")
+
+
+def measure(nginx, body, coder, connections, seconds, expected):
+    """One point: requests per second, CPU per request, and whether to trust it."""
+    before, ticks = cpu_ns(nginx.worker), machine_ticks()
+    result = Wrk(nginx.port, body, coder, connections, seconds).result()
+    spent = cpu_ns(nginx.worker) - before
+    share = machine_share(ticks, machine_ticks())
+    check_answers(result, body, coder, connections, expected)
+    wall_us = result["duration_us"]
+    return {
+        "requests": result["requests"],
+        "rps": result["requests"] / wall_us * 1e6,
+        "cpu_us": spent / 1000 / result["requests"],
+        "utilisation": spent / 1000 / wall_us,
+        "steal": share["steal"],
+    }
+
+
+def check_answers(result, body, coder, connections, expected):
+    """The answers under load must be those that were verified before it.
+
+    wrk sees only sizes, but the reason to look is a coder that gives up under
+    load and sends identity, which sizes show. Answers in flight at the end
+    and the framing of chunks leave a little room.
+    """
+    where = f"{coder.name}, {body.name}"
+    if result["errors"]:
+        raise SystemExit(f"{where}: wrk counted {result['errors']} errors")
+    if not result["requests"]:
+        raise SystemExit(f"{where}: not one answer came within the time")
+    slack = expected * connections + result["requests"] * expected * 0.02
+    if abs(result["bytes"] - result["requests"] * expected) > slack:
+        mean = result["bytes"] / result["requests"]
+        raise SystemExit(
+            f"{where}: {mean:.0f} bytes per answer under load, {expected} before it"
+        )

@@ -1,0 +1,83 @@
+"""What the numbers were measured on and with."""
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+from stack import BROTLI_MODULE, MODULE, NGINX, REPLAY_NODE, ROOT
+
+PACKAGES = ["nginx", "libnginx-mod-http-brotli-filter", "wrk", "zlib1g", "libisal2", "libzstd1"]
+VARIABLES = ["SSZIP_NGINX", "SSZIP_MODULE", "SSZIP_REPLAY_NODE"]
+
+
+def output(*command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    except FileNotFoundError:
+        return ""
+    return (done.stdout + done.stderr).strip()
+
+
+def cpu_model():
+    text = Path("/proc/cpuinfo").read_text()
+    found = re.search(r"^model name\s*:\s*(.*)$", text, re.M)
+    return found.group(1) if found else platform.machine()
+
+
+def locked_version(crate):
+    lock = ROOT / "Cargo.lock"
+    text = lock.read_text() if lock.exists() else ""
+    found = re.search(rf'name = "{crate}"\nversion = "([^"]+)"', text)
+    return found.group(1) if found else "unknown"
+
+
+def package(name):
+    return output("dpkg-query", "-W", "-f=${Version}", name) or "not installed"
+
+
+def describe(argv):
+    dirty = output("git", "status", "--porcelain", "--untracked-files=no")
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": " ".join(
+            [f"{v}={os.environ[v]}" for v in VARIABLES if v in os.environ]
+            + ["loadtest/bench/run", *argv]
+        ),
+        "commit": output("git", "rev-parse", "--short=12", "HEAD")
+        + (" with local changes" if dirty else ""),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "versions": {
+            "nginx": output(NGINX, "-v").removeprefix("nginx version: "),
+            "libdeflate-sys": locked_version("libdeflate-sys"),
+            **{name: package(name) for name in PACKAGES},
+        },
+    }
+
+
+def missing_tools():
+    """Every prerequisite that is absent, with what brings it."""
+    absent = []
+    for path, remedy in (
+        (Path(NGINX), "apt-get install nginx"),
+        (BROTLI_MODULE, "apt-get install libnginx-mod-http-brotli-filter"),
+        (MODULE, "make build"),
+        (REPLAY_NODE, "make build"),
+    ):
+        if not path.exists():
+            absent.append(f"{path} is missing: {remedy}")
+    for tool, remedy in (
+        ("wrk", "apt-get install wrk"),
+        ("taskset", "apt-get install util-linux"),
+        ("perf", "apt-get install linux-perf"),
+        ("cargo", "see the README"),
+    ):
+        if not output("sh", "-c", f"command -v {tool}"):
+            absent.append(f"{tool} is missing: {remedy}")
+    if os.cpu_count() < 2:
+        absent.append("two cores are needed: one for the worker, one for the load")
+    return absent

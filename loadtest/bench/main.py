@@ -1,0 +1,147 @@
+"""Benchmark of part 1: nginx with sszip against the other coders.
+
+Starts the replay node and one nginx per coder, verifies every answer, then
+measures throughput, tail latency, the codecs alone and profiles, and writes
+a table, the raw numbers and a plot. See loadtest/README.md.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import bodies as bodylib
+import engines
+import load
+import machine
+import plot
+import profiling
+import report
+import tail
+import throughput
+from stack import ROOT, Node
+
+SECTIONS = ["throughput", "tail", "codecs", "profiles"]
+# More than this of the machine at work before the run spoils the numbers.
+QUIET_SHARE = 0.05
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog="loadtest/bench/run", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="smoke test: few bodies, one short round"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=SECTIONS, default=SECTIONS, metavar="SECTION",
+        help=f"only these of: {', '.join(SECTIONS)}",
+    )
+    parser.add_argument(
+        "--corpus", type=Path, default=ROOT.parent / "shared/corpus/execution",
+        help="recorded pairs, METHOD/test_*.json (default: ../shared/corpus/execution)",
+    )
+    parser.add_argument(
+        "--out", type=Path,
+        help="folder of the results (default: loadtest/results; quick: build/bench)",
+    )
+    parser.add_argument("--name", default="part-01-nginx", help="name of the result files")
+    return parser.parse_args(argv)
+
+
+def say(text):
+    print(f"bench: {text}", flush=True)
+
+
+def choose(args, library, work):
+    per_group = 2 if args.quick else bodylib.PER_GROUP
+    if args.corpus.is_dir():
+        chosen = bodylib.recorded(args.corpus, library, per_group)
+        return chosen, bodylib.all_pairs(args.corpus), (
+            "Recorded from Ethereum mainnet nodes (erigontech/rpc-tests, "
+            "integration/mainnet), sent compacted, as nodes send them."
+        )
+    pairs = bodylib.sample_pairs(work)
+    return bodylib.from_sample(pairs, library, per_group), pairs, (
+        "The replay node's generated sample: no recorded corpus was found, so these "
+        "numbers do not count for the targets, which are set on real bodies."
+    )
+
+
+def measure(args, work):
+    library = bodylib.Library(work)
+    chosen, pairs, source = choose(args, library, work)
+    small = bodylib.small_body(library)
+    bulk = bodylib.bulk_body(pairs, library)
+    results = {
+        "machine": machine.describe(sys.argv[1:]),
+        "quiet": load.quiet_check(),
+        "notes": [],
+        "source": source,
+        "bodies": [
+            {"name": b.name, "method": b.method, "group": b.group, "size": b.size}
+            for b in chosen
+        ],
+    }
+    notes = results["notes"]
+    if args.quick:
+        notes.append("A quick run: it tests the harness, its numbers mean nothing.")
+    if results["quiet"]["busy"] > QUIET_SHARE:
+        notes.append(
+            f"The machine was {results['quiet']['busy']:.0%} busy before the run "
+            "started: trust the CPU columns more than requests/s."
+        )
+
+    with Node(work, [library.pairs]) as node:
+        if "throughput" in args.only or "profiles" in args.only:
+            plan = throughput.Plan(rounds=1 if args.quick else 3, seconds=1)
+            results["throughput"] = throughput.run(work, node, chosen, plan, say)
+        if "profiles" in args.only:
+            levels = results["throughput"]["levels"]
+            results["profiles"] = profiling.run(
+                work, node, chosen, levels, 1 if args.quick else 2, say
+            )
+        if "codecs" in args.only:
+            plain = throughput.identities(work, node, chosen)
+            results["codecs"] = engines.run(work, plain, args.quick, say)
+    if "tail" in args.only:
+        plan = tail.Plan(rounds=1 if args.quick else 2, seconds=1 if args.quick else 2)
+        results["tail"] = tail.run(work, library, small, bulk, plan, say)
+    return results
+
+
+def write(results, out, name):
+    out.mkdir(parents=True, exist_ok=True)
+    if "throughput" in results:
+        plot.draw(results["throughput"], out / f"{name}.svg")
+    results["verdicts"] = report.verdicts(results)
+    text = report.render(results, f"{name}.svg")
+    (out / f"{name}.md").write_text(text)
+    (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    for row in results["verdicts"]:
+        say(f"{'met    ' if row['met'] else 'NOT met'} {row['target']}: {row['measured']}")
+    for note in results["notes"]:
+        say(note)
+    say(f"wrote {out / name}.md, .json, .svg")
+
+
+def main():
+    args = parse(sys.argv[1:])
+    if absent := machine.missing_tools():
+        raise SystemExit("\n".join(absent))
+    started = time.monotonic()
+    work = Path(tempfile.mkdtemp(prefix="sszip-bench-"))
+    # nginx's worker may run as another user and has to reach its folders.
+    work.chmod(0o755)
+    try:
+        results = measure(args, work)
+        results["seconds"] = time.monotonic() - started
+        default = ROOT / ("build/bench" if args.quick else "loadtest/results")
+        write(results, args.out or default, args.name)
+    finally:
+        shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main()

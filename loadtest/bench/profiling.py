@@ -1,0 +1,88 @@
+"""Where the worker's time goes, sampled with perf while wrk asks.
+
+The CPU clock is the event: it exists on virtual machines without hardware
+counters, where cycles and instructions do not.
+"""
+
+import re
+import subprocess
+
+from load import Wrk
+from stack import Nginx, sszip_coder
+from throughput import CONNECTIONS, DEFAULT, REFERENCE
+
+FREQUENCY = 1999
+SHOWN = 12
+LEAST_PERCENT = 0.5
+SEPARATOR = "|"
+LINE = re.compile(r"^\s*([\d.]+)%\s*\|(\S+)\s*\|\[.\]\s+(\S.*?)\s*$")
+
+
+def run(work, node, bodies, levels, seconds, say):
+    """Profiles of gzip 6, the default and the `every` level, a body per group."""
+    say("profiles")
+    coders = [REFERENCE, DEFAULT]
+    if levels["every"]:
+        coders.append(sszip_coder(levels["every"]))
+    chosen = {}
+    for body in bodies:
+        # The middle of a group, by the order of the list.
+        chosen.setdefault(body.group, []).append(body)
+    profiles = []
+    for group in chosen.values():
+        body = group[len(group) // 2]
+        for coder in coders:
+            with Nginx(work, f"profile {coder.name}", node.port, {"/": coder}) as nginx:
+                profiles.append(
+                    {"coder": coder.name, "body": body.name}
+                    | sample(work, nginx, body, coder, seconds)
+                )
+    return profiles
+
+
+def sample(work, nginx, body, coder, seconds):
+    data = work / "perf.data"
+    load = Wrk(nginx.port, body, coder, CONNECTIONS, seconds + 1)
+    record = subprocess.run(
+        ["perf", "record", "-e", "cpu-clock", "-F", str(FREQUENCY), "-o", str(data)]
+        + ["-p", str(nginx.worker), "--", "sleep", str(seconds)],
+        capture_output=True,
+        text=True,
+    )
+    load.result()
+    if record.returncode != 0:
+        return {"failed": record.stderr.strip().splitlines()[-1]}
+    rows = report(data)
+    return {"objects": total(rows, ["object"]), "symbols": total(rows, ["object", "symbol"])}
+
+
+def report(data):
+    output = subprocess.run(
+        ["perf", "report", "-i", str(data), "--stdio", "--no-children"]
+        + ["-F", "overhead,dso,sym", "-t", SEPARATOR],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    rows = []
+    for line in output.splitlines():
+        if found := LINE.match(line):
+            share, dso, symbol = found.groups()
+            # One row for what a stripped object does not name.
+            symbol = "(no symbol)" if symbol.startswith("0x") else symbol
+            rows.append({"percent": float(share), "object": dso, "symbol": symbol})
+    return rows
+
+
+def total(rows, keys):
+    """Shares added up by the keys, largest first, the crumbs left out."""
+    sums = {}
+    for row in rows:
+        key = tuple(row[k] for k in keys)
+        sums[key] = sums.get(key, 0.0) + row["percent"]
+    ranked = sorted(sums.items(), key=lambda item: -item[1])
+    return [
+        dict(zip(keys, key, strict=True)) | {"percent": round(share, 2)}
+        for key, share in ranked[:SHOWN]
+        if share >= LEAST_PERCENT
+    ]

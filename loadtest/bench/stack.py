@@ -1,0 +1,190 @@
+"""Starts and stops the replay node and nginx, one process per coder.
+
+Each coder has an nginx of its own, so that one coder's allocations cannot
+shape the heap of another; all of them run at once and idle while another is
+measured. Processes are ended by the handles kept here and by nothing else.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
+MODULE = Path(
+    os.environ.get("SSZIP_MODULE", ROOT / "build/nginx/ngx_http_sszip_module.so")
+).resolve()
+REPLAY_NODE = Path(
+    os.environ.get("SSZIP_REPLAY_NODE", ROOT / "build/bin/replay-node")
+).resolve()
+BROTLI_MODULE = Path("/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so")
+
+WORKER_CORE = 0
+LOAD_CORE = 1
+START_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Coder:
+    """A row of the tables: the directives that make it, and what it answers."""
+
+    name: str
+    directives: str
+    coding: str
+    accept: str = "gzip"
+    module: Path | None = None
+
+
+def gzip_coder(level):
+    return Coder(
+        f"nginx gzip {level}",
+        f"gzip on; gzip_comp_level {level}; gzip_types application/json; "
+        "gzip_min_length 1000; gzip_proxied any;",
+        "gzip",
+    )
+
+
+def sszip_coder(level, name=None):
+    """Level None leaves the directive out: what an operator gets by default."""
+    setting = "" if level is None else f"sszip_comp_level {level}; "
+    return Coder(
+        name or f"sszip {level}",
+        f"sszip on; {setting}sszip_types application/json; "
+        "sszip_min_length 1000; gzip_proxied any;",
+        "gzip",
+        module=MODULE,
+    )
+
+
+PASS = Coder("pass-through", "", "")
+BROTLI = Coder(
+    "brotli 4",
+    "brotli on; brotli_comp_level 4; brotli_types application/json; "
+    "brotli_min_length 1000;",
+    "br",
+    accept="br",
+    module=BROTLI_MODULE,
+)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def pinned(core, command):
+    return command if core is None else ["taskset", "-c", str(core), *command]
+
+
+def wait_for_port(port, process, log):
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+    raise SystemExit(f"{process.args}: nothing listens on {port}\n{tail}")
+
+
+def stop(process):
+    process.terminate()
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Node:
+    """The replay node, on the core of the load generator."""
+
+    def __init__(self, work, folders, core=LOAD_CORE):
+        self.port = free_port()
+        log = work / f"node-{self.port}.log"
+        command = [str(REPLAY_NODE), "--listen", f"127.0.0.1:{self.port}"]
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                pinned(core, command + [str(f) for f in folders]),
+                stdout=out,
+                stderr=out,
+            )
+        wait_for_port(self.port, self.process, log)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        stop(self.process)
+
+
+class Nginx:
+    """One nginx with one worker; `coders` maps a path to its coder."""
+
+    def __init__(self, work, name, upstream_port, coders, core=WORKER_CORE):
+        self.port = free_port()
+        prefix = work / f"nginx-{name.replace(' ', '-')}-{self.port}"
+        shutil.rmtree(prefix, ignore_errors=True)
+        prefix.mkdir(parents=True)
+        modules = {c.module for c in coders.values() if c.module}
+        location = (HERE / "location.conf.in").read_text()
+        conf = fill(
+            (HERE / "nginx.conf.in").read_text(),
+            USER="user root;" if os.geteuid() == 0 else "",
+            AFFINITY="" if core is None else f"worker_cpu_affinity {1 << core:b};",
+            PREFIX=str(prefix),
+            MODULE="\n".join(f"load_module {m};" for m in sorted(modules)),
+            UPSTREAM=f"127.0.0.1:{upstream_port}",
+            PORT=str(self.port),
+            LOCATIONS="\n        ".join(
+                fill(location, PATH=path, CODER=coder.directives)
+                for path, coder in coders.items()
+            ),
+        )
+        (prefix / "nginx.conf").write_text(conf)
+        self.log = prefix / "error.log"
+        self.process = subprocess.Popen(
+            [NGINX, "-p", str(prefix), "-e", str(self.log)]
+            + ["-c", str(prefix / "nginx.conf")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for_port(self.port, self.process, self.log)
+        self.worker = self._worker_pid()
+
+    def _worker_pid(self):
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            for child in children.read_text().split():
+                title = Path(f"/proc/{child}/cmdline").read_bytes()
+                if b"worker process" in title:
+                    return int(child)
+            time.sleep(0.02)
+        raise SystemExit(f"nginx {pid} has no worker")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        stop(self.process)
+
+    def complaints(self):
+        """What nginx logged at `warn` and above; it should be nothing."""
+        return self.log.read_text(errors="replace").strip()
+
+
+def fill(template, **values):
+    for key, value in values.items():
+        template = template.replace(f"@{key}@", value)
+    return template

@@ -1,0 +1,170 @@
+"""Requests per second and CPU per request, coder against coder.
+
+Rounds are interleaved: one body is asked of every coder before the next body
+comes, each time starting with another coder, so that a noisy minute touches
+all of them. Ratios are taken inside a round, where both sides saw the same
+machine; medians over rounds, then over bodies, come last.
+"""
+
+from dataclasses import dataclass
+from statistics import median
+
+import check
+import load
+from stack import BROTLI, PASS, Nginx, gzip_coder, sszip_coder
+
+REFERENCE = gzip_coder(6)
+DEFAULT = sszip_coder(None, "sszip default")
+LEVELS = range(1, 13)
+# Enough to keep the worker busy; more would only add answers that are in
+# flight, and so uncounted, when the time is over.
+CONNECTIONS = 4
+SATURATED = 0.9
+
+
+@dataclass
+class Plan:
+    rounds: int
+    seconds: int
+
+
+def level_sizes(work, node, bodies, identities):
+    """Bytes of every body at every level, each answer verified."""
+    coders = {f"/level{n}": sszip_coder(n) for n in LEVELS}
+    sizes = {}
+    with Nginx(work, "levels", node.port, coders) as nginx:
+        for level, (path, coder) in zip(LEVELS, coders.items(), strict=True):
+            for body in bodies:
+                got = check.answer(
+                    nginx.port, path, body, coder, identities[body.name]
+                )
+                sizes.setdefault(body.name, {})[level] = got["bytes"]
+    return sizes
+
+
+def lowest_level(sizes, reference, groups):
+    """The lowest levels that give no more bytes than the reference.
+
+    `every`: on no single body more; `median`: in no group more at the median.
+    """
+    found = {"every": None, "median": None}
+    for level in reversed(LEVELS):
+        ratios = {name: by[level] / reference[name] for name, by in sizes.items()}
+        if all(r <= 1 for r in ratios.values()):
+            found["every"] = level
+        if all(median(ratios[n] for n in names) <= 1 for names in groups.values()):
+            found["median"] = level
+    return found
+
+
+def identities(work, node, bodies):
+    """What the node sends, compared with the recording."""
+    with Nginx(work, "identity", node.port, {"/": PASS}) as nginx:
+        return {b.name: check.answer(nginx.port, "/", b, PASS)["decoded"] for b in bodies}
+
+
+def run(work, node, bodies, plan, say):
+    groups = {}
+    for body in bodies:
+        groups.setdefault(body.group, []).append(body.name)
+    plain = identities(work, node, bodies)
+
+    say("verifying every coder and level")
+    with Nginx(work, "reference", node.port, {"/": REFERENCE}) as nginx:
+        reference = {
+            b.name: check.answer(nginx.port, "/", b, REFERENCE, plain[b.name])["bytes"]
+            for b in bodies
+        }
+    sizes = level_sizes(work, node, bodies, plain)
+    levels = lowest_level(sizes, reference, groups)
+
+    coders = [PASS, gzip_coder(1), REFERENCE, BROTLI, DEFAULT]
+    coders += [sszip_coder(n) for n in sorted({n for n in levels.values() if n})]
+
+    servers, verified = {}, {}
+    try:
+        for coder in coders:
+            servers[coder] = Nginx(work, coder.name, node.port, {"/": coder})
+            for body in bodies:
+                got = check.answer(
+                    servers[coder].port, "/", body, coder, plain[body.name]
+                )
+                del got["decoded"]
+                verified[coder.name, body.name] = got
+        samples = interleave(servers, bodies, verified, plan, say)
+        complaints = {c.name: s.complaints() for c, s in servers.items()}
+    finally:
+        for server in servers.values():
+            server.__exit__()
+
+    return {
+        "coders": [c.name for c in coders],
+        "directives": {c.name: c.directives for c in coders},
+        "groups": groups,
+        "levels": levels,
+        "level_sizes": sizes,
+        "verified": [
+            {"coder": c, "body": b, **facts} for (c, b), facts in verified.items()
+        ],
+        "samples": samples,
+        "complaints": {name: text for name, text in complaints.items() if text},
+        "summary": summarise(coders, bodies, verified, samples),
+    }
+
+
+def interleave(servers, bodies, verified, plan, say):
+    coders = list(servers)
+    samples = []
+    for turn in range(plan.rounds):
+        say(f"throughput, round {turn + 1} of {plan.rounds}")
+        for index, body in enumerate(bodies):
+            first = (turn + index) % len(coders)
+            for coder in coders[first:] + coders[:first]:
+                point = load.measure(
+                    servers[coder],
+                    body,
+                    coder,
+                    CONNECTIONS,
+                    plan.seconds,
+                    verified[coder.name, body.name]["wire"],
+                )
+                samples.append(
+                    {"round": turn, "body": body.name, "coder": coder.name, **point}
+                )
+    return samples
+
+
+def summarise(coders, bodies, verified, samples):
+    """Medians per body and coder, with ratios against the reference."""
+    table = {}
+    for s in samples:
+        table.setdefault((s["body"], s["coder"]), {})[s["round"]] = s
+    summary = []
+    for body in bodies:
+        base = table[body.name, REFERENCE.name]
+        base_bytes = verified[REFERENCE.name, body.name]["bytes"]
+        for coder in coders:
+            rounds = table[body.name, coder.name]
+            facts = verified[coder.name, body.name]
+            utilisation = median(s["utilisation"] for s in rounds.values())
+            summary.append(
+                {
+                    "body": body.name,
+                    "group": body.group,
+                    "coder": coder.name,
+                    "bytes": facts["bytes"],
+                    "exact_length": facts["exact_length"],
+                    "bytes_ratio": facts["bytes"] / base_bytes,
+                    "rps": median(s["rps"] for s in rounds.values()),
+                    "cpu_us": median(s["cpu_us"] for s in rounds.values()),
+                    "rps_ratio": median(
+                        s["rps"] / base[n]["rps"] for n, s in rounds.items()
+                    ),
+                    "cpu_ratio": median(
+                        base[n]["cpu_us"] / s["cpu_us"] for n, s in rounds.items()
+                    ),
+                    "utilisation": utilisation,
+                    "saturated": utilisation >= SATURATED,
+                }
+            )
+    return summary
