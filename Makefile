@@ -38,12 +38,12 @@ check: setup ## format, lints, C style, dependencies' licences
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
-	scripts/nginx-style --self-test
-	scripts/nginx-style nginx-module/src
+	$(PYTHON) -m unittest discover -q -s scripts/tests
+	$(PYTHON) scripts/nginx-style nginx-module/src
 	shellcheck --external-sources scripts/lib.sh \
 		$$(grep -lE '^#!.*\b(ba)?sh$$' scripts/* .ci/run)
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
-		tests loadtest scripts/nginx-style
+		tests loadtest scripts/tests scripts/nginx-style
 
 unit: setup ## the Rust tests, the C ABI's among them
 	cargo test --workspace --all-features
