@@ -1,0 +1,321 @@
+"""A real nginx with the module, in a directory of its own.
+
+The configuration is a template: `@port@` and `@port_NAME@` become free ports,
+`@origin@` and `@origin_unix@` the scripted node, `@prefix@` the directory.
+"""
+
+import itertools
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from . import client
+
+NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
+MODULE = os.environ.get("SSZIP_MODULE", "build/nginx/ngx_http_sszip_module.so")
+SANITIZED = os.environ.get("SSZIP_NGINX_ASAN") == "1"
+
+# What a healthy nginx never writes. A test that provokes one expects it.
+_BAD = re.compile(
+    r"\[(alert|crit|emerg)\]|exited on signal|Sanitizer|runtime error:|panicked|core dumped"
+)
+
+_FRAME = """\
+load_module @module@;
+@main@
+daemon off;
+worker_processes @workers@;
+worker_shutdown_timeout 20s;
+pid @prefix@/nginx.pid;
+error_log @prefix@/error.log notice;
+env ASAN_OPTIONS;
+env LSAN_OPTIONS;
+@user@
+events { worker_connections 2048; }
+http {
+    log_format story escape=json '{"uri":"$request_uri","status":$status,"mode":"$sszip_mode",'
+        '"ratio":"$sszip_ratio","accept_encoding":"$http_accept_encoding",'
+        '"sent":$body_bytes_sent,"cache":"$upstream_cache_status"}';
+    access_log @prefix@/access.log story;
+    default_type application/octet-stream;
+    keepalive_requests 1000000;
+    lingering_close off;
+    client_body_temp_path @prefix@/body;
+    proxy_temp_path @prefix@/proxy;
+    fastcgi_temp_path @prefix@/fastcgi;
+    uwsgi_temp_path @prefix@/uwsgi;
+    scgi_temp_path @prefix@/scgi;
+    server_tokens off;
+@http@
+}
+"""
+
+_numbers = itertools.count(1)
+# Below the ephemeral range, so that no outgoing connection takes a port
+# between its choice and nginx's bind; apart for the workers of pytest-xdist.
+_worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
+_ports = itertools.cycle(
+    range(10000 + 2500 * (_worker % 8) + random.Random(os.getpid()).randrange(500), 12400 + 2500 * (_worker % 8))
+)
+
+
+def free_port():
+    for port in itertools.islice(_ports, 2400):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no free port")
+
+
+def version():
+    text = subprocess.run([NGINX, "-v"], capture_output=True, text=True, check=True).stderr
+    return tuple(int(part) for part in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", text).groups())
+
+
+class Nginx:
+    def __init__(self, http, *, origin=None, main="", workers=1, files=None, module=None):
+        self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-e2e-", dir="/tmp"))
+        self.prefix.chmod(0o755)
+        self.ports = {}
+        self.process = None
+        self._allowed = []
+        self._judged = {}
+        self._log_read = 0
+        self._log_lines = {}
+        for name, content in (files or {}).items():
+            path = self.prefix / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        self.values = {
+            "module": str(pathlib.Path(module or MODULE).resolve()),
+            "main": main,
+            "workers": str(workers),
+            "prefix": str(self.prefix),
+            # Workers must reach the directory whoever runs the tests.
+            "user": "user root;" if os.geteuid() == 0 else "",
+        }
+        if origin is not None:
+            self.values["origin"] = origin.address
+            self.values["origin_unix"] = f"unix:{origin.path}"
+        self.write(http)
+
+    # configuration
+
+    def write(self, http):
+        """Writes the configuration; a running nginx takes it at the reload."""
+        text = _FRAME.replace("@http@", http)
+        for _ in range(2):  # values may hold names themselves
+            text = re.sub(r"@(\w+)@", self._value, text)
+        (self.prefix / "nginx.conf").write_text(text)
+        return text
+
+    def _value(self, match):
+        name = match[1]
+        if name.startswith("port"):
+            if name not in self.ports:
+                self.ports[name] = free_port()
+            return str(self.ports[name])
+        return self.values[name]
+
+    @property
+    def port(self):
+        return self.ports["port"]
+
+    def _command(self, *arguments):
+        return [NGINX, "-p", str(self.prefix), "-c", str(self.prefix / "nginx.conf"), *arguments]
+
+    def _environment(self):
+        options = "detect_leaks=0:abort_on_error=0:quarantine_size_mb=16"
+        return {**os.environ, "ASAN_OPTIONS": options}
+
+    def test(self):
+        """`nginx -t`: the exit status and what it said."""
+        done = subprocess.run(
+            self._command("-t"), capture_output=True, text=True, env=self._environment(), timeout=60
+        )
+        return done.returncode, done.stderr + done.stdout
+
+    # life
+
+    def start(self):
+        self._stderr = open(self.prefix / "stderr.log", "wb")
+        self.process = subprocess.Popen(
+            self._command(),
+            stdin=subprocess.DEVNULL,
+            stdout=self._stderr,
+            stderr=self._stderr,
+            env=self._environment(),
+        )
+        self.wait_for(self._listens, "nginx to listen")
+        return self
+
+    def _listens(self):
+        if self.process.poll() is not None:
+            raise AssertionError("nginx did not start:\n" + self.all_logs())
+        # The pid file comes after the sockets are bound.
+        pid_file = self.prefix / "nginx.pid"
+        return pid_file.exists() and pid_file.read_text().strip() and self.workers()
+
+    def wait_for(self, condition, what, seconds=30):
+        deadline = time.monotonic() + seconds
+        while not (value := condition()):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain for {what}\n" + self.all_logs()[-3000:])
+            time.sleep(0.002)
+        return value
+
+    @property
+    def master(self):
+        return int((self.prefix / "nginx.pid").read_text())
+
+    def workers(self):
+        """Process ids of the workers that take connections (not those
+        shutting down)."""
+        return [pid for pid in children(self.master) if b"worker process\0" in _title(pid) or _title(pid).rstrip(b"\0 ").endswith(b"worker process")]
+
+    def all_workers(self):
+        return [pid for pid in children(self.master) if b"worker process" in _title(pid)]
+
+    def reload(self):
+        """HUP, and waits until a new generation of workers has taken over."""
+        before = set(self.workers())
+        os.kill(self.master, signal.SIGHUP)
+        self.wait_for(lambda: (now := set(self.workers())) and not now & before, "new workers")
+
+    def stop(self):
+        """A graceful stop: nginx then reports connections that leaked."""
+        if self.process is None:
+            return
+        try:
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGQUIT)
+                try:
+                    self.process.wait(30)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+                    self.process.wait()
+                    raise AssertionError("nginx did not stop after SIGQUIT\n" + self.all_logs()[-3000:])
+            self.check()
+        finally:
+            self.process = None
+            self._stderr.close()
+            shutil.rmtree(self.prefix, ignore_errors=True)
+
+    # what it wrote
+
+    def error_log(self):
+        path = self.prefix / "error.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def stderr(self):
+        return (self.prefix / "stderr.log").read_text(errors="replace")
+
+    def all_logs(self):
+        return self.error_log() + self.stderr()
+
+    def expect(self, pattern):
+        """From here on lines that match are no fault."""
+        self._allowed.append(re.compile(pattern))
+
+    def check(self):
+        """Fails if a log holds what a healthy nginx never writes."""
+        bad = []
+        for name, text in (("error.log", self.error_log()), ("stderr", self.stderr())):
+            start = self._judged.get(name, 0)
+            self._judged[name] = len(text)
+            bad += [
+                line
+                for line in text[start:].splitlines()
+                if _BAD.search(line) and not any(allowed.search(line) for allowed in self._allowed)
+            ]
+        assert not bad, "nginx complained:\n" + "\n".join(bad[:50])
+
+    def logged(self, uri):
+        """The access log's line about a request, which nginx writes after
+        the answer has gone out."""
+
+        def look():
+            with open(self.prefix / "access.log", "rb") as log:
+                log.seek(self._log_read)
+                new = log.read()
+            # a line that is being written waits for its end
+            complete = new.rfind(b"\n") + 1
+            self._log_read += complete
+            for line in new[:complete].splitlines():
+                entry = json.loads(line)
+                self._log_lines[entry["uri"]] = entry
+            return self._log_lines.get(uri)
+
+        return self.wait_for(look, f"the log line of {uri}")
+
+    # requests
+
+    def uri(self, path):
+        """The path made unique, so that its log line can be found."""
+        return f"{path}{'&' if '?' in path else '?'}n={next(_numbers)}"
+
+    def named(self, response, uri):
+        response.uri = uri
+        response.nginx = self
+        return response
+
+    def get(self, path, accept="gzip", *, port="port", headers=(), **request):
+        """One request on a connection of its own, read strictly."""
+        uri = self.uri(path)
+        if accept is not None:
+            headers = [("Accept-Encoding", accept), *headers]
+        return self.named(client.fetch(self.ports[port], uri, headers=headers, **request), uri)
+
+    def head(self, path, accept="gzip", **request):
+        return self.get(path, accept, method="HEAD", **request)
+
+    def post(self, path, body=b'{"jsonrpc":"2.0","id":1,"method":"x"}', accept="gzip", headers=(), **request):
+        headers = [("Content-Type", "application/json"), *headers]
+        return self.get(path, accept, method="POST", body=body, headers=headers, **request)
+
+    def connect(self, port="port", **options):
+        return client.Connection(self.ports[port], **options)
+
+
+def children(pid):
+    try:
+        text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(child) for child in text.split()]
+
+
+def _title(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def resident(pid):
+    """The resident set in KiB."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", text)[1])
+
+
+def cpu_ticks(pid, thread=None):
+    """User and system time of a process or one of its threads, in ticks."""
+    path = f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat"
+    fields = pathlib.Path(path).read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def threads(pid):
+    return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))

@@ -1,0 +1,23 @@
+"""Nodes as they are met, as scripts for the origin."""
+
+from . import bodies
+from .origin import answer
+
+BODY = bodies.json(30000)
+
+
+def plain(body=BODY, **options):
+    """Answers in identity whatever it is asked for."""
+    return answer(body, **options)
+
+
+def geth(body=BODY, **options):
+    """Gzips whenever the request allows, and then sends no length, as geth's
+    HTTP server does."""
+
+    def respond(request):
+        if "gzip" in (request.header("Accept-Encoding") or ""):
+            return answer(body, coding="gzip", framing="chunked", **options)
+        return answer(body, **options)
+
+    return respond

@@ -1,0 +1,196 @@
+"""nginx's own gzip, gunzip and gzip_static beside sszip, and the gzip_*
+rules that operators already have, which sszip honours."""
+
+import pytest
+
+from harness import bodies
+from harness.nodes import BODY, geth, plain
+from harness.origin import answer, gzipped
+
+SMALL = bodies.json(600)
+FILE = bodies.json(20000)
+
+CONFIG = """
+types { application/json json; }
+server {
+    listen 127.0.0.1:@port@;
+    gzip_types application/json;
+    gzip_min_length 100;
+    gzip_comp_level 1;
+    location /gzip-first { gzip on; sszip on; proxy_pass http://@origin@; }
+    location /sszip-first { sszip on; gzip on; proxy_pass http://@origin@; }
+    location /vary { sszip on; gzip on; gzip_vary on; proxy_pass http://@origin@; }
+    location /vary-only { sszip on; gzip_vary on; proxy_pass http://@origin@; }
+    location /vary-header { sszip on; add_header Vary Origin; proxy_pass http://@origin@; }
+    location /vary-header-same { sszip on; gzip_vary on; add_header Vary Accept-Encoding; proxy_pass http://@origin@; }
+    location /gunzip { sszip on; gunzip on; proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
+    location /static { sszip on; gzip_static on; root @prefix@; }
+    location /proxied { sszip on; proxy_pass http://@origin@; }
+    location /proxied/any { sszip on; gzip_proxied any; proxy_pass http://@origin@; }
+    location /proxied/no-cache { sszip on; gzip_proxied no-cache; proxy_pass http://@origin@; }
+    location /version-1.0 { sszip on; gzip_http_version 1.0; proxy_pass http://@origin@; }
+    location /disable { sszip on; gzip_disable "old|^bad/"; proxy_pass http://@origin@; }
+}
+"""
+OPTIONS = {"files": {"static/a.json": FILE, "static/a.json.gz": gzipped(FILE, 9)}}
+
+
+def names_in_vary(response):
+    return [name.strip().lower() for value in response.all("Vary") for name in value.split(",")]
+
+
+@pytest.mark.parametrize("path", ["/gzip-first", "/sszip-first", "/vary"])
+class TestGzipOn:
+    def test_a_body_is_coded_once_and_by_sszip(self, nginx, origin, path):
+        origin.answers(geth())
+        answer = nginx.get(path)
+        assert (answer.all("Content-Encoding"), answer.framing) == (["gzip"], "length")
+        assert answer.decoded == BODY
+        assert answer.mode == "oneshot"
+        assert names_in_vary(answer) == ["accept-encoding"]
+
+    def test_what_is_below_our_gate_may_be_gzips(self, nginx, origin, path):
+        origin.answers(plain(SMALL))
+        answer = nginx.get(path)
+        assert (answer.all("Content-Encoding"), answer.framing) == (["gzip"], "chunked")
+        assert answer.decoded == SMALL
+        assert answer.mode == "too-small"
+        assert names_in_vary(answer) == ["accept-encoding"]
+
+    def test_what_has_no_length_may_be_gzips(self, nginx, origin, path):
+        origin.answers(plain(framing="chunked"))
+        answer = nginx.get(path)
+        assert answer.all("Content-Encoding") == ["gzip"]
+        assert answer.decoded == BODY
+        assert names_in_vary(answer) == ["accept-encoding"]
+
+    def test_what_does_not_shrink_arrives(self, nginx, origin, path):
+        origin.answers(plain(bodies.random(30000)))
+        answer = nginx.get(path)
+        assert answer.decoded == bodies.random(30000)
+        assert answer.mode == "not-smaller"
+
+    def test_a_client_without_gzip_gets_identity(self, nginx, origin, path):
+        origin.answers(plain())
+        answer = nginx.get(path, accept=None)
+        assert (answer.coding, answer.framing, answer.body) == (None, "length", BODY)
+        assert names_in_vary(answer) == ["accept-encoding"]
+
+    def test_a_node_that_gzips_all_the_same(self, nginx, origin, path):
+        origin.answers(plain(coding="gzip"))
+        assert nginx.get(path).decoded == BODY
+        answer = nginx.get(path, accept=None)
+        assert (answer.coding, answer.framing, answer.body) == (None, "length", BODY)
+
+    def test_head(self, nginx, origin, path):
+        origin.answers(plain(method="HEAD"))
+        answer = nginx.head(path)
+        assert answer.length is None
+        assert names_in_vary(answer) == ["accept-encoding"]
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("size", [600, 30000])
+def test_vary_is_never_doubled(nginx, origin, accept, size):
+    for sent, seen in (
+        ([], ["accept-encoding"]),
+        ([("Vary", "Origin")], ["origin", "accept-encoding"]),
+        ([("Vary", "Accept-Encoding")], ["accept-encoding"]),
+        ([("Vary", "Origin, accept-encoding")], ["origin", "accept-encoding"]),
+    ):
+        origin.answers(plain(bodies.json(size), headers=sent))
+        for path in ("/vary-only", "/vary"):
+            assert names_in_vary(nginx.get(path, accept)) == seen, (path, sent)
+
+
+def test_vary_from_add_header_is_merged(nginx, origin):
+    origin.answers(plain())
+    assert nginx.get("/vary-header").header("Vary") == "Origin, Accept-Encoding"
+    assert nginx.get("/vary-header", accept=None).header("Vary") == "Origin, Accept-Encoding"
+    assert names_in_vary(nginx.get("/vary-header-same")) == ["accept-encoding"]
+
+
+def test_another_types_vary_is_not_ours(nginx, origin):
+    origin.answers(plain(type="image/png"))
+    assert nginx.get("/vary-only").all("Vary") == []
+
+
+class TestGunzip:
+    """`gunzip on` inflates before sszip sees the body, without a length."""
+
+    def test_a_client_without_gzip_can_read(self, nginx, origin):
+        origin.answers(geth())
+        answer = nginx.get("/gunzip", accept=None)
+        assert (answer.coding, answer.body) == (None, BODY)
+
+    def test_a_client_with_gzip_gets_the_nodes(self, nginx, origin):
+        origin.answers(geth())
+        answer = nginx.get("/gunzip")
+        assert answer.decoded == BODY
+        assert answer.mode == "encoded"
+
+
+class TestGzipStatic:
+    def test_the_file_that_is_gzip_goes_out_as_it_is(self, nginx):
+        answer = nginx.get("/static/a.json")
+        assert answer.body == gzipped(FILE, 9)
+        assert (answer.coding, answer.mode) == ("gzip", "encoded")
+
+    def test_the_plain_file_goes_to_who_cannot_read_gzip(self, nginx):
+        assert nginx.get("/static/a.json", accept=None).body == FILE
+
+
+class TestHostPolicy:
+    def coded(self, nginx, path, **request):
+        answer = nginx.get(path, **request)
+        assert answer.decoded == BODY
+        assert answer.header("Vary") == "Accept-Encoding"
+        assert answer.mode == ("oneshot" if answer.coding else "host-policy")
+        return answer.coding == "gzip"
+
+    def test_gzip_proxied_is_off_by_default(self, nginx, origin):
+        origin.answers(plain())
+        assert self.coded(nginx, "/proxied")
+        assert not self.coded(nginx, "/proxied", headers=[("Via", "1.1 cdn")])
+
+    def test_gzip_proxied_any(self, nginx, origin):
+        origin.answers(plain())
+        assert self.coded(nginx, "/proxied/any", headers=[("Via", "1.1 cdn")])
+
+    def test_gzip_proxied_looks_at_cache_control(self, nginx, origin):
+        via = [("Via", "1.1 cdn")]
+        origin.answers(plain(headers=[("Cache-Control", "no-cache")]))
+        assert self.coded(nginx, "/proxied/no-cache", headers=via)
+        origin.answers(plain(headers=[("Cache-Control", "max-age=9")]))
+        assert not self.coded(nginx, "/proxied/no-cache", headers=via)
+        assert self.coded(nginx, "/proxied/no-cache")
+
+    def test_gzip_http_version(self, nginx, origin):
+        origin.answers(plain())
+        assert not self.coded(nginx, "/proxied", version="1.0")
+        assert self.coded(nginx, "/version-1.0", version="1.0")
+
+    def test_gzip_disable(self, nginx, origin):
+        origin.answers(plain())
+        assert not self.coded(nginx, "/disable", headers=[("User-Agent", "bad/1.0")])
+        assert not self.coded(nginx, "/disable", headers=[("User-Agent", "very old")])
+        assert self.coded(nginx, "/disable", headers=[("User-Agent", "good/1.0")])
+        assert self.coded(nginx, "/disable")
+
+    def test_the_rules_hold_whatever_form_permits_gzip(self, nginx, origin):
+        """nginx's own test knows no `*`; ours does, and asks nginx the rest."""
+        origin.answers(plain())
+        for accept in ("*", "x-gzip", "br, gzip;q=0.001"):
+            assert self.coded(nginx, "/proxied/any", accept=accept, headers=[("Via", "1.1 cdn")])
+            assert not self.coded(nginx, "/proxied", accept=accept, headers=[("Via", "1.1 cdn")])
+            assert not self.coded(nginx, "/disable", accept=accept, headers=[("User-Agent", "bad/1")])
+
+    def test_head_of_what_the_rules_forbid_keeps_its_length(self, nginx, origin):
+        origin.answers(plain(method="HEAD"))
+        assert nginx.head("/proxied", headers=[("Via", "1.1 cdn")]).length == len(BODY)
+
+    def test_a_nodes_gzip_is_inflated_where_the_rules_forbid_gzip(self, nginx, origin):
+        """RFC 9110 lets it pass, for the client accepts it; either is right,
+        as long as the client can read it."""
+        origin.answers(plain(coding="gzip"))
+        assert nginx.get("/proxied", headers=[("Via", "1.1 cdn")]).decoded == BODY

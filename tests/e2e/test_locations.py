@@ -1,0 +1,196 @@
+"""Where answers come from in nginx besides a plain proxy_pass: files, return,
+named and nested locations, if, X-Accel-Redirect, variables, upstreams."""
+
+import pytest
+
+from harness import bodies
+from harness.nodes import BODY, geth
+from harness.origin import answer
+
+LARGE = bodies.json(3000000)
+TEXT = '{"status":"' + "synced " * 300 + '"}'
+
+CONFIG = (
+    """
+types { application/json json; image/png png; }
+upstream nodes { server @origin@; keepalive 2; }
+server {
+    listen 127.0.0.1:@port@;
+    root @prefix@/www;
+    default_type application/json;
+    sszip on;
+
+    location /files/ { }
+    location /files-sendfile/ { alias @prefix@/www/files/; sendfile on; }
+    location /files-aio/ { alias @prefix@/www/files/; aio threads; }
+    location /files-directio/ { alias @prefix@/www/files/; directio 512; output_buffers 1 32k; }
+    location /index/ { autoindex on; autoindex_format json; alias @prefix@/www/many/; }
+    location /return { return 200 '@text@'; }
+    location /return-var { return 200 "$arg_text@text@"; }
+    location /empty { return 200 ""; }
+    location /redirect { return 302 /files/a.json; }
+    location /rewrite { rewrite ^ /files/a.json last; }
+    location /try { try_files /nowhere @node; }
+    location @node { proxy_pass http://@origin@; }
+    location /accel { proxy_pass http://@origin@; }
+    location /protected/ { internal; alias @prefix@/www/files/; }
+    location /protected-off/ { internal; sszip off; alias @prefix@/www/files/; }
+    location /if {
+        if ($arg_where = file) { rewrite ^ /files/a.json last; }
+        if ($arg_where = node) { proxy_pass http://@origin@; }
+        return 404;
+    }
+    location /limited { limit_except POST { deny all; } proxy_pass http://@origin@; }
+    location /variable { set $node @origin@; proxy_pass http://$node; }
+    location /upstream { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://nodes; }
+    location /outer {
+        sszip off;
+        location /outer/inner { sszip on; sszip_min_length 5k; proxy_pass http://@origin@; }
+        proxy_pass http://@origin@;
+    }
+    location /inherits {
+        sszip_min_length 5k;
+        location /inherits/inner { sszip_comp_level 6; proxy_pass http://@origin@; }
+    }
+    location /status { default_type text/plain; stub_status; }
+}
+server {
+    listen 127.0.0.1:@port_off@;
+    location / { proxy_pass http://@origin@; }
+}
+""".replace("@text@", TEXT)
+)
+OPTIONS = {
+    "files": {
+        "www/files/a.json": BODY,
+        "www/files/large.json": LARGE,
+        "www/files/small.json": bodies.json(1000),
+        "www/files/a.png": BODY,
+        "www/files/empty.json": b"",
+        **{f"www/many/{number:03}": b"" for number in range(100)},
+    }
+}
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+class TestFiles:
+    @pytest.mark.parametrize("where", ["/files/", "/files-sendfile/", "/files-aio/", "/files-directio/"])
+    @pytest.mark.parametrize("name, content", [("a.json", BODY), ("large.json", LARGE), ("small.json", bodies.json(1000)), ("empty.json", b"")])
+    def test_json(self, nginx, origin, where, name, content, accept):
+        response = nginx.get(where + name, accept)
+        assert (response.status, response.framing) == (200, "length")
+        assert response.decoded == content
+        assert response.header("Vary") == "Accept-Encoding"
+        coded = accept and len(content) >= 1024
+        assert response.coding == ("gzip" if coded else None)
+        assert response.header("Accept-Ranges") == (None if coded else "bytes")
+
+    def test_png(self, nginx, origin, accept):
+        response = nginx.get("/files/a.png", accept)
+        assert (response.coding, response.body, response.header("Vary")) == (None, BODY, None)
+
+    def test_a_listing(self, nginx, origin, accept):
+        response = nginx.get("/index/", accept)
+        assert response.status == 200
+        assert response.decoded.count(b'"name"') == 100
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+class TestReturn:
+    def test_text(self, nginx, origin, accept):
+        for path in ("/return", "/return-var"):
+            response = nginx.get(path, accept)
+            assert response.coding == (accept and "gzip")
+            assert (response.framing, response.decoded) == ("length", TEXT.encode())
+
+    def test_nothing(self, nginx, origin, accept):
+        response = nginx.get("/empty", accept)
+        assert (response.coding, response.length, response.body) == (None, 0, b"")
+
+    def test_a_redirect(self, nginx, origin, accept):
+        assert nginx.get("/redirect", accept).status == 302
+
+    def test_stub_status(self, nginx, origin, accept):
+        assert b"Active connections" in nginx.get("/status", accept).body
+
+
+class TestRedirectedInside:
+    def test_rewrite(self, nginx, origin):
+        response = nginx.get("/rewrite")
+        assert (response.coding, response.decoded) == ("gzip", BODY)
+
+    def test_try_files_to_a_named_location(self, nginx, origin):
+        origin.answers(geth())
+        response = nginx.get("/try")
+        assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
+        assert origin.last().header("Accept-Encoding") == "identity"
+
+    @pytest.mark.parametrize("first", [b"", b"x" * 20000], ids=["without-a-body", "with-a-body"])
+    def test_x_accel_redirect_to_a_file(self, nginx, origin, first):
+        origin.answers(answer(first, headers=[("X-Accel-Redirect", "/protected/a.json")]))
+        response = nginx.get("/accel")
+        assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
+        assert response.mode == "oneshot"
+
+    def test_x_accel_redirect_to_where_it_is_off(self, nginx, origin):
+        origin.answers(answer(headers=[("X-Accel-Redirect", "/protected-off/a.json")]))
+        response = nginx.get("/accel")
+        assert (response.coding, response.body) == (None, BODY)
+        assert response.mode == "off"
+
+    def test_x_accel_redirect_to_a_named_location(self, nginx, origin):
+        origin.answers(answer(headers=[("X-Accel-Redirect", "@node")]), "/accel")
+        script = iter([answer(headers=[("X-Accel-Redirect", "@node")]), geth()])
+
+        def node(request):
+            step = next(script)
+            return step(request) if callable(step) else step
+
+        origin.answers(node, "/accel")
+        response = nginx.get("/accel")
+        assert (response.coding, response.decoded) == ("gzip", BODY)
+        assert origin.last().header("Accept-Encoding") == "identity"
+
+
+class TestProxied:
+    @pytest.mark.parametrize("path", ["/if?where=node", "/variable", "/upstream", "/inherits/inner"])
+    def test_wherever_proxy_pass_stands(self, nginx, origin, path):
+        origin.answers(geth())
+        response = nginx.get(path)
+        assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
+        assert origin.last().header("Accept-Encoding") == "identity"
+
+    def test_if_to_a_file(self, nginx, origin):
+        assert nginx.get("/if?where=file").decoded == BODY
+        assert nginx.get("/if?where=else").status == 404
+
+    def test_limit_except(self, nginx, origin):
+        origin.answers(geth())
+        assert nginx.get("/limited").status == 403
+        response = nginx.post("/limited")
+        assert (response.coding, response.decoded) == ("gzip", BODY)
+        assert origin.last().header("Accept-Encoding") == "identity"
+
+
+class TestInheritance:
+    def test_off_in_a_location(self, nginx, origin):
+        origin.answers(geth())
+        response = nginx.get("/outer")
+        assert (response.framing, response.decoded) == ("chunked", BODY)
+        assert response.mode == "off"
+
+    def test_on_inside_off(self, nginx, origin):
+        origin.answers(geth())
+        assert nginx.get("/outer/inner").mode == "oneshot"
+        origin.answers(geth(bodies.json(4000)))
+        assert nginx.get("/outer/inner").mode == "too-small"
+
+    def test_an_inner_location_keeps_what_it_does_not_say(self, nginx, origin):
+        origin.answers(geth(bodies.json(5000)))
+        assert nginx.get("/inherits/inner").mode == "too-small"
+
+    def test_off_is_the_default(self, nginx, origin):
+        origin.answers(geth())
+        response = nginx.get("/", port="port_off")
+        assert (response.framing, response.mode) == ("chunked", "off")
+        assert origin.last().header("Accept-Encoding") == "gzip"

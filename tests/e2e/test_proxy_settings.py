@@ -1,0 +1,173 @@
+"""The proxy_* settings that operators have, and fields they add."""
+
+import socket
+import threading
+
+import pytest
+
+from harness import bodies
+from harness.client import request_bytes
+from harness.nodes import BODY, geth, plain
+from harness.origin import CLOSE, RESET, Until, answer
+
+CONFIG = """
+upstream two { server @origin@ max_fails=0; server @origin_unix@ max_fails=0; }
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
+    location /unbuffered-upload { proxy_request_buffering off; proxy_pass http://@origin@; }
+    location /small-buffers { proxy_buffer_size 2k; proxy_buffers 2 2k; proxy_busy_buffers_size 2k; proxy_pass http://@origin@; }
+    location /no-temp-file { proxy_max_temp_file_size 0; proxy_buffers 4 4k; proxy_pass http://@origin@; }
+    location /large-buffers { proxy_buffers 16 256k; proxy_busy_buffers_size 1m; proxy_pass http://@origin@; }
+    location /next { proxy_next_upstream error timeout http_500 invalid_header non_idempotent; proxy_pass http://two; }
+    location /slow { limit_rate 200k; proxy_pass http://@origin@; }
+    location /fields {
+        add_header X-Mode "any" always;
+        add_header X-Length $sent_http_content_length always;
+        expires 1h;
+        etag on;
+        proxy_hide_header X-Hidden;
+        proxy_pass http://@origin@;
+    }
+    location /charset { charset utf-8; proxy_pass http://@origin@; }
+    location /ignored { proxy_ignore_client_abort on; proxy_pass http://@origin@; }
+}
+"""
+
+
+@pytest.mark.parametrize("path", ["/unbuffered", "/small-buffers", "/no-temp-file", "/large-buffers"])
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("size", [100, 30000, 1000000])
+def test_buffers_do_not_matter(nginx, origin, path, framing, accept, size):
+    origin.answers(plain(bodies.json(size), framing=framing))
+    response = nginx.get(path, accept)
+    assert response.decoded == bodies.json(size)
+    if response.coding == "gzip":
+        assert response.framing == "length"
+
+
+@pytest.mark.parametrize("path", ["/unbuffered", "/"])
+@pytest.mark.parametrize("type", ["text/event-stream", "application/json"])
+def test_what_streams_arrives_while_it_streams(nginx, origin, path, type):
+    """Each event is in the client's hands before the node sends the next;
+    with buffers only where the node says so."""
+    seen = [threading.Event() for _ in range(5)]
+    script = answer(type=type, framing="chunked", headers=[("X-Accel-Buffering", "no")] if path == "/" else [])
+    script.pop()  # the last chunk
+    for number, event in enumerate(seen):
+        data = b"data: %d\n\n" % number
+        script += [b"%x\r\n%b\r\n" % (len(data), data), Until(event)]
+    origin.answers([*script, b"0\r\n\r\n"])
+    with nginx.connect() as connection:
+        connection.send(request_bytes(path, headers=[("Accept-Encoding", "gzip")]))
+        response = connection.read_head()
+        assert (response.status, response.coding) == (200, None)
+        for number, event in enumerate(seen):
+            while b"data: %d\n\n" % number not in connection.buffer:
+                assert connection._more()
+            event.set()
+        while not connection.buffer.endswith(b"0\r\n\r\n"):
+            assert connection._more()
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_an_upload_without_buffering(nginx, origin, accept):
+    origin.answers(geth())
+    upload = bodies.json(300000)
+    response = nginx.post("/unbuffered-upload", upload, accept)
+    assert origin.last().body == upload
+    assert response.decoded == BODY
+    chunks = b"".join(b"%x\r\n%b\r\n" % (1000, upload[at : at + 1000]) for at in range(0, 300000, 1000)) + b"0\r\n\r\n"
+    response = nginx.post("/unbuffered-upload", chunks, accept, headers=[("Transfer-Encoding", "chunked")])
+    assert origin.last().body == upload
+    assert origin.last().header("Accept-Encoding") == "identity"
+    assert response.decoded == BODY
+
+
+class TestNextUpstream:
+    @pytest.mark.parametrize(
+        "first",
+        [[CLOSE], [RESET], [b"garbage\r\n\r\n", CLOSE], answer(BODY, status=500), [b"HTTP/1.1 200 OK\r\nContent-", CLOSE]],
+        ids=["closed", "reset", "garbage", "500", "half-a-head"],
+    )
+    def test_the_second_node_answers(self, nginx, origin, first):
+        origin.answers(lambda request: first if len(origin.requests) == 1 else geth()(request))
+        response = nginx.post("/next")
+        assert (response.status, response.coding, response.decoded) == (200, "gzip", BODY)
+        assert [request.header("Accept-Encoding") for request in origin.requests] == ["identity", "identity"]
+
+    def test_not_once_the_head_has_come(self, nginx, origin):
+        origin.answers(lambda request: answer(BODY, cut_at=100) if len(origin.requests) == 1 else geth()(request))
+        response = nginx.post("/next")
+        assert response.status == 502
+        assert len(origin.requests) == 1
+
+
+def test_limit_rate(nginx, origin):
+    body = bodies.random(60000) + bodies.json(60000)
+    origin.answers(plain(body))
+    response = nginx.get("/slow")
+    assert (response.coding, response.framing, response.decoded) == ("gzip", "length", body)
+
+
+class TestFields:
+    def test_added_and_hidden(self, nginx, origin):
+        origin.answers(plain(headers=[("X-Hidden", "1"), ("ETag", '"a"'), ("Cache-Control", "private")]))
+        response = nginx.get("/fields")
+        assert response.header("X-Mode") == "any"
+        assert response.header("X-Hidden") is None
+        assert response.header("ETag") == 'W/"a"'
+        assert response.decoded == BODY
+
+    def test_on_an_error(self, nginx, origin):
+        origin.answers(plain(status=500))
+        response = nginx.get("/fields")
+        assert (response.status, response.header("X-Mode"), response.decoded) == (500, "any", BODY)
+
+    def test_added_when_the_node_was_cut(self, nginx, origin):
+        origin.answers(answer(BODY, cut_at=5))
+        response = nginx.get("/fields")
+        assert (response.status, response.header("X-Mode")) == (502, "any")
+
+    def test_charset(self, nginx, origin):
+        origin.answers(plain(bodies.text(5000), type="text/plain"))
+        response = nginx.get("/charset")
+        assert response.header("Content-Type") == "text/plain; charset=utf-8"
+        assert response.decoded == bodies.text(5000)
+
+    def test_long_and_many(self, nginx, origin):
+        """More field lines than one part of nginx's list holds."""
+        fields = [(f"X-{number}", "v" * 20) for number in range(80)]
+        origin.answers(plain(headers=[*fields, ("Vary", "Origin"), ("ETag", '"a"')]))
+        response = nginx.get("/large-buffers", headers=[(f"X-{number}", "w") for number in range(60)])
+        assert [line for line in response.headers if line[0].startswith("X-")] == fields
+        assert (response.header("Vary"), response.header("ETag")) == ("Origin, Accept-Encoding", 'W/"a"')
+        assert len([line for line in origin.last().head.split(b"\r\n") if line.startswith(b"X-")]) == 60
+        assert origin.last().header("Accept-Encoding") == "identity"
+
+
+def test_a_client_that_left_is_no_reason_to_stop(nginx, origin):
+    go = threading.Event()
+    script = answer(BODY)
+    origin.answers([script[0], script[1][:100], Until(go), script[1][100:]])
+    connection = nginx.connect()
+    connection.send(request_bytes("/ignored", headers=[("Accept-Encoding", "gzip")]))
+    nginx.wait_for(lambda: origin.requests, "the node's request")
+    connection.socket.shutdown(socket.SHUT_RDWR)
+    connection.close()
+    go.set()
+    origin.answers(geth())
+    assert nginx.get("/ignored").decoded == BODY
+
+
+def test_a_half_closed_client_is_answered(nginx, origin):
+    """`printf ... | nc`: the client shuts its sending side down."""
+    origin.answers(geth())
+    with nginx.connect() as connection:
+        connection.send(request_bytes("/ignored", headers=[("Accept-Encoding", "gzip")]))
+        connection.socket.shutdown(socket.SHUT_WR)
+        assert connection.read().decoded == BODY

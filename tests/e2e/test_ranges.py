@@ -1,0 +1,109 @@
+"""Byte ranges are of one representation: what is coded here has none, what
+goes out as it is keeps them (RFC 9110, 14)."""
+
+import pytest
+
+from harness.nodes import BODY
+from harness.origin import answer
+
+TAG = ("ETag", '"abc"')
+
+CONFIG = """
+types { application/json json; }
+proxy_cache_path @prefix@/cache keys_zone=ranges:1m;
+server {
+    listen 127.0.0.1:@port@;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+    location /forced { proxy_force_ranges on; proxy_pass http://@origin@; }
+    location /file/ { alias @prefix@/www/; }
+    location /cached { proxy_cache ranges; proxy_cache_valid 200 1h; proxy_pass http://@origin@; }
+    location /slice {
+        slice 8k;
+        proxy_cache ranges;
+        proxy_cache_key $uri$slice_range;
+        proxy_set_header Range $slice_range;
+        proxy_cache_valid 200 206 1h;
+        proxy_pass http://@origin@;
+    }
+}
+"""
+OPTIONS = {"files": {"www/a.json": BODY}}
+
+
+def node_with_ranges(request):
+    value = request.header("Range")
+    if value is None or request.header("If-Range") not in (None, '"abc"'):
+        return answer(BODY, headers=[TAG, ("Accept-Ranges", "bytes")])
+    first, _, last = value.removeprefix("bytes=").partition("-")
+    first, last = int(first), min(int(last or len(BODY)), len(BODY) - 1)
+    return answer(
+        BODY[first : last + 1],
+        status=206,
+        headers=[TAG, ("Content-Range", f"bytes {first}-{last}/{len(BODY)}")],
+    )
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_the_nodes_206_goes_through(nginx, origin, accept):
+    origin.answers(node_with_ranges)
+    part = nginx.get("/", accept, headers=[("Range", "bytes=100-4099")])
+    assert (part.status, part.coding, part.body) == (206, None, BODY[100:4100])
+    assert part.header("Content-Range") == f"bytes 100-4099/{len(BODY)}"
+    assert part.header("ETag") == '"abc"'
+    assert part.mode == "status"
+
+
+def test_the_parts_of_a_broken_download_fit(nginx, origin):
+    """A client without gzip resumes with the strong tag it got."""
+    origin.answers(node_with_ranges)
+    first = nginx.get("/", accept=None)
+    rest = nginx.get(
+        "/", accept=None, headers=[("Range", "bytes=9000-"), ("If-Range", first.header("ETag"))]
+    )
+    assert rest.status == 206
+    assert first.body[:9000] + rest.body == BODY
+
+
+def test_a_gzip_client_cannot_mix_codings(nginx, origin):
+    """Its weak tag never matches If-Range, so it gets the whole again."""
+    origin.answers(node_with_ranges)
+    first = nginx.get("/")
+    assert first.header("Accept-Ranges") is None
+    again = nginx.get("/", headers=[("Range", "bytes=100-"), ("If-Range", first.header("ETag"))])
+    assert (again.status, again.coding, again.decoded) == (200, "gzip", BODY)
+
+
+@pytest.mark.parametrize("path", ["/forced", "/file/a.json", "/cached"])
+class TestRangesMadeByNginx:
+    def test_none_of_a_coded_body(self, nginx, origin, path):
+        origin.answers(answer(BODY, headers=[TAG]))
+        for _ in range(2):
+            whole = nginx.get(path, headers=[("Range", "bytes=100-199")])
+            assert (whole.status, whole.coding, whole.decoded) == (200, "gzip", BODY)
+            assert whole.header("Content-Range") is None
+            assert whole.header("Accept-Ranges") is None
+
+    def test_of_an_identity_body(self, nginx, origin, path):
+        origin.answers(answer(BODY, headers=[TAG]))
+        nginx.get(path, accept=None)
+        part = nginx.get(path, accept=None, headers=[("Range", "bytes=100-199")])
+        assert (part.status, part.body) == (206, BODY[100:200])
+        several = nginx.get(path, accept=None, headers=[("Range", "bytes=0-9,20-29")])
+        assert several.status == 206
+        assert several.header("Content-Type").startswith("multipart/byteranges")
+
+    def test_if_range_with_our_weak_tag(self, nginx, origin, path):
+        origin.answers(answer(BODY, headers=[TAG]))
+        tag = nginx.get(path).header("ETag")
+        assert tag.startswith("W/")
+        whole = nginx.get(path, accept=None, headers=[("Range", "bytes=5-9"), ("If-Range", tag)])
+        assert (whole.status, whole.body) == (200, BODY)
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_slices_make_one_body(nginx, origin, accept):
+    origin.answers(node_with_ranges)
+    for _ in range(2):
+        response = nginx.get("/slice", accept)
+        assert (response.status, response.decoded) == (200, BODY)

@@ -1,0 +1,136 @@
+"""Answers made of several: auth_request, mirror, SSI, addition, sub_filter.
+The parts must arrive in identity, whatever node gives them."""
+
+import pytest
+
+from harness.nodes import BODY, geth, plain
+from harness.origin import answer
+
+PART = b"<p>" + b"a part of the page, " * 200 + b"</p>"
+PAGE = b"<html>" + b"text " * 500 + b'<!--# include virtual="/part" -->' + b"more " * 500 + b"</html>"
+COMPOSED = PAGE.replace(b'<!--# include virtual="/part" -->', PART)
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    sszip on;
+    sszip_types *;
+    location / { proxy_pass http://@origin@; }
+    location /part { proxy_pass http://@origin@; }
+    location /guarded { auth_request /auth; proxy_pass http://@origin@; }
+    location = /auth {
+        internal;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_pass http://@origin@;
+    }
+    location /mirrored { mirror /copy; proxy_pass http://@origin@; }
+    location = /copy { internal; proxy_pass http://@origin@/copy; }
+    location /page { ssi on; proxy_pass http://@origin@; }
+    location /page-gzip { ssi on; gzip on; proxy_pass http://@origin@; }
+    location /echo { ssi on; default_type text/html; return 200 '<!--# include virtual="/part" --><!--# include virtual="/small" -->'; }
+    location /framed {
+        add_before_body /part;
+        add_after_body /part;
+        addition_types *;
+        proxy_pass http://@origin@;
+    }
+    location /changed {
+        sub_filter '"jsonrpc":"2.0"' '"jsonrpc":"3.0"';
+        sub_filter '"hash":"0x0' '"h":"0';
+        sub_filter_once off;
+        sub_filter_types application/json;
+        proxy_pass http://@origin@;
+    }
+    location /unchanged { sub_filter 'not in there' 'x'; sub_filter_types *; proxy_pass http://@origin@; }
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def page(origin):
+    origin.answers(geth(PAGE, type="text/html"), "/page")
+    origin.answers(geth(PAGE, type="text/html"), "/page-gzip")
+    origin.answers(geth(PART, type="text/html"), "/part")
+    origin.answers(geth(b"<i>small</i>", type="text/html"), "/small")
+
+
+class TestAuthRequest:
+    def test_allowed(self, nginx, origin):
+        origin.answers(geth(b'{"ok":true}' * 300), "/auth")
+        origin.answers(geth(), "/guarded")
+        answer_ = nginx.post("/guarded")
+        assert (answer_.status, answer_.coding, answer_.framing) == (200, "gzip", "length")
+        assert answer_.decoded == BODY
+        assert answer_.mode == "oneshot"
+
+    def test_allowed_without_a_body(self, nginx, origin):
+        origin.answers(answer(status=204, framing="none"), "/auth")
+        origin.answers(geth(), "/guarded")
+        assert nginx.post("/guarded").decoded == BODY
+
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_refused(self, nginx, origin, status):
+        origin.answers(answer(b'{"no":true}' * 300, status=status), "/auth")
+        answer_ = nginx.post("/guarded")
+        assert answer_.status == status
+        assert origin.received("/guarded") == []
+
+    def test_the_guard_was_cut(self, nginx, origin):
+        origin.answers(answer(BODY, cut_at=100), "/auth")
+        origin.answers(geth(), "/guarded")
+        answer_ = nginx.post("/guarded")
+        assert answer_.status in (200, 500)
+        if answer_.status == 200:
+            assert answer_.decoded == BODY
+
+
+def test_mirror(nginx, origin):
+    origin.answers(geth(), "/mirrored")
+    origin.answers(geth(), "/copy")
+    for _ in range(10):
+        answer_ = nginx.post("/mirrored")
+        assert (answer_.coding, answer_.framing, answer_.decoded) == ("gzip", "length", BODY)
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("path", ["/page", "/page-gzip"])
+class TestServerSideIncludes:
+    def test_the_part_is_in_its_place(self, nginx, origin, path, accept):
+        answer_ = nginx.get(path, accept)
+        assert answer_.decoded == COMPOSED
+        assert origin.last("/part").header("Accept-Encoding") == "identity"
+
+    def test_with_a_node_that_gzips_the_page_only(self, nginx, origin, path, accept):
+        """Nothing can be included in what is coded; it arrives readable."""
+        origin.answers(answer(PAGE, type="text/html", coding="gzip"), path)
+        if accept:
+            assert nginx.get(path, accept).decoded == PAGE
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_includes_of_a_static_answer(nginx, origin, accept):
+    assert nginx.get("/echo", accept).decoded == PART + b"<i>small</i>"
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_addition(nginx, origin, accept):
+    origin.answers(geth(BODY), "/framed")
+    for _ in range(5):
+        assert nginx.get("/framed", accept).decoded == PART + BODY + PART
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+class TestSubFilter:
+    def test_what_it_changes(self, nginx, origin, accept):
+        origin.answers(geth())
+        answer_ = nginx.get("/changed", accept)
+        changed = BODY.replace(b'"jsonrpc":"2.0"', b'"jsonrpc":"3.0"').replace(b'"hash":"0x0', b'"h":"0')
+        assert answer_.decoded == changed
+        assert changed != BODY
+        assert origin.last().header("Accept-Encoding") == "identity"
+
+    def test_what_it_does_not_change(self, nginx, origin, accept):
+        origin.answers(plain())
+        assert nginx.get("/unchanged", accept).decoded == BODY
