@@ -1,0 +1,305 @@
+//! The table of everything the node can answer: JSON-RPC answers by method
+//! and canonical params, and pages by path for GET.
+//!
+//! Bodies are made once, at start. Answering a call copies the caller's id and
+//! nothing else.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::canonical;
+use crate::payload::Payload;
+
+/// One response body, and where the id stands in it.
+#[derive(Debug)]
+pub struct Answer {
+    whole: Bytes,
+    id_start: usize,
+    id_end: usize,
+    /// Neither result nor error was recorded: any other answer is better.
+    void: bool,
+    gzipped: OnceLock<Bytes>,
+}
+
+/// Why a response can't be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    #[error("the response is not a JSON object")]
+    NotAnObject,
+    #[error("the response is not a JSON-RPC answer: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("the response has no id to put the caller's in place of")]
+    NoId,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// Keeps a member that is there but `null` apart from one that is absent.
+pub fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+impl Answer {
+    /// An answer from a response as it was recorded.
+    pub fn from_response(json: &str) -> Result<Self, AnswerError> {
+        let json = canonical::compact(json);
+        // serde would read an array as a struct's members in order.
+        if json.first() != Some(&b'{') {
+            return Err(AnswerError::NotAnObject);
+        }
+        let envelope: Envelope = serde_json::from_slice(&json)?;
+        let id = envelope.id.ok_or(AnswerError::NoId)?.get();
+        // Both pointers are into `json`: their distance is the id's offset.
+        let id_start = id.as_ptr() as usize - json.as_ptr() as usize;
+        let id_end = id_start + id.len();
+        let void = envelope.result.is_none() && envelope.error.is_none();
+        Ok(Self {
+            whole: Bytes::from(json),
+            id_start,
+            id_end,
+            void,
+            gzipped: OnceLock::new(),
+        })
+    }
+
+    /// The body under the caller's id.
+    pub fn payload(&self, id: &str) -> Payload {
+        if self.is_recorded_id(id) {
+            return Payload::from(self.whole.clone());
+        }
+        let mut payload = Payload::default();
+        payload.push(self.whole.slice(..self.id_start));
+        payload.push(Bytes::copy_from_slice(id.as_bytes()));
+        payload.push(self.whole.slice(self.id_end..));
+        payload
+    }
+
+    /// The gzipped body under the caller's id; made once for the recorded id.
+    pub fn gzipped(&self, id: &str) -> Bytes {
+        if self.is_recorded_id(id) {
+            let make = || Payload::from(self.whole.clone()).gzip();
+            self.gzipped.get_or_init(make).clone()
+        } else {
+            self.payload(id).gzip()
+        }
+    }
+
+    fn is_recorded_id(&self, id: &str) -> bool {
+        *id.as_bytes() == self.whole[self.id_start..self.id_end]
+    }
+}
+
+/// A GET answer: a JSON text without an id.
+#[derive(Debug)]
+pub struct Page {
+    body: Bytes,
+    gzipped: OnceLock<Bytes>,
+}
+
+impl Page {
+    pub fn payload(&self) -> Payload {
+        Payload::from(self.body.clone())
+    }
+
+    pub fn gzipped(&self) -> Bytes {
+        self.gzipped.get_or_init(|| self.payload().gzip()).clone()
+    }
+}
+
+/// The answers of one method.
+#[derive(Debug, Default)]
+pub struct Method {
+    by_params: HashMap<Box<[u8]>, Arc<Answer>>,
+    first: Option<Arc<Answer>>,
+    calls: AtomicU64,
+}
+
+/// What a call finds in the table.
+#[derive(Debug)]
+pub enum Found<'a> {
+    Answer(&'a Answer),
+    UnknownParams,
+    UnknownMethod,
+}
+
+/// Everything the node can answer.
+#[derive(Debug, Default)]
+pub struct Answers {
+    methods: HashMap<Box<str>, Method>,
+    pages: BTreeMap<String, Page>,
+    lenient: bool,
+}
+
+impl Answers {
+    /// With `lenient`, params that were not recorded get the first answer
+    /// recorded for their method.
+    pub fn new(lenient: bool) -> Self {
+        Self {
+            lenient,
+            ..Self::default()
+        }
+    }
+
+    /// Adds an answer. The first one recorded for a call stays, unless it is
+    /// void and this one is not.
+    pub fn insert(&mut self, method: &str, params: Option<&RawValue>, answer: Arc<Answer>) {
+        let method = self.methods.entry(method.into()).or_default();
+        if method.first.as_ref().is_none_or(|first| first.void) {
+            method.first = Some(answer.clone());
+        }
+        let key = canonical::params_key(params).into_owned().into();
+        let slot = method
+            .by_params
+            .entry(key)
+            .or_insert_with(|| answer.clone());
+        if slot.void {
+            *slot = answer;
+        }
+    }
+
+    /// Adds a page for GET; `path` starts with a slash.
+    pub fn insert_page(&mut self, path: String, json: &str) {
+        let page = Page {
+            body: Bytes::from(canonical::compact(json)),
+            gzipped: OnceLock::new(),
+        };
+        self.pages.insert(path, page);
+    }
+
+    /// Finds the answer to a call and counts it.
+    pub fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_> {
+        let Some(method) = self.methods.get(method) else {
+            return Found::UnknownMethod;
+        };
+        method.calls.fetch_add(1, Ordering::Relaxed);
+        let exact = method.by_params.get(canonical::params_key(params).as_ref());
+        let lenient = || method.first.as_ref().filter(|_| self.lenient);
+        match exact.or_else(lenient) {
+            Some(answer) => Found::Answer(answer),
+            None => Found::UnknownParams,
+        }
+    }
+
+    pub fn page(&self, path: &str) -> Option<&Page> {
+        self.pages.get(path)
+    }
+
+    /// How often each method was called, methods without a call left out.
+    pub fn calls(&self) -> BTreeMap<&str, u64> {
+        let count = |method: &Method| method.calls.load(Ordering::Relaxed);
+        self.methods
+            .iter()
+            .map(|(name, method)| (name.as_ref(), count(method)))
+            .filter(|(_, calls)| *calls > 0)
+            .collect()
+    }
+
+    /// Method, params and body size of every answer, pages as `GET path`,
+    /// sorted by size within a method.
+    pub fn list(&self) -> Vec<(String, String, usize)> {
+        let mut rows = Vec::new();
+        for (name, method) in &self.methods {
+            for (params, answer) in &method.by_params {
+                let params = String::from_utf8_lossy(params).into_owned();
+                rows.push((name.to_string(), params, answer.whole.len()));
+            }
+        }
+        for (path, page) in &self.pages {
+            rows.push(("GET".to_owned(), path.clone(), page.body.len()));
+        }
+        rows.sort_by(|a, b| (&a.0, a.2, &a.1).cmp(&(&b.0, b.2, &b.1)));
+        rows
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.methods.is_empty() && self.pages.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(payload: Payload) -> String {
+        String::from_utf8(payload.joined().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_id_is_replaced_where_it_stands() {
+        let cases = [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"id":1}}"#,
+                r#"{"jsonrpc":"2.0","id":"é\n","result":{"id":1}}"#,
+            ),
+            (
+                r#"{"result":[1,{"id":2}], "id": "x", "jsonrpc":"2.0"}"#,
+                r#"{"result":[1,{"id":2}],"id":"é\n","jsonrpc":"2.0"}"#,
+            ),
+            (
+                r#"{"id":null,"error":{"code":-1}}"#,
+                r#"{"id":"é\n","error":{"code":-1}}"#,
+            ),
+        ];
+        for (recorded, expected) in cases {
+            let answer = Answer::from_response(recorded).unwrap();
+            assert_eq!(text(answer.payload("\"é\\n\"")), expected);
+        }
+    }
+
+    #[test]
+    fn the_recorded_id_needs_no_copy() {
+        let answer = Answer::from_response(r#"{"id":1,"result":true}"#).unwrap();
+        assert_eq!(answer.payload("1").into_slices().len(), 1);
+        assert_eq!(answer.payload("1.0").into_slices().len(), 3);
+    }
+
+    #[test]
+    fn responses_that_cannot_be_replayed_are_named() {
+        assert!(matches!(
+            Answer::from_response(r#"{"result":1}"#),
+            Err(AnswerError::NoId)
+        ));
+        assert!(matches!(
+            Answer::from_response("[1]"),
+            Err(AnswerError::NotAnObject)
+        ));
+        assert!(matches!(
+            Answer::from_response("{\"id\":1,\"id\":2}"),
+            Err(AnswerError::Malformed(_))
+        ));
+    }
+
+    #[test]
+    fn a_void_answer_yields_to_a_better_one() {
+        let mut answers = Answers::new(true);
+        for response in [
+            r#"{"id":1,"jsonrpc":"2.0"}"#,
+            r#"{"id":1,"result":"first"}"#,
+            r#"{"id":1,"result":"second"}"#,
+        ] {
+            let answer = Arc::new(Answer::from_response(response).unwrap());
+            answers.insert("m", None, answer);
+        }
+        let unknown: &RawValue = serde_json::from_str("[5]").unwrap();
+        for params in [None, Some(unknown)] {
+            let Found::Answer(answer) = answers.find("m", params) else {
+                panic!("no answer");
+            };
+            assert_eq!(text(answer.payload("1")), r#"{"id":1,"result":"first"}"#);
+        }
+        assert_eq!(answers.calls()["m"], 2);
+    }
+}

@@ -1,0 +1,109 @@
+//! The body of a well-formed response: pieces, pauses, exact or unknown length.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::time::Sleep;
+
+use crate::payload::Payload;
+use crate::stats::InFlight;
+
+/// A response body on its way out.
+///
+/// hyper sends a body of known length with `Content-Length` and any other
+/// chunked, one chunk a frame; to an HTTP/1.0 client it sends the latter up to
+/// the connection's close.
+#[derive(Debug)]
+pub struct Delivery {
+    slices: VecDeque<Bytes>,
+    remaining: usize,
+    exact: bool,
+    piece: usize,
+    pause: Option<Duration>,
+    waiting: Option<Pin<Box<Sleep>>>,
+    in_flight: Option<InFlight>,
+}
+
+impl Delivery {
+    /// Delivers `payload` in slices of at most `piece` bytes, each sent by
+    /// itself if there is a `pause` between them, even one of no length.
+    pub fn new(
+        payload: Payload,
+        exact: bool,
+        piece: Option<usize>,
+        pause: Option<Duration>,
+        in_flight: Option<InFlight>,
+    ) -> Self {
+        let remaining = payload.len();
+        let slices = match piece {
+            // Pieces keep their size across the places where slices meet.
+            Some(_) => VecDeque::from([payload.joined()]),
+            None => payload.into_slices().into(),
+        };
+        Self {
+            slices,
+            remaining,
+            exact,
+            piece: piece.unwrap_or(usize::MAX),
+            pause,
+            waiting: None,
+            in_flight,
+        }
+    }
+
+    fn next_piece(&mut self) -> Option<Bytes> {
+        let first = self.slices.front_mut()?;
+        let piece = if first.len() > self.piece {
+            first.split_to(self.piece)
+        } else {
+            self.slices.pop_front()?
+        };
+        self.remaining -= piece.len();
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.sent(piece.len());
+        }
+        Some(piece)
+    }
+}
+
+impl Body for Delivery {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(sleep) = &mut self.waiting {
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.waiting = None;
+        }
+        let piece = self.next_piece();
+        if self.remaining > 0 {
+            // A sleep of no length is pending once as well, which makes hyper
+            // flush the piece.
+            self.waiting = self.pause.map(|pause| Box::pin(tokio::time::sleep(pause)));
+        }
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.remaining == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.exact {
+            SizeHint::with_exact(self.remaining as u64)
+        } else {
+            SizeHint::default()
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Responses that break HTTP's rules or their own promises. An HTTP library
+//! rightly refuses to send them, so they are written as bytes to the socket
+//! that the library hands back.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::http::response::Parts;
+use hyper::{StatusCode, Version};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::options::{Framing, Options};
+use crate::payload::Payload;
+
+/// How long a closed connection is read on, so that the bytes sent before the
+/// close are not lost to a reset.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// One thing to do to the socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Write(Bytes),
+    Pause(Duration),
+    /// Send nothing more until the peer goes away.
+    Hang,
+    /// Close with a TCP reset; on a Unix socket an ordinary close.
+    Reset,
+}
+
+/// What to write past the HTTP library.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    steps: Vec<Step>,
+    /// The bytes of the body among those written.
+    pub body_bytes: usize,
+}
+
+impl Plan {
+    /// The plan for a response that [`Options::is_raw`] says needs one.
+    pub fn new(parts: &Parts, payload: Payload, client: Version, options: &Options) -> Self {
+        let mut plan = Plan::default();
+        if let Some(len) = options.garbage {
+            plan.write(garbage(len).into());
+            return plan;
+        }
+        let framing = match options.framing.unwrap_or(Framing::Length) {
+            Framing::Chunked if client == Version::HTTP_10 => Framing::Close10,
+            framing => framing,
+        };
+        let promised = (payload.len() as i64 + options.length_off.unwrap_or(0)).max(0);
+        plan.write(head(parts, framing, promised).into());
+        let complete = plan.body(payload.joined(), framing, options);
+        if complete && framing == Framing::Chunked {
+            plan.write(Bytes::from_static(b"0\r\n\r\n"));
+        }
+        if options.reset {
+            plan.steps.push(Step::Reset);
+        }
+        plan
+    }
+
+    /// Adds the body up to where it is cut; true if it is not.
+    fn body(&mut self, body: Bytes, framing: Framing, options: &Options) -> bool {
+        let cut = options.cut.filter(|cut| *cut < body.len());
+        let end = cut.unwrap_or(body.len());
+        let stall = options.stall.map(|at| at.min(end));
+        let piece = options.piece.unwrap_or(usize::MAX);
+        let mut start = 0;
+        while start < body.len() {
+            if start > 0 {
+                self.steps.extend(options.pause.map(Step::Pause));
+            }
+            let size = piece.min(body.len() - start);
+            if framing == Framing::Chunked {
+                self.write(format!("{size:x}\r\n").into());
+            }
+            // A stall inside this piece splits it; a stall at the end of the
+            // body comes after its last byte.
+            let stop = (start + size).min(end);
+            let split = stall.filter(|at| (start..stop).contains(at) || *at == end && stop == end);
+            if let Some(at) = split {
+                self.write(body.slice(start..at));
+                self.steps.push(match options.stall_for {
+                    Some(wait) => Step::Pause(wait),
+                    None => Step::Hang,
+                });
+                self.write(body.slice(at..stop));
+            } else {
+                self.write(body.slice(start..stop));
+            }
+            self.body_bytes += stop - start;
+            if stop < start + size || cut == Some(stop) {
+                return false;
+            }
+            start = stop;
+            if framing == Framing::Chunked {
+                self.write(Bytes::from_static(b"\r\n"));
+            }
+        }
+        true
+    }
+
+    fn write(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.steps.push(Step::Write(bytes));
+        }
+    }
+
+    /// Carries the plan out and closes the connection.
+    pub async fn run<S: Socket>(self, mut socket: S) -> io::Result<()> {
+        for step in self.steps {
+            match step {
+                Step::Write(bytes) => {
+                    socket.write_all(&bytes).await?;
+                    socket.flush().await?;
+                }
+                Step::Pause(pause) => tokio::time::sleep(pause).await,
+                Step::Hang => return read_to_end(&mut socket).await,
+                Step::Reset => return socket.close_with_reset(),
+            }
+        }
+        socket.shutdown().await?;
+        // A peer that stays is left behind: the error of the time-out has no
+        // one to go to.
+        tokio::time::timeout(LINGER, read_to_end(&mut socket))
+            .await
+            .unwrap_or(Ok(()))
+    }
+}
+
+/// The status line and header fields, with the framing's own.
+fn head(parts: &Parts, framing: Framing, promised: i64) -> Vec<u8> {
+    let version = match framing {
+        Framing::Close10 => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    };
+    let reason = parts.status.canonical_reason().unwrap_or("Unknown");
+    let status = parts.status.as_u16();
+    let mut head = format!("{version} {status} {reason}\r\n").into_bytes();
+    let own = match framing {
+        Framing::Length => (header::CONTENT_LENGTH, HeaderValue::from(promised)),
+        Framing::Chunked => (
+            header::TRANSFER_ENCODING,
+            HeaderValue::from_static("chunked"),
+        ),
+        Framing::Close | Framing::Close10 => {
+            (header::CONNECTION, HeaderValue::from_static("close"))
+        }
+    };
+    let own = std::iter::once((&own.0, &own.1));
+    for (name, value) in parts.headers.iter().chain(own) {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// Bytes that no reader takes for HTTP: no line end, no space, high bits set.
+fn garbage(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|index| 0x80 | (index * 31 % 127) as u8)
+        .collect()
+}
+
+/// The HTML that a proxy in front of a dead node would send.
+pub fn error_page(status: StatusCode) -> String {
+    format!(
+        "<html>\r\n<head><title>{status}</title></head>\r\n<body>\r\n<center><h1>{status}</h1></center>\r\n<hr><center>replay-node</center>\r\n</body>\r\n</html>\r\n"
+    )
+}
+
+/// Reads and drops until the peer closes.
+async fn read_to_end<S: Socket>(socket: &mut S) -> io::Result<()> {
+    let mut scratch = [0; 4096];
+    while socket.read(&mut scratch).await? > 0 {}
+    Ok(())
+}
+
+/// A socket that can be closed rudely.
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Closes so that the peer sees a reset where the transport has one.
+    fn close_with_reset(self) -> io::Result<()>;
+}
+
+impl Socket for TcpStream {
+    fn close_with_reset(self) -> io::Result<()> {
+        socket2::SockRef::from(&self).set_linger(Some(Duration::ZERO))
+    }
+}
+
+impl Socket for UnixStream {
+    fn close_with_reset(self) -> io::Result<()> {
+        Ok(())
+    }
+}

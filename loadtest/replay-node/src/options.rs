@@ -1,0 +1,298 @@
+//! How an answer is delivered: one grammar, `name=value&name=value`, for the
+//! flags, the query string and the `X-Replay` request header.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::StatusCode;
+
+/// Upper bounds, so that a typing error is an error and not an endless test.
+const LONGEST_WAIT_MS: u64 = 600_000;
+const MOST_GARBAGE: usize = 1 << 20;
+const MOST_OFFSET: i64 = 1 << 40;
+
+/// How the end of a response body is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// `Content-Length`.
+    Length,
+    /// `Transfer-Encoding: chunked`; the connection's close for HTTP/1.0.
+    Chunked,
+    /// The connection's close, under an HTTP/1.1 status line.
+    Close,
+    /// The connection's close, under an HTTP/1.0 status line.
+    Close10,
+}
+
+/// When a body is gzipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gzip {
+    Never,
+    /// When Accept-Encoding contains `gzip`: geth looks no closer, `gzip;q=0`
+    /// included.
+    Asked,
+    /// Whether asked or not.
+    Always,
+}
+
+/// The options of one response; `None` leaves it to the layer below.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub framing: Option<Framing>,
+    pub piece: Option<usize>,
+    pub pause: Option<Duration>,
+    pub latency: Option<Duration>,
+    pub gzip: Option<Gzip>,
+    pub status: Option<StatusCode>,
+    pub content_type: Option<HeaderValue>,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub echo: Vec<HeaderName>,
+    pub newline: bool,
+    pub truncate: Option<usize>,
+    pub error: Option<StatusCode>,
+    pub cut: Option<usize>,
+    pub reset: bool,
+    pub stall: Option<usize>,
+    pub stall_for: Option<Duration>,
+    pub length_off: Option<i64>,
+    pub garbage: Option<usize>,
+}
+
+/// Why an option was not understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    #[error("unknown option {0:?}")]
+    UnknownName(String),
+    #[error("option {name}={value:?}: expected {expected}")]
+    BadValue {
+        name: String,
+        value: String,
+        expected: &'static str,
+    },
+}
+
+impl Options {
+    /// Reads options from text over those already set.
+    pub fn apply(&mut self, text: &str) -> Result<(), OptionError> {
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            match self.set(&name, &value) {
+                Ok(true) => (),
+                Ok(false) => return Err(OptionError::UnknownName(name.into_owned())),
+                Err(expected) => {
+                    return Err(OptionError::BadValue {
+                        name: name.into_owned(),
+                        value: value.into_owned(),
+                        expected,
+                    })
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Like [`Options::apply`], for query strings that belong to the path
+    /// asked for: names that are none of ours are left alone.
+    pub fn apply_known(&mut self, text: &str) -> Result<(), OptionError> {
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            self.set(&name, &value)
+                .map_err(|expected| OptionError::BadValue {
+                    name: name.into_owned(),
+                    value: value.into_owned(),
+                    expected,
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Sets one option; false if there is none of that name.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, &'static str> {
+        match name {
+            "framing" => self.framing = Some(framing(value)?),
+            "piece" => self.piece = Some(piece(value)?),
+            "pause_ms" => self.pause = Some(milliseconds(value)?),
+            "latency_ms" => self.latency = Some(milliseconds(value)?),
+            "gzip" => self.gzip = Some(gzip(value)?),
+            "status" => self.status = Some(status(value, 200..=599)?),
+            "type" => self.content_type = Some(value.parse().map_err(|_| "a media type")?),
+            "header" => self.headers.push(header(value)?),
+            "echo" => self.echo.push(value.parse().map_err(|_| "a header name")?),
+            "newline" => self.newline = flag(value)?,
+            "truncate" => self.truncate = Some(bytes(value)?),
+            "error" => self.error = Some(status(value, 400..=599)?),
+            "cut" => self.cut = Some(bytes(value)?),
+            "reset" => self.reset = flag(value)?,
+            "stall" => self.stall = Some(bytes(value)?),
+            "stall_ms" => self.stall_for = Some(milliseconds(value)?),
+            "length_off" => self.length_off = Some(offset(value)?),
+            "garbage" => self.garbage = Some(garbage(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether the answer breaks HTTP's rules or its promises, so that it has
+    /// to be written past the HTTP library.
+    pub fn is_raw(&self) -> bool {
+        matches!(self.framing, Some(Framing::Close | Framing::Close10))
+            || self.cut.is_some()
+            || self.reset
+            || self.stall.is_some()
+            || self.length_off.is_some()
+            || self.garbage.is_some()
+    }
+}
+
+fn framing(value: &str) -> Result<Framing, &'static str> {
+    match value {
+        "length" => Ok(Framing::Length),
+        "chunked" => Ok(Framing::Chunked),
+        "close" => Ok(Framing::Close),
+        "close10" => Ok(Framing::Close10),
+        _ => Err("length, chunked, close or close10"),
+    }
+}
+
+fn gzip(value: &str) -> Result<Gzip, &'static str> {
+    match value {
+        "off" => Ok(Gzip::Never),
+        "on" => Ok(Gzip::Asked),
+        "always" => Ok(Gzip::Always),
+        _ => Err("off, on or always"),
+    }
+}
+
+fn flag(value: &str) -> Result<bool, &'static str> {
+    match value {
+        "on" | "1" => Ok(true),
+        "off" | "0" => Ok(false),
+        _ => Err("on or off"),
+    }
+}
+
+fn number<T: FromStr + PartialOrd>(
+    value: &str,
+    range: std::ops::RangeInclusive<T>,
+    expected: &'static str,
+) -> Result<T, &'static str> {
+    value
+        .parse()
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or(expected)
+}
+
+fn bytes(value: &str) -> Result<usize, &'static str> {
+    value.parse().map_err(|_| "a number of bytes")
+}
+
+fn piece(value: &str) -> Result<usize, &'static str> {
+    number(value, 1..=usize::MAX, "a number of bytes, at least 1")
+}
+
+fn offset(value: &str) -> Result<i64, &'static str> {
+    let expected = "a number of bytes, negative for too short";
+    number(value, -MOST_OFFSET..=MOST_OFFSET, expected)
+}
+
+fn garbage(value: &str) -> Result<usize, &'static str> {
+    number(value, 1..=MOST_GARBAGE, "a number of bytes up to 1048576")
+}
+
+fn milliseconds(value: &str) -> Result<Duration, &'static str> {
+    number(value, 0..=LONGEST_WAIT_MS, "milliseconds, at most 600000").map(Duration::from_millis)
+}
+
+fn status(value: &str, range: std::ops::RangeInclusive<u16>) -> Result<StatusCode, &'static str> {
+    let expected = "a status code: 200 to 599 as status, 400 to 599 as error";
+    let code = number(value, range, expected)?;
+    StatusCode::from_u16(code).map_err(|_| expected)
+}
+
+fn header(value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let expected = "Name:Value";
+    let (name, value) = value.split_once(':').ok_or(expected)?;
+    let name = name.trim().parse().map_err(|_| expected)?;
+    let value = value.trim().parse().map_err(|_| expected)?;
+    Ok((name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_layers_win() {
+        let mut options = Options::default();
+        options
+            .apply("framing=chunked&piece=4096&pause_ms=5")
+            .unwrap();
+        options
+            .apply("piece=1&header=ETag:%22a%22&header=X:+y")
+            .unwrap();
+        assert_eq!(options.framing, Some(Framing::Chunked));
+        assert_eq!(options.piece, Some(1));
+        assert_eq!(options.pause, Some(Duration::from_millis(5)));
+        assert_eq!(options.headers.len(), 2);
+        assert_eq!(options.headers[0].1, "\"a\"");
+        assert_eq!(options.headers[1].1, "y");
+        assert!(!options.is_raw());
+    }
+
+    #[test]
+    fn raw_options_are_raw() {
+        for text in [
+            "framing=close",
+            "framing=close10",
+            "cut=0",
+            "reset=1",
+            "stall=5",
+            "length_off=-1",
+            "garbage=9",
+        ] {
+            let mut options = Options::default();
+            options.apply(text).unwrap();
+            assert!(options.is_raw(), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_option() {
+        let bad = [
+            "framing=http2",
+            "piece=0",
+            "piece=-1",
+            "pause_ms=600001",
+            "latency_ms=x",
+            "gzip=yes",
+            "status=199",
+            "status=600",
+            "error=200",
+            "header=novalue",
+            "header=a b:c",
+            "echo=a b",
+            "newline=",
+            "truncate=",
+            "cut=-1",
+            "reset=maybe",
+            "stall=a",
+            "stall_ms=-",
+            "length_off=1.5",
+            "garbage=0",
+            "garbage=1048577",
+            "type=%0A",
+        ];
+        for text in bad {
+            let name = text.split_once('=').unwrap().0;
+            let error = Options::default().apply(text).unwrap_err();
+            assert!(
+                matches!(&error, OptionError::BadValue { name: n, .. } if n == name),
+                "{text}: {error}"
+            );
+            assert_eq!(Options::default().apply_known(text).unwrap_err(), error);
+        }
+        let unknown = Options::default().apply("piece=1&peice=2").unwrap_err();
+        assert_eq!(unknown, OptionError::UnknownName("peice".to_owned()));
+        Options::default().apply_known("peice=2").unwrap();
+    }
+}

@@ -1,0 +1,150 @@
+//! A response body as a few shared slices, so that a 5 MB answer under
+//! another id is sent without being copied.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use flate2::Compression;
+
+/// Bodies up to this size are joined into one slice: below it a copy is
+/// cheaper than another entry in the write vector.
+const JOIN_LIMIT: usize = 4096;
+
+/// The bytes of a response body.
+#[derive(Clone, Debug, Default)]
+pub struct Payload {
+    slices: Vec<Bytes>,
+    len: usize,
+}
+
+impl Payload {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds `slice` at the end.
+    pub fn push(&mut self, slice: Bytes) {
+        if !slice.is_empty() {
+            self.len += slice.len();
+            self.slices.push(slice);
+        }
+    }
+
+    /// Adds the whole of `other` at the end.
+    pub fn append(&mut self, other: Payload) {
+        self.len += other.len;
+        self.slices.extend(other.slices);
+    }
+
+    /// Drops everything behind the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        while self.len > len {
+            let excess = self.len - len;
+            match self.slices.last_mut() {
+                Some(last) if last.len() > excess => {
+                    last.truncate(last.len() - excess);
+                    self.len = len;
+                }
+                _ => self.len -= self.slices.pop().map_or(self.len, |slice| slice.len()),
+            }
+        }
+    }
+
+    /// The body as one slice.
+    pub fn joined(&self) -> Bytes {
+        match self.slices.as_slice() {
+            [] => Bytes::new(),
+            [only] => only.clone(),
+            many => many.concat().into(),
+        }
+    }
+
+    /// The same body in few enough slices to be written at once.
+    pub fn coalesced(self) -> Payload {
+        if self.slices.len() > 1 && self.len <= JOIN_LIMIT || self.slices.len() > 16 {
+            Payload::from(self.joined())
+        } else {
+            self
+        }
+    }
+
+    /// The body as one gzip member, at geth's level.
+    pub fn gzip(&self) -> Bytes {
+        let mut encoder = GzEncoder::new(Vec::with_capacity(self.len / 3), Compression::default());
+        let written = self
+            .slices
+            .iter()
+            .try_for_each(|slice| encoder.write_all(slice))
+            .and_then(|()| encoder.finish());
+        // Writing into a Vec has no way to fail.
+        written.map(Bytes::from).unwrap_or_default()
+    }
+
+    pub fn into_slices(self) -> Vec<Bytes> {
+        self.slices
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(slice: Bytes) -> Self {
+        Self {
+            len: slice.len(),
+            slices: vec![slice],
+        }
+    }
+}
+
+impl From<String> for Payload {
+    fn from(text: String) -> Self {
+        Self::from(Bytes::from(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn payload(parts: &[&'static str]) -> Payload {
+        let mut payload = Payload::default();
+        for part in parts {
+            payload.push(Bytes::from_static(part.as_bytes()));
+        }
+        payload
+    }
+
+    #[test]
+    fn truncate_at_every_length() {
+        let whole = b"abcdefgh";
+        for len in 0..=9 {
+            let mut cut = payload(&["abc", "d", "", "efgh"]);
+            cut.truncate(len);
+            assert_eq!(cut.len(), len.min(8));
+            assert_eq!(cut.joined(), &whole[..len.min(8)]);
+        }
+    }
+
+    #[test]
+    fn many_slices_coalesce_without_loss() {
+        let mut batch = Payload::default();
+        for index in 0..3000 {
+            batch.append(Payload::from(format!("{index},")));
+        }
+        let before = batch.joined();
+        let after = batch.coalesced();
+        assert_eq!(after.joined(), before);
+        assert_eq!(after.into_slices().len(), 1);
+    }
+
+    #[test]
+    fn gzip_decodes_to_the_same_bytes() {
+        let body = payload(&["{\"id\":", "7", ",\"result\":\"0x0000000000000000\"}"]);
+        let mut decoded = String::new();
+        flate2::read::GzDecoder::new(body.gzip().as_ref())
+            .read_to_string(&mut decoded)
+            .unwrap();
+        assert_eq!(decoded, "{\"id\":7,\"result\":\"0x0000000000000000\"}");
+    }
+}

@@ -1,0 +1,250 @@
+//! Reads recorded exchanges from folders.
+//!
+//! Every `*.json` below a folder is read. A file in the rpc-tests format, an
+//! array of `{request, response}` objects or one such object, adds answers to
+//! calls; `request` and `response` may be batches. Any other JSON file is a
+//! page, answered to GET at its path below the folder without `.json`.
+//! What can't be used is warned about by name and left out.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answers::{present, Answer, AnswerError, Answers};
+
+/// Folders nested deeper than this are taken for a loop of links.
+const DEPTH_LIMIT: usize = 16;
+
+/// Why one recorded exchange was left out.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    #[error("the entry is not an object")]
+    NotAnObject,
+    #[error("the entry is not an exchange: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("the entry has no response")]
+    NoResponse,
+    #[error("the request has no method")]
+    NoMethod,
+    #[error("a batch of {requests} requests has {responses} responses")]
+    BatchLength { requests: usize, responses: usize },
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+}
+
+#[derive(Deserialize)]
+struct Entry<'a> {
+    #[serde(borrow)]
+    request: &'a RawValue,
+    #[serde(borrow, default, deserialize_with = "present")]
+    response: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    method: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+}
+
+/// Reads everything below `folder` into `answers`; `warn` hears what was left
+/// out. Fails only if the folder itself can't be read.
+pub fn load(folder: &Path, answers: &mut Answers, warn: &mut dyn FnMut(String)) -> io::Result<()> {
+    let mut files = Vec::new();
+    for path in sorted_entries(folder)? {
+        find_json(path, DEPTH_LIMIT, &mut files, warn);
+    }
+    for file in files {
+        match fs::read_to_string(&file) {
+            Ok(text) => load_file(&text, &page_path(folder, &file), answers, &mut |reason| {
+                warn(format!("{}: {reason}", file.display()));
+            }),
+            Err(error) => warn(format!("{}: {error}", file.display())),
+        }
+    }
+    Ok(())
+}
+
+fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = entries.collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn find_json(path: PathBuf, depth: usize, files: &mut Vec<PathBuf>, warn: &mut dyn FnMut(String)) {
+    if path.is_dir() {
+        match sorted_entries(&path) {
+            _ if depth == 0 => warn(format!("{}: nested too deeply", path.display())),
+            Ok(entries) => entries
+                .into_iter()
+                .for_each(|entry| find_json(entry, depth - 1, files, warn)),
+            Err(error) => warn(format!("{}: {error}", path.display())),
+        }
+    } else if path
+        .extension()
+        .is_some_and(|extension| extension == "json")
+    {
+        files.push(path);
+    }
+}
+
+/// `FOLDER/eth/v1/node/version.json` is answered at `/eth/v1/node/version`.
+fn page_path(folder: &Path, file: &Path) -> String {
+    let below = file.strip_prefix(folder).unwrap_or(file);
+    format!("/{}", below.with_extension("").display())
+}
+
+fn load_file(text: &str, path: &str, answers: &mut Answers, warn: &mut dyn FnMut(String)) {
+    // A byte order mark is no JSON, but some editors leave one.
+    let text = text.trim_start_matches('\u{feff}');
+    let whole: &RawValue = match serde_json::from_str(text) {
+        Ok(whole) => whole,
+        Err(error) => return warn(format!("not JSON: {error}")),
+    };
+    let entries: Vec<&RawValue> = if whole.get().starts_with('[') {
+        serde_json::from_str(whole.get()).unwrap_or_default()
+    } else {
+        vec![whole]
+    };
+    if !entries.iter().any(|entry| is_exchange(entry)) {
+        return answers.insert_page(path.to_owned(), whole.get());
+    }
+    for (index, entry) in entries.into_iter().enumerate() {
+        if let Err(error) = load_entry(entry.get(), answers) {
+            warn(format!("entry {index}: {error}"));
+        }
+    }
+}
+
+fn is_exchange(entry: &RawValue) -> bool {
+    entry.get().starts_with('{') && serde_json::from_str::<Entry>(entry.get()).is_ok()
+}
+
+fn load_entry(text: &str, answers: &mut Answers) -> Result<(), EntryError> {
+    // serde would read an array as a struct's members in order.
+    if !text.starts_with('{') {
+        return Err(EntryError::NotAnObject);
+    }
+    let entry: Entry = serde_json::from_str(text)?;
+    let response = entry.response.ok_or(EntryError::NoResponse)?;
+    if !entry.request.get().starts_with('[') {
+        return load_pair(entry.request, response, answers);
+    }
+    let requests: Vec<&RawValue> = serde_json::from_str(entry.request.get())?;
+    let responses: Vec<&RawValue> = serde_json::from_str(response.get())?;
+    if requests.len() != responses.len() {
+        return Err(EntryError::BatchLength {
+            requests: requests.len(),
+            responses: responses.len(),
+        });
+    }
+    for (request, response) in requests.into_iter().zip(responses) {
+        match load_pair(request, response, answers) {
+            // A batch may hold a bad member on purpose; the node answers it by
+            // itself.
+            Ok(()) | Err(EntryError::NoMethod) => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn load_pair(
+    request: &RawValue,
+    response: &RawValue,
+    answers: &mut Answers,
+) -> Result<(), EntryError> {
+    if !request.get().starts_with('{') {
+        return Err(EntryError::NoMethod);
+    }
+    let request: Request = serde_json::from_str(request.get())?;
+    let method = request.method.ok_or(EntryError::NoMethod)?;
+    let answer = Answer::from_response(response.get())?;
+    answers.insert(&method, request.params, Arc::new(answer));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Vec<(String, String, usize)>, Vec<String>) {
+        let mut answers = Answers::new(false);
+        let mut warnings = Vec::new();
+        load_file(text, "/page", &mut answers, &mut |w| warnings.push(w));
+        (answers.list(), warnings)
+    }
+
+    #[test]
+    fn odd_shapes_are_read() {
+        let pair = r#"{"request":{"method":"m","params":[1]},"response":{"id":1,"result":1},"test":{"id":"x"},"metadata":{}}"#;
+        let batch = r#"{"request":[{"id":1},{"method":"m","params":[1]}],"response":[{"id":1,"error":{}},{"id":2,"result":1}]}"#;
+        for text in [
+            format!("[{pair}]"),
+            pair.to_owned(),
+            format!("\u{feff}[ {batch} ]"),
+        ] {
+            let (rows, warnings) = read(&text);
+            assert_eq!(rows, [("m".to_owned(), "[1]".to_owned(), 19)], "{text}");
+            assert_eq!(warnings, [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_a_page() {
+        for text in ["{ \"data\": [] }", "[{\"data\":1}]", "[ ]", "7"] {
+            let (rows, warnings) = read(text);
+            let size = text.replace(' ', "").len();
+            assert_eq!(
+                rows,
+                [("GET".to_owned(), "/page".to_owned(), size)],
+                "{text}"
+            );
+            assert_eq!(warnings, [""; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named_and_the_rest_kept() {
+        let good = r#"{"request":{"method":"m"},"response":{"id":1,"result":1}}"#;
+        let cases = [
+            ("{\"request\":", "not JSON"),
+            (
+                r#"[GOOD,{"request":{"method":"m"}}]"#,
+                "entry 1: the entry has no response",
+            ),
+            (
+                r#"[{"request":{"id":1},"response":{"id":1}},GOOD]"#,
+                "entry 0: the request has no method",
+            ),
+            (
+                r#"[GOOD,{"request":[{"method":"m"}],"response":[]}]"#,
+                "entry 1: a batch of 1 requests has 0 responses",
+            ),
+            (
+                r#"[GOOD,{"request":{"method":"x"},"response":{"result":1}}]"#,
+                "entry 1: the response has no id",
+            ),
+            (
+                r#"[GOOD,{"request":{"method":"x"},"response":null}]"#,
+                "entry 1: the response is not a JSON object",
+            ),
+            (r#"[GOOD,[1]]"#, "entry 1: the entry is not an object"),
+            (
+                r#"[GOOD,{"response":1}]"#,
+                "entry 1: the entry is not an exchange",
+            ),
+        ];
+        for (text, warning) in cases {
+            let (rows, warnings) = read(&text.replace("GOOD", good));
+            assert_eq!(rows.len(), usize::from(text.contains("GOOD")), "{text}");
+            assert_eq!(warnings.len(), 1, "{text}");
+            assert!(warnings[0].starts_with(warning), "{text}: {}", warnings[0]);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! JSON-RPC 2.0 over the table of answers, with the errors that geth gives.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answers::{present, Answer, Answers, Found};
+use crate::payload::Payload;
+use crate::stats::Stats;
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+
+/// The name under which options for batches are kept.
+pub const BATCH: &str = "batch";
+
+/// What a request body is answered with.
+#[derive(Debug)]
+pub struct Exchange<'a> {
+    /// The method called, or [`BATCH`]; empty for a body that is no call.
+    pub method: Cow<'a, str>,
+    pub reply: Reply<'a>,
+}
+
+/// A reply, and whether it stands in the table as a whole.
+#[derive(Debug)]
+pub enum Reply<'a> {
+    Recorded { answer: &'a Answer, id: &'a str },
+    Made(Payload),
+}
+
+impl Reply<'_> {
+    pub fn payload(&self) -> Payload {
+        match self {
+            Reply::Recorded { answer, id } => answer.payload(id),
+            Reply::Made(payload) => payload.clone(),
+        }
+    }
+
+    pub fn gzipped(&self) -> Bytes {
+        match self {
+            Reply::Recorded { answer, id } => answer.gzipped(id),
+            Reply::Made(payload) => payload.gzip(),
+        }
+    }
+
+    fn error(id: &str, code: i32, message: &str) -> Self {
+        let message = serde_json::Value::from(message);
+        Reply::Made(Payload::from(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#
+        )))
+    }
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+}
+
+/// Answers a request body.
+pub fn answer<'a>(body: &'a [u8], answers: &'a Answers, stats: &Stats) -> Exchange<'a> {
+    let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
+        stats.invalid();
+        return no_call(Reply::error("null", PARSE_ERROR, "parse error"));
+    };
+    if text.get().starts_with('[') {
+        return batch(text.get(), answers, stats);
+    }
+    let (method, reply) = one(text.get(), answers, stats);
+    Exchange {
+        method,
+        reply: reply.unwrap_or_else(|| Reply::Made(Payload::default())),
+    }
+}
+
+fn batch<'a>(text: &'a str, answers: &'a Answers, stats: &Stats) -> Exchange<'a> {
+    stats.batch();
+    let members: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+    if members.is_empty() {
+        stats.invalid();
+        return no_call(Reply::error("null", INVALID_REQUEST, "empty batch"));
+    }
+    let mut payload = Payload::default();
+    for member in members {
+        let (_, Some(reply)) = one(member.get(), answers, stats) else {
+            continue;
+        };
+        let separator: &[u8] = if payload.len() == 0 { b"[" } else { b"," };
+        payload.push(Bytes::from_static(separator));
+        payload.append(reply.payload());
+    }
+    if payload.len() > 0 {
+        payload.push(Bytes::from_static(b"]"));
+    }
+    Exchange {
+        method: Cow::Borrowed(BATCH),
+        reply: Reply::Made(payload.coalesced()),
+    }
+}
+
+/// Answers one call; a notification has no reply.
+fn one<'a>(
+    text: &'a str,
+    answers: &'a Answers,
+    stats: &Stats,
+) -> (Cow<'a, str>, Option<Reply<'a>>) {
+    // serde would read an array as a struct's members in order.
+    let call = text
+        .starts_with('{')
+        .then(|| serde_json::from_str::<Call>(text).ok())
+        .flatten();
+    let Some(call) = call else {
+        stats.invalid();
+        return invalid("null");
+    };
+    let id = call.id.map(RawValue::get);
+    let method = match (call.method, call.jsonrpc.as_deref()) {
+        (Some(method), Some("2.0")) if !method.is_empty() && !id.is_some_and(is_container) => {
+            method
+        }
+        _ => {
+            stats.invalid();
+            return invalid(id.filter(|id| !is_container(id)).unwrap_or("null"));
+        }
+    };
+    let found = answers.find(&method, call.params);
+    if matches!(found, Found::UnknownMethod) {
+        stats.unknown_method(&method);
+    }
+    let Some(id) = id else {
+        return (method, None);
+    };
+    let reply = match found {
+        Found::Answer(answer) => Reply::Recorded { answer, id },
+        Found::UnknownParams => {
+            let message = format!("the method {method} is not available with these params");
+            Reply::error(id, METHOD_NOT_FOUND, &message)
+        }
+        Found::UnknownMethod => {
+            let message = format!("the method {method} does not exist/is not available");
+            Reply::error(id, METHOD_NOT_FOUND, &message)
+        }
+    };
+    (method, Some(reply))
+}
+
+/// geth takes any scalar as an id, but neither objects nor arrays.
+fn is_container(id: &str) -> bool {
+    id.starts_with(['{', '['])
+}
+
+fn invalid(id: &str) -> (Cow<'static, str>, Option<Reply<'static>>) {
+    let reply = Reply::error(id, INVALID_REQUEST, "invalid request");
+    (Cow::Borrowed(""), Some(reply))
+}
+
+fn no_call(reply: Reply<'_>) -> Exchange<'_> {
+    Exchange {
+        method: Cow::Borrowed(""),
+        reply,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn table() -> Answers {
+        let mut answers = Answers::new(false);
+        let recorded = [
+            ("a", "[]", r#"{"jsonrpc":"2.0","id":1,"result":"A"}"#),
+            ("b", r#"[{"x":1,"y":"z"}]"#, r#"{"result":"B","id":1}"#),
+        ];
+        for (method, params, response) in recorded {
+            let answer = Arc::new(Answer::from_response(response).unwrap());
+            answers.insert(method, Some(serde_json::from_str(params).unwrap()), answer);
+        }
+        answers
+    }
+
+    fn ask(body: &str) -> String {
+        let answers = table();
+        let exchange = answer(body.as_bytes(), &answers, &Stats::default());
+        String::from_utf8(exchange.reply.payload().joined().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn calls_and_errors() {
+        let cases = [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#,
+                r#"{"jsonrpc":"2.0","id":1,"result":"A"}"#,
+            ),
+            (
+                r#"{"method":"a","params":null,"id":null,"jsonrpc":"2.0"}"#,
+                r#"{"jsonrpc":"2.0","id":null,"result":"A"}"#,
+            ),
+            (
+                r#" {"jsonrpc":"2.0","id":1.50,"method":"b","params":[ {"y":"z", "x":1} ]} "#,
+                r#"{"result":"B","id":1.50}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"\u0041\"","method":"\u0061","extra":{}}"#,
+                r#"{"jsonrpc":"2.0","id":"\u0041\"","result":"A"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":18446744073709551617,"method":"a"}"#,
+                r#"{"jsonrpc":"2.0","id":18446744073709551617,"result":"A"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"c\""}"#,
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the method c\" does not exist/is not available"}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"a","params":[1]}"#,
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the method a is not available with these params"}}"#,
+            ),
+            (r#"{"jsonrpc":"2.0","method":"a"}"#, ""),
+            (
+                r#"{"jsonrpc":"1.0","id":3,"method":"a"}"#,
+                r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"invalid request"}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":[3],"method":"a"}"#,
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request"}}"#,
+            ),
+            (
+                r#"7"#,
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request"}}"#,
+            ),
+            (
+                r#"{"jsonrpc""#,
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}"#,
+            ),
+            (
+                "",
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}"#,
+            ),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(ask(body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn batches() {
+        let cases = [
+            (
+                "[]",
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"empty batch"}}"#,
+            ),
+            (r#"[{"jsonrpc":"2.0","method":"a"}]"#, ""),
+            (
+                r#"[{"jsonrpc":"2.0","id":"x","method":"a"}, {"jsonrpc":"2.0","method":"a"}, 1,{"jsonrpc":"2.0","id":2,"method":"a"}]"#,
+                r#"[{"jsonrpc":"2.0","id":"x","result":"A"},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request"}},{"jsonrpc":"2.0","id":2,"result":"A"}]"#,
+            ),
+        ];
+        for (body, expected) in cases {
+            assert_eq!(ask(body), expected, "{body}");
+        }
+    }
+}

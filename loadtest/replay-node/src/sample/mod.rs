@@ -1,0 +1,153 @@
+//! A generated sample of mainnet's answers, for when no recordings are given.
+//!
+//! The same seed gives the same bytes. Sizes run from 24 B to about 5 MB in
+//! steps, so that every path of a proxy is met; entropy is tuned on recorded
+//! answers, which the tests hold to bands of gzip ratios.
+
+mod chain;
+mod receipts;
+mod small;
+mod traces;
+mod values;
+mod world;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::{to_raw_value, RawValue};
+
+use crate::answers::{Answer, Answers};
+use chain::Block;
+use values::{prefixed, Quantity};
+use world::{Dice, World};
+
+/// The newest block.
+const HEAD: u64 = 22_020_096;
+
+/// For each block, counted back from the head, the size of
+/// `eth_getBlockByNumber` with full transactions, about.
+const BLOCK_SIZES: [usize; 8] = [
+    250_000, 30_000, 300_000, 100_000, 10_000, 3_000, 60_000, 600_000,
+];
+/// The block that is finalized, counted back from the head.
+const FINALIZED: usize = 6;
+/// Transactions of the first blocks that can be asked for one by one.
+const SINGLE_TRANSACTIONS: usize = 10;
+
+/// Fills a table of answers.
+struct Builder {
+    answers: Answers,
+}
+
+impl Builder {
+    /// Adds a result under one or more params.
+    fn add(&mut self, method: &str, params: &[String], result: &impl Serialize) {
+        // Plain data: there is nothing in it that has no JSON.
+        let Ok(result) = to_raw_value(result) else {
+            return;
+        };
+        self.add_response(
+            method,
+            params,
+            &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#),
+        );
+    }
+
+    fn add_response(&mut self, method: &str, params: &[String], response: &str) {
+        let Ok(answer) = Answer::from_response(response).map(Arc::new) else {
+            return;
+        };
+        for params in params {
+            let params = serde_json::from_str::<&RawValue>(params).ok();
+            self.answers.insert(method, params, answer.clone());
+        }
+    }
+}
+
+/// The sample for `seed`.
+pub fn generate(seed: u64, lenient: bool) -> Answers {
+    let mut dice = Dice::new(seed);
+    let world = World::new(&mut dice);
+    let mut builder = Builder {
+        answers: Answers::new(lenient),
+    };
+    for (age, size) in BLOCK_SIZES.into_iter().enumerate() {
+        let block = Block::generate(&world, &mut dice, HEAD - age as u64, size);
+        add_block(&mut builder, &world, &mut dice, age, &block);
+    }
+    small::add(&mut builder, &world, &mut dice);
+    builder.answers
+}
+
+fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, block: &Block) {
+    let number = format!("{:#x}", block.header.number.0);
+    let hash = prefixed(&block.header.hash.0);
+    let mut names = vec![number.clone()];
+    match age {
+        0 => names.push("latest".to_owned()),
+        FINALIZED => names.push("finalized".to_owned()),
+        _ => (),
+    }
+    let by_name = |rest: &str| -> Vec<String> {
+        names
+            .iter()
+            .map(|name| format!("[\"{name}\"{rest}]"))
+            .collect()
+    };
+    let by_hash = |rest: &str| [format!("[\"{hash}\"{rest}]")];
+
+    let full = block.with_transactions();
+    builder.add("eth_getBlockByNumber", &by_name(",true"), &full);
+    builder.add("eth_getBlockByHash", &by_hash(",true"), &full);
+    let short = block.with_hashes();
+    builder.add("eth_getBlockByNumber", &by_name(",false"), &short);
+    builder.add("eth_getBlockByHash", &by_hash(",false"), &short);
+
+    let either: Vec<String> = by_name("").into_iter().chain(by_hash("")).collect();
+    let count = Quantity(block.transactions.len());
+    builder.add("eth_getBlockTransactionCountByNumber", &by_name(""), &count);
+    builder.add("eth_getBlockReceipts", &either, &block.receipts);
+
+    let logs: Vec<_> = block
+        .receipts
+        .iter()
+        .flat_map(|receipt| &receipt.logs)
+        .collect();
+    let filters = [
+        format!("[{{\"blockHash\":\"{hash}\"}}]"),
+        format!("[{{\"fromBlock\":\"{number}\",\"toBlock\":\"{number}\"}}]"),
+    ];
+    builder.add("eth_getLogs", &filters, &logs);
+    let transfer = world::fixed(world::TRANSFER);
+    let transfers: Vec<_> = logs
+        .iter()
+        .filter(|log| log.topics.first() == Some(&transfer))
+        .collect();
+    let topic = prefixed(&transfer.0);
+    let filter = format!(
+        "[{{\"fromBlock\":\"{number}\",\"toBlock\":\"{number}\",\"topics\":[\"{topic}\"]}}]"
+    );
+    builder.add("eth_getLogs", &[filter], &transfers);
+
+    let traces = traces::of_block(world, dice, block);
+    let tracer = ",{\"tracer\":\"callTracer\"}";
+    builder.add("debug_traceBlockByNumber", &by_name(tracer), &traces);
+    builder.add("debug_traceBlockByHash", &by_hash(tracer), &traces);
+    builder.add(
+        "trace_block",
+        &by_name(""),
+        &traces::flatten(block, &traces),
+    );
+
+    if age == 0 {
+        let singles = block.transactions.iter().zip(&block.receipts).zip(&traces);
+        for ((transaction, receipt), trace) in singles.take(SINGLE_TRANSACTIONS) {
+            let hash = prefixed(&transaction.hash.0);
+            let by_hash = [format!("[\"{hash}\"]")];
+            builder.add("eth_getTransactionByHash", &by_hash, transaction);
+            builder.add("eth_getTransactionReceipt", &by_hash, receipt);
+            let traced = [format!("[\"{hash}\"{tracer}]")];
+            builder.add("debug_traceTransaction", &traced, &trace.result);
+        }
+    }
+}

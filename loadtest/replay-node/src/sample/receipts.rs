@@ -1,0 +1,211 @@
+//! Receipts and logs of a block's transactions.
+
+use serde::Serialize;
+
+use super::chain::{Kind, Transaction};
+use super::values::{Address, Data, Quantity, Word};
+use super::world::{self, Dice, World};
+
+const BLOOM_BYTES: usize = 256;
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Log {
+    pub address: Address,
+    pub topics: Vec<Word>,
+    data: Data,
+    block_number: Quantity<u64>,
+    transaction_hash: Word,
+    transaction_index: Quantity<u64>,
+    block_hash: Word,
+    log_index: Quantity<u64>,
+    removed: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    block_hash: Word,
+    block_number: Quantity<u64>,
+    contract_address: Option<Address>,
+    pub cumulative_gas_used: Quantity<u64>,
+    effective_gas_price: Quantity<u64>,
+    from: Address,
+    pub gas_used: Quantity<u64>,
+    pub logs: Vec<Log>,
+    logs_bloom: Data,
+    status: Quantity<u8>,
+    to: Option<Address>,
+    transaction_hash: Word,
+    transaction_index: Quantity<u64>,
+    #[serde(rename = "type")]
+    kind: Quantity<u8>,
+}
+
+/// The address, topics and data of a log.
+type Event = (Address, Vec<Word>, Vec<Word>);
+
+pub fn of_block(world: &World, dice: &mut Dice, transactions: &[Transaction]) -> Vec<Receipt> {
+    let mut log_index = 0;
+    let mut cumulative = 0;
+    transactions
+        .iter()
+        .map(|transaction| {
+            let failed = transaction.kind != Kind::Payment && dice.percent(3);
+            let events = match failed {
+                true => Vec::new(),
+                false => events(world, dice, transaction),
+            };
+            let logs = events.into_iter().map(|(address, topics, words)| {
+                log_index += 1;
+                Log {
+                    address,
+                    topics,
+                    data: Data(words.iter().flat_map(|word| word.0).collect()),
+                    block_number: transaction.block_number,
+                    transaction_hash: transaction.hash,
+                    transaction_index: transaction.transaction_index,
+                    block_hash: transaction.block_hash,
+                    log_index: Quantity(log_index - 1),
+                    removed: false,
+                }
+            });
+            let logs: Vec<Log> = logs.collect();
+            let gas_used = match transaction.kind {
+                Kind::Payment => 21_000,
+                _ => transaction.gas.0 * dice.between(40, 95) / 100,
+            };
+            cumulative += gas_used;
+            Receipt {
+                block_hash: transaction.block_hash,
+                block_number: transaction.block_number,
+                contract_address: transaction.to.is_none().then(|| dice.fixed()),
+                cumulative_gas_used: Quantity(cumulative),
+                effective_gas_price: transaction.gas_price,
+                from: transaction.from,
+                gas_used: Quantity(gas_used),
+                logs_bloom: bloom(&logs),
+                logs,
+                status: Quantity(u8::from(!failed)),
+                to: transaction.to,
+                transaction_hash: transaction.hash,
+                transaction_index: transaction.transaction_index,
+                kind: transaction.kind_of_envelope,
+            }
+        })
+        .collect()
+}
+
+fn events(world: &World, dice: &mut Dice, transaction: &Transaction) -> Vec<Event> {
+    let from = transaction.from;
+    let to = transaction.to.unwrap_or(from);
+    match transaction.kind {
+        Kind::Payment | Kind::Deployment => Vec::new(),
+        Kind::TokenTransfer => vec![transfer(to, from, world.account(dice), dice.amount())],
+        Kind::Approval => {
+            let topics = vec![
+                world::fixed(world::APPROVAL),
+                from.into(),
+                world.router(dice).into(),
+            ];
+            vec![(to, topics, vec![world.word(dice)])]
+        }
+        Kind::Swap => {
+            let mut events = Vec::new();
+            for _ in 0..dice.between(1, 3) {
+                events.extend(swap(world, dice, to, from));
+            }
+            events
+        }
+        Kind::Call => (0..dice.below(5))
+            .map(|_| {
+                let mut topics = vec![world.topic(dice)];
+                topics.extend((0..dice.below(4)).map(|_| Word::from(world.account(dice))));
+                let words = (0..dice.below(5)).map(|_| world.word(dice)).collect();
+                (to, topics, words)
+            })
+            .collect(),
+    }
+}
+
+/// The logs of one pool's swap: two transfers, the swap, and before version 3
+/// the pool's new reserves.
+fn swap(world: &World, dice: &mut Dice, router: Address, caller: Address) -> Vec<Event> {
+    let pool = world.contract(dice);
+    let (sold, bought) = (dice.amount(), dice.amount());
+    let mut events = vec![
+        transfer(world.token(dice), pool, caller, bought),
+        transfer(world.token(dice), caller, pool, sold),
+    ];
+    let parties = [router.into(), caller.into()];
+    if dice.percent(50) {
+        let reserves = vec![dice.amount().into(), dice.amount().into()];
+        events.push((pool, vec![world::fixed(world::SYNC)], reserves));
+        let amounts = [sold, 0, 0, bought].map(Word::from).to_vec();
+        events.push((
+            pool,
+            [&[world::fixed(world::SWAP_V2)], &parties[..]].concat(),
+            amounts,
+        ));
+    } else {
+        let amounts = vec![
+            sold.into(),
+            negative(bought),
+            dice.amount().into(),
+            dice.amount().into(),
+            u128::from(dice.below(200_000)).into(),
+        ];
+        events.push((
+            pool,
+            [&[world::fixed(world::SWAP_V3)], &parties[..]].concat(),
+            amounts,
+        ));
+    }
+    events
+}
+
+fn transfer(token: Address, from: Address, to: Address, amount: u128) -> Event {
+    let topics = vec![world::fixed(world::TRANSFER), from.into(), to.into()];
+    (token, topics, vec![amount.into()])
+}
+
+/// A signed word: ones where a positive number has zeros.
+fn negative(amount: u128) -> Word {
+    let mut word = Word::from(amount.wrapping_neg());
+    word.0[..16].fill(0xff);
+    word
+}
+
+/// Three bits for each address and topic, as in the yellow paper, except that
+/// any hash will do here: what counts is how many bits are set.
+fn bloom(logs: &[Log]) -> Data {
+    let mut bloom = vec![0; BLOOM_BYTES];
+    for log in logs {
+        set_bits(&mut bloom, &log.address.0);
+        for topic in &log.topics {
+            set_bits(&mut bloom, &topic.0);
+        }
+    }
+    Data(bloom)
+}
+
+fn set_bits(bloom: &mut [u8], item: &[u8]) {
+    // FNV-1a: the standard library's hasher may change between releases.
+    let hash = item.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    for shift in [0, 16, 32] {
+        let bit = (hash >> shift) as usize % (BLOOM_BYTES * 8);
+        bloom[bit / 8] |= 1 << (bit % 8);
+    }
+}
+
+pub fn union_of_blooms(receipts: &[Receipt]) -> Data {
+    let mut union = vec![0; BLOOM_BYTES];
+    for receipt in receipts {
+        for (all, one) in union.iter_mut().zip(&receipt.logs_bloom.0) {
+            *all |= one;
+        }
+    }
+    Data(union)
+}

@@ -1,0 +1,189 @@
+//! The answers that are not about a block: small ones mostly, and GET pages.
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::chain::code;
+use super::values::{prefixed, Address, Data, Fixed, Quantity, Word};
+use super::world::{Dice, World};
+use super::{Builder, HEAD};
+
+const NO_PARAMS: &str = "[]";
+/// Contracts and accounts that can be asked about.
+const SUBJECTS: usize = 4;
+const VALIDATORS: u64 = 700;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FeeHistory {
+    oldest_block: Quantity<u64>,
+    reward: Vec<[Quantity<u64>; 3]>,
+    base_fee_per_gas: Vec<Quantity<u64>>,
+    gas_used_ratio: Vec<f64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Proof {
+    address: Address,
+    account_proof: Vec<Data>,
+    balance: Quantity<u128>,
+    code_hash: Word,
+    nonce: Quantity<u64>,
+    storage_hash: Word,
+    storage_proof: [(); 0],
+}
+
+pub fn add(builder: &mut Builder, world: &World, dice: &mut Dice) {
+    let none = [NO_PARAMS.to_owned()];
+    builder.add("eth_chainId", &none, &"0x1");
+    builder.add("net_version", &none, &"1");
+    builder.add("net_peerCount", &none, &"0x32");
+    builder.add("eth_syncing", &none, &false);
+    builder.add("eth_blockNumber", &none, &Quantity(HEAD));
+    builder.add("eth_gasPrice", &none, &Quantity(12_345_678_901u64));
+    builder.add("eth_maxPriorityFeePerGas", &none, &Quantity(50_000_000u64));
+    builder.add(
+        "web3_clientVersion",
+        &none,
+        &"Geth/v1.15.11-stable/linux-amd64/go1.24.2",
+    );
+    // Some nodes leave the result of a void method out: the smallest answer
+    // there is, 24 B.
+    builder.add_response("debug_freeOSMemory", &none, r#"{"jsonrpc":"2.0","id":1}"#);
+    builder.add(
+        "eth_estimateGas",
+        &[r#"[{"to":"0xdac17f958d2ee523a2206206994597c13d831ec7"}]"#.to_owned()],
+        &"0x5208",
+    );
+    for blocks in [10, 100, 1000] {
+        let params = [
+            format!("[\"{blocks:#x}\",\"latest\",[10,50,90]]"),
+            format!("[{blocks},\"latest\",[10,50,90]]"),
+        ];
+        builder.add("eth_feeHistory", &params, &fee_history(dice, blocks));
+    }
+    for subject in 0..SUBJECTS {
+        add_account(builder, world, dice, subject);
+    }
+    add_pages(builder, dice);
+}
+
+fn add_account(builder: &mut Builder, world: &World, dice: &mut Dice, subject: usize) {
+    let contract = match subject {
+        0 => super::world::fixed("dac17f958d2ee523a2206206994597c13d831ec7"),
+        _ => world.contract(dice),
+    };
+    let address = prefixed(&contract.0);
+    let latest = [format!("[\"{address}\",\"latest\"]")];
+    builder.add("eth_getBalance", &latest, &Quantity(dice.amount()));
+    builder.add(
+        "eth_getTransactionCount",
+        &latest,
+        &Quantity(dice.below(5000)),
+    );
+    // Contracts of 1.5 to 24 KB, the limit.
+    let size = [11_000, 24_500, 1_500, 5_000][subject % 4];
+    builder.add("eth_getCode", &latest, &Data(code(dice, size)));
+    let slot = [format!("[\"{address}\",\"0x0\",\"latest\"]")];
+    builder.add("eth_getStorageAt", &slot, &Word::from(dice.amount()));
+    let call = [format!(
+        "[{{\"to\":\"{address}\",\"data\":\"0x18160ddd\"}},\"latest\"]"
+    )];
+    builder.add("eth_call", &call, &Word::from(dice.amount()));
+    let proof = [format!("[\"{address}\",[],\"latest\"]")];
+    builder.add("eth_getProof", &proof, &account_proof(dice, contract));
+}
+
+fn fee_history(dice: &mut Dice, blocks: u64) -> FeeHistory {
+    let mut base_fee = 9_000_000_000;
+    let base_fees = (0..=blocks).map(|_| {
+        base_fee = base_fee * dice.between(900, 1110) / 1000;
+        Quantity(base_fee)
+    });
+    FeeHistory {
+        oldest_block: Quantity(HEAD - blocks + 1),
+        base_fee_per_gas: base_fees.collect(),
+        reward: (0..blocks)
+            .map(|_| [dice.below(100_000_000), 1_000_000_000, 2_000_000_000].map(Quantity))
+            .collect(),
+        gas_used_ratio: (0..blocks)
+            .map(|_| dice.below(30_000_000) as f64 / 30_000_000.0)
+            .collect(),
+    }
+}
+
+/// Seven full branches of 16 hashes, one short one, and the leaf.
+fn account_proof(dice: &mut Dice, address: Address) -> Proof {
+    let branch = |dice: &mut Dice, children: usize| {
+        let mut node = vec![0xf9, 0x02, 0x11];
+        for _ in 0..children {
+            node.push(0xa0);
+            node.extend(dice.bytes(32));
+        }
+        node.resize(node.len() + 17 - children, 0x80);
+        Data(node)
+    };
+    let mut account_proof: Vec<Data> = (0..7).map(|_| branch(dice, 16)).collect();
+    account_proof.push(branch(dice, 4));
+    account_proof.push(Data(dice.bytes(110)));
+    Proof {
+        address,
+        account_proof,
+        balance: Quantity(dice.amount()),
+        code_hash: dice.fixed(),
+        nonce: Quantity(1),
+        storage_hash: dice.fixed(),
+        storage_proof: [],
+    }
+}
+
+/// Answers of the Beacon API.
+fn add_pages(builder: &mut Builder, dice: &mut Dice) {
+    let mut add = |path: &str, page: serde_json::Value| {
+        builder
+            .answers
+            .insert_page(path.to_owned(), &page.to_string());
+    };
+    add(
+        "/eth/v1/node/version",
+        json!({"data": {"version": "Lighthouse/v7.0.1/x86_64-linux"}}),
+    );
+    let root = |dice: &mut Dice| prefixed(&dice.fixed::<32>().0);
+    add(
+        "/eth/v1/beacon/states/head/finality_checkpoints",
+        json!({"execution_optimistic": false, "finalized": false, "data": {
+            "previous_justified": {"epoch": "351000", "root": root(dice)},
+            "current_justified": {"epoch": "351001", "root": root(dice)},
+            "finalized": {"epoch": "351000", "root": root(dice)},
+        }}),
+    );
+    let validators: Vec<_> = (0..VALIDATORS)
+        .map(|index| validator(dice, index))
+        .collect();
+    add(
+        "/eth/v1/beacon/states/head/validators",
+        json!({"execution_optimistic": false, "finalized": false, "data": validators}),
+    );
+}
+
+fn validator(dice: &mut Dice, index: u64) -> serde_json::Value {
+    let Fixed(key) = dice.fixed::<48>();
+    let credentials = [&[1][..], &[0; 11], &dice.fixed::<20>().0].concat();
+    let balance = dice.between(32_000_000_000, 32_060_000_000);
+    json!({
+        "index": index.to_string(),
+        "balance": balance.to_string(),
+        "status": "active_ongoing",
+        "validator": {
+            "pubkey": prefixed(&key),
+            "withdrawal_credentials": prefixed(&credentials),
+            "effective_balance": "32000000000",
+            "slashed": false,
+            "activation_eligibility_epoch": "0",
+            "activation_epoch": "0",
+            "exit_epoch": "18446744073709551615",
+            "withdrawable_epoch": "18446744073709551615",
+        },
+    })
+}

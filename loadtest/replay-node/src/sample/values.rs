@@ -1,0 +1,98 @@
+//! Ethereum's JSON values: hex data and quantities.
+
+use std::fmt::LowerHex;
+
+use serde::{Serialize, Serializer};
+
+/// Bytes of a fixed length, `0x` and all digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed<const N: usize>(pub [u8; N]);
+
+pub type Address = Fixed<20>;
+pub type Word = Fixed<32>;
+
+impl<const N: usize> Serialize for Fixed<N> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&prefixed(&self.0))
+    }
+}
+
+/// Bytes of any length, `0x` and all digits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Data(pub Vec<u8>);
+
+impl Serialize for Data {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&prefixed(&self.0))
+    }
+}
+
+/// A number, `0x` and no leading zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantity<T>(pub T);
+
+impl<T: LowerHex> Serialize for Quantity<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{:#x}", self.0))
+    }
+}
+
+/// A 256-bit number as a quantity: signatures' r and s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BigQuantity(pub [u8; 32]);
+
+impl Serialize for BigQuantity {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let digits = hex::encode(self.0);
+        let significant = digits.trim_start_matches('0');
+        let shown = if significant.is_empty() {
+            "0"
+        } else {
+            significant
+        };
+        to.serialize_str(&format!("0x{shown}"))
+    }
+}
+
+impl From<Address> for Word {
+    fn from(address: Address) -> Self {
+        let mut word = [0; 32];
+        word[12..].copy_from_slice(&address.0);
+        Fixed(word)
+    }
+}
+
+impl From<u128> for Word {
+    fn from(number: u128) -> Self {
+        let mut word = [0; 32];
+        word[16..].copy_from_slice(&number.to_be_bytes());
+        Fixed(word)
+    }
+}
+
+pub fn prefixed(bytes: &[u8]) -> String {
+    format!("0x{}", hex::encode(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings() {
+        let mut number = [0; 32];
+        assert_eq!(
+            serde_json::to_string(&BigQuantity(number)).unwrap(),
+            "\"0x0\""
+        );
+        number[1] = 0x0a;
+        let expected = format!("\"0xa{}\"", "0".repeat(60));
+        assert_eq!(
+            serde_json::to_string(&BigQuantity(number)).unwrap(),
+            expected
+        );
+        assert_eq!(serde_json::to_string(&Quantity(0u64)).unwrap(), "\"0x0\"");
+        assert_eq!(serde_json::to_string(&Fixed([0, 1])).unwrap(), "\"0x0001\"");
+        assert_eq!(serde_json::to_string(&Data::default()).unwrap(), "\"0x\"");
+    }
+}

@@ -1,0 +1,208 @@
+//! What makes mainnet's data compressible or not: who takes part, and how
+//! often the same ones come back.
+//!
+//! Hashes, signatures and fresh addresses are random. Contracts, selectors and
+//! topics come from short lists in which the first entries are by far the most
+//! frequent; amounts are small numbers in 32-byte words.
+
+use rand_xoshiro::rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::values::{Address, Fixed, Word};
+
+const ACCOUNTS: usize = 3000;
+const CONTRACTS: usize = 400;
+const SELECTORS: usize = 60;
+
+/// Mainnet's most used contracts: tokens first, then routers.
+const TOKENS: [&str; 5] = [
+    "dac17f958d2ee523a2206206994597c13d831ec7",
+    "a0b86991c6218b36c1d19d4a2e9eb0ce3606eb48",
+    "c02aaa39b223fe8d0a0e5c4f27ead9083c756cc2",
+    "6b175474e89094c44da98b954eedeac495271d0f",
+    "2260fac5e5542a773aa44fbcfedf7c193bc2c599",
+];
+const ROUTERS: [&str; 4] = [
+    "7a250d5630b4cf539739df2c5dacb4c659f2488d",
+    "3fc91a3afd70395cd496c647d5a6cc9d4b2b7fad",
+    "68b3465833fb72a70ecdf485e0e4c7bd8665fc45",
+    "1111111254eeb25477b68fb85ed929f73a960582",
+];
+
+/// Topics of the events that fill mainnet's logs.
+pub const TRANSFER: &str = "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
+pub const APPROVAL: &str = "8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925";
+pub const SWAP_V2: &str = "d78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822";
+pub const SWAP_V3: &str = "c42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67";
+pub const SYNC: &str = "1c411e9a96e071241c2f21f7726b17ae89e3cab4c78be50e062b03a9fffbbad1";
+
+/// A generator that gives the same sequence for the same seed for ever.
+#[derive(Clone, Debug)]
+pub struct Dice(Xoshiro256PlusPlus);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(Xoshiro256PlusPlus::seed_from_u64(seed))
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        // The high half of the product: no division, and the bias of a 64-bit
+        // draw is of no consequence here.
+        ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    pub fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+
+    /// An index below `len`, low ones by far the most likely.
+    pub fn skewed(&mut self, len: usize) -> usize {
+        let unit = self.below(1 << 20) as f64 / (1u64 << 20) as f64;
+        let square = unit * unit;
+        (square * square * len as f64) as usize
+    }
+
+    pub fn fixed<const N: usize>(&mut self) -> Fixed<N> {
+        let mut bytes = [0; N];
+        self.0.fill_bytes(&mut bytes);
+        Fixed(bytes)
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.0.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    /// An amount of wei: often a round one, else up to about 2^72.
+    pub fn amount(&mut self) -> u128 {
+        const ROUND: [u128; 5] = [
+            10u128.pow(16),
+            10u128.pow(17),
+            10u128.pow(18),
+            5 * 10u128.pow(17),
+            10u128.pow(9),
+        ];
+        if self.percent(35) {
+            let unit = ROUND[self.below(ROUND.len() as u64) as usize];
+            unit * u128::from(self.between(1, 20))
+        } else {
+            let bits = self.between(28, 72) as u32;
+            u128::from(self.0.next_u64()) << 8 >> (72 - bits.min(72))
+        }
+    }
+}
+
+/// The accounts and contracts of the sample.
+#[derive(Debug)]
+pub struct World {
+    accounts: Vec<Address>,
+    contracts: Vec<Address>,
+    selectors: Vec<Fixed<4>>,
+    topics: Vec<Word>,
+}
+
+impl World {
+    pub fn new(dice: &mut Dice) -> Self {
+        let named = TOKENS.iter().chain(&ROUTERS).map(|digits| fixed(digits));
+        let mut contracts: Vec<Address> = named.collect();
+        contracts.extend((contracts.len()..CONTRACTS).map(|_| dice.fixed::<20>()));
+        Self {
+            accounts: (0..ACCOUNTS).map(|_| dice.fixed()).collect(),
+            contracts,
+            selectors: (0..SELECTORS).map(|_| dice.fixed()).collect(),
+            topics: (0..SELECTORS).map(|_| dice.fixed()).collect(),
+        }
+    }
+
+    /// An account, a known one as often as not.
+    pub fn account(&self, dice: &mut Dice) -> Address {
+        if dice.percent(50) {
+            self.accounts[dice.skewed(self.accounts.len())]
+        } else {
+            dice.fixed()
+        }
+    }
+
+    pub fn contract(&self, dice: &mut Dice) -> Address {
+        self.contracts[dice.skewed(self.contracts.len())]
+    }
+
+    /// A token: mostly one of the large ones.
+    pub fn token(&self, dice: &mut Dice) -> Address {
+        if dice.percent(65) {
+            self.contracts[dice.below(TOKENS.len() as u64) as usize]
+        } else {
+            self.contract(dice)
+        }
+    }
+
+    pub fn router(&self, dice: &mut Dice) -> Address {
+        self.contracts[TOKENS.len() + dice.below(ROUTERS.len() as u64) as usize]
+    }
+
+    pub fn selector(&self, dice: &mut Dice) -> Fixed<4> {
+        self.selectors[dice.skewed(self.selectors.len())]
+    }
+
+    pub fn topic(&self, dice: &mut Dice) -> Word {
+        self.topics[dice.skewed(self.topics.len())]
+    }
+
+    /// A word of call data or of a log: an offset, a flag, an address, an
+    /// amount, now and then 32 random bytes.
+    pub fn word(&self, dice: &mut Dice) -> Word {
+        match dice.below(100) {
+            0..=29 => Word::from(u128::from(dice.between(0, 20) * 32)),
+            30..=34 => Word::from(u128::from(dice.below(2))),
+            35..=59 => Word::from(self.contract(dice)),
+            60..=69 => Word::from(self.account(dice)),
+            70..=92 => Word::from(dice.amount()),
+            93..=95 => Fixed([0xff; 32]),
+            _ => dice.fixed(),
+        }
+    }
+}
+
+/// Reads one of the constants above.
+pub fn fixed<const N: usize>(digits: &str) -> Fixed<N> {
+    let mut bytes = [0; N];
+    // The constants have the right length; the test below reads each.
+    let read = hex::decode_to_slice(digits, &mut bytes);
+    debug_assert!(read.is_ok(), "{digits}");
+    Fixed(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_read_whole() {
+        for digits in TOKENS.iter().chain(&ROUTERS) {
+            assert_eq!(hex::encode(fixed::<20>(digits).0), *digits);
+        }
+        for digits in [TRANSFER, APPROVAL, SWAP_V2, SWAP_V3, SYNC] {
+            assert_eq!(hex::encode(fixed::<32>(digits).0), digits);
+        }
+    }
+
+    #[test]
+    fn dice_stay_in_bounds_and_repeat() {
+        let (mut one, mut two) = (Dice::new(7), Dice::new(7));
+        for _ in 0..10_000 {
+            let number = one.between(3, 9);
+            assert!((3..=9).contains(&number));
+            assert_eq!(number, two.between(3, 9));
+            assert!(one.skewed(5) < 5);
+            two.skewed(5);
+            assert!(one.amount() < 1 << 72);
+            two.amount();
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Listening sockets, threads, connections.
+//!
+//! Every worker thread runs its own single-threaded runtime and accepts on the
+//! same sockets, so that a connection never moves between threads.
+
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+
+use crate::faults::Socket;
+use crate::handler::{self, Node, RawResponse};
+use crate::stats::OpenConnection;
+
+/// How long accepting rests after an error such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_prefix("unix:") {
+            Some("") => Err("unix: needs a path".to_owned()),
+            Some(path) => Ok(Address::Unix(path.into())),
+            None => text
+                .parse()
+                .map(Address::Tcp)
+                .map_err(|_| "expected IP:PORT, [IPV6]:PORT or unix:PATH".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "http://{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A bound socket. A Unix socket's file is removed when it is dropped.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => {
+                let listener = std::net::TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Tcp(listener))
+            }
+            Address::Unix(path) => {
+                remove_stale(path);
+                let listener = std::os::unix::net::UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// The address as bound, with the real port for port 0.
+    pub fn address(&self) -> io::Result<Address> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
+            Listener::Unix(_, path) => Ok(Address::Unix(path.clone())),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self {
+            // The file may be gone already; nothing is left to do then.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes the socket file of a process that is gone.
+fn remove_stale(path: &Path) {
+    let is_socket = path
+        .metadata()
+        .is_ok_and(|meta| meta.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        // If it can't be removed, bind says so.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// Starts `threads` workers. Connections end after their current response when
+/// `stop` turns true; the channel is closed when the last one has.
+pub fn start(
+    node: &Arc<Node>,
+    listeners: &[Listener],
+    threads: usize,
+    stop: &watch::Receiver<bool>,
+) -> io::Result<()> {
+    for index in 0..threads {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        for listener in listeners {
+            let (node, stop) = (node.clone(), stop.clone());
+            let _context = runtime.enter();
+            match listener {
+                Listener::Tcp(listener) => {
+                    let listener = TcpListener::from_std(listener.try_clone()?)?;
+                    runtime.spawn(accept_tcp(listener, node, stop));
+                }
+                Listener::Unix(listener, _) => {
+                    let listener = UnixListener::from_std(listener.try_clone()?)?;
+                    runtime.spawn(accept_unix(listener, node, stop));
+                }
+            }
+        }
+        // The process ends with the main thread: workers run until then.
+        std::thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    }
+    Ok(())
+}
+
+async fn accept_tcp(listener: TcpListener, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                // Without it small pieces wait for the peer's acknowledgement;
+                // a peer that is gone already is noticed when serving.
+                let _ = stream.set_nodelay(true);
+                tokio::spawn(serve(stream, node.clone(), stop.clone()));
+            }
+            Err(error) => accept_failed(&error).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: UnixListener, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                tokio::spawn(serve(stream, node.clone(), stop.clone()));
+            }
+            Err(error) => accept_failed(&error).await,
+        }
+    }
+}
+
+async fn accept_failed(error: &io::Error) {
+    if error.kind() != ErrorKind::ConnectionAborted {
+        eprintln!("replay-node: accept: {error}");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
+    let _open = OpenConnection::new(node.stats.clone());
+    // Boxed because hyper hands the socket back only for futures that can move.
+    let service = service_fn(move |request| Box::pin(handler::handle(node.clone(), request)));
+    let mut connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
+    let mut stopping = false;
+    let result = loop {
+        tokio::select! {
+            result = poll_fn(|cx| connection.poll_without_shutdown(cx)) => break result,
+            _ = stop.wait_for(|stop| *stop), if !stopping => stopping = true,
+        }
+        Pin::new(&mut connection).graceful_shutdown();
+    };
+    let socket = connection.into_parts().io.into_inner();
+    let raw = match &result {
+        Ok(()) => None,
+        Err(error) => error
+            .source()
+            .and_then(|source| source.downcast_ref::<RawResponse>()),
+    };
+    if let Some(raw) = raw.cloned() {
+        tokio::select! {
+            // A peer that goes away in the middle of a fault is what faults
+            // are for.
+            _ = raw.plan.run(socket) => (),
+            _ = stop.wait_for(|stop| *stop) => (),
+        }
+        drop(raw.in_flight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (text, shown) in [
+            ("127.0.0.1:0", "http://127.0.0.1:0"),
+            ("[::1]:8545", "http://[::1]:8545"),
+            ("unix:/tmp/x", "unix:/tmp/x"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+        }
+        for text in ["", "unix:", "8545", "localhost", "127.0.0.1:65536"] {
+            text.parse::<Address>().unwrap_err();
+        }
+    }
+}

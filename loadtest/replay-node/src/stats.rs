@@ -1,0 +1,158 @@
+//! What reached the node, for tests to assert on: `GET /stats`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::answers::Answers;
+
+/// Unknown method names kept apart; further ones are counted together.
+const UNKNOWN_NAMES: usize = 256;
+const OTHER_NAMES: &str = "(other)";
+
+/// Counters since the start. The requests for `/stats` and `/health` are not
+/// counted, their connections are.
+#[derive(Debug, Default)]
+pub struct Stats {
+    requests: AtomicU64,
+    pages: AtomicU64,
+    batches: AtomicU64,
+    invalid: AtomicU64,
+    faults: AtomicU64,
+    gzipped: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    in_flight: AtomicU64,
+    accepted: AtomicU64,
+    open: AtomicU64,
+    unknown: Mutex<BTreeMap<String, u64>>,
+}
+
+#[derive(Serialize)]
+struct Snapshot<'a> {
+    requests: u64,
+    in_flight: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    connections: Connections,
+    batches: u64,
+    pages: u64,
+    invalid: u64,
+    faults: u64,
+    gzipped: u64,
+    methods: BTreeMap<&'a str, u64>,
+    unknown_methods: BTreeMap<String, u64>,
+}
+
+#[derive(Serialize)]
+struct Connections {
+    accepted: u64,
+    open: u64,
+}
+
+impl Stats {
+    pub fn batch(&self) {
+        self.batches.fetch_add(1, Relaxed);
+    }
+
+    /// A call that is no valid JSON-RPC request, a batch member included.
+    pub fn invalid(&self) {
+        self.invalid.fetch_add(1, Relaxed);
+    }
+
+    pub fn page(&self) {
+        self.pages.fetch_add(1, Relaxed);
+    }
+
+    pub fn fault(&self) {
+        self.faults.fetch_add(1, Relaxed);
+    }
+
+    pub fn gzipped(&self) {
+        self.gzipped.fetch_add(1, Relaxed);
+    }
+
+    pub fn received(&self, bytes: usize) {
+        self.bytes_in.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub fn unknown_method(&self, name: &str) {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = if unknown.len() < UNKNOWN_NAMES || unknown.contains_key(name) {
+            name
+        } else {
+            OTHER_NAMES
+        };
+        *unknown.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// The counters as JSON.
+    pub fn to_json(&self, answers: &Answers) -> String {
+        let snapshot = Snapshot {
+            requests: self.requests.load(Relaxed),
+            in_flight: self.in_flight.load(Relaxed),
+            bytes_in: self.bytes_in.load(Relaxed),
+            bytes_out: self.bytes_out.load(Relaxed),
+            connections: Connections {
+                accepted: self.accepted.load(Relaxed),
+                open: self.open.load(Relaxed),
+            },
+            batches: self.batches.load(Relaxed),
+            pages: self.pages.load(Relaxed),
+            invalid: self.invalid.load(Relaxed),
+            faults: self.faults.load(Relaxed),
+            gzipped: self.gzipped.load(Relaxed),
+            methods: answers.calls(),
+            unknown_methods: self
+                .unknown
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        };
+        serde_json::to_string(&snapshot).unwrap_or_default()
+    }
+}
+
+/// An open connection, until it is dropped.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<Stats>);
+
+impl OpenConnection {
+    pub fn new(stats: Arc<Stats>) -> Self {
+        stats.accepted.fetch_add(1, Relaxed);
+        stats.open.fetch_add(1, Relaxed);
+        Self(stats)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A request from its head to the last byte of its response, or to the end of
+/// the connection.
+#[derive(Debug)]
+pub struct InFlight(Arc<Stats>);
+
+impl InFlight {
+    pub fn new(stats: Arc<Stats>) -> Self {
+        stats.requests.fetch_add(1, Relaxed);
+        stats.in_flight.fetch_add(1, Relaxed);
+        Self(stats)
+    }
+
+    /// Counts bytes of a response body given to the connection.
+    pub fn sent(&self, bytes: usize) {
+        self.0.bytes_out.fetch_add(bytes as u64, Relaxed);
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Relaxed);
+    }
+}
