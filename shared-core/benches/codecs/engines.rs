@@ -1,4 +1,5 @@
-//! The engine table: libdeflate as the crate bundles it, and its rivals.
+//! The engine table: the core's own one-shot gzip, the libdeflate it bundles,
+//! and the rivals.
 //!
 //! zlib, ISA-L's igzip and zstd are the system's shared libraries, opened at
 //! run time: that is the zlib nginx's gzip uses, and a machine without one of
@@ -7,6 +8,7 @@
 
 use libdeflate_sys as ld;
 use libloading::{Library, Symbol};
+use sszip_core::gzip::oneshot;
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void, CStr};
 use std::mem::size_of;
 use std::rc::Rc;
@@ -37,6 +39,9 @@ pub struct Absent {
 pub fn all() -> (Vec<Box<dyn Engine>>, Vec<Absent>) {
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let mut absent = Vec::new();
+    for level in [1, 6] {
+        engines.push(Box::new(Core { level }));
+    }
     for level in [1, 2, 3, 4, 5, 6, 9, 12] {
         engines.extend(Libdeflate::new(level).map(|e| Box::new(e) as Box<dyn Engine>));
     }
@@ -84,6 +89,32 @@ fn gunzip(data: &[u8], size: usize) -> Option<Vec<u8>> {
         result
     };
     (result == ld::libdeflate_result_LIBDEFLATE_SUCCESS && actual == size).then_some(out)
+}
+
+/// What hosts call: pooled compressor, output allocated and trimmed. Its
+/// distance from bare libdeflate is the price of that.
+struct Core {
+    level: u8,
+}
+
+impl Engine for Core {
+    fn name(&self) -> &'static str {
+        "sszip-core"
+    }
+
+    fn level(&self) -> i32 {
+        i32::from(self.level)
+    }
+
+    fn version(&self) -> String {
+        env!("CARGO_PKG_VERSION").into()
+    }
+
+    fn compress(&mut self, body: &[u8], out: &mut [u8]) -> Option<usize> {
+        let coded = oneshot::gzip(body, self.level, body.len()).ok()?;
+        out.get_mut(..coded.len())?.copy_from_slice(&coded);
+        Some(coded.len())
+    }
 }
 
 struct Libdeflate {
