@@ -40,8 +40,8 @@ check: setup ## format, lints, C style, dependencies' licences
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src
-	shellcheck --external-sources scripts/lib.sh \
-		$$(grep -lE '^#!.*\b(ba)?sh$$' scripts/* .ci/run)
+	shellcheck --external-sources \
+		$$(git grep -lE '^.!.*[/ ](ba)?sh$$') scripts/lib.sh
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
 		tests loadtest scripts/tests scripts/nginx-style
 
