@@ -41,7 +41,7 @@ check: setup ## format, lints, C style, dependencies' licences
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src
 	shellcheck --external-sources \
-		$$(git grep -lE '^.!.*[/ ](ba)?sh$$') scripts/lib.sh
+		$$(git grep -lE '^#!.*[/ ](ba)?sh$$') scripts/lib.sh
 	$(SSZIP_CACHE)/venv/bin/ruff check --config scripts/ruff.toml \
 		tests loadtest scripts/tests scripts/nginx-style
 
