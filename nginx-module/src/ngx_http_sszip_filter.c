@@ -1,0 +1,376 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+static ngx_int_t ngx_http_sszip_header_filter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+static ngx_int_t ngx_http_sszip_end(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static ngx_int_t ngx_http_sszip_send(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
+static ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r);
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+
+void
+ngx_http_sszip_filter_init(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_sszip_header_filter;
+
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_sszip_body_filter;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_header_filter(ngx_http_request_t *r)
+{
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    ngx_http_sszip_close_window(r);
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (!slcf->enable) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    ctx = ngx_http_sszip_get_ctx(r);
+
+    if (ctx == NULL || ctx->state != NGX_HTTP_SSZIP_START) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    if (ngx_http_sszip_judge(r, ctx) != NGX_AGAIN) {
+        ctx->state = NGX_HTTP_SSZIP_DONE;
+        return ngx_http_next_header_filter(r);
+    }
+
+    ctx->state = NGX_HTTP_SSZIP_HOLDING;
+
+    r->main_filter_need_in_memory = 1;
+    r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
+
+    /* the range filter works on heads that have not been held */
+    r->allow_ranges = 0;
+
+    return NGX_OK;
+}
+
+
+/* NGX_AGAIN: hold the head; anything else: it is ready to go */
+
+static ngx_int_t
+ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    bool                       varies;
+    size_t                     n;
+    sszip_head_action          action;
+    sszip_response_head        head;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    ngx_memzero(&head, sizeof(sszip_response_head));
+
+    head.size = sizeof(sszip_response_head);
+    head.status = (uint16_t) r->headers_out.status;
+    head.content_length = r->headers_out.content_length_n;
+    head.subrequest = (r != r->main);
+    head.coding_allowed = ngx_http_sszip_coding_allowed(r);
+#if (NGX_HTTP_GZIP)
+    head.host_writes_vary = clcf->gzip_vary;
+#endif
+
+    head.fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
+                                        &r->headers_out.content_type, &n);
+    if (head.fields == NULL) {
+        return NGX_DECLINED;
+    }
+
+    head.nfields = n;
+
+    if (sszip_exchange_response_head(ctx->exchange, &head, &action)
+        != SSZIP_STATUS_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_sszip_edit_cache_vary(r, ctx);
+
+#if (NGX_HTTP_GZIP)
+
+    if (clcf->gzip_vary
+        && sszip_exchange_varies(ctx->exchange, &varies) == SSZIP_STATUS_OK
+        && varies)
+    {
+        r->gzip_vary = 1;
+    }
+
+#endif
+
+    if (action == SSZIP_HEAD_HOLD) {
+        ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "http sszip hold %O", r->headers_out.content_length_n);
+        return NGX_AGAIN;
+    }
+
+    return ngx_http_sszip_edit_head_out(r, ctx);
+}
+
+
+/*
+ * gzip_proxied, gzip_disable and gzip_http_version.  The test's first step
+ * is to look for "gzip" in Accept-Encoding: that is the core's affair, so the
+ * rest is asked as if it were there.  What is remembered of the test is not
+ * ours to set: the gzip module may run after us.
+ */
+
+static ngx_uint_t
+ngx_http_sszip_coding_allowed(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_GZIP)
+
+    ngx_str_t         value;
+    ngx_uint_t        tested, ok, allowed;
+    ngx_table_elt_t  *ae;
+
+    ae = r->headers_in.accept_encoding;
+
+    if (ae == NULL || r != r->main) {
+        return 0;
+    }
+
+    tested = r->gzip_tested;
+    ok = r->gzip_ok;
+    value = ae->value;
+
+    ngx_str_set(&ae->value, "gzip");
+
+    allowed = (ngx_http_gzip_ok(r) == NGX_OK);
+
+    ae->value = value;
+    r->gzip_tested = tested;
+    r->gzip_ok = ok;
+
+    return allowed;
+
+#else
+
+    return 1;
+
+#endif
+}
+
+
+static ngx_int_t
+ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    switch (ctx->state) {
+
+    case NGX_HTTP_SSZIP_HOLDING:
+        return ngx_http_sszip_collect(r, ctx, in);
+
+    case NGX_HTTP_SSZIP_CODING:
+        return NGX_AGAIN;
+
+    case NGX_HTTP_SSZIP_CODED:
+        return ngx_http_sszip_send(r, ctx, in);
+
+    default:
+        return ngx_http_next_body_filter(r, in);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_buf_t           *b;
+    sszip_str            piece;
+    ngx_chain_t         *cl;
+    sszip_piece_action   action;
+
+    for (cl = in; cl; cl = cl->next) {
+
+        b = cl->buf;
+
+        if (ngx_buf_in_memory(b) && b->last != b->pos) {
+
+            piece.data = b->pos;
+            piece.len = b->last - b->pos;
+
+            if (sszip_exchange_piece(ctx->exchange, piece, &action)
+                != SSZIP_STATUS_OK)
+            {
+                return NGX_ERROR;
+            }
+
+            if (action == SSZIP_PIECE_GIVE_UP) {
+                return ngx_http_sszip_send(r, ctx, cl);
+            }
+
+            b->pos = b->last;
+
+            if (b->in_file) {
+                b->file_pos = b->file_last;
+            }
+        }
+
+        if (b->last_buf) {
+            return ngx_http_sszip_end(r, ctx);
+        }
+
+        if (b->flush && ngx_http_sszip_upstream_failed(r)) {
+            return ngx_http_sszip_bad_gateway(r, ctx);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    sszip_end_action  action;
+
+    if (sszip_exchange_end(ctx->exchange, &action) != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
+
+    if (action == SSZIP_END_FAIL) {
+        return ngx_http_sszip_bad_gateway(r, ctx);
+    }
+
+    if (action == SSZIP_END_CODE_OFF_LOOP
+        && ngx_http_sszip_code_in_thread(r, ctx) == NGX_OK)
+    {
+        return NGX_AGAIN;
+    }
+
+    (void) sszip_exchange_code(ctx->exchange);
+
+    return ngx_http_sszip_send(r, ctx, NULL);
+}
+
+
+/*
+ * The held head, then the body that the exchange has, then the rest: after
+ * giving up what has not been taken, otherwise nothing.
+ */
+
+static ngx_int_t
+ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *rest)
+{
+    ngx_int_t     rc;
+    ngx_buf_t    *b;
+    sszip_str     body;
+    ngx_chain_t  *out;
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip send: \"%V\"", &r->uri);
+
+    r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
+
+    out = rest;
+
+    if (sszip_exchange_body(ctx->exchange, &body) != SSZIP_STATUS_OK
+        || ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (body.len) {
+
+        b = ngx_calloc_buf(r->pool);
+        if (b == NULL) {
+            return NGX_ERROR;
+        }
+
+        out = ngx_alloc_chain_link(r->pool);
+        if (out == NULL) {
+            return NGX_ERROR;
+        }
+
+        /* lives as long as the exchange: until the request's pool goes */
+
+        b->pos = (u_char *) body.data;
+        b->last = (u_char *) body.data + body.len;
+        b->memory = 1;
+        b->last_buf = (ctx->state != NGX_HTTP_SSZIP_HOLDING || rest == NULL);
+        b->last_in_chain = b->last_buf;
+
+        out->buf = b;
+        out->next = rest;
+    }
+
+    ctx->state = NGX_HTTP_SSZIP_DONE;
+
+    rc = ngx_http_next_header_filter(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    return ngx_http_next_body_filter(r, out);
+}
+
+
+/*
+ * An upstream module that fails after it has passed on the head sends an
+ * empty flush and returns an error.  By then it has let go of its cleanup
+ * handler, by which the flush can be told from others.
+ */
+
+static ngx_uint_t
+ngx_http_sszip_upstream_failed(ngx_http_request_t *r)
+{
+    return r->upstream != NULL && r->upstream->cleanup == NULL;
+}
+
+
+/* nothing was sent yet, so the client can be told */
+
+static ngx_int_t
+ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "the upstream response ended short of its Content-Length");
+
+    (void) sszip_exchange_cut_short(ctx->exchange);
+
+    r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
+    ctx->state = NGX_HTTP_SSZIP_DONE;
+
+    return ngx_http_filter_finalize_request(r, &ngx_http_sszip_module,
+                                            NGX_HTTP_BAD_GATEWAY);
+}

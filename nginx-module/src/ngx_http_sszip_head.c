@@ -1,0 +1,182 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+static ngx_int_t ngx_http_sszip_set_head_out(ngx_http_request_t *r,
+    const sszip_edit *edit);
+
+
+/* fields of the response head that nginx also knows by a pointer */
+
+typedef struct {
+    ngx_str_t                    name;
+    size_t                       offset;
+} ngx_http_sszip_known_field_t;
+
+
+static ngx_http_sszip_known_field_t  ngx_http_sszip_known_fields[] = {
+    { ngx_string("Content-Encoding"),
+      offsetof(ngx_http_headers_out_t, content_encoding) },
+    { ngx_string("ETag"), offsetof(ngx_http_headers_out_t, etag) },
+    { ngx_string("Accept-Ranges"),
+      offsetof(ngx_http_headers_out_t, accept_ranges) },
+    { ngx_null_string, 0 }
+};
+
+
+/* the fields of a head as the core reads them; NULL if there is no memory */
+
+sszip_field *
+ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
+    ngx_str_t *content_type, size_t *n)
+{
+    size_t            count;
+    ngx_uint_t        i;
+    sszip_field      *fields, *field;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    count = 1;
+
+    for (part = &list->part; part; part = part->next) {
+        count += part->nelts;
+    }
+
+    fields = ngx_palloc(r->pool, count * sizeof(sszip_field));
+    if (fields == NULL) {
+        return NULL;
+    }
+
+    field = fields;
+
+    if (content_type != NULL && content_type->len) {
+        field->name.data = (u_char *) "Content-Type";
+        field->name.len = sizeof("Content-Type") - 1;
+        field->value = ngx_http_sszip_str(content_type);
+        field++;
+    }
+
+    for (part = &list->part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (header[i].hash == 0) {
+                continue;
+            }
+
+            field->name = ngx_http_sszip_str(&header[i].key);
+            field->value = ngx_http_sszip_str(&header[i].value);
+            field++;
+        }
+    }
+
+    *n = field - fields;
+
+    return fields;
+}
+
+
+ngx_int_t
+ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    size_t             i, n;
+    const sszip_edit  *edits;
+
+    if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
+        != SSZIP_STATUS_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < n; i++) {
+        if (ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
+{
+    ngx_str_t                      name, value;
+    ngx_uint_t                     i;
+    ngx_list_part_t               *part;
+    ngx_table_elt_t               *header, **known;
+    ngx_http_sszip_known_field_t  *field;
+
+    name.data = (u_char *) edit->name.data;
+    name.len = edit->name.len;
+
+    value.data = (u_char *) edit->value.data;
+    value.len = edit->value.len;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip edit \"%V: %V\"", &name, &value);
+
+    if (name.len == sizeof("Content-Length") - 1
+        && ngx_strncasecmp(name.data, (u_char *) "Content-Length", name.len)
+           == 0)
+    {
+        ngx_http_clear_content_length(r);
+
+        if (value.data != NULL) {
+            r->headers_out.content_length_n = ngx_atoof(value.data, value.len);
+        }
+
+        return NGX_OK;
+    }
+
+    for (part = &r->headers_out.headers.part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (header[i].hash != 0
+                && header[i].key.len == name.len
+                && ngx_strncasecmp(header[i].key.data, name.data, name.len)
+                   == 0)
+            {
+                header[i].hash = 0;
+            }
+        }
+    }
+
+    header = NULL;
+
+    if (value.data != NULL) {
+        header = ngx_list_push(&r->headers_out.headers);
+        if (header == NULL) {
+            return NGX_ERROR;
+        }
+
+        header->hash = 1;
+        header->key = name;
+        header->value = value;
+        header->lowcase_key = NULL;
+#if (nginx_version >= 1023000)
+        header->next = NULL;
+#endif
+    }
+
+    for (field = ngx_http_sszip_known_fields; field->name.len; field++) {
+
+        if (field->name.len == name.len
+            && ngx_strncasecmp(field->name.data, name.data, name.len) == 0)
+        {
+            known = (ngx_table_elt_t **) ((char *) &r->headers_out
+                                          + field->offset);
+            *known = header;
+        }
+    }
+
+    return NGX_OK;
+}

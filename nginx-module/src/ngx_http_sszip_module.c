@@ -1,0 +1,544 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/* room for what the core says of a bad directive */
+#define NGX_HTTP_SSZIP_TEXT_LEN  512
+
+
+static char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+#if (NGX_THREADS)
+static char *ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+#endif
+static ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
+static ngx_int_t ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sszip_mode_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static void *ngx_http_sszip_create_main_conf(ngx_conf_t *cf);
+static void *ngx_http_sszip_create_loc_conf(ngx_conf_t *cf);
+static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
+static void ngx_http_sszip_free_conf(void *data);
+static void ngx_http_sszip_free_exchange(void *data);
+
+
+#define NGX_HTTP_SSZIP_ANY_CONF                                               \
+    NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
+
+
+/* values are read, checked and inherited by the core */
+
+static ngx_command_t  ngx_http_sszip_commands[] = {
+
+    { ngx_string("sszip"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_HTTP_LIF_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "enable" },
+
+    { ngx_string("sszip_types"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "types" },
+
+    { ngx_string("sszip_min_length"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "min_length" },
+
+    { ngx_string("sszip_comp_level"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "comp_level" },
+
+    { ngx_string("sszip_max_oneshot"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "max_oneshot" },
+
+    { ngx_string("sszip_memory"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "memory" },
+
+    { ngx_string("sszip_upstream_encoding"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "upstream_encoding" },
+
+#if (NGX_THREADS)
+
+    { ngx_string("sszip_thread_pool"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_thread_pool,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+#endif
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_sszip_module_ctx = {
+    ngx_http_sszip_add_variables,          /* preconfiguration */
+    ngx_http_sszip_init,                   /* postconfiguration */
+
+    ngx_http_sszip_create_main_conf,       /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    NULL,                                  /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    ngx_http_sszip_create_loc_conf,        /* create location configuration */
+    ngx_http_sszip_merge_loc_conf          /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_sszip_module = {
+    NGX_MODULE_V1,
+    &ngx_http_sszip_module_ctx,            /* module context */
+    ngx_http_sszip_commands,               /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    ngx_http_sszip_init_process,           /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static ngx_http_variable_t  ngx_http_sszip_vars[] = {
+
+    { ngx_string("sszip_ratio"), NULL, ngx_http_sszip_ratio_variable,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sszip_mode"), NULL, ngx_http_sszip_mode_variable,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+      ngx_http_null_variable
+};
+
+
+ngx_http_sszip_ctx_t *
+ngx_http_sszip_get_ctx(ngx_http_request_t *r)
+{
+    size_t                      n;
+    sszip_field                *fields;
+    ngx_pool_cleanup_t         *cln;
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx != NULL) {
+        return ctx;
+    }
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_ctx_t));
+    if (ctx == NULL) {
+        return NULL;
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL, &n);
+    if (fields == NULL) {
+        return NULL;
+    }
+
+    if (sszip_exchange_new(slcf->config, &ctx->exchange) != SSZIP_STATUS_OK) {
+        return NULL;
+    }
+
+    cln->handler = ngx_http_sszip_free_exchange;
+    cln->data = ctx->exchange;
+
+    if (sszip_exchange_request_head(ctx->exchange,
+                                    ngx_http_sszip_str(&r->method_name),
+                                    fields, n)
+        != SSZIP_STATUS_OK)
+    {
+        return NULL;
+    }
+
+    ngx_http_set_ctx(r, ctx, ngx_http_sszip_module);
+
+    return ctx;
+}
+
+
+static void
+ngx_http_sszip_free_exchange(void *data)
+{
+    sszip_exchange_free(data);
+}
+
+
+static char *
+ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_sszip_loc_conf_t  *slcf = conf;
+
+    size_t                       len;
+    u_char                       text[NGX_HTTP_SSZIP_TEXT_LEN];
+    ngx_str_t                   *value, name;
+    sszip_str                   *values;
+    ngx_uint_t                   i, n;
+    sszip_status                 status;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    value = cf->args->elts;
+    n = cf->args->nelts - 1;
+
+    values = ngx_palloc(cf->temp_pool, n * sizeof(sszip_str));
+    if (values == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 0; i < n; i++) {
+        values[i] = ngx_http_sszip_str(&value[i + 1]);
+    }
+
+    name.data = cmd->post;
+    name.len = ngx_strlen(name.data);
+    len = 0;
+
+    status = sszip_directives_set(slcf->directives, ngx_http_sszip_str(&name),
+                                  values, n, text, sizeof(text), &len);
+
+    if (status == SSZIP_STATUS_OK) {
+        smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+        smcf->used = 1;
+
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" directive %*s",
+                       &cmd->name, len, text);
+
+    return NGX_CONF_ERROR;
+}
+
+
+#if (NGX_THREADS)
+
+static char *
+ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_sszip_loc_conf_t  *slcf = conf;
+
+    ngx_str_t  *value;
+
+    if (slcf->threads != NGX_CONF_UNSET) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "off") == 0) {
+        slcf->threads = 0;
+        return NGX_CONF_OK;
+    }
+
+    if (value[1].len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" directive has an invalid value \"\": it "
+                           "must be the name of a thread pool or \"off\"",
+                           &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    slcf->threads = 1;
+    slcf->thread_pool = ngx_thread_pool_add(cf, &value[1]);
+
+    if (slcf->thread_pool == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+#endif
+
+
+static ngx_int_t
+ngx_http_sszip_add_variables(ngx_conf_t *cf)
+{
+    ngx_http_variable_t  *var, *v;
+
+    for (v = ngx_http_sszip_vars; v->name.len; v++) {
+        var = ngx_http_add_variable(cf, &v->name, v->flags);
+        if (var == NULL) {
+            return NGX_ERROR;
+        }
+
+        var->get_handler = v->get_handler;
+        var->data = v->data;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    size_t                 received;
+    sszip_str              body;
+    ngx_uint_t             hundredths;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL
+        || ctx->state == NGX_HTTP_SSZIP_CODING
+        || sszip_exchange_received(ctx->exchange, &received)
+           != SSZIP_STATUS_OK
+        || sszip_exchange_body(ctx->exchange, &body) != SSZIP_STATUS_OK
+        || body.len == 0)
+    {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    v->data = ngx_pnalloc(r->pool, NGX_SIZE_T_LEN + sizeof(".00") - 1);
+    if (v->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    hundredths = (received * 100 + body.len / 2) / body.len;
+
+    v->len = ngx_sprintf(v->data, "%ui.%02ui", hundredths / 100,
+                         hundredths % 100)
+             - v->data;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_mode_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    uint8_t                mode;
+    sszip_str              name;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    mode = 0;
+
+    if (ctx != NULL && ctx->state != NGX_HTTP_SSZIP_CODING) {
+        (void) sszip_exchange_mode(ctx->exchange, &mode);
+    }
+
+    name = sszip_mode_name(mode);
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+    v->len = name.len;
+    v->data = (u_char *) name.data;
+
+    return NGX_OK;
+}
+
+
+static void *
+ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
+{
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     smcf->used = 0;
+     *     smcf->accept_encoding = 0;
+     */
+
+    return ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
+}
+
+
+static void *
+ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_pool_cleanup_t         *cln;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_loc_conf_t));
+    if (slcf == NULL) {
+        return NULL;
+    }
+
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    if (sszip_directives_new(&slcf->directives) != SSZIP_STATUS_OK) {
+        return NULL;
+    }
+
+    cln->handler = ngx_http_sszip_free_conf;
+    cln->data = slcf;
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     slcf->config = NULL;
+     *     slcf->enable = 0;
+     *     slcf->content_handler = NULL;
+     *     slcf->thread_pool = NULL;
+     */
+
+#if (NGX_THREADS)
+    slcf->threads = NGX_CONF_UNSET;
+#endif
+
+    return slcf;
+}
+
+
+static void
+ngx_http_sszip_free_conf(void *data)
+{
+    ngx_http_sszip_loc_conf_t  *slcf = data;
+
+    sszip_config_free(slcf->config);
+    sszip_directives_free(slcf->directives);
+}
+
+
+static char *
+ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_sszip_loc_conf_t  *prev = parent;
+    ngx_http_sszip_loc_conf_t  *conf = child;
+
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+
+    if (!smcf->used) {
+        return NGX_CONF_OK;
+    }
+
+    if (sszip_directives_inherit(conf->directives, prev->directives)
+        != SSZIP_STATUS_OK
+        || sszip_config_new(conf->directives, &conf->config)
+           != SSZIP_STATUS_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    conf->enable = sszip_config_enabled(conf->config);
+
+#if (NGX_THREADS)
+
+    if (conf->threads == NGX_CONF_UNSET) {
+        conf->threads = prev->threads;
+        conf->thread_pool = prev->thread_pool;
+    }
+
+    if (conf->enable && conf->threads && conf->thread_pool == NULL) {
+        conf->thread_pool = ngx_thread_pool_add(cf, NULL);
+
+        if (conf->thread_pool == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+#endif
+
+    /*
+     * Stand in for the handler that makes the request to the node, wherever
+     * there is one: "if" and "limit_except" blocks switch the configuration
+     * of a request, not its handler.
+     */
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->handler != NULL) {
+        conf->content_handler = clcf->handler;
+        clcf->handler = ngx_http_sszip_content_handler;
+
+    } else {
+        conf->content_handler = prev->content_handler;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_init(ngx_conf_t *cf)
+{
+    ngx_str_t                    name;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+
+    if (!smcf->used) {
+        return NGX_OK;
+    }
+
+    ngx_str_set(&name, "http_accept_encoding");
+
+    smcf->accept_encoding = ngx_http_get_variable_index(cf, &name);
+    if (smcf->accept_encoding == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_sszip_filter_init();
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_init_process(ngx_cycle_t *cycle)
+{
+#if (NGX_THREADS)
+    ngx_http_sszip_thread_init();
+#endif
+
+    return NGX_OK;
+}

@@ -1,0 +1,102 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#ifndef _NGX_HTTP_SSZIP_MODULE_H_INCLUDED_
+#define _NGX_HTTP_SSZIP_MODULE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include <sszip.h>
+
+
+typedef struct {
+    ngx_flag_t                   used;             /* a "sszip" directive */
+    ngx_int_t                    accept_encoding;  /* index of a variable */
+} ngx_http_sszip_main_conf_t;
+
+
+typedef struct {
+    sszip_directives            *directives;
+    sszip_config                *config;
+    ngx_flag_t                   enable;
+    ngx_http_handler_pt          content_handler;  /* the one we stand for */
+
+#if (NGX_THREADS)
+    ngx_flag_t                   threads;
+    ngx_thread_pool_t           *thread_pool;
+#endif
+} ngx_http_sszip_loc_conf_t;
+
+
+typedef enum {
+    NGX_HTTP_SSZIP_START = 0,    /* before the response head */
+    NGX_HTTP_SSZIP_HOLDING,      /* head kept back, body collected */
+    NGX_HTTP_SSZIP_CODING,       /* a thread has the exchange */
+    NGX_HTTP_SSZIP_CODED,        /* the answer is ready */
+    NGX_HTTP_SSZIP_DONE          /* the head is out, all passes */
+} ngx_http_sszip_state_e;
+
+
+typedef struct {
+    sszip_exchange              *exchange;
+    ngx_http_sszip_state_e       state;
+
+    /* the upstream module's, while ours stands in its place */
+    ngx_int_t                  (*create_request)(ngx_http_request_t *r);
+
+#if (NGX_THREADS)
+    ngx_http_request_t          *request;
+    ngx_thread_pool_t           *thread_pool;
+    ngx_thread_task_t           *task;
+    ngx_queue_t                  queue;
+#endif
+} ngx_http_sszip_ctx_t;
+
+
+/* the exchange of a request, made on first use; NULL: pass everything */
+ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
+
+void ngx_http_sszip_filter_init(void);
+
+/* heads */
+sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
+    ngx_str_t *content_type, size_t *n);
+ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+
+/* the request that goes to the node */
+ngx_int_t ngx_http_sszip_content_handler(ngx_http_request_t *r);
+void ngx_http_sszip_close_window(ngx_http_request_t *r);
+void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+
+/* NGX_OK: a thread has the exchange; NGX_DECLINED: code it here */
+ngx_int_t ngx_http_sszip_code_in_thread(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+#if (NGX_THREADS)
+void ngx_http_sszip_thread_init(void);
+#endif
+
+
+extern ngx_module_t  ngx_http_sszip_module;
+
+
+static ngx_inline sszip_str
+ngx_http_sszip_str(ngx_str_t *s)
+{
+    sszip_str  str;
+
+    str.data = s->data;
+    str.len = s->len;
+
+    return str;
+}
+
+
+#endif /* _NGX_HTTP_SSZIP_MODULE_H_INCLUDED_ */

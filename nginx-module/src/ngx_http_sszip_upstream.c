@@ -1,0 +1,327 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * The head that the node gets is the core's decision, but upstream modules
+ * make it from the client's head, r->headers_in.  So the fields are changed
+ * there for just as long as the upstream module reads them, and put back
+ * before anything else can look: a "window".
+ *
+ * An upstream module makes its request in u->create_request(), called by its
+ * content handler or, if the client's body is still to be read, later.  Both
+ * calls are wrapped.  All is done within a call, so open windows form a stack.
+ */
+
+typedef struct ngx_http_sszip_window_s  ngx_http_sszip_window_t;
+
+struct ngx_http_sszip_window_s {
+    ngx_http_request_t          *request;
+    ngx_array_t                  replaced;
+    ngx_http_sszip_window_t     *outer;
+};
+
+
+typedef struct {
+    ngx_table_elt_t             *header;
+    ngx_str_t                    original;    /* data NULL: it was not there */
+    ngx_str_t                    value;
+} ngx_http_sszip_replaced_t;
+
+
+static void ngx_http_sszip_open_window(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
+static ngx_int_t ngx_http_sszip_replace(ngx_http_request_t *r,
+    ngx_http_sszip_window_t *window, const sszip_edit *edit);
+static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
+static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
+
+
+static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
+
+
+ngx_int_t
+ngx_http_sszip_content_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                   rc;
+    ngx_http_upstream_t        *u;
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_window_t     window;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    /* an error page within a window must see the client's fields */
+    ngx_http_sszip_close_window(r);
+
+    if (!slcf->enable) {
+        return slcf->content_handler(r);
+    }
+
+    ctx = ngx_http_sszip_get_ctx(r);
+    if (ctx == NULL) {
+        return slcf->content_handler(r);
+    }
+
+    ngx_http_sszip_open_window(r, ctx, &window);
+
+    rc = slcf->content_handler(r);
+
+    ngx_http_sszip_close_window(r);
+    ngx_http_sszip_windows = window.outer;
+
+    /* the request is alive: the caller is still to finalize it with rc */
+
+    u = r->upstream;
+
+    if (u != NULL
+        && u->create_request != NULL
+        && u->create_request != ngx_http_sszip_create_request
+        && ngx_http_get_module_ctx(r, ngx_http_sszip_module) == ctx)
+    {
+        ctx->create_request = u->create_request;
+        u->create_request = ngx_http_sszip_create_request;
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_create_request(ngx_http_request_t *r)
+{
+    ngx_int_t                 rc;
+    ngx_http_sszip_ctx_t     *ctx;
+    ngx_http_sszip_window_t   window;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    ngx_http_sszip_open_window(r, ctx, &window);
+
+    rc = ctx->create_request(r);
+
+    ngx_http_sszip_close_window(r);
+    ngx_http_sszip_windows = window.outer;
+
+    return rc;
+}
+
+
+static void
+ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_http_sszip_window_t *window)
+{
+    size_t                       i, n;
+    const sszip_edit            *edits;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    window->request = r;
+    window->replaced.nelts = 0;
+    window->outer = ngx_http_sszip_windows;
+
+    ngx_http_sszip_windows = window;
+
+    if (sszip_exchange_upstream_edits(ctx->exchange, &edits, &n)
+        != SSZIP_STATUS_OK
+        || n == 0
+        || ngx_array_init(&window->replaced, r->pool, n,
+                          sizeof(ngx_http_sszip_replaced_t))
+           != NGX_OK)
+    {
+        return;
+    }
+
+    /* remembered by the variable, so that no script sees ours */
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+    (void) ngx_http_get_indexed_variable(r, smcf->accept_encoding);
+
+    for (i = 0; i < n; i++) {
+        if (ngx_http_sszip_replace(r, window, &edits[i]) != NGX_OK) {
+            return;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sszip_replace(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
+    const sszip_edit *edit)
+{
+    ngx_str_t                   name, value;
+    ngx_uint_t                  i, found;
+    ngx_list_part_t            *part;
+    ngx_table_elt_t            *header;
+    ngx_http_sszip_replaced_t  *replaced;
+
+    name.data = (u_char *) edit->name.data;
+    name.len = edit->name.len;
+
+    value.data = (u_char *) edit->value.data;
+    value.len = edit->value.len;
+
+    found = 0;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (header[i].key.len != name.len
+                || ngx_strncasecmp(header[i].key.data, name.data, name.len)
+                   != 0)
+            {
+                continue;
+            }
+
+            replaced = ngx_array_push(&window->replaced);
+            if (replaced == NULL) {
+                return NGX_ERROR;
+            }
+
+            replaced->header = &header[i];
+            replaced->original = header[i].value;
+            replaced->value = value;
+
+            header[i].value = value;
+            found = 1;
+        }
+    }
+
+    if (found) {
+        return NGX_OK;
+    }
+
+    replaced = ngx_array_push(&window->replaced);
+    if (replaced == NULL) {
+        return NGX_ERROR;
+    }
+
+    header = ngx_list_push(&r->headers_in.headers);
+    if (header == NULL) {
+        window->replaced.nelts--;
+        return NGX_ERROR;
+    }
+
+    header->lowcase_key = ngx_pnalloc(r->pool, name.len);
+    if (header->lowcase_key == NULL) {
+        header->hash = 0;
+        ngx_str_null(&header->key);
+        ngx_str_null(&header->value);
+        window->replaced.nelts--;
+        return NGX_ERROR;
+    }
+
+    header->hash = ngx_hash_strlow(header->lowcase_key, name.data, name.len);
+    header->key = name;
+    header->value = value;
+#if (nginx_version >= 1023000)
+    header->next = NULL;
+#endif
+
+    replaced->header = header;
+    ngx_str_null(&replaced->original);
+    replaced->value = value;
+
+    return NGX_OK;
+}
+
+
+/* closes the windows of a request and of those that share its head */
+
+void
+ngx_http_sszip_close_window(ngx_http_request_t *r)
+{
+    ngx_http_sszip_window_t  *window;
+
+    for (window = ngx_http_sszip_windows; window; window = window->outer) {
+
+        if (window->request->main == r->main) {
+            ngx_http_sszip_put_back(window);
+        }
+    }
+}
+
+
+static void
+ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
+{
+    ngx_uint_t                  i;
+    ngx_list_t                 *headers;
+    ngx_table_elt_t            *header, *last;
+    ngx_http_sszip_replaced_t  *replaced;
+
+    headers = &window->request->headers_in.headers;
+    replaced = window->replaced.elts;
+
+    for (i = window->replaced.nelts; i > 0; i--) {
+
+        header = replaced[i - 1].header;
+
+        if (header->value.data != replaced[i - 1].value.data) {
+            /* set by somebody else meanwhile */
+            continue;
+        }
+
+        if (replaced[i - 1].original.data != NULL) {
+            header->value = replaced[i - 1].original;
+            continue;
+        }
+
+        last = headers->last->elts;
+
+        if (header == &last[headers->last->nelts - 1]) {
+            headers->last->nelts--;
+
+        } else {
+            header->hash = 0;
+        }
+    }
+
+    window->replaced.nelts = 0;
+}
+
+
+/*
+ * proxy_cache keeps answers apart by the client's value of each field in the
+ * node's Vary.  Fields that we make the same for all clients tell nothing
+ * apart; keeping them would also make the lookup, which may happen within a
+ * window, disagree with what is saved later.
+ */
+
+void
+ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
+{
+#if (NGX_HTTP_CACHE)
+
+    u_char     *p;
+    sszip_str   vary;
+
+    if (r->cache == NULL
+        || r->cache->vary.len == 0
+        || sszip_exchange_upstream_vary(ctx->exchange,
+                                        ngx_http_sszip_str(&r->cache->vary),
+                                        &vary)
+           != SSZIP_STATUS_OK)
+    {
+        return;
+    }
+
+    p = ngx_pnalloc(r->pool, vary.len);
+    if (p == NULL) {
+        return;
+    }
+
+    ngx_memcpy(p, vary.data, vary.len);
+
+    r->cache->vary.data = p;
+    r->cache->vary.len = vary.len;
+
+#endif
+}
