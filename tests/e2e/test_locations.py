@@ -26,7 +26,7 @@ server {
     location /files-directio/ { alias @prefix@/www/files/; directio 512; output_buffers 1 32k; }
     location /index/ { autoindex on; autoindex_format json; alias @prefix@/www/many/; }
     location /return { return 200 '@text@'; }
-    location /return-var { return 200 "$arg_text@text@"; }
+    location /return-var { return 200 '$arg_text@text@'; }
     location /empty { return 200 ""; }
     location /redirect { return 302 /files/a.json; }
     location /rewrite { rewrite ^ /files/a.json last; }
@@ -38,7 +38,7 @@ server {
     location /if {
         if ($arg_where = file) { rewrite ^ /files/a.json last; }
         if ($arg_where = node) { proxy_pass http://@origin@; }
-        return 404;
+        if ($arg_where = coded) { sszip off; proxy_pass http://@origin@; }
     }
     location /limited { limit_except POST { deny all; } proxy_pass http://@origin@; }
     location /variable { set $node @origin@; proxy_pass http://$node; }
@@ -163,6 +163,12 @@ class TestProxied:
     def test_if_to_a_file(self, nginx, origin):
         assert nginx.get("/if?where=file").decoded == BODY
         assert nginx.get("/if?where=else").status == 404
+
+    def test_if_switches_it_off(self, nginx, origin):
+        origin.answers(geth())
+        response = nginx.get("/if?where=coded")
+        assert (response.framing, response.mode) == ("chunked", "off")
+        assert origin.last().header("Accept-Encoding") == "gzip"
 
     def test_limit_except(self, nginx, origin):
         origin.answers(geth())

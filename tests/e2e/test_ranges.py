@@ -17,7 +17,7 @@ server {
     location / { proxy_pass http://@origin@; }
     location /forced { proxy_force_ranges on; proxy_pass http://@origin@; }
     location /file/ { alias @prefix@/www/; }
-    location /cached { proxy_cache ranges; proxy_cache_valid 200 1h; proxy_pass http://@origin@; }
+    location /cached { proxy_cache ranges; proxy_cache_key $uri; proxy_cache_valid 200 1h; proxy_pass http://@origin@; }
     location /slice {
         slice 8k;
         proxy_cache ranges;
@@ -77,7 +77,7 @@ def test_a_gzip_client_cannot_mix_codings(nginx, origin):
 @pytest.mark.parametrize("path", ["/forced", "/file/a.json", "/cached"])
 class TestRangesMadeByNginx:
     def test_none_of_a_coded_body(self, nginx, origin, path):
-        origin.answers(answer(BODY, headers=[TAG]))
+        origin.answers(answer(BODY, headers=[TAG, ("Accept-Ranges", "bytes")]))
         for _ in range(2):
             whole = nginx.get(path, headers=[("Range", "bytes=100-199")])
             assert (whole.status, whole.coding, whole.decoded) == (200, "gzip", BODY)
@@ -85,16 +85,20 @@ class TestRangesMadeByNginx:
             assert whole.header("Accept-Ranges") is None
 
     def test_of_an_identity_body(self, nginx, origin, path):
-        origin.answers(answer(BODY, headers=[TAG]))
+        origin.answers(answer(BODY, headers=[TAG, ("Accept-Ranges", "bytes")]))
         nginx.get(path, accept=None)
         part = nginx.get(path, accept=None, headers=[("Range", "bytes=100-199")])
         assert (part.status, part.body) == (206, BODY[100:200])
         several = nginx.get(path, accept=None, headers=[("Range", "bytes=0-9,20-29")])
-        assert several.status == 206
-        assert several.header("Content-Type").startswith("multipart/byteranges")
+        if path == "/forced":
+            # nginx: one range at most of what it does not hold
+            assert (several.status, several.body) == (200, BODY)
+        else:
+            assert several.status == 206
+            assert several.header("Content-Type").startswith("multipart/byteranges")
 
     def test_if_range_with_our_weak_tag(self, nginx, origin, path):
-        origin.answers(answer(BODY, headers=[TAG]))
+        origin.answers(answer(BODY, headers=[TAG, ("Accept-Ranges", "bytes")]))
         tag = nginx.get(path).header("ETag")
         assert tag.startswith("W/")
         whole = nginx.get(path, accept=None, headers=[("Range", "bytes=5-9"), ("If-Range", tag)])

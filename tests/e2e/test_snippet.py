@@ -30,18 +30,18 @@ server {
 
 def test_a_gzip_client_gets_gzip_with_an_exact_length(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/")
-    assert (answer.status, answer.coding, answer.framing) == (200, "gzip", "length")
-    assert answer.decoded == BODY
-    assert len(answer.body) < len(BODY) / 3
-    assert answer.header("Vary") == "Accept-Encoding"
-    assert answer.mode == "oneshot"
+    response = nginx.post("/")
+    assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
+    assert response.decoded == BODY
+    assert len(response.body) < len(BODY) / 3
+    assert response.header("Vary") == "Accept-Encoding"
+    assert response.mode == "oneshot"
 
 
 def test_the_ratio_is_logged(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/")
-    assert float(answer.logged["ratio"]) == pytest.approx(len(BODY) / len(answer.body), abs=0.01)
+    response = nginx.post("/")
+    assert float(response.logged["ratio"]) == pytest.approx(len(BODY) / len(response.body), abs=0.01)
 
 
 def test_there_is_no_ratio_where_nothing_was_compressed(nginx, origin):
@@ -51,10 +51,10 @@ def test_there_is_no_ratio_where_nothing_was_compressed(nginx, origin):
 
 def test_another_client_gets_identity_with_the_nodes_length(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/", accept=None)
-    assert (answer.status, answer.coding, answer.framing) == (200, None, "length")
-    assert answer.body == BODY
-    assert answer.header("Vary") == "Accept-Encoding"
+    response = nginx.post("/", accept=None)
+    assert (response.status, response.coding, response.framing) == (200, None, "length")
+    assert response.body == BODY
+    assert response.header("Vary") == "Accept-Encoding"
 
 
 def test_the_node_is_asked_for_identity_once(nginx, origin):
@@ -70,19 +70,19 @@ def test_the_log_shows_what_the_client_said(nginx, origin):
 
 def test_off_leaves_the_conversation_alone(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/off", accept="gzip, br")
+    response = nginx.post("/off", accept="gzip, br")
     assert origin.last().header("Accept-Encoding") == "gzip, br"
-    assert (answer.coding, answer.framing) == ("gzip", "chunked")
-    assert answer.header("Vary") is None
-    assert answer.mode == "off"
+    assert (response.coding, response.framing) == ("gzip", "chunked")
+    assert response.header("Vary") is None
+    assert response.mode == "off"
 
 
 def test_pass_forwards_and_the_nodes_gzip_goes_through(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/pass", accept="gzip, br")
+    response = nginx.post("/pass", accept="gzip, br")
     assert origin.last().header("Accept-Encoding") == "gzip, br"
-    assert answer.decoded == BODY
-    assert answer.mode == "encoded"
+    assert response.decoded == BODY
+    assert response.mode == "encoded"
 
 
 # What the operator wrote with proxy_set_header wins.
@@ -90,45 +90,45 @@ def test_pass_forwards_and_the_nodes_gzip_goes_through(nginx, origin):
 
 def test_the_operator_may_ask_the_node_for_gzip(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/user/gzip")
+    response = nginx.post("/user/gzip")
     assert origin.last().all("Accept-Encoding") == ["gzip"]
-    assert answer.decoded == BODY
-    assert answer.mode == "encoded"
+    assert response.decoded == BODY
+    assert response.mode == "encoded"
 
 
 def test_the_nodes_gzip_is_inflated_for_who_cannot_read_it(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/user/gzip", accept=None)
-    assert (answer.coding, answer.framing, answer.body) == (None, "length", BODY)
-    assert answer.mode == "inflate"
+    response = nginx.post("/user/gzip", accept=None)
+    assert (response.coding, response.framing, response.body) == (None, "length", BODY)
+    assert response.mode == "inflate"
 
 
 def test_the_operator_may_send_no_accept_encoding(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/user/nothing")
+    response = nginx.post("/user/nothing")
     assert origin.last().all("Accept-Encoding") == []
-    assert answer.mode == "oneshot"
+    assert response.mode == "oneshot"
 
 
 def test_the_operator_may_forward_the_clients(nginx, origin):
     origin.answers(plain())
-    answer = nginx.post("/user/client", accept="gzip, br")
+    response = nginx.post("/user/client", accept="gzip, br")
     assert origin.last().all("Accept-Encoding") == ["gzip, br"]
-    assert answer.mode == "oneshot"
+    assert response.mode == "oneshot"
 
 
 def test_the_variable_holds_the_clients_original(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/user/beside", accept="gzip, br")
+    response = nginx.post("/user/beside", accept="gzip, br")
     assert origin.last().header("X-Client-Accept-Encoding") == "gzip, br"
     assert origin.last().all("Accept-Encoding") == ["identity"]
     assert origin.last().header("Host") == "node"
-    assert answer.mode == "oneshot"
+    assert response.mode == "oneshot"
 
 
 def test_without_request_headers_the_node_has_nothing_to_gzip_for(nginx, origin):
     origin.answers(geth())
-    answer = nginx.post("/user/no-headers")
+    response = nginx.post("/user/no-headers")
     assert origin.last().all("Accept-Encoding") in ([], ["identity"])
-    assert answer.mode == "oneshot"
-    assert answer.decoded == BODY
+    assert response.mode == "oneshot"
+    assert response.decoded == BODY

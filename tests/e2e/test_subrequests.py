@@ -60,10 +60,10 @@ class TestAuthRequest:
     def test_allowed(self, nginx, origin):
         origin.answers(geth(b'{"ok":true}' * 300), "/auth")
         origin.answers(geth(), "/guarded")
-        answer_ = nginx.post("/guarded")
-        assert (answer_.status, answer_.coding, answer_.framing) == (200, "gzip", "length")
-        assert answer_.decoded == BODY
-        assert answer_.mode == "oneshot"
+        response = nginx.post("/guarded")
+        assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
+        assert response.decoded == BODY
+        assert response.mode == "oneshot"
 
     def test_allowed_without_a_body(self, nginx, origin):
         origin.answers(answer(status=204, framing="none"), "/auth")
@@ -73,33 +73,33 @@ class TestAuthRequest:
     @pytest.mark.parametrize("status", [401, 403])
     def test_refused(self, nginx, origin, status):
         origin.answers(answer(b'{"no":true}' * 300, status=status), "/auth")
-        answer_ = nginx.post("/guarded")
-        assert answer_.status == status
+        response = nginx.post("/guarded")
+        assert response.status == status
         assert origin.received("/guarded") == []
 
     def test_the_guard_was_cut(self, nginx, origin):
         origin.answers(answer(BODY, cut_at=100), "/auth")
         origin.answers(geth(), "/guarded")
-        answer_ = nginx.post("/guarded")
-        assert answer_.status in (200, 500)
-        if answer_.status == 200:
-            assert answer_.decoded == BODY
+        response = nginx.post("/guarded")
+        assert response.status in (200, 500)
+        if response.status == 200:
+            assert response.decoded == BODY
 
 
 def test_mirror(nginx, origin):
     origin.answers(geth(), "/mirrored")
     origin.answers(geth(), "/copy")
     for _ in range(10):
-        answer_ = nginx.post("/mirrored")
-        assert (answer_.coding, answer_.framing, answer_.decoded) == ("gzip", "length", BODY)
+        response = nginx.post("/mirrored")
+        assert (response.coding, response.framing, response.decoded) == ("gzip", "length", BODY)
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("path", ["/page", "/page-gzip"])
 class TestServerSideIncludes:
     def test_the_part_is_in_its_place(self, nginx, origin, path, accept):
-        answer_ = nginx.get(path, accept)
-        assert answer_.decoded == COMPOSED
+        response = nginx.get(path, accept)
+        assert response.decoded == COMPOSED
         assert origin.last("/part").header("Accept-Encoding") == "identity"
 
     def test_with_a_node_that_gzips_the_page_only(self, nginx, origin, path, accept):
@@ -125,9 +125,9 @@ def test_addition(nginx, origin, accept):
 class TestSubFilter:
     def test_what_it_changes(self, nginx, origin, accept):
         origin.answers(geth())
-        answer_ = nginx.get("/changed", accept)
+        response = nginx.get("/changed", accept)
         changed = BODY.replace(b'"jsonrpc":"2.0"', b'"jsonrpc":"3.0"').replace(b'"hash":"0x0', b'"h":"0')
-        assert answer_.decoded == changed
+        assert response.decoded == changed
         assert changed != BODY
         assert origin.last().header("Accept-Encoding") == "identity"
 

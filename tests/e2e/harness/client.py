@@ -92,6 +92,7 @@ class Connection:
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = bytearray()
+        self.received = 0
 
     def __enter__(self):
         return self
@@ -111,6 +112,7 @@ class Connection:
 
     def _more(self):
         piece = self.socket.recv(262144)
+        self.received += len(piece)
         self.buffer += piece
         return bool(piece)
 

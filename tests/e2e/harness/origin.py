@@ -7,6 +7,7 @@ unread bytes as the sender's), so pieces arrive apart without any sleeping.
 """
 
 import fcntl
+import itertools
 import random
 import re
 import socket
@@ -129,7 +130,7 @@ def scattered(seed, most=12):
         chance = random.Random(seed)
         cuts = sorted(chance.randrange(len(body) + 1) for _ in range(chance.randint(1, most)))
         edges = [0, *cuts, len(body)]
-        return [body[a:b] for a, b in zip(edges, edges[1:]) if a < b]
+        return [body[a:b] for a, b in itertools.pairwise(edges) if a < b]
 
     return split
 

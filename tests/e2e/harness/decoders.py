@@ -1,0 +1,61 @@
+"""Other people's gzip decoders: what our bytes must mean to all of them."""
+
+import hashlib
+import os
+import pathlib
+import struct
+import subprocess
+
+_SOURCES = pathlib.Path(__file__).resolve().parents[2] / "decoders"
+_FAILED = 0xFFFFFFFF
+
+
+class Refused(AssertionError):
+    """A decoder did not take the bytes."""
+
+
+def gzip_command(coded):
+    done = subprocess.run(["gzip", "-dc"], input=coded, capture_output=True)
+    # gzip warns (2) of trailing garbage and fails (1) on damage.
+    if done.returncode != 0:
+        raise Refused(done.stderr.decode())
+    return done.stdout
+
+
+class Helper:
+    """A program of tests/decoders that stays for many bodies."""
+
+    def __init__(self, *command):
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __call__(self, coded):
+        self._process.stdin.write(struct.pack(">I", len(coded)) + coded)
+        self._process.stdin.flush()
+        length = self._number()
+        if length == _FAILED:
+            raise Refused(self._process.stdout.read(self._number()).decode())
+        return self._process.stdout.read(length)
+
+    def _number(self):
+        return struct.unpack(">I", self._process.stdout.read(4))[0]
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+def node():
+    return Helper("node", str(_SOURCES / "gunzip.js"))
+
+
+def go(cache):
+    """Builds the program once for each version of its source."""
+    source = _SOURCES / "gunzip.go"
+    program = cache / "decoders" / f"gunzip-go-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    if not program.exists():
+        program.parent.mkdir(parents=True, exist_ok=True)
+        fresh = program.with_suffix(f".{os.getpid()}")
+        subprocess.run(["go", "build", "-o", str(fresh), str(source)], check=True)
+        fresh.rename(program)
+    return Helper(str(program))

@@ -1,0 +1,75 @@
+"""An HTTP/2 client on PyPI's h2, which leaves the windows to the test."""
+
+import socket
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.settings
+
+from .client import gunzip
+
+
+class Http2Client:
+    """A client whose windows the test opens."""
+
+    def __init__(self, port, window=None):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.settimeout(30)
+        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+        self.h2.initiate_connection()
+        if window is not None:
+            self.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window})
+        self.bodies = {}
+        self.heads = {}
+        self.ended = set()
+        self.unread = {}
+        self.flush()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def flush(self):
+        self.socket.sendall(self.h2.data_to_send())
+
+    def ask(self, path, accept="gzip", method="GET"):
+        stream = self.h2.get_next_available_stream_id()
+        head = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "localhost")]
+        if accept:
+            head.append(("accept-encoding", accept))
+        self.h2.send_headers(stream, head, end_stream=True)
+        self.bodies[stream] = bytearray()
+        self.flush()
+        return stream
+
+    def step(self, acknowledge=True):
+        received = self.socket.recv(65536)
+        assert received, "the connection ended"
+        for event in self.h2.receive_data(received):
+            if isinstance(event, h2.events.ResponseReceived):
+                self.heads[event.stream_id] = dict(event.headers)
+            elif isinstance(event, h2.events.DataReceived):
+                self.bodies[event.stream_id] += event.data
+                if acknowledge and event.flow_controlled_length:
+                    self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                else:
+                    self.unread[event.stream_id] = self.unread.get(event.stream_id, 0) + event.flow_controlled_length
+            elif isinstance(event, (h2.events.StreamEnded, h2.events.StreamReset)):
+                self.ended.add(event.stream_id)
+        self.flush()
+
+    def finish(self, *streams):
+        while not set(streams) <= self.ended:
+            self.step()
+
+    def judge(self, stream, body, coding="gzip"):
+        head = self.heads[stream]
+        assert head[":status"] == "200"
+        assert head.get("content-encoding") == coding
+        assert int(head["content-length"]) == len(self.bodies[stream])
+        assert head["vary"] == "Accept-Encoding"
+        decoded = gunzip(bytes(self.bodies[stream])) if coding else bytes(self.bodies[stream])
+        assert decoded == body

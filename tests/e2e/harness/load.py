@@ -1,0 +1,65 @@
+"""Clients that ask all the time, and count what was not as it should be."""
+
+import threading
+
+from .client import Connection, Truncated, request_bytes
+
+
+class Load:
+    """Keep-alive clients in threads. Every answer is judged; a connection
+    that the server closes *between* answers is HTTP's right, and replaced."""
+
+    def __init__(self, port, requests, clients=6):
+        """`requests`: pairs of (target, headers) and the body expected."""
+        self.answered = 0
+        self.faults = []
+        self._port = port
+        self._requests = requests
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(clients)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _ask(self, number):
+        connection = None
+        while not self._stop.is_set():
+            (target, headers), body = self._requests[number % len(self._requests)]
+            number += 1
+            try:
+                fresh = connection is None
+                connection = connection or Connection(self._port)
+                before = connection.received
+                connection.send(request_bytes(target, headers=headers))
+                response = connection.read()
+            except (OSError, Truncated) as error:
+                # Closed while idle: nginx does so when a worker goes. With a
+                # part of an answer in hand, or on a new connection, a loss.
+                if fresh or connection.received != before:
+                    self._fault(f"{target}: {error!r}")
+                connection.close()
+                connection = None
+                continue
+            except Exception as error:  # judged in the test's thread
+                self._fault(f"{target}: {error!r}")
+                return
+            if response.status != 200 or response.decoded != body:
+                self._fault(f"{target}: {response.status}, {len(response.body)} bytes")
+            with self._lock:
+                self.answered += 1
+            if response.header("Connection") == "close":
+                connection.close()
+                connection = None
+
+    def _fault(self, text):
+        with self._lock:
+            self.faults.append(text)
+

@@ -1,0 +1,113 @@
+"""HTTP/2 clients: many streams on one connection, large bodies, small
+windows, streams that are given up."""
+
+import random
+import subprocess
+
+import pytest
+
+from harness import bodies
+from harness.http2 import Http2Client
+from harness.nodes import geth
+from harness.origin import answer
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@ http2;
+    http2_max_concurrent_streams 256;
+    proxy_buffers 16 64k;
+    proxy_busy_buffers_size 128k;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+}
+"""
+
+
+def by_size(request):
+    return geth(bodies.json(int(request.path[1:])))(request)
+
+
+@pytest.mark.parametrize("compressed", [["--compressed"], []])
+@pytest.mark.parametrize("size", [100, 1024, 30000, 300000, 3000000])
+def test_curl(nginx, origin, size, compressed):
+    origin.answers(by_size)
+    command = ["curl", "-sS", "--fail", "--http2-prior-knowledge", *compressed]
+    done = subprocess.run([*command, f"http://127.0.0.1:{nginx.port}/{size}"], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == bodies.json(size)
+
+
+def test_many_streams_at_once(nginx, origin):
+    origin.answers(by_size)
+    sizes = [1024 + 997 * number for number in range(100)]
+    with Http2Client(nginx.port) as client:
+        streams = {client.ask(f"/{size}", "gzip" if size % 2 else None): size for size in sizes}
+        client.finish(*streams)
+        for stream, size in streams.items():
+            client.judge(stream, bodies.json(size), "gzip" if size % 2 else None)
+
+
+@pytest.mark.parametrize("window", [1, 100, 16383, 65535])
+def test_small_windows(nginx, origin, window):
+    origin.answers(by_size)
+    size = 3000 if window == 1 else 400000
+    with Http2Client(nginx.port, window) as client:
+        streams = [client.ask(f"/{size}") for _ in range(3)]
+        client.finish(*streams)
+        for stream in streams:
+            client.judge(stream, bodies.json(size))
+
+
+def test_a_shut_window_holds_one_stream_only(nginx, origin):
+    origin.answers(by_size)
+    with Http2Client(nginx.port, window=0) as client:
+        shut = client.ask("/400000")
+        while shut not in client.heads:
+            client.step()
+        opened = client.ask("/30000")
+        client.h2.increment_flow_control_window(1000000, opened)
+        client.flush()
+        client.finish(opened)
+        client.judge(opened, bodies.json(30000))
+        assert client.bodies[shut] == b""
+        client.h2.increment_flow_control_window(1000000, shut)
+        client.flush()
+        client.finish(shut)
+        client.judge(shut, bodies.json(400000))
+
+
+def test_streams_given_up(nginx, origin):
+    """Some of the streams are reset at any moment; the others are whole."""
+    origin.answers(by_size)
+    chance = random.Random(11)
+    with Http2Client(nginx.port, window=20000) as client:
+        for _ in range(15):
+            streams = {client.ask(f"/{size}"): size for size in (1500, 30000, 300000, 700000)}
+            given_up = set(chance.sample(sorted(streams), 2))
+            for _ in range(chance.randrange(4)):
+                client.step()
+            for stream in given_up - client.ended:
+                client.h2.reset_stream(stream, 8)
+            client.flush()
+            whole = set(streams) - given_up
+            client.finish(*whole)
+            for stream in whole:
+                client.judge(stream, bodies.json(streams[stream]))
+
+
+def test_head(nginx, origin):
+    origin.answers(answer(bodies.json(30000), method="HEAD"))
+    with Http2Client(nginx.port) as client:
+        stream = client.ask("/", method="HEAD")
+        client.finish(stream)
+        assert client.heads[stream].get("content-length") is None
+        assert client.bodies[stream] == b""
+
+
+def test_a_node_that_was_cut(nginx, origin):
+    origin.answers(lambda request: answer(bodies.json(30000), cut_at=5000) if request.path == "/cut" else by_size(request))
+    with Http2Client(nginx.port) as client:
+        cut, whole = client.ask("/cut"), client.ask("/30000")
+        client.finish(cut, whole)
+        assert client.heads[cut][":status"] == "502"
+        client.judge(whole, bodies.json(30000))

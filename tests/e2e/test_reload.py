@@ -1,0 +1,138 @@
+"""Reload and binary upgrade under load: nothing is lost, every answer right."""
+
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from harness import bodies
+from harness.load import Load
+from harness.nginx import resident, runs
+from harness.origin import answer, scattered
+
+SIZES = [100, 30000, 400000]
+GZIP = [("Accept-Encoding", "gzip")]
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    sszip on;
+    sszip_comp_level @level@;
+    location / { proxy_pass http://@origin@; }
+    location /zipped { proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
+}
+"""
+REQUESTS = [
+    ((f"{path}/{size}", headers), bodies.json(size))
+    for path in ("", "/zipped")
+    for size in SIZES
+    for headers in (GZIP, [])
+]
+
+
+def node(request):
+    body = bodies.json(int(request.path.rpartition("/")[2]))
+    if request.header("Accept-Encoding") == "gzip":
+        return answer(body, coding="gzip")
+    return answer(body, split=scattered(len(body), most=4))
+
+
+@pytest.fixture
+def upgraded(start_nginx, origin):
+    origin.answers(node)
+    return start_nginx(CONFIG.replace("@level@", "1"), workers=2, daemon=True)
+
+
+def await_more(load, nginx, count):
+    target = load.answered + count
+    nginx.wait_for(lambda: load.answered >= target or load.faults, f"{count} more answers", seconds=60)
+
+
+def test_reload_under_load(upgraded):
+    nginx = upgraded
+    with Load(nginx.port, REQUESTS) as load:
+        for level in ("6", "1", "2", "12", "1", "3"):
+            await_more(load, nginx, 30)
+            nginx.write(CONFIG.replace("@level@", level))
+            nginx.reload()
+        await_more(load, nginx, 60)
+    assert load.faults == []
+    nginx.wait_for(lambda: len(nginx.all_workers()) == 2, "the old workers to go")
+
+
+def test_a_reload_takes_new_values(upgraded, origin):
+    nginx = upgraded
+    assert nginx.get("/30000").mode == "oneshot"
+    nginx.write(CONFIG.replace("sszip on", "sszip off").replace("@level@", "1"))
+    nginx.reload()
+    assert nginx.get("/30000").mode == "off"
+    nginx.write(CONFIG.replace("@level@", "1"))
+    nginx.reload()
+    assert nginx.get("/30000").mode == "oneshot"
+
+
+def test_a_reload_of_nonsense_changes_nothing(upgraded):
+    nginx = upgraded
+    nginx.expect(r"\[emerg\].*sszip_comp_level")
+    workers = nginx.workers()
+    nginx.write(CONFIG.replace("@level@", "99"))
+    os.kill(nginx.master, signal.SIGHUP)
+    nginx.wait_for(lambda: "sszip_comp_level" in nginx.error_log(), "the complaint")
+    assert nginx.get("/30000").mode == "oneshot"
+    assert sorted(nginx.workers()) == sorted(workers)
+    nginx.write(CONFIG.replace("@level@", "1"))
+    nginx.reload()
+
+
+def test_many_reloads_do_not_grow_the_master(upgraded):
+    """Configurations of the past are given back."""
+    nginx = upgraded
+    for _ in range(5):
+        nginx.reload()
+    before = resident(nginx.master)
+    for _ in range(20):
+        nginx.reload()
+    assert resident(nginx.master) - before < 2048
+
+
+def test_binary_upgrade_under_load(upgraded):
+    """USR2 starts the new master beside the old one, QUIT ends the old."""
+    nginx = upgraded
+    old = nginx.master
+    with Load(nginx.port, REQUESTS) as load:
+        await_more(load, nginx, 30)
+        os.kill(old, signal.SIGUSR2)
+        nginx.wait_for(lambda: nginx.master_or_none() not in (None, old), "the new master")
+        nginx.wait_for(nginx.workers, "the new workers")
+        await_more(load, nginx, 30)
+        os.kill(old, signal.SIGQUIT)
+        nginx.wait_for(lambda: not runs(old), "the old master to go", seconds=60)
+        await_more(load, nginx, 60)
+    assert load.faults == []
+    assert nginx.master != old
+
+
+def test_it_is_told_apart_from_luck():
+    """The load notices a wrong byte and a cut (a test of the test)."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        for reply in (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"):
+            connection, _ = listener.accept()
+            connection.recv(65536)
+            connection.sendall(reply)
+            connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    load = Load(listener.getsockname()[1], [(("/", []), b"y")], clients=1)
+    with load:
+        thread.join(20)
+        time.sleep(0.05)
+        listener.close()
+    assert any("200, 1 bytes" in fault for fault in load.faults)
+    assert any("Truncated" in fault for fault in load.faults)

@@ -1,0 +1,194 @@
+"""Large bodies are compressed in nginx's thread pools, beside the event loop."""
+
+import concurrent.futures
+import random
+import threading
+import time
+
+import pytest
+
+from harness import bodies, nginx as server
+from harness.client import request_bytes
+from harness.http2 import Http2Client
+from harness.nodes import plain
+from harness.origin import answer
+
+SMALL = bodies.json(20000)
+LARGE = bodies.json(2000000)
+GZIP = [("Accept-Encoding", "gzip")]
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    proxy_buffers 16 64k;
+    proxy_busy_buffers_size 256k;
+    client_max_body_size 0;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+    location /named { sszip_thread_pool coders; proxy_pass http://@origin@; }
+    location /short { sszip_thread_pool short; proxy_pass http://@origin@; }
+    location /off { sszip_thread_pool off; proxy_pass http://@origin@; }
+    location /hard { sszip_comp_level 12; proxy_pass http://@origin@; }
+    location /hard/off { sszip_comp_level 12; sszip_thread_pool off; proxy_pass http://@origin@; }
+    location /ssi { ssi on; ssi_types application/json; proxy_pass http://@origin@; }
+    location /gzip { gzip on; gzip_types application/json; proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_h2@ http2;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+}
+"""
+OPTIONS = {"main": "thread_pool coders threads=2;\nthread_pool short threads=1 max_queue=1;"}
+
+
+def by_path(request):
+    """A path ends in the size of its body."""
+    tail = request.path.rpartition("/")[2]
+    return plain(bodies.json(int(tail)) if tail.isdigit() else LARGE)
+
+
+def loop_ticks(nginx):
+    """Processor time of the worker's event loop, and of its threads."""
+    (worker,) = nginx.workers()
+    loop = server.cpu_ticks(worker, worker)
+    return loop, server.cpu_ticks(worker) - loop
+
+
+@pytest.mark.parametrize("path", ["/", "/named/", "/short/", "/off/", "/ssi/", "/gzip/"])
+@pytest.mark.parametrize("size", [262143, 262144, 262145, 262146, 500000, 2000000, 5000000])
+def test_bodies_around_and_above_the_threshold(nginx, origin, path, size):
+    origin.answers(by_path)
+    with nginx.connect() as connection:
+        for _ in range(2):
+            response = connection.exchange(f"{path}{size}", headers=GZIP)
+            assert response.coding == ("gzip" if path != "/ssi/" else None)
+            assert response.decoded == bodies.json(size)
+
+
+def test_the_loop_does_not_compress(nginx, origin):
+    """At level 12 nearly all time is the coder's: it must be a thread's."""
+    origin.answers(by_path)
+    loop, pool = loop_ticks(nginx)
+    for _ in range(3):
+        assert nginx.get("/hard/400000").mode == "oneshot"
+    loop_after, pool_after = loop_ticks(nginx)
+    assert pool_after - pool > 5 * (loop_after - loop)
+    assert pool_after - pool > 10
+
+
+def test_off_compresses_in_the_loop(nginx, origin):
+    origin.answers(by_path)
+    loop, pool = loop_ticks(nginx)
+    for _ in range(3):
+        assert nginx.get("/hard/off/400000").mode == "oneshot"
+    loop_after, pool_after = loop_ticks(nginx)
+    assert pool_after - pool <= 2
+    assert loop_after - loop > 10
+
+
+def test_small_answers_overtake_large_ones(nginx, origin):
+    """The order of ends, not time: what was asked later is there first."""
+    origin.answers(by_path)
+    with nginx.connect() as slow:
+        slow.send(request_bytes("/hard/3000000", headers=GZIP))
+        nginx.wait_for(lambda: origin.received("/hard/3000000"), "the large request")
+        slow.socket.setblocking(False)
+        for _ in range(20):
+            assert nginx.get("/20000").decoded == SMALL
+        with pytest.raises(BlockingIOError):
+            slow.socket.recv(1)
+        slow.socket.settimeout(60)
+        assert slow.read().decoded == bodies.json(3000000)
+
+
+@pytest.mark.parametrize("path", ["/", "/named/", "/short/"])
+def test_many_at_once(nginx, origin, path):
+    """More at once than there are threads, and than the queue holds: what
+    finds no room is compressed all the same."""
+    if path == "/short/":
+        nginx.expect(r"thread pool \"short\" queue overflow")
+    origin.answers(by_path)
+    bodies.json(600000)
+
+    def client(number):
+        with nginx.connect() as connection:
+            for size in (300000, 600000, 20000, 600000):
+                response = connection.exchange(f"{path}{size}", headers=GZIP)
+                if response.coding != "gzip" or response.decoded != bodies.json(size):
+                    return (number, size)
+        return None
+
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        assert [wrong for wrong in pool.map(client, range(24)) if wrong] == []
+
+
+def test_http2_streams_share_the_threads(nginx, origin):
+    origin.answers(by_path)
+    with Http2Client(nginx.ports["port_h2"]) as client:
+        sizes = [300000 + 50000 * number for number in range(12)]
+        streams = {client.ask(f"/{size}"): size for size in sizes}
+        given_up = {stream for stream in list(streams)[::3]}
+        for stream in given_up:
+            client.h2.reset_stream(stream, 8)
+        client.flush()
+        whole = set(streams) - given_up
+        client.finish(*whole)
+        for stream in whole:
+            client.judge(stream, bodies.json(streams[stream]))
+
+
+def test_clients_leave_while_it_compresses(nginx, origin):
+    """The task goes on in its thread after its connection is gone."""
+    origin.answers(by_path)
+    chance = random.Random(5)
+    for number in range(40):
+        connection = nginx.connect()
+        connection.send(request_bytes("/hard/150000" if number % 2 else "/2000000", headers=GZIP))
+        time.sleep(chance.random() * 0.03)
+        if number % 3:
+            connection.reset()
+        else:
+            connection.close()
+    assert nginx.get("/2000000").decoded == LARGE
+
+
+def test_pipelined_requests_wait_their_turn(nginx, origin):
+    origin.answers(by_path)
+    sizes = [300000, 20000, 600000, 20000]
+    with nginx.connect() as connection:
+        connection.send(b"".join(request_bytes(f"/{size}", headers=GZIP) for size in sizes))
+        for size in sizes:
+            assert connection.read().decoded == bodies.json(size)
+
+
+def test_a_slow_reader_of_a_large_answer(nginx, origin):
+    body = bodies.random(300000) + LARGE
+    origin.answers(answer(body))
+    with nginx.connect(receive_buffer=4096) as connection:
+        response = connection.exchange("/", headers=GZIP)
+    assert response.decoded == body
+
+
+@pytest.mark.parametrize("path", ["/hard/500000", "/5000000"])
+def test_reload_while_it_compresses(nginx, origin, path):
+    """The old worker ends its tasks before it goes."""
+    origin.answers(by_path)
+    size = int(path.rpartition("/")[2])
+    done = []
+
+    def client():
+        with nginx.connect() as connection:
+            done.append(connection.exchange(path, headers=GZIP).decoded == bodies.json(size))
+
+    clients = [threading.Thread(target=client) for _ in range(6)]
+    for thread in clients:
+        thread.start()
+    nginx.wait_for(lambda: len(origin.received(path)) == 6, "six requests")
+    nginx.reload()
+    for thread in clients:
+        thread.join(60)
+    assert done == [True] * 6
+    assert nginx.get("/20000").decoded == SMALL
+    nginx.wait_for(lambda: len(nginx.all_workers()) == 1, "the old worker to go")
