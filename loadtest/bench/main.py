@@ -106,15 +106,17 @@ def measure(args, work):
             plain = throughput.identities(work, node, chosen)
             results["codecs"] = engines.run(work, plain, args.quick, say)
     if "tail" in args.only:
-        plan = tail.Plan(rounds=1 if args.quick else 2, seconds=1 if args.quick else 2)
+        plan = tail.Plan(rounds=1 if args.quick else 3, seconds=1 if args.quick else 2)
         results["tail"] = tail.run(work, library, small, bulk, plan, say)
     return results
 
 
 def write(results, out, name):
     out.mkdir(parents=True, exist_ok=True)
+    written = [f"{name}.md", f"{name}.json"]
     if "throughput" in results:
-        plot.draw(results["throughput"], out / f"{name}.svg")
+        written.append(f"{name}.svg")
+        plot.draw(results["throughput"], out / written[-1])
     results["verdicts"] = report.verdicts(results)
     text = report.render(results, f"{name}.svg")
     (out / f"{name}.md").write_text(text)
@@ -123,7 +125,7 @@ def write(results, out, name):
         say(f"{'met    ' if row['met'] else 'NOT met'} {row['target']}: {row['measured']}")
     for note in results["notes"]:
         say(note)
-    say(f"wrote {out / name}.md, .json, .svg")
+    say(f"wrote {', '.join(written)} in {out}")
 
 
 def main():

@@ -221,11 +221,12 @@ def codecs_text(data, bodies):
             own = [b for b in engine["bodies"] if group_of[b["body"]] == group]
             row.append(f"{median(b['bytes_in'] / b['ns'] * 1e3 for b in own):,.0f}")
             row.append(f"{median(b['ns'] / 1e3 for b in own):,.0f}")
-            for text in (
-                lambda b: base[b["body"]]["ns"] / b["ns"],
-                lambda b: b["bytes_out"] / base[b["body"]]["bytes_out"],
-            ):
-                row.append(f"{median(map(text, own)):.3f}x" if base else "-")
+            if base:
+                speed = median(base[b["body"]]["ns"] / b["ns"] for b in own)
+                size = median(b["bytes_out"] / base[b["body"]]["bytes_out"] for b in own)
+                row += [f"{speed:.2f}x", f"{size:.3f}x"]
+            else:
+                row += ["-", "-"]
         rows.append(row)
     parts = [
         "## Codecs alone",

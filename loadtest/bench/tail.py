@@ -19,7 +19,7 @@ BULK_CONNECTIONS = 2
 PAUSE_MS = 4
 # What the bulk load gets to reach its pace before, and to outlast, the probe.
 LEAD_SECONDS = 0.7
-MARGIN_SECONDS = 2
+MARGIN_SECONDS = 1
 LOADS = {"paced": PAUSE_MS, "back to back": None}
 # sszip first: its pace is what pass-through is held to.
 CODERS = [DEFAULT, REFERENCE, PASS]
