@@ -112,7 +112,8 @@ pub struct Exchange {
     recoded_edits: Vec<HeadEdit>,
     varies: bool,
     task: Task,
-    declared: usize,
+    /// The body's length, where the node gave it.
+    declared: Option<usize>,
     /// What the node sent, then what the client gets.
     body: Vec<u8>,
     received: usize,
@@ -132,7 +133,7 @@ impl Exchange {
             recoded_edits: Vec::new(),
             varies: false,
             task: Task::Gunzip,
-            declared: 0,
+            declared: None,
             body: Vec::new(),
             received: 0,
             reservation: None,
@@ -299,17 +300,28 @@ impl Exchange {
             self.head_edits.append(&mut self.recoded_edits);
             return Err(Mode::Head);
         }
-        self.reserve()?;
+        if let Some(length) = self.declared {
+            // all of it now: later there is no way back but giving up
+            if let Err(reason) = self.reserve(length) {
+                self.reservation = None;
+                return Err(reason);
+            }
+        }
         Ok(task)
     }
 
     fn judge_length(&mut self, content_length: Option<u64>, task: Task) -> Result<(), Mode> {
+        let gunzip = task == Task::Gunzip;
         // a coded body keeps its coding where it can't be held
-        let reason = |reason| match task {
-            Task::Gunzip => Mode::Encoded,
-            Task::Gzip { .. } => reason,
+        let reason = |reason| if gunzip { Mode::Encoded } else { reason };
+        let Some(length) = content_length else {
+            // the end of gzip can be told from a cut without a length
+            return if gunzip {
+                Ok(())
+            } else {
+                Err(Mode::UnknownLength)
+            };
         };
-        let length = content_length.ok_or(reason(Mode::UnknownLength))?;
         let gated = task
             == Task::Gzip {
                 at_any_length: false,
@@ -320,20 +332,30 @@ impl Exchange {
         if length > self.config.max_oneshot {
             return Err(reason(Mode::TooLarge));
         }
-        self.declared = usize::try_from(length).map_err(|_| reason(Mode::TooLarge))?;
+        self.declared = Some(usize::try_from(length).map_err(|_| reason(Mode::TooLarge))?);
         Ok(())
     }
 
-    /// Takes the memory that this body needs, all of it now: later there is
-    /// no way back but a half-sent answer.
-    fn reserve(&mut self) -> Result<(), Mode> {
+    /// Takes the memory for a body of `length`: itself and, for the time of
+    /// coding, its other form.
+    fn reserve(&mut self, length: usize) -> Result<(), Mode> {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        // the body and, for the time of coding, its other form
-        let needed = self.declared.checked_mul(2).ok_or(Mode::Memory)?;
-        let reservation = self.config.budget.reserve(needed, limit);
-        self.reservation = Some(reservation.ok_or(Mode::Memory)?);
-        if injected(Fault::FailAlloc) || self.body.try_reserve_exact(self.declared).is_err() {
-            self.reservation = None;
+        let needed = length.checked_mul(2).ok_or(Mode::Memory)?;
+        match &mut self.reservation {
+            Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
+            None => {
+                self.reservation = self.config.budget.reserve(needed, limit);
+                self.reservation.as_ref().map(|_| ())
+            }
+        }
+        .ok_or(Mode::Memory)?;
+        let more = length - self.body.len();
+        let refused = match self.declared {
+            Some(_) => self.body.try_reserve_exact(more).is_err(),
+            // grows in steps, so that it is copied seldom
+            None => self.body.try_reserve(more).is_err(),
+        };
+        if refused || injected(Fault::FailAlloc) {
             return Err(Mode::Memory);
         }
         Ok(())
@@ -344,16 +366,28 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
-        if self.state == State::Collecting && self.body.len() + piece.len() > self.declared {
-            // More than was declared: not ours to repair.
-            self.give_up(Mode::Failed)?;
-            return Ok(PieceAction::GiveUp);
+        if self.state == State::Collecting {
+            if let Err(reason) = self.make_room(self.body.len() + piece.len()) {
+                self.give_up(reason)?;
+                return Ok(PieceAction::GiveUp);
+            }
         }
         self.move_on(Event::Piece)?;
         panic_if(Fault::PanicBody);
         self.body.extend_from_slice(piece);
         self.received = self.body.len();
         Ok(PieceAction::Taken)
+    }
+
+    /// Room for a body that has grown to `length`, or the reason to stop.
+    fn make_room(&mut self, length: usize) -> Result<(), Mode> {
+        match self.declared {
+            // More than was declared: not ours to repair.
+            Some(declared) if length > declared => Err(Mode::Failed),
+            Some(_) => Ok(()),
+            None if length as u64 > self.config.max_oneshot => Err(Mode::Encoded),
+            None => self.reserve(length),
+        }
     }
 
     /// Leaves the answer alone from here on: the original is to be sent.
@@ -378,13 +412,14 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn end(&mut self) -> Result<EndAction, Misuse> {
-        if self.body.len() < self.declared {
+        let length = self.body.len();
+        if self.declared.is_some_and(|declared| length < declared) {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
         self.move_on(Event::End)?;
         Ok(EndAction::Code {
-            off_loop: self.declared > off_loop_length(self.config.comp_level),
+            off_loop: length > off_loop_length(self.config.comp_level),
         })
     }
 
@@ -446,7 +481,7 @@ impl Exchange {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let most = usize::try_from(self.config.max_oneshot).unwrap_or(usize::MAX);
         for cap in [inflate::claimed_length(&self.body).min(most), most] {
-            let needed = self.declared.checked_add(cap).ok_or(Mode::Memory)?;
+            let needed = self.body.len().checked_add(cap).ok_or(Mode::Memory)?;
             if let Some(reservation) = &mut self.reservation {
                 if !reservation.grow_to(needed, limit) {
                     return Err(Mode::Memory);

@@ -1,0 +1,208 @@
+//! Properties of the exchange under any sequence of events, orderly or not.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction, ResponseHead};
+use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
+
+#[derive(Clone, Debug)]
+enum Event {
+    RequestHead(&'static str),
+    ResponseHead {
+        status: u16,
+        content_length: Option<u64>,
+        coding: Option<&'static str>,
+    },
+    Piece(Vec<u8>),
+    End,
+    CutShort,
+    Code,
+    GiveUp,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        prop::sample::select(vec!["gzip", "", "identity;q=0, gzip", "gzip;q=0"])
+            .prop_map(Event::RequestHead),
+        (
+            prop::sample::select(vec![200u16, 204, 206, 404]),
+            prop::option::of(0u64..3000),
+            prop::sample::select(vec![None, Some("gzip"), Some("br")]),
+        )
+            .prop_map(|(status, content_length, coding)| Event::ResponseHead {
+                status,
+                content_length,
+                coding
+            }),
+        prop::collection::vec(any::<u8>(), 0..1500).prop_map(Event::Piece),
+        Just(Event::End),
+        Just(Event::CutShort),
+        Just(Event::Code),
+        Just(Event::GiveUp),
+    ]
+}
+
+fn config(budget: &Budget) -> Arc<Config> {
+    let mut directives = Directives::default();
+    for (name, value) in [
+        ("enable", "on"),
+        ("min_length", "10"),
+        ("max_oneshot", "2k"),
+    ] {
+        directives.set(name, &[value.as_bytes()]).unwrap();
+    }
+    Arc::new(directives.resolve(budget.clone()))
+}
+
+fn response_head<'a>(
+    exchange: &mut Exchange,
+    status: u16,
+    content_length: Option<u64>,
+    coding: Option<&'a str>,
+) -> Result<HeadAction, sszip_core::exchange::Misuse> {
+    let coding = coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes()));
+    exchange.response_head(ResponseHead {
+        status,
+        content_length,
+        fields: [(&b"Content-Type"[..], &b"application/json"[..])]
+            .into_iter()
+            .chain(coding),
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    })
+}
+
+proptest! {
+    /// Whatever a host calls in whatever order: no panic, a refused call
+    /// changes nothing, and no memory stays reserved.
+    #[test]
+    fn no_order_of_calls_breaks_it(events in prop::collection::vec(event(), 0..30)) {
+        let budget = Budget::new();
+        let mut exchange = Exchange::new(config(&budget));
+        for event in events {
+            let (state, mode) = (exchange.state(), exchange.mode());
+            let refused = match event {
+                Event::RequestHead(accept) => exchange
+                    .request_head(b"GET", [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter())
+                    .is_err(),
+                Event::ResponseHead { status, content_length, coding } => {
+                    if exchange.state() == State::AwaitingHead {
+                        response_head(&mut exchange, status, content_length, coding).is_err()
+                    } else {
+                        true
+                    }
+                }
+                Event::Piece(piece) => exchange.piece(&piece).is_err(),
+                Event::End => exchange.end().is_err(),
+                Event::CutShort => exchange.cut_short().is_err(),
+                Event::Code => exchange.code().is_err(),
+                Event::GiveUp => exchange.give_up(Mode::Failed).is_err(),
+            };
+            if refused {
+                prop_assert_eq!((exchange.state(), exchange.mode()), (state, mode));
+            }
+            prop_assert!(budget.used() <= 256 << 20);
+        }
+        drop(exchange);
+        prop_assert_eq!(budget.used(), 0);
+    }
+
+    /// Any body in any pieces, given up at any point or not: what the client
+    /// decodes is what the node sent, and a length is exact.
+    #[test]
+    fn the_client_gets_what_the_node_sent(
+        body in prop_oneof![
+            prop::collection::vec(any::<u8>(), 10..2048),
+            (10usize..2048).prop_map(|length| vec![b'a'; length]),
+        ],
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        give_up_after in prop::option::of(0usize..6),
+        accept in prop::sample::select(vec!["gzip", "identity;q=0, gzip"]),
+    ) {
+        let budget = Budget::new();
+        let mut exchange = Exchange::new(config(&budget));
+        exchange
+            .request_head(b"GET", [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter())
+            .unwrap();
+        let length = Some(body.len() as u64);
+        prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(HeadAction::Hold));
+
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len())).collect();
+        cuts.extend([0, body.len()]);
+        cuts.sort_unstable();
+        let mut holding = true;
+        let mut sent = Vec::new();
+        for (n, pair) in cuts.windows(2).enumerate() {
+            let piece = &body[pair[0]..pair[1]];
+            if holding && give_up_after == Some(n) {
+                exchange.give_up(Mode::Failed).unwrap();
+                sent.extend_from_slice(exchange.body());
+                holding = false;
+            }
+            if holding {
+                prop_assert_eq!(exchange.piece(piece), Ok(PieceAction::Taken));
+            } else {
+                sent.extend_from_slice(piece);
+            }
+        }
+        if holding {
+            prop_assert_eq!(exchange.end(), Ok(EndAction::Code { off_loop: false }));
+            exchange.code().unwrap();
+            sent.extend_from_slice(exchange.body());
+        }
+
+        let edit = |name| exchange.head_edits().iter().find(|edit| edit.name == name);
+        if edit("Content-Encoding").is_some() {
+            let content_length = edit("Content-Length").and_then(|edit| edit.value.clone());
+            prop_assert_eq!(content_length, Some(sent.len().to_string().into_bytes()));
+            let mut decoded = Vec::new();
+            flate2::read::GzDecoder::new(&sent[..]).read_to_end(&mut decoded).unwrap();
+            prop_assert_eq!(decoded, body);
+        } else {
+            prop_assert!(edit("Content-Length").is_none());
+            prop_assert_eq!(sent, body);
+        }
+        drop(exchange);
+        prop_assert_eq!(budget.used(), 0);
+    }
+}
+
+#[test]
+fn a_body_cut_short_is_never_completed() {
+    let budget = Budget::new();
+    let mut exchange = Exchange::new(config(&budget));
+    exchange
+        .request_head(
+            b"GET",
+            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        )
+        .unwrap();
+    response_head(&mut exchange, 200, Some(100), None).unwrap();
+    exchange.piece(&[b'a'; 99]).unwrap();
+    assert_eq!(exchange.end(), Ok(EndAction::Fail));
+    assert_eq!((exchange.state(), exchange.mode()), (State::Cut, Mode::Cut));
+    assert!(exchange.body().is_empty() && exchange.code().is_err());
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn a_body_longer_than_declared_passes_as_it_came() {
+    let mut exchange = Exchange::new(config(&Budget::new()));
+    exchange
+        .request_head(
+            b"GET",
+            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        )
+        .unwrap();
+    response_head(&mut exchange, 200, Some(100), None).unwrap();
+    assert_eq!(exchange.piece(&[b'a'; 60]), Ok(PieceAction::Taken));
+    assert_eq!(exchange.piece(&[b'b'; 41]), Ok(PieceAction::GiveUp));
+    assert_eq!(exchange.body(), [b'a'; 60]);
+    assert_eq!(exchange.mode(), Mode::Failed);
+}

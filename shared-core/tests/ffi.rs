@@ -1,0 +1,127 @@
+//! The C ABI as a stranger would use it: a C program built against the header
+//! and the static library, run under AddressSanitizer (leaks included).
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Compiles `ffi/host.c` once.
+fn host() -> &'static Path {
+    static HOST: OnceLock<PathBuf> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ffi-host");
+        let output = Command::new("gcc")
+            .args(["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g"])
+            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+            .arg("-I")
+            .arg(root.join("include"))
+            .arg(root.join("tests/ffi/host.c"))
+            .arg(static_library())
+            .args(["-lpthread", "-ldl", "-lm", "-o"])
+            .arg(&program)
+            .output()
+            .expect("gcc runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        program
+    })
+}
+
+/// What cargo built beside this test: the newest, since old builds stay.
+fn static_library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folders = test.ancestors().skip(1).take(2);
+    folders
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flatten()
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = path.file_name()?.to_str()?;
+            (name.starts_with("libsszip_core") && name.ends_with(".a")).then_some(path)
+        })
+        .max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
+        .expect("cargo builds the static library with the tests")
+}
+
+struct Answer {
+    mode: String,
+    head: String,
+    body: Vec<u8>,
+}
+
+fn run(body: usize, piece: usize, accept_encoding: &str, fault: &str) -> Answer {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(host())
+        .args([&body.to_string(), &piece.to_string(), accept_encoding])
+        .env("SSZIP_FAULT", fault)
+        .output()
+        .unwrap();
+    assert!(
+        status.success(),
+        "{status}: {}",
+        String::from_utf8_lossy(&stderr)
+    );
+    let end = stdout.windows(2).position(|two| two == b"\n\n").unwrap();
+    let head = String::from_utf8(stdout[..end].to_vec()).unwrap();
+    let (mode, head) = head.split_once('\n').unwrap_or((&head, ""));
+    Answer {
+        mode: mode.into(),
+        head: head.into(),
+        body: stdout[end + 2..].to_vec(),
+    }
+}
+
+fn gunzip(coded: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    flate2::read::GzDecoder::new(coded)
+        .read_to_end(&mut body)
+        .unwrap();
+    body
+}
+
+#[test]
+fn a_body_is_coded_through_the_abi() {
+    for (length, piece) in [(2000, 1), (2000, 700), (300_000, 4096)] {
+        let answer = run(length, piece, "gzip", "");
+        assert_eq!(answer.mode, "oneshot");
+        assert!(answer.head.contains("Content-Encoding: gzip"));
+        let content_length = format!("Content-Length: {}", answer.body.len());
+        assert!(answer.head.contains(&content_length), "{}", answer.head);
+        assert!(gunzip(&answer.body) == vec![b'a'; length]);
+    }
+}
+
+#[test]
+fn what_is_not_held_comes_back_as_it_was() {
+    let answer = run(2000, 700, "br", "");
+    assert_eq!(answer.mode, "accept-encoding");
+    assert_eq!(answer.head, "Vary: Accept-Encoding");
+    assert!(answer.body == vec![b'a'; 2000]);
+}
+
+/// A panic or a refusal inside the library costs the coding, not the answer.
+#[cfg(feature = "faults")]
+#[test]
+fn an_answer_survives_every_fault() {
+    for (fault, mode, head) in [
+        ("panic-head", "failed", ""),
+        ("panic-body", "failed", "Vary: Accept-Encoding"),
+        ("panic-compress", "failed", "Vary: Accept-Encoding"),
+        ("fail-compress", "failed", "Vary: Accept-Encoding"),
+        ("fail-alloc", "memory", "Vary: Accept-Encoding"),
+    ] {
+        for piece in [1, 700, 5000] {
+            let answer = run(2000, piece, "gzip", fault);
+            assert_eq!((&*answer.mode, &*answer.head), (mode, head), "{fault}");
+            assert!(answer.body == vec![b'a'; 2000], "{fault} in {piece}s");
+        }
+    }
+}

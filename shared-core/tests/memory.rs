@@ -1,0 +1,74 @@
+//! What the process holds, after more responses than any pool could hide.
+//! A test binary of its own: other tests would move the figures.
+
+use std::sync::Arc;
+
+use sszip_core::config::Directives;
+use sszip_core::exchange::{Exchange, ResponseHead};
+use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
+
+/// Resident memory of this process in bytes, from proc(5).
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+fn respond(config: &Arc<sszip_core::config::Config>, body: &[u8]) {
+    let mut exchange = Exchange::new(Arc::clone(config));
+    exchange
+        .request_head(
+            b"GET",
+            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        )
+        .unwrap();
+    exchange
+        .response_head(ResponseHead {
+            status: 200,
+            content_length: Some(body.len() as u64),
+            fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+        })
+        .unwrap();
+    exchange.piece(body).unwrap();
+    exchange.end().unwrap();
+    exchange.code().unwrap();
+    assert_eq!(exchange.mode(), Mode::Oneshot);
+}
+
+#[test]
+fn a_million_responses_leave_nothing_behind() {
+    let budget = Budget::new();
+    let configs: Vec<_> = [b"1", b"6", b"9"]
+        .iter()
+        .map(|level| {
+            let mut directives = Directives::default();
+            directives.set("enable", &[b"on"]).unwrap();
+            directives.set("comp_level", &[&level[..]]).unwrap();
+            Arc::new(directives.resolve(budget.clone()))
+        })
+        .collect();
+    let body = [&[b'{'; 700][..], &[b'}'; 500]].concat();
+
+    // threads that come and go, as a pool's do: their compressors go too
+    let round = |responses: usize| {
+        std::thread::scope(|scope| {
+            for config in &configs[1..] {
+                scope.spawn(|| (0..responses / 100).for_each(|_| respond(config, &body)));
+            }
+        });
+        (0..responses).for_each(|_| respond(&configs[0], &body));
+    };
+    round(10_000);
+    let before = resident();
+    (0..10).for_each(|_| round(100_000));
+    let grown = resident().saturating_sub(before);
+    assert!(
+        grown < 2 << 20,
+        "{grown} bytes more after a million responses"
+    );
+    assert_eq!(budget.used(), 0);
+}
