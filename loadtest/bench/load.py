@@ -15,6 +15,8 @@ from stack import LOAD_CORE, pinned
 
 HERE = Path(__file__).resolve().parent
 MARK = "BENCH "
+# More than this of the machine at work before a run spoils its numbers.
+QUIET_SHARE = 0.05
 
 
 def cpu_ns(pid):

@@ -25,8 +25,6 @@ import throughput
 from stack import ROOT, Node
 
 SECTIONS = ["throughput", "tail", "codecs", "profiles"]
-# More than this of the machine at work before the run spoils the numbers.
-QUIET_SHARE = 0.05
 
 
 def parse(argv):
@@ -79,6 +77,7 @@ def measure(args, work):
         "quiet": load.quiet_check(),
         "notes": [],
         "source": source,
+        "recorded": args.corpus.is_dir(),
         "bodies": [
             {"name": b.name, "method": b.method, "group": b.group, "size": b.size}
             for b in chosen
@@ -87,7 +86,7 @@ def measure(args, work):
     notes = results["notes"]
     if args.quick:
         notes.append("A quick run: it tests the harness, its numbers mean nothing.")
-    if results["quiet"]["busy"] > QUIET_SHARE:
+    if not report.quiet(results):
         notes.append(
             f"The machine was {results['quiet']['busy']:.0%} busy before the run "
             "started: trust the CPU columns more than requests/s."
@@ -122,7 +121,7 @@ def write(results, out, name):
     (out / f"{name}.md").write_text(text)
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     for row in results["verdicts"]:
-        say(f"{'met    ' if row['met'] else 'NOT met'} {row['target']}: {row['measured']}")
+        say(f"met: {report.MET[row['met']]}: {row['target']}: {row['measured']}")
     for note in results["notes"]:
         say(note)
     say(f"wrote {', '.join(written)} in {out}")
