@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::canonical;
@@ -71,6 +71,24 @@ impl Answer {
             id_start,
             id_end,
             void,
+            gzipped: OnceLock::new(),
+        })
+    }
+
+    /// An answer with a result of our own making.
+    pub fn from_result(result: &impl Serialize) -> Result<Self, serde_json::Error> {
+        let mut whole = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+        let id_start = whole.len();
+        whole.push(b'1');
+        let id_end = whole.len();
+        whole.extend_from_slice(br#","result":"#);
+        serde_json::to_writer(&mut whole, result)?;
+        whole.push(b'}');
+        Ok(Self {
+            whole: Bytes::from(whole),
+            id_start,
+            id_end,
+            void: false,
             gzipped: OnceLock::new(),
         })
     }

@@ -19,23 +19,22 @@ const NO_PARAMS: &[u8] = b"[]";
 /// Removes the white space outside strings from valid JSON.
 pub fn compact(json: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
+    let mut kept = 0;
     let mut in_string = false;
     let mut escaped = false;
-    for &byte in json.as_bytes() {
-        if in_string {
-            out.push(byte);
-            if escaped {
-                escaped = false;
-            } else if byte == b'\\' {
-                escaped = true;
-            } else if byte == b'"' {
-                in_string = false;
+    for (at, &byte) in json.as_bytes().iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b' ' | b'\t' | b'\n' | b'\r' if !in_string => {
+                out.extend_from_slice(&json.as_bytes()[kept..at]);
+                kept = at + 1;
             }
-        } else if !matches!(byte, b' ' | b'\t' | b'\n' | b'\r') {
-            in_string = byte == b'"';
-            out.push(byte);
+            _ => (),
         }
     }
+    out.extend_from_slice(&json.as_bytes()[kept..]);
     out
 }
 

@@ -336,10 +336,10 @@ pub fn code(dice: &mut Dice, len: usize) -> Vec<u8> {
     let mut code = vec![0x60, 0x80, 0x60, 0x40, 0x52, 0x34, 0x80, 0x15];
     while code.len() < len {
         match dice.below(100) {
-            0..=3 => code.extend(dice.bytes(4)),
-            4..=12 => code.extend([0x61, dice.below(24) as u8, dice.below(256) as u8]),
-            13..=30 => code.extend([0x60, 0x04 * dice.skewed(64) as u8]),
-            31..=40 => code.extend([0x60, 0x40, 0x51, 0x80, 0x91, 0x03, 0x90]),
+            0..=5 => code.extend(dice.bytes(4)),
+            6..=15 => code.extend([0x61, dice.below(24) as u8, dice.below(256) as u8]),
+            16..=32 => code.extend([0x60, 0x04 * dice.skewed(64) as u8]),
+            33..=38 => code.extend([0x60, 0x40, 0x51, 0x80, 0x91, 0x03, 0x90]),
             _ => code.push(OPCODES[dice.skewed(OPCODES.len())]),
         }
     }

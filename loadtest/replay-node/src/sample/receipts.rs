@@ -132,14 +132,14 @@ fn events(world: &World, dice: &mut Dice, transaction: &Transaction) -> Vec<Even
 /// the pool's new reserves.
 fn swap(world: &World, dice: &mut Dice, router: Address, caller: Address) -> Vec<Event> {
     let pool = world.contract(dice);
-    let (sold, bought) = (dice.amount(), dice.amount());
+    let (sold, bought) = (dice.balance(), dice.balance());
     let mut events = vec![
         transfer(world.token(dice), pool, caller, bought),
         transfer(world.token(dice), caller, pool, sold),
     ];
     let parties = [router.into(), caller.into()];
     if dice.percent(50) {
-        let reserves = vec![dice.amount().into(), dice.amount().into()];
+        let reserves = vec![dice.balance().into(), dice.balance().into()];
         events.push((pool, vec![world::fixed(world::SYNC)], reserves));
         let amounts = [sold, 0, 0, bought].map(Word::from).to_vec();
         events.push((

@@ -128,7 +128,18 @@ impl Tracer<'_> {
 
     fn output(&mut self, low: u64, high: u64) -> Data {
         let words = chain::words(self.world, self.dice, low, high);
-        Data(words.iter().flat_map(|word| word.0).collect())
+        let mut output: Vec<u8> = words.iter().flat_map(|word| word.0).collect();
+        self.opaque(&mut output);
+        Data(output)
+    }
+
+    /// Adds what now and then is passed along and does not compress:
+    /// signatures, proofs, packed orders.
+    fn opaque(&mut self, data: &mut Vec<u8>) {
+        if self.dice.percent(25) {
+            let len = self.dice.between(2, 14) as usize * 32;
+            data.extend(self.dice.bytes(len));
+        }
     }
 
     /// What a proxy does: the same call again, on the implementation's code.
@@ -150,10 +161,10 @@ impl Tracer<'_> {
     /// What a router does at one pool.
     fn pool(&mut self, router: Address, caller: Address) -> Vec<Call> {
         let (pool, token) = (self.world.contract(self.dice), self.world.token(self.dice));
-        let bought = self.dice.amount();
+        let bought = self.dice.balance();
         let reserves: Vec<u8> = [
-            self.dice.amount(),
-            self.dice.amount(),
+            self.dice.balance(),
+            self.dice.balance(),
             u128::from(self.dice.below(1 << 31)),
         ]
         .iter()
@@ -200,7 +211,7 @@ impl Tracer<'_> {
 
     fn balance(&mut self, from: Address, token: Address, owner: Address) -> Call {
         let input = chain::encode(BALANCE_OF, &[owner.into()]);
-        let output = Data(Word::from(self.dice.amount()).0.to_vec());
+        let output = Data(Word::from(self.dice.balance()).0.to_vec());
         self.call("STATICCALL", from, token, input, output)
     }
 
@@ -214,7 +225,8 @@ impl Tracer<'_> {
                     return self.balance(from, to, from);
                 }
                 let words = chain::words(self.world, self.dice, 1, 9);
-                let input = chain::encode(self.world.selector(self.dice).0, &words);
+                let mut input = chain::encode(self.world.selector(self.dice).0, &words);
+                self.opaque(&mut input);
                 let output = self.output(0, 3);
                 let kind = ["CALL", "STATICCALL", "DELEGATECALL"][self.dice.skewed(3)];
                 let mut call = self.call(kind, from, to, input, output);

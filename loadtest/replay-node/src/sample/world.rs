@@ -79,6 +79,11 @@ impl Dice {
         bytes
     }
 
+    /// What is left after trades and fees: a balance without round digits.
+    pub fn balance(&mut self) -> u128 {
+        u128::from(self.0.next_u64()) << self.below(28)
+    }
+
     /// An amount of wei: often a round one, else up to about 2^72.
     pub fn amount(&mut self) -> u128 {
         const ROUND: [u128; 5] = [
