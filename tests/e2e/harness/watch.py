@@ -1,0 +1,37 @@
+"""What a worker keeps: connections, memory, processor time."""
+
+import re
+import time
+
+from .nginx import cpu_ticks, resident
+
+
+def active_connections(nginx, path="/status"):
+    """stub_status's count, without the connection that asks."""
+    body = nginx.get(path, accept=None).body.decode()
+    return int(re.search(r"Active connections: (\d+)", body)[1]) - 1
+
+
+def settled(nginx, base=0):
+    """Waits until the connections of a test are gone."""
+    nginx.wait_for(lambda: active_connections(nginx) <= base, f"no more than {base} connections")
+
+
+def idle_ticks(nginx, seconds=0.12):
+    """Processor time that the workers use while nobody asks for anything."""
+    workers = nginx.workers()
+    before = sum(map(cpu_ticks, workers))
+    time.sleep(seconds)
+    return sum(map(cpu_ticks, workers)) - before
+
+
+def growth(nginx, work, rounds):
+    """KiB that the worker's resident set grew over `rounds` of work, after
+    two to warm up."""
+    (worker,) = nginx.workers()
+    for _ in range(2):
+        work()
+    before = resident(worker)
+    for _ in range(rounds):
+        work()
+    return resident(worker) - before

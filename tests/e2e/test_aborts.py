@@ -1,0 +1,182 @@
+"""Either side goes away at any moment; the worker stays healthy, keeps no
+connection, no memory, and does not spin."""
+
+import random
+import threading
+import time
+
+import pytest
+
+from harness import bodies
+from harness.client import Malformed, Truncated, request_bytes
+from harness.nodes import BODY, geth, plain
+from harness.origin import CLOSE, RESET, Hangup, Until, answer, scattered
+from harness.watch import growth, idle_ticks, settled
+
+GZIP = [("Accept-Encoding", "gzip")]
+LARGE = bodies.json(900000)
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+    location /unix { proxy_pass http://@origin_unix@; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
+    location /zipped { proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
+    location /impatient { proxy_read_timeout 100ms; proxy_pass http://@origin@; }
+    location /status { sszip off; stub_status; }
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def healthy_after(nginx, origin):
+    yield
+    settled(nginx)
+    assert idle_ticks(nginx) <= 3
+    origin.forget()
+    origin.answers(geth())
+    response = nginx.get("/")
+    assert (response.status, response.coding, response.decoded) == (200, "gzip", BODY)
+    assert len(nginx.all_workers()) == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/unbuffered", "/zipped"])
+@pytest.mark.parametrize("body", [BODY, LARGE], ids=len)
+def test_clients_leave_at_random_moments(nginx, origin, path, body):
+    """Before, in and after the request, while the head is held, while it is
+    compressed, in the middle of the answer."""
+    chance = random.Random(f"{path}{len(body)}")
+    coding = "gzip" if path == "/zipped" else None
+    origin.answers(lambda request: answer(body, coding=coding, split=scattered(chance.random(), 6)))
+    accept = [] if coding else GZIP
+    request = request_bytes(path, headers=accept)
+    for _ in range(60):
+        connection = nginx.connect()
+        connection.send(request[: chance.choice([len(request), len(request), chance.randrange(len(request))])])
+        if chance.random() < 0.5:
+            time.sleep(chance.random() * 0.004)
+        else:
+            connection.socket.settimeout(0.01)
+            try:
+                connection.take(chance.randrange(1, 20000))
+            except (OSError, Truncated):
+                pass
+        chance.choice([connection.close, connection.reset])()
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
+@pytest.mark.parametrize("path", ["/", "/unix", "/unbuffered", "/zipped"])
+def test_nodes_leave_at_random_moments(nginx, origin, path, end, framing):
+    """What arrives is a 502, a cut that shows, or the whole; never less that
+    looks whole. Only a body delimited by the connection can't tell."""
+    chance = random.Random(f"{path}{framing}")
+    coding = "gzip" if path == "/zipped" else None
+    for number in range(25):
+        body = LARGE if number % 5 == 0 else BODY
+        script = answer(body, coding=coding, framing=framing, split=scattered(number, 6))
+        sent = b"".join(step for step in script if isinstance(step, bytes))
+        cut = chance.randrange(len(sent) + 1)
+        origin.answers([*scattered(number, 4)(sent[:cut]), end])
+        accept = None if coding or number % 3 == 0 else "gzip"
+        try:
+            response = nginx.get(path, accept)
+        except (Truncated, ConnectionResetError):
+            # A reset may overtake bytes that were sent before it.
+            assert cut < len(sent) or end is RESET
+            continue
+        except Malformed:
+            # HTTP/0.9 from a node that sent no whole status line
+            assert cut < 20
+            continue
+        if response.status == 502:
+            assert cut < len(sent) or end is RESET
+        elif framing == "close":
+            assert response.length is None
+        else:
+            assert (cut, response.decoded) == (len(sent), body)
+
+
+@pytest.mark.parametrize("leave", ["close", "reset"])
+@pytest.mark.parametrize("received", [0, 1, 15000, 29999])
+def test_a_client_leaves_while_the_head_is_held(nginx, origin, leave, received):
+    hangup = Hangup()
+    script = answer(BODY)
+    origin.answers([script[0], BODY[:received], hangup])
+    connection = nginx.connect()
+    connection.send(request_bytes("/", headers=GZIP))
+    nginx.wait_for(lambda: origin.requests, "the node's request")
+    time.sleep(0.01)
+    getattr(connection, leave)()
+    # nginx lets go of the node too
+    assert hangup.seen.wait(20)
+
+
+def test_a_node_that_stalls_in_a_held_body(nginx, origin):
+    """proxy_read_timeout ends the wait; the client is told."""
+    hangup = Hangup()
+    origin.answers([*answer(BODY)[:1], BODY[:1000], hangup])
+    response = nginx.get("/impatient")
+    assert response.status in (502, 504)
+    assert response.coding is None
+    assert hangup.seen.wait(20)
+
+
+def test_a_node_that_stalls_in_a_passing_body(nginx, origin):
+    origin.answers([*answer(BODY)[:1], BODY[:1000], Hangup()])
+    with pytest.raises(Truncated):
+        nginx.get("/impatient", accept=None)
+
+
+def test_both_leave_at_once(nginx, origin):
+    for number in range(50):
+        go = threading.Event()
+        origin.answers([*answer(BODY)[:1], BODY[: number * 500], Until(go), RESET if number % 2 else CLOSE])
+        connection = nginx.connect()
+        connection.send(request_bytes("/", headers=GZIP))
+        nginx.wait_for(lambda: origin.requests, "the node's request")
+        origin.requests.clear()
+        go.set()
+        connection.reset()
+
+
+def test_the_worker_is_idle_while_it_holds(nginx, origin):
+    """A head that is held costs no processor time (ngx_brotli #80: 100 %)."""
+    go = threading.Event()
+    origin.answers([*answer(BODY)[:1], BODY[:20000], Until(go), BODY[20000:]])
+    with nginx.connect() as connection:
+        connection.send(request_bytes("/", headers=GZIP))
+        nginx.wait_for(lambda: origin.requests, "the node's request")
+        assert idle_ticks(nginx) <= 3
+        go.set()
+        assert connection.read().decoded == BODY
+
+
+def test_the_worker_is_idle_while_a_client_does_not_read(nginx, origin):
+    origin.answers(plain(bodies.random(300000) + bodies.json(900000)))
+    with nginx.connect(receive_buffer=4096) as connection:
+        connection.send(request_bytes("/", headers=GZIP))
+        connection.read_head()
+        assert idle_ticks(nginx) <= 3
+
+
+def test_aborted_requests_leave_no_memory(nginx, origin):
+    origin.answers(lambda request: [*answer(LARGE)[:1], LARGE[:700000]] + ([CLOSE] if len(origin.requests) % 2 else [Hangup()]))
+
+    def work():
+        for number in range(20):
+            connection = nginx.connect()
+            connection.send(request_bytes("/", headers=GZIP))
+            if number % 2:
+                connection.socket.settimeout(0.01)
+                try:
+                    connection.read_head()
+                except (OSError, Truncated):
+                    pass
+            connection.reset()
+        settled(nginx)
+
+    assert growth(nginx, work, rounds=10) < 4096

@@ -1,0 +1,202 @@
+"""Values that can't be taken fail `nginx -t`, with file, line, and what is
+allowed."""
+
+import re
+
+import pytest
+
+from harness.nginx import Nginx
+
+SERVER = "server { listen 127.0.0.1:@port@; location / { @line@ return 200; } }"
+
+
+def nginx_t(http, **options):
+    nginx = Nginx(http, **options)
+    try:
+        return *nginx.test(), nginx.prefix
+    finally:
+        nginx.stop()
+
+
+def refused(line, **options):
+    """The complaint about a directive, which must name the file and line."""
+    http = f"\n\n{line}\n" + SERVER.replace("@line@", "")
+    status, said, prefix = nginx_t(http, **options)
+    assert status != 0, said
+    (complaint,) = [text for text in said.splitlines() if "[emerg]" in text]
+    config = (prefix / "nginx.conf").as_posix()
+    number = re.search(re.escape(config) + r":(\d+)$", complaint)
+    assert number, complaint
+    return complaint
+
+
+def accepted(line, **options):
+    status, said, _ = nginx_t(SERVER.replace("@line@", line) + "\n" + line, **options)
+    assert status == 0, said
+    assert "[warn]" not in said.replace('"listen ... http2" directive is deprecated', "")
+
+
+ON_OFF = ["on", "off"]
+LEVEL = ["0", "12"]
+BYTES_0 = ["0", "1g"]
+
+NUMBERS = {
+    "sszip_comp_level": (
+        LEVEL,
+        ["-1", "13", "99999999999999999999", "1k", "1.5", "0x1", "six", "+1", '""', '" 1"', "1x", "best"],
+    ),
+    "sszip_min_length": (
+        BYTES_0,
+        ["-1", "-1k", "2g", "99999999999999999999", "1.5k", "1t", "1kb", "k", "lots", "+1", '""', "0x10"],
+    ),
+    "sszip_max_oneshot": (
+        ["1k", "1g"],
+        ["-1", "0", "1023", "2g", "99999999999999999999m", "1.5m", "1mb", "m", "all", "+1m", '""'],
+    ),
+    "sszip_memory": (
+        ["0", "g"],
+        ["-1", "99999999999999999999", "99999999g", "1.5m", "1mb", "m", "all", "+1m", '""'],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name, value, bounds",
+    [(name, value, bounds) for name, (bounds, values) in NUMBERS.items() for value in values],
+)
+def test_numbers_outside_their_range(name, value, bounds):
+    complaint = refused(f"{name} {value};")
+    assert f'"{name}" directive' in complaint
+    assert value.strip('"') in complaint
+    told = complaint.partition("must be")[2]
+    for bound in bounds:
+        assert re.search(rf"\b\d*{bound}\b", told), complaint
+
+
+@pytest.mark.parametrize(
+    "name, value, told",
+    [
+        ("sszip", "yes", ['"on"', '"off"']),
+        ("sszip", "1", ['"on"', '"off"']),
+        ("sszip", '""', ['"on"', '"off"']),
+        ("sszip", "gzip", ['"on"', '"off"']),
+        ("sszip_upstream_encoding", "gzip", ['"identity"', '"pass"']),
+        ("sszip_upstream_encoding", "on", ['"identity"', '"pass"']),
+        ("sszip_upstream_encoding", '""', ['"identity"', '"pass"']),
+        ("sszip_types", "json", ['"type/subtype"', '"*"']),
+        ("sszip_types", '""', ['"type/subtype"', '"*"']),
+        ("sszip_types", "/", ['"type/subtype"', '"*"']),
+        ("sszip_types", "application/", ['"type/subtype"', '"*"']),
+        ("sszip_types", "/json", ['"type/subtype"', '"*"']),
+        ("sszip_types", "a/b/c", ['"type/subtype"', '"*"']),
+        ("sszip_types", "*/json", ['"type/subtype"', '"*"']),
+        ("sszip_types", "application/json html", ['"type/subtype"', '"*"']),
+        ("sszip_types", '"text/html; charset=utf-8"', ['"type/subtype"', '"*"']),
+        ("sszip_thread_pool", '""', ["thread pool", '"off"']),
+    ],
+)
+def test_words_that_are_not_taken(name, value, told):
+    complaint = refused(f"{name} {value};")
+    assert f'"{name}" directive' in complaint
+    for word in told:
+        assert word in complaint
+
+
+DIRECTIVES = {
+    "sszip": "on",
+    "sszip_types": "text/html",
+    "sszip_min_length": "2k",
+    "sszip_comp_level": "3",
+    "sszip_max_oneshot": "2m",
+    "sszip_memory": "64m",
+    "sszip_upstream_encoding": "pass",
+    "sszip_thread_pool": "off",
+}
+
+
+@pytest.mark.parametrize("name", DIRECTIVES)
+def test_said_twice(name):
+    complaint = refused(f"{name} {DIRECTIVES[name]}; {name} {DIRECTIVES[name]};")
+    assert f'"{name}" directive is duplicate' in complaint
+
+
+@pytest.mark.parametrize("name", [name for name in DIRECTIVES if name != "sszip_types"])
+def test_too_many_values(name):
+    assert "invalid number of arguments" in refused(f"{name} {DIRECTIVES[name]} {DIRECTIVES[name]};")
+
+
+@pytest.mark.parametrize("name", DIRECTIVES)
+def test_no_value(name):
+    assert "invalid number of arguments" in refused(f"{name};")
+
+
+def test_a_directive_that_does_not_exist():
+    assert 'unknown directive "sszip_level"' in refused("sszip_level 1;")
+
+
+@pytest.mark.parametrize("where", ["http", "location"])
+def test_a_thread_pool_that_does_not_exist(where):
+    line = "sszip on; sszip_thread_pool nowhere;"
+    http = SERVER.replace("@line@", line if where == "location" else "")
+    status, said, prefix = nginx_t((line if where == "http" else "") + http)
+    assert status != 0
+    assert re.search(rf'\[emerg\].*"nowhere".* in {re.escape(str(prefix))}/nginx.conf:\d+', said), said
+
+
+def test_outside_http():
+    status, said, _ = nginx_t(SERVER.replace("@line@", ""), main="sszip on;")
+    assert status != 0
+    assert '"sszip" directive is not allowed here' in said
+
+
+@pytest.mark.parametrize("name", DIRECTIVES)
+def test_in_every_block(name):
+    line = f"{name} {DIRECTIVES[name]};"
+    status, said, _ = nginx_t(
+        f"{line} server {{ listen 127.0.0.1:@port@; {line} location / {{ {line} return 200; }} }}"
+    )
+    assert status == 0, said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sszip off;",
+        "sszip_comp_level 0;",
+        "sszip_comp_level 12;",
+        "sszip_min_length 0;",
+        "sszip_min_length 1g;",
+        "sszip_min_length 1024;",
+        "sszip_min_length 2K;",
+        "sszip_max_oneshot 1k;",
+        "sszip_max_oneshot 1G;",
+        "sszip_memory 0;",
+        "sszip_memory 4g;",
+        "sszip_types *;",
+        "sszip_types text/* application/json +xml;",
+        "sszip_types application/json application/json;",
+        "sszip_upstream_encoding identity;",
+        "sszip_thread_pool default;",
+        "sszip on; sszip_thread_pool off;",
+    ],
+)
+def test_what_is_taken(line):
+    accepted(line)
+
+
+def test_a_named_pool_is_taken():
+    accepted("sszip on; sszip_thread_pool coders;", main="thread_pool coders threads=2;")
+
+
+def test_values_come_from_the_right_block():
+    """The line of the complaint is the bad one's, not the block's."""
+    http = "server {\n listen 127.0.0.1:@port@;\n location / {\n  sszip_comp_level 77;\n }\n}\n"
+    nginx = Nginx(http)
+    try:
+        status, said = nginx.test()
+        lines = (nginx.prefix / "nginx.conf").read_text().splitlines()
+    finally:
+        nginx.stop()
+    assert status != 0
+    number = int(re.search(r"nginx\.conf:(\d+)", said)[1])
+    assert "77" in lines[number - 1]

@@ -1,0 +1,177 @@
+"""sszip_memory bounds what a process holds; beyond it answers arrive in
+identity. What is held is given back."""
+
+import threading
+
+import pytest
+
+from harness import bodies
+from harness.client import request_bytes
+from harness.nginx import resident
+from harness.nodes import plain
+from harness.origin import Until, answer, gzipped
+from harness.origin import head as head_of
+from harness.watch import growth
+
+GZIP = [("Accept-Encoding", "gzip")]
+BODY = bodies.json(100000)
+LARGE = bodies.json(1000000)
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    proxy_buffers 8 64k;
+    proxy_busy_buffers_size 128k;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+    location /none { sszip_memory 0; proxy_pass http://@origin@; }
+    location /some { sszip_memory 500k; proxy_pass http://@origin@; }
+    location /zipped { sszip_memory 500k; proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
+    location /bomb { sszip_max_oneshot 1m; proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
+    location /small-cap { sszip_max_oneshot 150k; proxy_pass http://@origin@; }
+}
+"""
+
+
+def test_none(nginx, origin):
+    origin.answers(plain(BODY, headers=[("ETag", '"a"'), ("Accept-Ranges", "bytes")]))
+    response = nginx.get("/none")
+    assert (response.mode, response.coding, response.body) == ("memory", None, BODY)
+    assert response.header("ETag") == '"a"'
+    assert response.header("Accept-Ranges") == "bytes"
+    assert response.header("Vary") == "Accept-Encoding"
+
+
+def test_enough_for_some_at_a_time(nginx, origin):
+    """Bodies that arrive slowly fill the memory; the next passes; when they
+    are done there is room again."""
+    go = threading.Event()
+    held = threading.Semaphore(0)
+    head, body = answer(BODY)
+
+    def slow(request):
+        held.release()
+        return [head, body[:50000], Until(go), body[50000:]]
+
+    origin.answers(slow, "/some/slow")
+    origin.answers(plain(BODY), "/some/quick")
+    slow_ones = [nginx.connect() for _ in range(3)]
+    for connection in slow_ones:
+        connection.send(request_bytes("/some/slow", headers=GZIP))
+        assert held.acquire(timeout=20)
+    nginx.wait_for(lambda: nginx.get("/some/quick").mode == "memory", "the memory to be full")
+    assert nginx.get("/some/quick").decoded == BODY
+    go.set()
+    codings = []
+    for connection in slow_ones:
+        response = connection.read()
+        assert response.decoded == BODY
+        codings.append(response.coding)
+        connection.close()
+    assert "gzip" in codings
+    nginx.wait_for(lambda: nginx.get("/some/quick").mode == "oneshot", "room again")
+
+
+def test_clients_that_leave_give_their_memory_back(nginx, origin):
+    go = threading.Event()
+    head, body = answer(BODY)
+    origin.answers([head, body[:50000], Until(go)], "/some/slow")
+    origin.answers(plain(BODY), "/some/quick")
+    for _ in range(30):
+        with nginx.connect() as connection:
+            connection.send(request_bytes("/some/slow", headers=GZIP))
+            nginx.wait_for(lambda: origin.received("/some/slow"), "the node's request")
+        origin.requests.clear()
+    nginx.wait_for(lambda: nginx.get("/some/quick").mode == "oneshot", "room again")
+    go.set()
+
+
+def test_a_body_larger_than_the_memory(nginx, origin):
+    origin.answers(plain(LARGE))
+    response = nginx.get("/some")
+    assert (response.mode, response.decoded) == ("memory", LARGE)
+
+
+def test_what_would_inflate_beyond_the_memory_stays(nginx, origin):
+    origin.answers(plain(LARGE, coding="gzip"))
+    response = nginx.get("/zipped", accept=None)
+    assert (response.coding, response.decoded) == ("gzip", LARGE)
+    assert response.mode in ("memory", "encoded")
+
+
+@pytest.mark.parametrize("coded", [b"", b"length"], ids=["chunked", "length"])
+def test_a_bomb_does_not_go_off(nginx, origin, coded):
+    """100 MB of zeros in 100 KB: never more in memory than the cap allows."""
+    bomb = bodies.zeros(100_000_000)
+    origin.answers(plain(bomb, coding="gzip", framing="length" if coded else "chunked"))
+    with nginx.connect() as connection:
+        response = connection.exchange("/bomb")
+    assert response.coding == "gzip"
+    assert len(response.body) < 200_000
+    (worker,) = nginx.workers()
+    assert peak(worker) < 60_000
+
+
+def peak(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return int(next(line for line in status if line.startswith("VmHWM")).split()[1])
+
+
+def test_several_members_are_inflated(nginx, origin):
+    """RFC 1952, 2.2: a file may have several members; its content is theirs
+    in a row."""
+    coded = gzipped(BODY[:40000]) + gzipped(b"") + gzipped(BODY[40000:])
+    script = [
+        head_of(200, [("Content-Type", "application/json"), ("Content-Encoding", "gzip"), ("Content-Length", str(len(coded)))]),
+        coded,
+    ]
+    origin.answers(script)
+    response = nginx.get("/bomb", accept=None)
+    assert (response.coding, response.body) == (None, BODY)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "tail"])
+def test_damaged_gzip_arrives_as_it_is(nginx, origin, damage):
+    good = gzipped(BODY)
+    coded = {"cut": good[:-9], "flip": good[:-5] + b"\0" + good[-4:], "tail": good + b"\0\1\2\3"}[damage]
+    origin.answers(
+        [head_of(200, [("Content-Type", "application/json"), ("Content-Encoding", "gzip"), ("Content-Length", str(len(coded)))]), coded]
+    )
+    response = nginx.get("/bomb", accept=None)
+    assert (response.coding, response.body) == ("gzip", coded)
+    assert response.mode == "failed"
+
+
+@pytest.mark.parametrize("size, requests", [(2000, 400), (100000, 100), (1000000, 10)])
+def test_answers_leave_no_memory(nginx, origin, size, requests):
+    """The resident set stays flat over thousands of answers."""
+    origin.answers(plain(bodies.json(size)))
+
+    def work():
+        with nginx.connect() as connection:
+            for _ in range(requests):
+                connection.send(request_bytes("/", headers=GZIP))
+                assert connection.read().coding == "gzip"
+
+    assert growth(nginx, work, rounds=8) < 2048
+
+
+def test_identity_leaves_no_memory_either(nginx, origin):
+    origin.answers(plain(bodies.random(100000)))
+
+    def work():
+        with nginx.connect() as connection:
+            for _ in range(50):
+                connection.send(request_bytes("/", headers=GZIP))
+                assert connection.read().coding is None
+
+    assert growth(nginx, work, rounds=8) < 2048
+
+
+def test_large_answers_give_their_memory_back(nginx, origin):
+    """After a peak the process does not keep what it needed once."""
+    origin.answers(plain(bodies.json(8_000_000)))
+    (worker,) = nginx.workers()
+    assert nginx.get("/").coding == "gzip"
+    nginx.wait_for(lambda: resident(worker) < 40_000, "the memory of an 8 MB answer to come back")

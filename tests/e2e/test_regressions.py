@@ -1,0 +1,212 @@
+"""Bugs of others' modules in this place of nginx, each as its own story."""
+
+import random
+import threading
+
+import pytest
+
+from harness import bodies
+from harness.client import Truncated, request_bytes
+from harness.nodes import BODY, plain
+from harness.origin import CLOSE, Until, answer, bytewise, scattered
+from harness.watch import idle_ticks
+
+GZIP = [("Accept-Encoding", "gzip")]
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    sszip on;
+    location / { proxy_pass http://@origin_unix@; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://@origin_unix@; }
+    location /busy { proxy_buffer_size 1k; proxy_buffers 2 1k; proxy_busy_buffers_size 1k; proxy_pass http://@origin_unix@; }
+    location /sub {
+        proxy_buffering off;
+        sub_filter '"number"' '"n"';
+        sub_filter_once off;
+        sub_filter_types application/json;
+        proxy_pass http://@origin_unix@;
+    }
+    location /gzip { gzip on; gzip_types application/json; proxy_pass http://@origin_unix@; }
+    location /return { default_type text/plain; return 200 "@text@"; }
+}
+""".replace("@text@", "x" * 3000)
+
+
+class TestPartialUpstream:
+    """ngx_brotli #20, zstd-nginx-module PR 23: an endless loop when the
+    upstream's body ends early; the worker takes a core for itself."""
+
+    @pytest.mark.parametrize("path", ["/", "/unbuffered", "/busy", "/gzip"])
+    @pytest.mark.parametrize("framing", ["length", "chunked"])
+    @pytest.mark.parametrize("cut_at", [0, 1, 1023, 1024, 8192, 29999])
+    def test_the_worker_comes_to_rest(self, nginx, origin, path, framing, cut_at):
+        origin.answers(answer(BODY, framing=framing, cut_at=cut_at, split=scattered(cut_at)))
+        try:
+            response = nginx.get(path)
+            assert (response.status, framing) == (502, "length")
+        except Truncated:
+            assert framing == "chunked" or path == "/unbuffered"
+        assert idle_ticks(nginx, 0.05) <= 2
+
+
+class TestTruncation:
+    """ngx_brotli #81, zstd-nginx-module PR 49: bodies that end at a border of
+    a buffer lose their tail, first seen at 131072 bytes."""
+
+    @pytest.mark.parametrize("path", ["/", "/unbuffered", "/busy"])
+    @pytest.mark.parametrize("power", range(10, 22))
+    def test_around_powers_of_two(self, nginx, origin, path, power):
+        for size in (2**power - 1, 2**power, 2**power + 1):
+            body = bodies.json(size)
+            origin.answers(plain(body))
+            response = nginx.get(path)
+            assert len(response.decoded) == size
+            assert response.decoded == body
+
+    @pytest.mark.parametrize("size", [131071, 131072, 131073, 262144, 262145])
+    def test_when_coded_output_is_large_too(self, nginx, origin, size):
+        body = bodies.random(size // 2) + bodies.json(size - size // 2)
+        origin.answers(plain(body))
+        assert nginx.get("/").decoded == body
+
+    @pytest.mark.parametrize("border", [4096, 8192, 16384, 32768, 65536])
+    def test_when_the_coded_length_is_a_border(self, nginx, origin, border):
+        """Bodies chosen so that what goes out ends at and around a border:
+        random bytes grow the coded form by one each."""
+        noise = bodies.random(66100)
+
+        def coded(count, shift):
+            body = noise[shift : shift + count] + b"0" * 3000
+            origin.answers(plain(body))
+            response = nginx.get("/")
+            assert (response.coding, response.decoded) == ("gzip", body)
+            return len(response.body)
+
+        lengths = set()
+        for shift in range(100):  # other noise where a length is jumped over
+            count = border - 300
+            count += border - coded(count, shift)
+            lengths |= {coded(count + spare, shift) for spare in range(-2, 3)}
+            if lengths >= {border - 1, border, border + 1}:
+                return
+        raise AssertionError(f"no body whose coded length is {border}: {sorted(lengths)}")
+
+
+class TestFlush:
+    """Buffers that flush, that are last, that are both, that are neither and
+    empty: none of them may end a body early or be forgotten."""
+
+    def test_flush_and_last_in_one(self, nginx, origin):
+        """Unbuffered, nginx marks the final piece flush and last (zstd)."""
+        origin.answers(plain(split=scattered(3, 20)))
+        for _ in range(5):
+            assert nginx.get("/unbuffered").decoded == BODY
+
+    def test_a_flush_for_every_byte(self, nginx, origin):
+        body = bodies.json(2000)
+        origin.answers(answer(body, split=bytewise))
+        assert nginx.get("/unbuffered").decoded == body
+
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    def test_unbuffered_pieces_arrive_one_by_one(self, nginx, origin, accept):
+        """myguard's zstd #38: with proxy_buffering off nothing came until the
+        end. Of an unknown length each piece must get through at once."""
+        got = [threading.Event() for _ in range(4)]
+        head, *_ = answer(framing="chunked")
+        script = [head]
+        for number, event in enumerate(got):
+            script += [b"5\r\npart%d\r\n" % number, Until(event)]
+        origin.answers([*script, b"0\r\n\r\n"])
+        with nginx.connect() as connection:
+            connection.send(request_bytes("/unbuffered", headers=[("Accept-Encoding", accept)] if accept else []))
+            connection.read_head()
+            for number, event in enumerate(got):
+                while b"part%d" % number not in connection.buffer:
+                    assert connection._more()
+                event.set()
+
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+    def test_sub_filters_sync_buffers(self, nginx, origin, accept, framing):
+        """ngx_brotli #116: sub_filter sends sync buffers, which made the
+        encoder start anew in the middle of a body."""
+        origin.answers(plain(framing=framing, split=scattered(11, 30)))
+        for _ in range(5):
+            assert nginx.get("/sub", accept).decoded == BODY.replace(b'"number"', b'"n"')
+
+    def test_an_empty_chunked_body_has_only_a_last_buffer(self, nginx, origin):
+        origin.answers(plain(b"", framing="chunked"))
+        for path in ("/", "/unbuffered", "/gzip"):
+            assert nginx.get(path).decoded == b""
+
+    def test_a_node_that_sends_the_head_and_waits(self, nginx, origin):
+        go = threading.Event()
+        head, body = answer(BODY)
+        origin.answers([head, Until(go), body])
+        for path in ("/", "/unbuffered"):
+            go.clear()
+            with nginx.connect() as connection:
+                connection.send(request_bytes(path, headers=GZIP))
+                nginx.wait_for(lambda path=path: origin.received(path), "the node's request")
+                go.set()
+                assert connection.read().decoded == BODY
+
+
+class TestFewBuffers:
+    """A held body must let the upstream's buffers go, or two of 1 KB stay
+    full and the upstream waits for ever."""
+
+    def test_a_body_larger_than_all_buffers(self, nginx, origin):
+        body = bodies.json(2000000)
+        origin.answers(plain(body))
+        response = nginx.get("/busy")
+        assert (response.coding, response.decoded) == ("gzip", body)
+
+    def test_in_odd_pieces(self, nginx, origin):
+        chance = random.Random(2)
+        body = bodies.json(50000)
+        for seed in range(20):
+            origin.answers(plain(body, split=scattered(seed, chance.randrange(1, 200))))
+            assert nginx.get("/busy").decoded == body
+
+
+def test_vary_is_there_for_both(nginx, origin):
+    """ngx_brotli #44, #78, #97: a cache downstream kept the coded form for
+    everybody."""
+    origin.answers(plain(headers=[("Vary", "Origin")]))
+    for accept in ("gzip", None, "br", "gzip;q=0"):
+        assert nginx.get("/", accept).header("Vary") == "Origin, Accept-Encoding"
+
+
+def test_never_coded_twice(nginx, origin):
+    """ngx_brotli #50: brotli and gzip both coded one body."""
+    for coding in (None, "gzip"):
+        origin.answers(plain(coding=coding))
+        response = nginx.get("/gzip")
+        assert response.all("Content-Encoding") == ["gzip"]
+        assert response.decoded == BODY
+
+
+def test_no_transform(nginx, origin):
+    """nginx #1709: gzip does not know the directive."""
+    origin.answers(plain(headers=[("Cache-Control", "no-transform"), ("ETag", '"a"')]))
+    response = nginx.get("/")
+    assert (response.coding, response.body, response.header("ETag")) == (None, BODY, '"a"')
+
+
+def test_memory_only_answers(nginx, origin):
+    """No upstream, no file: a buffer that is last in its first call."""
+    response = nginx.get("/return")
+    assert (response.coding, response.framing, response.decoded) == ("gzip", "length", b"x" * 3000)
+
+
+def test_the_end_comes_alone(nginx, origin):
+    """All bytes are here, the end of the stream is not: nginx knows the
+    length, so the answer must not wait for the node to close."""
+    go = threading.Event()
+    origin.answers([*answer(BODY), Until(go), CLOSE])
+    for path in ("/", "/unbuffered", "/busy"):
+        assert nginx.get(path).decoded == BODY
+    go.set()
