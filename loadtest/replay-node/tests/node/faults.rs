@@ -209,6 +209,23 @@ fn faults_follow_answers_on_the_same_connection() {
 }
 
 #[test]
+fn answers_before_a_pipelined_fault_arrive_whole() {
+    let node = Node::start(&[]);
+    let mut client = node.client();
+    client.send_request("POST", "/", "", &block_call());
+    client.send_request("POST", "/?framing=chunked", "", &chain_id());
+    client.send_request("POST", "/?cut=3", "", &chain_id());
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let mut response = client.head();
+        client.body(&mut response);
+        ends.push((response.body.len() > 3, response.end));
+    }
+    let whole = (true, End::Complete);
+    assert_eq!(ends, [whole, whole, (false, End::Closed)]);
+}
+
+#[test]
 fn faults_on_a_unix_socket() {
     let folder = super::support::Scratch::new();
     let path = folder.0.join("node.sock");
