@@ -8,13 +8,14 @@ export SSZIP_CACHE CARGO_TARGET_DIR
 # Past a cargo that is too old, to the one scripts/setup installs.
 export PATH := $(shell bash -c '. scripts/lib.sh; echo "$$PATH"')
 
+MODULE := ngx_http_sszip_module.so
 PYTHON := $(SSZIP_CACHE)/venv/bin/python
 NGINX_128 := $(SSZIP_CACHE)/nginx-1.28
 NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test check unit e2e bench clean \
-	e2e-debian e2e-1.28 e2e-asan nginx-1.28 nginx-asan
+	e2e-debian e2e-1.28 e2e-asan faults
 
 help: ## what can be made (this list)
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -50,34 +51,32 @@ unit: setup ## the Rust tests, the C ABI's among them
 
 e2e: e2e-debian e2e-1.28 e2e-asan ## real nginx: 1.22, 1.28, 1.28 with ASan
 
-e2e-debian: setup build ## ... Debian's nginx only
-	SSZIP_NGINX=/usr/sbin/nginx \
-	SSZIP_MODULE=$(CURDIR)/build/nginx/ngx_http_sszip_module.so \
+# $(call pytest,NGINX,MODULE,FLAVOUR)
+pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
+	SSZIP_MODULE_FAULTS=$(SSZIP_CACHE)/module/$(3)-faults/$(MODULE) \
 	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
 	$(PYTHON) -m pytest tests/e2e
 
-e2e-1.28: nginx-1.28 ## ... nginx 1.28 only
-	SSZIP_NGINX=$(NGINX_128)/sbin/nginx \
-	SSZIP_MODULE=$(NGINX_128)/ngx_http_sszip_module.so \
-	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
-	$(PYTHON) -m pytest tests/e2e
+e2e-debian: setup build faults ## ... Debian's nginx only
+	@scripts/build-nginx-module debian --faults
+	$(call pytest,/usr/sbin/nginx,$(CURDIR)/build/nginx/$(MODULE),debian)
 
-# nginx frees neither its cycle nor its event tables on exit, and every module
-# defines ngx_module_names.
-e2e-asan: nginx-asan ## ... nginx 1.28 with AddressSanitizer only
-	ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 \
-	SSZIP_NGINX=$(NGINX_ASAN)/sbin/nginx \
-	SSZIP_MODULE=$(NGINX_ASAN)/ngx_http_sszip_module.so \
-	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
-	SSZIP_NGINX_ASAN=1 $(PYTHON) -m pytest tests/e2e
-
-nginx-1.28: setup build
+e2e-1.28: setup build faults ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
 	@scripts/build-nginx-module 1.28
+	@scripts/build-nginx-module 1.28 --faults
+	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28)
 
-nginx-asan: setup build
+e2e-asan: setup build faults ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan
 	@scripts/build-nginx-module 1.28-asan
+	@scripts/build-nginx-module 1.28-asan --faults
+	SSZIP_NGINX_ASAN=1 $(call pytest,$(NGINX_ASAN)/sbin/nginx,$(NGINX_ASAN)/$(MODULE),1.28-asan)
+
+# The core that panics and fails when a test says so.
+faults: setup
+	cargo build --release --package sszip-core --features ffi,faults \
+		--target-dir "$(CARGO_TARGET_DIR)/faults"
 
 bench: build ## sszip beside gzip and brotli; tables go to loadtest/results/
 	@scripts/setup bench
