@@ -1,6 +1,8 @@
 //! The parity table (`tests/cases`) on the core: a host in memory, which does
 //! what the theory of operation says and nothing else.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::Path;

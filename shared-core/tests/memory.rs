@@ -1,6 +1,8 @@
 //! What the process holds, after more responses than any pool could hide.
 //! A test binary of its own: other tests would move the figures.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
 use std::sync::Arc;
 
 use sszip_core::config::Directives;

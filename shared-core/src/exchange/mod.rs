@@ -116,6 +116,9 @@ pub struct Exchange {
     declared: Option<usize>,
     /// What the node sent, then what the client gets.
     body: Vec<u8>,
+    /// Room for the coded body. Made where the body is: memory that coder
+    /// threads allocate stays in their arenas when it is freed elsewhere.
+    coded: Vec<u8>,
     received: usize,
     reservation: Option<Reservation>,
 }
@@ -135,6 +138,7 @@ impl Exchange {
             task: Task::Gunzip,
             declared: None,
             body: Vec::new(),
+            coded: Vec::new(),
             received: 0,
             reservation: None,
         }
@@ -418,6 +422,10 @@ impl Exchange {
             return Ok(EndAction::Fail);
         }
         self.move_on(Event::End)?;
+        if let Task::Gzip { .. } = self.task {
+            // refused: the coder will find that out
+            let _ = self.coded.try_reserve_exact(self.gzip_limit());
+        }
         Ok(EndAction::Code {
             off_loop: length > off_loop_length(self.config.comp_level),
         })
@@ -445,7 +453,7 @@ impl Exchange {
             return Err(self.misuse(Event::Coded));
         }
         let coded = match self.task {
-            Task::Gzip { at_any_length } => self.gzip(at_any_length),
+            Task::Gzip { .. } => self.gzip(),
             Task::Gunzip => self.gunzip(),
         };
         match coded {
@@ -462,16 +470,23 @@ impl Exchange {
         self.move_on(Event::Coded)
     }
 
-    fn gzip(&self, at_any_length: bool) -> Result<(Vec<u8>, Mode), Mode> {
-        let limit = if at_any_length {
-            oneshot::bound(self.body.len())
-        } else {
-            self.body.len()
-        };
-        match oneshot::gzip(&self.body, self.config.comp_level, limit) {
+    fn gzip(&mut self) -> Result<(Vec<u8>, Mode), Mode> {
+        let limit = self.gzip_limit();
+        let room = std::mem::take(&mut self.coded);
+        match oneshot::gzip_into(&self.body, self.config.comp_level, limit, room) {
             Ok(body) => Ok((body, Mode::Oneshot)),
             Err(oneshot::OneshotError::NotSmaller) => Err(Mode::NotSmaller),
             Err(_) => Err(Mode::Failed),
+        }
+    }
+
+    /// What the coded body must be shorter than.
+    fn gzip_limit(&self) -> usize {
+        match self.task {
+            Task::Gzip {
+                at_any_length: true,
+            } => oneshot::bound(self.body.len()),
+            _ => self.body.len(),
         }
     }
 

@@ -7,3 +7,4 @@
 pub mod inflate;
 mod libdeflate;
 pub mod oneshot;
+mod pool;

@@ -1,19 +1,8 @@
 //! A whole body into one gzip member.
-//!
-//! Compressors are pooled per thread: making one costs more than coding a
-//! small body with it. A thread keeps the one it used last and frees it when
-//! it needs another level or ends, so a process holds at most one compressor
-//! a thread, whatever the load (the field's reference implementation leaked
-//! gigabytes a day from a pool that the garbage collector was to empty).
 
-use std::cell::RefCell;
-
-use super::libdeflate::{Compressor, MAX_LEVEL};
+use super::libdeflate::MAX_LEVEL;
+use super::pool::with_compressor;
 use crate::faults::{injected, panic_if, Fault};
-
-thread_local! {
-    static POOL: RefCell<Option<(u8, Compressor)>> = const { RefCell::new(None) };
-}
 
 /// Why there is no coded body. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +15,21 @@ pub enum OneshotError {
     Level(u8),
 }
 
-/// Codes `body` as a gzip member shorter than `limit` bytes.
+/// Codes `body` as a gzip member shorter than `limit` bytes into `output`,
+/// which is empty and may have room already.
 ///
-/// Levels are libdeflate's, 0 (stored) to 12. The result owns as much memory
-/// as it is long. The bytes may differ between versions of libdeflate: never
-/// compare them with recorded ones.
+/// Levels are libdeflate's, 0 (stored) to 12. In the end `output` owns as much
+/// memory as it is long. The bytes may differ between versions of libdeflate:
+/// never compare them with recorded ones.
 ///
 /// # Errors
 /// [`OneshotError`]; nothing is lost, the body is only borrowed.
-pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotError> {
+pub fn gzip_into(
+    body: &[u8],
+    level: u8,
+    limit: usize,
+    mut output: Vec<u8>,
+) -> Result<Vec<u8>, OneshotError> {
     if level > MAX_LEVEL {
         return Err(OneshotError::Level(level));
     }
@@ -43,17 +38,25 @@ pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotErro
         return Err(OneshotError::OutOfMemory);
     }
     let room = limit.saturating_sub(1);
-    let mut coded = Vec::new();
-    coded
+    output.clear();
+    output
         .try_reserve_exact(room)
         .map_err(|_| OneshotError::OutOfMemory)?;
-    let fits = with_compressor(level, |compressor| compressor.gzip(body, &mut coded))
+    let fits = with_compressor(level, |compressor| compressor.gzip(body, &mut output))
         .ok_or(OneshotError::OutOfMemory)?;
-    if !fits || coded.len() > room {
+    if !fits || output.len() > room {
         return Err(OneshotError::NotSmaller);
     }
-    coded.shrink_to_fit();
-    Ok(coded)
+    output.shrink_to_fit();
+    Ok(output)
+}
+
+/// [`gzip_into`] memory of its own.
+///
+/// # Errors
+/// As there.
+pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotError> {
+    gzip_into(body, level, limit, Vec::new())
 }
 
 /// A `limit` for [`gzip`] that every coded form of `length` bytes stays
@@ -61,23 +64,6 @@ pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotErro
 /// 5,000) and the header and trailer of gzip.
 pub fn bound(length: usize) -> usize {
     length.saturating_add(length / 1000).saturating_add(64)
-}
-
-/// Runs `code` with this thread's compressor of `level`; `None` when there is
-/// no memory for one. A compressor that panicked is not put back.
-fn with_compressor<T>(level: u8, code: impl FnOnce(&mut Compressor) -> T) -> Option<T> {
-    let pooled = POOL.with(|pool| pool.borrow_mut().take());
-    let mut compressor = match pooled {
-        Some((pooled_level, compressor)) if pooled_level == level => compressor,
-        // the old one is freed before another is made
-        other => {
-            drop(other);
-            Compressor::new(level)?
-        }
-    };
-    let result = code(&mut compressor);
-    POOL.with(|pool| *pool.borrow_mut() = Some((level, compressor)));
-    Some(result)
 }
 
 #[cfg(test)]

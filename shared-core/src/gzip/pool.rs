@@ -1,0 +1,99 @@
+//! Compressors, kept for the next body: making one costs more than coding a
+//! small body with it.
+//!
+//! One pool for the process, not one a thread: nginx's thread pools have 32
+//! threads of which only a few code at a time, but all of them in turn, and 32
+//! compressors of level 12 are 280 MiB. Idle ones are bounded by their size
+//! and freed beyond that at once; the field's reference implementation leaked
+//! gigabytes a day from a pool that the garbage collector was to empty.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::libdeflate::Compressor;
+
+/// What idle compressors may take, in bytes: one of the largest.
+const IDLE: usize = 10 << 20;
+
+static POOL: Mutex<Vec<(u8, Compressor)>> = Mutex::new(Vec::new());
+
+/// Runs `code` with a compressor of `level`; `None` when there is no memory
+/// for one, or no such level. A compressor that panicked is not put back.
+pub(super) fn with_compressor<T>(level: u8, code: impl FnOnce(&mut Compressor) -> T) -> Option<T> {
+    let mut compressor = match take(level) {
+        Some(compressor) => compressor,
+        None => Compressor::new(level)?,
+    };
+    let result = code(&mut compressor);
+    drop(put(level, compressor));
+    Some(result)
+}
+
+fn take(level: u8) -> Option<Compressor> {
+    let mut pool = lock();
+    let at = pool.iter().rposition(|(pooled, _)| *pooled == level)?;
+    Some(pool.remove(at).1)
+}
+
+/// Puts one back, the latest to be taken first; what there is no room for is
+/// returned, to be freed outside the lock.
+fn put(level: u8, compressor: Compressor) -> Vec<(u8, Compressor)> {
+    let mut pool = lock();
+    pool.push((level, compressor));
+    let mut room = IDLE;
+    let kept = pool
+        .iter()
+        .rev()
+        .take_while(|(level, _)| match room.checked_sub(size(*level)) {
+            Some(rest) => {
+                room = rest;
+                true
+            }
+            None => false,
+        })
+        .count();
+    let beyond = pool.len() - kept;
+    pool.drain(..beyond).collect()
+}
+
+/// A list of whole compressors is never left half-changed.
+fn lock() -> MutexGuard<'static, Vec<(u8, Compressor)>> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What libdeflate 1.26 allocates for a compressor, in bytes, rounded up.
+fn size(level: u8) -> usize {
+    match level {
+        0..=1 => 200 << 10,
+        2..=9 => 660 << 10,
+        _ => 9 << 20,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{lock, size, with_compressor, IDLE};
+
+    #[test]
+    fn idle_compressors_are_bounded() {
+        std::thread::scope(|scope| {
+            for level in 0..=12 {
+                for _ in 0..8 {
+                    scope.spawn(move || {
+                        let mut output = Vec::with_capacity(1000);
+                        with_compressor(level, |compressor| {
+                            assert!(compressor.gzip(&[b'a'; 100], &mut output));
+                        })
+                    });
+                }
+            }
+        });
+        let idle: usize = lock().iter().map(|(level, _)| size(*level)).sum();
+        assert!(idle <= IDLE, "{idle} bytes idle");
+        assert!(idle > 0);
+    }
+
+    #[test]
+    fn there_is_none_of_a_level_that_is_not() {
+        assert!(with_compressor(13, |_| ()).is_none());
+    }
+}
