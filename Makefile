@@ -14,6 +14,8 @@ NGINX_128 := $(SSZIP_CACHE)/nginx-1.28
 NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 
 .DEFAULT_GOAL := help
+# cargo, pytest and nginx's make each use all cores.
+.NOTPARALLEL:
 .PHONY: help setup build run test check unit e2e bench clean \
 	e2e-debian e2e-1.28 e2e-asan faults
 
