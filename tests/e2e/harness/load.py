@@ -34,19 +34,22 @@ class Load:
         while not self._stop.is_set():
             (target, headers), body = self._requests[number % len(self._requests)]
             number += 1
+            received = None
             try:
-                fresh = connection is None
-                connection = connection or Connection(self._port)
-                before = connection.received
+                if connection is None:
+                    connection = Connection(self._port)
+                else:
+                    received = connection.received
                 connection.send(request_bytes(target, headers=headers))
                 response = connection.read()
             except (OSError, Truncated) as error:
                 # Closed while idle: nginx does so when a worker goes. With a
                 # part of an answer in hand, or on a new connection, a loss.
-                if fresh or connection.received != before:
+                if received is None or connection.received != received:
                     self._fault(f"{target}: {error!r}")
-                connection.close()
-                connection = None
+                if connection is not None:
+                    connection.close()
+                    connection = None
                 continue
             except Exception as error:  # judged in the test's thread
                 self._fault(f"{target}: {error!r}")

@@ -41,7 +41,7 @@ env LSAN_OPTIONS;
 @user@
 events { worker_connections 2048; }
 http {
-    log_format story escape=json '{"uri":"$request_uri","status":$status,"mode":"$sszip_mode",'
+    log_format story escape=json '{"uri":"$request_uri","status":"$status","mode":"$sszip_mode",'
         '"ratio":"$sszip_ratio","accept_encoding":"$http_accept_encoding",'
         '"sent":$body_bytes_sent,"cache":"$upstream_cache_status"}';
     access_log @prefix@/access.log story;
@@ -137,7 +137,10 @@ class Nginx:
         return self.ports["port"]
 
     def _command(self, *arguments):
-        return [NGINX, "-p", str(self.prefix), "-c", str(self.prefix / "nginx.conf"), *arguments]
+        # -e: what is compiled in is a file that need not be there
+        names = {"-p": "", "-c": "nginx.conf", "-e": "error.log"}
+        options = [word for flag, name in names.items() for word in (flag, str(self.prefix / name))]
+        return [NGINX, *options, *arguments]
 
     def _environment(self):
         # A small quarantine, so that memory tests hold with a sanitizer too.
@@ -267,6 +270,7 @@ class Nginx:
             self._log_read += complete
             for line in new[:complete].splitlines():
                 entry = json.loads(line)
+                entry["status"] = int(entry["status"])  # "009" for HTTP/0.9
                 self._log_lines[entry["uri"]] = entry
             return self._log_lines.get(uri)
 
