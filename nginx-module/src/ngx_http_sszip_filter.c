@@ -65,6 +65,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     }
 
     ctx->state = NGX_HTTP_SSZIP_HOLDING;
+    ctx->keepalive = r->keepalive;
 
     r->main_filter_need_in_memory = 1;
     r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
@@ -201,7 +202,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return NGX_AGAIN;
 
     case NGX_HTTP_SSZIP_CODED:
-        return ngx_http_sszip_send(r, ctx, in);
+        return ctx->failed ? NGX_ERROR : ngx_http_sszip_send(r, ctx, NULL);
 
     default:
         return ngx_http_next_body_filter(r, in);
@@ -276,15 +277,18 @@ ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_AGAIN;
     }
 
-    (void) sszip_exchange_code(ctx->exchange);
+    if (sszip_exchange_code(ctx->exchange) != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
 
     return ngx_http_sszip_send(r, ctx, NULL);
 }
 
 
 /*
- * The held head, then the body that the exchange has, then the rest: after
- * giving up what has not been taken, otherwise nothing.
+ * The held head, then the body that the exchange has.  That is all of it,
+ * unless the exchange has given up: then it is what was taken before, and the
+ * rest follows.
  */
 
 static ngx_int_t
@@ -301,15 +305,15 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
 
-    out = rest;
-
     if (sszip_exchange_body(ctx->exchange, &body) != SSZIP_STATUS_OK
         || ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (body.len) {
+    out = rest;
+
+    if (body.len || rest == NULL) {
 
         b = ngx_calloc_buf(r->pool);
         if (b == NULL) {
@@ -325,9 +329,9 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
         b->pos = (u_char *) body.data;
         b->last = (u_char *) body.data + body.len;
-        b->memory = 1;
-        b->last_buf = (ctx->state != NGX_HTTP_SSZIP_HOLDING || rest == NULL);
-        b->last_in_chain = b->last_buf;
+        b->memory = (body.len != 0);
+        b->last_buf = (rest == NULL);
+        b->last_in_chain = (rest == NULL);
 
         out->buf = b;
         out->next = rest;
@@ -358,19 +362,26 @@ ngx_http_sszip_upstream_failed(ngx_http_request_t *r)
 }
 
 
-/* nothing was sent yet, so the client can be told */
+/*
+ * Nothing was sent yet, so the client can be told.  What a body filter
+ * returns for the last buffer, or for the flush of a failed upstream, is what
+ * the request is finalized with: the status makes it an ordinary error, with
+ * error_page and all.
+ */
 
 static ngx_int_t
 ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "the upstream response ended short of its Content-Length");
+                  "sszip: the response ended before its length was reached");
 
     (void) sszip_exchange_cut_short(ctx->exchange);
 
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
     ctx->state = NGX_HTTP_SSZIP_DONE;
 
-    return ngx_http_filter_finalize_request(r, &ngx_http_sszip_module,
-                                            NGX_HTTP_BAD_GATEWAY);
+    ngx_http_clean_header(r);
+    r->keepalive = ctx->keepalive;
+
+    return NGX_HTTP_BAD_GATEWAY;
 }

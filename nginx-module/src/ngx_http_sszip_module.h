@@ -46,6 +46,8 @@ typedef enum {
 typedef struct {
     sszip_exchange              *exchange;
     ngx_http_sszip_state_e       state;
+    unsigned                     keepalive:1;    /* before the head was held */
+    unsigned                     failed:1;       /* there is nothing to send */
 
     /* the upstream module's, while ours stands in its place */
     ngx_int_t                  (*create_request)(ngx_http_request_t *r);

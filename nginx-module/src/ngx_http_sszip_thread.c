@@ -22,6 +22,12 @@ static void ngx_http_sszip_thread_handler(void *data, ngx_log_t *log);
 static void ngx_http_sszip_thread_done(ngx_event_t *ev);
 
 
+typedef struct {
+    sszip_exchange              *exchange;
+    sszip_status                 status;
+} ngx_http_sszip_thread_ctx_t;
+
+
 static ngx_queue_t  ngx_http_sszip_waiting;
 static ngx_uint_t   ngx_http_sszip_running;
 
@@ -37,8 +43,9 @@ ngx_http_sszip_thread_init(void)
 ngx_int_t
 ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_thread_task_t          *task;
-    ngx_http_sszip_loc_conf_t  *slcf;
+    ngx_thread_task_t            *task;
+    ngx_http_sszip_loc_conf_t    *slcf;
+    ngx_http_sszip_thread_ctx_t  *tctx;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
@@ -46,12 +53,14 @@ ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_DECLINED;
     }
 
-    task = ngx_thread_task_alloc(r->pool, sizeof(sszip_exchange *));
+    task = ngx_thread_task_alloc(r->pool, sizeof(ngx_http_sszip_thread_ctx_t));
     if (task == NULL) {
         return NGX_DECLINED;
     }
 
-    *(sszip_exchange **) task->ctx = ctx->exchange;
+    tctx = task->ctx;
+    tctx->exchange = ctx->exchange;
+    tctx->status = SSZIP_STATUS_MISUSE;
 
     task->handler = ngx_http_sszip_thread_handler;
     task->event.data = ctx;
@@ -88,32 +97,44 @@ ngx_http_sszip_post(ngx_http_sszip_ctx_t *ctx)
                    "http sszip thread: \"%V\" running:%ui",
                    &ctx->request->uri, ngx_http_sszip_running);
 
-    if (ngx_thread_task_post(ctx->thread_pool, ctx->task) != NGX_OK) {
-        /* the pool's queue is full, and has said so in the log */
-        (void) sszip_exchange_code(ctx->exchange);
+    if (!ctx->request->connection->error) {
 
-        ctx->task->event.complete = 1;
-        ngx_post_event(&ctx->task->event, &ngx_posted_events);
+        if (ngx_thread_task_post(ctx->thread_pool, ctx->task) == NGX_OK) {
+            return;
+        }
+
+        /* the pool's queue is full, and has said so in the log */
+        ngx_http_sszip_thread_handler(ctx->task->ctx,
+                                      ctx->request->connection->log);
     }
+
+    /* done already, or nobody waits for it any more */
+
+    ctx->task->event.complete = 1;
+    ngx_post_event(&ctx->task->event, &ngx_posted_events);
 }
 
 
 static void
 ngx_http_sszip_thread_handler(void *data, ngx_log_t *log)
 {
-    (void) sszip_exchange_code(*(sszip_exchange **) data);
+    ngx_http_sszip_thread_ctx_t  *tctx = data;
+
+    tctx->status = sszip_exchange_code(tctx->exchange);
 }
 
 
 static void
 ngx_http_sszip_thread_done(ngx_event_t *ev)
 {
-    ngx_queue_t           *q;
-    ngx_connection_t      *c;
-    ngx_http_request_t    *r;
-    ngx_http_sszip_ctx_t  *ctx, *next;
+    ngx_queue_t                  *q;
+    ngx_connection_t             *c;
+    ngx_http_request_t           *r;
+    ngx_http_sszip_ctx_t         *ctx, *next;
+    ngx_http_sszip_thread_ctx_t  *tctx;
 
     ctx = ev->data;
+    tctx = ctx->task->ctx;
     r = ctx->request;
     c = r->connection;
 
@@ -136,6 +157,7 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
     }
 
     ctx->state = NGX_HTTP_SSZIP_CODED;
+    ctx->failed = (tctx->status != SSZIP_STATUS_OK);
 
     r->main->blocked--;
     r->aio = 0;

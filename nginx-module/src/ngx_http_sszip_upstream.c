@@ -29,15 +29,21 @@ struct ngx_http_sszip_window_s {
 
 typedef struct {
     ngx_table_elt_t             *header;
-    ngx_str_t                    original;    /* data NULL: it was not there */
-    ngx_str_t                    value;
+    ngx_table_elt_t              original;
+    u_char                      *value;       /* by which ours is known */
+    unsigned                     added:1;
 } ngx_http_sszip_replaced_t;
 
 
 static void ngx_http_sszip_open_window(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
-static ngx_int_t ngx_http_sszip_replace(ngx_http_request_t *r,
+static ngx_int_t ngx_http_sszip_edit(ngx_http_request_t *r,
     ngx_http_sszip_window_t *window, const sszip_edit *edit);
+static ngx_int_t ngx_http_sszip_add(ngx_http_request_t *r,
+    ngx_http_sszip_window_t *window, ngx_str_t *name, ngx_str_t *value);
+static ngx_http_sszip_replaced_t *ngx_http_sszip_remember(
+    ngx_http_sszip_window_t *window, ngx_table_elt_t *header,
+    ngx_str_t *value);
 static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
 
@@ -142,22 +148,26 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     (void) ngx_http_get_indexed_variable(r, smcf->accept_encoding);
 
     for (i = 0; i < n; i++) {
-        if (ngx_http_sszip_replace(r, window, &edits[i]) != NGX_OK) {
+        if (ngx_http_sszip_edit(r, window, &edits[i]) != NGX_OK) {
             return;
         }
     }
 }
 
 
+/*
+ * A field is taken away by calling it Keep-Alive: a hop-by-hop field, which
+ * upstream modules never pass on.
+ */
+
 static ngx_int_t
-ngx_http_sszip_replace(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
+ngx_http_sszip_edit(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
     const sszip_edit *edit)
 {
-    ngx_str_t                   name, value;
-    ngx_uint_t                  i, found;
-    ngx_list_part_t            *part;
-    ngx_table_elt_t            *header;
-    ngx_http_sszip_replaced_t  *replaced;
+    ngx_str_t         name, value;
+    ngx_uint_t        i, set;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
 
     name.data = (u_char *) edit->name.data;
     name.len = edit->name.len;
@@ -165,7 +175,7 @@ ngx_http_sszip_replace(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
     value.data = (u_char *) edit->value.data;
     value.len = edit->value.len;
 
-    found = 0;
+    set = (value.data == NULL);
 
     for (part = &r->headers_in.headers.part; part; part = part->next) {
         header = part->elts;
@@ -179,56 +189,98 @@ ngx_http_sszip_replace(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
                 continue;
             }
 
-            replaced = ngx_array_push(&window->replaced);
-            if (replaced == NULL) {
+            if (!set) {
+                if (ngx_http_sszip_remember(window, &header[i], &value)
+                    == NULL)
+                {
+                    return NGX_ERROR;
+                }
+
+                header[i].value = value;
+                set = 1;
+                continue;
+            }
+
+            if (ngx_http_sszip_remember(window, &header[i], &header[i].value)
+                == NULL)
+            {
                 return NGX_ERROR;
             }
 
-            replaced->header = &header[i];
-            replaced->original = header[i].value;
-            replaced->value = value;
-
-            header[i].value = value;
-            found = 1;
+            ngx_str_set(&header[i].key, "Keep-Alive");
+            header[i].lowcase_key = (u_char *) "keep-alive";
+            header[i].hash = ngx_hash_key(header[i].lowcase_key,
+                                          header[i].key.len);
         }
     }
 
-    if (found) {
-        return NGX_OK;
-    }
+    return set ? NGX_OK : ngx_http_sszip_add(r, window, &name, &value);
+}
 
-    replaced = ngx_array_push(&window->replaced);
-    if (replaced == NULL) {
+
+static ngx_int_t
+ngx_http_sszip_add(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
+    ngx_str_t *name, ngx_str_t *value)
+{
+    u_char                     *lowcase;
+    ngx_list_t                 *headers;
+    ngx_table_elt_t            *header;
+    ngx_http_sszip_replaced_t  *replaced;
+
+    lowcase = ngx_pnalloc(r->pool, name->len);
+    if (lowcase == NULL) {
         return NGX_ERROR;
     }
 
-    header = ngx_list_push(&r->headers_in.headers);
+    headers = &r->headers_in.headers;
+
+    if (headers->part.next == NULL) {
+        /* a subrequest's list is a copy that still points at its origin */
+        headers->last = &headers->part;
+    }
+
+    header = ngx_list_push(headers);
     if (header == NULL) {
-        window->replaced.nelts--;
         return NGX_ERROR;
     }
 
-    header->lowcase_key = ngx_pnalloc(r->pool, name.len);
-    if (header->lowcase_key == NULL) {
-        header->hash = 0;
-        ngx_str_null(&header->key);
-        ngx_str_null(&header->value);
-        window->replaced.nelts--;
+    replaced = ngx_http_sszip_remember(window, header, value);
+    if (replaced == NULL) {
+        headers->last->nelts--;
         return NGX_ERROR;
     }
 
-    header->hash = ngx_hash_strlow(header->lowcase_key, name.data, name.len);
-    header->key = name;
-    header->value = value;
+    replaced->added = 1;
+
+    header->hash = ngx_hash_strlow(lowcase, name->data, name->len);
+    header->lowcase_key = lowcase;
+    header->key = *name;
+    header->value = *value;
 #if (nginx_version >= 1023000)
     header->next = NULL;
 #endif
 
-    replaced->header = header;
-    ngx_str_null(&replaced->original);
-    replaced->value = value;
-
     return NGX_OK;
+}
+
+
+static ngx_http_sszip_replaced_t *
+ngx_http_sszip_remember(ngx_http_sszip_window_t *window,
+    ngx_table_elt_t *header, ngx_str_t *value)
+{
+    ngx_http_sszip_replaced_t  *replaced;
+
+    replaced = ngx_array_push(&window->replaced);
+    if (replaced == NULL) {
+        return NULL;
+    }
+
+    replaced->header = header;
+    replaced->original = *header;
+    replaced->value = value->data;
+    replaced->added = 0;
+
+    return replaced;
 }
 
 
@@ -263,13 +315,13 @@ ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
 
         header = replaced[i - 1].header;
 
-        if (header->value.data != replaced[i - 1].value.data) {
+        if (header->value.data != replaced[i - 1].value) {
             /* set by somebody else meanwhile */
             continue;
         }
 
-        if (replaced[i - 1].original.data != NULL) {
-            header->value = replaced[i - 1].original;
+        if (!replaced[i - 1].added) {
+            *header = replaced[i - 1].original;
             continue;
         }
 
