@@ -6,6 +6,7 @@ import pytest
 from harness import bodies
 from harness.nodes import BODY, geth
 from harness.origin import answer
+from harness.scgi import ScgiNode
 
 LARGE = bodies.json(3000000)
 TEXT = '{"status":"' + "synced " * 300 + '"}'
@@ -200,3 +201,25 @@ class TestInheritance:
         response = nginx.get("/", port="port_off")
         assert (response.framing, response.mode) == ("chunked", "off")
         assert origin.last().header("Accept-Encoding") == "gzip"
+
+
+@pytest.mark.parametrize("accept", ["gzip, br", None])
+def test_other_kinds_of_upstream_are_asked_for_identity_too(start_nginx, accept):
+    node = ScgiNode(BODY)
+    nginx = start_nginx(
+        f"""server {{
+            listen 127.0.0.1:@port@;
+            sszip on;
+            location / {{
+                scgi_param REQUEST_METHOD $request_method;
+                scgi_param SEEN $http_accept_encoding;
+                scgi_pass {node.address};
+            }}
+        }}"""
+    )
+    response = nginx.get("/", accept)
+    assert (response.coding, response.framing) == ("gzip" if accept else None, "length")
+    assert response.decoded == BODY
+    assert node.requests[0]["HTTP_ACCEPT_ENCODING"] == "identity"
+    assert node.requests[0]["SEEN"] == (accept or "")
+    node.close()

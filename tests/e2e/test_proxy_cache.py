@@ -23,6 +23,7 @@ server {
     }
     location /revalidated { proxy_cache_revalidate on; proxy_pass http://@origin@; }
     location /gzip { gzip on; gzip_types application/json; gzip_vary on; proxy_pass http://@origin@; }
+    location /aio { aio threads; output_buffers 1 4k; proxy_pass http://@origin@; }
     location /locked { proxy_cache_lock on; proxy_pass http://@origin@; }
 }
 """
@@ -32,7 +33,7 @@ def cached(response):
     return response.logged["cache"]
 
 
-@pytest.mark.parametrize("path", ["/", "/gzip", "/locked"])
+@pytest.mark.parametrize("path", ["/", "/gzip", "/locked", "/aio"])
 @pytest.mark.parametrize("vary", [None, "Accept-Encoding", "Origin, Accept-Encoding"])
 @pytest.mark.parametrize("first, second", [("gzip", None), (None, "gzip"), ("gzip", "br, gzip")])
 def test_a_hit_is_coded_for_who_asks(nginx, origin, path, vary, first, second):

@@ -8,7 +8,7 @@ import pytest
 from harness import bodies
 from harness.client import request_bytes
 from harness.nodes import BODY, geth, plain
-from harness.origin import CLOSE, RESET, Until, answer
+from harness.origin import CLOSE, RESET, Hangup, Until, answer
 
 CONFIG = """
 upstream two { server @origin@ max_fails=0; server @origin_unix@ max_fails=0; }
@@ -19,6 +19,7 @@ server {
     location / { proxy_pass http://@origin@; }
     location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
     location /unbuffered-upload { proxy_request_buffering off; proxy_pass http://@origin@; }
+    location /temp-file { aio threads; aio_write on; proxy_buffers 2 4k; proxy_busy_buffers_size 4k; proxy_temp_file_write_size 8k; proxy_pass http://@origin@; }
     location /small-buffers { proxy_buffer_size 2k; proxy_buffers 2 2k; proxy_busy_buffers_size 2k; proxy_pass http://@origin@; }
     location /no-temp-file { proxy_max_temp_file_size 0; proxy_buffers 4 4k; proxy_pass http://@origin@; }
     location /large-buffers { proxy_buffers 16 256k; proxy_busy_buffers_size 1m; proxy_pass http://@origin@; }
@@ -38,7 +39,7 @@ server {
 """
 
 
-@pytest.mark.parametrize("path", ["/unbuffered", "/small-buffers", "/no-temp-file", "/large-buffers"])
+@pytest.mark.parametrize("path", ["/unbuffered", "/temp-file", "/small-buffers", "/no-temp-file", "/large-buffers"])
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 @pytest.mark.parametrize("accept", ["gzip", None])
 @pytest.mark.parametrize("size", [100, 30000, 1000000])
@@ -86,6 +87,19 @@ def test_an_upload_without_buffering(nginx, origin, accept):
     assert origin.last().body == upload
     assert origin.last().header("Accept-Encoding") == "identity"
     assert response.decoded == BODY
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_a_node_that_answers_before_it_was_asked_everything(nginx, origin, accept):
+    origin.early = True
+    origin.answers([*answer(BODY, headers=[("Connection", "close")]), Hangup()])
+    upload = bodies.json(100000)
+    headers = [("Accept-Encoding", accept)] if accept else []
+    request = request_bytes("/unbuffered-upload", method="POST", headers=headers, body=upload)
+    with nginx.connect() as connection:
+        connection.send(request[:50000])
+        response = connection.read()
+    assert (response.status, response.coding, response.decoded) == (200, accept, BODY)
 
 
 class TestNextUpstream:

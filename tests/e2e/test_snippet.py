@@ -23,6 +23,10 @@ server {
         proxy_pass http://@origin@;
     }
     location /user/no-headers { proxy_pass_request_headers off; proxy_pass http://@origin@; }
+    location /no-such-node { set $node nowhere.invalid; error_page 502 = @away; proxy_pass http://$node; }
+    location /no-such-node-on { set $node nowhere.invalid; error_page 502 = @near; proxy_pass http://$node; }
+    location @away { sszip off; proxy_pass http://@origin@; }
+    location @near { proxy_set_header X-Client-Accept-Encoding $http_accept_encoding; proxy_pass http://@origin@; }
     location /pass { sszip_upstream_encoding pass; proxy_pass http://@origin@; }
 }
 """
@@ -132,3 +136,20 @@ def test_without_request_headers_the_node_has_nothing_to_gzip_for(nginx, origin)
     assert origin.last().all("Accept-Encoding") in ([], ["identity"])
     assert response.mode == "oneshot"
     assert response.decoded == BODY
+
+
+def test_an_error_page_sees_the_clients_request(nginx, origin):
+    """The node's name is not found while its request is being made: the
+    location that answers instead starts from what the client sent."""
+    origin.answers(geth())
+    response = nginx.post("/no-such-node", accept="gzip, br")
+    assert origin.last().all("Accept-Encoding") == ["gzip, br"]
+    assert (response.status, response.decoded, response.mode) == (200, BODY, "off")
+    response = nginx.post("/no-such-node-on", accept="gzip, br")
+    assert origin.last().all("Accept-Encoding") == ["identity"]
+    assert origin.last().header("X-Client-Accept-Encoding") == "gzip, br"
+    assert (response.status, response.coding, response.decoded) == (200, "gzip", BODY)
+    for _ in range(2):
+        response = nginx.post("/no-such-node", accept=None)
+        assert origin.last().all("Accept-Encoding") == []
+        assert (response.status, response.body) == (200, BODY)

@@ -86,12 +86,22 @@ def version():
 
 class Nginx:
     def __init__(
-        self, http, *, origin=None, main="", workers=1, files=None, module=None, daemon=False
+        self,
+        http,
+        *,
+        origin=None,
+        main="",
+        workers=1,
+        files=None,
+        module=None,
+        daemon=False,
+        single=False,
     ):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-e2e-", dir="/tmp"))
         self.prefix.chmod(0o755)
         self.ports = {}
         self.process = None
+        self.single = single
         self._allowed = []
         self._judged = {}
         self._log_read = 0
@@ -172,6 +182,8 @@ class Nginx:
         if self.process.poll() not in ((None, 0) if self.values["daemon"] == "on" else (None,)):
             raise AssertionError("nginx did not start:\n" + self.all_logs())
         # The pid file comes after the sockets are bound.
+        if self.single:
+            return self.master_or_none()
         return self.master_or_none() and len(self.workers()) == int(self.values["workers"])
 
     def wait_for(self, condition, what, seconds=30):

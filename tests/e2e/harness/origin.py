@@ -185,6 +185,8 @@ class Origin:
         self.requests = []
         self.connections = 0
         self.errors = []
+        # answer before the request's body has come
+        self.early = False
         self._scripts = {}
         self._default = None
         self._lock = threading.Lock()
@@ -212,6 +214,7 @@ class Origin:
         self._default = None
         self.requests.clear()
         self.errors.clear()
+        self.early = False
 
     def received(self, path=None):
         with self._lock:
@@ -245,7 +248,7 @@ class Origin:
         received = bytearray()
         try:
             while True:
-                request = _read_request(connection, received, number)
+                request = _read_request(connection, received, number, with_body=not self.early)
                 if request is None:
                     return
                 with self._lock:
@@ -311,14 +314,16 @@ def _more(connection, received):
     return bool(piece)
 
 
-def _read_request(connection, received, number):
+def _read_request(connection, received, number, with_body=True):
     while (end := received.find(b"\r\n\r\n")) < 0:
         if not _more(connection, received):
             return None
     text = bytes(received[:end])
     del received[: end + 4]
     length = re.search(rb"(?im)^content-length: *(\d+)\r?$", text)
-    if re.search(rb"(?im)^transfer-encoding: *chunked\r?$", text):
+    if not with_body:
+        body = b""
+    elif re.search(rb"(?im)^transfer-encoding: *chunked\r?$", text):
         body = _read_chunks(connection, received)
     elif length:
         size = int(length[1])
