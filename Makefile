@@ -39,7 +39,7 @@ test: setup check unit e2e ## all checks and tests
 
 check: setup ## format, lints, C style, dependencies' licences
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src
