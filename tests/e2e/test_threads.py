@@ -28,6 +28,7 @@ server {
     location / { proxy_pass http://@origin@; }
     location /named { sszip_thread_pool coders; proxy_pass http://@origin@; }
     location /short { sszip_thread_pool short; proxy_pass http://@origin@; }
+    location /full { sszip_thread_pool full; proxy_pass http://@origin@; }
     location /off { sszip_thread_pool off; proxy_pass http://@origin@; }
     location /hard { sszip_comp_level 12; proxy_pass http://@origin@; }
     location /hard/off { sszip_comp_level 12; sszip_thread_pool off; proxy_pass http://@origin@; }
@@ -40,7 +41,7 @@ server {
     location / { proxy_pass http://@origin@; }
 }
 """
-OPTIONS = {"main": "thread_pool coders threads=2;\nthread_pool short threads=1 max_queue=1;"}
+OPTIONS = {"main": "thread_pool coders threads=2;\nthread_pool short threads=1 max_queue=1;\nthread_pool full threads=1 max_queue=0;"}
 
 
 def by_path(request):
@@ -56,7 +57,7 @@ def loop_ticks(nginx):
     return loop, server.cpu_ticks(worker) - loop
 
 
-@pytest.mark.parametrize("path", ["/", "/named/", "/short/", "/off/", "/ssi/", "/gzip/"])
+@pytest.mark.parametrize("path", ["/", "/named/", "/short/", "/full/", "/off/", "/ssi/", "/gzip/"])
 @pytest.mark.parametrize("size", [262143, 262144, 262145, 262146, 500000, 2000000, 5000000])
 def test_bodies_around_and_above_the_threshold(nginx, origin, path, size):
     origin.answers(by_path)
@@ -105,10 +106,7 @@ def test_small_answers_overtake_large_ones(nginx, origin):
 
 @pytest.mark.parametrize("path", ["/", "/named/", "/short/"])
 def test_many_at_once(nginx, origin, path):
-    """More at once than there are threads, and than the queue holds: what
-    finds no room is compressed all the same."""
-    if path == "/short/":
-        nginx.expect(r"thread pool \"short\" queue overflow")
+    """More at once than there are threads."""
     origin.answers(by_path)
     bodies.json(600000)
 
@@ -122,6 +120,16 @@ def test_many_at_once(nginx, origin, path):
 
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
         assert [wrong for wrong in pool.map(client, range(24)) if wrong] == []
+
+
+def test_a_pool_without_a_queue(nginx, origin):
+    """What finds no thread at once is compressed in the loop."""
+    origin.answers(by_path)
+    with nginx.connect() as connection:
+        connection.send(b"".join(request_bytes("/full/600000", headers=GZIP) for _ in range(5)))
+        for _ in range(5):
+            response = connection.read()
+            assert (response.coding, response.decoded) == ("gzip", bodies.json(600000))
 
 
 def test_http2_streams_share_the_threads(nginx, origin):
