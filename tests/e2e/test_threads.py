@@ -32,13 +32,31 @@ server {
     location /off { sszip_thread_pool off; proxy_pass http://@origin@; }
     location /hard { sszip_comp_level 12; proxy_pass http://@origin@; }
     location /hard/off { sszip_comp_level 12; sszip_thread_pool off; proxy_pass http://@origin@; }
+    location /hard/impatient {
+        sszip_comp_level 12;
+        send_timeout 50ms;
+        proxy_send_timeout 50ms;
+        proxy_read_timeout 50ms;
+        client_body_timeout 50ms;
+        proxy_pass http://@origin@;
+    }
     location /ssi { ssi on; ssi_types application/json; proxy_pass http://@origin@; }
     location /gzip { gzip on; gzip_types application/json; proxy_pass http://@origin@; }
 }
 server {
     listen 127.0.0.1:@port_h2@ http2;
     sszip on;
+    proxy_buffers 16 64k;
+    proxy_busy_buffers_size 256k;
     location / { proxy_pass http://@origin@; }
+    location /hard/impatient {
+        sszip_comp_level 12;
+        send_timeout 50ms;
+        proxy_send_timeout 50ms;
+        proxy_read_timeout 50ms;
+        client_body_timeout 50ms;
+        proxy_pass http://@origin@;
+    }
 }
 """
 OPTIONS = {"main": "thread_pool coders threads=2;\nthread_pool short threads=1 max_queue=1;\nthread_pool full threads=1 max_queue=0;"}
@@ -130,6 +148,28 @@ def test_a_pool_without_a_queue(nginx, origin):
         for _ in range(5):
             response = connection.read()
             assert (response.coding, response.decoded) == ("gzip", bodies.json(600000))
+
+
+@pytest.mark.parametrize("port", ["port", "port_h2"])
+def test_no_timeout_runs_while_it_compresses(nginx, origin, port):
+    """The threads take several times as long as any timeout: those are for
+    the peers' silence, not for ours."""
+    origin.answers(by_path)
+    path = "/hard/impatient/1500000"
+    if port == "port_h2":
+        with Http2Client(nginx.ports[port]) as client:
+            streams = [client.ask(path) for _ in range(3)]
+            client.finish(*streams)
+            for stream in streams:
+                client.judge(stream, bodies.json(1500000))
+        return
+    connections = [nginx.connect() for _ in range(3)]
+    for connection in connections:
+        connection.send(request_bytes(path, headers=GZIP))
+    for connection in connections:
+        response = connection.read()
+        assert (response.status, response.decoded) == (200, bodies.json(1500000))
+        connection.close()
 
 
 def test_http2_streams_share_the_threads(nginx, origin):
