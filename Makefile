@@ -84,5 +84,6 @@ bench: build ## sszip beside gzip and brotli; tables go to loadtest/results/
 	@scripts/setup bench
 	loadtest/bench/run
 
-clean: ## removes build/ and the caches
-	rm -rf build "$(SSZIP_CACHE)"
+clean: ## removes build/ and what was compiled into the caches
+	rm -rf build "$(CARGO_TARGET_DIR)" "$(SSZIP_CACHE)/module" \
+		"$(NGINX_128)" "$(NGINX_ASAN)"
