@@ -17,6 +17,10 @@
  */
 
 
+#define NGX_HTTP_SSZIP_GUARD  60000
+
+
+static void ngx_http_sszip_guard_handler(ngx_event_t *ev);
 static void ngx_http_sszip_post(ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_thread_handler(void *data, ngx_log_t *log);
 static void ngx_http_sszip_thread_done(ngx_event_t *ev);
@@ -31,12 +35,37 @@ typedef struct {
 static ngx_queue_t  ngx_http_sszip_waiting;
 static ngx_uint_t   ngx_http_sszip_running;
 
+/* running and waiting */
+static ngx_uint_t   ngx_http_sszip_pending;
+static ngx_event_t  ngx_http_sszip_guard;
+
 
 void
 ngx_http_sszip_thread_init(void)
 {
+    static ngx_connection_t  dumb;
+
     ngx_queue_init(&ngx_http_sszip_waiting);
     ngx_http_sszip_running = 0;
+    ngx_http_sszip_pending = 0;
+
+    dumb.fd = (ngx_socket_t) -1;
+
+    ngx_http_sszip_guard.handler = ngx_http_sszip_guard_handler;
+    ngx_http_sszip_guard.data = &dumb;
+    ngx_http_sszip_guard.log = ngx_cycle->log;
+}
+
+
+/*
+ * A worker that is told to quit does so once it has no timers.  While a thread
+ * has an answer there may be no other.
+ */
+
+static void
+ngx_http_sszip_guard_handler(ngx_event_t *ev)
+{
+    ngx_add_timer(ev, NGX_HTTP_SSZIP_GUARD);
 }
 
 
@@ -76,6 +105,14 @@ ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     r->main->blocked++;
     r->aio = 1;
+
+    /* there is nothing to send, so send_timeout has no reason to run */
+
+    r->connection->write->delayed = 1;
+
+    if (ngx_http_sszip_pending++ == 0) {
+        ngx_add_timer(&ngx_http_sszip_guard, NGX_HTTP_SSZIP_GUARD);
+    }
 
     if (ngx_http_sszip_running < (ngx_uint_t) ngx_max(ngx_ncpu - 1, 1)) {
         ngx_http_sszip_post(ctx);
@@ -159,8 +196,13 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
     ctx->state = NGX_HTTP_SSZIP_CODED;
     ctx->failed = (tctx->status != SSZIP_STATUS_OK);
 
+    if (--ngx_http_sszip_pending == 0) {
+        ngx_del_timer(&ngx_http_sszip_guard);
+    }
+
     r->main->blocked--;
     r->aio = 0;
+    c->write->delayed = 0;
 
 #if (NGX_HTTP_V2)
 
