@@ -76,6 +76,16 @@ class TestGzipOn:
         assert (response.coding, response.framing, response.body) == (None, "length", BODY)
         assert names_in_vary(response) == ["accept-encoding"]
 
+    @pytest.mark.parametrize("accept", ["br", "gzip;q=0", "identity", "deflate, br"])
+    @pytest.mark.parametrize("size", [600, 30000])
+    def test_gzip_does_not_take_our_word_for_the_client(self, nginx, origin, path, accept, size):
+        """nginx remembers on the request whether the client takes gzip; our
+        question about its other rules must leave no trace there."""
+        origin.answers(plain(bodies.json(size)))
+        response = nginx.get(path, accept)
+        assert (response.coding, response.body) == (None, bodies.json(size))
+        assert response.logged["accept_encoding"] == accept
+
     def test_a_node_that_gzips_all_the_same(self, nginx, origin, path):
         origin.answers(plain(coding="gzip"))
         assert nginx.get(path).decoded == BODY

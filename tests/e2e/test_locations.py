@@ -90,6 +90,10 @@ class TestFiles:
         response = nginx.get("/files/a.png", accept)
         assert (response.coding, response.body, response.header("Vary")) == (None, BODY, None)
 
+    def test_the_log_shows_what_the_client_said(self, nginx, origin, accept):
+        accept = accept and "br, gzip;q=0.5"
+        assert nginx.get("/files/a.json", accept).logged["accept_encoding"] == (accept or "")
+
     def test_a_listing(self, nginx, origin, accept):
         response = nginx.get("/index/", accept)
         assert response.status == 200

@@ -11,13 +11,14 @@ PAGE = b"<html>" + b"text " * 500 + b'<!--# include virtual="/part" -->' + b"mor
 COMPOSED = PAGE.replace(b'<!--# include virtual="/part" -->', PART)
 
 CONFIG = """
+log_format parts '$uri $sszip_mode';
 server {
     listen 127.0.0.1:@port@;
     proxy_http_version 1.1;
     sszip on;
     sszip_types *;
     location / { proxy_pass http://@origin@; }
-    location /part { proxy_pass http://@origin@; }
+    location /part { log_subrequest on; access_log @prefix@/parts.log parts; proxy_pass http://@origin@; }
     location /guarded { auth_request /auth; proxy_pass http://@origin@; }
     location = /auth {
         internal;
@@ -107,6 +108,12 @@ class TestServerSideIncludes:
         origin.answers(answer(PAGE, type="text/html", coding="gzip"), path)
         if accept:
             assert nginx.get(path, accept).decoded == PAGE
+
+
+def test_a_part_is_left_to_its_whole(nginx, origin):
+    assert nginx.get("/page").decoded == COMPOSED
+    modes = (nginx.prefix / "parts.log").read_text().split("\n")[:-1]
+    assert set(modes) == {"/part subrequest"}
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
