@@ -1,6 +1,6 @@
 //! `Vary` (RFC 9110, section 12.5.5).
 
-use super::list::members;
+use super::list::trim;
 
 /// Whether `name` is among the members of the given field lines. `*` counts
 /// as every name.
@@ -26,6 +26,14 @@ pub fn without<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8>
     joined(lines, |member| {
         !member.eq_ignore_ascii_case(name.as_bytes())
     })
+}
+
+/// Members are tokens: unlike elsewhere a quote means nothing, and one that is
+/// never closed must not swallow what follows.
+fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|&byte| byte == b',')
+        .map(trim)
+        .filter(|member| !member.is_empty())
 }
 
 fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>, keep: impl Fn(&[u8]) -> bool) -> Vec<u8> {
@@ -55,6 +63,15 @@ mod tests {
         assert!(covers(lines(&["*"]), name));
         assert!(!covers(lines(&["Accept, X-Accept-Encoding"]), name));
         assert!(!covers(lines(&[]), name));
+    }
+
+    /// Found by fuzzing: the name was added again at each hop.
+    #[test]
+    fn an_open_quote_does_not_hide_a_name() {
+        let value = with(lines(&["\"x"]), "X");
+        assert_eq!(value, b"\"x, X");
+        assert!(covers([&value[..]].into_iter(), "X"));
+        assert_eq!(without(lines(&["\"a, X", "\"b"]), "X"), b"\"a, \"b");
     }
 
     #[test]
