@@ -196,12 +196,12 @@ class TestTime:
         cuts = [0, first, first + 1, first + 5000, 200000, len(body)]
         gates = [threading.Event() for _ in cuts[1:]]
         script = answer(framing="chunked")[:1]
-        for start, end, gate in zip(cuts, cuts[1:], gates):
+        for start, end, gate in zip(cuts[:-1], cuts[1:], gates, strict=True):
             script += [*chunked([body[start:end]], last=False), Until(gate)]
         origin.answers([*script, b"0\r\n\r\n"])
         with nginx.connect() as connection:
             stream = open_stream(connection, path)
-            for end, gate in zip(cuts[1:], gates):
+            for end, gate in zip(cuts[1:], gates, strict=True):
                 assert stream.until(max(1, end - 4096)) == body[: max(1, end - 4096)]
                 gate.set()
             assert stream.finish() == body
