@@ -570,7 +570,7 @@ ngx_http_sszip_waits_for_input(ngx_http_sszip_ctx_t *ctx)
     return ctx->state == NGX_HTTP_SSZIP_STREAMING
            && ctx->unflushed
            && ctx->in == NULL
-           && ctx->in_buf == NULL;
+           && !ctx->pending;
 }
 
 

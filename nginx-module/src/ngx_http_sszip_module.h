@@ -52,6 +52,7 @@ typedef struct {
     unsigned                     failed:1;       /* there is nothing to send */
     unsigned                     nomem:1;        /* all buffers are busy */
     unsigned                     unflushed:1;    /* the encoder keeps some */
+    unsigned                     pending:1;      /* a piece is not done */
 
     ngx_event_t                 *timer;          /* ends holding, or flushes */
 
@@ -61,8 +62,9 @@ typedef struct {
     ngx_chain_t                 *busy;
     ngx_chain_t                 *out;
     ngx_chain_t                **last_out;
-    ngx_buf_t                   *in_buf;
+    ngx_buf_t                   *in_buf;         /* NULL once it is taken */
     ngx_buf_t                   *out_buf;
+    sszip_flush                  flush;          /* what its piece asks for */
     ngx_int_t                    bufs;
 
     /* the upstream module's, while ours stands in its place */

@@ -107,14 +107,13 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     ngx_buf_t       *b;
     sszip_str        piece;
-    sszip_flush      flush;
     sszip_progress   progress;
 
     if (ctx->state == NGX_HTTP_SSZIP_DONE) {
         return NGX_DECLINED;
     }
 
-    if (ctx->in_buf == NULL && !ngx_http_sszip_next_piece(r, ctx)) {
+    if (!ctx->pending && !ngx_http_sszip_next_piece(r, ctx)) {
         return NGX_DECLINED;
     }
 
@@ -135,13 +134,11 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     b = ctx->in_buf;
 
-    piece.data = b->pos;
-    piece.len = ngx_buf_in_memory(b) ? b->last - b->pos : 0;
+    piece.data = (b != NULL) ? b->pos : NULL;
+    piece.len = (b != NULL) ? b->last - b->pos : 0;
 
-    flush = b->last_buf ? SSZIP_FLUSH_FINISH
-            : b->flush ? SSZIP_FLUSH_SYNC : SSZIP_FLUSH_NONE;
-
-    if (sszip_exchange_stream(ctx->exchange, piece, flush, ctx->out_buf->last,
+    if (sszip_exchange_stream(ctx->exchange, piece, ctx->flush,
+                              ctx->out_buf->last,
                               ctx->out_buf->end - ctx->out_buf->last,
                               &progress)
         != SSZIP_STATUS_OK)
@@ -155,32 +152,43 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_log_debug5(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http sszip stream in:%uz taken:%uz out:%uz flush:%d "
                    "complete:%d", piece.len, progress.consumed,
-                   progress.written, (int) flush, (int) progress.complete);
+                   progress.written, (int) ctx->flush,
+                   (int) progress.complete);
 
-    if (piece.len) {
+    if (b != NULL) {
         b->pos += progress.consumed;
 
-        if (b->in_file && b->pos == b->last) {
-            b->file_pos = b->file_last;
+        if (b->pos == b->last) {
+
+            if (b->in_file) {
+                b->file_pos = b->file_last;
+            }
+
+            /*
+             * Its owner may fill it again at once, while the encoder still
+             * has output of it: from here on it must not be looked at.
+             */
+
+            ctx->in_buf = NULL;
         }
     }
 
     ctx->out_buf->last += progress.written;
 
-    if (progress.complete) {
-        ctx->in_buf = NULL;
-        ctx->unflushed = (flush == SSZIP_FLUSH_NONE);
-
-        if (flush == SSZIP_FLUSH_NONE
-            && ctx->out_buf->last != ctx->out_buf->end)
-        {
-            return NGX_OK;
-        }
-
-        return ngx_http_sszip_put_buf(r, ctx, flush);
+    if (!progress.complete) {
+        return ngx_http_sszip_put_buf(r, ctx, SSZIP_FLUSH_NONE);
     }
 
-    return ngx_http_sszip_put_buf(r, ctx, SSZIP_FLUSH_NONE);
+    ctx->pending = 0;
+    ctx->unflushed = (ctx->flush == SSZIP_FLUSH_NONE);
+
+    if (ctx->flush == SSZIP_FLUSH_NONE
+        && ctx->out_buf->last != ctx->out_buf->end)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_sszip_put_buf(r, ctx, ctx->flush);
 }
 
 
@@ -200,7 +208,16 @@ ngx_http_sszip_next_piece(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         ngx_free_chain(r->pool, cl);
 
         if (b->last_buf || b->flush || ngx_buf_size(b) != 0) {
-            ctx->in_buf = b;
+
+            /* a buffer with both is the last one */
+
+            ctx->flush = b->last_buf ? SSZIP_FLUSH_FINISH
+                         : b->flush ? SSZIP_FLUSH_SYNC : SSZIP_FLUSH_NONE;
+
+            ctx->in_buf = (ngx_buf_in_memory(b) && b->pos != b->last) ? b
+                                                                      : NULL;
+            ctx->pending = 1;
+
             return 1;
         }
     }

@@ -75,6 +75,19 @@ def stepwise(pieces):
     return [*script, b"0\r\n\r\n"], gates
 
 
+def test_igzip_is_at_work(nginx, origin):
+    """libisal2, which the set-up script installs."""
+    origin.answers(answer(BODY, framing="chunked"))
+    assert nginx.get("/").mode == "stream"
+    assert loaded(nginx, b"/libisal.so.2")
+
+
+def loaded(nginx, library):
+    (worker,) = nginx.workers()
+    with open(f"/proc/{worker}/maps", "rb") as maps:
+        return any(line.rstrip().find(library) >= 0 for line in maps)
+
+
 class TestSizes:
     @pytest.mark.parametrize("path", PATHS)
     @pytest.mark.parametrize("power", [0, 4, 10, 12, 13, 14, 15, 16, 17, 18, 20, 21])
