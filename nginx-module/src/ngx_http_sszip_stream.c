@@ -70,6 +70,12 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         }
 
         if (ctx->out == NULL && !flush) {
+
+            if (ctx->in || ctx->pending) {
+                /* a flush in between has said that nothing is left */
+                r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
+            }
+
             return ctx->busy ? NGX_AGAIN : NGX_OK;
         }
 
