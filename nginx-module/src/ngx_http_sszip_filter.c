@@ -679,7 +679,13 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
     }
 
     if (rc == NGX_ERROR) {
-        ngx_http_finalize_request(r, NGX_ERROR);
+        /*
+         * The upstream module holds the request, so it must be the one to
+         * end it: it learns of a closed connection by itself, and of other
+         * errors with the next thing that it sends.
+         */
+
+        c->error = 1;
     }
 
     ngx_http_run_posted_requests(c);
