@@ -9,8 +9,7 @@
 //! |---------------|-------------------------------------------------------|
 //! | [`exchange`]  | the state machine, its transition table               |
 //! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
-//! | [`gzip`]      | coding at once and by pieces, decoding (RFC 1952)     |
-//! | [`json`]      | telling a whole text from one cut short (RFC 8259)    |
+//! | [`gzip`]      | one-shot coding and decoding (RFC 1952), libdeflate   |
 //! | [`config`]    | directives as operators write them, checked once      |
 //! | [`memory`]    | how much a process may hold                           |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
@@ -23,7 +22,6 @@ mod faults;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod gzip;
-pub mod json;
 pub mod memory;
 pub mod mode;
 pub mod negotiate;

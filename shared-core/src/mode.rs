@@ -35,21 +35,23 @@ pub enum Mode {
     Upgrade = 11,
     /// Shorter than `min_length`.
     TooSmall = 12,
+    /// Longer than `max_oneshot`.
+    TooLarge = 13,
+    /// The node did not say how long the body is.
+    UnknownLength = 14,
     /// The process holds as much as it may, or memory was refused.
-    Memory = 13,
+    Memory = 15,
     /// Coding did not make it smaller.
-    NotSmaller = 14,
+    NotSmaller = 16,
     /// The coder failed; the original went out.
-    Failed = 15,
-    /// The node cut the body short.
-    Cut = 16,
-    /// Compressed as it came, without a length.
-    Stream = 17,
+    Failed = 17,
+    /// The node cut the body short while the head was held.
+    Cut = 18,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 18] = [
+    pub const ALL: [Mode; 19] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -63,11 +65,12 @@ impl Mode {
         Mode::NoTransform,
         Mode::Upgrade,
         Mode::TooSmall,
+        Mode::TooLarge,
+        Mode::UnknownLength,
         Mode::Memory,
         Mode::NotSmaller,
         Mode::Failed,
         Mode::Cut,
-        Mode::Stream,
     ];
 
     /// The name that logs and metrics show.
@@ -86,11 +89,12 @@ impl Mode {
             Mode::NoTransform => "no-transform",
             Mode::Upgrade => "upgrade",
             Mode::TooSmall => "too-small",
+            Mode::TooLarge => "too-large",
+            Mode::UnknownLength => "unknown-length",
             Mode::Memory => "memory",
             Mode::NotSmaller => "not-smaller",
             Mode::Failed => "failed",
             Mode::Cut => "cut",
-            Mode::Stream => "stream",
         }
     }
 }
