@@ -16,7 +16,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 .DEFAULT_GOAL := help
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
-.PHONY: help setup build run test check unit e2e bench clean \
+.PHONY: help setup build run test check unit e2e fuzz bench clean \
 	e2e-debian e2e-1.28 e2e-asan faults
 
 help: ## what can be made (this list)
@@ -79,6 +79,9 @@ e2e-asan: setup build faults ## ... nginx 1.28 with AddressSanitizer only
 faults: setup
 	cargo build --release --package sszip-core --features ffi,faults \
 		--target-dir "$(CARGO_TARGET_DIR)/faults"
+
+fuzz: setup ## libFuzzer on the core, FUZZ_SECONDS (10) for each target
+	@scripts/fuzz
 
 bench: build ## sszip beside gzip and brotli; tables go to loadtest/results/
 	@scripts/setup bench

@@ -94,16 +94,17 @@ class Wrk:
         raise SystemExit(f"wrk printed no result:\n{output}")
 
 
-def measure(nginx, body, coder, connections, seconds, expected):
+def measure(nginx, body, coder, connections, seconds, expected, slack=0.02):
     """One point: requests per second, CPU per request, and whether to trust it."""
     before, ticks = cpu_ns(nginx.worker), machine_ticks()
     result = Wrk(nginx.port, body, coder, connections, seconds).result()
     spent = cpu_ns(nginx.worker) - before
     share = machine_share(ticks, machine_ticks())
-    check_answers(result, body, coder, connections, expected)
+    check_answers(result, body, coder, connections, expected, slack)
     wall_us = result["duration_us"]
     return {
         "requests": result["requests"],
+        "wire": result["bytes"] / result["requests"],
         "rps": result["requests"] / wall_us * 1e6,
         "cpu_us": spent / 1000 / result["requests"],
         "utilisation": spent / 1000 / wall_us,
@@ -111,7 +112,7 @@ def measure(nginx, body, coder, connections, seconds, expected):
     }
 
 
-def check_answers(result, body, coder, connections, expected):
+def check_answers(result, body, coder, connections, expected, slack=0.02):
     """The answers under load must be those that were verified before it.
 
     wrk sees only sizes, but the reason to look is a coder that gives up under
@@ -123,8 +124,8 @@ def check_answers(result, body, coder, connections, expected):
         raise SystemExit(f"{where}: wrk counted {result['errors']} errors")
     if not result["requests"]:
         raise SystemExit(f"{where}: not one answer came within the time")
-    slack = expected * connections + result["requests"] * expected * 0.02
-    if abs(result["bytes"] - result["requests"] * expected) > slack:
+    room = expected * connections + result["requests"] * expected * slack
+    if abs(result["bytes"] - result["requests"] * expected) > room:
         mean = result["bytes"] / result["requests"]
         raise SystemExit(
             f"{where}: {mean:.0f} bytes per answer under load, {expected} before it"

@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from rate import OHA
 from stack import BROTLI_MODULE, MODULE, NGINX, REPLAY_NODE, ROOT
 
 PACKAGES = ["nginx", "libnginx-mod-http-brotli-filter", "wrk", "zlib1g", "libisal2", "libzstd1"]
@@ -54,6 +55,7 @@ def describe(argv):
         "versions": {
             "nginx": output(NGINX, "-v").removeprefix("nginx version: "),
             "libdeflate-sys": locked_version("libdeflate-sys"),
+            "oha": output(OHA, "--version").removeprefix("oha ") or "not installed",
             **{name: package(name) for name in PACKAGES},
         },
     }
@@ -67,6 +69,7 @@ def missing_tools():
         (BROTLI_MODULE, "apt-get install libnginx-mod-http-brotli-filter"),
         (MODULE, "make build"),
         (REPLAY_NODE, "make build"),
+        (OHA, "scripts/setup bench"),
     ):
         if not path.exists():
             absent.append(f"{path} is missing: {remedy}")

@@ -1,8 +1,8 @@
-"""Benchmark of part 1: nginx with sszip against the other coders.
+"""Benchmarks: nginx with sszip against the other coders.
 
-Starts the replay node and one nginx per coder, verifies every answer, then
-measures throughput, tail latency, the codecs alone and profiles, and writes
-a table, the raw numbers and a plot. See loadtest/README.md.
+Two suites: `nginx`, answers with a length, and `streaming`, answers in
+chunks. Each verifies every answer before it measures, and writes tables, the
+raw numbers and a plot. See loadtest/README.md.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import bodies as bodylib
 import engines
@@ -20,11 +21,17 @@ import machine
 import plot
 import profiling
 import report
+import streaming
+import streaming_report
 import tail
 import throughput
 from stack import ROOT, Node
 
-SECTIONS = ["throughput", "tail", "codecs", "profiles"]
+# By suite: its sections, the name of its results, what renders them.
+SUITES = {
+    "nginx": (["throughput", "tail", "codecs", "profiles"], "part-01-nginx", report),
+    "streaming": (streaming.SECTIONS, streaming.NAME, streaming_report),
+}
 
 
 def parse(argv):
@@ -33,8 +40,12 @@ def parse(argv):
         "--quick", action="store_true", help="smoke test: few bodies, one short round"
     )
     parser.add_argument(
-        "--only", nargs="+", choices=SECTIONS, default=SECTIONS, metavar="SECTION",
-        help=f"only these of: {', '.join(SECTIONS)}",
+        "--suite", choices=SUITES, help="only this one (default: one after the other)"
+    )
+    sections = "; ".join(f"{s}: {', '.join(of)}" for s, (of, _, _) in SUITES.items())
+    parser.add_argument(
+        "--only", nargs="+", metavar="SECTION",
+        help=f"only these sections of the suite ({sections})",
     )
     parser.add_argument(
         "--corpus", type=Path, default=ROOT.parent / "shared/corpus/execution",
@@ -44,8 +55,13 @@ def parse(argv):
         "--out", type=Path,
         help="folder of the results (default: loadtest/results; quick: build/bench)",
     )
-    parser.add_argument("--name", default="part-01-nginx", help="name of the result files")
-    return parser.parse_args(argv)
+    parser.add_argument("--name", help="name of the result files (default: the suite's)")
+    args = parser.parse_args(argv)
+    if not args.suite and (args.only or args.name):
+        parser.error("--only and --name are for one suite: choose it with --suite")
+    if args.only and (unknown := set(args.only) - set(SUITES[args.suite][0])):
+        parser.error(f"no such section of {args.suite}: {', '.join(sorted(unknown))}")
+    return args
 
 
 def say(text):
@@ -67,15 +83,14 @@ def choose(args, library, work):
     )
 
 
-def measure(args, work):
+def measure(suite, args, work):
     library = bodylib.Library(work)
     chosen, pairs, source = choose(args, library, work)
-    small = bodylib.small_body(library)
-    bulk = bodylib.bulk_body(pairs, library)
     results = {
         "machine": machine.describe(sys.argv[1:]),
         "quiet": load.quiet_check(),
         "notes": [],
+        "quick": args.quick,
         "source": source,
         "recorded": args.corpus.is_dir(),
         "bodies": [
@@ -92,6 +107,15 @@ def measure(args, work):
             "started: trust the CPU columns more than requests/s."
         )
 
+    if suite == "streaming":
+        return results | streaming.run(args, work, library, chosen, pairs, say)
+    return results | nginx_suite(args, work, library, chosen, pairs)
+
+
+def nginx_suite(args, work, library, chosen, pairs):
+    results = {}
+    small = bodylib.small_body(library)
+    bulk = bodylib.bulk_body(pairs, library)
     with Node(work, [library.pairs]) as node:
         if "throughput" in args.only or "profiles" in args.only:
             plan = throughput.Plan(rounds=1 if args.quick else 3, seconds=1)
@@ -110,14 +134,14 @@ def measure(args, work):
     return results
 
 
-def write(results, out, name):
+def write(results, out, name, reporter):
     out.mkdir(parents=True, exist_ok=True)
     written = [f"{name}.md", f"{name}.json"]
     if "throughput" in results:
         written.append(f"{name}.svg")
         plot.draw(results["throughput"], out / written[-1])
-    results["verdicts"] = report.verdicts(results)
-    text = report.render(results, f"{name}.svg")
+    results["verdicts"] = list(reporter.verdicts(results))
+    text = reporter.render(results, f"{name}.svg")
     (out / f"{name}.md").write_text(text)
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     for row in results["verdicts"]:
@@ -131,17 +155,20 @@ def main():
     args = parse(sys.argv[1:])
     if absent := machine.missing_tools():
         raise SystemExit("\n".join(absent))
-    started = time.monotonic()
-    work = Path(tempfile.mkdtemp(prefix="sszip-bench-"))
-    # nginx's worker may run as another user and has to reach its folders.
-    work.chmod(0o755)
-    try:
-        results = measure(args, work)
-        results["seconds"] = time.monotonic() - started
-        default = ROOT / ("build/bench" if args.quick else "loadtest/results")
-        write(results, args.out or default, args.name)
-    finally:
-        shutil.rmtree(work)
+    out = args.out or ROOT / ("build/bench" if args.quick else "loadtest/results")
+    for suite in [args.suite] if args.suite else SUITES:
+        sections, name, reporter = SUITES[suite]
+        chosen = SimpleNamespace(**vars(args) | {"only": args.only or sections})
+        started = time.monotonic()
+        work = Path(tempfile.mkdtemp(prefix="sszip-bench-"))
+        # nginx's worker may run as another user and has to reach its folders.
+        work.chmod(0o755)
+        try:
+            results = measure(suite, chosen, work)
+            results["seconds"] = time.monotonic() - started
+            write(results, out, args.name or name, reporter)
+        finally:
+            shutil.rmtree(work)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ def draw(data, path):
     pyplot.switch_backend("svg")
     pyplot.rcParams.update(STYLE)
     groups = list(data["groups"])
-    figure, axes = pyplot.subplots(1, len(groups), figsize=(5.2 * len(groups), 3.6))
-    for axis, group in zip(axes, groups, strict=True):
+    figure, axes = pyplot.subplots(1, len(groups), figsize=(5.2 * len(groups), 3.6), squeeze=False)
+    for axis, group in zip(axes[0], groups, strict=True):
         coders = [c for c in data["coders"] if c != "pass-through"]
         values, sizes = [], []
         for coder in coders:

@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -27,6 +27,8 @@ BROTLI_MODULE = Path("/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so")
 WORKER_CORE = 0
 LOAD_CORE = 1
 START_SECONDS = 10
+# A node that streams: every answer in chunks of 16 KB.
+NODE_CHUNKED = ["--chunked", "*", "--piece", "16384"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Coder:
     coding: str
     accept: str = "gzip"
     module: Path | None = None
+    without_igzip: bool = False
 
 
 def gzip_coder(level):
@@ -59,6 +62,20 @@ def sszip_coder(level, name=None):
         "gzip",
         module=MODULE,
     )
+
+
+def unbuffered(coder):
+    return replace(
+        coder,
+        name=f"{coder.name}, unbuffered",
+        directives=coder.directives + " proxy_buffering off;",
+    )
+
+
+def default_buffers(coder):
+    """nginx's own proxy buffers instead of the large ones of nginx.conf.in."""
+    setting = " proxy_buffer_size 4k; proxy_buffers 8 4k; proxy_busy_buffers_size 8k;"
+    return replace(coder, directives=coder.directives + setting)
 
 
 PASS = Coder("pass-through", "", "")
@@ -108,10 +125,10 @@ def stop(process):
 class Node:
     """The replay node, on the core of the load generator."""
 
-    def __init__(self, work, folders, core=LOAD_CORE):
+    def __init__(self, work, folders, core=LOAD_CORE, options=()):
         self.port = free_port()
         log = work / f"node-{self.port}.log"
-        command = [str(REPLAY_NODE), "--listen", f"127.0.0.1:{self.port}"]
+        command = [str(REPLAY_NODE), "--listen", f"127.0.0.1:{self.port}", *options]
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 pinned(core, command + [str(f) for f in folders]),
@@ -130,7 +147,7 @@ class Node:
 class Nginx:
     """One nginx with one worker; `coders` maps a path to its coder."""
 
-    def __init__(self, work, name, upstream_port, coders, core=WORKER_CORE):
+    def __init__(self, work, name, upstream_port, coders, core=WORKER_CORE, listen=""):
         self.port = free_port()
         prefix = work / f"nginx-{name.replace(' ', '-')}-{self.port}"
         shutil.rmtree(prefix, ignore_errors=True)
@@ -145,6 +162,7 @@ class Nginx:
             MODULE="\n".join(f"load_module {m};" for m in sorted(modules)),
             UPSTREAM=f"127.0.0.1:{upstream_port}",
             PORT=str(self.port),
+            LISTEN=f" {listen}" if listen else "",
             LOCATIONS="\n        ".join(
                 fill(location, PATH=path, CODER=coder.directives)
                 for path, coder in coders.items()
@@ -157,9 +175,19 @@ class Nginx:
             + ["-c", str(prefix / "nginx.conf")],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            env=self._environment(prefix, coders),
         )
         wait_for_port(self.port, self.process, self.log)
         self.worker = self._worker_pid()
+
+    @staticmethod
+    def _environment(prefix, coders):
+        """The module looks igzip up by name at run time; a file of that name
+        that is no library, found first, makes it do without."""
+        if not any(c.without_igzip for c in coders.values()):
+            return None
+        (prefix / "libisal.so.2").write_text("no library\n")
+        return dict(os.environ, LD_LIBRARY_PATH=str(prefix))
 
     def _worker_pid(self):
         pid = self.process.pid

@@ -112,7 +112,7 @@ def run(work, node, bodies, plan, say):
     }
 
 
-def interleave(servers, bodies, verified, plan, say):
+def interleave(servers, bodies, verified, plan, say, slack=0.02):
     coders = list(servers)
     samples = []
     for turn in range(plan.rounds):
@@ -127,6 +127,7 @@ def interleave(servers, bodies, verified, plan, say):
                     CONNECTIONS,
                     plan.seconds,
                     verified[coder.name, body.name]["wire"],
+                    slack,
                 )
                 samples.append(
                     {"round": turn, "body": body.name, "coder": coder.name, **point}
@@ -134,15 +135,15 @@ def interleave(servers, bodies, verified, plan, say):
     return samples
 
 
-def summarise(coders, bodies, verified, samples):
+def summarise(coders, bodies, verified, samples, reference=REFERENCE):
     """Medians per body and coder, with ratios against the reference."""
     table = {}
     for s in samples:
         table.setdefault((s["body"], s["coder"]), {})[s["round"]] = s
     summary = []
     for body in bodies:
-        base = table[body.name, REFERENCE.name]
-        base_bytes = verified[REFERENCE.name, body.name]["bytes"]
+        base = table[body.name, reference.name]
+        base_bytes = verified[reference.name, body.name]["bytes"]
         for coder in coders:
             rounds = table[body.name, coder.name]
             facts = verified[coder.name, body.name]

@@ -11,7 +11,9 @@ static ngx_int_t ngx_http_sszip_header_filter(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx);
+    ngx_http_sszip_ctx_t *ctx, sszip_head_action *action);
+static ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
@@ -19,13 +21,26 @@ static ngx_int_t ngx_http_sszip_end(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_send(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
+static ngx_int_t ngx_http_sszip_start_stream(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
+static ngx_int_t ngx_http_sszip_stream_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+static ngx_uint_t ngx_http_sszip_waits_for_input(ngx_http_sszip_ctx_t *ctx);
+static ngx_chain_t *ngx_http_sszip_mark(ngx_http_request_t *r,
+    ngx_uint_t last);
+static void ngx_http_sszip_set_timer(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static void ngx_http_sszip_timeout(ngx_event_t *ev);
+static ngx_int_t ngx_http_sszip_release(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r);
 
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
-static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+ngx_http_output_body_filter_pt  ngx_http_sszip_next_body_filter;
 
 
 void
@@ -34,7 +49,7 @@ ngx_http_sszip_filter_init(void)
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_sszip_header_filter;
 
-    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_sszip_next_body_filter = ngx_http_top_body_filter;
     ngx_http_top_body_filter = ngx_http_sszip_body_filter;
 }
 
@@ -42,6 +57,7 @@ ngx_http_sszip_filter_init(void)
 static ngx_int_t
 ngx_http_sszip_header_filter(ngx_http_request_t *r)
 {
+    sszip_head_action           action;
     ngx_http_sszip_ctx_t       *ctx;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -59,32 +75,44 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    if (ngx_http_sszip_judge(r, ctx) != NGX_AGAIN) {
+    action = SSZIP_HEAD_PASS;
+
+    if (ngx_http_sszip_judge(r, ctx, &action) != NGX_OK
+        || action == SSZIP_HEAD_PASS)
+    {
         ctx->state = NGX_HTTP_SSZIP_DONE;
+        return ngx_http_next_header_filter(r);
+    }
+
+    r->main_filter_need_in_memory = 1;
+
+    /* ranges are of the node's bytes, and their filter sees no held head */
+    r->allow_ranges = 0;
+
+    if (action == SSZIP_HEAD_STREAM) {
+        ctx->state = NGX_HTTP_SSZIP_STREAMING;
         return ngx_http_next_header_filter(r);
     }
 
     ctx->state = NGX_HTTP_SSZIP_HOLDING;
     ctx->keepalive = r->keepalive;
 
-    r->main_filter_need_in_memory = 1;
     r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
 
-    /* the range filter works on heads that have not been held */
-    r->allow_ranges = 0;
+    ngx_http_sszip_set_timer(r, ctx);
 
     return NGX_OK;
 }
 
 
-/* NGX_AGAIN: hold the head; anything else: it is ready to go */
+/* on an error the head goes out as it is */
 
 static ngx_int_t
-ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_head_action *action)
 {
     bool                       varies;
     size_t                     n;
-    sszip_head_action          action;
     sszip_response_head        head;
     ngx_http_core_loc_conf_t  *clcf;
 
@@ -95,6 +123,8 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     head.size = sizeof(sszip_response_head);
     head.status = (uint16_t) r->headers_out.status;
     head.content_length = r->headers_out.content_length_n;
+    head.delimited = ngx_http_sszip_delimited(r);
+    head.unbuffered = ngx_http_sszip_unbuffered(r);
     head.subrequest = (r != r->main);
     head.coding_allowed = ngx_http_sszip_coding_allowed(r);
 #if (NGX_HTTP_GZIP)
@@ -109,7 +139,7 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     head.nfields = n;
 
-    if (sszip_exchange_response_head(ctx->exchange, &head, &action)
+    if (sszip_exchange_response_head(ctx->exchange, &head, action)
         != SSZIP_STATUS_OK)
     {
         return NGX_DECLINED;
@@ -128,13 +158,48 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 #endif
 
-    if (action == SSZIP_HEAD_HOLD) {
-        ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                       "http sszip hold %O", r->headers_out.content_length_n);
-        return NGX_AGAIN;
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip head action:%d length:%O", (int) *action,
+                   r->headers_out.content_length_n);
+
+    if (*action == SSZIP_HEAD_HOLD) {
+        return NGX_OK;
     }
 
     return ngx_http_sszip_edit_head_out(r, ctx);
+}
+
+
+/* a body without a length that ends with its connection may be cut short */
+
+static ngx_uint_t
+ngx_http_sszip_delimited(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+#if (NGX_HTTP_CACHE)
+    if (r->cached) {
+        return 1;
+    }
+#endif
+
+    return u == NULL || u->headers_in.chunked
+           || u->headers_in.content_length_n >= 0;
+}
+
+
+static ngx_uint_t
+ngx_http_sszip_unbuffered(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_CACHE)
+    if (r->cached) {
+        return 0;
+    }
+#endif
+
+    return r->upstream != NULL && !r->upstream->buffering;
 }
 
 
@@ -190,13 +255,16 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL) {
-        return ngx_http_next_body_filter(r, in);
+        return ngx_http_sszip_next_body_filter(r, in);
     }
 
     switch (ctx->state) {
 
     case NGX_HTTP_SSZIP_HOLDING:
         return ngx_http_sszip_collect(r, ctx, in);
+
+    case NGX_HTTP_SSZIP_STREAMING:
+        return ngx_http_sszip_stream_body(r, ctx, in);
 
     case NGX_HTTP_SSZIP_CODING:
         return NGX_AGAIN;
@@ -205,7 +273,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ctx->failed ? NGX_ERROR : ngx_http_sszip_send(r, ctx, NULL);
 
     default:
-        return ngx_http_next_body_filter(r, in);
+        return ngx_http_sszip_next_body_filter(r, in);
     }
 }
 
@@ -214,9 +282,10 @@ static ngx_int_t
 ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
 {
+    ngx_int_t            rc;
     ngx_buf_t           *b;
     sszip_str            piece;
-    ngx_chain_t         *cl;
+    ngx_chain_t         *cl, *mark;
     sszip_piece_action   action;
 
     for (cl = in; cl; cl = cl->next) {
@@ -238,6 +307,10 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                 return ngx_http_sszip_send(r, ctx, cl);
             }
 
+            if (action == SSZIP_PIECE_STREAM) {
+                return ngx_http_sszip_start_stream(r, ctx, cl);
+            }
+
             b->pos = b->last;
 
             if (b->in_file) {
@@ -249,8 +322,26 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             return ngx_http_sszip_end(r, ctx);
         }
 
-        if (b->flush && ngx_http_sszip_upstream_failed(r)) {
-            return ngx_http_sszip_bad_gateway(r, ctx);
+        if (b->flush) {
+
+            if (ngx_http_sszip_upstream_failed(r)) {
+                return ngx_http_sszip_bad_gateway(r, ctx);
+            }
+
+            /* the buffer itself is empty now, and must not go on as memory */
+
+            mark = ngx_http_sszip_mark(r, 0);
+            if (mark == NULL) {
+                return NGX_ERROR;
+            }
+
+            mark->next = cl->next;
+
+            rc = ngx_http_sszip_release(r, ctx, mark);
+
+            if (rc != NGX_DECLINED) {
+                return rc;
+            }
         }
     }
 
@@ -258,23 +349,71 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
+/*
+ * Ends holding, if the core agrees, with what of the chain has not been taken;
+ * NGX_DECLINED: it does not.
+ */
+
+static ngx_int_t
+ngx_http_sszip_release(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *rest)
+{
+    sszip_piece_action  action;
+
+    if (sszip_exchange_release(ctx->exchange, &action) != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
+
+    switch (action) {
+
+    case SSZIP_PIECE_STREAM:
+        return ngx_http_sszip_start_stream(r, ctx, rest);
+
+    case SSZIP_PIECE_GIVE_UP:
+        return ngx_http_sszip_send(r, ctx, rest);
+
+    default:
+        return NGX_DECLINED;
+    }
+}
+
+
 static ngx_int_t
 ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_end_action  action;
+    ngx_chain_t       *last;
+    sszip_end_action   action;
 
     if (sszip_exchange_end(ctx->exchange, &action) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 
-    if (action == SSZIP_END_FAIL) {
-        return ngx_http_sszip_bad_gateway(r, ctx);
-    }
+    switch (action) {
 
-    if (action == SSZIP_END_CODE_OFF_LOOP
-        && ngx_http_sszip_code_in_thread(r, ctx) == NGX_OK)
-    {
-        return NGX_AGAIN;
+    case SSZIP_END_FAIL:
+        return ngx_http_sszip_bad_gateway(r, ctx);
+
+    case SSZIP_END_GIVE_UP:
+        return ngx_http_sszip_send(r, ctx, NULL);
+
+    case SSZIP_END_STREAM:
+        last = ngx_http_sszip_mark(r, 1);
+
+        if (last == NULL) {
+            return NGX_ERROR;
+        }
+
+        return ngx_http_sszip_start_stream(r, ctx, last);
+
+    case SSZIP_END_CODE_OFF_LOOP:
+        if (ngx_http_sszip_code_in_thread(r, ctx) == NGX_OK) {
+            return NGX_AGAIN;
+        }
+
+        /* fall through */
+
+    case SSZIP_END_CODE:
+        break;
     }
 
     if (sszip_exchange_code(ctx->exchange) != SSZIP_STATUS_OK) {
@@ -345,7 +484,211 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return rc;
     }
 
-    return ngx_http_next_body_filter(r, out);
+    return ngx_http_sszip_next_body_filter(r, out);
+}
+
+
+/* the held head, then the body through the encoder, which has what was held */
+
+static ngx_int_t
+ngx_http_sszip_start_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *rest)
+{
+    ngx_int_t  rc;
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip start stream: \"%V\"", &r->uri);
+
+    r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
+    ctx->state = NGX_HTTP_SSZIP_STREAMING;
+
+    if (ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_next_header_filter(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        ctx->state = NGX_HTTP_SSZIP_DONE;
+        return rc;
+    }
+
+    return ngx_http_sszip_stream_body(r, ctx, rest);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_int_t     rc;
+    ngx_uint_t    failed;
+    ngx_chain_t  *cl;
+
+    failed = 0;
+
+    for (cl = in; cl; cl = cl->next) {
+        if (cl->buf->flush && !cl->buf->last_buf
+            && ngx_http_sszip_upstream_failed(r))
+        {
+            failed = 1;
+        }
+    }
+
+    rc = ngx_http_sszip_stream(r, ctx, in);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    if (failed) {
+        /* what there was is out, the end is not: the client will see that */
+        (void) sszip_exchange_cut_short(ctx->exchange);
+
+        r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
+        ctx->state = NGX_HTTP_SSZIP_DONE;
+
+        return rc;
+    }
+
+    if (ngx_http_sszip_waits_for_input(ctx)) {
+        ngx_http_sszip_set_timer(r, ctx);
+    }
+
+    return rc;
+}
+
+
+/*
+ * The encoder keeps bytes and has no more to take.  If it has, it waits for
+ * the client, and a flush would only wait behind what is there.
+ */
+
+static ngx_uint_t
+ngx_http_sszip_waits_for_input(ngx_http_sszip_ctx_t *ctx)
+{
+    return ctx->state == NGX_HTTP_SSZIP_STREAMING
+           && ctx->unflushed
+           && ctx->in == NULL
+           && !ctx->pending;
+}
+
+
+/* a buffer that says nothing but "flush" or "last" */
+
+static ngx_chain_t *
+ngx_http_sszip_mark(ngx_http_request_t *r, ngx_uint_t last)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    b = ngx_calloc_buf(r->pool);
+    if (b == NULL) {
+        return NULL;
+    }
+
+    cl = ngx_alloc_chain_link(r->pool);
+    if (cl == NULL) {
+        return NULL;
+    }
+
+    b->last_buf = last;
+    b->flush = !last;
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    return cl;
+}
+
+
+/*
+ * Nothing may wait in the module for longer than the core allows: neither a
+ * held head, nor what the encoder keeps when the node pauses.
+ */
+
+static void
+ngx_http_sszip_set_timer(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    int64_t       ms;
+    ngx_event_t  *ev;
+
+    if (sszip_exchange_hold_ms(ctx->exchange, &ms) != SSZIP_STATUS_OK
+        || ms < 0)
+    {
+        return;
+    }
+
+    ev = ctx->timer;
+
+    if (ev == NULL) {
+        ev = ngx_pcalloc(r->pool, sizeof(ngx_event_t));
+        if (ev == NULL) {
+            return;
+        }
+
+        ev->handler = ngx_http_sszip_timeout;
+        ev->data = r;
+        ev->log = r->connection->log;
+
+        ctx->timer = ev;
+    }
+
+    if (!ev->timer_set) {
+        ngx_add_timer(ev, (ngx_msec_t) ms);
+    }
+}
+
+
+static void
+ngx_http_sszip_timeout(ngx_event_t *ev)
+{
+    ngx_int_t              rc;
+    ngx_chain_t           *flush;
+    ngx_connection_t      *c;
+    ngx_http_request_t    *r;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    r = ev->data;
+    c = r->connection;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL || ctx->timer != ev || c->error) {
+        return;
+    }
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "http sszip timer: \"%V\"", &r->uri);
+
+    flush = ngx_http_sszip_mark(r, 0);
+
+    if (flush == NULL) {
+        rc = NGX_ERROR;
+
+    } else if (ctx->state == NGX_HTTP_SSZIP_HOLDING) {
+        rc = ngx_http_sszip_release(r, ctx, flush);
+
+    } else if (ngx_http_sszip_waits_for_input(ctx)) {
+        rc = ngx_http_sszip_stream_body(r, ctx, flush);
+
+    } else {
+        rc = NGX_OK;
+    }
+
+    if (rc == NGX_ERROR) {
+        /*
+         * The upstream module holds the request, so it must be the one to
+         * end it: it learns of a closed connection by itself, and of other
+         * errors with the next thing that it sends.
+         */
+
+        c->error = 1;
+    }
+
+    ngx_http_run_posted_requests(c);
 }
 
 

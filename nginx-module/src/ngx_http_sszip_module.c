@@ -75,6 +75,27 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       "max_oneshot" },
 
+    { ngx_string("sszip_hold"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE12,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "hold" },
+
+    { ngx_string("sszip_stream_level"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "stream_level" },
+
+    { ngx_string("sszip_buffers"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE2,
+      ngx_conf_set_bufs_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sszip_loc_conf_t, bufs),
+      NULL },
+
     { ngx_string("sszip_memory"),
       NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
       ngx_http_sszip_directive,
@@ -183,8 +204,10 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
         return NULL;
     }
 
+    ctx->last_out = &ctx->out;
+
     cln->handler = ngx_http_sszip_free_exchange;
-    cln->data = ctx->exchange;
+    cln->data = ctx;
 
     if (sszip_exchange_request_head(ctx->exchange,
                                     ngx_http_sszip_str(&r->method_name),
@@ -203,7 +226,13 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
 static void
 ngx_http_sszip_free_exchange(void *data)
 {
-    sszip_exchange_free(data);
+    ngx_http_sszip_ctx_t  *ctx = data;
+
+    if (ctx->timer != NULL && ctx->timer->timer_set) {
+        ngx_del_timer(ctx->timer);
+    }
+
+    sszip_exchange_free(ctx->exchange);
 }
 
 
@@ -317,8 +346,7 @@ static ngx_int_t
 ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    size_t                 received;
-    sszip_str              body;
+    uint64_t               received, sent;
     ngx_uint_t             hundredths;
     ngx_http_sszip_ctx_t  *ctx;
 
@@ -330,10 +358,9 @@ ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
 
     if (ctx == NULL
         || ctx->state == NGX_HTTP_SSZIP_CODING
-        || sszip_exchange_received(ctx->exchange, &received)
+        || sszip_exchange_sizes(ctx->exchange, &received, &sent)
            != SSZIP_STATUS_OK
-        || sszip_exchange_body(ctx->exchange, &body) != SSZIP_STATUS_OK
-        || body.len == 0)
+        || sent == 0)
     {
         v->not_found = 1;
         return NGX_OK;
@@ -344,7 +371,7 @@ ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    hundredths = (received * 100 + body.len / 2) / body.len;
+    hundredths = (received * 100 + sent / 2) / sent;
 
     v->len = ngx_sprintf(v->data, "%ui.%02ui", hundredths / 100,
                          hundredths % 100)
@@ -424,6 +451,7 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *
      *     slcf->config = NULL;
      *     slcf->enable = 0;
+     *     slcf->bufs.num = 0;
      *     slcf->content_handler = NULL;
      *     slcf->thread_pool = NULL;
      */
@@ -470,6 +498,8 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     conf->enable = sszip_config_enabled(conf->config);
+
+    ngx_conf_merge_bufs_value(conf->bufs, prev->bufs, 4, 8192);
 
 #if (NGX_THREADS)
 

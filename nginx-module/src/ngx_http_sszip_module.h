@@ -25,6 +25,7 @@ typedef struct {
     sszip_directives            *directives;
     sszip_config                *config;
     ngx_flag_t                   enable;
+    ngx_bufs_t                   bufs;
     ngx_http_handler_pt          content_handler;  /* the one we stand for */
 
 #if (NGX_THREADS)
@@ -39,6 +40,7 @@ typedef enum {
     NGX_HTTP_SSZIP_HOLDING,      /* head kept back, body collected */
     NGX_HTTP_SSZIP_CODING,       /* a thread has the exchange */
     NGX_HTTP_SSZIP_CODED,        /* the answer is ready */
+    NGX_HTTP_SSZIP_STREAMING,    /* the head is out, the body is coded */
     NGX_HTTP_SSZIP_DONE          /* the head is out, all passes */
 } ngx_http_sszip_state_e;
 
@@ -48,6 +50,22 @@ typedef struct {
     ngx_http_sszip_state_e       state;
     unsigned                     keepalive:1;    /* before the head was held */
     unsigned                     failed:1;       /* there is nothing to send */
+    unsigned                     nomem:1;        /* all buffers are busy */
+    unsigned                     unflushed:1;    /* the encoder keeps some */
+    unsigned                     pending:1;      /* a piece is not done */
+
+    ngx_event_t                 *timer;          /* ends holding, or flushes */
+
+    /* a stream's buffers, as in the gzip filter */
+    ngx_chain_t                 *in;
+    ngx_chain_t                 *free;
+    ngx_chain_t                 *busy;
+    ngx_chain_t                 *out;
+    ngx_chain_t                **last_out;
+    ngx_buf_t                   *in_buf;         /* NULL once it is taken */
+    ngx_buf_t                   *out_buf;
+    sszip_flush                  flush;          /* what its piece asks for */
+    ngx_int_t                    bufs;
 
     /* the upstream module's, while ours stands in its place */
     ngx_int_t                  (*create_request)(ngx_http_request_t *r);
@@ -72,6 +90,10 @@ sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
 ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
+/* the body, coded as it comes */
+ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+
 /* the request that goes to the node */
 ngx_int_t ngx_http_sszip_content_handler(ngx_http_request_t *r);
 void ngx_http_sszip_close_window(ngx_http_request_t *r);
@@ -87,6 +109,8 @@ void ngx_http_sszip_thread_init(void);
 
 
 extern ngx_module_t  ngx_http_sszip_module;
+
+extern ngx_http_output_body_filter_pt  ngx_http_sszip_next_body_filter;
 
 
 static ngx_inline sszip_str

@@ -48,6 +48,15 @@ typedef enum {
      A directive's name or value was not accepted; a text says why.
      */
     SSZIP_STATUS_INVALID = 4,
+    /*
+     The stream encoder failed: the answer must be cut off visibly.
+     */
+    SSZIP_STATUS_ENCODER = 5,
+    /*
+     The body ended short of the length that the node gave: the answer must
+     be cut off visibly.
+     */
+    SSZIP_STATUS_SHORT = 6,
 } sszip_status;
 
 /*
@@ -62,6 +71,11 @@ typedef enum {
      Keep it back and hand over the body.
      */
     SSZIP_HEAD_HOLD = 1,
+    /*
+     Make the head edits, send it, and the body through
+     `sszip_exchange_stream`.
+     */
+    SSZIP_HEAD_STREAM = 2,
 } sszip_head_action;
 
 /*
@@ -77,7 +91,30 @@ typedef enum {
      piece and the rest.
      */
     SSZIP_PIECE_GIVE_UP = 1,
+    /*
+     Make the head edits, send the head, and this piece and the rest through
+     `sszip_exchange_stream`.
+     */
+    SSZIP_PIECE_STREAM = 2,
 } sszip_piece_action;
+
+/*
+ How far `sszip_exchange_stream` is to bring a piece.
+ */
+typedef enum {
+    /*
+     It may keep some, to code it better with what follows.
+     */
+    SSZIP_FLUSH_NONE = 0,
+    /*
+     All that was given can be decoded from what is written.
+     */
+    SSZIP_FLUSH_SYNC = 1,
+    /*
+     It is the last piece.
+     */
+    SSZIP_FLUSH_FINISH = 2,
+} sszip_flush;
 
 /*
  What to do at the end of a held body.
@@ -95,6 +132,15 @@ typedef enum {
      The body is not whole: answer 502.
      */
     SSZIP_END_FAIL = 2,
+    /*
+     Make the head edits, send the head, and finish the stream with
+     `sszip_exchange_stream`.
+     */
+    SSZIP_END_STREAM = 3,
+    /*
+     Make the head edits, send the head and `sszip_exchange_body`.
+     */
+    SSZIP_END_GIVE_UP = 4,
 } sszip_end_action;
 
 /*
@@ -181,6 +227,15 @@ typedef struct {
      */
     uint16_t status;
     /*
+     A body without a length ends visibly (chunked, HTTP/2), not with its
+     connection.
+     */
+    bool delimited;
+    /*
+     The operator wants pieces to go through as they come.
+     */
+    bool unbuffered;
+    /*
      The answer becomes a part of another one.
      */
     bool subrequest;
@@ -193,6 +248,25 @@ typedef struct {
      */
     bool host_writes_vary;
 } sszip_response_head;
+
+/*
+ What a call of `sszip_exchange_stream` did.
+ */
+typedef struct {
+    /*
+     Bytes of the piece that were taken.
+     */
+    size_t consumed;
+    /*
+     Bytes that were written.
+     */
+    size_t written;
+    /*
+     All was taken, and flushed as asked. If not, there was no room: call
+     again with what is left and the same flush.
+     */
+    bool complete;
+} sszip_progress;
 
 #ifdef __cplusplus
 extern "C" {
@@ -337,6 +411,41 @@ sszip_status sszip_exchange_piece(sszip_exchange *exchange,
                                   sszip_piece_action *action);
 
 /*
+ The time to hold a head is over, or the node flushes. On
+ `SSZIP_PIECE_TAKEN` the host goes on holding.
+
+ # Safety
+ `exchange` is NULL or valid; `action` points at memory of its type.
+ */
+sszip_status sszip_exchange_release(sszip_exchange *exchange,
+                                    sszip_piece_action *action);
+
+/*
+ For how long a held head, or what the encoder keeps of a stream, may be
+ held, in milliseconds; negative: until the body ends.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_hold_ms(const sszip_exchange *exchange,
+                                    int64_t *out);
+
+/*
+ Codes what was held, then `piece`, into `output`, as much as there is room
+ for. On any status but `SSZIP_STATUS_OK` the answer must be cut off visibly.
+
+ # Safety
+ `exchange` is NULL or valid, `piece` a valid string; `output` has room for
+ `room` bytes; `progress` points at memory of its type.
+ */
+sszip_status sszip_exchange_stream(sszip_exchange *exchange,
+                                   sszip_str piece,
+                                   sszip_flush flush,
+                                   uint8_t *output,
+                                   size_t room,
+                                   sszip_progress *progress);
+
+/*
  The host saw the end of a held body.
 
  # Safety
@@ -346,7 +455,7 @@ sszip_status sszip_exchange_end(sszip_exchange *exchange,
                                 sszip_end_action *action);
 
 /*
- The node went away while the head is held.
+ The node went away while the head is held or the body streams.
 
  # Safety
  `exchange` is NULL or valid.
@@ -418,14 +527,15 @@ sszip_status sszip_exchange_mode(const sszip_exchange *exchange,
                                  uint8_t *out);
 
 /*
- Length in bytes of the held body as the node sent it. With the length of
- `sszip_exchange_body` it gives the ratio.
+ Bytes of the body as the node sent it and as the client gets it; the first
+ is 0 where the body was not coded.
 
  # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
+ `exchange` is NULL or valid; the results point at memory of their type.
  */
-sszip_status sszip_exchange_received(const sszip_exchange *exchange,
-                                     size_t *out);
+sszip_status sszip_exchange_sizes(const sszip_exchange *exchange,
+                                  uint64_t *received,
+                                  uint64_t *sent);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -30,8 +30,15 @@ pub struct Config {
     pub min_length: u64,
     /// libdeflate's level, 0 to 12.
     pub comp_level: u8,
-    /// Longer bodies are not held. Bytes.
+    /// Longer bodies are not held but streamed. Bytes.
     pub max_oneshot: u64,
+    /// How much of a body of unknown length is held, in the hope that it ends.
+    /// Bytes.
+    pub hold: u64,
+    /// How long at most. Milliseconds.
+    pub hold_ms: u64,
+    /// How hard a stream is compressed, 1 to 3.
+    pub stream_level: u8,
     /// What the whole process may hold before bodies of this place pass
     /// through. Bytes.
     pub memory: u64,
@@ -49,6 +56,8 @@ pub struct Directives {
     min_length: Option<u64>,
     comp_level: Option<u8>,
     max_oneshot: Option<u64>,
+    hold: Option<(u64, u64)>,
+    stream_level: Option<u8>,
     memory: Option<u64>,
     upstream_encoding: Option<UpstreamEncoding>,
 }
@@ -56,6 +65,9 @@ pub struct Directives {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
+
+/// How long a body of unknown length is held, where it is not configured.
+const HOLD_MS: u64 = 5;
 
 /// libdeflate's range.
 const COMP_LEVELS: Range = Range {
@@ -74,6 +86,21 @@ const MAX_ONESHOTS: Range = Range {
     least: KIB,
     most: GIB,
     unit: Unit::Bytes,
+};
+const HOLDS: Range = Range {
+    least: 0,
+    most: 16 * MIB,
+    unit: Unit::Bytes,
+};
+const HOLD_TIMES: Range = Range {
+    least: 0,
+    most: 60_000,
+    unit: Unit::Milliseconds,
+};
+const STREAM_LEVELS: Range = Range {
+    least: 1,
+    most: 3,
+    unit: Unit::Number,
 };
 const MEMORIES: Range = Range {
     least: 0,
@@ -95,6 +122,14 @@ impl Directives {
                 COMP_LEVELS.read(one(values)?).map(|level| level as u8)
             }),
             "max_oneshot" => once(&mut self.max_oneshot, || MAX_ONESHOTS.read(one(values)?)),
+            "hold" => once(&mut self.hold, || match values {
+                [size] => Ok((HOLDS.read(size)?, HOLD_MS)),
+                [size, time] => Ok((HOLDS.read(size)?, HOLD_TIMES.read(time)?)),
+                _ => Err(DirectiveError::OneOrTwoValues),
+            }),
+            "stream_level" => once(&mut self.stream_level, || {
+                STREAM_LEVELS.read(one(values)?).map(|level| level as u8)
+            }),
             "memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
             "upstream_encoding" => once(&mut self.upstream_encoding, || {
                 upstream_encoding(one(values)?)
@@ -115,13 +150,19 @@ impl Directives {
         fill(&mut self.min_length, &outer.min_length);
         fill(&mut self.comp_level, &outer.comp_level);
         fill(&mut self.max_oneshot, &outer.max_oneshot);
+        fill(&mut self.hold, &outer.hold);
+        fill(&mut self.stream_level, &outer.stream_level);
         fill(&mut self.memory, &outer.memory);
         fill(&mut self.upstream_encoding, &outer.upstream_encoding);
     }
 
     /// The settings, with defaults where nothing was said.
     pub fn resolve(&self, budget: Budget) -> Config {
+        let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, HOLD_MS));
         Config {
+            hold,
+            hold_ms,
+            stream_level: self.stream_level.unwrap_or(1),
             enable: self.enable.unwrap_or(false),
             types: self.types.clone().unwrap_or_default(),
             min_length: self.min_length.unwrap_or(KIB),
@@ -144,6 +185,8 @@ pub enum DirectiveError {
     Duplicate,
     /// It takes exactly one value.
     OneValue,
+    /// It takes one value, or two.
+    OneOrTwoValues,
     /// The value is not what the directive takes.
     Value {
         /// As the operator wrote it.
@@ -159,6 +202,7 @@ impl fmt::Display for DirectiveError {
             DirectiveError::Unknown => f.write_str("there is no such directive"),
             DirectiveError::Duplicate => f.write_str("is duplicate"),
             DirectiveError::OneValue => f.write_str("takes exactly one value"),
+            DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
             DirectiveError::Value { given, allowed } => {
                 write!(f, "has an invalid value \"{given}\": it must be {allowed}")
             }
@@ -227,6 +271,7 @@ fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
 enum Unit {
     Number,
     Bytes,
+    Milliseconds,
 }
 
 /// The numbers that a directive takes.
@@ -243,6 +288,11 @@ impl Range {
             (Unit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
             (Unit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
             (Unit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
+            (Unit::Milliseconds, [digits @ .., b'm', b's']) => (digits, 1),
+            (Unit::Milliseconds, [digits @ .., b's']) => (digits, 1000),
+            (Unit::Milliseconds, b"0") => (&b"0"[..], 1),
+            // a bare number is seconds elsewhere in nginx: not to be guessed
+            (Unit::Milliseconds, _) => (&b""[..], 1),
             (_, digits) => (digits, 1),
         };
         std::str::from_utf8(digits)
@@ -262,6 +312,7 @@ impl fmt::Display for Range {
         match unit {
             Unit::Number => write!(f, "a number from {least} to {most}"),
             Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
+            Unit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
         }
     }
 }

@@ -13,9 +13,11 @@ pub(crate) enum Fault {
     PanicBody,
     /// Panic in the coder.
     PanicCompress,
+    /// Panic in the encoder of a stream.
+    PanicStream,
     /// The coder reports a failure.
     FailCompress,
-    /// Memory for a held body is refused.
+    /// Memory for a held body or an encoder is refused.
     FailAlloc,
 }
 
@@ -36,6 +38,7 @@ pub(crate) fn injected(fault: Fault) -> bool {
         Ok("panic-head") => Some(Fault::PanicHead),
         Ok("panic-body") => Some(Fault::PanicBody),
         Ok("panic-compress") => Some(Fault::PanicCompress),
+        Ok("panic-stream") => Some(Fault::PanicStream),
         Ok("fail-compress") => Some(Fault::FailCompress),
         Ok("fail-alloc") => Some(Fault::FailAlloc),
         _ => None,

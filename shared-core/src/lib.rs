@@ -9,7 +9,8 @@
 //! |---------------|-------------------------------------------------------|
 //! | [`exchange`]  | the state machine, its transition table               |
 //! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
-//! | [`gzip`]      | one-shot coding and decoding (RFC 1952), libdeflate   |
+//! | [`gzip`]      | coding at once and by pieces, decoding (RFC 1952)     |
+//! | [`json`]      | telling a whole text from one cut short (RFC 8259)    |
 //! | [`config`]    | directives as operators write them, checked once      |
 //! | [`memory`]    | how much a process may hold                           |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
@@ -22,6 +23,7 @@ mod faults;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod gzip;
+pub mod json;
 pub mod memory;
 pub mod mode;
 pub mod negotiate;

@@ -35,23 +35,21 @@ pub enum Mode {
     Upgrade = 11,
     /// Shorter than `min_length`.
     TooSmall = 12,
-    /// Longer than `max_oneshot`.
-    TooLarge = 13,
-    /// The node did not say how long the body is.
-    UnknownLength = 14,
     /// The process holds as much as it may, or memory was refused.
-    Memory = 15,
+    Memory = 13,
     /// Coding did not make it smaller.
-    NotSmaller = 16,
+    NotSmaller = 14,
     /// The coder failed; the original went out.
-    Failed = 17,
-    /// The node cut the body short while the head was held.
-    Cut = 18,
+    Failed = 15,
+    /// The node cut the body short.
+    Cut = 16,
+    /// Compressed as it came, without a length.
+    Stream = 17,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 19] = [
+    pub const ALL: [Mode; 18] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -65,12 +63,11 @@ impl Mode {
         Mode::NoTransform,
         Mode::Upgrade,
         Mode::TooSmall,
-        Mode::TooLarge,
-        Mode::UnknownLength,
         Mode::Memory,
         Mode::NotSmaller,
         Mode::Failed,
         Mode::Cut,
+        Mode::Stream,
     ];
 
     /// The name that logs and metrics show.
@@ -89,12 +86,11 @@ impl Mode {
             Mode::NoTransform => "no-transform",
             Mode::Upgrade => "upgrade",
             Mode::TooSmall => "too-small",
-            Mode::TooLarge => "too-large",
-            Mode::UnknownLength => "unknown-length",
             Mode::Memory => "memory",
             Mode::NotSmaller => "not-smaller",
             Mode::Failed => "failed",
             Mode::Cut => "cut",
+            Mode::Stream => "stream",
         }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{EndAction, Exchange, HeadAction, HeadEdit, PieceAction, ResponseHead};
+use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
@@ -256,6 +257,8 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
             status: case.response.status,
             content_length,
             fields: bytes(&fields),
+            delimited: framing != "close",
+            unbuffered: false,
             subrequest: false,
             coding_allowed: version == "1.1",
             host_writes_vary: false,
@@ -269,30 +272,43 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
     };
     let mut body = Vec::new();
     let mut status = case.response.status;
-    let mut holding = action == HeadAction::Hold;
-    for piece in pieces(arriving, split) {
-        if holding && exchange.piece(piece).map_err(text)? == PieceAction::GiveUp {
-            holding = false;
-            body.extend_from_slice(exchange.body());
-        }
-        if !holding {
-            body.extend_from_slice(piece);
-        }
-    }
-    if holding {
-        // a host knows a cut of a framed body; the core a missing length
-        if case.response.cut_at.is_some() && framing == "chunked" {
-            exchange.cut_short().map_err(text)?;
-            status = 502;
-        } else {
-            match exchange.end().map_err(text)? {
-                EndAction::Code { .. } => {
-                    exchange.code().map_err(text)?;
+    let mut state = action;
+    let pieces = pieces(arriving, split);
+    for piece in &pieces {
+        if state == HeadAction::Hold {
+            match exchange.piece(piece).map_err(text)? {
+                PieceAction::Taken => continue,
+                PieceAction::GiveUp => {
+                    state = HeadAction::Pass;
                     body.extend_from_slice(exchange.body());
                 }
-                EndAction::Fail => status = 502,
+                PieceAction::Stream => state = HeadAction::Stream,
             }
         }
+        match state {
+            HeadAction::Stream => stream(&mut exchange, piece, Flush::None, &mut body)?,
+            _ => body.extend_from_slice(piece),
+        }
+    }
+    // a host knows a cut of a framed body; the core a missing length
+    let cut = case.response.cut_at.is_some();
+    match state {
+        HeadAction::Pass => {}
+        HeadAction::Hold if cut && framing == "chunked" => {
+            exchange.cut_short().map_err(text)?;
+            status = 502;
+        }
+        HeadAction::Hold => match exchange.end().map_err(text)? {
+            EndAction::Code { .. } => {
+                exchange.code().map_err(text)?;
+                body.extend_from_slice(exchange.body());
+            }
+            EndAction::Fail => status = 502,
+            EndAction::GiveUp => body.extend_from_slice(exchange.body()),
+            EndAction::Stream => stream(&mut exchange, b"", Flush::Finish, &mut body)?,
+        },
+        HeadAction::Stream if cut => exchange.cut_short().map_err(text)?,
+        HeadAction::Stream => stream(&mut exchange, b"", Flush::Finish, &mut body)?,
     }
     let fields = if status == case.response.status {
         edited(&fields, exchange.head_edits())
@@ -307,6 +323,27 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
         upstream,
         mode: exchange.mode(),
     })
+}
+
+/// A stream's step with as many buffers as it takes.
+fn stream(
+    exchange: &mut Exchange,
+    piece: &[u8],
+    flush: Flush,
+    body: &mut Vec<u8>,
+) -> Result<(), String> {
+    let mut rest = piece;
+    loop {
+        let mut output = [0; 500];
+        let step = exchange
+            .stream(rest, flush, &mut output)
+            .map_err(|problem| problem.to_string())?;
+        body.extend_from_slice(&output[..step.written]);
+        rest = &rest[step.consumed..];
+        if step.complete {
+            return Ok(());
+        }
+    }
 }
 
 fn config(settings: &BTreeMap<String, toml::Value>) -> Arc<Config> {
@@ -402,6 +439,7 @@ fn generate(what: &str) -> Vec<u8> {
             }
             text.into_bytes()
         }
+        "object" => [&b"{\"result\":\""[..], &vec![b'a'; length - 13], b"\"}"].concat(),
         "random" => (0..length).map(|_| (state.next() >> 56) as u8).collect(),
         "zeros" => vec![0; length],
         "text" => b"the quick brown fox "

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction, ResponseHead};
+use sszip_core::exchange::{
+    EndAction, Exchange, HeadAction, PieceAction, ResponseHead, StreamFailure,
+};
+use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
@@ -22,6 +25,8 @@ enum Event {
     },
     Piece(Vec<u8>),
     End,
+    Release,
+    Stream(Vec<u8>, Flush, usize),
     CutShort,
     Code,
     GiveUp,
@@ -43,10 +48,21 @@ fn event() -> impl Strategy<Value = Event> {
             }),
         prop::collection::vec(any::<u8>(), 0..1500).prop_map(Event::Piece),
         Just(Event::End),
+        Just(Event::Release),
+        (
+            prop::collection::vec(any::<u8>(), 0..1500),
+            flush(),
+            0usize..3000
+        )
+            .prop_map(|(piece, flush, room)| Event::Stream(piece, flush, room)),
         Just(Event::CutShort),
         Just(Event::Code),
         Just(Event::GiveUp),
     ]
+}
+
+fn flush() -> impl Strategy<Value = Flush> {
+    prop::sample::select(vec![Flush::None, Flush::Sync, Flush::Finish])
 }
 
 fn config(budget: &Budget) -> Arc<Config> {
@@ -55,6 +71,7 @@ fn config(budget: &Budget) -> Arc<Config> {
         ("enable", "on"),
         ("min_length", "10"),
         ("max_oneshot", "2k"),
+        ("hold", "500"),
     ] {
         directives.set(name, &[value.as_bytes()]).unwrap();
     }
@@ -74,6 +91,8 @@ fn response_head(
         fields: [(&b"Content-Type"[..], &b"application/json"[..])]
             .into_iter()
             .chain(coding),
+        delimited: true,
+        unbuffered: false,
         subrequest: false,
         coding_allowed: true,
         host_writes_vary: false,
@@ -94,14 +113,16 @@ proptest! {
                     .request_head(b"GET", [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter())
                     .is_err(),
                 Event::ResponseHead { status, content_length, coding } => {
-                    if exchange.state() == State::AwaitingHead {
-                        response_head(&mut exchange, status, content_length, coding).is_err()
-                    } else {
-                        true
-                    }
+                    response_head(&mut exchange, status, content_length, coding).is_err()
                 }
                 Event::Piece(piece) => exchange.piece(&piece).is_err(),
                 Event::End => exchange.end().is_err(),
+                Event::Release => exchange.release().is_err(),
+                Event::Stream(piece, flush, room) => {
+                    // a stream that ends short is cut; that is no refusal
+                    let step = exchange.stream(&piece, flush, &mut vec![0; room]);
+                    matches!(step, Err(StreamFailure::Misuse(_)))
+                }
                 Event::CutShort => exchange.cut_short().is_err(),
                 Event::Code => exchange.code().is_err(),
                 Event::GiveUp => exchange.give_up(Mode::Failed).is_err(),
@@ -175,6 +196,109 @@ proptest! {
     }
 }
 
+proptest! {
+    /// A body without a length, in any pieces, released at any point, coded
+    /// into buffers of any size: what the client decodes is what the node sent.
+    #[test]
+    fn a_body_without_a_length_arrives_whole(
+        body in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..3000),
+            (0usize..3000).prop_map(|length| vec![b'a'; length]),
+        ],
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), flush()), 0..6),
+        release_after in prop::option::of(0usize..6),
+        room in 20usize..2000,
+        delimited in any::<bool>(),
+    ) {
+        let budget = Budget::new();
+        let mut exchange = Exchange::new(config(&budget));
+        exchange
+            .request_head(b"GET", [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter())
+            .unwrap();
+        let mut action = exchange
+            .response_head(ResponseHead {
+                status: 200,
+                content_length: None,
+                fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
+                delimited,
+                unbuffered: false,
+                subrequest: false,
+                coding_allowed: true,
+                host_writes_vary: false,
+            })
+            .unwrap();
+        prop_assert_eq!(action, HeadAction::Hold);
+
+        let mut cuts: Vec<(usize, Flush)> = cuts
+            .iter()
+            .map(|(cut, flush)| (cut.index(body.len() + 1), *flush))
+            .map(|(cut, flush)| (cut, if flush == Flush::Finish { Flush::None } else { flush }))
+            .collect();
+        cuts.push((body.len(), Flush::None));
+        cuts.sort_by_key(|(cut, _)| *cut);
+        let mut sent = Vec::new();
+        let mut start = 0;
+        for (n, (end, flush)) in cuts.into_iter().enumerate() {
+            let piece = &body[start..end];
+            start = end;
+            if action == HeadAction::Hold && release_after == Some(n) {
+                prop_assert_eq!(exchange.release(), Ok(PieceAction::Stream));
+                action = HeadAction::Stream;
+            }
+            if action == HeadAction::Hold {
+                match exchange.piece(piece).unwrap() {
+                    PieceAction::Taken => continue,
+                    PieceAction::Stream => action = HeadAction::Stream,
+                    PieceAction::GiveUp => prop_assert!(false, "there was memory"),
+                }
+            }
+            stream(&mut exchange, piece, flush, room, &mut sent);
+        }
+        if action == HeadAction::Hold {
+            match exchange.end().unwrap() {
+                EndAction::Code { .. } => {
+                    exchange.code().unwrap();
+                    sent.extend_from_slice(exchange.body());
+                }
+                EndAction::GiveUp => sent.extend_from_slice(exchange.body()),
+                EndAction::Stream => stream(&mut exchange, b"", Flush::Finish, room, &mut sent),
+                EndAction::Fail => prop_assert!(false, "it is whole"),
+            }
+        } else {
+            stream(&mut exchange, b"", Flush::Finish, room, &mut sent);
+            prop_assert_eq!(exchange.state(), State::Finished);
+        }
+
+        let edit = |name| exchange.head_edits().iter().find(|edit| edit.name == name);
+        if let Some(length) = edit("Content-Length").and_then(|edit| edit.value.clone()) {
+            prop_assert_eq!(length, sent.len().to_string().into_bytes());
+            prop_assert!(delimited, "random bytes do not close");
+        }
+        if edit("Content-Encoding").is_some() {
+            let mut decoded = Vec::new();
+            flate2::read::GzDecoder::new(&sent[..]).read_to_end(&mut decoded).unwrap();
+            prop_assert_eq!(decoded, body);
+        } else {
+            prop_assert_eq!(sent, body);
+        }
+        drop(exchange);
+        prop_assert_eq!(budget.used(), 0);
+    }
+}
+
+fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent: &mut Vec<u8>) {
+    let mut rest = piece;
+    loop {
+        let mut output = vec![0; room];
+        let step = exchange.stream(rest, flush, &mut output).unwrap();
+        sent.extend_from_slice(&output[..step.written]);
+        rest = &rest[step.consumed..];
+        if step.complete {
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_body_cut_short_is_never_completed() {
     let budget = Budget::new();
@@ -191,6 +315,29 @@ fn a_body_cut_short_is_never_completed() {
     assert_eq!((exchange.state(), exchange.mode()), (State::Cut, Mode::Cut));
     assert!(exchange.body().is_empty() && exchange.code().is_err());
     assert_eq!(budget.used(), 0);
+}
+
+/// Found by fuzzing: a stream's end was taken for the end of a held body.
+#[test]
+fn a_stream_of_known_length_is_not_completed_early() {
+    let mut exchange = Exchange::new(config(&Budget::new()));
+    exchange
+        .request_head(
+            b"GET",
+            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        )
+        .unwrap();
+    // beyond max_oneshot
+    let action = response_head(&mut exchange, 200, Some(5000), None);
+    assert_eq!(action, Ok(HeadAction::Stream));
+    assert!(exchange.end().is_err());
+    let mut output = [0; 6000];
+    exchange
+        .stream(&[b'a'; 4999], Flush::None, &mut output)
+        .unwrap();
+    let end = exchange.stream(b"", Flush::Finish, &mut output);
+    assert_eq!(end, Err(StreamFailure::Short));
+    assert_eq!((exchange.state(), exchange.mode()), (State::Cut, Mode::Cut));
 }
 
 #[test]

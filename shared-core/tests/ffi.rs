@@ -57,12 +57,23 @@ struct Answer {
 }
 
 fn run(body: usize, piece: usize, accept_encoding: &str, fault: &str) -> Answer {
+    run_framed(body, piece, accept_encoding, "length", fault)
+}
+
+fn run_framed(
+    body: usize,
+    piece: usize,
+    accept_encoding: &str,
+    framing: &str,
+    fault: &str,
+) -> Answer {
     let Output {
         status,
         stdout,
         stderr,
     } = Command::new(host())
-        .args([&body.to_string(), &piece.to_string(), accept_encoding])
+        .args([&body.to_string(), &piece.to_string()])
+        .args([accept_encoding, framing])
         .env("SSZIP_FAULT", fault)
         .output()
         .unwrap();
@@ -98,6 +109,27 @@ fn a_body_is_coded_through_the_abi() {
         let content_length = format!("Content-Length: {}", answer.body.len());
         assert!(answer.head.contains(&content_length), "{}", answer.head);
         assert!(gunzip(&answer.body) == vec![b'a'; length]);
+    }
+}
+
+#[test]
+fn a_body_without_a_length_goes_through_the_abi() {
+    for (length, piece, mode) in [
+        (60_000, 700, "oneshot"),
+        (99, 7, "too-small"),
+        (70_000, 700, "stream"),
+        (300_000, 65_536, "stream"),
+    ] {
+        let answer = run_framed(length, piece, "gzip", "chunked", "");
+        assert_eq!(answer.mode, mode);
+        let content_length = format!("Content-Length: {}\n", answer.body.len());
+        let head = answer.head + "\n";
+        assert_eq!(head.contains(&content_length), mode != "stream", "{head}");
+        let body = match mode {
+            "too-small" => answer.body,
+            _ => gunzip(&answer.body),
+        };
+        assert!(body == vec![b'a'; length]);
     }
 }
 

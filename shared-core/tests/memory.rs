@@ -30,6 +30,8 @@ fn respond(config: &Arc<sszip_core::config::Config>, body: &[u8]) {
             status: 200,
             content_length: Some(body.len() as u64),
             fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
+            delimited: true,
+            unbuffered: false,
             subrequest: false,
             coding_allowed: true,
             host_writes_vary: false,

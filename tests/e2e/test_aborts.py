@@ -21,6 +21,7 @@ server {
     listen 127.0.0.1:@port@;
     proxy_http_version 1.1;
     sszip on;
+    sszip_hold 64k 60s;
     location / { proxy_pass http://@origin@; }
     location /unix { proxy_pass http://@origin_unix@; }
     location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }

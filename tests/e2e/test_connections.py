@@ -14,6 +14,7 @@ upstream kept { server @origin@; keepalive 4; }
 server {
     listen 127.0.0.1:@port@;
     sszip on;
+    sszip_hold 64k 60s;
     location /by-1.0 { proxy_pass http://@origin@; }
     location /by-1.1 { proxy_http_version 1.1; proxy_pass http://@origin@; }
     location /kept { proxy_http_version 1.1; proxy_set_header Connection ""; proxy_pass http://kept; }
@@ -54,7 +55,14 @@ class TestDelimitedByClose:
         origin.answers(answer(BODY, framing="close", version="1.0"))
         response = nginx.get("/by-1.0")
         assert (response.framing, response.decoded) == ("chunked", BODY)
-        assert response.mode == "unknown-length"
+        assert response.mode == "stream"
+
+    def test_json_that_closes_gets_a_length(self, nginx, origin):
+        """Cut short it would not be JSON."""
+        body = bodies.object(20000)
+        origin.answers(answer(body, framing="close", version="1.0"))
+        response = nginx.get("/by-1.0")
+        assert (response.mode, response.framing, response.decoded) == ("oneshot", "length", body)
 
     def test_it_never_gets_a_length(self, nginx, origin):
         """nginx can't tell an end from a cut here; nor can we."""
@@ -78,9 +86,14 @@ class TestCut:
         with pytest.raises(Truncated):
             nginx.get("/by-1.1", accept=None)
 
-    @pytest.mark.parametrize("accept", ["gzip", None])
-    def test_in_chunks(self, nginx, origin, accept):
+    def test_in_chunks_and_the_head_held(self, nginx, origin):
         origin.answers(answer(BODY, framing="chunked", cut_at=20000))
+        response = nginx.get("/by-1.1")
+        assert (response.status, response.coding, response.mode) == (502, None, "cut")
+
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    def test_in_chunks_and_the_head_gone(self, nginx, origin, accept):
+        origin.answers(answer(bodies.json(200000), framing="chunked", cut_at=150000))
         with pytest.raises(Truncated):
             nginx.get("/by-1.1", accept)
 
@@ -112,8 +125,7 @@ class TestWrongLengths:
         response = nginx.get("/by-1.1")
         if response.status != 502:
             # nginx 1.22 takes it for no length at all
-            assert (response.length, response.body) == (None, BODY)
-            assert response.mode == "unknown-length"
+            assert (response.mode, response.length, response.decoded) == ("stream", None, BODY)
 
 
 class TestKeepAlive:

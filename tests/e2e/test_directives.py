@@ -53,6 +53,18 @@ NUMBERS = {
         ["1k", "1g"],
         ["-1", "0", "1023", "2g", "99999999999999999999m", "1.5m", "1mb", "m", "all", "+1m", '""'],
     ),
+    "sszip_hold": (
+        ["0", "16m"],
+        ["-1", "-1k", "17m", "1g", "99999999999999999999", "1.5k", "5ms", "1kb", "k", "long", "+1", '""'],
+    ),
+    "sszip_hold 64k": (
+        ["0ms", "60000ms"],
+        ["-1ms", "60001ms", "61s", "5", "60000", "1m", "1h", "ms", "s", "1.5ms", "5 ms", "99999999999999999999ms", "+1ms", '""'],
+    ),
+    "sszip_stream_level": (
+        ["1", "3"],
+        ["-1", "0", "4", "99999999999999999999", "1k", "1.5", "+1", '""', "fast"],
+    ),
     "sszip_memory": (
         ["0", "g"],
         ["-1", "99999999999999999999", "99999999g", "1.5m", "1mb", "m", "all", "+1m", '""'],
@@ -65,8 +77,10 @@ NUMBERS = {
     [(name, value, bounds) for name, (bounds, values) in NUMBERS.items() for value in values],
 )
 def test_numbers_outside_their_range(name, value, bounds):
+    if " " in value and not value.startswith('"'):
+        value = f'"{value}"'
     complaint = refused(f"{name} {value};")
-    assert f'"{name}" directive' in complaint
+    assert f'"{name.split()[0]}" directive' in complaint
     assert value.strip('"') in complaint
     told = complaint.partition("must be")[2]
     for bound in bounds:
@@ -108,6 +122,9 @@ DIRECTIVES = {
     "sszip_min_length": "2k",
     "sszip_comp_level": "3",
     "sszip_max_oneshot": "2m",
+    "sszip_hold": "32k",
+    "sszip_stream_level": "2",
+    "sszip_buffers": "8 4k",
     "sszip_memory": "64m",
     "sszip_upstream_encoding": "pass",
     "sszip_thread_pool": "off",
@@ -122,7 +139,7 @@ def test_said_twice(name):
 
 @pytest.mark.parametrize("name", [name for name in DIRECTIVES if name != "sszip_types"])
 def test_too_many_values(name):
-    assert "invalid number of arguments" in refused(f"{name} {DIRECTIVES[name]} {DIRECTIVES[name]};")
+    assert "invalid number of arguments" in refused(f"{name} {DIRECTIVES[name]} 1 1;")
 
 
 @pytest.mark.parametrize("name", DIRECTIVES)
@@ -132,6 +149,15 @@ def test_no_value(name):
 
 def test_a_directive_that_does_not_exist():
     assert 'unknown directive "sszip_level"' in refused("sszip_level 1;")
+
+
+@pytest.mark.parametrize("value", ["0 8k", "4 0", "-1 8k", "4 -1", "x 8k", "4 8x", "4 k", '"" 8k', '4 ""'])
+def test_buffers_that_are_not_taken(value):
+    assert '"sszip_buffers" directive' in refused(f"sszip_buffers {value};")
+
+
+def test_buffers_are_a_number_and_a_size():
+    assert "invalid number of arguments" in refused("sszip_buffers 4;")
 
 
 @pytest.mark.parametrize("where", ["http", "location"])
@@ -170,6 +196,16 @@ def test_in_every_block(name):
         "sszip_min_length 2K;",
         "sszip_max_oneshot 1k;",
         "sszip_max_oneshot 1G;",
+        "sszip_hold 0;",
+        "sszip_hold 0 0;",
+        "sszip_hold 16m 60000ms;",
+        "sszip_hold 16M 60s;",
+        "sszip_hold 64k 0ms;",
+        "sszip_hold 1000 5ms;",
+        "sszip_stream_level 1;",
+        "sszip_stream_level 3;",
+        "sszip_buffers 1 1k;",
+        "sszip_buffers 64 64k;",
         "sszip_memory 0;",
         "sszip_memory 4g;",
         "sszip_types *;",

@@ -1,5 +1,6 @@
-"""sszip_memory bounds what a process holds; beyond it answers arrive in
-identity. What is held is given back."""
+"""sszip_memory bounds what a process holds; beyond it answers are streamed,
+and arrive in identity when not even an encoder fits. What is held is given
+back."""
 
 import threading
 
@@ -90,7 +91,8 @@ def test_clients_that_leave_give_their_memory_back(nginx, origin):
 def test_a_body_larger_than_the_memory(nginx, origin):
     origin.answers(plain(LARGE))
     response = nginx.get("/some")
-    assert (response.mode, response.decoded) == ("memory", LARGE)
+    assert (response.mode, response.coding, response.decoded) == ("stream", "gzip", LARGE)
+    assert response.framing == "chunked"
 
 
 def test_what_would_inflate_beyond_the_memory_stays(nginx, origin):

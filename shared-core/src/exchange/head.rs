@@ -76,6 +76,11 @@ pub struct ResponseHead<I> {
     pub content_length: Option<u64>,
     /// All header fields. `Content-Length` may be among them or not.
     pub fields: I,
+    /// A body without a length ends visibly (chunked, HTTP/2), not with its
+    /// connection.
+    pub delimited: bool,
+    /// The operator wants pieces to go through as they come.
+    pub unbuffered: bool,
     /// The answer becomes a part of another one.
     pub subrequest: bool,
     /// Whether the host's own rules allow a content coding here.

@@ -9,11 +9,15 @@
 //!    the changes to the head that goes to the node.
 //! 2. [`Exchange::response_head`] once. On [`HeadAction::Pass`] the host makes
 //!    the [`Exchange::head_edits`] and the rest goes through untouched. On
-//!    [`HeadAction::Hold`] it keeps the head back.
+//!    [`HeadAction::Hold`] it keeps the head back, for [`Exchange::hold_ms`]
+//!    if that is given. On [`HeadAction::Stream`] it makes the edits, sends
+//!    the head, and the body through [`Exchange::stream`].
 //! 3. [`Exchange::piece`] for each piece of a held body. The bytes are copied,
 //!    the host may let go of them. On [`PieceAction::GiveUp`] it makes the head
 //!    edits, sends the head, [`Exchange::body`], then that piece and all that
-//!    follows.
+//!    follows; on [`PieceAction::Stream`] it goes on as after
+//!    [`HeadAction::Stream`], with that piece. [`Exchange::release`] when the
+//!    time is over or the node flushes, with the same answers.
 //! 4. [`Exchange::end`] when the body is complete as far as the host can
 //!    tell, or [`Exchange::cut_short`] when the node went away.
 //! 5. [`Exchange::code`] after [`EndAction::Code`], on any thread. Then the host
@@ -24,7 +28,10 @@
 //! panics on what comes from the network, none loses a byte: until the answer
 //! has been decided the original is kept.
 
+mod coding;
 mod head;
+mod judgement;
+mod streaming;
 pub mod transitions;
 
 use std::fmt;
@@ -32,13 +39,16 @@ use std::sync::Arc;
 
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{injected, panic_if, Fault};
-use crate::gzip::{inflate, oneshot};
+use crate::gzip::stream::Encoder;
+use crate::json;
 use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::vary;
 
-use head::{Coding, Request, Response};
+use coding::off_loop_length;
+use head::Request;
 pub use head::{Field, HeadEdit, ResponseHead};
+pub use streaming::StreamFailure;
 use transitions::{Event, State};
 
 /// What to do with a response head.
@@ -48,6 +58,8 @@ pub enum HeadAction {
     Pass,
     /// Keep it back and collect the body.
     Hold,
+    /// Send it, with the head edits, and the body through the encoder.
+    Stream,
 }
 
 /// What to do with a piece of a held body.
@@ -57,6 +69,9 @@ pub enum PieceAction {
     Taken,
     /// It was not: send the head, what was taken so far, this piece, the rest.
     GiveUp,
+    /// It was not: send the head, this piece and the rest through the encoder,
+    /// which has what was taken so far.
+    Stream,
 }
 
 /// What to do at the end of a held body.
@@ -69,6 +84,11 @@ pub enum EndAction {
     },
     /// The body is not whole. There is nothing to send but a 502.
     Fail,
+    /// It may be whole or not, so it gets no length: send the head and finish
+    /// the stream.
+    Stream,
+    /// The same, and it can't be coded: send the head and what was taken.
+    GiveUp,
 }
 
 /// A call that the present state does not allow.
@@ -114,12 +134,19 @@ pub struct Exchange {
     task: Task,
     /// The body's length, where the node gave it.
     declared: Option<usize>,
+    /// The end of a body without a length can be told from a cut.
+    delimited: bool,
+    encoder: Option<Box<dyn Encoder>>,
+    /// How much of `body` the encoder has taken.
+    encoded: usize,
+    /// Bytes that the client got.
+    sent: u64,
     /// What the node sent, then what the client gets.
     body: Vec<u8>,
     /// Room for the coded body. Made where the body is: memory that coder
     /// threads allocate stays in their arenas when it is freed elsewhere.
     coded: Vec<u8>,
-    received: usize,
+    received: u64,
     reservation: Option<Reservation>,
 }
 
@@ -137,6 +164,10 @@ impl Exchange {
             varies: false,
             task: Task::Gunzip,
             declared: None,
+            delimited: true,
+            encoder: None,
+            encoded: 0,
+            sent: 0,
             body: Vec::new(),
             coded: Vec::new(),
             received: 0,
@@ -191,9 +222,17 @@ impl Exchange {
         }
     }
 
-    /// Length of the held body as the node sent it, for ratios.
-    pub fn received(&self) -> usize {
+    /// Bytes of the body as the node sent it, held or streamed, for ratios.
+    pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// Bytes of the body as it was or will be sent.
+    pub fn sent(&self) -> u64 {
+        match self.state {
+            State::Ready => self.body.len() as u64,
+            _ => self.sent,
+        }
     }
 
     /// The client's request head.
@@ -225,12 +264,18 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>>,
     {
+        if self.state != State::AwaitingHead {
+            return Err(self.misuse(Event::HeadToPass));
+        }
         panic_if(Fault::PanicHead);
         match self.judge(head) {
-            Ok(task) => {
+            Ok(HeadAction::Stream) => {
+                self.move_on(Event::HeadToStream)?;
+                Ok(HeadAction::Stream)
+            }
+            Ok(action) => {
                 self.move_on(Event::HeadToHold)?;
-                self.task = task;
-                Ok(HeadAction::Hold)
+                Ok(action)
             }
             Err(reason) => {
                 self.move_on(Event::HeadToPass)?;
@@ -238,106 +283,6 @@ impl Exchange {
                 Ok(HeadAction::Pass)
             }
         }
-    }
-
-    /// What to make of the body, or the reason to leave it alone. Sets the
-    /// head edits on the way.
-    fn judge<'a, I>(&mut self, head: ResponseHead<I>) -> Result<Task, Mode>
-    where
-        I: Iterator<Item = Field<'a>>,
-    {
-        let config = Arc::clone(&self.config);
-        if !config.enable {
-            return Err(Mode::Off);
-        }
-        if head.subrequest {
-            return Err(Mode::Subrequest);
-        }
-        match head.status {
-            101 => return Err(Mode::Upgrade),
-            0..=199 | 204 | 205 | 206 | 304 => return Err(Mode::Status),
-            _ => {}
-        }
-        let response = Response::read(head.fields);
-        if response.coding == Coding::Other {
-            return Err(Mode::Encoded);
-        }
-        if !response
-            .content_type
-            .is_some_and(|content_type| config.types.contains(content_type))
-        {
-            return Err(match response.coding {
-                Coding::Identity => Mode::Type,
-                _ => Mode::Encoded,
-            });
-        }
-        if response.no_transform || self.request.no_transform {
-            return Err(Mode::NoTransform);
-        }
-        self.varies = true;
-        response.vary_edits(head.host_writes_vary, &mut self.head_edits);
-        response.recoded_edits(&mut self.recoded_edits);
-
-        let accept = self.request.accept_encoding;
-        let task = if response.coding == Coding::Gzip {
-            if accept.allows_gzip() {
-                return Err(Mode::Encoded);
-            }
-            Task::Gunzip
-        } else {
-            Task::Gzip {
-                at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
-            }
-        };
-        self.judge_length(head.content_length, task)?;
-        if task != Task::Gunzip {
-            if !accept.prefers_gzip() {
-                return Err(Mode::AcceptEncoding);
-            }
-            if !head.coding_allowed {
-                return Err(Mode::HostPolicy);
-            }
-        }
-        if self.request.head {
-            // GET would send another length (RFC 9110, 9.3.2 and 8.6)
-            self.head_edits.push(HeadEdit::remove("Content-Length"));
-            self.head_edits.append(&mut self.recoded_edits);
-            return Err(Mode::Head);
-        }
-        if let Some(length) = self.declared {
-            // all of it now: later there is no way back but giving up
-            if let Err(reason) = self.reserve(length) {
-                self.reservation = None;
-                return Err(reason);
-            }
-        }
-        Ok(task)
-    }
-
-    fn judge_length(&mut self, content_length: Option<u64>, task: Task) -> Result<(), Mode> {
-        let gunzip = task == Task::Gunzip;
-        // a coded body keeps its coding where it can't be held
-        let reason = |reason| if gunzip { Mode::Encoded } else { reason };
-        let Some(length) = content_length else {
-            // the end of gzip can be told from a cut without a length
-            return if gunzip {
-                Ok(())
-            } else {
-                Err(Mode::UnknownLength)
-            };
-        };
-        let gated = task
-            == Task::Gzip {
-                at_any_length: false,
-            };
-        if length == 0 || (gated && length < self.config.min_length) {
-            return Err(Mode::TooSmall);
-        }
-        if length > self.config.max_oneshot {
-            return Err(reason(Mode::TooLarge));
-        }
-        self.declared = Some(usize::try_from(length).map_err(|_| reason(Mode::TooLarge))?);
-        Ok(())
     }
 
     /// Takes the memory for a body of `length`: itself and, for the time of
@@ -365,31 +310,70 @@ impl Exchange {
         Ok(())
     }
 
+    /// For how long the head, or what the encoder keeps of a stream, may be
+    /// held, in milliseconds; `None`: until the body ends.
+    pub fn hold_ms(&self) -> Option<u64> {
+        match self.state {
+            State::Streaming => Some(self.config.hold_ms),
+            State::Collecting if self.in_window() => Some(self.config.hold_ms),
+            _ => None,
+        }
+    }
+
     /// A piece of the held body.
     ///
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         if self.state == State::Collecting {
-            if let Err(reason) = self.make_room(self.body.len() + piece.len()) {
-                self.give_up(reason)?;
-                return Ok(PieceAction::GiveUp);
+            match self.make_room(self.body.len() + piece.len()) {
+                Ok(()) => {}
+                Err(_) if self.in_window() => return self.start_stream(),
+                Err(reason) => {
+                    self.give_up(reason)?;
+                    return Ok(PieceAction::GiveUp);
+                }
             }
+            self.move_on(Event::Piece)?;
+            panic_if(Fault::PanicBody);
+            self.body.extend_from_slice(piece);
+            self.received = self.body.len() as u64;
+            return Ok(PieceAction::Taken);
         }
-        self.move_on(Event::Piece)?;
-        panic_if(Fault::PanicBody);
-        self.body.extend_from_slice(piece);
-        self.received = self.body.len();
-        Ok(PieceAction::Taken)
+        Err(self.misuse(Event::Piece))
+    }
+
+    /// The time to hold a head is over, or the node flushes what it has sent.
+    /// [`PieceAction::Taken`] means to go on holding: the body's length is
+    /// known, or it can't be sent before its end.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held.
+    pub fn release(&mut self) -> Result<PieceAction, Misuse> {
+        if self.state == State::Collecting && !self.in_window() {
+            return Ok(PieceAction::Taken);
+        }
+        self.start_stream()
+    }
+
+    /// Whether it is a body of unknown length that is held in the hope of its
+    /// end.
+    fn in_window(&self) -> bool {
+        self.declared.is_none() && self.task != Task::Gunzip
     }
 
     /// Room for a body that has grown to `length`, or the reason to stop.
     fn make_room(&mut self, length: usize) -> Result<(), Mode> {
+        let most = if self.in_window() {
+            self.config.hold.min(self.config.max_oneshot)
+        } else {
+            self.config.max_oneshot
+        };
         match self.declared {
             // More than was declared: not ours to repair.
             Some(declared) if length > declared => Err(Mode::Failed),
             Some(_) => Ok(()),
-            None if length as u64 > self.config.max_oneshot => Err(Mode::Encoded),
+            None if length as u64 > most => Err(Mode::Encoded),
             None => self.reserve(length),
         }
     }
@@ -407,7 +391,8 @@ impl Exchange {
         self.move_on(Event::GiveUp)?;
         self.mode = reason;
         // a piece that came only in part is not the caller's to repeat
-        self.body.truncate(self.received);
+        self.body
+            .truncate(usize::try_from(self.received).unwrap_or(usize::MAX));
         Ok(())
     }
 
@@ -416,110 +401,48 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn end(&mut self) -> Result<EndAction, Misuse> {
+        if self.state != State::Collecting {
+            return Err(self.misuse(Event::End));
+        }
         let length = self.body.len();
         if self.declared.is_some_and(|declared| length < declared) {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
-        self.move_on(Event::End)?;
-        if let Task::Gzip { .. } = self.task {
-            // refused: the coder will find that out
-            let _ = self.coded.try_reserve_exact(self.gzip_limit());
+        if self.in_window() && !self.is_whole() {
+            if self.is_below_gate(length as u64) {
+                self.give_up(Mode::TooSmall)?;
+                return Ok(EndAction::GiveUp);
+            }
+            return Ok(match self.start_stream()? {
+                PieceAction::Stream => EndAction::Stream,
+                _ => EndAction::GiveUp,
+            });
         }
+        self.move_on(Event::End)?;
+        self.make_room_for_code();
         Ok(EndAction::Code {
             off_loop: length > off_loop_length(self.config.comp_level),
         })
     }
 
-    /// The node went away while the head is held. What was collected is of no
-    /// use to anybody and is freed.
+    /// Whether a body of unknown length is known to have ended.
+    fn is_whole(&self) -> bool {
+        self.delimited || json::closes(&self.body)
+    }
+
+    /// The node went away while the head is held, or while its body streams.
+    /// What was collected is of no use to anybody and is freed.
     ///
     /// # Errors
-    /// [`Misuse`] unless the head is held.
+    /// [`Misuse`] unless the head is held or the body streams.
     pub fn cut_short(&mut self) -> Result<(), Misuse> {
         self.move_on(Event::CutShort)?;
         self.mode = Mode::Cut;
         self.body = Vec::new();
+        self.encoder = None;
         self.reservation = None;
         Ok(())
-    }
-
-    /// Runs the coder. May take milliseconds for each megabyte.
-    ///
-    /// # Errors
-    /// [`Misuse`] unless the body is complete.
-    pub fn code(&mut self) -> Result<(), Misuse> {
-        if self.state != State::Coding {
-            return Err(self.misuse(Event::Coded));
-        }
-        let coded = match self.task {
-            Task::Gzip { .. } => self.gzip(),
-            Task::Gunzip => self.gunzip(),
-        };
-        match coded {
-            Ok((body, mode)) => {
-                self.recoded(&body, mode);
-                self.body = body;
-            }
-            Err(reason) => self.mode = reason,
-        }
-        let length = self.body.len();
-        if let Some(reservation) = &mut self.reservation {
-            reservation.shrink_to(length);
-        }
-        self.move_on(Event::Coded)
-    }
-
-    fn gzip(&mut self) -> Result<(Vec<u8>, Mode), Mode> {
-        let limit = self.gzip_limit();
-        let room = std::mem::take(&mut self.coded);
-        match oneshot::gzip_into(&self.body, self.config.comp_level, limit, room) {
-            Ok(body) => Ok((body, Mode::Oneshot)),
-            Err(oneshot::OneshotError::NotSmaller) => Err(Mode::NotSmaller),
-            Err(_) => Err(Mode::Failed),
-        }
-    }
-
-    /// What the coded body must be shorter than.
-    fn gzip_limit(&self) -> usize {
-        match self.task {
-            Task::Gzip {
-                at_any_length: true,
-            } => oneshot::bound(self.body.len()),
-            _ => self.body.len(),
-        }
-    }
-
-    /// Decodes into what the trailer claims, and only if that was not enough
-    /// (several members) into as much as one body may take.
-    fn gunzip(&mut self) -> Result<(Vec<u8>, Mode), Mode> {
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        let most = usize::try_from(self.config.max_oneshot).unwrap_or(usize::MAX);
-        for cap in [inflate::claimed_length(&self.body).min(most), most] {
-            let needed = self.body.len().checked_add(cap).ok_or(Mode::Memory)?;
-            if let Some(reservation) = &mut self.reservation {
-                if !reservation.grow_to(needed, limit) {
-                    return Err(Mode::Memory);
-                }
-            }
-            match inflate::gunzip(&self.body, cap) {
-                Ok(body) => return Ok((body, Mode::Inflate)),
-                Err(inflate::InflateError::TooLarge) => {}
-                Err(_) => return Err(Mode::Failed),
-            }
-        }
-        Err(Mode::Encoded)
-    }
-
-    fn recoded(&mut self, body: &[u8], mode: Mode) {
-        self.mode = mode;
-        self.head_edits.push(match mode {
-            Mode::Oneshot => HeadEdit::set("Content-Encoding", "gzip"),
-            _ => HeadEdit::remove("Content-Encoding"),
-        });
-        self.head_edits
-            .push(HeadEdit::set("Content-Length", body.len().to_string()));
-        self.head_edits.append(&mut self.recoded_edits);
     }
 
     fn move_on(&mut self, event: Event) -> Result<(), Misuse> {
@@ -532,16 +455,5 @@ impl Exchange {
             state: self.state,
             event,
         }
-    }
-}
-
-/// Bodies longer than this are coded off the event loop, in bytes: what takes
-/// about as long at each of libdeflate's levels as 256 KiB do at the lower
-/// ones, 2 to 3 ms.
-fn off_loop_length(level: u8) -> usize {
-    match level {
-        0..=6 => 256 << 10,
-        7..=9 => 64 << 10,
-        _ => 8 << 10,
     }
 }

@@ -17,7 +17,11 @@ pub enum State {
     Ready,
     /// The response goes through as it comes; what was collected goes first.
     Passing,
-    /// The node cut the held body short: there is no answer to complete.
+    /// The head is out, the body is coded as it comes.
+    Streaming,
+    /// All of the stream is out.
+    Finished,
+    /// The node cut the body short: there is no answer to complete.
     Cut,
 }
 
@@ -30,8 +34,12 @@ pub enum Event {
     HeadToPass,
     /// A response head whose body is to be collected.
     HeadToHold,
+    /// A response head whose body is to be coded as it comes.
+    HeadToStream,
     /// A piece of the body.
     Piece,
+    /// The head can't be held any longer: code the body as it comes.
+    StartStream,
     /// The exchange can't go on: send what came as it came.
     GiveUp,
     /// The end of the body, all of it being there.
@@ -40,6 +48,8 @@ pub enum Event {
     CutShort,
     /// The coder ran; what it made, or the original, is to be sent.
     Coded,
+    /// The end of the stream has been coded.
+    Finish,
 }
 
 /// Every move an exchange can make.
@@ -50,13 +60,18 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (Start, RequestHead, AwaitingHead),
         (AwaitingHead, HeadToPass, Passing),
         (AwaitingHead, HeadToHold, Collecting),
+        (AwaitingHead, HeadToStream, Streaming),
         (AwaitingHead, GiveUp, Passing),
         (Collecting, Piece, Collecting),
+        (Collecting, StartStream, Streaming),
         (Collecting, GiveUp, Passing),
         (Collecting, End, Coding),
         (Collecting, CutShort, Cut),
         (Coding, Coded, Ready),
         (Coding, GiveUp, Ready),
+        (Streaming, Piece, Streaming),
+        (Streaming, Finish, Finished),
+        (Streaming, CutShort, Cut),
     ]
 };
 
@@ -76,7 +91,7 @@ pub fn diagram() -> String {
     for (from, on, to) in TRANSITIONS {
         text.push_str(&format!("    {from:?} --> {to:?}: {on:?}\n"));
     }
-    for last in [State::Ready, State::Passing, State::Cut] {
+    for last in [State::Ready, State::Passing, State::Finished, State::Cut] {
         text.push_str(&format!("    {last:?} --> [*]\n"));
     }
     text

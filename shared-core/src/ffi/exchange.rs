@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::config::{free, sszip_config};
 use super::panic::{borrow, borrow_mut, boundary, caught, give};
 use super::types::{
-    slice_of, sszip_edit, sszip_end_action, sszip_field, sszip_head_action, sszip_piece_action,
-    sszip_response_head, sszip_status, sszip_str,
+    slice_of, sszip_edit, sszip_end_action, sszip_field, sszip_flush, sszip_head_action,
+    sszip_piece_action, sszip_progress, sszip_response_head, sszip_status, sszip_str,
 };
 use crate::exchange::{
     EndAction, Exchange, Field, HeadAction, HeadEdit, Misuse, PieceAction, ResponseHead,
+    StreamFailure,
 };
+use crate::gzip::stream::Flush;
 use crate::mode::Mode;
 
 /// One HTTP exchange: one a request. docs/exchange.md has the order of calls.
@@ -118,6 +120,8 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
                 content_length: u64::try_from(head.content_length).ok(),
                 // SAFETY: the function's contract.
                 fields: unsafe { fields_of(head.fields, head.nfields) },
+                delimited: head.delimited,
+                unbuffered: head.unbuffered,
                 subrequest: head.subrequest,
                 coding_allowed: head.coding_allowed,
                 host_writes_vary: head.host_writes_vary,
@@ -131,6 +135,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
                 match judged {
                     HeadAction::Pass => sszip_head_action::SSZIP_HEAD_PASS,
                     HeadAction::Hold => sszip_head_action::SSZIP_HEAD_HOLD,
+                    HeadAction::Stream => sszip_head_action::SSZIP_HEAD_STREAM,
                 }
             );
             sszip_status::SSZIP_STATUS_OK
@@ -157,15 +162,95 @@ pub unsafe extern "C" fn sszip_exchange_piece(
         let taken = caught(|| exchange.piece(piece))
             .unwrap_or_else(|| exchange.give_up(Mode::Failed).map(|()| PieceAction::GiveUp));
         finish(taken, |taken| {
-            give!(
-                action,
-                match taken {
-                    PieceAction::Taken => sszip_piece_action::SSZIP_PIECE_TAKEN,
-                    PieceAction::GiveUp => sszip_piece_action::SSZIP_PIECE_GIVE_UP,
-                }
-            );
+            give!(action, piece_action(taken));
             sszip_status::SSZIP_STATUS_OK
         })
+    })
+}
+
+/// The time to hold a head is over, or the node flushes. On
+/// `SSZIP_PIECE_TAKEN` the host goes on holding.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `action` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_release(
+    exchange: *mut sszip_exchange,
+    action: *mut sszip_piece_action,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let released = caught(|| exchange.release())
+            .unwrap_or_else(|| exchange.give_up(Mode::Failed).map(|()| PieceAction::GiveUp));
+        finish(released, |released| {
+            give!(action, piece_action(released));
+            sszip_status::SSZIP_STATUS_OK
+        })
+    })
+}
+
+/// For how long a held head, or what the encoder keeps of a stream, may be
+/// held, in milliseconds; negative: until the body ends.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_hold_ms(
+    exchange: *const sszip_exchange,
+    out: *mut i64,
+) -> sszip_status {
+    boundary(|| {
+        let hold_ms = borrow!(exchange).exchange.hold_ms();
+        give!(
+            out,
+            hold_ms
+                .and_then(|hold_ms| i64::try_from(hold_ms).ok())
+                .unwrap_or(-1)
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Codes what was held, then `piece`, into `output`, as much as there is room
+/// for. On any status but `SSZIP_STATUS_OK` the answer must be cut off visibly.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `piece` a valid string; `output` has room for
+/// `room` bytes; `progress` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_stream(
+    exchange: *mut sszip_exchange,
+    piece: sszip_str,
+    flush: sszip_flush,
+    output: *mut u8,
+    room: usize,
+    progress: *mut sszip_progress,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        // SAFETY: the function's contract.
+        let (piece, output) = unsafe { (piece.bytes(), room_of(output, room)) };
+        let flush = match flush {
+            sszip_flush::SSZIP_FLUSH_NONE => Flush::None,
+            sszip_flush::SSZIP_FLUSH_SYNC => Flush::Sync,
+            sszip_flush::SSZIP_FLUSH_FINISH => Flush::Finish,
+        };
+        match exchange.stream(piece, flush, output) {
+            Ok(step) => {
+                give!(
+                    progress,
+                    sszip_progress {
+                        consumed: step.consumed,
+                        written: step.written,
+                        complete: step.complete,
+                    }
+                );
+                sszip_status::SSZIP_STATUS_OK
+            }
+            Err(StreamFailure::Misuse(_)) => sszip_status::SSZIP_STATUS_MISUSE,
+            Err(StreamFailure::Encoder) => sszip_status::SSZIP_STATUS_ENCODER,
+            Err(StreamFailure::Short) => sszip_status::SSZIP_STATUS_SHORT,
+        }
     })
 }
 
@@ -186,6 +271,8 @@ pub unsafe extern "C" fn sszip_exchange_end(
                     EndAction::Code { off_loop: false } => sszip_end_action::SSZIP_END_CODE,
                     EndAction::Code { off_loop: true } => sszip_end_action::SSZIP_END_CODE_OFF_LOOP,
                     EndAction::Fail => sszip_end_action::SSZIP_END_FAIL,
+                    EndAction::Stream => sszip_end_action::SSZIP_END_STREAM,
+                    EndAction::GiveUp => sszip_end_action::SSZIP_END_GIVE_UP,
                 }
             );
             sszip_status::SSZIP_STATUS_OK
@@ -193,7 +280,7 @@ pub unsafe extern "C" fn sszip_exchange_end(
     })
 }
 
-/// The node went away while the head is held.
+/// The node went away while the head is held or the body streams.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -308,20 +395,44 @@ pub unsafe extern "C" fn sszip_exchange_mode(
     })
 }
 
-/// Length in bytes of the held body as the node sent it. With the length of
-/// `sszip_exchange_body` it gives the ratio.
+/// Bytes of the body as the node sent it and as the client gets it; the first
+/// is 0 where the body was not coded.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
+/// `exchange` is NULL or valid; the results point at memory of their type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_received(
+pub unsafe extern "C" fn sszip_exchange_sizes(
     exchange: *const sszip_exchange,
-    out: *mut usize,
+    received: *mut u64,
+    sent: *mut u64,
 ) -> sszip_status {
     boundary(|| {
-        give!(out, borrow!(exchange).exchange.received());
+        let exchange = &borrow!(exchange).exchange;
+        give!(received, exchange.received());
+        give!(sent, exchange.sent());
         sszip_status::SSZIP_STATUS_OK
     })
+}
+
+/// # Safety
+/// `data` points at `len` bytes that nobody else uses during `'a`, or is NULL
+/// with `len` 0.
+unsafe fn room_of<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
+    if len == 0 {
+        &mut []
+    } else {
+        // SAFETY: not NULL since `len` is not 0; the caller's promise. Bytes
+        // that were never written are read by nobody: the encoders only write.
+        unsafe { std::slice::from_raw_parts_mut(data, len) }
+    }
+}
+
+fn piece_action(action: PieceAction) -> sszip_piece_action {
+    match action {
+        PieceAction::Taken => sszip_piece_action::SSZIP_PIECE_TAKEN,
+        PieceAction::GiveUp => sszip_piece_action::SSZIP_PIECE_GIVE_UP,
+        PieceAction::Stream => sszip_piece_action::SSZIP_PIECE_STREAM,
+    }
 }
 
 /// # Safety

@@ -18,6 +18,11 @@ pub enum sszip_status {
     SSZIP_STATUS_MISUSE = 3,
     /// A directive's name or value was not accepted; a text says why.
     SSZIP_STATUS_INVALID = 4,
+    /// The stream encoder failed: the answer must be cut off visibly.
+    SSZIP_STATUS_ENCODER = 5,
+    /// The body ended short of the length that the node gave: the answer must
+    /// be cut off visibly.
+    SSZIP_STATUS_SHORT = 6,
 }
 
 /// Bytes that somebody else owns.
@@ -88,6 +93,11 @@ pub struct sszip_response_head {
     pub content_length: i64,
     /// The status code.
     pub status: u16,
+    /// A body without a length ends visibly (chunked, HTTP/2), not with its
+    /// connection.
+    pub delimited: bool,
+    /// The operator wants pieces to go through as they come.
+    pub unbuffered: bool,
     /// The answer becomes a part of another one.
     pub subrequest: bool,
     /// The host's own rules allow a content coding here.
@@ -104,6 +114,9 @@ pub enum sszip_head_action {
     SSZIP_HEAD_PASS = 0,
     /// Keep it back and hand over the body.
     SSZIP_HEAD_HOLD = 1,
+    /// Make the head edits, send it, and the body through
+    /// `sszip_exchange_stream`.
+    SSZIP_HEAD_STREAM = 2,
 }
 
 /// What to do with a piece of a held body.
@@ -115,6 +128,9 @@ pub enum sszip_piece_action {
     /// Make the head edits, send the head, `sszip_exchange_body`, then this
     /// piece and the rest.
     SSZIP_PIECE_GIVE_UP = 1,
+    /// Make the head edits, send the head, and this piece and the rest through
+    /// `sszip_exchange_stream`.
+    SSZIP_PIECE_STREAM = 2,
 }
 
 /// What to do at the end of a held body.
@@ -127,6 +143,36 @@ pub enum sszip_end_action {
     SSZIP_END_CODE_OFF_LOOP = 1,
     /// The body is not whole: answer 502.
     SSZIP_END_FAIL = 2,
+    /// Make the head edits, send the head, and finish the stream with
+    /// `sszip_exchange_stream`.
+    SSZIP_END_STREAM = 3,
+    /// Make the head edits, send the head and `sszip_exchange_body`.
+    SSZIP_END_GIVE_UP = 4,
+}
+
+/// How far `sszip_exchange_stream` is to bring a piece.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_flush {
+    /// It may keep some, to code it better with what follows.
+    SSZIP_FLUSH_NONE = 0,
+    /// All that was given can be decoded from what is written.
+    SSZIP_FLUSH_SYNC = 1,
+    /// It is the last piece.
+    SSZIP_FLUSH_FINISH = 2,
+}
+
+/// What a call of `sszip_exchange_stream` did.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_progress {
+    /// Bytes of the piece that were taken.
+    pub consumed: usize,
+    /// Bytes that were written.
+    pub written: usize,
+    /// All was taken, and flushed as asked. If not, there was no room: call
+    /// again with what is left and the same flush.
+    pub complete: bool,
 }
 
 /// The name of a mode as `sszip_exchange_mode` gives it, for logs. Static.

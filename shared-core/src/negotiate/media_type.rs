@@ -3,7 +3,6 @@
 
 use super::list::trim;
 
-/// Server-sent events: they must arrive one by one, whatever is configured.
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
 /// A set of media types.
@@ -45,11 +44,12 @@ impl MediaTypes {
     }
 
     /// Whether the type of a `Content-Type` value is in the set. Parameters
-    /// are ignored; types that stream by nature are never in it.
+    /// are ignored; gRPC, whose messages carry codings of their own, is never
+    /// in it.
     pub fn contains(&self, content_type: &[u8]) -> bool {
         let essence = essence(content_type);
         !essence.is_empty()
-            && !is_streamed(essence)
+            && !is_grpc(essence)
             && self.0.iter().any(|pattern| pattern.matches(essence))
     }
 }
@@ -100,9 +100,10 @@ pub fn is_grpc(content_type: &[u8]) -> bool {
         && matches!(essence.get(GRPC.len()), None | Some(b'+' | b'-'))
 }
 
-/// Types whose answers are streams: no set contains them, not even `*`.
-fn is_streamed(essence: &[u8]) -> bool {
-    is_grpc(essence) || essence.eq_ignore_ascii_case(EVENT_STREAM)
+/// Whether a `Content-Type` value names server-sent events, which must arrive
+/// one by one.
+pub fn is_event_stream(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(EVENT_STREAM)
 }
 
 /// `type/subtype` of a `Content-Type` value.
@@ -124,7 +125,7 @@ fn is_token(word: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_grpc, MediaTypes};
+    use super::{is_event_stream, is_grpc, MediaTypes};
 
     fn types(words: &[&str]) -> MediaTypes {
         MediaTypes::parse(words.iter().map(|word| word.as_bytes())).unwrap()
@@ -140,6 +141,7 @@ mod tests {
             "application/problem+json",
             "text/plain",
             "text/html; charset=utf-8",
+            "text/event-stream",
         ] {
             assert!(types.contains(value.as_bytes()), "{value}");
         }
@@ -149,8 +151,6 @@ mod tests {
             "application/octet-stream",
             "application/jsonp",
             "image/png",
-            "text/event-stream",
-            "Text/Event-Stream; charset=utf-8",
             "textual/plain",
             "json",
         ] {
@@ -171,9 +171,8 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_in_no_set() {
+    fn grpc_is_in_no_set() {
         for value in [
-            "text/event-stream",
             "application/grpc",
             "application/grpc+proto",
             "application/grpc-web",
@@ -182,6 +181,12 @@ mod tests {
         }
         assert!(types(&["*"]).contains(b"application/grpcish"));
         assert!(!is_grpc(b"application/json"));
+    }
+
+    #[test]
+    fn event_streams_are_known() {
+        assert!(is_event_stream(b"Text/Event-Stream; charset=utf-8"));
+        assert!(!is_event_stream(b"text/plain"));
     }
 
     #[test]

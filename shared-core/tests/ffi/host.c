@@ -3,7 +3,7 @@
  * output what a client would get.  tests/ffi.rs compiles it with
  * AddressSanitizer, links the static library and reads the output.
  *
- *     host BODY_LENGTH PIECE_LENGTH ACCEPT_ENCODING
+ *     host BODY_LENGTH PIECE_LENGTH ACCEPT_ENCODING length|chunked
  *
  * The body is BODY_LENGTH times 'a'.  The first line is the mode, then come
  * the head edits, an empty line, and the body.
@@ -93,6 +93,7 @@ check_misuse(const sszip_config *config)
     sszip_str             body;
     sszip_exchange       *exchange;
     const sszip_edit     *edits;
+    sszip_progress        progress;
     sszip_end_action      end;
     sszip_piece_action    piece;
     sszip_head_action     action;
@@ -110,6 +111,10 @@ check_misuse(const sszip_config *config)
     check(sszip_exchange_end(exchange, &end) == SSZIP_STATUS_MISUSE);
     check(sszip_exchange_code(exchange) == SSZIP_STATUS_MISUSE);
     check(sszip_exchange_cut_short(exchange) == SSZIP_STATUS_MISUSE);
+    check(sszip_exchange_release(exchange, &piece) == SSZIP_STATUS_MISUSE);
+    check(sszip_exchange_stream(exchange, str("x"), SSZIP_FLUSH_NONE, NULL, 0,
+                                &progress)
+          == SSZIP_STATUS_MISUSE);
 
     /* a struct of another size is of another version */
     ok(sszip_exchange_request_head(exchange, str("GET"), NULL, 0));
@@ -164,12 +169,42 @@ write_bytes(const uint8_t *data, size_t len)
 }
 
 
+/* one piece through the encoder, with a buffer as small as it may be */
+
+static void
+stream(sszip_exchange *exchange, sszip_str piece, sszip_flush flush)
+{
+    uint8_t         *output;
+    sszip_progress   progress;
+
+    do {
+        output = malloc(100);
+        check(output != NULL);
+
+        ok(sszip_exchange_stream(exchange, piece, flush, output, 100,
+                                 &progress));
+        check(progress.consumed <= piece.len && progress.written <= 100);
+
+        write_bytes(output, progress.written);
+        free(output);
+
+        piece.data += progress.consumed;
+        piece.len -= progress.consumed;
+
+    } while (!progress.complete);
+
+    check(piece.len == 0);
+}
+
+
 static void
 run(const sszip_config *config, size_t body_length, size_t piece_length,
-    const char *accept_encoding)
+    const char *accept_encoding, int chunked)
 {
     size_t                n, at, len;
+    int64_t               hold_ms;
     uint8_t              *copy;
+    uint64_t              received, sent;
     sszip_str             piece, body;
     sszip_field           field;
     sszip_exchange       *exchange;
@@ -193,14 +228,20 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     head.size = sizeof(head);
     head.fields = &field;
     head.nfields = 1;
-    head.content_length = (int64_t) body_length;
+    head.content_length = chunked ? -1 : (int64_t) body_length;
+    head.delimited = true;
     head.status = 200;
     head.coding_allowed = true;
     ok(sszip_exchange_response_head(exchange, &head, &action));
 
-    if (action == SSZIP_HEAD_PASS) {
+    if (action != SSZIP_HEAD_HOLD) {
         print_mode_and_head(exchange);
     }
+
+    ok(sszip_exchange_hold_ms(exchange, &hold_ms));
+    check((hold_ms >= 0)
+          == (action == SSZIP_HEAD_STREAM
+              || (action == SSZIP_HEAD_HOLD && chunked)));
 
     for (at = 0; at < body_length; at += len) {
         len = body_length - at < piece_length ? body_length - at : piece_length;
@@ -221,7 +262,16 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
                 ok(sszip_exchange_body(exchange, &body));
                 write_bytes(body.data, body.len);
                 action = SSZIP_HEAD_PASS;
+
+            } else if (taken == SSZIP_PIECE_STREAM) {
+                print_mode_and_head(exchange);
+                action = SSZIP_HEAD_STREAM;
             }
+        }
+
+        if (action == SSZIP_HEAD_STREAM) {
+            stream(exchange, piece, at % 3 ? SSZIP_FLUSH_NONE
+                                           : SSZIP_FLUSH_SYNC);
         }
 
         if (action == SSZIP_HEAD_PASS) {
@@ -241,6 +291,12 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
         write_bytes(body.data, body.len);
     }
 
+    if (action == SSZIP_HEAD_STREAM) {
+        stream(exchange, str(""), SSZIP_FLUSH_FINISH);
+        ok(sszip_exchange_sizes(exchange, &received, &sent));
+        check(received == body_length && sent > 0);
+    }
+
     sszip_exchange_free(exchange);
 }
 
@@ -251,7 +307,7 @@ main(int argc, char **argv)
     sszip_config      *config;
     sszip_directives  *inner, *outer;
 
-    check(argc == 4);
+    check(argc == 5);
 
     check_directive_errors();
 
@@ -267,7 +323,8 @@ main(int argc, char **argv)
     sszip_directives_free(outer);
 
     check_misuse(config);
-    run(config, (size_t) atol(argv[1]), (size_t) atol(argv[2]), argv[3]);
+    run(config, (size_t) atol(argv[1]), (size_t) atol(argv[2]), argv[3],
+        strcmp(argv[4], "chunked") == 0);
 
     sszip_config_free(config);
     sszip_config_free(NULL);

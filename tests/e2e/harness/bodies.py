@@ -42,7 +42,12 @@ def text(length):
     return (phrase * (length // len(phrase) + 1))[:length]
 
 
-_GENERATORS = {"json": json, "random": random, "zeros": zeros, "text": text}
+def object(length):
+    """JSON that closes."""
+    return b'{"result":"' + b"a" * (length - 13) + b'"}'
+
+
+_GENERATORS = {"json": json, "object": object, "random": random, "zeros": zeros, "text": text}
 
 
 def generate(spec):

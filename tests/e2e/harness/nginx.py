@@ -96,12 +96,14 @@ class Nginx:
         module=None,
         daemon=False,
         single=False,
+        environment=None,
     ):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-e2e-", dir="/tmp"))
         self.prefix.chmod(0o755)
         self.ports = {}
         self.process = None
         self.single = single
+        self.environment = environment or {}
         self._allowed = []
         self._judged = {}
         self._log_read = 0
@@ -155,7 +157,8 @@ class Nginx:
     def _environment(self):
         # A small quarantine, so that memory tests hold with a sanitizer too.
         given = os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")
-        return {**os.environ, "ASAN_OPTIONS": f"{given}:quarantine_size_mb=8"}
+        own = {name: value.replace("@prefix@", str(self.prefix)) for name, value in self.environment.items()}
+        return {**os.environ, "ASAN_OPTIONS": f"{given}:quarantine_size_mb=8", **own}
 
     def test(self):
         """`nginx -t`: the exit status and what it said."""

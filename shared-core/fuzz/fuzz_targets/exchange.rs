@@ -1,0 +1,183 @@
+//! Any calls in any order, with any bytes in the heads.
+//!
+//! No panic; each call is taken in its states only; a refused one changes
+//! neither state nor mode; what is held is reserved, within the limit, and
+//! given back.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::{Exchange, Field, ResponseHead, StreamFailure};
+use sszip_core::gzip::stream::Flush;
+use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
+use sszip_fuzz::{Piece, Place};
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    place: Place,
+    /// Begin with the heads of an ordinary exchange, with a length or without.
+    begun: Option<Option<u32>>,
+    events: Vec<Event<'a>>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Event<'a> {
+    RequestHead(&'a [u8], Vec<(Name<'a>, &'a [u8])>),
+    ResponseHead(Head<'a>),
+    Piece(Piece<'a>),
+    End,
+    Release,
+    Stream(Piece<'a>, bool),
+    CutShort,
+    Code,
+    GiveUp,
+}
+
+#[derive(Arbitrary, Debug)]
+struct Head<'a> {
+    status: Option<u16>,
+    content_length: Option<u64>,
+    is_json: bool,
+    fields: Vec<(Name<'a>, &'a [u8])>,
+    delimited: bool,
+    unbuffered: bool,
+    subrequest: bool,
+    coding_allowed: bool,
+    host_writes_vary: bool,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Name<'a> {
+    Known(u8),
+    Any(&'a [u8]),
+}
+
+const KNOWN: [&str; 10] = [
+    "accept-encoding",
+    "Cache-Control",
+    "Upgrade",
+    "Content-Type",
+    "Content-Encoding",
+    "ETag",
+    "Vary",
+    "Accept-Ranges",
+    "Content-Length",
+    "Digest",
+];
+
+fn fields<'a>(fields: &'a [(Name<'a>, &'a [u8])]) -> impl Iterator<Item = Field<'a>> {
+    fields.iter().map(|(name, value)| {
+        let name = match name {
+            Name::Known(n) => KNOWN[usize::from(*n) % KNOWN.len()].as_bytes(),
+            Name::Any(name) => name,
+        };
+        (name, *value)
+    })
+}
+
+fuzz_target!(|input: Input| {
+    let budget = Budget::new();
+    let config = input.place.config(&budget);
+    let memory = config.memory as usize;
+    let mut exchange = Exchange::new(config);
+    if let Some(content_length) = input.begun {
+        begin(&mut exchange, content_length.map(u64::from));
+    }
+    for event in &input.events {
+        let (state, mode) = (exchange.state(), exchange.mode());
+        let (taken, possible) = tell(&mut exchange, event);
+        assert_eq!(taken, possible, "{event:?} in {state:?}");
+        if !taken {
+            assert_eq!((exchange.state(), exchange.mode()), (state, mode));
+        }
+        assert!(budget.used() <= memory);
+        // a body of a few bytes is shorter than gzip's own 18 and more
+        assert!(exchange.body().len() <= budget.used() + 64);
+    }
+    drop(exchange);
+    assert_eq!(budget.used(), 0);
+});
+
+fn begin(exchange: &mut Exchange, content_length: Option<u64>) {
+    let accept = (&b"Accept-Encoding"[..], &b"gzip"[..]);
+    exchange
+        .request_head(b"GET", [accept].into_iter())
+        .expect("the first call");
+    let head = Head {
+        status: None,
+        content_length,
+        is_json: true,
+        fields: Vec::new(),
+        delimited: true,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    };
+    tell(exchange, &Event::ResponseHead(head));
+}
+
+/// Whether the call was taken, and whether it should have been.
+fn tell(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
+    use State::{AwaitingHead, Coding, Collecting, Start, Streaming};
+    let state = exchange.state();
+    match event {
+        Event::RequestHead(method, list) => (
+            exchange.request_head(method, fields(list)).is_ok(),
+            state == Start,
+        ),
+        Event::ResponseHead(head) => (response_head(exchange, head), state == AwaitingHead),
+        Event::Piece(piece) => (exchange.piece(&piece.body()).is_ok(), state == Collecting),
+        Event::End => (exchange.end().is_ok(), state == Collecting),
+        Event::Release => (exchange.release().is_ok(), state == Collecting),
+        Event::Stream(piece, finish) => {
+            let flush = if *finish {
+                Flush::Finish
+            } else {
+                piece.flush()
+            };
+            let mut output = vec![0; usize::from(piece.room)];
+            let taken = match exchange.stream(&piece.body(), flush, &mut output) {
+                Ok(_) => true,
+                Err(StreamFailure::Misuse(_)) => false,
+                Err(failure) => {
+                    assert_eq!(failure, StreamFailure::Short);
+                    assert!(*finish && exchange.state() == State::Cut);
+                    true
+                }
+            };
+            (taken, state == Streaming)
+        }
+        Event::CutShort => (
+            exchange.cut_short().is_ok(),
+            matches!(state, Collecting | Streaming),
+        ),
+        Event::Code => (exchange.code().is_ok(), state == Coding),
+        Event::GiveUp => (
+            exchange.give_up(Mode::Failed).is_ok(),
+            matches!(state, AwaitingHead | Collecting | Coding),
+        ),
+    }
+}
+
+fn response_head(exchange: &mut Exchange, head: &Head) -> bool {
+    let json = (&b"Content-Type"[..], &b"application/json"[..]);
+    exchange
+        .response_head(ResponseHead {
+            status: head.status.unwrap_or(200),
+            content_length: head.content_length,
+            fields: head
+                .is_json
+                .then_some(json)
+                .into_iter()
+                .chain(fields(&head.fields)),
+            delimited: head.delimited,
+            unbuffered: head.unbuffered,
+            subrequest: head.subrequest,
+            coding_allowed: head.coding_allowed,
+            host_writes_vary: head.host_writes_vary,
+        })
+        .is_ok()
+}

@@ -1,0 +1,227 @@
+//! A body through the exchange as an orderly host carries it: what the client
+//! decodes is what the node sent, and a length is exact.
+#![no_main]
+
+use std::io::{Read, Write};
+
+use arbitrary::Arbitrary;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use flate2::Compression;
+use libfuzzer_sys::fuzz_target;
+use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction, ResponseHead};
+use sszip_core::gzip::stream::Flush;
+use sszip_core::memory::Budget;
+use sszip_fuzz::{feed, Client, Piece, Place};
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    place: Place,
+    accept: Accept,
+    /// The node sends gzip, asked for or not.
+    node_codes: bool,
+    declared: bool,
+    delimited: bool,
+    unbuffered: bool,
+    event_stream: bool,
+    release_before: Option<u8>,
+    pieces: Vec<Piece<'a>>,
+    last_room: u16,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Accept {
+    Gzip,
+    GzipOnly,
+    Identity,
+}
+
+impl Accept {
+    fn value(self) -> &'static [u8] {
+        match self {
+            Accept::Gzip => b"gzip",
+            Accept::GzipOnly => b"identity;q=0, gzip",
+            Accept::Identity => b"identity",
+        }
+    }
+}
+
+/// How the answer leaves the host.
+#[derive(PartialEq)]
+enum Way {
+    Held,
+    Streamed,
+    /// As it comes, after what was held.
+    Through,
+}
+
+/// The bytes a client gets, and what it decodes from a stream at once.
+struct Sent {
+    bytes: Vec<u8>,
+    stream: Client,
+}
+
+fuzz_target!(|input: Input| {
+    if input.pieces.is_empty() {
+        return;
+    }
+    let budget = Budget::new();
+    let mut exchange = Exchange::new(input.place.config(&budget));
+    let body = input.pieces.iter().map(Piece::body).collect::<Vec<_>>();
+    let body = body.concat();
+    let wire = if input.node_codes {
+        gzip(&body)
+    } else {
+        body.clone()
+    };
+    let sent = carry(&mut exchange, &input, &wire);
+
+    let (mut is_gzip, mut length) = (input.node_codes, input.declared.then_some(wire.len()));
+    for edit in exchange.head_edits() {
+        let value = edit.value.as_deref();
+        match edit.name {
+            "Content-Encoding" => is_gzip = value == Some(b"gzip"),
+            "Content-Length" => {
+                length = value.map(|value| String::from_utf8_lossy(value).parse().expect("length"));
+            }
+            _ => {}
+        }
+    }
+    let count = sent.bytes.len() + sent.stream.received;
+    assert!(length.is_none_or(|length| length == count), "{length:?}");
+    if matches!(exchange.state(), State::Ready | State::Finished) {
+        assert_eq!(exchange.received(), wire.len() as u64);
+        assert_eq!(exchange.sent(), count as u64);
+    }
+    if exchange.state() == State::Finished {
+        assert!(is_gzip && length.is_none() && sent.bytes.is_empty());
+        assert!(sent.stream.is_whole() && sent.stream.decoded == body);
+    } else if is_gzip {
+        assert!(gunzip(&sent.bytes) == body);
+    } else {
+        assert!(sent.bytes == body);
+    }
+    drop(exchange);
+    assert_eq!(budget.used(), 0);
+});
+
+fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
+    let mut sent = Sent {
+        bytes: Vec::new(),
+        stream: Client::default(),
+    };
+    let mut way = heads(exchange, input, wire.len());
+    let mut rest = wire;
+    for (n, piece) in input.pieces.iter().enumerate() {
+        let bytes;
+        let length = if n + 1 == input.pieces.len() {
+            rest.len()
+        } else {
+            piece.body().len().min(rest.len())
+        };
+        (bytes, rest) = rest.split_at(length);
+        if way == Way::Held && input.release_before.map(usize::from) == Some(n) {
+            way = after(exchange.release().expect("held"), exchange, &mut sent);
+        }
+        if way == Way::Held {
+            let action = exchange.piece(bytes).expect("held");
+            way = after(action, exchange, &mut sent);
+            if way == Way::Held {
+                continue;
+            }
+        }
+        if way == Way::Through {
+            sent.bytes.extend_from_slice(bytes);
+            continue;
+        }
+        stream(exchange, bytes, piece.flush(), piece.room, &mut sent);
+        if piece.flush {
+            let taken = wire.len() - rest.len();
+            assert!(sent.stream.decoded == wire[..taken], "after a flush");
+        }
+    }
+    if way == Way::Held {
+        match exchange.end().expect("held") {
+            EndAction::Code { .. } => {
+                exchange.code().expect("whole");
+                sent.bytes.extend_from_slice(exchange.body());
+            }
+            EndAction::GiveUp => sent.bytes.extend_from_slice(exchange.body()),
+            EndAction::Stream => way = Way::Streamed,
+            EndAction::Fail => panic!("it is whole"),
+        }
+    }
+    if way == Way::Streamed {
+        stream(exchange, b"", Flush::Finish, input.last_room, &mut sent);
+        assert_eq!(exchange.state(), State::Finished);
+    }
+    sent
+}
+
+fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> Way {
+    let accept = (&b"Accept-Encoding"[..], input.accept.value());
+    exchange
+        .request_head(b"POST", [accept].into_iter())
+        .expect("the first call");
+    let content_type: &[u8] = if input.event_stream {
+        b"text/event-stream"
+    } else {
+        b"application/json"
+    };
+    let coding = (&b"Content-Encoding"[..], &b"gzip"[..]);
+    let action = exchange
+        .response_head(ResponseHead {
+            status: 200,
+            content_length: input.declared.then_some(length as u64),
+            fields: [(&b"Content-Type"[..], content_type)]
+                .into_iter()
+                .chain(input.node_codes.then_some(coding)),
+            delimited: input.delimited,
+            unbuffered: input.unbuffered,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+        })
+        .expect("after the request");
+    match action {
+        HeadAction::Hold => Way::Held,
+        HeadAction::Stream => Way::Streamed,
+        HeadAction::Pass => Way::Through,
+    }
+}
+
+fn after(action: PieceAction, exchange: &Exchange, sent: &mut Sent) -> Way {
+    match action {
+        PieceAction::Taken => Way::Held,
+        PieceAction::Stream => Way::Streamed,
+        PieceAction::GiveUp => {
+            sent.bytes.extend_from_slice(exchange.body());
+            Way::Through
+        }
+    }
+}
+
+fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: u16, sent: &mut Sent) {
+    feed(
+        piece,
+        flush,
+        room,
+        &mut sent.stream,
+        |input, flush, output| exchange.stream(input, flush, output).expect("it streams"),
+    );
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body).expect("it codes");
+    encoder.finish().expect("it codes")
+}
+
+fn gunzip(coded: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut decoder = GzDecoder::new(coded);
+    decoder.read_to_end(&mut body).expect("it decodes");
+    assert!(decoder.into_inner().is_empty(), "bytes after the member");
+    body
+}

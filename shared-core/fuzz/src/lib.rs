@@ -1,0 +1,207 @@
+//! What the fuzz targets share: settings, bodies in pieces, a host's loop
+//! around an encoder, and a client that decodes as bytes arrive.
+
+use std::sync::Arc;
+
+use arbitrary::Arbitrary;
+use flate2::{Decompress, FlushDecompress, Status};
+use sszip_core::config::{Config, Directives, UpstreamEncoding};
+use sszip_core::gzip::stream::{Flush, Progress};
+use sszip_core::memory::Budget;
+
+/// Settings, in the ranges that the directives allow but small enough for a
+/// fuzzer to reach every bound.
+#[derive(Arbitrary, Debug)]
+pub struct Place {
+    min_length: u8,
+    comp_level: u8,
+    max_oneshot: u16,
+    hold: u16,
+    stream_level: u8,
+    memory: Option<u32>,
+    pass: bool,
+}
+
+impl Place {
+    /// The settings, enabled.
+    pub fn config(&self, budget: &Budget) -> Arc<Config> {
+        Arc::new(Config {
+            enable: true,
+            min_length: self.min_length.into(),
+            comp_level: self.comp_level % 13,
+            max_oneshot: 1024 + u64::from(self.max_oneshot) * 4,
+            hold: self.hold.into(),
+            stream_level: self.stream_level % 3 + 1,
+            memory: self
+                .memory
+                .map_or(256 << 20, |some| some % (1 << 20))
+                .into(),
+            upstream_encoding: if self.pass {
+                UpstreamEncoding::Pass
+            } else {
+                UpstreamEncoding::Identity
+            },
+            ..Directives::default().resolve(budget.clone())
+        })
+    }
+}
+
+/// What a piece is filled with: a fuzzer's input is too short to fill the
+/// encoders' windows and buffers by itself.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Fill {
+    Repeat,
+    Count,
+    Noise,
+}
+
+/// A piece of a body, and how a host sends it on.
+#[derive(Arbitrary, Debug)]
+pub struct Piece<'a> {
+    bytes: &'a [u8],
+    times: u8,
+    fill: Fill,
+    /// The node flushes after it.
+    pub flush: bool,
+    /// Room in the first output buffer it is coded into.
+    pub room: u16,
+}
+
+impl Piece<'_> {
+    /// Its bytes, at most 64 KiB.
+    pub fn body(&self) -> Vec<u8> {
+        let mut body = self.bytes.repeat(usize::from(self.times).max(1));
+        body.truncate(64 << 10);
+        let mut state = 0x9E37_79B9_u32;
+        for (n, byte) in body.iter_mut().enumerate() {
+            match self.fill {
+                Fill::Repeat => {}
+                Fill::Count => *byte = byte.wrapping_add((n >> 8) as u8),
+                Fill::Noise => {
+                    // xorshift (Marsaglia), for bytes that no coder shortens
+                    state ^= state << 13;
+                    state ^= state >> 17;
+                    state ^= state << 5;
+                    *byte ^= state as u8;
+                }
+            }
+        }
+        body
+    }
+
+    /// Flushed as the node did.
+    pub fn flush(&self) -> Flush {
+        if self.flush {
+            Flush::Sync
+        } else {
+            Flush::None
+        }
+    }
+}
+
+/// The smallest buffer that later calls get: room for a flush's own bytes.
+const LEAST_ROOM: usize = 16;
+
+/// Codes `piece` as a host does, again with what is left and the same flush
+/// until that is complete. `room` is that of the first buffer and may be 0.
+pub fn feed(
+    piece: &[u8],
+    flush: Flush,
+    room: u16,
+    client: &mut Client,
+    mut encode: impl FnMut(&[u8], Flush, &mut [u8]) -> Progress,
+) {
+    let mut rest = piece;
+    let mut room = usize::from(room);
+    loop {
+        let progress = guarded(room, |output| encode(rest, flush, output), client);
+        rest = &rest[progress.consumed..];
+        if progress.complete {
+            assert!(rest.is_empty(), "complete, with input left");
+            return;
+        }
+        let moved = progress.consumed + progress.written > 0;
+        assert!(
+            moved || room < LEAST_ROOM,
+            "stuck with {room} bytes of room"
+        );
+        room = room.max(LEAST_ROOM);
+    }
+}
+
+/// Calls `encode` with a buffer inside a larger one, whose rest must stay as
+/// it is: ISA-L is outside what a sanitizer could see.
+fn guarded(
+    room: usize,
+    encode: impl FnOnce(&mut [u8]) -> Progress,
+    client: &mut Client,
+) -> Progress {
+    const GUARD: [u8; 64] = [0xA5; 64];
+    let mut output = vec![0; room];
+    output.extend_from_slice(&GUARD);
+    let progress = encode(&mut output[..room]);
+    assert!(output[room..] == GUARD, "written beyond the buffer");
+    client.receive(&output[..progress.written]);
+    progress
+}
+
+/// A client that reads one gzip member as it arrives.
+pub struct Client {
+    decoder: Decompress,
+    ended: bool,
+    /// All bytes received.
+    pub received: usize,
+    /// What could be decoded from them.
+    pub decoded: Vec<u8>,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            decoder: Decompress::new_gzip(15),
+            ended: false,
+            received: 0,
+            decoded: Vec::new(),
+        }
+    }
+}
+
+impl Client {
+    /// Decodes all that `bytes` allow.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.received += bytes.len();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            assert!(!self.ended, "bytes after the member");
+            self.decoded.reserve(32 << 10);
+            let taken = self.decoder.total_in();
+            let status = self
+                .decoder
+                .decompress_vec(rest, &mut self.decoded, FlushDecompress::Sync)
+                .expect("it can be decoded");
+            self.ended = status == Status::StreamEnd;
+            rest = &rest[(self.decoder.total_in() - taken) as usize..];
+        }
+        self.drain();
+    }
+
+    /// Takes what the decoder holds back for want of room.
+    fn drain(&mut self) {
+        while !self.ended {
+            self.decoded.reserve(32 << 10);
+            let before = self.decoded.len();
+            let status = self
+                .decoder
+                .decompress_vec(&[], &mut self.decoded, FlushDecompress::Sync);
+            self.ended = matches!(status, Ok(Status::StreamEnd));
+            if self.decoded.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Whether the member is complete, its trailer checked.
+    pub fn is_whole(&self) -> bool {
+        self.ended
+    }
+}

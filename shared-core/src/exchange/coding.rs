@@ -1,0 +1,117 @@
+//! A whole body, coded or decoded at once.
+
+use super::transitions::{Event, State};
+use super::{Exchange, HeadEdit, Misuse, Task};
+use crate::gzip::{inflate, oneshot};
+use crate::mode::Mode;
+
+impl Exchange {
+    /// Runs the coder. May take milliseconds for each megabyte.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the body is complete.
+    pub fn code(&mut self) -> Result<(), Misuse> {
+        if self.state != State::Coding {
+            return Err(self.misuse(Event::Coded));
+        }
+        let coded = match self.task {
+            Task::Gzip { .. } => self.gzip(),
+            Task::Gunzip => self.gunzip(),
+        };
+        match coded {
+            Ok((body, mode)) => {
+                self.recoded(body.len(), mode);
+                self.body = body;
+            }
+            Err(reason) => {
+                self.mode = reason;
+                if self.declared.is_none() && self.is_whole() {
+                    self.set_content_length(self.body.len());
+                }
+            }
+        }
+        let length = self.body.len();
+        if let Some(reservation) = &mut self.reservation {
+            reservation.shrink_to(length);
+        }
+        self.move_on(Event::Coded)
+    }
+
+    /// Room for the coded body, made by the thread that collected the body.
+    pub(super) fn make_room_for_code(&mut self) {
+        if self.task != Task::Gunzip {
+            // refused: the coder will find that out
+            let _ = self.coded.try_reserve_exact(self.gzip_limit());
+        }
+    }
+
+    fn gzip(&mut self) -> Result<(Vec<u8>, Mode), Mode> {
+        if self.body.is_empty() || self.is_below_gate(self.body.len() as u64) {
+            return Err(Mode::TooSmall);
+        }
+        let limit = self.gzip_limit();
+        let room = std::mem::take(&mut self.coded);
+        match oneshot::gzip_into(&self.body, self.config.comp_level, limit, room) {
+            Ok(body) => Ok((body, Mode::Oneshot)),
+            Err(oneshot::OneshotError::NotSmaller) => Err(Mode::NotSmaller),
+            Err(_) => Err(Mode::Failed),
+        }
+    }
+
+    /// What the coded body must be shorter than.
+    fn gzip_limit(&self) -> usize {
+        match self.task {
+            Task::Gzip {
+                at_any_length: true,
+            } => oneshot::bound(self.body.len()),
+            _ => self.body.len(),
+        }
+    }
+
+    /// Decodes into what the trailer claims, and only if that was not enough
+    /// (several members) into as much as one body may take.
+    fn gunzip(&mut self) -> Result<(Vec<u8>, Mode), Mode> {
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.config.max_oneshot).unwrap_or(usize::MAX);
+        for cap in [inflate::claimed_length(&self.body).min(most), most] {
+            let needed = self.body.len().checked_add(cap).ok_or(Mode::Memory)?;
+            if let Some(reservation) = &mut self.reservation {
+                if !reservation.grow_to(needed, limit) {
+                    return Err(Mode::Memory);
+                }
+            }
+            match inflate::gunzip(&self.body, cap) {
+                Ok(body) => return Ok((body, Mode::Inflate)),
+                Err(inflate::InflateError::TooLarge) => {}
+                Err(_) => return Err(Mode::Failed),
+            }
+        }
+        Err(Mode::Encoded)
+    }
+
+    fn recoded(&mut self, length: usize, mode: Mode) {
+        self.mode = mode;
+        self.head_edits.push(match mode {
+            Mode::Oneshot => HeadEdit::set("Content-Encoding", "gzip"),
+            _ => HeadEdit::remove("Content-Encoding"),
+        });
+        self.set_content_length(length);
+        self.head_edits.append(&mut self.recoded_edits);
+    }
+
+    fn set_content_length(&mut self, length: usize) {
+        self.head_edits
+            .push(HeadEdit::set("Content-Length", length.to_string()));
+    }
+}
+
+/// Bodies longer than this are coded off the event loop, in bytes: what takes
+/// about as long at each of libdeflate's levels as 256 KiB do at the lower
+/// ones, 2 to 3 ms.
+pub(super) fn off_loop_length(level: u8) -> usize {
+    match level {
+        0..=6 => 256 << 10,
+        7..=9 => 64 << 10,
+        _ => 8 << 10,
+    }
+}

@@ -1,0 +1,172 @@
+//! ISA-L's igzip, opened at run time: `igzip_lib.h` of ISA-L 2.
+#![allow(unsafe_code)]
+
+use std::alloc::{alloc_zeroed, dealloc, Layout};
+use std::ffi::c_int;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::{Encoder, Flush, Level, Progress, StreamError};
+
+/// `struct isal_zstream` up to its `internal_state`.
+#[repr(C)]
+struct PublicState {
+    next_in: *const u8,
+    avail_in: u32,
+    total_in: u32,
+    next_out: *mut u8,
+    avail_out: u32,
+    total_out: u32,
+    hufftables: *mut u8,
+    level: u32,
+    level_buf_size: u32,
+    level_buf: *mut u8,
+    end_of_stream: u16,
+    flush: u16,
+    gzip_flag: u16,
+    hist_bits: u16,
+}
+
+/// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; it can't grow
+/// within a soname. The rest is a margin.
+const STREAM_SIZE: usize = 84 << 10;
+const NO_FLUSH: u16 = 0;
+const SYNC_FLUSH: u16 = 1;
+const IGZIP_GZIP: u16 = 1;
+const COMP_OK: c_int = 0;
+
+/// `ISAL_DEF_LVL1_MIN`, `ISAL_DEF_LVL2_MIN`, `ISAL_DEF_LVL3_MIN`, in bytes:
+/// hash tables and room for 1,024 tokens.
+const LEVEL_BUFFERS: [usize; 3] = [24 << 10, 72 << 10, 88 << 10];
+
+type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
+
+struct Functions {
+    init: Function<()>,
+    deflate: Function<c_int>,
+}
+
+/// The library's functions; it stays loaded.
+fn functions() -> Option<&'static Functions> {
+    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+    FUNCTIONS
+        .get_or_init(|| {
+            // SAFETY: ISA-L's initialisers have no preconditions; the
+            // functions have the types of igzip_lib.h.
+            unsafe {
+                let library = Library::new("libisal.so.2").ok()?;
+                let functions = Functions {
+                    init: *library.get::<Function<()>>(b"isal_deflate_init\0").ok()?,
+                    deflate: *library.get::<Function<c_int>>(b"isal_deflate\0").ok()?,
+                };
+                std::mem::forget(library);
+                Some(functions)
+            }
+        })
+        .as_ref()
+}
+
+/// What an encoder takes; `None` without the library.
+pub(super) fn size(level: Level) -> Option<usize> {
+    functions()?;
+    let level_buffer = LEVEL_BUFFERS.get(usize::from(level).checked_sub(1)?)?;
+    Some(STREAM_SIZE + level_buffer)
+}
+
+/// A stream and its level buffer, in one allocation.
+pub(super) struct Igzip {
+    functions: &'static Functions,
+    stream: NonNull<PublicState>,
+    layout: Layout,
+}
+
+// SAFETY: igzip_lib.h keeps all state in the stream; nothing in it belongs to
+// the thread that made it.
+unsafe impl Send for Igzip {}
+
+impl Igzip {
+    /// `None` without the library or the memory.
+    pub(super) fn new(level: Level) -> Option<Self> {
+        let functions = functions()?;
+        let size = size(level)?;
+        let layout = Layout::from_size_align(size, 64).ok()?;
+        // SAFETY: the size is not zero.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let stream = memory.cast::<PublicState>();
+        // SAFETY: the memory is ours, zeroed, aligned, and larger than the
+        // stream by the level buffer that follows it.
+        unsafe {
+            (functions.init)(stream.as_ptr());
+            let state = &mut *stream.as_ptr();
+            state.level = u32::from(level);
+            state.level_buf = memory.as_ptr().add(STREAM_SIZE);
+            state.level_buf_size = (size - STREAM_SIZE) as u32;
+            state.gzip_flag = IGZIP_GZIP;
+        }
+        Some(Self {
+            functions,
+            stream,
+            layout,
+        })
+    }
+}
+
+impl Encoder for Igzip {
+    fn encode(
+        &mut self,
+        input: &[u8],
+        flush: Flush,
+        output: &mut [u8],
+    ) -> Result<Progress, StreamError> {
+        // lengths are 32 bits wide; the rest is for another call
+        let input_given = &input[..input.len().min(1 << 30)];
+        let output = {
+            let most = output.len().min(1 << 30);
+            &mut output[..most]
+        };
+        let all_given = input_given.len() == input.len();
+        // SAFETY: the stream is ours and initialised; both buffers are passed
+        // with their own lengths and not kept: what igzip needs of the input
+        // it copies.
+        let (result, state) = unsafe {
+            let state = &mut *self.stream.as_ptr();
+            state.next_in = input_given.as_ptr();
+            state.avail_in = input_given.len() as u32;
+            state.next_out = output.as_mut_ptr();
+            state.avail_out = output.len() as u32;
+            state.end_of_stream = u16::from(flush == Flush::Finish && all_given);
+            state.flush = if flush == Flush::Sync && all_given {
+                SYNC_FLUSH
+            } else {
+                NO_FLUSH
+            };
+            ((self.functions.deflate)(state), state)
+        };
+        if result != COMP_OK {
+            return Err(StreamError);
+        }
+        let (left, room) = (state.avail_in as usize, state.avail_out as usize);
+        Ok(Progress {
+            consumed: input_given.len() - left,
+            written: output.len() - room,
+            // it stops only for want of input or of room
+            complete: all_given && left == 0 && room > 0,
+        })
+    }
+}
+
+impl Drop for Igzip {
+    fn drop(&mut self) {
+        // SAFETY: ours since `new`, of that layout, freed once.
+        unsafe { dealloc(self.stream.as_ptr().cast(), self.layout) }
+    }
+}
+
+impl fmt::Debug for Igzip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Igzip")
+    }
+}

@@ -1,0 +1,70 @@
+//! As much of JSON (RFC 8259) as tells a whole text from one cut short.
+
+/// Whether `body` is an object or array that closes, with nothing but white
+/// space after it. What is inside is not checked.
+///
+/// A body that ends with its connection looks the same whether its sender was
+/// done or died; this tells most of the cuts from the ends.
+pub fn closes(body: &[u8]) -> bool {
+    let mut depth = 0usize;
+    let mut bytes = body.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth == 1 => {
+                return bytes.all(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+            }
+            b'}' | b']' if depth > 1 => depth -= 1,
+            b' ' | b'\t' | b'\n' | b'\r' => {}
+            _ if depth == 0 => return false,
+            b'"' if !end_of_string(&mut bytes) => return false,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn end_of_string(bytes: &mut std::slice::Iter<'_, u8>) -> bool {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return true,
+            b'\\' => {
+                bytes.next();
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::closes;
+
+    #[test]
+    fn whole_texts_close() {
+        for text in [
+            "{}",
+            " [1,2] \r\n",
+            r#"{"a":"}","b":["\"]",{}]}"#,
+            "[\"\\\\\"]\n",
+        ] {
+            assert!(closes(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_cut_is_seen() {
+        let text = r#"{"jsonrpc":"2.0","id":"a}","result":[{"x":"\"]}"},[]]}"#;
+        for cut in 0..text.len() {
+            assert!(!closes(&text.as_bytes()[..cut]), "{}", &text[..cut]);
+        }
+    }
+
+    #[test]
+    fn other_texts_do_not_count() {
+        for text in ["", " ", "1", "null", "}", "]{", "{}{}", "[] x", "\"[]\""] {
+            assert!(!closes(text.as_bytes()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+"""A buffer whose bytes the encoder has taken is its owner's again, who may fill
+it while the encoder still has output of the old bytes to write. The stream
+filter once looked at it again then: pieces of the body changed places, with
+nginx's default buffers too. It takes a slow reader and small buffers."""
+
+import random
+
+import pytest
+
+from harness import bodies
+from harness.origin import answer, scattered
+from harness.stream import open_stream
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@ sndbuf=4k;
+    proxy_http_version 1.1;
+    proxy_buffers 4 4k;
+    proxy_busy_buffers_size 4k;
+    proxy_buffer_size 4k;
+    sszip on;
+    sszip_hold 0;
+    location /small { output_buffers 4 1k; sszip_buffers 2 1k; proxy_pass http://@origin_unix@; }
+    location /default { proxy_pass http://@origin_unix@; }
+    location /unbuffered { proxy_buffering off; sszip_buffers 2 1k; proxy_pass http://@origin_unix@; }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx):
+    return start_nginx(CONFIG)
+
+
+def mixed(seed):
+    """Half of it compresses well, half not at all: output comes in bursts."""
+    chance = random.Random(seed)
+    noise = bodies.random(100000)
+    parts = []
+    for _ in range(200):
+        start = chance.randrange(90000)
+        parts += [bodies.json(chance.randrange(3000)), noise[start : start + chance.randrange(3000)]]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("path", ["/small", "/default", "/unbuffered"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bytes_keep_their_order(nginx, origin, path, seed):
+    body = mixed(seed)
+    origin.answers(answer(body, framing="chunked", split=scattered(seed, 50)))
+    with nginx.connect(receive_buffer=2048) as connection:
+        assert open_stream(connection, path).finish() == body

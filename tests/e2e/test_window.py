@@ -1,0 +1,304 @@
+"""The hold window: an answer without a length that ends in it is as if it
+had had one; beyond it is a stream. Times are made 0 or far too long, so that
+nothing here depends on how fast the machine is."""
+
+import math
+import random
+import threading
+import zlib
+
+import pytest
+
+from harness import bodies, cases
+from harness.client import Truncated
+from harness.nodes import BODY
+from harness.origin import CLOSE, Until, answer, chunked
+from harness.stream import open_stream
+from test_cases_nginx import CALL, directives, judge_body
+
+# Every row that a chunked node can play, too.
+ROWS = [
+    case
+    for case in cases.load("nginx")
+    if case.response["framing"] == "length"
+    # to be found too small it has to be held, which takes memory
+    and case.name != "memory: the small answer beside it needs none"
+    and case.request["method"] != "HEAD"
+    and case.request["version"] == "1.1"
+    and not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in case.response["headers"])
+]
+# What was held has a length at last.
+HELD = {"oneshot", "inflate", "too-small", "not-smaller"}
+
+LOCATIONS = {}
+for row in ROWS:
+    for hold in ("16m 60s", "0"):
+        LOCATIONS.setdefault((tuple(sorted(row.config.items())), hold), f"/config-{len(LOCATIONS)}/")
+
+CONFIG = (
+    """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    proxy_buffer_size 4k;
+    proxy_buffers 8 4k;
+    sszip on;
+    sszip_hold 64k 60s;
+    location / { proxy_pass http://@origin_unix@; }
+    location /never { sszip_hold 0; proxy_pass http://@origin_unix@; }
+    location /no-time { sszip_hold 64k 0; proxy_pass http://@origin_unix@; }
+    location /soon { sszip_hold 64k 1ms; proxy_pass http://@origin_unix@; }
+    location /large { sszip_hold 1m 60s; proxy_pass http://@origin_unix@; }
+    location /capped { sszip_hold 1m 60s; sszip_max_oneshot 20k; proxy_pass http://@origin_unix@; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://@origin_unix@; }
+"""
+    + "".join(
+        f"location {path} {{ {directives({'hold': hold, **dict(config)})} proxy_pass http://@origin_unix@; }}\n"
+        for (config, hold), path in LOCATIONS.items()
+    )
+    + "}"
+)
+
+
+def pieces(seed, most=40):
+    """Pieces of 1 byte to 64 KB, of every order of magnitude."""
+
+    def split(body):
+        chance = random.Random(seed)
+        at, cut = 0, []
+        while at < len(body) and len(cut) < most:
+            size = int(2 ** chance.uniform(0, 16))
+            cut.append(body[at : at + size])
+            at += size
+        return cut + [body[at:]] if at < len(body) else cut
+
+    return split
+
+
+def paused(script):
+    """A moment between the pieces, in which nginx has nothing to read."""
+    for step in script:
+        yield step
+        yield Until(threading.Event(), 0.001)
+
+
+def play(nginx, origin, case, hold, most, pause):
+    seed = zlib.crc32(f"{case.name}{most}".encode())
+    script = answer(
+        case.plain,
+        status=case.response["status"],
+        headers=[tuple(line) for line in case.response["headers"]],
+        type=None,
+        framing="chunked",
+        coding=case.response.get("coding"),
+        cut_at=case.response.get("cut_at"),
+        split=pieces(seed, most),
+    )
+    origin.answers(list(paused(script)) if pause else script)
+    return nginx.get(
+        LOCATIONS[(tuple(sorted(case.config.items())), hold)],
+        accept=None,
+        method=case.request["method"],
+        headers=[tuple(line) for line in case.request["headers"]],
+        body=CALL if case.request["method"] == "POST" else None,
+    )
+
+
+@pytest.mark.parametrize("most, pause", [(40, False), (6, True)], ids=["pieces", "pauses"])
+@pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
+def test_chunked_as_with_a_length(nginx, origin, case, most, pause):
+    """The same, if the window is large enough."""
+    response = play(nginx, origin, case, "16m 60s", most, pause)
+    assert response.status == case.expect["status"]
+    if "mode" in case.expect:
+        assert response.mode == case.expect["mode"]
+    judge_body(case, response)
+    if response.mode in HELD:
+        assert response.framing == "length"
+    elif response.status == 200 and not case.coded_by_node:
+        # (what was held to be inflated, and can't be, has a length as well)
+        assert response.framing == "chunked"
+    for name, value in case.expect.get("headers", []):
+        if name != "Content-Length":
+            assert response.header(name) == value, name
+    for name in case.expect.get("absent", []):
+        assert response.all(name) == [], name
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in ROWS if case.expect.get("mode") == "oneshot"], ids=lambda case: case.name
+)
+def test_chunked_without_a_window(nginx, origin, case):
+    """What would have been compressed whole is compressed as it comes."""
+    response = play(nginx, origin, case, "0", 20, False)
+    assert (response.status, response.mode, response.framing) == (case.expect["status"], "stream", "chunked")
+    judge_body(case, response)
+    for name, value in case.expect.get("headers", []):
+        if name != "Content-Length":
+            assert response.header(name) == value, name
+    for name in case.expect.get("absent", []):
+        assert response.all(name) == [], name
+
+
+class TestBytes:
+    @pytest.mark.parametrize("path, border", [("/", 65536), ("/large", 1048576), ("/capped", 20480)])
+    @pytest.mark.parametrize("split", [lambda body: [body], pieces(1), pieces(2)], ids=["whole", "pieces", "others"])
+    def test_at_the_border(self, nginx, origin, path, border, split):
+        for size in (border - 1, border):
+            origin.answers(answer(bodies.json(size), framing="chunked", split=split))
+            response = nginx.get(path)
+            assert (response.mode, response.framing) == ("oneshot", "length")
+            assert response.decoded == bodies.json(size)
+        origin.answers(answer(bodies.json(border + 1), framing="chunked", split=split))
+        response = nginx.get(path)
+        assert (response.mode, response.framing) == ("stream", "chunked")
+        assert response.decoded == bodies.json(border + 1)
+
+    @pytest.mark.parametrize("path", ["/", "/never", "/large", "/soon"])
+    def test_an_empty_body(self, nginx, origin, path):
+        origin.answers(answer(b"", framing="chunked"))
+        response = nginx.get(path)
+        assert response.decoded == b""
+
+    def test_zero_streams_at_once(self, nginx, origin):
+        go = threading.Event()
+        head, *_ = answer(framing="chunked")
+        origin.answers([head + chunked([BODY[:3000]], last=False)[0], Until(go), *chunked([BODY[3000:]])])
+        with nginx.connect() as connection:
+            stream = open_stream(connection, "/never")
+            assert (stream.head.coding, stream.chunked) == ("gzip", True)
+            assert stream.until(3000) == BODY[:3000]
+            go.set()
+            assert stream.finish() == BODY
+
+    def test_one_byte_too_many_opens_it(self, nginx, origin):
+        """No end, no flush, no time: the byte that does not fit is enough
+        (and one proxy buffer, which nginx keeps until it is full)."""
+        go = threading.Event()
+        body = bodies.json(65537 + 4096)
+        head, *_ = answer(framing="chunked")
+        origin.answers([head, *chunked([body], last=False), Until(go), b"0\r\n\r\n"])
+        with nginx.connect() as connection:
+            stream = open_stream(connection, "/")
+            assert (stream.head.coding, stream.chunked) == ("gzip", True)
+            go.set()
+            assert stream.finish() == body
+
+
+class TestTime:
+    @pytest.mark.parametrize("path", ["/soon", "/no-time"])
+    @pytest.mark.parametrize("first", [1, 1000, 30000, 65536])
+    def test_a_node_that_pauses_longer(self, nginx, origin, path, first):
+        """Head and first bytes are the client's while the node waits, and
+        can be decoded as far as they go; and so it goes on. nginx itself
+        keeps a proxy buffer until it is full, so that much may be missing."""
+        body = bodies.json(300000)
+        cuts = [0, first, first + 1, first + 5000, 200000, len(body)]
+        gates = [threading.Event() for _ in cuts[1:]]
+        script = answer(framing="chunked")[:1]
+        for start, end, gate in zip(cuts[:-1], cuts[1:], gates, strict=True):
+            script += [*chunked([body[start:end]], last=False), Until(gate)]
+        origin.answers([*script, b"0\r\n\r\n"])
+        with nginx.connect() as connection:
+            stream = open_stream(connection, path)
+            for end, gate in zip(cuts[1:], gates, strict=True):
+                assert stream.until(max(1, end - 4096)) == body[: max(1, end - 4096)]
+                gate.set()
+            assert stream.finish() == body
+
+    def test_a_node_that_pauses_after_the_head(self, nginx, origin):
+        go = threading.Event()
+        head, *body = answer(BODY, framing="chunked")
+        origin.answers([head, Until(go), *body])
+        with nginx.connect() as connection:
+            stream = open_stream(connection, "/soon")
+            assert stream.head.coding == "gzip"
+            go.set()
+            assert stream.finish() == BODY
+
+    def test_a_declared_length_is_waited_for(self, nginx, origin):
+        """The window is for lengths that nobody knows."""
+        head, body = answer(BODY)
+        origin.answers([head, body[:100], Until(threading.Event(), 0.03), body[100:]])
+        response = nginx.get("/soon")
+        assert (response.mode, response.framing, response.decoded) == ("oneshot", "length", BODY)
+
+    def test_a_client_without_gzip_waits_for_nothing(self, nginx, origin):
+        go = threading.Event()
+        head, *_ = answer(framing="chunked")
+        origin.answers([head + chunked([BODY[:3000]], last=False)[0], Until(go), *chunked([BODY[3000:]])])
+        with nginx.connect() as connection:
+            stream = open_stream(connection, "/", accept=None)
+            assert stream.until(3000) == BODY[:3000]
+            go.set()
+            assert stream.finish() == BODY
+
+
+class TestCut:
+    @pytest.mark.parametrize("path", ["/", "/large"])
+    @pytest.mark.parametrize("cut_at", [0, 1, 1023, 20000])
+    def test_in_the_window(self, nginx, origin, path, cut_at):
+        origin.answers(answer(BODY, framing="chunked", cut_at=cut_at))
+        response = nginx.get(path)
+        assert (response.status, response.coding, response.mode) == (502, None, "cut")
+
+    @pytest.mark.parametrize("path", ["/never", "/soon", "/unbuffered", "/"])
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    def test_after_the_head(self, nginx, origin, path, accept):
+        """What there was comes, and no end that looks like one."""
+        go = threading.Event()
+        body = bodies.json(100000)
+        head, *_ = answer(framing="chunked")
+        origin.answers([head, *chunked([body], last=False), Until(go), CLOSE])
+        uri = nginx.uri(path)
+        with nginx.connect() as connection:
+            stream = open_stream(connection, uri, accept)
+            if path != "/":  # there what the encoder keeps may stay for 60 s
+                stream.until(len(body) if path == "/unbuffered" else len(body) - 4096)
+            go.set()
+            with pytest.raises(Truncated):
+                stream.finish()
+        if accept:
+            assert nginx.logged(uri)["mode"] == "cut"
+
+    @pytest.mark.parametrize("cut", range(0, 100000, 7919))
+    def test_a_length_beyond_max_oneshot(self, nginx, origin, cut):
+        origin.answers(answer(bodies.json(100000), cut_at=cut))
+        with pytest.raises(Truncated):
+            nginx.get("/capped")
+
+
+class TestDelimitedByClose:
+    @pytest.mark.parametrize("size", [1024, 20000, 65536])
+    @pytest.mark.parametrize("split", [lambda body: [body], pieces(3)], ids=["whole", "pieces"])
+    def test_json_that_closes_gets_a_length(self, nginx, origin, size, split):
+        body = bodies.object(size)
+        origin.answers(answer(body, framing="close", split=split))
+        response = nginx.get("/")
+        assert (response.mode, response.framing, response.decoded) == ("oneshot", "length", body)
+
+    @pytest.mark.parametrize("missing", [1, 2, 1000])
+    def test_json_that_does_not_gets_none(self, nginx, origin, missing):
+        body = bodies.object(20000)[:-missing]
+        origin.answers(answer(body, framing="close"))
+        response = nginx.get("/")
+        assert (response.mode, response.framing, response.decoded) == ("stream", "chunked", body)
+
+    @pytest.mark.parametrize("size", [1, 100, 1023])
+    def test_small_and_not_closed(self, nginx, origin, size):
+        body = bodies.json(size)
+        origin.answers(answer(body, framing="close"))
+        response = nginx.get("/")
+        assert (response.mode, response.framing, response.body) == ("too-small", "chunked", body)
+
+    @pytest.mark.parametrize("size", [65537, 200000])
+    def test_beyond_the_window(self, nginx, origin, size):
+        body = bodies.object(size)
+        origin.answers(answer(body, framing="close", split=pieces(4)))
+        response = nginx.get("/")
+        assert (response.mode, response.framing, response.decoded) == ("stream", "chunked", body)
+
+
+def test_pieces_are_of_every_size():
+    sizes = [len(piece) for seed in range(20) for piece in pieces(seed)(bytes(1000000))[:-1]]
+    assert {int(math.log2(size)) for size in sizes} == set(range(16))
