@@ -35,7 +35,8 @@ static ngx_int_t ngx_http_sszip_release(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
@@ -83,6 +84,8 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         ctx->state = NGX_HTTP_SSZIP_DONE;
         return ngx_http_next_header_filter(r);
     }
+
+    ngx_http_sszip_watch_upstream(r, ctx);
 
     r->main_filter_need_in_memory = 1;
 
@@ -272,6 +275,11 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     case NGX_HTTP_SSZIP_CODED:
         return ctx->failed ? NGX_ERROR : ngx_http_sszip_send(r, ctx, NULL);
 
+    case NGX_HTTP_SSZIP_CUT:
+        /* what is on its way may go, but nothing follows it */
+        return (in != NULL) ? NGX_ERROR
+                            : ngx_http_sszip_next_body_filter(r, NULL);
+
     default:
         return ngx_http_sszip_next_body_filter(r, in);
     }
@@ -324,7 +332,7 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
         if (b->flush) {
 
-            if (ngx_http_sszip_upstream_failed(r)) {
+            if (ngx_http_sszip_upstream_failed(r, ctx)) {
                 return ngx_http_sszip_bad_gateway(r, ctx);
             }
 
@@ -529,7 +537,7 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     for (cl = in; cl; cl = cl->next) {
         if (cl->buf->flush && !cl->buf->last_buf
-            && ngx_http_sszip_upstream_failed(r))
+            && ngx_http_sszip_upstream_failed(r, ctx))
         {
             failed = 1;
         }
@@ -546,7 +554,7 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         (void) sszip_exchange_cut_short(ctx->exchange);
 
         r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
-        ctx->state = NGX_HTTP_SSZIP_DONE;
+        ctx->state = NGX_HTTP_SSZIP_CUT;
 
         return rc;
     }
@@ -693,15 +701,16 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
 
 
 /*
- * An upstream module that fails after it has passed on the head sends an
- * empty flush and returns an error.  By then it has let go of its cleanup
- * handler, by which the flush can be told from others.
+ * A flush after the upstream has failed is the one by which it says so, unless
+ * it is a subrequest that speaks: what the node's answer came to is queued
+ * behind it.
  */
 
 static ngx_uint_t
-ngx_http_sszip_upstream_failed(ngx_http_request_t *r)
+ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
 {
-    return r->upstream != NULL && r->upstream->cleanup == NULL;
+    return ctx->upstream_failed && r->connection->data == r;
 }
 
 

@@ -41,6 +41,7 @@ typedef enum {
     NGX_HTTP_SSZIP_CODING,       /* a thread has the exchange */
     NGX_HTTP_SSZIP_CODED,        /* the answer is ready */
     NGX_HTTP_SSZIP_STREAMING,    /* the head is out, the body is coded */
+    NGX_HTTP_SSZIP_CUT,          /* the head is out, the end never will be */
     NGX_HTTP_SSZIP_DONE          /* the head is out, all passes */
 } ngx_http_sszip_state_e;
 
@@ -50,6 +51,7 @@ typedef struct {
     ngx_http_sszip_state_e       state;
     unsigned                     keepalive:1;    /* before the head was held */
     unsigned                     failed:1;       /* there is nothing to send */
+    unsigned                     upstream_failed:1;
     unsigned                     nomem:1;        /* all buffers are busy */
     unsigned                     unflushed:1;    /* the encoder keeps some */
     unsigned                     pending:1;      /* a piece is not done */
@@ -67,8 +69,10 @@ typedef struct {
     sszip_flush                  flush;          /* what its piece asks for */
     ngx_int_t                    bufs;
 
-    /* the upstream module's, while ours stands in its place */
+    /* the upstream module's, while ours stand in their place */
     ngx_int_t                  (*create_request)(ngx_http_request_t *r);
+    void                       (*finalize_request)(ngx_http_request_t *r,
+                                     ngx_int_t rc);
 
 #if (NGX_THREADS)
     ngx_http_request_t          *request;
@@ -98,6 +102,8 @@ ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,
 ngx_int_t ngx_http_sszip_content_handler(ngx_http_request_t *r);
 void ngx_http_sszip_close_window(ngx_http_request_t *r);
 void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* NGX_OK: a thread has the exchange; NGX_DECLINED: code it here */

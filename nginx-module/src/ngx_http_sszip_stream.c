@@ -99,7 +99,7 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 failed:
 
-    ctx->state = NGX_HTTP_SSZIP_DONE;
+    ctx->state = NGX_HTTP_SSZIP_CUT;
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
 
     return NGX_ERROR;

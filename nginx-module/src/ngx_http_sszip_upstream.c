@@ -46,6 +46,8 @@ static ngx_http_sszip_replaced_t *ngx_http_sszip_remember(
     ngx_str_t *value);
 static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
+static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
+    ngx_int_t rc);
 
 
 static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
@@ -376,4 +378,47 @@ ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     r->cache->vary.len = vary.len;
 
 #endif
+}
+
+
+/*
+ * An upstream that fails after it has passed on the head sends an empty flush
+ * and says nothing else about it.  So its module is asked for what it was
+ * finalized with, just before that flush.
+ */
+
+void
+ngx_http_sszip_watch_upstream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL
+        || u->finalize_request == NULL
+        || u->finalize_request == ngx_http_sszip_finalize_upstream)
+    {
+        return;
+    }
+
+    ctx->finalize_request = u->finalize_request;
+    u->finalize_request = ngx_http_sszip_finalize_upstream;
+}
+
+
+static void
+ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
+{
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL || ctx->finalize_request == NULL) {
+        /* an internal redirect has taken the context away */
+        return;
+    }
+
+    ctx->upstream_failed = (rc >= NGX_HTTP_SPECIAL_RESPONSE);
+
+    ctx->finalize_request(r, rc);
 }

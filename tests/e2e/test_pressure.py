@@ -23,6 +23,7 @@ CONFIG = """
 upstream kept { server @origin_unix@; keepalive 8; }
 server {
     listen 127.0.0.1:@port@ sndbuf=64k backlog=1024;
+    listen 127.0.0.1:@port_small@ sndbuf=4k;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     sszip @sszip@;
@@ -31,6 +32,19 @@ server {
     location /unbuffered { proxy_buffering off; proxy_pass http://kept; }
     location /no-temp-file { proxy_max_temp_file_size 0; proxy_pass http://kept; }
     location /hold { sszip_hold 64k 1ms; proxy_max_temp_file_size 0; proxy_pass http://kept; }
+    location /recycled {
+        proxy_buffers 4 4k;
+        proxy_busy_buffers_size 4k;
+        proxy_pass http://kept;
+    }
+    location /recycled/small {
+        output_buffers 4 1k;
+        sszip_buffers 2 1k;
+        proxy_buffers 4 4k;
+        proxy_busy_buffers_size 4k;
+        proxy_pass http://kept;
+    }
+    location /recycled/unbuffered { sszip_buffers 2 1k; proxy_buffering off; proxy_pass http://kept; }
     location /status { sszip off; stub_status; }
 }
 """
@@ -107,6 +121,24 @@ class TestSlowClients:
         body = NOISE * 4 + bodies.json(1000000)
         origin.answers(answer(body, framing="chunked", split=scattered(8, 50)))
         with nginx.connect(receive_buffer=4096) as connection:
+            assert open_stream(connection, path).finish() == body
+
+
+class TestRecycledBuffers:
+    """A buffer whose bytes are taken is its owner's again, who fills it with
+    what comes later: whoever still looks into it gets bytes out of order."""
+
+    @pytest.mark.parametrize("path", ["/recycled", "/recycled/small", "/recycled/unbuffered"])
+    @pytest.mark.parametrize("seed", range(8))
+    def test_bytes_stay_in_order(self, nginx, origin, path, seed):
+        chance = random.Random(seed)
+        parts = []
+        for _ in range(400):
+            at = chance.randrange(50000)
+            parts += [bodies.json(3000)[: chance.randrange(3000)], NOISE[at : at + chance.randrange(3000)]]
+        body = b"".join(parts)
+        origin.answers(answer(body, framing="chunked", split=scattered(seed, 50)))
+        with nginx.connect("port_small", receive_buffer=2048) as connection:
             assert open_stream(connection, path).finish() == body
 
 

@@ -1,10 +1,13 @@
 """Answers made of several: auth_request, mirror, SSI, addition, sub_filter.
 The parts must arrive in identity, whatever node gives them."""
 
+import threading
+
 import pytest
 
+from harness.client import Truncated
 from harness.nodes import BODY, geth, plain
-from harness.origin import answer
+from harness.origin import Until, answer
 
 PART = b"<p>" + b"a part of the page, " * 200 + b"</p>"
 PAGE = b"<html>" + b"text " * 500 + b'<!--# include virtual="/part" -->' + b"more " * 500 + b"</html>"
@@ -126,6 +129,40 @@ def test_addition(nginx, origin, accept):
     origin.answers(geth(BODY), "/framed")
     for _ in range(5):
         assert nginx.get("/framed", accept).decoded == PART + BODY + PART
+
+
+class TestAnAnswerThatWaitsForItsSubrequest:
+    """The node has answered, or failed, before what is added in front of it
+    is there: its end is queued while the subrequest's flushes pass."""
+
+    HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(PART)
+
+    @pytest.fixture(autouse=True)
+    def slow_part(self, origin):
+        """The part pauses for long enough that held heads and kept bytes
+        are due."""
+        answered = threading.Event()
+
+        def main(script):
+            def respond(request):
+                threading.Timer(0.2, answered.set).start()
+                return script
+
+            origin.answers(respond, "/framed")
+
+        origin.answers([self.HEAD, PART[:100], Until(answered), PART[100:2000], PART[2000:]], "/part")
+        return main
+
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    def test_both_are_whole(self, nginx, slow_part, accept):
+        slow_part(answer(BODY))
+        assert nginx.get("/framed", accept).decoded == PART + BODY + PART
+
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    def test_a_node_that_was_cut_is_seen_to_be(self, nginx, slow_part, accept):
+        slow_part(answer(BODY, cut_at=10000))
+        with pytest.raises(Truncated):
+            nginx.get("/framed", accept)
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
