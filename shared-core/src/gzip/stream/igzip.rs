@@ -1,7 +1,7 @@
 //! ISA-L's igzip, opened at run time: `igzip_lib.h` of ISA-L 2.
 #![allow(unsafe_code)]
 
-use std::alloc::{alloc_zeroed, dealloc, Layout};
+use std::alloc::{alloc, dealloc, Layout};
 use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
@@ -30,9 +30,15 @@ struct PublicState {
     hist_bits: u16,
 }
 
-/// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; it can't grow
-/// within a soname. The rest is a margin.
-const STREAM_SIZE: usize = 84 << 10;
+/// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; callers allocate
+/// it, so it can't grow within a soname. Rounded up to a cache line.
+const STREAM_SIZE: usize = 82_432;
+
+/// What has to be zero of it: the public fields and those of the state that
+/// come before its arrays, less than this. The arrays are igzip's to fill. One,
+/// 16 KiB, is for level 0 only: zeroes would make it resident in each stream.
+const ZEROED: usize = 1 << 10;
+
 const NO_FLUSH: u16 = 0;
 const SYNC_FLUSH: u16 = 1;
 const IGZIP_GZIP: u16 = 1;
@@ -69,11 +75,15 @@ fn functions() -> Option<&'static Functions> {
         .as_ref()
 }
 
-/// What an encoder takes; `None` without the library.
-pub(super) fn size(level: Level) -> Option<usize> {
-    functions()?;
-    let level_buffer = LEVEL_BUFFERS.get(usize::from(level).checked_sub(1)?)?;
-    Some(STREAM_SIZE + level_buffer)
+/// Whether this machine has the library.
+pub(super) fn is_available() -> bool {
+    functions().is_some()
+}
+
+/// What an encoder takes, in bytes.
+pub(super) fn size(level: Level) -> usize {
+    let level = usize::from(level).clamp(1, LEVEL_BUFFERS.len());
+    STREAM_SIZE + LEVEL_BUFFERS[level - 1]
 }
 
 /// A stream and its level buffer, in one allocation.
@@ -91,17 +101,18 @@ impl Igzip {
     /// `None` without the library or the memory.
     pub(super) fn new(level: Level) -> Option<Self> {
         let functions = functions()?;
-        let size = size(level)?;
+        let size = size(level);
         let layout = Layout::from_size_align(size, 64).ok()?;
         // SAFETY: the size is not zero.
-        let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let memory = NonNull::new(unsafe { alloc(layout) })?;
         let stream = memory.cast::<PublicState>();
-        // SAFETY: the memory is ours, zeroed, aligned, and larger than the
-        // stream by the level buffer that follows it.
+        // SAFETY: the memory is ours, aligned, and larger than the stream by
+        // the level buffer that follows it.
         unsafe {
+            memory.as_ptr().write_bytes(0, ZEROED);
             (functions.init)(stream.as_ptr());
             let state = &mut *stream.as_ptr();
-            state.level = u32::from(level);
+            state.level = u32::from(level).clamp(1, 3);
             state.level_buf = memory.as_ptr().add(STREAM_SIZE);
             state.level_buf_size = (size - STREAM_SIZE) as u32;
             state.gzip_flag = IGZIP_GZIP;

@@ -53,39 +53,67 @@ pub trait Encoder: Send + std::fmt::Debug {
 /// How hard a stream is compressed: 1 (fastest) to 3.
 pub type Level = u8;
 
-/// What an encoder takes, in bytes.
-pub fn size(level: Level) -> usize {
+/// A library that makes streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coder {
+    /// ISA-L's igzip, opened at run time.
     #[cfg(not(target_family = "wasm"))]
-    if let Some(size) = igzip::size(level) {
-        return size;
-    }
-    zlib::SIZE
+    Igzip,
+    /// zlib-rs, always there.
+    ZlibRs,
 }
 
-/// A new encoder, the fastest that this machine has. `None` when memory is
-/// refused.
-pub fn encoder(level: Level) -> Option<Box<dyn Encoder>> {
-    #[cfg(not(target_family = "wasm"))]
-    if let Some(encoder) = igzip::Igzip::new(level) {
-        return Some(Box::new(encoder));
+impl Coder {
+    /// The fastest that this machine has.
+    pub fn fastest() -> Self {
+        #[cfg(not(target_family = "wasm"))]
+        if igzip::is_available() {
+            return Coder::Igzip;
+        }
+        Coder::ZlibRs
     }
-    Some(Box::new(zlib::Zlib::new(level)))
+
+    /// What an encoder takes, in bytes, for all of its life.
+    pub fn size(self, level: Level) -> usize {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            Coder::Igzip => igzip::size(level),
+            Coder::ZlibRs => zlib::SIZE,
+        }
+    }
+
+    /// A new encoder. `None` when memory is refused, or without the library.
+    pub fn encoder(self, level: Level) -> Option<Box<dyn Encoder>> {
+        match self {
+            #[cfg(not(target_family = "wasm"))]
+            Coder::Igzip => Some(Box::new(igzip::Igzip::new(level)?)),
+            Coder::ZlibRs => Some(Box::new(zlib::Zlib::new(level)?)),
+        }
+    }
+}
+
+/// What an encoder of the fastest coder takes, in bytes.
+pub fn size(level: Level) -> usize {
+    Coder::fastest().size(level)
+}
+
+/// A new encoder of the fastest coder. `None` when memory is refused.
+pub fn encoder(level: Level) -> Option<Box<dyn Encoder>> {
+    Coder::fastest().encoder(level)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
 
-    use super::{igzip::Igzip, zlib::Zlib, Encoder, Flush};
+    use super::{Coder, Encoder, Flush};
 
     fn encoders() -> Vec<Box<dyn Encoder>> {
-        let mut encoders: Vec<Box<dyn Encoder>> = Vec::new();
-        for level in 1..=3 {
-            encoders.push(Box::new(Zlib::new(level)));
-            // installed by the set-up: its absence is a failure
-            encoders.push(Box::new(Igzip::new(level).expect("libisal.so.2")));
-        }
-        encoders
+        // libisal.so.2 is installed by the set-up: its absence is a failure
+        [Coder::Igzip, Coder::ZlibRs]
+            .iter()
+            .flat_map(|coder| (1..=3).map(|level| coder.encoder(level).expect("libisal.so.2")))
+            .collect()
     }
 
     fn body(length: usize) -> Vec<u8> {

@@ -1,0 +1,100 @@
+//! What a stream's encoder takes is what is reserved for it.
+//!
+//! A binary of its own: it counts what its thread allocates.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+#![allow(unsafe_code)] // an allocator
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use sszip_core::gzip::stream::{Coder, Flush};
+
+thread_local! {
+    static NOW: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: the system's allocator does the work, under its own contract.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        NOW.set(NOW.get() + layout.size());
+        MOST.set(MOST.get().max(NOW.get()));
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        NOW.set(NOW.get().saturating_sub(layout.size()));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The most that was allocated at once on the way of `run`, beyond what was.
+fn most_of(run: impl FnOnce()) -> usize {
+    let before = NOW.get();
+    MOST.set(before);
+    run();
+    assert_eq!(NOW.get(), before, "it gives everything back");
+    MOST.get() - before
+}
+
+/// Hex and what does not compress: both kinds of blocks.
+fn body() -> Vec<u8> {
+    let mut state = 1u64;
+    (0..400_000u32)
+        .map(|n| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let random = (state >> 56) as u8;
+            if n % 100_000 < 50_000 {
+                b"0123456789abcdef"[usize::from(random & 15)]
+            } else {
+                random
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn an_encoder_takes_what_is_said() {
+    let body = body();
+    let mut output = vec![0; 4096];
+    for coder in [Coder::Igzip, Coder::ZlibRs] {
+        for level in 1..=3 {
+            let most = most_of(|| {
+                // libisal.so.2 is installed by the set-up
+                let mut encoder = coder.encoder(level).unwrap();
+                let last = body.len().div_ceil(16_384) - 1;
+                for (n, piece) in body.chunks(16_384).enumerate() {
+                    let flush = match n {
+                        n if n == last => Flush::Finish,
+                        n if n % 5 == 0 => Flush::Sync,
+                        _ => Flush::None,
+                    };
+                    let mut rest = piece;
+                    loop {
+                        let progress = encoder.encode(rest, flush, &mut output).unwrap();
+                        rest = &rest[progress.consumed..];
+                        if progress.complete {
+                            break;
+                        }
+                    }
+                }
+            });
+            let size = coder.size(level);
+            // the box itself and an alignment are not worth counting
+            assert!(
+                most <= size + 256 && most + 2048 > size,
+                "{coder:?} {level} takes {most}, {size} are reserved"
+            );
+        }
+    }
+}
