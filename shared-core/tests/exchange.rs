@@ -355,3 +355,82 @@ fn a_body_longer_than_declared_passes_as_it_came() {
     assert_eq!(exchange.body(), [b'a'; 60]);
     assert_eq!(exchange.mode(), Mode::Failed);
 }
+
+/// Holds a body without a length as long as it may under `memory`, in pieces of
+/// 4,000 bytes, then streams the rest.
+fn hold_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
+    let budget = Budget::new();
+    let mut directives = Directives::default();
+    directives.set("enable", &[b"on"]).unwrap();
+    directives
+        .set("memory", &[memory.to_string().as_bytes()])
+        .unwrap();
+    let mut exchange = Exchange::new(Arc::new(directives.resolve(budget.clone())));
+    exchange
+        .request_head(
+            b"GET",
+            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        )
+        .unwrap();
+    let action = response_head(&mut exchange, 200, None, None);
+    assert_eq!(action, Ok(HeadAction::Hold));
+    let (mut action, mut sent) = (PieceAction::Taken, Vec::new());
+    for piece in body.chunks(4000) {
+        if action == PieceAction::Taken {
+            action = exchange.piece(piece).unwrap();
+            assert!(budget.used() <= memory);
+            if action == PieceAction::GiveUp {
+                sent.extend_from_slice(exchange.body());
+            }
+        }
+        match action {
+            PieceAction::Taken => {}
+            PieceAction::GiveUp => sent.extend_from_slice(piece),
+            PieceAction::Stream => stream(&mut exchange, piece, Flush::None, 1000, &mut sent),
+        }
+        assert!(budget.used() <= memory);
+    }
+    match action {
+        PieceAction::Taken => {
+            exchange.end().unwrap();
+            exchange.code().unwrap();
+            sent.extend_from_slice(exchange.body());
+        }
+        PieceAction::GiveUp => {}
+        PieceAction::Stream => stream(&mut exchange, b"", Flush::Finish, 1000, &mut sent),
+    }
+    let mode = exchange.mode();
+    drop(exchange);
+    assert_eq!(budget.used(), 0);
+    (mode, sent)
+}
+
+/// A held body took all the memory that there was, and the answer, which could
+/// have been streamed from the start, went out as it came.
+#[test]
+fn holding_leaves_room_for_the_encoder() {
+    let body: Vec<u8> = (0..9000u32)
+        .flat_map(|n| format!("{:08x},", n.wrapping_mul(2_654_435_761)).into_bytes())
+        .collect();
+    let encoder = sszip_core::gzip::stream::size(1);
+    for memory in (0..200_000).step_by(5000).map(|more| encoder + more) {
+        let (mode, sent) = hold_then_stream(memory, &body);
+        assert_eq!(mode, Mode::Stream, "{memory} bytes of memory");
+        let mut decoded = Vec::new();
+        flate2::read::GzDecoder::new(&sent[..])
+            .read_to_end(&mut decoded)
+            .unwrap();
+        assert!(decoded == body);
+    }
+}
+
+#[test]
+fn without_room_for_an_encoder_one_shot_still_may_do() {
+    let memory = sszip_core::gzip::stream::size(1) - 1;
+    let body = vec![b'a'; 20_000];
+    let (mode, sent) = hold_then_stream(memory, &body);
+    assert_eq!(mode, Mode::Oneshot);
+    assert!(sent.len() < 1000);
+    let (mode, sent) = hold_then_stream(memory, &[b'a'; 100_000]);
+    assert_eq!((mode, sent.len()), (Mode::Memory, 100_000));
+}

@@ -31,6 +31,7 @@
 mod coding;
 mod head;
 mod judgement;
+mod room;
 mod streaming;
 pub mod transitions;
 
@@ -38,7 +39,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::config::{Config, UpstreamEncoding};
-use crate::faults::{injected, panic_if, Fault};
+use crate::faults::{panic_if, Fault};
 use crate::gzip::stream::Encoder;
 use crate::json;
 use crate::memory::Reservation;
@@ -285,31 +286,6 @@ impl Exchange {
         }
     }
 
-    /// Takes the memory for a body of `length`: itself and, for the time of
-    /// coding, its other form.
-    fn reserve(&mut self, length: usize) -> Result<(), Mode> {
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        let needed = length.checked_mul(2).ok_or(Mode::Memory)?;
-        match &mut self.reservation {
-            Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
-            None => {
-                self.reservation = self.config.budget.reserve(needed, limit);
-                self.reservation.as_ref().map(|_| ())
-            }
-        }
-        .ok_or(Mode::Memory)?;
-        let more = length - self.body.len();
-        let refused = match self.declared {
-            Some(_) => self.body.try_reserve_exact(more).is_err(),
-            // grows in steps, so that it is copied seldom
-            None => self.body.try_reserve(more).is_err(),
-        };
-        if refused || injected(Fault::FailAlloc) {
-            return Err(Mode::Memory);
-        }
-        Ok(())
-    }
-
     /// For how long the head, or what the encoder keeps of a stream, may be
     /// held, in milliseconds; `None`: until the body ends.
     pub fn hold_ms(&self) -> Option<u64> {
@@ -362,22 +338,6 @@ impl Exchange {
         self.declared.is_none() && self.task != Task::Gunzip
     }
 
-    /// Room for a body that has grown to `length`, or the reason to stop.
-    fn make_room(&mut self, length: usize) -> Result<(), Mode> {
-        let most = if self.in_window() {
-            self.config.hold.min(self.config.max_oneshot)
-        } else {
-            self.config.max_oneshot
-        };
-        match self.declared {
-            // More than was declared: not ours to repair.
-            Some(declared) if length > declared => Err(Mode::Failed),
-            Some(_) => Ok(()),
-            None if length as u64 > most => Err(Mode::Encoded),
-            None => self.reserve(length),
-        }
-    }
-
     /// Leaves the answer alone from here on: the original is to be sent.
     ///
     /// # Errors
@@ -420,6 +380,10 @@ impl Exchange {
             });
         }
         self.move_on(Event::End)?;
+        if let Some(reservation) = &mut self.reservation {
+            // there will be no encoder
+            reservation.shrink_to(self.body.capacity() + length);
+        }
         self.make_room_for_code();
         Ok(EndAction::Code {
             off_loop: length > off_loop_length(self.config.comp_level),

@@ -135,16 +135,7 @@ impl Exchange {
             return Err(Mode::Memory);
         }
         let level = self.config.stream_level;
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        let needed = stream::size(level) + self.body.capacity();
-        match &mut self.reservation {
-            Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
-            None => {
-                self.reservation = self.config.budget.reserve(needed, limit);
-                self.reservation.as_ref().map(|_| ())
-            }
-        }
-        .ok_or(Mode::Memory)?;
+        self.claim(self.body.capacity(), stream::size(level))?;
         self.encoder = Some(stream::encoder(level).ok_or(Mode::Memory)?);
         self.mode = Mode::Stream;
         self.head_edits
