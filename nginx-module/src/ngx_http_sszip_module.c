@@ -499,7 +499,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->enable = sszip_config_enabled(conf->config);
 
-    ngx_conf_merge_bufs_value(conf->bufs, prev->bufs, 4, 8192);
+    ngx_conf_merge_bufs_value(conf->bufs, prev->bufs, 2, 6144);
 
 #if (NGX_THREADS)
 
