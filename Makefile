@@ -40,6 +40,8 @@ test: setup check unit e2e ## all checks and tests
 check: setup ## format, lints, C style, dependencies' licences
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
+	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
+	cargo clippy --locked --manifest-path shared-core/fuzz/Cargo.toml -- -D warnings
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src

@@ -10,8 +10,15 @@
 /* room for what the core says of a bad directive */
 #define NGX_HTTP_SSZIP_TEXT_LEN  512
 
+/* a stream's buffers; the smallest has room for a flush and a trailer */
+#define NGX_HTTP_SSZIP_MAX_BUFS  1024
+#define NGX_HTTP_SSZIP_MIN_BUF   64
+#define NGX_HTTP_SSZIP_MAX_BUF   (1024 * 1024)
+
 
 static char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+static char *ngx_http_sszip_buffers(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 #if (NGX_THREADS)
 static char *ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -36,7 +43,7 @@ static void ngx_http_sszip_free_exchange(void *data);
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
 
-/* values are read, checked and inherited by the core */
+/* values of all hosts are read, checked and inherited by the core */
 
 static ngx_command_t  ngx_http_sszip_commands[] = {
 
@@ -91,9 +98,9 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
 
     { ngx_string("sszip_buffers"),
       NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE2,
-      ngx_conf_set_bufs_slot,
+      ngx_http_sszip_buffers,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_sszip_loc_conf_t, bufs),
+      0,
       NULL },
 
     { ngx_string("sszip_memory"),
@@ -277,6 +284,48 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" directive %*s",
                        &cmd->name, len, text);
+
+    return NGX_CONF_ERROR;
+}
+
+
+static char *
+ngx_http_sszip_buffers(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_sszip_loc_conf_t  *slcf = conf;
+
+    ssize_t     size;
+    ngx_int_t   num;
+    ngx_str_t  *value, *bad;
+
+    if (slcf->bufs.num) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    num = ngx_atoi(value[1].data, value[1].len);
+    size = ngx_parse_size(&value[2]);
+
+    if (num < 1 || num > NGX_HTTP_SSZIP_MAX_BUFS) {
+        bad = &value[1];
+
+    } else if (size < NGX_HTTP_SSZIP_MIN_BUF || size > NGX_HTTP_SSZIP_MAX_BUF) {
+        bad = &value[2];
+
+    } else {
+        slcf->bufs.num = num;
+        slcf->bufs.size = size;
+
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"%V\" directive has an invalid value \"%V\": it "
+                       "must be a number from 1 to %d and a size from %d to "
+                       "%dm", &cmd->name, bad, NGX_HTTP_SSZIP_MAX_BUFS,
+                       NGX_HTTP_SSZIP_MIN_BUF,
+                       NGX_HTTP_SSZIP_MAX_BUF / (1024 * 1024));
 
     return NGX_CONF_ERROR;
 }

@@ -27,3 +27,6 @@ pub mod json;
 pub mod memory;
 pub mod mode;
 pub mod negotiate;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;

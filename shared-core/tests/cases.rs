@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +14,9 @@ use sszip_core::exchange::{EndAction, Exchange, HeadAction, HeadEdit, PieceActio
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
+
+mod support;
+use support::gunzip;
 
 type Fields = Vec<(String, String)>;
 
@@ -207,7 +210,9 @@ fn run(case: &Case, split: Split) -> Result<(), String> {
     let named = joined(&case.response.headers, "Content-Encoding");
     let by_name_only = named.is_some_and(|coding| coding != "identity");
     let decoded = match &*coding {
-        "gzip" | "x-gzip" if !by_name_only => gunzip(&answer.body)?,
+        "gzip" | "x-gzip" if !by_name_only => {
+            gunzip(&answer.body).map_err(|error| format!("not gzip: {error}"))?
+        }
         _ => answer.body.clone(),
     };
     if decoded != body {
@@ -490,12 +495,4 @@ fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(body).unwrap();
     encoder.finish().unwrap()
-}
-
-fn gunzip(coded: &[u8]) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    flate2::read::MultiGzDecoder::new(coded)
-        .read_to_end(&mut body)
-        .map_err(|error| format!("not gzip: {error}"))?;
-    Ok(body)
 }

@@ -151,9 +151,19 @@ def test_a_directive_that_does_not_exist():
     assert 'unknown directive "sszip_level"' in refused("sszip_level 1;")
 
 
-@pytest.mark.parametrize("value", ["0 8k", "4 0", "-1 8k", "4 -1", "x 8k", "4 8x", "4 k", '"" 8k', '4 ""'])
-def test_buffers_that_are_not_taken(value):
-    assert '"sszip_buffers" directive' in refused(f"sszip_buffers {value};")
+BUFFERS = {
+    "number": ("{} 8k", ["0", "-1", "1025", "99999999999999999999", "4k", "1.5", "+1", "four", '""']),
+    "size": ("4 {}", ["0", "63", "-1", "-1k", "1025k", "2m", "1g", "99999999999999999999k", "1.5k", "k", "8kb", "+8k", "large", '""']),
+}
+
+
+@pytest.mark.parametrize(
+    "line, value", [(line, value) for line, values in BUFFERS.values() for value in values]
+)
+def test_buffers_outside_their_range(line, value):
+    complaint = refused(f"sszip_buffers {line.format(value)};")
+    assert f'"sszip_buffers" directive has an invalid value "{value.strip(chr(34))}"' in complaint
+    assert "must be a number from 1 to 1024 and a size from 64 to 1m" in complaint
 
 
 def test_buffers_are_a_number_and_a_size():
@@ -206,6 +216,8 @@ def test_in_every_block(name):
         "sszip_stream_level 3;",
         "sszip_buffers 1 1k;",
         "sszip_buffers 64 64k;",
+        "sszip_buffers 1024 64;",
+        "sszip_buffers 1 1m;",
         "sszip_memory 0;",
         "sszip_memory 4g;",
         "sszip_types *;",

@@ -3,12 +3,15 @@ core's feature `faults` panics, fails or is refused memory on demand."""
 
 import os
 import pathlib
+import threading
 
 import pytest
 
 from harness import bodies
-from harness.client import request_bytes
+from harness.client import Truncated, request_bytes
+from harness.http2 import Http2Client
 from harness.nodes import BODY, plain
+from harness.origin import Until, answer, chunked
 
 FAULTS = os.environ.get("SSZIP_MODULE_FAULTS", "")
 GZIP = [("Accept-Encoding", "gzip")]
@@ -21,7 +24,20 @@ server {
     sszip on;
     location / { proxy_pass http://@origin@; }
     location /zipped { proxy_set_header Accept-Encoding gzip; proxy_pass http://@origin@; }
+    location /stream { sszip_hold 0; proxy_pass http://@origin@; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
+    location /window { sszip_hold 20k 60s; proxy_pass http://@origin@; }
+    location /soon { sszip_hold 64k 1ms; proxy_read_timeout 60s; proxy_pass http://@origin@; }
+    # exactly what holding 30000 bytes takes
+    location /exact { sszip_hold 64k 60s; sszip_memory 60000; proxy_pass http://@origin@; }
     location /in-step { return 204; }
+}
+server {
+    listen 127.0.0.1:@port_h2@ http2;
+    proxy_http_version 1.1;
+    sszip on;
+    location / { proxy_pass http://@origin@; }
+    location /stream { sszip_hold 0; proxy_pass http://@origin@; }
 }
 """
 
@@ -89,8 +105,71 @@ def test_the_workers_live_on(broken, origin):
     assert broken.workers() == workers
 
 
+STREAMS = ["/stream", "/unbuffered", "/window"]
+
+
+@pytest.fixture(scope="module")
+def streamless(start_nginx):
+    nginx = start_nginx(CONFIG, module=FAULTS, main="env SSZIP_FAULT=panic-stream;")
+    nginx.expect("panicked")
+    return nginx
+
+
+class TestStreams:
+    """The head is out and says gzip: there is no way back to the node's
+    bytes, and what the encoder leaves behind must not look whole."""
+
+    @pytest.mark.parametrize("path", STREAMS)
+    @pytest.mark.parametrize("body", [b"{}", BODY, LARGE], ids=len)
+    @pytest.mark.parametrize("framing", ["chunked", "close"])
+    def test_is_cut_visibly(self, streamless, origin, path, body, framing):
+        if path == "/window" and body == b"{}":
+            body = bodies.json(20481)  # the first one that opens it
+        origin.answers(answer(body, framing=framing))
+        with pytest.raises(Truncated):
+            streamless.get(path)
+        # and what needs no stream is right as ever, on the same worker
+        origin.answers(plain())
+        response = streamless.get("/")
+        assert (response.mode, response.decoded) == ("oneshot", BODY)
+
+    @pytest.mark.parametrize("path", [*STREAMS, "/soon"])
+    def test_when_the_node_waits(self, streamless, origin, path):
+        """Found out by a timer or by a flush. The upstream module ends the
+        request when it learns of it, with the node's next bytes at latest."""
+        go = threading.Event()
+        head, *_ = answer(framing="chunked")
+        origin.answers([head, *chunked([LARGE[:30000]], last=False), Until(go, 0.05), *chunked([LARGE[30000:]])])
+        with pytest.raises(Truncated):
+            streamless.get(path)
+
+    def test_is_reset_on_http2(self, streamless, origin):
+        origin.answers(lambda request: answer(BODY, framing="chunked"))
+        with Http2Client(streamless.ports["port_h2"]) as client:
+            streams = [client.ask(path) for path in ("/stream", "/", "/stream", "/")]
+            client.finish(*streams)
+            assert set(client.resets) == set(streams[::2])
+            for stream in streams[1::2]:
+                client.judge(stream, BODY)
+
+    def test_the_worker_lives_on(self, streamless, origin):
+        workers = streamless.workers()
+        origin.answers(answer(BODY, framing="chunked"))
+        for _ in range(50):
+            with pytest.raises(Truncated):
+                streamless.get("/stream")
+        assert streamless.workers() == workers
+        # what the streams had reserved is free again
+        response = streamless.get("/exact")
+        assert (response.mode, response.decoded) == ("oneshot", BODY)
+
+
 def test_without_a_fault_the_same_module_compresses(start_nginx, origin):
     """So the faults above are the reason for identity."""
     nginx = start_nginx(CONFIG, module=FAULTS)
     origin.answers(plain())
     assert nginx.get("/").mode == "oneshot"
+    origin.answers(answer(BODY, framing="chunked"))
+    for path in STREAMS:
+        response = nginx.get(path)
+        assert (response.mode, response.decoded) == ("stream", BODY)

@@ -87,8 +87,7 @@ def test_streams_given_up(nginx, origin):
             for _ in range(chance.randrange(4)):
                 client.step()
             for stream in given_up - client.ended:
-                client.h2.reset_stream(stream, 8)
-            client.flush()
+                client.reset(stream)
             whole = set(streams) - given_up
             client.finish(*whole)
             for stream in whole:

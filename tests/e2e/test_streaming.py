@@ -11,7 +11,7 @@ from harness import bodies, decoders
 from harness.client import Truncated, gunzip, request_bytes
 from harness.http2 import Http2Client
 from harness.nodes import BODY
-from harness.origin import Until, answer, chunked, scattered
+from harness.origin import CLOSE, Until, answer, chunked, scattered
 from harness.stream import open_stream
 
 GZIP = [("Accept-Encoding", "gzip")]
@@ -215,18 +215,29 @@ class TestCut:
         done = subprocess.run([*command, url], capture_output=True)
         assert (done.returncode, done.stdout) == (0, body)
 
-    def test_beside_whole_ones_on_http2(self, nginx, origin):
+    @pytest.mark.parametrize("path", ["/", "/unbuffered"])
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    def test_beside_whole_ones_on_http2(self, nginx, origin, path, accept):
+        """RFC 9113, 8.1.1: a stream that is cut short is reset; END_STREAM
+        would say that it is whole."""
         body = bodies.json(100000)
-        origin.answers(lambda request: answer(body, framing="chunked", cut_at=60000 if request.path == "/cut" else None))
+        cut = [answer(framing="chunked")[0], *chunked([body[:60000]], last=False), CLOSE]
+        origin.answers(lambda request: cut if "cut" in request.target else answer(body, framing="chunked"))
         with Http2Client(nginx.ports["port_h2"]) as client:
-            streams = [client.ask("/cut" if number % 3 == 0 else "/") for number in range(12)]
+            streams = [client.ask(f"{path}?{'cut' if number % 3 == 0 else 'whole'}", accept) for number in range(12)]
             client.finish(*streams)
-            for number, stream in enumerate(streams):
-                if number % 3:
-                    assert gunzip(bytes(client.bodies[stream])) == body
-                else:
-                    with pytest.raises(Truncated):
-                        gunzip(bytes(client.bodies[stream]))
+        for number, stream in enumerate(streams):
+            assert client.heads[stream][":status"] == "200"
+            assert (stream in client.resets) == (number % 3 == 0)
+            if number % 3 and accept:
+                assert gunzip(bytes(client.bodies[stream])) == body
+            elif number % 3:
+                assert client.bodies[stream] == body
+            elif accept:
+                with pytest.raises(Truncated):
+                    gunzip(bytes(client.bodies[stream]))
+            else:
+                assert body.startswith(client.bodies[stream])
 
     @pytest.mark.parametrize("path", PATHS)
     def test_at_random_places(self, nginx, origin, path):

@@ -4,7 +4,8 @@ where proxy_pass_trailers says so, to clients that say `TE: trailers`."""
 import pytest
 
 from harness import bodies
-from harness.client import request_bytes
+from harness.client import gunzip, request_bytes
+from harness.http2 import Http2Client
 from harness.nginx import version
 from harness.nodes import BODY
 from harness.origin import CLOSE, answer, chunked
@@ -15,10 +16,12 @@ PASSED = version() >= (1, 27, 2)
 CONFIG = """
 server {
     listen 127.0.0.1:@port@;
+    listen 127.0.0.1:@port_h2@ http2;
     proxy_http_version 1.1;
     @trailers@
     sszip on;
-    location / { sszip_hold 64k 60s; proxy_pass http://@origin_unix@; }
+    sszip_hold 64k 60s;
+    location / { proxy_pass http://@origin_unix@; }
     location /stream { sszip_hold 0; proxy_pass http://@origin_unix@; }
     location /unbuffered { proxy_buffering off; proxy_pass http://@origin_unix@; }
     location /off { sszip off; proxy_pass http://@origin_unix@; }
@@ -26,21 +29,54 @@ server {
 """.replace("@trailers@", 'proxy_pass_trailers on; proxy_set_header TE "trailers"; proxy_set_header Connection "te";' if PASSED else "")
 
 
-def trailed(body):
-    head, *_ = answer(framing="chunked", headers=[("Trailer", "X-Checksum")])
+HEADERS = [("Accept-Encoding", "gzip"), ("TE", "trailers"), ("Connection", "te")]
+
+
+def trailed(body, announced):
+    head, *_ = answer(framing="chunked", headers=[("Trailer", "X-Checksum")] if announced else [])
     return [head, *chunked([body], last=False), b"0\r\nX-Checksum: 12ab\r\n\r\n", CLOSE]
+
+
+def ask(nginx, path):
+    with nginx.connect() as connection:
+        connection.send(request_bytes(path, headers=HEADERS))
+        stream = Reading(connection, connection.read_head())
+        stream.finish()
+    return stream
+
+
+@pytest.mark.parametrize("path", ["/", "/stream", "/unbuffered", "/off"])
+@pytest.mark.parametrize("body", [b"{}", BODY, bodies.json(300000)], ids=len)
+def test_announced_trailers_follow_the_body(nginx, origin, path, body):
+    """Behind the coded body as they would be behind the plain one: an answer
+    that announces them is not held for a length, beside which there is no
+    place for them."""
+    origin.answers(trailed(body, announced=True))
+    stream = ask(nginx, path)
+    assert (stream.body, stream.chunked) == (body, True)
+    assert stream.head.coding == (None if path == "/off" else "gzip")
+    assert stream.trailers == (["X-Checksum: 12ab"] if PASSED else [])
 
 
 @pytest.mark.parametrize("path", ["/", "/stream", "/unbuffered", "/off"])
 @pytest.mark.parametrize("body", [BODY, bodies.json(300000)], ids=len)
-def test_trailers_follow_a_stream(nginx, origin, path, body):
-    """Behind the coded body as they would be behind the plain one. A body
-    that was held has a length, and so no place for them."""
-    origin.answers(trailed(body))
-    with nginx.connect() as connection:
-        headers = [("Accept-Encoding", "gzip"), ("TE", "trailers"), ("Connection", "te")]
-        connection.send(request_bytes(path, headers=headers))
-        stream = Reading(connection, connection.read_head())
-        assert stream.finish() == body
+def test_trailers_that_nobody_announced(nginx, origin, path, body):
+    """They follow a stream. A body that was held has its length by the time
+    they come; they are dropped, as RFC 9110, 6.5.1 allows."""
+    origin.answers(trailed(body, announced=False))
+    stream = ask(nginx, path)
+    assert stream.body == body
     assert stream.chunked == (path != "/" or body is not BODY)
     assert stream.trailers == (["X-Checksum: 12ab"] if PASSED and stream.chunked else [])
+
+
+@pytest.mark.parametrize("path", ["/", "/unbuffered"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_trailers_on_http2(nginx, origin, path, accept):
+    origin.answers(trailed(BODY, announced=True))
+    with Http2Client(nginx.ports["port_h2"]) as client:
+        stream = client.ask(path, accept)
+        client.finish(stream)
+    body = bytes(client.bodies[stream])
+    assert (gunzip(body) if accept else body) == BODY
+    assert client.trailers.get(stream, {}) == ({"x-checksum": "12ab"} if PASSED else {})

@@ -54,7 +54,7 @@ enum Name<'a> {
     Any(&'a [u8]),
 }
 
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     "accept-encoding",
     "Cache-Control",
     "Upgrade",
@@ -65,6 +65,7 @@ const KNOWN: [&str; 10] = [
     "Accept-Ranges",
     "Content-Length",
     "Digest",
+    "Trailer",
 ];
 
 fn fields<'a>(fields: &'a [(Name<'a>, &'a [u8])]) -> impl Iterator<Item = Field<'a>> {

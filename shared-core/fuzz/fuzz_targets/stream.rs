@@ -1,16 +1,25 @@
-//! The stream encoder of this machine: any pieces, flushes and rooms make one
-//! member that decodes to them, at each flush as far as was given.
+//! The stream encoder that this process has: any pieces, flushes and rooms make
+//! one member that decodes to them, at each flush as far as was given.
 #![no_main]
+
+use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use sszip_core::gzip::stream::{encoder, Flush};
 use sszip_fuzz::{feed, Client, Piece};
+
+/// The encoder that the run is about, if `scripts/fuzz` names one.
+static FUZZ_ENCODER: LazyLock<Option<String>> =
+    LazyLock::new(|| std::env::var("FUZZ_ENCODER").ok());
 
 fuzz_target!(|input: (u8, Vec<Piece>, u16)| {
     let (level, pieces, last_room) = input;
     let Some(mut encoder) = encoder(level % 3 + 1) else {
         panic!("no memory");
     };
+    if let Some(name) = FUZZ_ENCODER.as_deref() {
+        assert!(format!("{encoder:?}").starts_with(name), "{encoder:?}");
+    }
     let mut encode = |input: &[u8], flush, output: &mut [u8]| {
         encoder.encode(input, flush, output).expect("it codes")
     };

@@ -104,6 +104,8 @@ pub(super) struct Response<'a> {
     pub(super) no_transform: bool,
     pub(super) etag: Option<&'a [u8]>,
     pub(super) vary: Vec<&'a [u8]>,
+    /// Fields follow the body (RFC 9110, 6.6.2).
+    pub(super) announces_trailers: bool,
     /// Fields that describe the bytes sent, and go when these change.
     bytewise: [bool; BYTEWISE.len()],
 }
@@ -126,6 +128,7 @@ impl<'a> Response<'a> {
             no_transform: false,
             etag: None,
             vary: Vec::new(),
+            announces_trailers: false,
             bytewise: [false; BYTEWISE.len()],
         };
         for (name, value) in fields {
@@ -139,6 +142,8 @@ impl<'a> Response<'a> {
                 response.etag = Some(value);
             } else if name.eq_ignore_ascii_case(b"vary") {
                 response.vary.push(value);
+            } else if name.eq_ignore_ascii_case(b"trailer") {
+                response.announces_trailers |= members(value).next().is_some();
             } else if let Some(known) = BYTEWISE
                 .iter()
                 .position(|known| name.eq_ignore_ascii_case(known.as_bytes()))

@@ -77,6 +77,8 @@ impl Exchange {
         let at_once = head.unbuffered
             || self.config.hold == 0 && self.declared.is_none()
             || self.is_beyond_oneshot()
+            // an answer that is given a length has no place for them
+            || response.announces_trailers && self.delimited && self.declared.is_none()
             || response
                 .content_type
                 .is_some_and(media_type::is_event_stream);

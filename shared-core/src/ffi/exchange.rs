@@ -87,13 +87,8 @@ pub unsafe extern "C" fn sszip_exchange_upstream_edits(
     edits: *mut *const sszip_edit,
     nedits: *mut usize,
 ) -> sszip_status {
-    boundary(|| {
-        let exchange = borrow_mut!(exchange);
-        exchange.edits = listed(exchange.exchange.upstream_edits());
-        give!(nedits, exchange.edits.len());
-        give!(edits, exchange.edits.as_ptr());
-        sszip_status::SSZIP_STATUS_OK
-    })
+    // SAFETY: the function's contract.
+    unsafe { give_edits(exchange, Exchange::upstream_edits, edits, nedits) }
 }
 
 /// The response head. Copies what it needs. If the library fails inside, the
@@ -315,13 +310,8 @@ pub unsafe extern "C" fn sszip_exchange_head_edits(
     edits: *mut *const sszip_edit,
     nedits: *mut usize,
 ) -> sszip_status {
-    boundary(|| {
-        let exchange = borrow_mut!(exchange);
-        exchange.edits = listed(exchange.exchange.head_edits());
-        give!(nedits, exchange.edits.len());
-        give!(edits, exchange.edits.as_ptr());
-        sszip_status::SSZIP_STATUS_OK
-    })
+    // SAFETY: the function's contract.
+    unsafe { give_edits(exchange, Exchange::head_edits, edits, nedits) }
 }
 
 /// Whether the answer depends on `Accept-Encoding`: a host that writes that
@@ -450,17 +440,30 @@ unsafe fn fields_of<'a>(
     })
 }
 
-fn listed(edits: &[HeadEdit]) -> Vec<sszip_edit> {
-    edits
-        .iter()
-        .map(|edit| sszip_edit {
-            name: sszip_str::of(edit.name.as_bytes()),
-            value: match &edit.value {
-                Some(value) => sszip_str::of(value),
-                None => sszip_str::ABSENT,
-            },
-        })
-        .collect()
+/// # Safety
+/// As of the `_edits` functions.
+unsafe fn give_edits(
+    exchange: *mut sszip_exchange,
+    of: fn(&Exchange) -> &[HeadEdit],
+    edits: *mut *const sszip_edit,
+    nedits: *mut usize,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = borrow_mut!(exchange);
+        exchange.edits = of(&exchange.exchange)
+            .iter()
+            .map(|edit| sszip_edit {
+                name: sszip_str::of(edit.name.as_bytes()),
+                value: match &edit.value {
+                    Some(value) => sszip_str::of(value),
+                    None => sszip_str::ABSENT,
+                },
+            })
+            .collect();
+        give!(nedits, exchange.edits.len());
+        give!(edits, exchange.edits.as_ptr());
+        sszip_status::SSZIP_STATUS_OK
+    })
 }
 
 fn done(result: Result<(), Misuse>) -> sszip_status {

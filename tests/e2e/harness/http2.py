@@ -4,6 +4,7 @@ import socket
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import h2.settings
 
@@ -22,7 +23,10 @@ class Http2Client:
             self.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window})
         self.bodies = {}
         self.heads = {}
+        self.trailers = {}
         self.ended = set()
+        # those that the server broke off, by error code
+        self.resets = {}
         self.unread = {}
         self.flush()
 
@@ -34,6 +38,10 @@ class Http2Client:
 
     def flush(self):
         self.socket.sendall(self.h2.data_to_send())
+
+    def reset(self, stream):
+        self.h2.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
+        self.flush()
 
     def ask(self, path, accept="gzip", method="GET"):
         stream = self.h2.get_next_available_stream_id()
@@ -51,19 +59,38 @@ class Http2Client:
         for event in self.h2.receive_data(received):
             if isinstance(event, h2.events.ResponseReceived):
                 self.heads[event.stream_id] = dict(event.headers)
+            elif isinstance(event, h2.events.TrailersReceived):
+                self.trailers[event.stream_id] = dict(event.headers)
             elif isinstance(event, h2.events.DataReceived):
                 self.bodies[event.stream_id] += event.data
                 if acknowledge and event.flow_controlled_length:
                     self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 else:
                     self.unread[event.stream_id] = self.unread.get(event.stream_id, 0) + event.flow_controlled_length
-            elif isinstance(event, (h2.events.StreamEnded, h2.events.StreamReset)):
+            elif isinstance(event, h2.events.StreamEnded):
+                self.ended.add(event.stream_id)
+            elif isinstance(event, h2.events.StreamReset):
+                self.resets[event.stream_id] = event.error_code
                 self.ended.add(event.stream_id)
         self.flush()
 
     def finish(self, *streams):
         while not set(streams) <= self.ended:
             self.step()
+
+    def finish_pinging(self, *streams):
+        """The same, where streams end while others are silent: nginx queues a
+        RST_STREAM, and sends it with whatever else there is to send."""
+        self.socket.settimeout(0.05)
+        for _ in range(600):
+            if set(streams) <= self.ended:
+                return
+            try:
+                self.step()
+            except TimeoutError:
+                self.h2.ping(b"anything")
+                self.flush()
+        raise AssertionError(f"not ended: {set(streams) - self.ended}")
 
     def judge(self, stream, body, coding="gzip"):
         head = self.heads[stream]

@@ -1,0 +1,191 @@
+"""A thousand streams that end before their time: by the client, by the
+node or by both, closed or reset, at every stage. The worker is the same
+afterwards, has as many descriptors open, and not a byte of `sszip_memory` is
+missing."""
+
+import itertools
+import os
+import random
+import socket
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from harness import bodies
+from harness.client import Truncated, request_bytes
+from harness.http2 import Http2Client
+from harness.origin import answer, scattered
+from harness.watch import SLACK, growth, idle_ticks, settled
+
+WHOLE = bodies.json(150000)
+NOISE = bodies.random(150000)
+EXACT = bodies.json(30000)
+
+PATHS = ["/held", "/stream", "/unbuffered", "/timer", "/narrow"]
+# Where the node stands: nothing but its head is out, a part of the body, all
+# of it but the last chunk.
+STAGES = ["head", "middle", "end"]
+KINDS = list(itertools.product(PATHS, ["gzip", None], ["client", "node", "both"], ["close", "reset"], STAGES))
+ROUNDS, ROUNDS_H2 = 10, 4
+
+LOCATIONS = """
+    proxy_http_version 1.1;
+    sszip on;
+    sszip_hold 0;
+    location /held { sszip_hold 16m 60s; proxy_pass http://@origin@; }
+    location /stream { proxy_pass http://@origin@; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
+    location /timer { sszip_hold 64k 1ms; proxy_pass http://@origin@; }
+    location /narrow { sszip_buffers 1 1k; proxy_buffers 4 4k; proxy_busy_buffers_size 4k; proxy_pass http://@origin@; }
+"""
+CONFIG = f"""
+server {{
+    listen 127.0.0.1:@port@ sndbuf=16k backlog=1024;
+    {LOCATIONS}
+    # exactly what holding 30000 bytes takes
+    location /exact {{ sszip_memory 60000; proxy_pass http://@origin@; }}
+    location /status {{ sszip off; stub_status; }}
+}}
+server {{
+    listen 127.0.0.1:@port_h2@ http2;
+    {LOCATIONS}
+}}
+"""
+
+
+class Abort:
+    """One answer that is not to be finished, and its node's part in that."""
+
+    def __init__(self, number):
+        self.chance = chance = random.Random(number)
+        self.path, self.accept, self.by, self.how, self.stage = KINDS[number % len(KINDS)]
+        self.uri = f"{self.path}?{number}"
+        self.waits = threading.Event()
+        self.go = threading.Event()
+        body = chance.choice([WHOLE, NOISE])[: int(2 ** chance.uniform(0, 17.1))]
+        head, *chunks, last = answer(body, framing="chunked", split=scattered(number, 8))
+        sent = {"head": 0, "middle": chance.randrange(len(chunks)), "end": len(chunks)}[self.stage]
+        self.first = head + b"".join(chunks[:sent])
+        self.rest = b"".join(chunks[sent:]) + last
+
+    def play(self, connection, _request, _received):
+        connection.sendall(self.first)
+        self.waits.set()
+        self.go.wait(20)
+        if self.by == "client":
+            connection.sendall(self.rest)
+        else:
+            connection.sendall(self.rest[: self.chance.randrange(len(self.rest))])
+            if self.how == "reset":
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def client_leaves(self, leave):
+        """While the node waits, or while it goes on."""
+        if self.stage == "end" or self.by == "both":
+            self.go.set()
+        leave()
+        self.go.set()
+
+
+@pytest.fixture
+def abort(origin):
+    """Makes the abort of a number, which the node knows by its query."""
+    running = {}
+
+    def make(number):
+        running[number] = Abort(number)
+        return running[number]
+
+    origin.answers(lambda request: [running.pop(int(request.target.partition("?")[2])).play])
+    return make
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.fixture(autouse=True)
+def unharmed(nginx, origin):
+    """The worker after all that, beside what it was before."""
+    nginx.get("/status")
+    (worker,) = nginx.all_workers()
+    before = descriptors(worker)
+    yield
+    settled(nginx)
+    assert nginx.all_workers() == [worker]
+    assert idle_ticks(nginx) <= 3
+    nginx.wait_for(lambda: descriptors(worker) <= before, f"no more than {before} descriptors")
+    origin.answers(answer(EXACT))
+    response = nginx.get("/exact")
+    assert (response.mode, response.decoded) == ("oneshot", EXACT)
+    origin.answers(answer(WHOLE, framing="chunked"))
+    for path in PATHS:
+        response = nginx.get(path)
+        assert (response.coding, response.decoded) == ("gzip", WHOLE)
+
+
+def run(nginx, abort):
+    connection = nginx.connect(receive_buffer=abort.chance.choice([None, 4096]))
+    connection.send(request_bytes(abort.uri, headers=[("Accept-Encoding", abort.accept)] if abort.accept else []))
+    assert abort.waits.wait(20)
+    if abort.by != "node":
+
+        def leave():
+            connection.socket.settimeout(0.002)
+            try:
+                connection.take(abort.chance.choice([0, 1, abort.chance.randrange(40000)]))
+            except (OSError, Truncated):
+                pass
+            (connection.close if abort.how == "close" else connection.reset)()
+
+        abort.client_leaves(leave)
+        return
+    abort.go.set()
+    with connection:
+        try:
+            assert connection.read().status == 502
+        except Truncated:
+            # after the head was out
+            assert abort.path != "/held" or abort.accept is None
+
+
+def test_on_http_1_1(nginx, abort):
+    numbers = itertools.count()
+
+    def work():
+        with ThreadPoolExecutor(8) as clients:
+            list(clients.map(lambda _: run(nginx, abort(next(numbers))), KINDS))
+        settled(nginx)
+
+    assert growth(nginx, work, ROUNDS - 2) < 4096 * SLACK
+    assert next(numbers) == ROUNDS * len(KINDS)
+
+
+def test_on_http_2(nginx, abort):
+    """A dozen streams a connection: what the client gives up is reset, or goes
+    with the connection; what the node breaks off is reset by nginx."""
+    chance = random.Random(2)
+    numbers = chance.sample(range(ROUNDS_H2 * len(KINDS)), ROUNDS_H2 * len(KINDS))
+    for start in range(0, len(numbers), 12):
+        with Http2Client(nginx.ports["port_h2"], chance.choice([None, 1000])) as client:
+            streams = {client.ask((one := abort(number)).uri, one.accept): one for number in numbers[start : start + 12]}
+            for one in streams.values():
+                assert one.waits.wait(20)
+            broken = set()
+            for stream, one in streams.items():
+                if one.by == "node":
+                    broken.add(stream)
+                    one.go.set()
+                elif one.how == "reset":
+                    one.client_leaves(lambda stream=stream: client.reset(stream))
+            client.finish_pinging(*broken)
+            for stream in broken:
+                assert client.heads[stream][":status"] == "502" or stream in client.resets
+        for one in streams.values():
+            one.go.set()
+
+
+def test_they_are_a_thousand():
+    assert (ROUNDS + ROUNDS_H2) * len(KINDS) >= 1000
