@@ -160,6 +160,7 @@ class TestStreams:
                 streamless.get("/stream")
         assert streamless.workers() == workers
         # what the streams had reserved is free again
+        origin.answers(answer(BODY))
         response = streamless.get("/exact")
         assert (response.mode, response.decoded) == ("oneshot", BODY)
 
