@@ -11,11 +11,16 @@
 //! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
 //! | [`gzip`]      | coding at once and by pieces, decoding (RFC 1952)     |
 //! | [`json`]      | telling a whole text from one cut short (RFC 8259)    |
+//! | [`jsonrpc`]   | calls, answers, the method table, keys (JSON-RPC 2.0) |
+//! | [`beacon`]    | routes of the Beacon API, and how long they may be kept |
+//! | [`cache`]     | answers kept, and sent without coding them again      |
 //! | [`config`]    | directives as operators write them, checked once      |
 //! | [`memory`]    | how much a process may hold                           |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
 //! | `ffi`         | the C ABI of `include/sszip.h` (feature `ffi`)        |
 
+pub mod beacon;
+pub mod cache;
 pub mod config;
 pub mod exchange;
 mod faults;
@@ -24,6 +29,7 @@ mod faults;
 pub mod ffi;
 pub mod gzip;
 pub mod json;
+pub mod jsonrpc;
 pub mod memory;
 pub mod mode;
 pub mod negotiate;

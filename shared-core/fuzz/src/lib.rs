@@ -1,6 +1,9 @@
 //! What the fuzz targets share: settings, bodies in pieces, a host's loop
 //! around an encoder, and a client that decodes as bytes arrive.
 
+#[path = "../../tests/jsonrpc/oracle.rs"]
+pub mod oracle;
+
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;

@@ -2,11 +2,19 @@
 //! piece by piece.
 //!
 //! [`oneshot`] codes a whole body, [`inflate`] decodes one under a cap,
-//! [`stream`] codes one whose end nobody knows yet. Errors are values: up to
-//! the first byte sent the caller has the original to fall back on.
+//! [`stream`] codes one whose end nobody knows yet. [`open`] codes what is
+//! kept, so that [`splice`] can make a member of it with other parts. Errors
+//! are values: up to the first byte sent the caller has the original to fall
+//! back on.
 
+pub mod crc;
+#[cfg(not(target_family = "wasm"))]
+mod igzip_raw;
 pub mod inflate;
 mod libdeflate;
 pub mod oneshot;
+pub mod open;
 mod pool;
+pub mod splice;
 pub mod stream;
+mod walk;

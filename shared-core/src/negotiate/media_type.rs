@@ -5,6 +5,11 @@ use super::list::trim;
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
+/// Whether a `Content-Type` value is `application/json`, with any parameters.
+pub fn is_json(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(b"application/json")
+}
+
 /// A set of media types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaTypes(Vec<Pattern>);

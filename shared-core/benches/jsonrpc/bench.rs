@@ -1,0 +1,258 @@
+//! The scanner in GB/s, and reading a request and making its key in ns.
+//!
+//! `cargo bench -p sszip-core --bench jsonrpc -- [--json FILE] [--rounds N]
+//! [--ms N] [DIR]` measures the CPU time of one thread over the answers in
+//! the largest recordings below `DIR` (arrays of `{request, response}`, as in
+//! `../shared/corpus/execution`), a batch of 1 MB and usual requests, and the
+//! median over rounds counts. Without `DIR` made-up bodies take the place of
+//! recorded ones.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+
+use rustix::time::{clock_gettime, ClockId};
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use sszip_core::jsonrpc::request::{self, Request};
+use sszip_core::jsonrpc::{block, key, methods, response, scan};
+
+/// How many recordings are measured, the largest first.
+const BODIES: usize = 12;
+
+struct Options {
+    json: Option<PathBuf>,
+    rounds: usize,
+    slice_ns: u64,
+    folder: Option<PathBuf>,
+}
+
+/// A body and its name.
+type Body = (String, Vec<u8>);
+
+struct Row {
+    what: &'static str,
+    name: String,
+    bytes: usize,
+    ns: u64,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = parse(std::env::args().skip(1))?;
+    let answers = match &options.folder {
+        Some(folder) => recorded(folder)?,
+        None => vec![("made up".into(), made_up_answer())],
+    };
+    let mut rows = Vec::new();
+    for (name, body) in &answers {
+        scan::check(body)?;
+        rows.push(options.measure("scan", name, body, |body| {
+            let _ = black_box(scan::check(body));
+        }));
+        if response::parse(body).is_ok() {
+            rows.push(options.measure("response", name, body, |body| {
+                let _ = black_box(response::parse(body));
+            }));
+        }
+    }
+    let batch = batch();
+    request::parse(&batch, usize::MAX)?;
+    rows.push(
+        options.measure("scan", "batch of requests", &batch, |body| {
+            let _ = black_box(scan::check(body));
+        }),
+    );
+    rows.push(
+        options.measure("request", "batch of requests", &batch, |body| {
+            let _ = black_box(request::parse(body, usize::MAX));
+        }),
+    );
+    for (name, body) in requests() {
+        look_up(body.as_bytes()).ok_or("a request has no key")?;
+        rows.push(
+            options.measure("request+block+key", name, body.as_bytes(), |body| {
+                let _ = black_box(look_up(body));
+            }),
+        );
+    }
+    report(&options, &rows)
+}
+
+/// All that stands between a request and a look-up.
+fn look_up(body: &[u8]) -> Option<(block::BlockReference, key::Key)> {
+    let Ok(Request::Single(call)) = request::parse(body, 1) else {
+        return None;
+    };
+    let block = block::reference(methods::method(call.method), call.params);
+    let key = key::key(b"http://127.0.0.1:8545/", call.method, call.params).ok()?;
+    Some((block, key))
+}
+
+impl Options {
+    fn measure(&self, what: &'static str, name: &str, body: &[u8], run: impl Fn(&[u8])) -> Row {
+        let mut rounds: Vec<u64> = (0..self.rounds)
+            .map(|_| time(body, self.slice_ns, &run))
+            .collect();
+        rounds.sort_unstable();
+        Row {
+            what,
+            name: name.into(),
+            bytes: body.len(),
+            ns: rounds[rounds.len() / 2],
+        }
+    }
+}
+
+/// CPU time of one run: as many as fit into the slice, divided. The clock is
+/// asked after every 64 KB, since it takes longer than a request does.
+fn time(body: &[u8], slice_ns: u64, run: impl Fn(&[u8])) -> u64 {
+    let each = (64 << 10) / body.len().max(1) + 1;
+    let start = thread_ns();
+    let mut runs = 0;
+    loop {
+        for _ in 0..each {
+            run(black_box(body));
+        }
+        runs += each as u64;
+        let spent = thread_ns() - start;
+        if spent >= slice_ns {
+            return spent / runs;
+        }
+    }
+}
+
+fn thread_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
+    let mut options = Options {
+        json: None,
+        rounds: 5,
+        slice_ns: 1_000_000,
+        folder: None,
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            // Cargo's own, in `cargo bench` and `cargo test`.
+            "--bench" | "--test" => {}
+            "--json" => options.json = Some(value()?.into()),
+            "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
+            "--ms" => options.slice_ns = value()?.parse::<u64>()? * 1_000_000,
+            _ if argument.starts_with('-') => return Err(format!("unknown {argument}").into()),
+            _ => options.folder = Some(argument.into()),
+        }
+    }
+    Ok(options)
+}
+
+#[derive(Deserialize)]
+struct Exchange<'a> {
+    #[serde(borrow)]
+    response: &'a RawValue,
+}
+
+/// The first answer of each of the largest files, without the white space that
+/// recordings have and nodes do not send.
+fn recorded(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
+    let mut bodies = Vec::new();
+    for method in std::fs::read_dir(folder)? {
+        let method = method?;
+        for file in std::fs::read_dir(method.path())? {
+            let file = file?;
+            let text = std::fs::read(file.path())?;
+            let exchanges: Vec<Exchange> = serde_json::from_slice(&text)?;
+            let Some(exchange) = exchanges.first() else {
+                continue;
+            };
+            let name = Path::new(&method.file_name()).join(file.file_name());
+            bodies.push((name.display().to_string(), compact(exchange.response.get())));
+        }
+    }
+    bodies.sort_by_key(|(_, body)| std::cmp::Reverse(body.len()));
+    bodies.truncate(BODIES);
+    Ok(bodies)
+}
+
+fn compact(text: &str) -> Vec<u8> {
+    let (mut within, mut escaped) = (false, false);
+    let mut compact = text.as_bytes().to_vec();
+    compact.retain(|&byte| {
+        let quote = byte == b'"' && !escaped;
+        escaped = within && byte == b'\\' && !escaped;
+        within ^= quote;
+        within || quote || !byte.is_ascii_whitespace()
+    });
+    compact
+}
+
+fn made_up_answer() -> Vec<u8> {
+    let mut body = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[".to_vec();
+    for n in 0u64..2000 {
+        let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let item = format!("{{\"blockHash\":\"{word:#066x}\",\"index\":\"{n:#x}\"}},");
+        body.extend_from_slice(item.as_bytes());
+    }
+    body.extend_from_slice(b"null]}");
+    body
+}
+
+fn requests() -> [(&'static str, &'static str); 4] {
+    [
+        (
+            "eth_blockNumber",
+            r#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}"#,
+        ),
+        (
+            "eth_getBlockByNumber",
+            r#"{"jsonrpc":"2.0","method":"eth_getBlockByNumber","params":["0x112a880",true],"id":1}"#,
+        ),
+        (
+            "eth_call",
+            r#"{"jsonrpc":"2.0","id":42,"method":"eth_call","params":[{"to":"0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2","data":"0x70a08231000000000000000000000000ef04bc7821433f080461bbae815182e3d7bbb61a"},"0x112a880"]}"#,
+        ),
+        (
+            "eth_getLogs",
+            r#"{"jsonrpc":"2.0","id":42,"method":"eth_getLogs","params":[{"fromBlock":"0x112a880","toBlock":"0x112a890","address":["0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2"],"topics":["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef",null,"0x000000000000000000000000ef04bc7821433f080461bbae815182e3d7bbb61a"]}]}"#,
+        ),
+    ]
+}
+
+/// The usual requests, over and over, up to 1 MB.
+fn batch() -> Vec<u8> {
+    let mut body = b"[".to_vec();
+    for (_, request) in requests().iter().cycle() {
+        body.extend_from_slice(request.as_bytes());
+        if body.len() >= 1 << 20 {
+            break;
+        }
+        body.push(b',');
+    }
+    body.push(b']');
+    body
+}
+
+fn report(options: &Options, rows: &[Row]) -> Result<(), Box<dyn Error>> {
+    if let Some(path) = &options.json {
+        let rows = rows.iter().map(
+            |row| json!({"what": row.what, "body": row.name, "bytes": row.bytes, "ns": row.ns}),
+        );
+        let report = json!({ "rows": rows.collect::<Vec<_>>() });
+        std::fs::write(path, serde_json::to_string_pretty(&report)?)?;
+        return Ok(());
+    }
+    for row in rows {
+        println!(
+            "{} {}: {} bytes, {} ns, {:.2} GB/s",
+            row.what,
+            row.name,
+            row.bytes,
+            row.ns,
+            row.bytes as f64 / row.ns.max(1) as f64
+        );
+    }
+    Ok(())
+}

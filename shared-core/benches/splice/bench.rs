@@ -1,0 +1,294 @@
+//! What a cache costs: coding once so that it can be spliced, splicing on
+//! every hit, decoding for clients that want identity.
+//!
+//! `cargo bench -p sszip-core --bench splice -- [--json FILE] [--rounds N]
+//! [--ms N] [DIR]` measures the CPU time of one thread. Coders run over the
+//! bodies in `DIR`, or over made-up ones of 2, 30 and 300 KB, and take turns
+//! on each, as in the bench `codecs`, whose engines are the rivals; the median
+//! over rounds counts.
+#![allow(unsafe_code)]
+
+#[path = "../codecs/engines.rs"]
+mod engines;
+
+use rustix::time::{clock_gettime, ClockId};
+use serde_json::{json, Value};
+use sszip_core::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
+use sszip_core::cache::hot::Hot;
+use sszip_core::gzip::oneshot;
+use sszip_core::gzip::open::{open, reopen, Open};
+use sszip_core::gzip::splice::{splice, Part};
+use std::error::Error;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+struct Options {
+    json: Option<PathBuf>,
+    rounds: usize,
+    slice_ns: u64,
+    folder: Option<PathBuf>,
+}
+
+struct Body {
+    name: String,
+    content: Vec<u8>,
+}
+
+struct Measured {
+    task: String,
+    bytes: usize,
+    ns: u64,
+}
+
+/// A thing to measure; it says how many bytes it made.
+struct Task<'a> {
+    name: String,
+    run: Box<dyn FnMut() -> Option<usize> + 'a>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = parse(std::env::args().skip(1))?;
+    let bodies = match &options.folder {
+        Some(folder) => read_bodies(folder)?,
+        None => [2_000, 30_000, 300_000].map(made_up_body).into(),
+    };
+    let mut rows = Vec::new();
+    for body in &bodies {
+        let tasks = coding(&body.content)?
+            .into_iter()
+            .chain(sending(&body.content)?)
+            .collect();
+        for Measured { task, bytes, ns } in measure(tasks, &options)? {
+            let (name, length) = (&body.name, body.content.len());
+            if options.json.is_none() {
+                let mb_s = length as f64 * 1e3 / ns as f64;
+                println!("{name} {length}: {task}: {bytes} B, {ns} ns, {mb_s:.0} MB/s");
+            }
+            rows.push(json!({
+                "body": name, "bytes_in": length, "task": task, "bytes": bytes, "ns": ns,
+            }));
+        }
+    }
+    if let Some(path) = &options.json {
+        std::fs::write(path, serde_json::to_string_pretty(&Value::from(rows))?)?;
+    }
+    Ok(())
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
+    let mut options = Options {
+        json: None,
+        rounds: 1,
+        slice_ns: 1_000_000,
+        folder: None,
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            // Cargo's own, in `cargo bench` and `cargo test`.
+            "--bench" | "--test" => {}
+            "--json" => options.json = Some(value()?.into()),
+            "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
+            "--ms" => options.slice_ns = value()?.parse::<u64>()? * 1_000_000,
+            _ if argument.starts_with('-') => return Err(format!("unknown {argument}").into()),
+            _ => options.folder = Some(argument.into()),
+        }
+    }
+    Ok(options)
+}
+
+fn read_bodies(folder: &Path) -> Result<Vec<Body>, Box<dyn Error>> {
+    let mut bodies = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        bodies.push(Body {
+            name: entry.file_name().to_string_lossy().into_owned(),
+            content: std::fs::read(entry.path())?,
+        });
+    }
+    bodies.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(bodies)
+}
+
+fn made_up_body(length: usize) -> Body {
+    let mut content = b"[".to_vec();
+    for n in 0u64.. {
+        let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        content.extend(format!("{{\"hash\":\"{word:#018x}\",\"index\":\"{n:#x}\"}},").bytes());
+        if content.len() >= length {
+            break;
+        }
+    }
+    content.extend(b"null]");
+    Body {
+        name: "made up".into(),
+        content,
+    }
+}
+
+/// Coding a body once: ours, what ours adds to libdeflate's time, and others.
+fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
+    let mut tasks: Vec<Task> = Vec::new();
+    for level in [1, 4, 6, 9, 12] {
+        tasks.push(Task {
+            name: format!("open {level}"),
+            run: Box::new(move || open(black_box(body), level).map(|open| open.bytes.len())),
+        });
+    }
+    for level in [1, 6, 12] {
+        if let Ok(member) = oneshot::gzip(body, level, oneshot::bound(body.len())) {
+            let stream = member[10..member.len() - 8].to_vec();
+            tasks.push(Task {
+                name: format!("reopen libdeflate's {level}"),
+                run: Box::new(move || reopen(black_box(stream.clone())).map(|open| open.len())),
+            });
+        }
+    }
+    let (engines, absent) = engines::all();
+    for rival in absent {
+        eprintln!("without {}: {}", rival.engine, rival.why);
+    }
+    for mut engine in engines {
+        let mut out = vec![0; oneshot::bound(body.len())];
+        if engine.name() == "sszip-core" || !(1..=6).contains(&engine.level()) {
+            continue;
+        }
+        // a wrong engine is not worth timing
+        let written = engine.compress(body, &mut out);
+        let decoded = written.and_then(|n| engine.decompress(&out[..n], body.len()));
+        if decoded.as_deref() != Some(body) {
+            return Err(format!("{} does not round-trip", engine.name()).into());
+        }
+        tasks.push(Task {
+            name: format!("{} {} {}", engine.name(), engine.version(), engine.level()),
+            run: Box::new(move || engine.compress(black_box(body), &mut out)),
+        });
+    }
+    Ok(tasks)
+}
+
+const BEFORE: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+const BETWEEN: &[u8] = b",\"result\":";
+const AFTER: &[u8] = b"}";
+
+/// Sending it again and again.
+fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
+    let coded = open(body, 1).ok_or("not coded")?;
+    if coded.inflate().as_deref() != Some(body) {
+        return Err("what was coded does not decode".into());
+    }
+    let tenth = open(&body[..body.len() / 10], 1).ok_or("not coded")?;
+    let mut id = 1_000_000u64;
+    let mut next_id = move || {
+        id += 1;
+        id.to_string()
+    };
+    let one = {
+        let coded = coded.clone();
+        move || Some(answer(&coded, &next_id()).length() as usize)
+    };
+    let hot = Hot::new(64 << 20, 32 << 20, 1);
+    let envelope = Envelope {
+        id: IdPlace::BeforeResult,
+        before: BEFORE.into(),
+        between: BETWEEN.into(),
+        after: AFTER.into(),
+    };
+    let meta = Meta {
+        expires_at: u64::MAX,
+        ..Meta::default()
+    };
+    let entry = Entry::new(envelope, Payload::Open(coded.clone()), meta);
+    hot.insert([7; 32], Arc::new(entry));
+    let hit = move || Some(hot.get(&[7; 32], 0)?.gzip(b"1000000").length() as usize);
+    let ids: Vec<String> = (0..10).map(|n| n.to_string()).collect();
+    let batch = move || {
+        let elements = ids.iter().flat_map(|id| {
+            let start: &[u8] = if id == "0" { b"[" } else { b"," };
+            [Part::Text(start)].into_iter().chain(parts(&tenth, id))
+        });
+        let member = splice(elements.chain([Part::Text(b"]")]));
+        Some(member.length() as usize)
+    };
+    let inflate = move || coded.inflate().map(|plain| plain.len());
+    Ok(vec![
+        Task {
+            name: "splice".into(),
+            run: Box::new(one),
+        },
+        Task {
+            name: "look up and splice".into(),
+            run: Box::new(hit),
+        },
+        Task {
+            name: "splice ten of a tenth".into(),
+            run: Box::new(batch),
+        },
+        Task {
+            name: "inflate".into(),
+            run: Box::new(inflate),
+        },
+    ])
+}
+
+fn answer(coded: &Open, id: &str) -> sszip_core::gzip::splice::Body {
+    splice(parts(coded, id))
+}
+
+fn parts<'a>(coded: &'a Open, id: &'a str) -> [Part<'a>; 5] {
+    [
+        Part::Text(BEFORE),
+        Part::Text(id.as_bytes()),
+        Part::Text(BETWEEN),
+        Part::Open(coded),
+        Part::Text(AFTER),
+    ]
+}
+
+/// Bytes made and median time of each.
+fn measure(mut tasks: Vec<Task>, options: &Options) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let mut times = vec![Vec::new(); tasks.len()];
+    let mut bytes = Vec::new();
+    for task in &mut tasks {
+        bytes.push((task.run)().ok_or(format!("{} failed", task.name))?);
+    }
+    for _ in 0..options.rounds {
+        for (task, times) in tasks.iter_mut().zip(&mut times) {
+            times.push(time(&mut task.run, options.slice_ns));
+        }
+    }
+    let rows = tasks.into_iter().zip(bytes).zip(times);
+    Ok(rows
+        .map(|((task, bytes), mut times)| {
+            times.sort_unstable();
+            Measured {
+                task: task.name,
+                bytes,
+                ns: times[times.len() / 2],
+            }
+        })
+        .collect())
+}
+
+/// CPU time of one run: as many as fit into the slice, divided.
+fn time(run: &mut dyn FnMut() -> Option<usize>, slice_ns: u64) -> u64 {
+    let start = thread_ns();
+    let mut runs = 0;
+    loop {
+        // reading the clock takes as long as a splice
+        for _ in 0..16 {
+            black_box(run());
+        }
+        runs += 16;
+        let spent = thread_ns() - start;
+        if spent >= slice_ns {
+            return spent / runs;
+        }
+    }
+}
+
+fn thread_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}

@@ -1,0 +1,163 @@
+//! Writes spliced gzip members, and what they must decode to, into a
+//! directory: `NAME.gz` and `NAME.plain`, for other people's decoders.
+//!
+//! `cargo run -p sszip-core --example splices -- DIRECTORY [RESULT]...`
+//!
+//! Each `RESULT` is a file that becomes the result of an answer, beside those
+//! of the sizes below. tests/e2e/test_splice.py runs it.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sszip_core::cache::batch::{batch_gzip, Element};
+use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use sszip_core::gzip::splice::Body;
+
+const SIZES: [usize; 9] = [
+    0, 1, 100, 2_000, 32_768, 65_536, 300_000, 3_000_000, 20_000_000,
+];
+
+/// Names of kinds of id, and one of each.
+fn ids() -> Vec<(&'static str, String)> {
+    let ids = [
+        ("number", "1"),
+        ("zero", "0"),
+        ("fraction", "1.5"),
+        ("above-2-53", "9007199254740993"),
+        ("digits", "123456789012345678901234567890"),
+        ("null", "null"),
+        ("string", "\"req-1\""),
+        ("empty", "\"\""),
+        ("escapes", "\"a\\\"b\\\\c\\u00e9\\n\""),
+        ("unicode", "\"\u{e9}\u{1f600}\""),
+    ];
+    let long = ("long", format!("\"{}\"", "x".repeat(70_000)));
+    let ids = ids.into_iter().map(|(name, id)| (name, id.to_string()));
+    ids.chain([long]).collect()
+}
+
+/// igzip's, libdeflate's with a walk, libdeflate's best.
+const LEVELS: [u8; 3] = [1, 6, 12];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
+    let directory = arguments.next().ok_or("which directory?")?;
+    let mut results: Vec<(String, Vec<u8>)> = SIZES
+        .iter()
+        .map(|size| (size.to_string(), json(*size)))
+        .collect();
+    for (n, path) in arguments.enumerate() {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        results.push((format!("{n}-{name}"), std::fs::read(&path)?));
+    }
+    let mut batch = Vec::new();
+    for (name, result) in &results {
+        let ids = if name == "2000" {
+            ids()
+        } else {
+            ids().split_off(10)
+        };
+        for level in LEVELS {
+            // minutes, at this level
+            if level > 9 && result.len() > 1 << 20 {
+                continue;
+            }
+            for (place, end) in [(IdPlace::BeforeResult, ""), (IdPlace::AfterResult, "\n")] {
+                let entry = Arc::new(entry(place, end, result, level)?);
+                for (kind, id) in &ids {
+                    let name = format!("{name}-{level}-{place:?}-{kind}");
+                    let plain = answer(&entry, result, id);
+                    write(&directory, &name, &entry.gzip(id.as_bytes()), &plain)?;
+                }
+                if result.len() <= 1 << 20 {
+                    batch.push((entry, result));
+                }
+            }
+        }
+    }
+    // the smallest last: a batch of these alone is not coded
+    batch.reverse();
+    let ids: Vec<String> = (0..batch.len()).map(|n| format!("\"{n}\"")).collect();
+    let elements: Vec<Element> = batch
+        .iter()
+        .zip(&ids)
+        .map(|((entry, _), id)| (entry, id.as_bytes()).into())
+        .collect();
+    let answers: Vec<Vec<u8>> = batch
+        .iter()
+        .zip(&ids)
+        .map(|((entry, result), id)| answer(entry, result, id).trim_ascii_end().to_vec())
+        .collect();
+    for count in [1, 2, 10, batch.len()] {
+        let gate = Gate {
+            min_length: 1024,
+            level: 1,
+        };
+        let body = batch_gzip(&elements[..count], gate).ok_or("no memory")?;
+        let plain = [b"[", &answers[..count].join(&b","[..])[..], b"]"].concat();
+        write(&directory, &format!("batch-{count}"), &body, &plain)?;
+    }
+    Ok(())
+}
+
+/// Something like JSON, of that length.
+fn json(length: usize) -> Vec<u8> {
+    let mut body = Vec::with_capacity(length + 64);
+    for n in 0u64.. {
+        if body.len() >= length {
+            break;
+        }
+        let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        body.extend(format!("{{\"hash\":\"{word:#018x}\",\"index\":\"{n:#x}\"}},").bytes());
+    }
+    body.truncate(length);
+    body
+}
+
+fn entry(id: IdPlace, end: &str, result: &[u8], level: u8) -> Result<Entry, &'static str> {
+    let between: &[u8] = match id {
+        IdPlace::BeforeResult => b",\"result\":",
+        _ => b",\"id\":",
+    };
+    let before: &[u8] = match id {
+        IdPlace::BeforeResult => b"{\"jsonrpc\":\"2.0\",\"id\":",
+        _ => b"{\"jsonrpc\":\"2.0\",\"result\":",
+    };
+    let envelope = Envelope {
+        id,
+        before: before.into(),
+        between: between.into(),
+        after: format!("}}{end}").as_bytes().into(),
+    };
+    let gate = Gate {
+        min_length: 0,
+        level,
+    };
+    Entry::code(envelope, result, gate, Meta::default()).ok_or("no memory")
+}
+
+fn answer(entry: &Entry, result: &[u8], id: &str) -> Vec<u8> {
+    let envelope = entry.envelope();
+    let (first, second) = match envelope.id {
+        IdPlace::BeforeResult => (id.as_bytes(), result),
+        _ => (result, id.as_bytes()),
+    };
+    [
+        &envelope.before,
+        first,
+        &envelope.between,
+        second,
+        &envelope.after,
+    ]
+    .concat()
+}
+
+/// A body that was not made smaller is no member, and of no interest here.
+fn write(directory: &Path, name: &str, body: &Body, plain: &[u8]) -> std::io::Result<()> {
+    if body.is_gzip() {
+        std::fs::write(directory.join(format!("{name}.gz")), body.to_vec())?;
+        std::fs::write(directory.join(format!("{name}.plain")), plain)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! `reopen` beside zlib-rs: it takes exactly the streams that zlib-rs decodes,
+//! and they decode to the same bytes afterwards.
+#![no_main]
+
+use std::io::Read;
+
+use flate2::bufread::DeflateDecoder;
+use libfuzzer_sys::fuzz_target;
+use sszip_core::gzip::oneshot::{bound, gzip};
+use sszip_core::gzip::open::reopen;
+
+const MOST: u64 = 1 << 20;
+
+fuzz_target!(|input: (Option<u8>, &[u8])| {
+    let (level, bytes) = input;
+    match level {
+        // as it is: zlib-rs judges it
+        None => check(bytes),
+        // a whole one, which a fuzzer would hardly write
+        Some(level) => {
+            let member = gzip(bytes, level % 13, bound(bytes.len())).expect("it codes");
+            let stream = &member[10..member.len() - 8];
+            assert!(reopen(stream.to_vec()).is_some());
+            check(stream);
+        }
+    }
+});
+
+fn check(stream: &[u8]) {
+    let mut plain = Vec::new();
+    let mut decoder = DeflateDecoder::new(stream);
+    let read = decoder.by_ref().take(MOST).read_to_end(&mut plain);
+    if plain.len() as u64 == MOST {
+        return;
+    }
+    let is_whole = read.is_ok() && decoder.total_in() == stream.len() as u64;
+    match reopen(stream.to_vec()) {
+        None => assert!(!is_whole, "refused"),
+        Some(mut opened) => {
+            assert!(is_whole, "taken");
+            // an empty last block
+            opened.extend_from_slice(&[0x03, 0x00]);
+            let mut again = Vec::new();
+            let mut decoder = DeflateDecoder::new(&opened[..]);
+            decoder.read_to_end(&mut again).expect("open");
+            assert!(again == plain);
+            assert_eq!(decoder.total_in(), opened.len() as u64);
+        }
+    }
+}

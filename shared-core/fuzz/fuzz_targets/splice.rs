@@ -1,0 +1,122 @@
+//! Answers and batches put together from stored streams: what a client decodes
+//! is the envelope, its own id and the result, and the length is exact.
+#![no_main]
+
+use std::io::Read;
+use std::sync::Arc;
+
+use arbitrary::Arbitrary;
+use flate2::read::GzDecoder;
+use libfuzzer_sys::fuzz_target;
+use sszip_core::cache::batch::{batch_gzip, batch_identity, Element};
+use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use sszip_core::gzip::splice::Body;
+use sszip_fuzz::Piece;
+
+#[derive(Arbitrary, Debug)]
+struct Input<'a> {
+    answers: Vec<Answer<'a>>,
+    gate: (u16, u8),
+}
+
+#[derive(Arbitrary, Debug)]
+struct Answer<'a> {
+    place: u8,
+    texts: [&'a [u8]; 3],
+    result: Piece<'a>,
+    ids: [&'a [u8]; 2],
+    gate: (u16, u8),
+    /// Not from the cache.
+    is_fresh: bool,
+}
+
+impl Answer<'_> {
+    fn entry(&self, result: &[u8]) -> Entry {
+        let envelope = Envelope {
+            id: match self.place % 3 {
+                0 => IdPlace::BeforeResult,
+                1 => IdPlace::AfterResult,
+                _ => IdPlace::Nowhere,
+            },
+            before: self.texts[0].into(),
+            between: self.texts[1].into(),
+            after: self.texts[2].into(),
+        };
+        Entry::code(envelope, result, gate(self.gate), Meta::default()).expect("it codes")
+    }
+
+    /// The obvious way.
+    fn expected(&self, result: &[u8], id: &[u8], after: &[u8]) -> Vec<u8> {
+        let [before, between, _] = self.texts;
+        match self.place % 3 {
+            0 => [before, id, between, result, after].concat(),
+            1 => [before, result, between, id, after].concat(),
+            _ => [before, between, result, after].concat(),
+        }
+    }
+}
+
+fn gate((min_length, level): (u16, u8)) -> Gate {
+    Gate {
+        min_length: min_length.into(),
+        level: level % 13,
+    }
+}
+
+fuzz_target!(|input: Input| {
+    let mut stored = Vec::new();
+    for answer in input.answers.iter().take(16) {
+        let result = answer.result.body();
+        let entry = Arc::new(answer.entry(&result));
+        for id in answer.ids {
+            let expected = answer.expected(&result, id, answer.texts[2]);
+            check(&entry.gzip(id), &expected);
+            check(&entry.identity(id).expect("it decodes"), &expected);
+            assert_eq!(entry.length(id), expected.len() as u64);
+        }
+        stored.push((answer, entry, result));
+    }
+    let texts: Vec<Vec<u8>> = stored
+        .iter()
+        .map(|(answer, _, result)| {
+            let after = answer.texts[2].trim_ascii_end();
+            let text = answer.expected(result, answer.ids[0], after);
+            if answer.is_fresh {
+                text.trim_ascii().to_vec()
+            } else {
+                text
+            }
+        })
+        .collect();
+    let elements: Vec<Element> = stored
+        .iter()
+        .zip(&texts)
+        .map(|((answer, entry, _), text)| {
+            if answer.is_fresh {
+                Element::Text(text)
+            } else {
+                (entry, answer.ids[0]).into()
+            }
+        })
+        .collect();
+    let expected = [b"[", &texts.join(&b","[..])[..], b"]"].concat();
+    check(&batch_identity(&elements).expect("it decodes"), &expected);
+    check(
+        &batch_gzip(&elements, gate(input.gate)).expect("it codes"),
+        &expected,
+    );
+});
+
+fn check(body: &Body, expected: &[u8]) {
+    let bytes = body.to_vec();
+    assert_eq!(bytes.len() as u64, body.length());
+    if !body.is_gzip() {
+        assert!(bytes == expected);
+        return;
+    }
+    let mut plain = Vec::new();
+    let mut decoder = GzDecoder::new(&bytes[..]);
+    decoder.read_to_end(&mut plain).expect("it decodes");
+    assert!(decoder.into_inner().is_empty(), "bytes after the member");
+    assert!(plain == expected);
+}

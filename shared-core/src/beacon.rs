@@ -1,0 +1,182 @@
+//! Routes of the Beacon API (ethereum/beacon-APIs): how long what they give
+//! may be kept, where the node does not say so itself.
+
+use crate::cache::freshness::{Class, Valid};
+use crate::jsonrpc::response::member;
+use crate::jsonrpc::scan;
+
+/// What a route gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The chain's constants: the same for every request.
+    Constant,
+    /// What an envelope with `execution_optimistic` and `finalized` holds,
+    /// named by a slot, a root, or `genesis`.
+    Named,
+    /// The same, named by something that moves on: `head`, `justified`,
+    /// `finalized`, or nothing.
+    Moving,
+    /// Anything else: it is the node's own state, or unknown.
+    Other,
+}
+
+/// Whether a target (path and query) is one of the Beacon API.
+pub fn is_beacon(target: &[u8]) -> bool {
+    target.starts_with(b"/eth/v")
+}
+
+impl Route {
+    /// The route of a target (path and query), as the client sent it.
+    pub fn of(target: &[u8]) -> Self {
+        let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+        let mut segments = path.split(|byte| *byte == b'/').skip(1);
+        let mut next = || segments.next().unwrap_or_default();
+        if next() != b"eth" || !is_version(next()) {
+            return Route::Other;
+        }
+        match (next(), next()) {
+            (b"config", b"spec" | b"fork_schedule" | b"deposit_contract")
+            | (b"beacon", b"genesis") => Route::Constant,
+            (
+                b"beacon",
+                b"states" | b"headers" | b"blocks" | b"blinded_blocks" | b"blob_sidecars"
+                | b"blobs",
+            ) => named(next()),
+            (b"beacon", b"rewards") => {
+                let _what = next();
+                named(next())
+            }
+            (b"debug", b"beacon") if next() == b"states" => named(next()),
+            _ => Route::Other,
+        }
+    }
+
+    /// The class and the lifetime in milliseconds of a body; `None`: it is not
+    /// kept.
+    pub fn judge(self, body: &[u8], valid: &Valid) -> Option<(Class, u64)> {
+        if self == Route::Other || scan::check(body).is_err() {
+            return None;
+        }
+        let flag = |name| match member(body, name) {
+            Some(b"true") => Some(true),
+            Some(b"false") => Some(false),
+            _ => None,
+        };
+        let class = match self {
+            Route::Other => return None,
+            Route::Constant => {
+                member(body, "data")?;
+                Class::Immutable
+            }
+            Route::Named | Route::Moving => {
+                // what the execution client has not verified may be wrong
+                let (false, finalized) = (flag("execution_optimistic")?, flag("finalized")?) else {
+                    return None;
+                };
+                match (self, finalized) {
+                    (Route::Named, true) => Class::Immutable,
+                    (Route::Named, false) => Class::Unfinalized,
+                    _ => Class::Tip,
+                }
+            }
+        };
+        let milliseconds = valid.class(class);
+        (milliseconds > 0).then_some((class, milliseconds))
+    }
+}
+
+fn is_version(segment: &[u8]) -> bool {
+    matches!(segment, [b'v', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
+}
+
+fn named(id: &[u8]) -> Route {
+    let is_slot = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
+    let is_root =
+        id.len() == 66 && id.starts_with(b"0x") && id[2..].iter().all(u8::is_ascii_hexdigit);
+    if is_slot || is_root || id == b"genesis" {
+        Route::Named
+    } else {
+        Route::Moving
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Route, Valid};
+
+    const ROOT: &str = "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+    fn class(target: &str, body: &str) -> Option<Class> {
+        Route::of(target.as_bytes())
+            .judge(body.as_bytes(), &Valid::default())
+            .map(|(class, _)| class)
+    }
+
+    #[test]
+    fn only_what_is_final_and_named_is_immutable() {
+        let body = |optimistic, finalized| {
+            format!(
+                "{{\"execution_optimistic\":{optimistic},\"finalized\":{finalized},\"data\":{{}}}}"
+            )
+        };
+        for id in ["123", ROOT, "genesis"] {
+            let target = format!("/eth/v2/beacon/blocks/{id}?x=1");
+            assert_eq!(class(&target, &body(false, true)), Some(Class::Immutable));
+            assert_eq!(
+                class(&target, &body(false, false)),
+                Some(Class::Unfinalized)
+            );
+            assert_eq!(class(&target, &body(true, true)), None);
+        }
+        for id in ["head", "finalized", "justified", "", "0x12"] {
+            let target = format!("/eth/v1/beacon/states/{id}/root");
+            assert_eq!(class(&target, &body(false, true)), Some(Class::Tip), "{id}");
+            assert_eq!(class(&target, &body(true, false)), None);
+        }
+    }
+
+    #[test]
+    fn an_envelope_without_the_flags_says_nothing() {
+        let target = "/eth/v2/beacon/blocks/123";
+        for body in [
+            "{}",
+            "{\"data\":{}}",
+            "{\"finalized\":true}",
+            "[]",
+            "",
+            "{\"finalized\":\"true\",\"execution_optimistic\":false}",
+        ] {
+            assert_eq!(class(target, body), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn constants_and_what_is_the_nodes_own() {
+        assert_eq!(
+            class("/eth/v1/config/spec", "{\"data\":{}}"),
+            Some(Class::Immutable)
+        );
+        assert_eq!(
+            class("/eth/v1/beacon/genesis", "{\"data\":{}}"),
+            Some(Class::Immutable)
+        );
+        for target in [
+            "/eth/v1/node/syncing",
+            "/eth/v1/node/health",
+            "/eth/v1/events",
+            "/eth/v1/validator/duties/proposer/1",
+            "/eth/v1/beacon/pool/attestations",
+            "/other",
+            "/eth/vx/beacon/genesis",
+        ] {
+            assert_eq!(
+                class(
+                    target,
+                    "{\"data\":{},\"execution_optimistic\":false,\"finalized\":true}"
+                ),
+                None,
+                "{target}"
+            );
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! One answer, kept without the id it was asked under.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Key;
+use crate::gzip::open::{open, Open};
+use crate::gzip::splice::{splice, Body, Part};
+
+/// Where a JSON-RPC answer has its id. Members come in any order: Nethermind
+/// writes the id after the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdPlace {
+    /// The id comes first.
+    BeforeResult,
+    /// The result comes first.
+    AfterResult,
+    /// There is none: the body of a GET.
+    Nowhere,
+}
+
+/// The bytes of an answer around its id and its result, as they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Where the id belongs.
+    pub id: IdPlace,
+    /// Bytes before the id and the result.
+    pub before: Box<[u8]>,
+    /// Bytes between the two.
+    pub between: Box<[u8]>,
+    /// Bytes after the two: a brace, perhaps other members, perhaps a newline.
+    pub after: Box<[u8]>,
+}
+
+impl Envelope {
+    /// Of a body that is all result.
+    pub fn none() -> Self {
+        Self {
+            id: IdPlace::Nowhere,
+            before: Box::default(),
+            between: Box::default(),
+            after: Box::default(),
+        }
+    }
+
+    /// All that comes before the result under `id`.
+    pub(super) fn head<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
+        match self.id {
+            IdPlace::BeforeResult => [&self.before, id, &self.between],
+            IdPlace::AfterResult => [&self.before, b"", b""],
+            IdPlace::Nowhere => [&self.before, b"", &self.between],
+        }
+    }
+
+    /// All that comes after it.
+    pub(super) fn tail<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
+        match self.id {
+            IdPlace::AfterResult => [&self.between, id, &self.after],
+            _ => [b"", b"", &self.after],
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.before.len() + self.between.len() + self.after.len()
+    }
+}
+
+/// The result, or the whole body of a GET.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// As it came: too small to be coded, or not made smaller by it.
+    Raw(Arc<[u8]>),
+    /// Coded.
+    Open(Open),
+}
+
+impl Payload {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Raw(bytes) => bytes.len(),
+            Self::Open(open) => open.bytes.len(),
+        }
+    }
+}
+
+/// Whether and how hard to code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Answers below this many bytes, id not counted, are kept as they are.
+    pub min_length: u64,
+    /// libdeflate's level, 0 to 12.
+    pub level: u8,
+}
+
+/// What is known of an answer besides its bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Status code.
+    pub status: u16,
+    /// Header fields to send, in order: the content type and what else the
+    /// caller allows. Never a length or a content coding.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// When it was stored, in milliseconds of the caller's clock.
+    pub stored_at: u64,
+    /// How old it was when it was stored, in seconds (RFC 9111, 5.1).
+    pub age: u64,
+    /// The node knows its `ETag` or `Last-Modified`, so that it can be
+    /// revalidated.
+    pub revalidates: bool,
+    /// For how long after `expires_at` it may stand in for an error of the
+    /// node, in milliseconds.
+    pub stale_if_error: u64,
+    /// From when on it must not be sent, in milliseconds of the same clock.
+    pub expires_at: u64,
+    /// The caller's class of it.
+    pub class: Option<u8>,
+    /// The block that it tells of.
+    pub block_number: Option<u64>,
+    /// That block's hash.
+    pub block_hash: Option<[u8; 32]>,
+}
+
+impl Meta {
+    fn weight(&self) -> usize {
+        let fields = self.fields.iter();
+        fields
+            .map(|(name, value)| size_of::<(Vec<u8>, Vec<u8>)>() + name.len() + value.len())
+            .sum()
+    }
+}
+
+/// An answer that can be sent under any id, in either content coding.
+pub struct Entry {
+    envelope: Envelope,
+    payload: Payload,
+    meta: Meta,
+    /// What it weighs in one coding.
+    weight: u64,
+    plain: Mutex<Plain>,
+}
+
+/// The identity form of a coded payload: kept from the second time on that
+/// somebody wants it.
+#[derive(Debug)]
+enum Plain {
+    Unwanted,
+    WantedOnce,
+    Kept(Arc<[u8]>),
+    /// There is no room for it.
+    Never,
+}
+
+impl Entry {
+    /// Codes `result` if the gate says so and that makes it smaller. `None`
+    /// when memory is refused, or there is no such level.
+    pub fn code(envelope: Envelope, result: &[u8], gate: Gate, meta: Meta) -> Option<Self> {
+        let length = (envelope.length() + result.len()) as u64;
+        let coded = if length < gate.min_length {
+            None
+        } else {
+            Some(open(result, gate.level)?).filter(|open| open.bytes.len() < result.len())
+        };
+        let payload = match coded {
+            Some(open) => Payload::Open(open),
+            None => Payload::Raw(result.into()),
+        };
+        Some(Self::new(envelope, payload, meta))
+    }
+
+    /// Of what was coded before, here or elsewhere.
+    pub fn new(envelope: Envelope, payload: Payload, meta: Meta) -> Self {
+        Self {
+            weight: (OVERHEAD + envelope.length() + meta.weight() + payload.weight()) as u64,
+            envelope,
+            payload,
+            meta,
+            plain: Mutex::new(Plain::Unwanted),
+        }
+    }
+
+    /// The bytes around id and result.
+    pub fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    /// The result.
+    pub fn payload(&self) -> &Payload {
+        &self.payload
+    }
+
+    /// What else is known of it.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The same, stored at `now` and fresh for `valid`, both in milliseconds.
+    pub fn stored(mut self, now: u64, valid: u64) -> Self {
+        self.meta.stored_at = now;
+        self.meta.expires_at = now.saturating_add(valid);
+        self
+    }
+
+    /// The same body under another head.
+    pub fn with(&self, meta: Meta) -> Self {
+        Self::new(self.envelope.clone(), self.payload.clone(), meta)
+    }
+
+    /// Whether it is of use when it is stale.
+    pub fn is_of_use_stale(&self) -> bool {
+        self.meta.revalidates || self.meta.stale_if_error > 0
+    }
+
+    /// Whether it may be sent at `now`, in milliseconds of the caller's clock.
+    pub fn is_fresh(&self, now: u64) -> bool {
+        now < self.meta.expires_at
+    }
+
+    /// Whether there is a coded form of it.
+    pub fn is_coded(&self) -> bool {
+        matches!(self.payload, Payload::Open(_))
+    }
+
+    /// Its exact length under `id` in identity coding.
+    pub fn length(&self, id: &[u8]) -> u64 {
+        let id = match self.envelope.id {
+            IdPlace::Nowhere => 0,
+            _ => id.len(),
+        };
+        (self.envelope.length() + id) as u64 + self.payload_length()
+    }
+
+    fn payload_length(&self) -> u64 {
+        match &self.payload {
+            Payload::Raw(bytes) => bytes.len() as u64,
+            Payload::Open(open) => open.length,
+        }
+    }
+
+    /// The answer under `id`, raw JSON, for a client that accepts gzip. What
+    /// was not coded is sent in identity: see [`Body::is_gzip`].
+    pub fn gzip(&self, id: &[u8]) -> Body {
+        match &self.payload {
+            Payload::Raw(bytes) => self.assemble(id, |body| body.push_shared(Arc::clone(bytes))),
+            Payload::Open(open) => {
+                let texts = |texts: [_; 3]| texts.map(Part::Text);
+                splice(
+                    texts(self.envelope.head(id))
+                        .into_iter()
+                        .chain([Part::Open(open)])
+                        .chain(texts(self.envelope.tail(id))),
+                )
+            }
+        }
+    }
+
+    /// The answer under `id` for a client that wants identity. A coded one is
+    /// decoded, see [`inflates`](Self::inflates); from the second time on the
+    /// decoded bytes are kept, and [`weight`](Self::weight) grows by them.
+    /// `None` when memory is refused.
+    pub fn identity(&self, id: &[u8]) -> Option<Body> {
+        let plain = self.plain()?;
+        Some(self.assemble(id, |body| plain.push_to(body)))
+    }
+
+    /// How many bytes [`identity`](Self::identity) would have to decode now.
+    /// 0 when it has them: it then takes as long as [`gzip`](Self::gzip).
+    pub fn inflates(&self) -> u64 {
+        match (&self.payload, &*self.lock()) {
+            (Payload::Raw(_), _) | (_, Plain::Kept(_)) => 0,
+            (Payload::Open(open), _) => open.length,
+        }
+    }
+
+    fn assemble(&self, id: &[u8], push_payload: impl FnOnce(&mut Body)) -> Body {
+        let mut body = Body::identity();
+        body.push(self.envelope.head(id).concat());
+        push_payload(&mut body);
+        body.push(self.envelope.tail(id).concat());
+        body
+    }
+
+    /// The payload in identity.
+    pub(super) fn plain(&self) -> Option<PlainBytes> {
+        let open = match &self.payload {
+            Payload::Raw(bytes) => return Some(PlainBytes::Shared(Arc::clone(bytes))),
+            Payload::Open(open) => open,
+        };
+        if let Plain::Kept(bytes) = &*self.lock() {
+            return Some(PlainBytes::Shared(Arc::clone(bytes)));
+        }
+        // not under the lock: others may want gzip, or the length
+        let bytes = open.inflate()?;
+        let mut plain = self.lock();
+        Some(match &*plain {
+            Plain::Kept(bytes) => PlainBytes::Shared(Arc::clone(bytes)),
+            Plain::WantedOnce => {
+                let bytes: Arc<[u8]> = bytes.into();
+                *plain = Plain::Kept(Arc::clone(&bytes));
+                PlainBytes::Shared(bytes)
+            }
+            Plain::Unwanted => {
+                *plain = Plain::WantedOnce;
+                PlainBytes::Owned(bytes)
+            }
+            Plain::Never => PlainBytes::Owned(bytes),
+        })
+    }
+
+    /// Drops the decoded bytes, and never keeps them again: for a tier that
+    /// has no room for both codings.
+    pub(super) fn keep_no_plain(&self) {
+        *self.lock() = Plain::Never;
+    }
+
+    /// What it takes in memory, in bytes, with its share of a tier's tables.
+    pub fn weight(&self) -> u64 {
+        match &*self.lock() {
+            Plain::Kept(bytes) => self.weight + bytes.len() as u64,
+            _ => self.weight,
+        }
+    }
+
+    /// Nothing in a `Plain` is ever half-changed.
+    fn lock(&self) -> MutexGuard<'_, Plain> {
+        self.plain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The entry itself, the headers of its allocations (at most seven, of 16
+/// bytes), its key in the tier and some 64 bytes of the tier's own.
+const OVERHEAD: usize = size_of::<Entry>() + 7 * 16 + size_of::<Key>() + 64;
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("meta", &self.meta)
+            .field("id", &self.envelope.id)
+            .field("payload_length", &self.payload_length())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Decoded bytes that somebody may keep.
+pub(super) enum PlainBytes {
+    Owned(Vec<u8>),
+    Shared(Arc<[u8]>),
+}
+
+impl PlainBytes {
+    pub(super) fn push_to(self, body: &mut Body) {
+        match self {
+            Self::Owned(bytes) => body.push(bytes),
+            Self::Shared(bytes) => body.push_shared(bytes),
+        }
+    }
+}

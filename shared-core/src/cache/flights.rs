@@ -1,0 +1,417 @@
+//! Who fetches what many want: one request leads, the others follow.
+//!
+//! ```text
+//!            begin                    finish
+//!  (none) ──────────▶ in flight ───────────────────▶ (none); followers claim
+//!                      │      ▲                       the outcome
+//!              hand_on │      │ the next one claims
+//!                      ▼      │ the lead
+//!                     handed on ──── leave: on to the next ──▶ … ──▶ (none)
+//! ```
+//!
+//! A leader that fails, or whose client goes, fails nobody: it hands the lead
+//! on. Nothing waits here. The caller wakes those whom a call returns, and
+//! each of them [`claim`](Flights::claim)s what it has to do. An answer is kept
+//! for it until then, even if no tier had room for it; under which id it is
+//! sent is the follower's own business, as [`Entry`] has none.
+
+use std::collections::hash_map;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::entry::Entry;
+use super::Key;
+
+/// A request that can be woken: the caller's name for it, unique among those
+/// that wait.
+pub type Waiter = usize;
+
+/// What a request is to do about a key that is not cached.
+#[derive(Debug)]
+pub enum Role {
+    /// Ask the node; then [`finish`](Flights::finish), or
+    /// [`hand_on`](Flights::hand_on).
+    Leader(Token),
+    /// Wait to be woken, then [`claim`](Flights::claim).
+    Follower,
+}
+
+/// The lead of a flight. There is one: whoever has it must give it back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "followers wait until it is given back"]
+pub struct Token(Key);
+
+/// What came of a flight.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// All may send this.
+    Answer(Arc<Entry>),
+    /// The answer is not for sharing: each is to ask the node itself.
+    Alone,
+}
+
+/// What one that was woken is to do.
+#[derive(Debug)]
+pub enum Turn {
+    /// The flight has ended.
+    Landed(Outcome),
+    /// The leader gave up: lead.
+    Lead(Token),
+}
+
+/// The flights of a process.
+#[derive(Debug, Default)]
+pub struct Flights(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    flights: HashMap<Key, Flight>,
+    /// What those who were woken have not claimed yet.
+    turns: HashMap<Waiter, Turn>,
+}
+
+#[derive(Debug, Default)]
+struct Flight {
+    followers: VecDeque<Waiter>,
+}
+
+impl Flights {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `waiter` wants what is under `key`.
+    pub fn begin(&self, key: Key, waiter: Waiter) -> Role {
+        match self.lock().flights.entry(key) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(Flight::default());
+                Role::Leader(Token(key))
+            }
+            hash_map::Entry::Occupied(mut flight) => {
+                flight.get_mut().followers.push_back(waiter);
+                Role::Follower
+            }
+        }
+    }
+
+    /// The leader has an answer, or knows that there is none to share. Wake
+    /// all of the result, in that order.
+    pub fn finish(&self, token: Token, outcome: Outcome) -> Vec<Waiter> {
+        let mut state = self.lock();
+        let Some(flight) = state.flights.remove(&token.0) else {
+            return Vec::new();
+        };
+        for follower in &flight.followers {
+            let turn = Turn::Landed(outcome.clone());
+            state.turns.insert(*follower, turn);
+        }
+        flight.followers.into()
+    }
+
+    /// The leader can't go on: its client has gone, or the node failed it.
+    /// Wake the result: it leads now. With nobody left the flight ends.
+    pub fn hand_on(&self, token: Token) -> Option<Waiter> {
+        self.lock().hand_on(token)
+    }
+
+    /// What `waiter`, which was woken, is to do. `None` if nobody woke it.
+    pub fn claim(&self, waiter: Waiter) -> Option<Turn> {
+        self.lock().turns.remove(&waiter)
+    }
+
+    /// The follower `waiter` goes: its client has gone, or it has waited long
+    /// enough. If it was to lead and has not claimed that, the lead goes on to
+    /// the result: wake it.
+    pub fn leave(&self, key: &Key, waiter: Waiter) -> Option<Waiter> {
+        let mut state = self.lock();
+        match state.turns.remove(&waiter) {
+            Some(Turn::Lead(token)) => state.hand_on(token),
+            Some(Turn::Landed(_)) => None,
+            None => {
+                if let Some(flight) = state.flights.get_mut(key) {
+                    flight.followers.retain(|other| *other != waiter);
+                }
+                None
+            }
+        }
+    }
+
+    /// How many there are, for metrics.
+    pub fn len(&self) -> usize {
+        self.lock().flights.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// No call leaves the state half-changed: none can panic midway.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn hand_on(&mut self, token: Token) -> Option<Waiter> {
+        let flight = self.flights.get_mut(&token.0)?;
+        let Some(next) = flight.followers.pop_front() else {
+            self.flights.remove(&token.0);
+            return None;
+        };
+        self.turns.insert(next, Turn::Lead(token));
+        Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use super::{Flights, Outcome, Role, Token, Turn};
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn entry() -> Arc<Entry> {
+        let envelope = Envelope {
+            id: IdPlace::BeforeResult,
+            before: b"{\"id\":"[..].into(),
+            between: b",\"result\":"[..].into(),
+            after: b"}"[..].into(),
+        };
+        let gate = Gate {
+            min_length: 0,
+            level: 1,
+        };
+        Arc::new(Entry::code(envelope, b"\"0x1\"", gate, Meta::default()).unwrap())
+    }
+
+    fn lead(flights: &Flights, waiter: usize) -> Token {
+        match flights.begin(KEY, waiter) {
+            Role::Leader(token) => token,
+            Role::Follower => panic!("{waiter} follows"),
+        }
+    }
+
+    fn follow(flights: &Flights, waiters: &[usize]) {
+        for waiter in waiters {
+            assert!(matches!(flights.begin(KEY, *waiter), Role::Follower));
+        }
+    }
+
+    fn claim_lead(flights: &Flights, waiter: usize) -> Token {
+        match flights.claim(waiter) {
+            Some(Turn::Lead(token)) => token,
+            other => panic!("{waiter}: {other:?}"),
+        }
+    }
+
+    fn is_left_clean(flights: &Flights) -> bool {
+        flights.is_empty() && flights.lock().turns.is_empty()
+    }
+
+    #[test]
+    fn one_leads_and_all_get_its_answer() {
+        let flights = Flights::new();
+        let token = lead(&flights, 1);
+        follow(&flights, &[2, 3, 4]);
+        assert!(flights.claim(2).is_none());
+        let answer = entry();
+        let woken = flights.finish(token, Outcome::Answer(Arc::clone(&answer)));
+        assert_eq!(woken, [2, 3, 4]);
+        for waiter in woken {
+            match flights.claim(waiter) {
+                Some(Turn::Landed(Outcome::Answer(shared))) => {
+                    assert!(Arc::ptr_eq(&shared, &answer));
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(flights.claim(waiter).is_none());
+        }
+        assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn each_follower_gets_its_own_id() {
+        let flights = Flights::new();
+        let token = lead(&flights, 0);
+        let ids: [&[u8]; 4] = [b"\"a\"", b"null", b"1.5", b"9007199254740993"];
+        follow(&flights, &[1, 2, 3]);
+        let answer = entry();
+        assert_eq!(
+            answer.identity(ids[0]).unwrap().to_vec(),
+            b"{\"id\":\"a\",\"result\":\"0x1\"}"
+        );
+        for waiter in flights.finish(token, Outcome::Answer(answer)) {
+            let Some(Turn::Landed(Outcome::Answer(shared))) = flights.claim(waiter) else {
+                panic!("{waiter} has no answer");
+            };
+            let body = shared.identity(ids[waiter]).unwrap().to_vec();
+            let expected = [b"{\"id\":", ids[waiter], b",\"result\":\"0x1\"}"].concat();
+            assert_eq!(body, expected);
+        }
+    }
+
+    #[test]
+    fn the_leader_cancelled_or_failed_must_not_fail_its_followers() {
+        let flights = Flights::new();
+        let token = lead(&flights, 1);
+        follow(&flights, &[2, 3]);
+        assert_eq!(flights.hand_on(token), Some(2));
+        // who comes meanwhile follows the next leader
+        follow(&flights, &[4]);
+        let token = claim_lead(&flights, 2);
+        assert_eq!(flights.hand_on(token), Some(3));
+        let token = claim_lead(&flights, 3);
+        assert_eq!(flights.finish(token, Outcome::Answer(entry())), [4]);
+        assert!(matches!(
+            flights.claim(4),
+            Some(Turn::Landed(Outcome::Answer(_)))
+        ));
+        assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn a_lead_that_was_not_claimed_goes_on() {
+        let flights = Flights::new();
+        let token = lead(&flights, 1);
+        follow(&flights, &[2, 3]);
+        assert_eq!(flights.hand_on(token), Some(2));
+        assert_eq!(flights.leave(&KEY, 2), Some(3));
+        assert_eq!(flights.leave(&KEY, 3), None);
+        assert!(is_left_clean(&flights));
+        assert_eq!(lead(&flights, 4), Token(KEY));
+    }
+
+    #[test]
+    fn a_follower_that_left_is_not_woken() {
+        let flights = Flights::new();
+        let token = lead(&flights, 1);
+        follow(&flights, &[2, 3, 4]);
+        assert_eq!(flights.leave(&KEY, 3), None);
+        assert_eq!(flights.leave(&KEY, 3), None);
+        assert_eq!(flights.leave(&[8; 32], 2), None);
+        assert_eq!(flights.finish(token, Outcome::Alone), [2, 4]);
+        // gone between the wake-up and the claim
+        assert_eq!(flights.leave(&KEY, 2), None);
+        assert!(flights.claim(2).is_none());
+        assert!(matches!(
+            flights.claim(4),
+            Some(Turn::Landed(Outcome::Alone))
+        ));
+        assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn a_leader_without_followers_ends_the_flight() {
+        let flights = Flights::new();
+        let token = lead(&flights, 1);
+        assert_eq!(flights.hand_on(token), None);
+        let token = lead(&flights, 1);
+        assert!(flights.finish(token, Outcome::Alone).is_empty());
+        assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn keys_do_not_meet() {
+        let flights = Flights::new();
+        let first = lead(&flights, 1);
+        let Role::Leader(second) = flights.begin([8; 32], 2) else {
+            panic!("another key is another flight");
+        };
+        follow(&flights, &[3]);
+        assert!(flights.finish(second, Outcome::Alone).is_empty());
+        assert_eq!(flights.finish(first, Outcome::Alone), [3]);
+    }
+
+    mod sequences {
+        use std::collections::BTreeSet;
+
+        use proptest::prelude::*;
+
+        use super::*;
+
+        #[derive(Clone, Debug)]
+        enum Step {
+            Begin,
+            Finish,
+            HandOn,
+            Leave(usize),
+            Claim(usize),
+        }
+
+        fn step() -> impl Strategy<Value = Step> {
+            prop_oneof![
+                4 => Just(Step::Begin),
+                1 => Just(Step::Finish),
+                2 => Just(Step::HandOn),
+                2 => any::<usize>().prop_map(Step::Leave),
+                2 => any::<usize>().prop_map(Step::Claim),
+            ]
+        }
+
+        proptest! {
+            /// At any time either nobody waits, or somebody leads or was woken
+            /// to: no follower is ever forgotten.
+            #[test]
+            fn nobody_waits_for_ever(steps in prop::collection::vec(step(), 0..60)) {
+                let flights = Flights::new();
+                let mut token: Option<Token> = None;
+                let mut waiting = BTreeSet::new();
+                let mut woken = BTreeSet::new();
+                for (n, step) in steps.into_iter().enumerate() {
+                    match step {
+                        Step::Begin => match flights.begin(KEY, n) {
+                            Role::Leader(lead) => {
+                                prop_assert!(token.is_none());
+                                token = Some(lead);
+                            }
+                            Role::Follower => {
+                                waiting.insert(n);
+                            }
+                        },
+                        Step::Finish => if let Some(token) = token.take() {
+                            let all = flights.finish(token, Outcome::Alone);
+                            prop_assert_eq!(&all.iter().copied().collect::<BTreeSet<_>>(), &waiting);
+                            waiting.clear();
+                            woken.extend(all);
+                        },
+                        Step::HandOn => if let Some(token) = token.take() {
+                            let next = flights.hand_on(token);
+                            prop_assert_eq!(next.is_some(), !waiting.is_empty());
+                            waiting.retain(|waiter| Some(*waiter) != next);
+                            woken.extend(next);
+                        },
+                        Step::Leave(which) => {
+                            let all: Vec<_> = waiting.union(&woken).copied().collect();
+                            if let Some(waiter) = all.get(which % all.len().max(1)) {
+                                waiting.remove(waiter);
+                                woken.remove(waiter);
+                                let next = flights.leave(&KEY, *waiter);
+                                waiting.retain(|waiter| Some(*waiter) != next);
+                                woken.extend(next);
+                            }
+                        }
+                        Step::Claim(which) => {
+                            let waiter = woken.iter().nth(which % woken.len().max(1)).copied();
+                            if let Some(waiter) = waiter {
+                                woken.remove(&waiter);
+                                if let Some(Turn::Lead(lead)) = flights.claim(waiter) {
+                                    prop_assert!(token.is_none());
+                                    token = Some(lead);
+                                }
+                            }
+                        }
+                    }
+                    let may_lead = flights.lock().turns.values()
+                        .filter(|turn| matches!(turn, Turn::Lead(_))).count();
+                    let leads = usize::from(token.is_some()) + may_lead;
+                    prop_assert_eq!(leads, flights.len());
+                    prop_assert!(waiting.is_empty() || leads == 1);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! The hot tier: entries of this process, in memory, within a number of bytes.
+//!
+//! Eviction is `quick_cache`'s, like S3-FIFO's: what was asked for once leaves
+//! first, so that a scan over old blocks does not drive out what many ask for.
+//! Any number of threads may use it; a look-up takes a read lock of a shard.
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+
+use super::entry::Entry;
+use super::Key;
+
+/// Entries by key.
+pub struct Hot {
+    cache: Cache<Key, Slot, ByWeight, RandomState>,
+    max_entry: u64,
+    /// Held by whoever changes a slot that it has looked at.
+    writing: Mutex<()>,
+}
+
+/// An entry and what it is counted for: the cache must see the same weight
+/// when it takes a slot in and when it throws it out, and an entry's grows.
+#[derive(Clone)]
+struct Slot {
+    entry: Arc<Entry>,
+    weight: u64,
+}
+
+#[derive(Clone)]
+struct ByWeight;
+
+impl Weighter<Key, Slot> for ByWeight {
+    fn weight(&self, _: &Key, slot: &Slot) -> u64 {
+        slot.weight
+    }
+}
+
+/// What a typical entry weighs, in bytes; only the number of keys remembered
+/// after eviction depends on it.
+const TYPICAL: u64 = 16 << 10;
+
+impl Hot {
+    /// A tier of at most `capacity` bytes, of entries of at most `max_entry`
+    /// bytes, both as [`Entry::weight`] counts them, for `threads` threads at
+    /// a time. Each shard has its share of the capacity, and room for a few of
+    /// the largest entries: a tier that is small for its entries is less
+    /// concurrent, and takes none above nine tenths of its capacity.
+    pub fn new(capacity: u64, max_entry: u64, threads: usize) -> Self {
+        let wanted = match threads {
+            0 | 1 => 1,
+            threads => threads.saturating_mul(4),
+        };
+        let room = capacity / max_entry.saturating_mul(4).max(1);
+        let most = usize::try_from(room).unwrap_or(usize::MAX).max(1);
+        // a power of two, as the cache would make of it, but not above
+        let shards = 1usize << wanted.min(most).min(1 << 16).ilog2();
+        let shard = capacity / shards as u64;
+        let items = usize::try_from(capacity / TYPICAL).unwrap_or(usize::MAX);
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .estimated_items_capacity(items.max(shards * 32))
+            .weight_capacity(shard * shards as u64)
+            .build();
+        let cache = match options {
+            Ok(options) => Cache::with_options(
+                options,
+                ByWeight,
+                RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
+            // both capacities are set above
+            Err(_) => unreachable!(),
+        };
+        Self {
+            cache,
+            max_entry: max_entry.min(shard / 10 * 9),
+            writing: Mutex::new(()),
+        }
+    }
+
+    /// The entry under `key`, fresh or not.
+    pub fn stale(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.cache.get(key).map(|slot| slot.entry)
+    }
+
+    /// The entry under `key`, if it is fresh at `now`, in milliseconds of the
+    /// caller's clock. One that is not, and is of no use, is removed.
+    pub fn get(&self, key: &Key, now: u64) -> Option<Arc<Entry>> {
+        let slot = self.cache.get(key)?;
+        if !slot.entry.is_fresh(now) {
+            if !slot.entry.is_of_use_stale() {
+                self.cache
+                    .remove_if(key, |other| Arc::ptr_eq(&other.entry, &slot.entry));
+            }
+            return None;
+        }
+        if slot.entry.weight() != slot.weight {
+            self.reweigh(key, &slot.entry);
+        }
+        Some(slot.entry)
+    }
+
+    /// Puts an entry under `key`, in place of what was there. `false` if it
+    /// is too large; nothing is then under that key.
+    pub fn insert(&self, key: Key, entry: Arc<Entry>) -> bool {
+        let weight = entry.weight();
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if weight > self.max_entry {
+            self.cache.remove(&key);
+            return false;
+        }
+        self.cache.insert(key, Slot { entry, weight });
+        true
+    }
+
+    /// Counts `entry` anew, to be called after [`Entry::identity`] and
+    /// [`batch_identity`](super::batch::batch_identity), which may make it
+    /// heavier. [`get`](Self::get) does so too: without the call, an entry that
+    /// is not asked for again is counted for its coded form alone. An entry
+    /// that would be too large in both codings stays in one.
+    pub fn reweigh(&self, key: &Key, entry: &Arc<Entry>) {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(slot) = self.cache.peek(key) else {
+            return;
+        };
+        if !Arc::ptr_eq(&slot.entry, entry) {
+            return;
+        }
+        if entry.weight() > self.max_entry {
+            entry.keep_no_plain();
+        }
+        let weight = entry.weight();
+        if weight != slot.weight {
+            let entry = slot.entry;
+            // refused only if it was evicted just now
+            drop(self.cache.replace(*key, Slot { entry, weight }, true));
+        }
+    }
+
+    /// Takes out what is under `key`.
+    pub fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.cache.remove(key).map(|(_, slot)| slot.entry)
+    }
+
+    /// Takes out all.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+
+    /// What the entries weigh, in bytes. Never more than the capacity.
+    pub fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// How many entries there are, stale ones too.
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.cache.is_empty()
+    }
+}
+
+impl fmt::Debug for Hot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hot")
+            .field("len", &self.len())
+            .field("bytes", &self.bytes())
+            .field("max_entry", &self.max_entry)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::entry::{Entry, Envelope, Gate, Meta, Payload};
+    use super::{Hot, Key};
+
+    fn key(n: u64) -> Key {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&n.to_le_bytes());
+        key
+    }
+
+    fn meta(expires_at: u64) -> Meta {
+        Meta {
+            expires_at,
+            ..Meta::default()
+        }
+    }
+
+    fn raw(length: usize, expires_at: u64) -> Arc<Entry> {
+        let payload = Payload::Raw(vec![b'1'; length].into());
+        Arc::new(Entry::new(Envelope::none(), payload, meta(expires_at)))
+    }
+
+    fn coded(length: usize) -> Arc<Entry> {
+        let gate = Gate {
+            min_length: 0,
+            level: 1,
+        };
+        let result = vec![b'1'; length];
+        Arc::new(Entry::code(Envelope::none(), &result, gate, meta(u64::MAX)).unwrap())
+    }
+
+    #[test]
+    fn an_entry_is_found_until_it_is_stale() {
+        let hot = Hot::new(1 << 20, 1 << 16, 1);
+        let entry = raw(100, 5000);
+        assert!(hot.insert(key(1), Arc::clone(&entry)));
+        assert!(Arc::ptr_eq(&hot.get(&key(1), 4999).unwrap(), &entry));
+        assert!(hot.get(&key(2), 0).is_none());
+        assert_eq!((hot.len(), hot.bytes()), (1, entry.weight()));
+        assert!(hot.get(&key(1), 5000).is_none());
+        assert_eq!((hot.len(), hot.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn remove_and_clear_leave_nothing() {
+        let hot = Hot::new(1 << 20, 1 << 16, 4);
+        for n in 0..10 {
+            hot.insert(key(n), raw(100, 9));
+        }
+        assert!(hot.remove(&key(3)).is_some() && hot.remove(&key(3)).is_none());
+        assert_eq!(hot.len(), 9);
+        hot.clear();
+        assert!(hot.is_empty() && hot.bytes() == 0);
+    }
+
+    #[test]
+    fn the_capacity_is_never_exceeded() {
+        for threads in [1, 2, 8] {
+            let capacity = 1_000_003;
+            let hot = Hot::new(capacity, 100_000, threads);
+            for n in 0..5000u64 {
+                hot.insert(key(n), raw((n * 7919 % 50_000) as usize, 9));
+                assert!(hot.bytes() <= capacity, "{} bytes", hot.bytes());
+            }
+            assert!(hot.bytes() > capacity / 2, "{} bytes", hot.bytes());
+        }
+    }
+
+    #[test]
+    fn too_large_an_entry_is_refused_and_replaces_what_it_is_newer_than() {
+        let hot = Hot::new(1 << 20, 10_000, 1);
+        assert!(hot.insert(key(1), raw(9000, 9)));
+        assert!(!hot.insert(key(1), raw(10_000, 9)));
+        assert!(hot.is_empty());
+        // the whole tier is smaller than the largest entry
+        let hot = Hot::new(10_000, 1 << 20, 8);
+        assert!(!hot.insert(key(1), raw(9500, 9)));
+        assert!(hot.insert(key(1), raw(5000, 9)));
+        assert!(!Hot::new(0, 0, 1).insert(key(1), raw(0, 9)));
+    }
+
+    #[test]
+    fn what_many_ask_for_survives_a_scan() {
+        let hot = Hot::new(1 << 20, 1 << 16, 1);
+        for n in 0..20 {
+            hot.insert(key(n), raw(1000, 9));
+            hot.get(&key(n), 0);
+        }
+        for n in 1000..20_000 {
+            hot.insert(key(n), raw(1000, 9));
+        }
+        let survivors = (0..20).filter(|n| hot.get(&key(*n), 0).is_some()).count();
+        assert_eq!(survivors, 20);
+    }
+
+    #[test]
+    fn kept_identity_bytes_are_counted() {
+        let hot = Hot::new(1 << 20, 300_000, 1);
+        let entry = coded(200_000);
+        let light = entry.weight();
+        hot.insert(key(1), Arc::clone(&entry));
+        hot.insert(key(2), raw(50_000, 9));
+        for _ in 0..2 {
+            assert_eq!(entry.inflates(), 200_000);
+            entry.identity(b"").unwrap();
+        }
+        assert_eq!(entry.inflates(), 0);
+        assert_eq!(entry.weight(), light + 200_000);
+        let before = hot.bytes();
+        hot.reweigh(&key(1), &entry);
+        assert_eq!(hot.bytes(), before + 200_000);
+        hot.reweigh(&key(1), &entry);
+        assert_eq!(hot.bytes(), before + 200_000);
+        // a look-up counts too
+        let other = coded(200_000);
+        hot.insert(key(3), Arc::clone(&other));
+        other.identity(b"").unwrap();
+        other.identity(b"").unwrap();
+        let before = hot.bytes();
+        assert!(hot.get(&key(3), 0).is_some());
+        assert_eq!(hot.bytes(), before + 200_000);
+        hot.clear();
+        assert_eq!(hot.bytes(), 0);
+    }
+
+    #[test]
+    fn growing_entries_drive_others_out_not_memory_up() {
+        let capacity = 1 << 20;
+        let hot = Hot::new(capacity, 200_000, 1);
+        let entries: Vec<_> = (0..100).map(|_| coded(100_000)).collect();
+        for (n, entry) in entries.iter().enumerate() {
+            hot.insert(key(n as u64), Arc::clone(entry));
+        }
+        assert_eq!(hot.len(), 100);
+        for (n, entry) in entries.iter().enumerate() {
+            entry.identity(b"").unwrap();
+            entry.identity(b"").unwrap();
+            hot.reweigh(&key(n as u64), entry);
+            assert!(hot.bytes() <= capacity, "{} bytes", hot.bytes());
+        }
+        assert!(hot.len() < 100);
+    }
+
+    #[test]
+    fn an_entry_too_large_in_both_codings_stays_in_one() {
+        let hot = Hot::new(1 << 20, 100_000, 1);
+        let entry = coded(200_000);
+        let light = entry.weight();
+        hot.insert(key(1), Arc::clone(&entry));
+        for _ in 0..5 {
+            assert_eq!(entry.identity(b"").unwrap().length(), 200_000);
+            hot.reweigh(&key(1), &entry);
+        }
+        assert!(hot.get(&key(1), 0).is_some());
+        assert_eq!((hot.bytes(), entry.weight()), (light, light));
+        assert_eq!(entry.inflates(), 200_000);
+    }
+
+    #[test]
+    fn an_entry_that_was_replaced_is_not_counted() {
+        let hot = Hot::new(1 << 20, 300_000, 1);
+        let (old, new) = (coded(200_000), raw(100, 9));
+        hot.insert(key(1), Arc::clone(&old));
+        hot.insert(key(1), Arc::clone(&new));
+        old.identity(b"").unwrap();
+        old.identity(b"").unwrap();
+        hot.reweigh(&key(1), &old);
+        hot.reweigh(&key(2), &old);
+        assert!(Arc::ptr_eq(&hot.get(&key(1), 0).unwrap(), &new));
+        assert_eq!((hot.len(), hot.bytes()), (1, new.weight()));
+    }
+
+    #[test]
+    fn a_body_outlives_its_entry() {
+        let hot = Hot::new(1 << 20, 300_000, 1);
+        hot.insert(key(1), coded(200_000));
+        let bodies = {
+            let entry = hot.get(&key(1), 0).unwrap();
+            [entry.gzip(b""), entry.identity(b"").unwrap()]
+        };
+        hot.clear();
+        let [gzip, identity] = bodies;
+        assert_eq!(
+            crate::gzip::inflate::gunzip(&gzip.to_vec(), 200_000).unwrap(),
+            identity.to_vec()
+        );
+    }
+
+    #[test]
+    fn many_threads_at_once() {
+        let capacity = 1 << 22;
+        let hot = Hot::new(capacity, 1 << 18, 4);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let hot = &hot;
+                scope.spawn(move || {
+                    for n in 0..2000u64 {
+                        let key = key((n * 31 + thread) % 200);
+                        match hot.get(&key, n % 10) {
+                            Some(entry) => {
+                                entry.identity(b"").unwrap();
+                                hot.reweigh(&key, &entry);
+                            }
+                            None if n % 3 == 0 => {
+                                hot.insert(key, coded(50_000));
+                            }
+                            None => {
+                                hot.insert(key, raw(5000, n % 10));
+                            }
+                        }
+                        if n % 500 == 0 {
+                            hot.remove(&key);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(hot.bytes() <= capacity);
+        let weights = (0..200).filter_map(|n| hot.remove(&key(n)));
+        drop(weights.collect::<Vec<_>>());
+        assert_eq!((hot.len(), hot.bytes()), (0, 0));
+    }
+}

@@ -1,0 +1,290 @@
+//! HTTP caching (RFC 9111), as a shared cache: what a response head says of
+//! storing it.
+
+use std::time::{Duration, SystemTime};
+
+use crate::negotiate::list::members;
+
+/// What a response head says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// `no-store`, `private` or `no-cache`: it is not for a cache that does
+    /// not revalidate.
+    pub forbidden: bool,
+    /// How long it stays fresh from now on, in milliseconds, `Age` deducted;
+    /// `None`: it does not say.
+    pub lifetime: Option<u64>,
+    /// `Age`, in seconds.
+    pub age: u64,
+    /// For how long after that it may stand in for an error of the node (RFC
+    /// 5861, 4), in milliseconds.
+    pub stale_if_error: u64,
+}
+
+/// What of a response head concerns caches.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    forbidden: bool,
+    max_age: Option<u64>,
+    s_maxage: Option<u64>,
+    expires: Option<Option<SystemTime>>,
+    age: u64,
+    stale_if_error: Option<u64>,
+}
+
+impl Reader {
+    /// A field of the head.
+    pub fn read(&mut self, name: &[u8], value: &[u8]) {
+        if name.eq_ignore_ascii_case(b"cache-control") {
+            for directive in members(value) {
+                self.read_directive(directive);
+            }
+        } else if name.eq_ignore_ascii_case(b"expires") {
+            // section 5.3: what is no date is in the past
+            self.expires.get_or_insert(date(value));
+        } else if name.eq_ignore_ascii_case(b"age") {
+            self.age = self.age.max(seconds(value).unwrap_or(0));
+        }
+    }
+
+    fn read_directive(&mut self, directive: &[u8]) {
+        let mut halves = directive.splitn(2, |byte| *byte == b'=');
+        let name = halves.next().unwrap_or_default();
+        let value = halves.next();
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        if is(b"no-store") || is(b"private") || is(b"no-cache") {
+            // also with field names: they would have to be left out
+            self.forbidden = true;
+        } else if is(b"max-age") {
+            read_once(&mut self.max_age, value);
+        } else if is(b"s-maxage") {
+            read_once(&mut self.s_maxage, value);
+        } else if is(b"stale-if-error") {
+            read_once(&mut self.stale_if_error, value);
+        }
+    }
+
+    /// What it comes to, at the wall clock's `now`, in seconds since 1970.
+    pub fn said(&self, now: u64) -> Said {
+        let explicit = self.s_maxage.or(self.max_age);
+        let seconds = explicit.or_else(|| {
+            let expires = (*self.expires.as_ref()?)?;
+            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(now);
+            Some(expires.duration_since(now).map_or(0, |left| left.as_secs()))
+        });
+        let seconds = seconds.or(self.expires.map(|_| 0));
+        Said {
+            forbidden: self.forbidden,
+            lifetime: seconds.map(|seconds| seconds.saturating_sub(self.age) * 1000),
+            age: self.age,
+            stale_if_error: self.stale_if_error.unwrap_or(0) * 1000,
+        }
+    }
+}
+
+/// A date (RFC 9110, 5.6.7) whose words may be in any case, and whose zone may
+/// be called UTC.
+pub fn date(value: &[u8]) -> Option<SystemTime> {
+    let text = std::str::from_utf8(value)
+        .ok()
+        .filter(|text| text.is_ascii())?;
+    if let Ok(time) = httpdate::parse_http_date(text) {
+        return Some(time);
+    }
+    let words: Vec<String> = text
+        .split_ascii_whitespace()
+        .map(|word| match word.to_ascii_uppercase() {
+            zone if zone == "GMT" || zone == "UTC" => "GMT".into(),
+            word => {
+                let (first, rest) = word.split_at(word.len().min(1));
+                format!("{first}{}", rest.to_ascii_lowercase())
+            }
+        })
+        .collect();
+    if let Ok(time) = httpdate::parse_http_date(&words.join(" ")) {
+        return Some(time);
+    }
+    // asctime() pads the day
+    let [_, month, day, time, year] = &words[..] else {
+        return None;
+    };
+    // the day of the week says nothing new, and may be wrong
+    ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+        .iter()
+        .map(|weekday| format!("{weekday} {month} {day:>2} {time} {year}"))
+        .find_map(|text| httpdate::parse_http_date(&text).ok())
+}
+
+/// Fields of a 304 that don't change what is stored: they are of the body
+/// that was stored, or of none (section 3.2).
+pub fn is_updated_field(name: &[u8]) -> bool {
+    const NOT: [&str; 6] = [
+        "content-encoding",
+        "content-length",
+        "content-md5",
+        "content-range",
+        "content-type",
+        "etag",
+    ];
+    is_stored_field(name)
+        && !NOT
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// The first of several counts (section 4.2.1); one that is no number is 0.
+fn read_once(slot: &mut Option<u64>, value: Option<&[u8]>) {
+    let value = value.map(|value| {
+        value
+            .strip_prefix(b"\"")
+            .and_then(|value| value.strip_suffix(b"\""))
+            .unwrap_or(value)
+    });
+    slot.get_or_insert(value.and_then(seconds).unwrap_or(0));
+}
+
+/// Delta-seconds (section 1.2.2): digits, and what is too large is as large
+/// as can be.
+fn seconds(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let most = 1 << 31;
+    let digits = std::str::from_utf8(value).ok()?;
+    Some(
+        digits
+            .parse()
+            .map_or(most, |seconds: u64| seconds.min(most)),
+    )
+}
+
+/// Whether a status may be stored where the head says for how long (section
+/// 3: a final status that is understood, and not partial content).
+pub fn is_storable(status: u16) -> bool {
+    !matches!(status, 0..=199 | 206 | 304 | 600..)
+}
+
+/// Fields that belong to one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), to
+/// the body as it was sent, or to this cache.
+pub fn is_stored_field(name: &[u8]) -> bool {
+    const NOT: [&str; 16] = [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+        "accept-ranges",
+        "date",
+        "server",
+        "age",
+        "cache-status",
+    ];
+    !NOT.iter()
+        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reader, Said};
+
+    const NOW: u64 = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
+
+    fn said(fields: &[(&str, &str)]) -> Said {
+        let mut reader = Reader::default();
+        for (name, value) in fields {
+            reader.read(name.as_bytes(), value.as_bytes());
+        }
+        reader.said(NOW)
+    }
+
+    fn lifetime(fields: &[(&str, &str)]) -> Option<u64> {
+        said(fields).lifetime
+    }
+
+    #[test]
+    fn the_more_special_count_wins() {
+        let cc = "Cache-Control";
+        let expires = ("Expires", "Sun, 06 Nov 1994 08:50:37 GMT");
+        assert_eq!(lifetime(&[(cc, "max-age=5"), expires]), Some(5000));
+        assert_eq!(lifetime(&[(cc, "max-age=5, s-maxage=7")]), Some(7000));
+        assert_eq!(lifetime(&[expires]), Some(60_000));
+        assert_eq!(lifetime(&[]), None);
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_stale() {
+        for value in [
+            "max-age=x",
+            "max-age",
+            "max-age= 5",
+            "max-age=-1",
+            "max-age=1.5",
+            "s-maxage=x, max-age=9",
+        ] {
+            assert_eq!(lifetime(&[("Cache-Control", value)]), Some(0), "{value}");
+        }
+        assert_eq!(lifetime(&[("Expires", "0")]), Some(0));
+        assert_eq!(
+            lifetime(&[("Expires", "Sun, 06 Nov 1994 08:49:36 GMT")]),
+            Some(0)
+        );
+    }
+
+    #[test]
+    fn dates_are_read_in_any_case_and_format() {
+        for date in [
+            "Sun, 06 Nov 1994 08:50:37 GMT",
+            "sun, 06 NOV 1994 08:50:37 gmt",
+            "Sun, 06 Nov 1994 08:50:37 UTC",
+            "Sunday, 06-Nov-94 08:50:37 GMT",
+            "Sun Nov  6 08:50:37 1994",
+            "Sun Nov 6 08:50:37 1994",
+            "Thu Nov 6 08:50:37 1994",
+        ] {
+            assert_eq!(lifetime(&[("Expires", date)]), Some(60_000), "{date}");
+        }
+        for date in ["Sun, 06 Nov 1994 08:50:37 AEST", "1994-11-06", "", "é"] {
+            assert_eq!(lifetime(&[("Expires", date)]), Some(0), "{date}");
+        }
+    }
+
+    #[test]
+    fn age_is_deducted() {
+        assert_eq!(
+            lifetime(&[("Cache-Control", "max-age=10"), ("Age", "4")]),
+            Some(6000)
+        );
+        assert_eq!(
+            lifetime(&[("Age", "40"), ("Cache-Control", "max-age=10")]),
+            Some(0)
+        );
+    }
+
+    #[test]
+    fn huge_counts_do_not_overflow() {
+        let value = "max-age=99999999999999999999999";
+        assert_eq!(
+            lifetime(&[("Cache-Control", value)]),
+            Some((1 << 31) * 1000)
+        );
+    }
+
+    #[test]
+    fn what_is_forbidden_is_found_among_others() {
+        for value in [
+            "no-store",
+            "max-age=9, PRIVATE",
+            "no-cache=\"set-cookie\"",
+            "a=\"x, y\", no-cache",
+        ] {
+            assert!(said(&[("Cache-Control", value)]).forbidden, "{value}");
+        }
+        assert!(!said(&[("Cache-Control", "a=\"no-store\", public")]).forbidden);
+    }
+}

@@ -1,0 +1,163 @@
+//! CRC-32 (RFC 1952, section 8) of a body that is put together from parts
+//! whose sums are known: combining two takes well under a microsecond,
+//! whatever their lengths.
+
+use crc32fast::Hasher;
+
+/// The CRC-32 of `bytes`.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
+}
+
+/// What a sum is to be multiplied by when so many bytes follow: x to the power
+/// of eight times their number, modulo the polynomial of CRC-32, as zlib's
+/// `crc32_combine_gen` has it. Making one takes as long as combining by
+/// length; using it takes a tenth of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shift(u32);
+
+/// The polynomial, its coefficients reflected: the highest bit is that of 1.
+const POLYNOMIAL: u32 = 0xEDB8_8320;
+const ONE: u32 = 1 << 31;
+
+/// x to the powers of 2: of 1, 2, 4 and so on; the 32nd is the first again.
+const SQUARES: [u32; 32] = {
+    let mut squares = [ONE >> 1; 32];
+    let mut n = 1;
+    while n < squares.len() {
+        squares[n] = product(squares[n - 1], squares[n - 1]);
+        n += 1;
+    }
+    squares
+};
+
+/// The product of two polynomials modulo that of CRC-32.
+const fn product(a: u32, mut b: u32) -> u32 {
+    let mut sum = 0;
+    let mut bit = ONE;
+    while bit != 0 {
+        if a & bit != 0 {
+            sum ^= b;
+        }
+        b = if b & 1 == 0 {
+            b >> 1
+        } else {
+            b >> 1 ^ POLYNOMIAL
+        };
+        bit >>= 1;
+    }
+    sum
+}
+
+impl Shift {
+    /// For `length` bytes.
+    pub fn by(length: u64) -> Self {
+        let mut power = ONE;
+        // x to the 2^3 is a byte
+        let mut square = 3;
+        let mut rest = length;
+        while rest != 0 {
+            if rest & 1 == 1 {
+                power = product(SQUARES[square % SQUARES.len()], power);
+            }
+            rest >>= 1;
+            square += 1;
+        }
+        Self(power)
+    }
+}
+
+/// The CRC-32 and the length of all that was appended.
+#[derive(Clone, Debug, Default)]
+pub struct Crc {
+    sum: u32,
+    length: u64,
+}
+
+impl Crc {
+    /// Of no bytes yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        let mut hasher = Hasher::new_with_initial(self.sum);
+        hasher.update(bytes);
+        self.sum = hasher.finalize();
+        self.length = self.length.wrapping_add(bytes.len() as u64);
+    }
+
+    /// Appends `length` bytes of which only the sum, `crc`, is at hand; `shift`
+    /// is [`Shift::by`] that length.
+    pub fn append(&mut self, crc: u32, length: u64, shift: Shift) {
+        self.sum = product(shift.0, self.sum) ^ crc;
+        self.length = self.length.wrapping_add(length);
+    }
+
+    /// The sum.
+    pub fn sum(&self) -> u32 {
+        self.sum
+    }
+
+    /// Bytes appended.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{crc32, Crc, Shift};
+
+    #[test]
+    fn the_check_value_of_the_standard() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        assert_eq!(Crc::new().sum(), 0);
+    }
+
+    #[test]
+    fn lengths_beyond_32_bits_combine() {
+        // 2^32 + 1 zero bytes, in parts and by doubling
+        let mut doubled = Crc::new();
+        doubled.update(&[0]);
+        for _ in 0..32 {
+            let (sum, length) = (doubled.sum(), doubled.length());
+            doubled.append(sum, length, Shift::by(length));
+        }
+        let mut parts = Crc::new();
+        parts.update(&[0; 1 << 12]);
+        let page = parts.clone();
+        let shift = Shift::by(page.length());
+        for _ in 1..1 << 20 {
+            parts.append(page.sum(), page.length(), shift);
+        }
+        assert_eq!(doubled.length(), 1 << 32);
+        assert_eq!(parts.length(), 1 << 32);
+        assert_eq!(doubled.sum(), parts.sum());
+    }
+
+    proptest! {
+        #[test]
+        fn parts_make_the_sum_of_the_whole(
+            parts: Vec<(bool, Vec<u8>)>,
+        ) {
+            let mut crc = Crc::new();
+            for (is_known, part) in &parts {
+                if *is_known {
+                    let length = part.len() as u64;
+                    crc.append(crc32(part), length, Shift::by(length));
+                } else {
+                    crc.update(part);
+                }
+            }
+            let whole: Vec<u8> = parts.into_iter().flat_map(|(_, part)| part).collect();
+            let mut oracle = flate2::Crc::new();
+            oracle.update(&whole);
+            prop_assert_eq!(crc.sum(), oracle.sum());
+            prop_assert_eq!(crc.length(), whole.len() as u64);
+        }
+    }
+}

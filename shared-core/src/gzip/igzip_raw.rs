@@ -1,0 +1,239 @@
+//! ISA-L's igzip on a whole body, opened at run time: `igzip_lib.h` of ISA-L 2.
+//!
+//! Not the coder of `stream`: that one copies all input through its window and
+//! has the smallest buffers, since each connection has one. Here one coder
+//! serves the process, reads the body where it lies, and collects 64 Ki tokens
+//! before it writes a block, so that there are fewer headers.
+#![allow(unsafe_code)]
+
+use std::alloc::{alloc_zeroed, dealloc, Layout};
+use std::ffi::c_int;
+use std::ptr::NonNull;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use libloading::Library;
+
+/// `struct isal_zstream` up to its `internal_state`.
+#[repr(C)]
+struct PublicState {
+    next_in: *const u8,
+    avail_in: u32,
+    total_in: u32,
+    next_out: *mut u8,
+    avail_out: u32,
+    total_out: u32,
+    hufftables: *mut u8,
+    level: u32,
+    level_buf_size: u32,
+    level_buf: *mut u8,
+    end_of_stream: u16,
+    flush: u16,
+    gzip_flag: u16,
+    hist_bits: u16,
+}
+
+/// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; it can't grow
+/// within a soname. The rest is a margin.
+const STREAM_SIZE: usize = 84 << 10;
+const FULL_FLUSH: u16 = 2;
+const IGZIP_DEFLATE: u16 = 0;
+const COMP_OK: c_int = 0;
+
+/// Levels 2 and 3 take up to four times as long for the same size.
+const LEVEL: u32 = 1;
+
+/// `ISAL_DEF_LVL1_LARGE`, in bytes: hash tables and room for 64 Ki tokens.
+const LEVEL_BUFFER: usize = (4 << 10) + 2 * (8 << 10) + 4 * (64 << 10);
+
+type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
+
+struct Functions {
+    init: Function<()>,
+    deflate: Function<c_int>,
+}
+
+/// The library's functions; it stays loaded.
+fn functions() -> Option<&'static Functions> {
+    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+    FUNCTIONS
+        .get_or_init(|| {
+            // SAFETY: ISA-L's initialisers have no preconditions; the
+            // functions have the types of igzip_lib.h.
+            unsafe {
+                let library = Library::new("libisal.so.2").ok()?;
+                let functions = Functions {
+                    init: *library
+                        .get::<Function<()>>(b"isal_deflate_stateless_init\0")
+                        .ok()?,
+                    deflate: *library
+                        .get::<Function<c_int>>(b"isal_deflate_stateless\0")
+                        .ok()?,
+                };
+                std::mem::forget(library);
+                Some(functions)
+            }
+        })
+        .as_ref()
+}
+
+/// A stream and its level buffer, in one allocation.
+struct Coder {
+    functions: &'static Functions,
+    stream: NonNull<PublicState>,
+}
+
+// SAFETY: igzip_lib.h keeps all state in the stream; nothing in it belongs to
+// the thread that made it.
+unsafe impl Send for Coder {}
+
+const LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER, 64) {
+    Ok(layout) => layout,
+    Err(_) => unreachable!(),
+};
+
+impl Coder {
+    /// `None` without the library or the memory.
+    fn new() -> Option<Self> {
+        let functions = functions()?;
+        // SAFETY: the size is not zero.
+        let memory = NonNull::new(unsafe { alloc_zeroed(LAYOUT) })?;
+        Some(Self {
+            functions,
+            stream: memory.cast(),
+        })
+    }
+
+    /// Writes `input` as deflate blocks, none of them final, into the spare
+    /// capacity of `output`, after what it holds, up to a byte. `false`, and
+    /// `output` as it was, if it does not fit.
+    fn deflate(&mut self, input: &[u8], output: &mut Vec<u8>) -> bool {
+        let spare = output.spare_capacity_mut();
+        let (Ok(input_length), Ok(room)) = (u32::try_from(input.len()), u32::try_from(spare.len()))
+        else {
+            return false;
+        };
+        // SAFETY: the memory is ours, zeroed, aligned, and larger than the
+        // stream by the level buffer that follows it. Both other buffers are
+        // passed with their own lengths and not kept.
+        let (result, left, written) = unsafe {
+            (self.functions.init)(self.stream.as_ptr());
+            let state = &mut *self.stream.as_ptr();
+            state.level = LEVEL;
+            state.level_buf = self.stream.as_ptr().cast::<u8>().add(STREAM_SIZE);
+            state.level_buf_size = LEVEL_BUFFER as u32;
+            state.gzip_flag = IGZIP_DEFLATE;
+            state.end_of_stream = 0;
+            state.flush = FULL_FLUSH;
+            state.next_in = input.as_ptr();
+            state.avail_in = input_length;
+            state.next_out = spare.as_mut_ptr().cast();
+            state.avail_out = room;
+            let result = (self.functions.deflate)(state);
+            (result, state.avail_in, (room - state.avail_out) as usize)
+        };
+        if result != COMP_OK || left > 0 {
+            return false;
+        }
+        // SAFETY: igzip has written that many bytes, at most spare.len().
+        unsafe { output.set_len(output.len() + written) };
+        true
+    }
+}
+
+impl Drop for Coder {
+    fn drop(&mut self) {
+        // SAFETY: ours since `new`, of that layout, freed once.
+        unsafe { dealloc(self.stream.as_ptr().cast(), LAYOUT) }
+    }
+}
+
+/// One that nobody uses; what is beyond it is freed.
+static IDLE: Mutex<Option<Coder>> = Mutex::new(None);
+
+/// `plain` as deflate blocks, none of them final, up to a byte. `None` without
+/// the library or the memory, or beyond its 4 GiB.
+pub(super) fn deflate(plain: &[u8]) -> Option<Vec<u8>> {
+    let mut output = Vec::new();
+    output
+        .try_reserve_exact(super::oneshot::bound(plain.len()))
+        .ok()?;
+    deflate_into(plain, &mut output).then_some(output)
+}
+
+/// The same into the spare capacity of `output`, after what it holds. `false`,
+/// and `output` as it was, also if it does not fit.
+pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
+    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut coder) = idle.or_else(Coder::new) else {
+        return false;
+    };
+    let fits = coder.deflate(plain, output);
+    let beyond = IDLE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .replace(coder);
+    drop(beyond);
+    fits
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::deflate;
+
+    /// All of an open stream.
+    fn inflate(stream: &[u8]) -> Vec<u8> {
+        let finished = [stream, &[0x03, 0x00]].concat();
+        let mut plain = Vec::new();
+        flate2::read::DeflateDecoder::new(&finished[..])
+            .read_to_end(&mut plain)
+            .unwrap();
+        plain
+    }
+
+    fn noise(length: usize) -> Vec<u8> {
+        let mut state = 1u64;
+        std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .take(length)
+        .collect()
+    }
+
+    #[test]
+    fn what_can_not_be_shortened_fits_too() {
+        // installed by the set-up: its absence is a failure
+        for length in (0..300).chain([4096, 65_535, 65_536, 131_071, 1 << 20, 5_000_001]) {
+            let plain = noise(length);
+            let stream = deflate(&plain).expect("libisal.so.2");
+            assert!(inflate(&stream) == plain, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_coder_forgets_the_body_before() {
+        let first = deflate(&[b'a'; 100_000]).expect("libisal.so.2");
+        for other in [noise(1000), noise(200_000), vec![b'a'; 10]] {
+            assert!(inflate(&deflate(&other).unwrap()) == other);
+        }
+        assert_eq!(deflate(&[b'a'; 100_000]).unwrap(), first);
+    }
+
+    #[test]
+    fn several_at_a_time() {
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                scope.spawn(move || {
+                    let plain = vec![n; 300_000];
+                    for _ in 0..20 {
+                        assert!(inflate(&deflate(&plain).unwrap()) == plain);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,278 @@
+//! The block that a call is about.
+//!
+//! Only what every node reads alike is a reference. Decimal strings, bare
+//! numbers, leading zeros, members in odd case: one node answers them, another
+//! refuses them, a third takes them for another block, so that they are
+//! [`BlockReference::Invalid`] and their answers are not stored.
+
+use super::methods::{BlockAt, InResult, Method};
+use super::response::{first_element, member};
+use super::scan::Scanner;
+
+/// A block named by its place, not by a number or hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tag {
+    /// The head.
+    Latest,
+    /// The head that the consensus client takes for safe.
+    Safe,
+    /// The newest final block: another one every few minutes.
+    Finalized,
+    /// What the node would put into the next block.
+    Pending,
+    /// The first block that the node has: not always the genesis.
+    Earliest,
+}
+
+/// An end of a range, itself within it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// A block's number.
+    Number(u64),
+    /// A tag. An end that is absent is [`Tag::Latest`].
+    Tag(Tag),
+}
+
+/// What a call says about the block it wants. An object of EIP-1898 is
+/// resolved to what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockReference {
+    /// A block's number. It may be beyond the head.
+    Number(u64),
+    /// A block's hash, not necessarily of a canonical block.
+    Hash {
+        /// The hash.
+        hash: [u8; 32],
+        /// The node answers with an error once the block is not canonical
+        /// (EIP-1898), so that a reorg ends what was true before.
+        require_canonical: bool,
+    },
+    /// A tag, or no parameter where the method has one: latest.
+    Tag(Tag),
+    /// Blocks from one to another. Two numbers are in order.
+    Range {
+        /// The first of them. Absent it is taken for the latest, which some
+        /// nodes do and which is never final.
+        from: Bound,
+        /// The last of them.
+        to: Bound,
+    },
+    /// Only the result knows: see [`in_result`].
+    InResult,
+    /// The method is about no block, or its answers are never stored.
+    None,
+    /// Not to be understood, so not to be stored.
+    Invalid,
+}
+
+/// The block that a result is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ResultBlock {
+    /// Its number.
+    pub number: u64,
+    /// Its hash, if the result gives it.
+    pub hash: Option<[u8; 32]>,
+}
+
+/// The block that a call of `method` is about; `params` are as
+/// [`request::parse`](super::request::parse) found them.
+pub fn reference(method: &Method, params: Option<&[u8]>) -> BlockReference {
+    match method.at {
+        BlockAt::None => BlockReference::None,
+        BlockAt::Result => BlockReference::InResult,
+        _ => in_params(method.at, params).unwrap_or(BlockReference::Invalid),
+    }
+}
+
+/// The block that a result of `method` is from; `None` if it does not say, as
+/// a pending transaction and `null` don't.
+pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
+    let (object, number, hash) = match method.in_result {
+        InResult::None => return None,
+        InResult::Itself => {
+            return Some(ResultBlock {
+                number: quantity(result)?,
+                hash: None,
+            })
+        }
+        InResult::Block => (result, "number", "hash"),
+        InResult::Item => (result, "blockNumber", "blockHash"),
+        InResult::First => (first_element(result)?, "blockNumber", "blockHash"),
+    };
+    let raw = member(object, number)?;
+    Some(ResultBlock {
+        // Traces in Parity's form have a bare number.
+        number: quantity(raw).or_else(|| integer(raw))?,
+        hash: Some(hash_of(member(object, hash)?)?),
+    })
+}
+
+/// `None` stands for [`BlockReference::Invalid`].
+fn in_params(at: BlockAt, params: Option<&[u8]>) -> Option<BlockReference> {
+    const ABSENT: BlockReference = BlockReference::Tag(Tag::Latest);
+    match at {
+        BlockAt::Hash(n) => Some(by_hash(hash_of(element(params, n)??)?)),
+        BlockAt::Number(n) => match element(params, n)? {
+            Some(value) => number_or_tag(value).map(BlockReference::from),
+            None => Some(ABSENT),
+        },
+        BlockAt::Param(n) => match element(params, n)? {
+            Some(value) => block(value),
+            None => Some(ABSENT),
+        },
+        BlockAt::ParamMember(n, name, others) => match element(params, n)? {
+            Some(object) => match members(object, [name], others)? {
+                [Some(value)] => block(value),
+                [None] => Some(ABSENT),
+            },
+            None => Some(ABSENT),
+        },
+        BlockAt::Range(n, others) => range(element(params, n)??, others),
+        BlockAt::None | BlockAt::Result => None,
+    }
+}
+
+/// A block's number, tag or hash, or an object of EIP-1898.
+fn block(value: &[u8]) -> Option<BlockReference> {
+    if value.first() != Some(&b'{') {
+        return match hash_of(value) {
+            Some(hash) => Some(by_hash(hash)),
+            None => number_or_tag(value).map(BlockReference::from),
+        };
+    }
+    match members(value, ["blockNumber", "blockHash", "requireCanonical"], &[])? {
+        [Some(number), None, None] => number_or_tag(number).map(BlockReference::from),
+        [None, Some(hash), canonical] => Some(BlockReference::Hash {
+            hash: hash_of(hash)?,
+            require_canonical: match canonical {
+                Some(b"true") => true,
+                Some(b"false") | None => false,
+                Some(_) => return None,
+            },
+        }),
+        _ => None,
+    }
+}
+
+fn range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
+    let bound = |value: Option<&[u8]>| match value {
+        Some(value) => number_or_tag(value),
+        None => Some(Bound::Tag(Tag::Latest)),
+    };
+    match members(object, ["fromBlock", "toBlock", "blockHash"], others)? {
+        [None, None, Some(hash)] => Some(by_hash(hash_of(hash)?)),
+        [from, to, None] => match (bound(from)?, bound(to)?) {
+            // An error at one node, nothing at another.
+            (Bound::Number(from), Bound::Number(to)) if from > to => None,
+            (from, to) => Some(BlockReference::Range { from, to }),
+        },
+        _ => None,
+    }
+}
+
+fn by_hash(hash: [u8; 32]) -> BlockReference {
+    BlockReference::Hash {
+        hash,
+        require_canonical: false,
+    }
+}
+
+impl From<Bound> for BlockReference {
+    fn from(bound: Bound) -> BlockReference {
+        match bound {
+            Bound::Number(number) => BlockReference::Number(number),
+            Bound::Tag(tag) => BlockReference::Tag(tag),
+        }
+    }
+}
+
+fn number_or_tag(value: &[u8]) -> Option<Bound> {
+    Some(Bound::Tag(match value {
+        b"\"latest\"" => Tag::Latest,
+        b"\"safe\"" => Tag::Safe,
+        b"\"finalized\"" => Tag::Finalized,
+        b"\"pending\"" => Tag::Pending,
+        b"\"earliest\"" => Tag::Earliest,
+        _ => return quantity(value).map(Bound::Number),
+    }))
+}
+
+/// A quantity as the execution API defines it. Not beyond 63 bits: nodes keep
+/// block numbers in signed words, the negative ones standing for tags.
+fn quantity(value: &[u8]) -> Option<u64> {
+    let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
+    if digits.is_empty() || digits.len() > 16 || (digits[0] == b'0' && digits.len() > 1) {
+        return None;
+    }
+    let number = digits.iter().try_fold(0, |number, &digit| {
+        Some(number << 4 | u64::from(char::from(digit).to_digit(16)?))
+    })?;
+    i64::try_from(number).is_ok().then_some(number)
+}
+
+fn integer(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// A string of `0x` and 64 hexadecimal digits.
+fn hash_of(value: &[u8]) -> Option<[u8; 32]> {
+    let digits = value.strip_prefix(b"\"0x")?.strip_suffix(b"\"")?;
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |n: usize| char::from(pair[n]).to_digit(16);
+        *byte = u8::try_from(digit(0)? << 4 | digit(1)?).ok()?;
+    }
+    Some(hash)
+}
+
+/// The n-th of the parameters: `Some(None)` if there are fewer, `None` if they
+/// are not an array.
+fn element(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
+    let Some(params) = params else {
+        return Some(None);
+    };
+    let mut scanner = Scanner::of_value(params);
+    let mut another = scanner.first_element().ok()?;
+    for _ in 0..n {
+        if !another {
+            return Some(None);
+        }
+        scanner.value().ok()?;
+        another = scanner.next_element().ok()?;
+    }
+    if !another {
+        return Some(None);
+    }
+    let value = scanner.value().ok()?;
+    Some(Some(&params[value.span]))
+}
+
+/// The members of an object that are called `names`; `None` if it is not an
+/// object, if one occurs twice, or if there are members but these and
+/// `others`. Go's decoder takes `TOBLOCK` for `toBlock`, and with both the
+/// last: so a name nobody knows may be the one that counts.
+fn members<'a, const N: usize>(
+    object: &'a [u8],
+    names: [&str; N],
+    others: &[&str],
+) -> Option<[Option<&'a [u8]>; N]> {
+    let mut values = [None; N];
+    let mut scanner = Scanner::of_value(object);
+    let mut next = scanner.first_member().ok()?;
+    while let Some(name) = next {
+        let name = &object[name.content];
+        let value = scanner.value().ok()?;
+        let is = |known: &&str| known.as_bytes() == name;
+        match names.iter().position(is) {
+            Some(n) if values[n].is_some() => return None,
+            Some(n) => values[n] = Some(&object[value.span]),
+            None if others.iter().any(is) => {}
+            None => return None,
+        }
+        next = scanner.next_member().ok()?;
+    }
+    Some(values)
+}

@@ -1,0 +1,304 @@
+//! Which calls are the same call.
+//!
+//! Two calls get one key if and only if they differ in white space, in the
+//! order of an object's members, and in the case of the digits of addresses
+//! (`0x` and 40) and hashes (`0x` and 64) at most. All else counts: kinds of
+//! values, spellings of numbers, escapes, a member that is `null` against one
+//! that is absent. A call that is spelt in another way than usual only misses
+//! what is stored.
+//!
+//! What is hashed is injective: scope and method by their length, then a byte
+//! for absent params or the canonical text of those that are there.
+//!
+//! An object has no key if two nodes may find different members in it: a name
+//! twice, or twice but for its case, which is one name to Go's decoder; names
+//! with escapes; names beyond ASCII, where the same decoder takes U+212A for
+//! a K.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::Range;
+
+use super::scan::{Kind, Quoted, ScanError, Scanner};
+
+/// How many arrays and objects may be open at once in params. Each level may
+/// move what is in it: this bounds the work that a request can cause.
+pub const MAX_DEPTH: usize = 32;
+
+/// What one answer is stored under.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub [u8; 32]);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(")?;
+        for byte in self.0 {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// Why a call has no key: its answer is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyError {
+    /// The params are not JSON.
+    Syntax(ScanError),
+    /// More than [`MAX_DEPTH`] arrays and objects are open.
+    Depth,
+    /// An object has two members of one name, case aside.
+    Duplicate,
+    /// A member's name has escapes or is not ASCII.
+    Name,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyError::Syntax(error) => error.fmt(f),
+            KeyError::Depth => write!(f, "more than {MAX_DEPTH} levels"),
+            KeyError::Duplicate => f.write_str("a member occurs twice"),
+            KeyError::Name => f.write_str("a member's name is not plain ASCII"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl From<ScanError> for KeyError {
+    fn from(error: ScanError) -> KeyError {
+        KeyError::Syntax(error)
+    }
+}
+
+/// The key of a call. `scope` is all that must not share an answer: chain,
+/// namespace, credentials.
+pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
+    let length = params.map_or(0, <[u8]>::len);
+    let mut text = Vec::with_capacity(scope.len() + method.len() + length + 17);
+    for part in [scope, method] {
+        text.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        text.extend_from_slice(part);
+    }
+    match params {
+        None => text.push(0),
+        Some(params) => {
+            text.push(1);
+            Canonical::new(params, &mut text)?.write()?;
+        }
+    }
+    Ok(Key(*blake3::hash(&text).as_bytes()))
+}
+
+/// Writes the canonical form of `source` to the end of `text`.
+struct Canonical<'a> {
+    source: &'a [u8],
+    scanner: Scanner<'a>,
+    text: &'a mut Vec<u8>,
+    /// Containers that are open, innermost last.
+    open: Vec<Open>,
+    /// The members of all objects that are open, innermost last.
+    members: Vec<Member>,
+}
+
+enum Open {
+    Array,
+    Object {
+        /// Its first member in `members`.
+        first: usize,
+        /// Names came in ascending order so far, none of them twice.
+        in_order: bool,
+    },
+}
+
+struct Member {
+    /// In the source.
+    name: Range<usize>,
+    /// From name to value, in the text.
+    span: Range<usize>,
+}
+
+impl<'a> Canonical<'a> {
+    fn new(source: &'a [u8], text: &'a mut Vec<u8>) -> Result<Canonical<'a>, KeyError> {
+        Ok(Canonical {
+            source,
+            scanner: Scanner::of_text(source)?,
+            text,
+            open: Vec::with_capacity(4),
+            members: Vec::with_capacity(8),
+        })
+    }
+
+    fn write(mut self) -> Result<(), KeyError> {
+        loop {
+            if self.value()? {
+                continue;
+            }
+            while let Some(open) = self.open.last() {
+                let another = match open {
+                    Open::Array => self.next_element()?,
+                    Open::Object { .. } => self.next_member()?,
+                };
+                if another {
+                    break;
+                }
+            }
+            if self.open.is_empty() {
+                return Ok(self.scanner.end()?);
+            }
+        }
+    }
+
+    /// Writes a scalar or an empty container, or opens one that is not empty;
+    /// whether it did the latter.
+    fn value(&mut self) -> Result<bool, KeyError> {
+        match self.scanner.kind()? {
+            Kind::Object => {
+                self.open(Open::Object {
+                    first: self.members.len(),
+                    in_order: true,
+                })?;
+                self.text.push(b'{');
+                match self.scanner.first_member()? {
+                    Some(name) => {
+                        self.member(&name)?;
+                        return Ok(true);
+                    }
+                    None => self.text.push(b'}'),
+                }
+                self.open.pop();
+            }
+            Kind::Array => {
+                self.open(Open::Array)?;
+                self.text.push(b'[');
+                if self.scanner.first_element()? {
+                    return Ok(true);
+                }
+                self.text.push(b']');
+                self.open.pop();
+            }
+            Kind::String => {
+                let string = self.scanner.string()?;
+                self.string(string.content);
+            }
+            Kind::Number | Kind::Bool | Kind::Null => {
+                let span = self.scanner.value()?.span;
+                self.text.extend_from_slice(&self.source[span]);
+            }
+        }
+        Ok(false)
+    }
+
+    fn open(&mut self, open: Open) -> Result<(), KeyError> {
+        if self.open.len() == MAX_DEPTH {
+            return Err(KeyError::Depth);
+        }
+        self.open.push(open);
+        Ok(())
+    }
+
+    fn next_element(&mut self) -> Result<bool, KeyError> {
+        let another = self.scanner.next_element()?;
+        self.text.push(if another { b',' } else { b']' });
+        if !another {
+            self.open.pop();
+        }
+        Ok(another)
+    }
+
+    fn next_member(&mut self) -> Result<bool, KeyError> {
+        if let Some(member) = self.members.last_mut() {
+            member.span.end = self.text.len();
+        }
+        match self.scanner.next_member()? {
+            Some(name) => {
+                self.text.push(b',');
+                self.member(&name)?;
+                Ok(true)
+            }
+            None => {
+                self.close_object()?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Starts a member of the innermost container, an object.
+    fn member(&mut self, name: &Quoted) -> Result<(), KeyError> {
+        let bytes = &self.source[name.content.clone()];
+        if name.escaped || !bytes.is_ascii() {
+            return Err(KeyError::Name);
+        }
+        if let Some(Open::Object { first, in_order }) = self.open.last_mut() {
+            if let Some(last) = self.members[*first..].last() {
+                let last = &self.source[last.name.clone()];
+                *in_order &= compare(last, bytes) == Ordering::Less;
+            }
+        }
+        let start = self.text.len();
+        self.members.push(Member {
+            name: name.content.clone(),
+            span: start..start,
+        });
+        self.string(name.content.clone());
+        self.text.push(b':');
+        Ok(())
+    }
+
+    fn close_object(&mut self) -> Result<(), KeyError> {
+        if let Some(Open::Object { first, in_order }) = self.open.pop() {
+            if !in_order {
+                self.sort(first)?;
+            }
+            self.members.truncate(first);
+        }
+        self.text.push(b'}');
+        Ok(())
+    }
+
+    /// Puts the members of an object, which are the end of the text, in order.
+    fn sort(&mut self, first: usize) -> Result<(), KeyError> {
+        let (source, members) = (self.source, &mut self.members[first..]);
+        let name = |member: &Member| &source[member.name.clone()];
+        let start = members.first().map_or(0, |member| member.span.start);
+        members.sort_unstable_by(|a, b| compare(name(a), name(b)));
+        let same = |pair: &[Member]| compare(name(&pair[0]), name(&pair[1])).is_eq();
+        if members.windows(2).any(same) {
+            return Err(KeyError::Duplicate);
+        }
+        let end = self.text.len();
+        for (n, member) in members.iter().enumerate() {
+            if n > 0 {
+                self.text.push(b',');
+            }
+            self.text.extend_from_within(member.span.clone());
+        }
+        self.text.copy_within(end.., start);
+        self.text.truncate(end);
+        Ok(())
+    }
+
+    /// A string, given without its quotes.
+    fn string(&mut self, content: Range<usize>) {
+        let content = &self.source[content];
+        self.text.push(b'"');
+        let start = self.text.len();
+        self.text.extend_from_slice(content);
+        if is_address_or_hash(content) {
+            self.text[start..].make_ascii_lowercase();
+        }
+        self.text.push(b'"');
+    }
+}
+
+fn is_address_or_hash(content: &[u8]) -> bool {
+    matches!(content.len(), 42 | 66)
+        && content.starts_with(b"0x")
+        && content[2..].iter().all(u8::is_ascii_hexdigit)
+}
+
+/// Orders names, case aside.
+fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    let a = a.iter().map(u8::to_ascii_lowercase);
+    a.cmp(b.iter().map(u8::to_ascii_lowercase))
+}

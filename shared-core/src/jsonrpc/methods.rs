@@ -1,0 +1,237 @@
+//! The method table: for how long an answer may be given again, and where the
+//! block is that decides it.
+//!
+//! A method without a row is [`Class::Never`]. So whole families need none:
+//! `personal_`, `admin_`, `miner_`, `engine_`, and whatever a node invents.
+//! Those of `Never` that have a row are the ones that look as if they could be
+//! stored.
+
+use Class::{ByFinality, Immutable, Never, Tip};
+use InResult::{Block, First, Item, Itself};
+
+/// For how long an answer may be given again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// For ever, if there is an answer at all: not `null`, no error.
+    Immutable,
+    /// For ever once its block is final; until then for a short time, and
+    /// evicted with its block.
+    ByFinality,
+    /// Until there is a new head, one slot at the most.
+    Tip,
+    /// Not at all.
+    Never,
+}
+
+/// Where a call says which block it is about. Numbers count parameters from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockAt {
+    /// It is about none.
+    None,
+    /// The hash of a block.
+    Hash(usize),
+    /// A block's number or tag; the node does not take a hash.
+    Number(usize),
+    /// A block's number, tag or hash, or an object of EIP-1898.
+    Param(usize),
+    /// The same, as a member of an object that may also have the other ones.
+    ParamMember(usize, &'static str, &'static [&'static str]),
+    /// An object with `fromBlock` and `toBlock`, or `blockHash`, that may
+    /// also have the other members.
+    Range(usize, &'static [&'static str]),
+    /// Only the result knows.
+    Result,
+}
+
+/// Where a result says which block it is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InResult {
+    /// Nowhere.
+    None,
+    /// It is the number of the head.
+    Itself,
+    /// It is a block: members `number` and `hash`.
+    Block,
+    /// It is a part of a block: members `blockNumber` and `blockHash`.
+    Item,
+    /// It is an array of parts of one block.
+    First,
+}
+
+/// A row of the table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Method {
+    /// The method's name; empty for those that have no row.
+    pub name: &'static str,
+    /// For how long its answers may be given again.
+    pub class: Class,
+    /// Where the call says which block it is about.
+    pub at: BlockAt,
+    /// Where the result says so.
+    pub in_result: InResult,
+}
+
+/// The row of a method, by its exact name.
+pub fn method(name: &[u8]) -> &'static Method {
+    static UNKNOWN: Method = row("", Never, BlockAt::None, InResult::None);
+    match METHODS.binary_search_by(|row| row.name.as_bytes().cmp(name)) {
+        Ok(found) => &METHODS[found],
+        Err(_) => &UNKNOWN,
+    }
+}
+
+const fn row(name: &'static str, class: Class, at: BlockAt, in_result: InResult) -> Method {
+    Method {
+        name,
+        class,
+        at,
+        in_result,
+    }
+}
+
+const NO: InResult = InResult::None;
+const NONE: BlockAt = BlockAt::None;
+const RESULT: BlockAt = BlockAt::Result;
+
+const fn hash(n: usize) -> BlockAt {
+    BlockAt::Hash(n)
+}
+
+const fn number(n: usize) -> BlockAt {
+    BlockAt::Number(n)
+}
+
+const fn param(n: usize) -> BlockAt {
+    BlockAt::Param(n)
+}
+
+const CONTEXT: BlockAt = BlockAt::ParamMember(1, "blockNumber", &["transactionIndex"]);
+const LOGS: BlockAt = BlockAt::Range(0, &["address", "topics"]);
+const TRACES: BlockAt = BlockAt::Range(0, &["after", "count", "fromAddress", "mode", "toAddress"]);
+
+/// Sorted by name.
+#[rustfmt::skip]
+static METHODS: &[Method] = &[
+    row("debug_executionWitness", ByFinality, param(0), NO),
+    row("debug_getRawBlock", ByFinality, param(0), NO),
+    row("debug_getRawHeader", ByFinality, param(0), NO),
+    row("debug_getRawReceipts", ByFinality, param(0), NO),
+    row("debug_storageRangeAt", ByFinality, param(0), NO),
+    row("debug_traceBlockByHash", ByFinality, hash(0), NO),
+    row("debug_traceBlockByNumber", ByFinality, number(0), NO),
+    row("debug_traceCall", ByFinality, param(1), NO),
+    row("debug_traceCallMany", ByFinality, CONTEXT, NO),
+    row("debug_traceTransaction", ByFinality, RESULT, NO),
+    row("erigon_blockNumber", Tip, NONE, NO),
+    // p[1] is `fullTx`, not a block, and which block is the last before a time
+    // is open until the next one is final.
+    row("erigon_getBlockByTimestamp", Never, NONE, NO),
+    row("erigon_getHeaderByNumber", ByFinality, number(0), Block),
+    row("eth_blobBaseFee", Tip, NONE, NO),
+    row("eth_blockNumber", Tip, NONE, Itself),
+    row("eth_call", ByFinality, param(1), NO),
+    row("eth_chainId", Immutable, NONE, NO),
+    row("eth_createAccessList", Never, NONE, NO),
+    row("eth_estimateGas", Tip, param(1), NO),
+    row("eth_feeHistory", ByFinality, number(1), NO),
+    row("eth_gasPrice", Tip, NONE, NO),
+    row("eth_getAccount", ByFinality, param(1), NO),
+    row("eth_getBalance", ByFinality, param(1), NO),
+    row("eth_getBlockByHash", Immutable, hash(0), Block),
+    row("eth_getBlockByNumber", ByFinality, number(0), Block),
+    row("eth_getBlockReceipts", ByFinality, param(0), First),
+    row("eth_getBlockTransactionCountByHash", Immutable, hash(0), NO),
+    row("eth_getBlockTransactionCountByNumber", ByFinality, number(0), NO),
+    row("eth_getCode", ByFinality, param(1), NO),
+    row("eth_getFilterChanges", Never, NONE, NO),
+    row("eth_getFilterLogs", Never, NONE, NO),
+    row("eth_getLogs", ByFinality, LOGS, NO),
+    row("eth_getProof", ByFinality, param(2), NO),
+    row("eth_getStorageAt", ByFinality, param(2), NO),
+    row("eth_getTransactionByBlockHashAndIndex", Immutable, hash(0), Item),
+    row("eth_getTransactionByBlockNumberAndIndex", ByFinality, number(0), Item),
+    row("eth_getTransactionByHash", ByFinality, RESULT, Item),
+    row("eth_getTransactionCount", ByFinality, param(1), NO),
+    row("eth_getTransactionReceipt", ByFinality, RESULT, Item),
+    row("eth_getUncleByBlockHashAndIndex", Immutable, hash(0), NO),
+    // An uncle's own number and hash are not those of the block it is in.
+    row("eth_getUncleByBlockNumberAndIndex", ByFinality, number(0), NO),
+    row("eth_getUncleCountByBlockHash", Immutable, hash(0), NO),
+    row("eth_getUncleCountByBlockNumber", ByFinality, number(0), NO),
+    row("eth_hashrate", Never, NONE, NO),
+    row("eth_maxPriorityFeePerGas", Tip, NONE, NO),
+    row("eth_mining", Never, NONE, NO),
+    row("eth_newBlockFilter", Never, NONE, NO),
+    row("eth_newFilter", Never, NONE, NO),
+    row("eth_newPendingTransactionFilter", Never, NONE, NO),
+    row("eth_sendRawTransaction", Never, NONE, NO),
+    row("eth_sendTransaction", Never, NONE, NO),
+    row("eth_sign", Never, NONE, NO),
+    row("eth_signTransaction", Never, NONE, NO),
+    row("eth_simulateV1", Tip, param(1), NO),
+    row("eth_subscribe", Never, NONE, NO),
+    row("eth_syncing", Never, NONE, NO),
+    row("eth_uninstallFilter", Never, NONE, NO),
+    row("eth_unsubscribe", Never, NONE, NO),
+    row("net_listening", Never, NONE, NO),
+    row("net_peerCount", Never, NONE, NO),
+    row("net_version", Immutable, NONE, NO),
+    row("trace_block", ByFinality, number(0), First),
+    row("trace_call", ByFinality, param(2), NO),
+    row("trace_callMany", ByFinality, param(1), NO),
+    row("trace_filter", ByFinality, TRACES, NO),
+    row("trace_rawTransaction", Never, NONE, NO),
+    row("trace_replayBlockTransactions", ByFinality, param(0), NO),
+    row("trace_replayTransaction", ByFinality, RESULT, NO),
+    row("trace_transaction", ByFinality, RESULT, First),
+    row("txpool_content", Never, NONE, NO),
+    row("txpool_contentFrom", Never, NONE, NO),
+    row("txpool_inspect", Never, NONE, NO),
+    row("txpool_status", Never, NONE, NO),
+    row("web3_sha3", Immutable, NONE, NO),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{method, BlockAt, Class, METHODS};
+
+    #[test]
+    fn sorted_and_each_row_is_found() {
+        assert!(METHODS.is_sorted_by(|a, b| a.name < b.name));
+        for row in METHODS {
+            assert_eq!(method(row.name.as_bytes()), row);
+        }
+    }
+
+    #[test]
+    fn what_has_no_row_is_never_stored() {
+        for name in [
+            "",
+            "eth_cal",
+            "eth_callx",
+            "ETH_CALL",
+            "eth_getBlockByNumber ",
+            "zzz",
+            "engine_newPayloadV4",
+            "engine_getPayloadV4",
+            "personal_sign",
+            "admin_peers",
+            "miner_start",
+            "eth_signTypedData_v4",
+            "eth_newLogsFilter",
+            "eth_getFilterTraces",
+            "txpool_besuTransactions",
+        ] {
+            let row = method(name.as_bytes());
+            assert_eq!((row.class, row.at), (Class::Never, BlockAt::None), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_block_at_the_tip_is_never_immutable_by_class() {
+        for row in METHODS.iter().filter(|row| row.class == Class::Immutable) {
+            let timeless = matches!(row.at, BlockAt::None | BlockAt::Hash(_));
+            assert!(timeless, "{}", row.name);
+        }
+    }
+}

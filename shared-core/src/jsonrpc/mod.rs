@@ -1,0 +1,24 @@
+//! JSON-RPC 2.0 as Ethereum nodes speak it: what a request asks for, what an
+//! answer holds, and which requests may share one answer.
+//!
+//! Nothing here decodes a value: calls and answers are spans of the text they
+//! came in. And nothing here guesses: a request that a node might read in
+//! another way than this module does is refused, which costs a look-up in the
+//! cache and never an answer.
+//!
+//! | module       | concern                                                |
+//! |--------------|--------------------------------------------------------|
+//! | [`scan`]     | what is JSON and where its parts are (RFC 8259)        |
+//! | [`request`]  | one call or a batch of them                            |
+//! | [`response`] | one answer or a batch of them                          |
+//! | [`methods`]  | the method table: what may be stored for how long      |
+//! | [`block`]    | the block that a call is about                         |
+//! | [`key`]      | which calls are the same call                          |
+
+pub mod block;
+pub mod key;
+pub mod methods;
+pub mod request;
+pub mod response;
+pub mod scan;
+mod string;

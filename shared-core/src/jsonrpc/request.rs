@@ -1,0 +1,205 @@
+//! The envelope of requests: one call, or a batch of them.
+//!
+//! A request that is refused is no error of ours: it goes to the node as it
+//! came, and the node says what it thinks of it. So whatever nodes are known
+//! to read in different ways is refused, among it all that Go's encoding/json
+//! lets pass: the last of two members with one name, names in another case,
+//! members nobody asked for.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::scan::{Kind, ScanError, Scanner};
+
+/// The longest id that is kept, in bytes, quotes included.
+pub const MAX_ID: usize = 256;
+
+/// A request that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// One call.
+    Single(Call<'a>),
+    /// An array of calls: at least one.
+    Batch(Vec<Call<'a>>),
+}
+
+/// One call of a method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// Where the call is in the body, brackets included.
+    pub span: Range<usize>,
+    /// The id as it was written: a string with its quotes, a number or
+    /// `null`. `None` makes it a notification, which gets no reply.
+    pub id: Option<&'a [u8]>,
+    /// The method's name; it has no escapes.
+    pub method: &'a [u8],
+    /// An array, an object or `null`, as it was written.
+    pub params: Option<&'a [u8]>,
+}
+
+/// Why a request goes to the node unread. In a batch one such call is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The body is not JSON, or nested too deep.
+    Syntax(ScanError),
+    /// The body is neither an object nor an array, or an element of the array
+    /// is not an object.
+    NotObject,
+    /// An array without calls.
+    EmptyBatch,
+    /// An array of more calls than the limit.
+    LongBatch,
+    /// A member occurs twice.
+    Duplicate,
+    /// There is a member that JSON-RPC does not have, if only for the case or
+    /// the escapes of its name.
+    UnknownMember,
+    /// `jsonrpc` is absent or not exactly `"2.0"`.
+    Version,
+    /// `id` is an object, an array or a boolean.
+    IdKind,
+    /// `id` is longer than [`MAX_ID`].
+    LongId,
+    /// `method` is absent.
+    NoMethod,
+    /// `method` is not a string.
+    MethodKind,
+    /// `method` is written with escapes.
+    EscapedMethod,
+    /// `params` is neither an array nor an object nor `null`.
+    ParamsKind,
+}
+
+impl Refusal {
+    /// The name that logs and metrics show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refusal::Syntax(_) => "syntax",
+            Refusal::NotObject => "not-object",
+            Refusal::EmptyBatch => "empty-batch",
+            Refusal::LongBatch => "long-batch",
+            Refusal::Duplicate => "duplicate",
+            Refusal::UnknownMember => "unknown-member",
+            Refusal::Version => "version",
+            Refusal::IdKind => "id-kind",
+            Refusal::LongId => "long-id",
+            Refusal::NoMethod => "no-method",
+            Refusal::MethodKind => "method-kind",
+            Refusal::EscapedMethod => "escaped-method",
+            Refusal::ParamsKind => "params-kind",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<ScanError> for Refusal {
+    fn from(error: ScanError) -> Refusal {
+        Refusal::Syntax(error)
+    }
+}
+
+/// Reads a request of at most `batch_max` calls.
+///
+/// Reading stops at the first reason to refuse: what follows it may not even
+/// be JSON.
+pub fn parse(body: &[u8], batch_max: usize) -> Result<Request<'_>, Refusal> {
+    let mut scanner = Scanner::of_text(body)?;
+    let request = match scanner.kind()? {
+        Kind::Object => Request::Single(call(&mut scanner, body)?),
+        Kind::Array => Request::Batch(batch(&mut scanner, body, batch_max)?),
+        _ => return Err(Refusal::NotObject),
+    };
+    scanner.end()?;
+    Ok(request)
+}
+
+fn batch<'a>(
+    scanner: &mut Scanner<'a>,
+    body: &'a [u8],
+    batch_max: usize,
+) -> Result<Vec<Call<'a>>, Refusal> {
+    let mut calls = Vec::new();
+    let mut another = scanner.first_element()?;
+    if !another {
+        return Err(Refusal::EmptyBatch);
+    }
+    while another {
+        if calls.len() >= batch_max {
+            return Err(Refusal::LongBatch);
+        }
+        if scanner.kind()? != Kind::Object {
+            return Err(Refusal::NotObject);
+        }
+        calls.push(call(scanner, body)?);
+        another = scanner.next_element()?;
+    }
+    Ok(calls)
+}
+
+fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refusal> {
+    let start = scanner.start();
+    let (mut version, mut id, mut method, mut params) = (false, None, None, None);
+    let mut next = scanner.first_member()?;
+    while let Some(name) = next {
+        // An escaped name has a backslash, so it is none of these.
+        match &body[name.content] {
+            b"jsonrpc" if version => return Err(Refusal::Duplicate),
+            b"jsonrpc" => {
+                version = &body[scanner.value()?.span] == b"\"2.0\"";
+                if !version {
+                    return Err(Refusal::Version);
+                }
+            }
+            b"id" if id.is_some() => return Err(Refusal::Duplicate),
+            b"id" => {
+                let value = scanner.value()?;
+                match value.kind {
+                    Kind::String | Kind::Number | Kind::Null => {}
+                    Kind::Object | Kind::Array | Kind::Bool => return Err(Refusal::IdKind),
+                }
+                if value.span.len() > MAX_ID {
+                    return Err(Refusal::LongId);
+                }
+                id = Some(&body[value.span]);
+            }
+            b"method" if method.is_some() => return Err(Refusal::Duplicate),
+            b"method" => {
+                if scanner.kind()? != Kind::String {
+                    return Err(Refusal::MethodKind);
+                }
+                let name = scanner.string()?;
+                if name.escaped {
+                    return Err(Refusal::EscapedMethod);
+                }
+                method = Some(&body[name.content]);
+            }
+            b"params" if params.is_some() => return Err(Refusal::Duplicate),
+            b"params" => {
+                let value = scanner.value()?;
+                match value.kind {
+                    Kind::Array | Kind::Object | Kind::Null => {}
+                    _ => return Err(Refusal::ParamsKind),
+                }
+                params = Some(&body[value.span]);
+            }
+            _ => return Err(Refusal::UnknownMember),
+        }
+        next = scanner.next_member()?;
+    }
+    if !version {
+        return Err(Refusal::Version);
+    }
+    Ok(Call {
+        span: start..scanner.position(),
+        id,
+        method: method.ok_or(Refusal::NoMethod)?,
+        params,
+    })
+}

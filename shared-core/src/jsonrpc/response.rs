@@ -1,0 +1,218 @@
+//! The envelope of answers, and what a cache has to know of a result.
+//!
+//! Every byte of an answer belongs to a span or lies between two: members
+//! come in any order (Nethermind writes the id last), and white space around
+//! them, a final newline among it, is part of what is stored.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::scan::{Kind, ScanError, Scanner};
+
+/// One answer that may be stored, as spans of the body it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The answer, brackets included.
+    pub span: Range<usize>,
+    /// The id: a string with its quotes, a number or `null`.
+    pub id: Range<usize>,
+    /// What came of the call.
+    pub outcome: Outcome,
+}
+
+/// The value of the one member that says what came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The value of `result`: any JSON.
+    Result(Range<usize>),
+    /// The value of `error`: an object.
+    Error(Range<usize>),
+}
+
+/// Why an answer is not storable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseError {
+    /// The body is not JSON, or nested too deep.
+    Syntax(ScanError),
+    /// The answer is not an object.
+    NotObject,
+    /// The batch of answers is not an array.
+    NotArray,
+    /// A member occurs twice.
+    Duplicate,
+    /// There is a member that JSON-RPC does not have.
+    UnknownMember,
+    /// `jsonrpc` is absent or not exactly `"2.0"`.
+    Version,
+    /// `id` is absent.
+    NoId,
+    /// `id` is an object, an array or a boolean.
+    IdKind,
+    /// There is neither `result` nor `error`.
+    NoOutcome,
+    /// There are both `result` and `error`.
+    TwoOutcomes,
+    /// `error` is not an object.
+    ErrorKind,
+}
+
+impl fmt::Display for ResponseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ResponseError::Syntax(error) => error.fmt(f),
+            ResponseError::NotObject => f.write_str("the answer is not an object"),
+            ResponseError::NotArray => f.write_str("the batch is not an array"),
+            ResponseError::Duplicate => f.write_str("a member occurs twice"),
+            ResponseError::UnknownMember => f.write_str("a member is unknown"),
+            ResponseError::Version => f.write_str("jsonrpc is not \"2.0\""),
+            ResponseError::NoId => f.write_str("there is no id"),
+            ResponseError::IdKind => f.write_str("the id is no string, number or null"),
+            ResponseError::NoOutcome => f.write_str("there is neither result nor error"),
+            ResponseError::TwoOutcomes => f.write_str("there are both result and error"),
+            ResponseError::ErrorKind => f.write_str("the error is not an object"),
+        }
+    }
+}
+
+impl std::error::Error for ResponseError {}
+
+impl From<ScanError> for ResponseError {
+    fn from(error: ScanError) -> ResponseError {
+        ResponseError::Syntax(error)
+    }
+}
+
+/// Reads the answer to one call.
+pub fn parse(body: &[u8]) -> Result<Response, ResponseError> {
+    let mut scanner = Scanner::of_text(body)?;
+    let response = answer(&mut scanner, body)?;
+    scanner.end()?;
+    Ok(response)
+}
+
+/// Reads an array of answers, in the order in which the node wrote them. It
+/// may be empty, and ids may be missing or occur twice: only the caller knows
+/// what was asked.
+pub fn parse_batch(body: &[u8]) -> Result<Vec<Response>, ResponseError> {
+    let mut scanner = Scanner::of_text(body)?;
+    if scanner.kind()? != Kind::Array {
+        return Err(ResponseError::NotArray);
+    }
+    let mut answers = Vec::new();
+    let mut another = scanner.first_element()?;
+    while another {
+        answers.push(answer(&mut scanner, body)?);
+        another = scanner.next_element()?;
+    }
+    scanner.end()?;
+    Ok(answers)
+}
+
+fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseError> {
+    if scanner.kind()? != Kind::Object {
+        return Err(ResponseError::NotObject);
+    }
+    let start = scanner.start();
+    let (mut version, mut id, mut result, mut error) = (false, None, None, None);
+    let mut next = scanner.first_member()?;
+    while let Some(name) = next {
+        let name = &body[name.content];
+        let value = scanner.value()?;
+        let member = match name {
+            b"jsonrpc" if version => return Err(ResponseError::Duplicate),
+            b"jsonrpc" => {
+                version = &body[value.span] == b"\"2.0\"";
+                if !version {
+                    return Err(ResponseError::Version);
+                }
+                next = scanner.next_member()?;
+                continue;
+            }
+            b"id" => match value.kind {
+                Kind::String | Kind::Number | Kind::Null => &mut id,
+                Kind::Object | Kind::Array | Kind::Bool => return Err(ResponseError::IdKind),
+            },
+            b"result" => &mut result,
+            b"error" if value.kind == Kind::Object => &mut error,
+            b"error" if result.is_some() => return Err(ResponseError::TwoOutcomes),
+            b"error" => return Err(ResponseError::ErrorKind),
+            _ => return Err(ResponseError::UnknownMember),
+        };
+        if member.replace(value.span).is_some() {
+            return Err(ResponseError::Duplicate);
+        }
+        next = scanner.next_member()?;
+    }
+    if !version {
+        return Err(ResponseError::Version);
+    }
+    Ok(Response {
+        span: start..scanner.position(),
+        id: id.ok_or(ResponseError::NoId)?,
+        outcome: match (result, error) {
+            (Some(result), None) => Outcome::Result(result),
+            (None, Some(error)) => Outcome::Error(error),
+            (None, None) => return Err(ResponseError::NoOutcome),
+            (Some(_), Some(_)) => return Err(ResponseError::TwoOutcomes),
+        },
+    })
+}
+
+/// How much a result says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// `null`: nothing was found, for now.
+    Null,
+    /// `[]`: nothing, or a node that lags.
+    EmptyArray,
+    /// `{}`
+    EmptyObject,
+    /// `"0x"`: a real answer, of an account without code or a call that
+    /// returns nothing.
+    EmptyData,
+    /// Anything else.
+    Some,
+}
+
+/// How much a raw result says, white space within empty brackets ignored.
+pub fn content(result: &[u8]) -> Content {
+    match result {
+        b"null" => Content::Null,
+        b"\"0x\"" => Content::EmptyData,
+        [b'[', blank @ .., b']'] if is_blank(blank) => Content::EmptyArray,
+        [b'{', blank @ .., b'}'] if is_blank(blank) => Content::EmptyObject,
+        _ => Content::Some,
+    }
+}
+
+fn is_blank(bytes: &[u8]) -> bool {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+    bytes.iter().all(blank)
+}
+
+/// The value of the first member of `object` that is called exactly `name`;
+/// `None` if there is none or `object` is not an object.
+///
+/// For values out of an answer that was read: what follows the member is not
+/// looked at, since results are long and nodes' encoders write no name twice.
+pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut scanner = Scanner::of_value(object);
+    let mut next = scanner.first_member().ok()?;
+    while let Some(found) = next {
+        let value = scanner.value().ok()?;
+        if &object[found.content] == name.as_bytes() {
+            return Some(&object[value.span]);
+        }
+        next = scanner.next_member().ok()?;
+    }
+    None
+}
+
+/// The first element of `array`, in the same way.
+pub fn first_element(array: &[u8]) -> Option<&[u8]> {
+    let mut scanner = Scanner::of_value(array);
+    if !scanner.first_element().ok()? {
+        return None;
+    }
+    scanner.value().ok().map(|value| &array[value.span])
+}

@@ -1,0 +1,503 @@
+//! A strict scanner of JSON texts (RFC 8259): says whether a text is one, and
+//! where its members and elements are. It builds no tree, takes no memory and
+//! does not recurse.
+//!
+//! Beyond the grammar it refuses what receivers read differently or not at
+//! all: an unpaired surrogate (RFC 8259, section 8.2), a byte order
+//! mark, nesting beyond [`MAX_DEPTH`]. Whether a member's name occurs twice
+//! is left to those who know the object.
+//!
+//! [`Scanner`] is pulled: the caller steps into the containers whose parts it
+//! wants to know and skips the other values whole; either way all of the text
+//! is checked. Bytes beyond ASCII are not looked at within strings, so a text
+//! from the network goes through [`Scanner::of_text`], which asks std first.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::string::{end_of_escape, end_of_plain};
+
+/// How many arrays and objects may be open at once.
+pub const MAX_DEPTH: usize = 512;
+
+/// What keeps a text from being JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanError {
+    /// Where, in bytes from the start of the text.
+    pub offset: usize,
+    /// The rule that is broken there.
+    pub fault: Fault,
+}
+
+/// The rule that a text breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The text is not UTF-8 (RFC 8259, section 8.1).
+    Utf8,
+    /// The text ends where more has to follow.
+    End,
+    /// There is no value, or one misspelt, where one has to be.
+    Value,
+    /// A leading zero, or a sign, point or exponent without its digits.
+    Number,
+    /// An object's member does not start with a string.
+    Name,
+    /// No colon follows a member's name.
+    Colon,
+    /// Neither a comma nor the right bracket follows a member or element.
+    Separator,
+    /// A control character in a string.
+    Control,
+    /// An escape that JSON does not have.
+    Escape,
+    /// One half of a surrogate pair without the other.
+    Surrogate,
+    /// More than [`MAX_DEPTH`] arrays and objects are open.
+    Depth,
+    /// Something follows the text's one value.
+    Trailing,
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no JSON: {:?} at {}", self.fault, self.offset)
+    }
+}
+
+impl std::error::Error for ScanError {}
+
+/// What a value is, told by its first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `{`
+    Object,
+    /// `[`
+    Array,
+    /// `"`
+    String,
+    /// `-` or a digit
+    Number,
+    /// `true` or `false`
+    Bool,
+    /// `null`
+    Null,
+}
+
+impl Kind {
+    /// The kind of a value that starts with `byte`.
+    pub fn of(byte: u8) -> Option<Kind> {
+        match byte {
+            b'"' => Some(Kind::String),
+            b'{' => Some(Kind::Object),
+            b'[' => Some(Kind::Array),
+            b'-' | b'0'..=b'9' => Some(Kind::Number),
+            b't' | b'f' => Some(Kind::Bool),
+            b'n' => Some(Kind::Null),
+            _ => None,
+        }
+    }
+}
+
+/// A string without its quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    /// Where its content is.
+    pub content: Range<usize>,
+    /// There are escapes in it: its bytes are not its characters.
+    pub escaped: bool,
+}
+
+/// A value that was checked and skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it is, quotes and brackets included, white space around it not.
+    pub span: Range<usize>,
+}
+
+/// A position in a text. See the [module's](self) description.
+///
+/// `first_member` or `first_element` steps into a container, `next_member` or
+/// `next_element` goes on in it or leaves it; between them the member's or
+/// element's value is taken in one of these ways too, or with `value`.
+///
+/// The helpers of the inner loop are always inlined: without that a trace,
+/// all names and numbers, is scanned at 0.9 GB/s instead of 1.1.
+#[derive(Clone, Debug)]
+pub struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    /// Containers that the caller has stepped into.
+    depth: usize,
+}
+
+impl<'a> Scanner<'a> {
+    /// At the start of a text from the network.
+    pub fn of_text(text: &'a [u8]) -> Result<Scanner<'a>, ScanError> {
+        match std::str::from_utf8(text) {
+            Ok(_) => Ok(Scanner::of_value(text)),
+            Err(error) => Err(ScanError {
+                offset: error.valid_up_to(),
+                fault: Fault::Utf8,
+            }),
+        }
+    }
+
+    /// At the start of a value taken from a text that was UTF-8.
+    pub fn of_value(text: &'a [u8]) -> Scanner<'a> {
+        Scanner {
+            text,
+            at: 0,
+            depth: 0,
+        }
+    }
+
+    /// What the next value is, going by its first byte.
+    #[inline]
+    pub fn kind(&mut self) -> Result<Kind, ScanError> {
+        self.white_space();
+        Kind::of(self.here()?).ok_or(self.fault(Fault::Value))
+    }
+
+    /// Where the next value starts, if the next thing is a value.
+    #[inline]
+    pub fn start(&mut self) -> usize {
+        self.white_space();
+        self.at
+    }
+
+    /// Where the last thing taken ended.
+    #[inline]
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Steps into an object and takes its first member's name and colon;
+    /// `None` if it is empty, which leaves it.
+    pub fn first_member(&mut self) -> Result<Option<Quoted>, ScanError> {
+        self.enter(b'{')?;
+        if self.here()? == b'}' {
+            self.leave();
+            return Ok(None);
+        }
+        self.name().map(Some)
+    }
+
+    /// The name of the object's next member; `None` after the last, which
+    /// leaves the object.
+    pub fn next_member(&mut self) -> Result<Option<Quoted>, ScanError> {
+        if self.another(b'}')? {
+            self.name().map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Steps into an array; whether there is a first element. If not, the
+    /// array is left.
+    pub fn first_element(&mut self) -> Result<bool, ScanError> {
+        self.enter(b'[')?;
+        let some = self.here()? != b']';
+        if !some {
+            self.leave();
+        }
+        Ok(some)
+    }
+
+    /// Whether the array has another element. If not, the array is left.
+    pub fn next_element(&mut self) -> Result<bool, ScanError> {
+        self.another(b']')
+    }
+
+    /// Takes a string.
+    pub fn string(&mut self) -> Result<Quoted, ScanError> {
+        self.white_space();
+        if self.here()? != b'"' {
+            return Err(self.fault(Fault::Value));
+        }
+        self.quoted()
+    }
+
+    /// Checks and skips a value with all that is in it.
+    pub fn value(&mut self) -> Result<Value, ScanError> {
+        let kind = self.kind()?;
+        let start = self.at;
+        match kind {
+            Kind::String => {
+                self.quoted()?;
+            }
+            Kind::Object | Kind::Array => self.container()?,
+            _ => self.scalar()?,
+        }
+        Ok(Value {
+            kind,
+            span: start..self.at,
+        })
+    }
+
+    /// Checks that nothing but white space is left.
+    pub fn end(&mut self) -> Result<(), ScanError> {
+        self.white_space();
+        if self.at == self.text.len() {
+            Ok(())
+        } else {
+            Err(self.fault(Fault::Trailing))
+        }
+    }
+
+    /// The inner loop: one turn for each value.
+    fn container(&mut self) -> Result<(), ScanError> {
+        let mut open = Open::default();
+        let most = MAX_DEPTH - self.depth;
+        'value: loop {
+            match self.here()? {
+                b'"' => {
+                    self.quoted()?;
+                }
+                bracket @ (b'{' | b'[') => {
+                    if open.depth == most {
+                        return Err(self.fault(Fault::Depth));
+                    }
+                    let is_object = bracket == b'{';
+                    open.push(is_object);
+                    self.at += 1;
+                    self.white_space();
+                    // `{` and `[` are both two before what closes them.
+                    if self.here()? != bracket + 2 {
+                        if is_object {
+                            self.name()?;
+                            self.white_space();
+                        }
+                        continue 'value;
+                    }
+                    self.at += 1;
+                    open.pop();
+                }
+                _ => self.scalar()?,
+            }
+            loop {
+                if open.depth == 0 {
+                    return Ok(());
+                }
+                self.white_space();
+                let is_object = open.is_object();
+                match self.here()? {
+                    b',' => {
+                        self.at += 1;
+                        self.white_space();
+                        if is_object {
+                            self.name()?;
+                            self.white_space();
+                        }
+                        continue 'value;
+                    }
+                    b'}' if is_object => {}
+                    b']' if !is_object => {}
+                    _ => return Err(self.fault(Fault::Separator)),
+                }
+                self.at += 1;
+                open.pop();
+            }
+        }
+    }
+
+    fn enter(&mut self, bracket: u8) -> Result<(), ScanError> {
+        self.white_space();
+        if self.here()? != bracket {
+            return Err(self.fault(Fault::Value));
+        }
+        if self.depth == MAX_DEPTH {
+            return Err(self.fault(Fault::Depth));
+        }
+        self.depth += 1;
+        self.at += 1;
+        self.white_space();
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        self.at += 1;
+    }
+
+    fn another(&mut self, closing: u8) -> Result<bool, ScanError> {
+        self.white_space();
+        let byte = self.here()?;
+        if byte == b',' {
+            self.at += 1;
+            self.white_space();
+            Ok(true)
+        } else if byte == closing {
+            self.leave();
+            Ok(false)
+        } else {
+            Err(self.fault(Fault::Separator))
+        }
+    }
+
+    /// A member's name and its colon.
+    #[inline(always)]
+    fn name(&mut self) -> Result<Quoted, ScanError> {
+        if self.here()? != b'"' {
+            return Err(self.fault(Fault::Name));
+        }
+        let name = self.quoted()?;
+        self.white_space();
+        if self.here()? != b':' {
+            return Err(self.fault(Fault::Colon));
+        }
+        self.at += 1;
+        Ok(name)
+    }
+
+    /// A string, from its first quote.
+    #[inline(always)]
+    fn quoted(&mut self) -> Result<Quoted, ScanError> {
+        let start = self.at + 1;
+        self.at = end_of_plain(self.text, start);
+        let mut escaped = false;
+        loop {
+            match self.here()? {
+                b'"' => break,
+                b'\\' => {
+                    escaped = true;
+                    self.at = end_of_escape(self.text, self.at)?;
+                }
+                _ => return Err(self.fault(Fault::Control)),
+            }
+            self.at = end_of_plain(self.text, self.at);
+        }
+        let content = start..self.at;
+        self.at += 1;
+        Ok(Quoted { content, escaped })
+    }
+
+    /// A number or one of the three words.
+    #[inline(always)]
+    fn scalar(&mut self) -> Result<(), ScanError> {
+        match self.here()? {
+            b'-' | b'0'..=b'9' => self.number(),
+            b't' => self.word(b"true"),
+            b'f' => self.word(b"false"),
+            b'n' => self.word(b"null"),
+            _ => Err(self.fault(Fault::Value)),
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), ScanError> {
+        for &byte in word {
+            if self.here()? != byte {
+                return Err(self.fault(Fault::Value));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn number(&mut self) -> Result<(), ScanError> {
+        if self.here()? == b'-' {
+            self.at += 1;
+        }
+        if self.here()? == b'0' {
+            self.at += 1;
+            if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+                return Err(self.fault(Fault::Number));
+            }
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// One digit or more.
+    #[inline(always)]
+    fn digits(&mut self) -> Result<(), ScanError> {
+        if !self.here()?.is_ascii_digit() {
+            return Err(self.fault(Fault::Number));
+        }
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn white_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    /// The byte here; there has to be one.
+    #[inline(always)]
+    fn here(&self) -> Result<u8, ScanError> {
+        self.peek().ok_or(self.fault(Fault::End))
+    }
+
+    #[inline(always)]
+    fn fault(&self, fault: Fault) -> ScanError {
+        ScanError {
+            offset: self.at,
+            fault,
+        }
+    }
+}
+
+/// The containers that are open, innermost last: a bit each, set for objects.
+#[derive(Default)]
+struct Open {
+    bits: [u64; MAX_DEPTH / 64],
+    depth: usize,
+}
+
+impl Open {
+    #[inline(always)]
+    fn push(&mut self, is_object: bool) {
+        let bit = 1 << (self.depth % 64);
+        let word = &mut self.bits[self.depth / 64 % (MAX_DEPTH / 64)];
+        if is_object {
+            *word |= bit;
+        } else {
+            *word &= !bit;
+        }
+        self.depth += 1;
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Whether the innermost is an object; there has to be one.
+    #[inline(always)]
+    fn is_object(&self) -> bool {
+        let last = self.depth - 1;
+        self.bits[last / 64 % (MAX_DEPTH / 64)] >> (last % 64) & 1 == 1
+    }
+}
+
+/// Checks a whole text.
+pub fn check(text: &[u8]) -> Result<Value, ScanError> {
+    let mut scanner = Scanner::of_text(text)?;
+    let value = scanner.value()?;
+    scanner.end()?;
+    Ok(value)
+}

@@ -1,0 +1,448 @@
+//! Which calls share a key, and which must not.
+
+use proptest::prelude::*;
+use sszip_core::jsonrpc::key::{key, Key, KeyError, MAX_DEPTH};
+use sszip_core::jsonrpc::scan::Fault;
+
+use crate::oracle::{agree_on_keys, key_and_canonical, Node};
+
+const ADDRESS: &str = "0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2";
+const HASH: &str = "0xDEADbeef00000000000000000000000000000000000000000000000000000Abc";
+
+fn of(params: &str) -> Key {
+    key(b"scope", b"method", Some(params.as_bytes())).expect(params)
+}
+
+fn error(params: &str) -> KeyError {
+    key(b"scope", b"method", Some(params.as_bytes())).expect_err(params)
+}
+
+fn all_differ(params: &[&str]) {
+    for (n, a) in params.iter().enumerate() {
+        for b in &params[n + 1..] {
+            assert_ne!(of(a), of(b), "{a} {b}");
+        }
+    }
+}
+
+fn all_equal(params: &[&str]) {
+    for other in params {
+        assert_eq!(of(params[0]), of(other), "{} {other}", params[0]);
+    }
+}
+
+#[test]
+fn key_nesting_counts() {
+    all_differ(&[
+        r#"["A","B"]"#,
+        r#"[["A","B"]]"#,
+        r#"[["A"],"B"]"#,
+        r#"["A",["B"]]"#,
+        r#"[["A"],["B"]]"#,
+        r#"["A","B",[]]"#,
+        r#"[[],"A","B"]"#,
+        r#"["A","B",{}]"#,
+        r#"[{"A":"B"}]"#,
+        r#"{"A":"B"}"#,
+    ]);
+}
+
+#[test]
+fn key_strings_keep_their_borders() {
+    all_differ(&[
+        r#"["12"]"#,
+        r#"["1","2"]"#,
+        r#"["","12"]"#,
+        r#"["12",""]"#,
+        r#"["1,2"]"#,
+        r#"["1\",\"2"]"#,
+    ]);
+}
+
+#[test]
+fn key_kinds_of_values_count() {
+    all_differ(&["[true]", "[\"true\"]", "[false]", "[\"false\"]"]);
+    all_differ(&[
+        "[null]",
+        "[\"null\"]",
+        "[\"\"]",
+        "[]",
+        "[[]]",
+        "[{}]",
+        "[0]",
+    ]);
+    all_differ(&["[25]", "[\"25\"]", "[\"0x19\"]"]);
+    all_differ(&[
+        "[{\"a\":null}]",
+        "[{}]",
+        "[{\"a\":\"null\"}]",
+        "[{\"a\":{}}]",
+    ]);
+}
+
+#[test]
+fn key_spellings_of_numbers_count() {
+    all_differ(&[
+        "[25]",
+        "[25.0000001]",
+        "[25.0]",
+        "[2.5e1]",
+        "[250e-1]",
+        "[2.5E1]",
+    ]);
+    all_differ(&["[0]", "[-0]", "[0.0]", "[0e0]"]);
+    all_differ(&["[9007199254740992]", "[9007199254740993]"]);
+}
+
+#[test]
+fn key_leading_zeros_count() {
+    all_differ(&[
+        "[\"0x64\"]",
+        "[\"0x0064\"]",
+        "[\"0x064\"]",
+        "[\"0X64\"]",
+        "[\"64\"]",
+    ]);
+}
+
+#[test]
+fn key_case_of_addresses_and_hashes_does_not_count() {
+    for hex in [ADDRESS, HASH] {
+        let (lower, upper) = (hex.to_lowercase(), format!("0x{}", hex[2..].to_uppercase()));
+        for shape in [
+            "[\"@\"]",
+            "[{\"to\":\"@\"},[\"@\"]]",
+            "[{\"@\":{\"balance\":\"0x1\"}}]",
+        ] {
+            let with = |hex: &str| shape.replace('@', hex);
+            all_equal(&[&with(hex), &with(&lower), &with(&upper)]);
+        }
+    }
+}
+
+#[test]
+fn key_case_of_all_else_counts() {
+    let short = &ADDRESS[..41];
+    let long = &format!("{ADDRESS}0");
+    let big_x = &ADDRESS.replace("0x", "0X");
+    let bare = &ADDRESS[2..];
+    let no_hex = &ADDRESS.replace('9', "g");
+    for text in [
+        short,
+        long,
+        big_x,
+        bare,
+        no_hex,
+        &HASH[..65],
+        "0xAbC",
+        "Latest",
+        "0xA",
+    ] {
+        let lower = &text.to_lowercase();
+        all_differ(&[&format!("[\"{text}\"]"), &format!("[\"{lower}\"]")]);
+    }
+}
+
+#[test]
+fn key_tracer_source_is_case_sensitive() {
+    let source = "{data: [], fault: function(Log) {}, step: function(log) {}}";
+    let with = |source: &str| format!("[{{\"tracer\":\"{source}\"}}]");
+    all_differ(&[&with(source), &with(&source.to_lowercase())]);
+    let quoted = format!("return '{ADDRESS}'");
+    all_differ(&[&with(&quoted), &with(&quoted.to_lowercase())]);
+}
+
+#[test]
+fn key_member_order_does_not_count() {
+    all_equal(&[
+        r#"[{"from":"0x1","to":"0x2","data":{"b":1,"a":[{"d":1,"c":2}]}}]"#,
+        r#"[{"to":"0x2","data":{"a":[{"c":2,"d":1}],"b":1},"from":"0x1"}]"#,
+        r#"[{"data":{"b":1,"a":[{"c":2,"d":1}]},"from":"0x1","to":"0x2"}]"#,
+    ]);
+    all_differ(&[
+        r#"[{"a":1,"b":2}]"#,
+        r#"[{"a":2,"b":1}]"#,
+        r#"[{"a":1},{"b":2}]"#,
+        r#"[{"b":2},{"a":1}]"#,
+        r#"[{"a":1,"B":2}]"#,
+    ]);
+    // The order of elements does.
+    all_differ(&["[1,2]", "[2,1]"]);
+}
+
+#[test]
+fn key_names_that_start_alike_are_ordered_alike() {
+    all_equal(&[
+        r#"{"a":1,"aa":2,"":3}"#,
+        r#"{"aa":2,"":3,"a":1}"#,
+        r#"{"":3,"a":1,"aa":2}"#,
+    ]);
+    all_equal(&[r#"{"a":1,"B":2,"C":3}"#, r#"{"C":3,"B":2,"a":1}"#]);
+}
+
+#[test]
+fn key_white_space_does_not_count() {
+    all_equal(&[
+        r#"[{"a":[1,"x y"],"b":{}},[]]"#,
+        "\n[ {\t\"a\" : [ 1 ,\r\"x y\" ] , \"b\" : { } } , [ ] ] ",
+    ]);
+    all_differ(&[r#"["x y"]"#, r#"["xy"]"#, r#"["x  y"]"#]);
+}
+
+#[test]
+fn key_escapes_count() {
+    all_differ(&[r#"["a"]"#, r#"["\u0061"]"#, r#"["\/"]"#, r#"["/"]"#]);
+}
+
+#[test]
+fn key_objects_with_a_name_twice_have_none() {
+    for params in [
+        r#"{"a":1,"a":1}"#,
+        r#"{"a":1,"b":2,"a":3}"#,
+        r#"[[{"x":{"a":1,"a":2}}]]"#,
+        // One name to Go's decoder, and the last one counts.
+        r#"[{"to":"0x1","TO":"0x2"}]"#,
+        r#"[{"TO":"0x2","x":0,"to":"0x1"}]"#,
+    ] {
+        assert_eq!(error(params), KeyError::Duplicate, "{params}");
+    }
+    let twice = format!("{{\"{ADDRESS}\":1,\"{}\":2}}", ADDRESS.to_lowercase());
+    assert_eq!(error(&twice), KeyError::Duplicate);
+    // The same name in two objects is none twice.
+    of(r#"{"a":{"a":{"a":1}},"b":{"a":1}}"#);
+    of(r#"[{"a":1},{"a":1}]"#);
+}
+
+#[test]
+fn key_names_that_are_not_plain_have_none() {
+    for params in [
+        r#"{"\u0061":1}"#,
+        r#"[{"a\"":1}]"#,
+        r#"[{"é":1}]"#,
+        "[{\"\u{212A}\":1}]",
+    ] {
+        assert_eq!(error(params), KeyError::Name, "{params}");
+    }
+}
+
+#[test]
+fn key_params_absent_empty_null_and_object_differ() {
+    let absent = key(b"scope", b"method", None).expect("a key");
+    let mut keys = vec![
+        absent,
+        of("[]"),
+        of("null"),
+        of("{}"),
+        of("[null]"),
+        of("[[]]"),
+    ];
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 6);
+}
+
+#[test]
+fn key_two_chains_behind_one_cache() {
+    let of =
+        |scope: &str, method: &str| key(scope.as_bytes(), method.as_bytes(), None).expect("a key");
+    assert_ne!(of("1", "eth_blockNumber"), of("10", "eth_blockNumber"));
+    assert_ne!(of("1", "eth_blockNumber"), of("1", "eth_blocknumber"));
+}
+
+#[test]
+fn key_scope_method_and_params_keep_their_borders() {
+    let of = |scope: &[u8], method: &[u8], params: Option<&[u8]>| {
+        key(scope, method, params).expect("a key")
+    };
+    let mut keys = [
+        of(b"ab", b"c", None),
+        of(b"a", b"bc", None),
+        of(b"", b"abc", None),
+        of(b"abc", b"", None),
+        of(b"ab", b"c\x01[]", None),
+        of(b"ab", b"c", Some(b"[]")),
+        of(b"ab\x01\0\0\0\0\0\0\0c", b"", None),
+    ];
+    keys.sort_unstable();
+    assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn key_nested_too_deep_has_none() {
+    let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+    of(&nested(MAX_DEPTH));
+    assert_eq!(error(&nested(MAX_DEPTH + 1)), KeyError::Depth);
+    assert_eq!(error(&nested(100_000)), KeyError::Depth);
+}
+
+#[test]
+fn key_of_what_is_not_json_is_none() {
+    for params in [
+        "",
+        "[",
+        "[1,]",
+        "[]x",
+        "[\"a\n\"]",
+        "[01]",
+        "{\"a\":1",
+        "[\"\\ud800\"]",
+    ] {
+        assert!(matches!(error(params), KeyError::Syntax(_)), "{params}");
+    }
+    let error = key(b"", b"", Some(b"[\"\xFF\"]")).expect_err("no key");
+    assert!(matches!(error, KeyError::Syntax(error) if error.fault == Fault::Utf8));
+}
+
+/// The encoding is part of what is stored: a change of it makes every stored
+/// answer unreachable.
+#[test]
+fn key_of_a_call_stays_what_it_is() {
+    let key = key(b"mainnet", b"eth_chainId", Some(b" [ ] ")).expect("a key");
+    let text = b"\x07\0\0\0\0\0\0\0mainnet\x0b\0\0\0\0\0\0\0eth_chainId\x01[]";
+    assert_eq!(key.0, *blake3::hash(text).as_bytes());
+}
+
+/// Leaves that were taken for each other, or nearly.
+fn leaf() -> impl Strategy<Value = String> {
+    const LEAVES: &[&str] = &[
+        "true",
+        "\"true\"",
+        "false",
+        "null",
+        "\"null\"",
+        "\"\"",
+        "0",
+        "-0",
+        "1",
+        "\"1\"",
+        "2",
+        "12",
+        "\"12\"",
+        "25",
+        "25.0",
+        "25.0000001",
+        "2.5e1",
+        "\"0x64\"",
+        "\"0x0064\"",
+        "\"0X64\"",
+        "\"0xA\"",
+        "\"0xa\"",
+        "\"latest\"",
+        "\"Latest\"",
+        "\"a,b\"",
+        "\"\\\",\\\"\"",
+        "\"]\"",
+        "\"a\"",
+        "\"\\u0061\"",
+        "\"A\"",
+        "[]",
+        "{}",
+        "\"[]\"",
+    ];
+    let hex = (
+        prop::sample::select(&[39usize, 40, 41, 63, 64, 65][..]),
+        any::<bool>(),
+        any::<u8>(),
+    )
+        .prop_map(|(digits, upper, last)| {
+            let text = format!("{}{:x}", "ab".repeat(40), last % 4);
+            let text = &text[text.len() - digits..];
+            format!(
+                "\"0x{}\"",
+                if upper {
+                    text.to_uppercase()
+                } else {
+                    text.into()
+                }
+            )
+        });
+    prop_oneof![4 => prop::sample::select(LEAVES).prop_map(String::from), 1 => hex]
+}
+
+fn value() -> impl Strategy<Value = String> {
+    let address = "0xabababababababababababababababababababab";
+    let names = vec!["a", "b", "c", "A", "to", "TO", "", "\\u0061", address];
+    leaf().prop_recursive(4, 24, 4, move |inner| {
+        let member = (prop::sample::select(names.clone()), inner.clone());
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(|parts| format!("[{}]", parts.join(","))),
+            prop::collection::vec(member, 0..4).prop_map(|members| {
+                let texts: Vec<_> = members
+                    .iter()
+                    .map(|(n, v)| format!("\"{n}\":{v}"))
+                    .collect();
+                format!("{{{}}}", texts.join(","))
+            }),
+        ]
+    })
+}
+
+/// A text with brackets, quotes or borders moved, or a byte changed.
+fn moved(text: &str, place: usize, kind: u8) -> String {
+    const TOKENS: [&str; 12] = [
+        "[", "]", "{", "}", "\"", ",", "\",\"", "],[", "[[", "]]", "0", "\"\"",
+    ];
+    let place = (place..=text.len())
+        .find(|&n| text.is_char_boundary(n))
+        .unwrap_or(0);
+    let (before, after) = text.split_at(place);
+    let rest = &after[after.chars().next().map_or(0, char::len_utf8)..];
+    match kind % 4 {
+        0 => format!("{before}{rest}"),
+        1 => format!("{before}{}{after}", TOKENS[usize::from(kind / 4) % 12]),
+        2 => format!("{before}{}{rest}", TOKENS[usize::from(kind / 4) % 12]),
+        _ => format!("[{before}{rest}]"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// Among many small requests, made of a few traps, no two share a key that
+    /// are not one request.
+    #[test]
+    fn distinct_requests_never_share_a_key(
+        calls in prop::collection::vec((
+            prop::sample::select(&["", "a", "ab", "b"][..]),
+            prop::sample::select(&["", "a", "ab", "b", "[]"][..]),
+            prop::option::of(value()),
+        ), 2..24),
+    ) {
+        let known: Vec<_> = calls.iter().filter_map(|(scope, method, params)| {
+            let form = match params {
+                Some(params) => Some(Node::parse(params.as_bytes())?.canonical()?),
+                None => None,
+            };
+            let params = params.as_ref().map(String::as_bytes);
+            let key = key(scope.as_bytes(), method.as_bytes(), params).expect("a key");
+            Some(((scope, method, form), key))
+        }).collect();
+        for (n, (call_a, key_a)) in known.iter().enumerate() {
+            for (call_b, key_b) in &known[n..] {
+                prop_assert_eq!(call_a == call_b, key_a == key_b, "{:?} {:?}", call_a, call_b);
+            }
+        }
+    }
+
+    #[test]
+    fn requests_equal_by_the_rules_share_a_key(params in value(), choices: Vec<u8>) {
+        let node = Node::parse(params.as_bytes()).expect("JSON");
+        let mut choices = choices.into_iter().chain(std::iter::repeat(0));
+        let respelt = node.respelt(&mut || choices.next().unwrap_or(0));
+        let (key_a, form) = key_and_canonical(params.as_bytes());
+        let (key_b, same) = key_and_canonical(respelt.as_bytes());
+        prop_assert_eq!(&form, &same, "{} {}", params, respelt);
+        prop_assert_eq!(key_a.is_ok(), form.is_some());
+        prop_assert_eq!(key_a.ok(), key_b.ok(), "{} {}", params, respelt);
+    }
+
+    #[test]
+    fn a_request_moved_by_a_little_shares_a_key_only_if_it_is_the_same(
+        params in value(),
+        place: prop::sample::Index,
+        kind: u8,
+    ) {
+        let other = moved(&params, place.index(params.len()), kind);
+        agree_on_keys(params.as_bytes(), other.as_bytes());
+    }
+}

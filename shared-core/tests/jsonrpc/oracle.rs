@@ -1,0 +1,299 @@
+//! What `sszip_core::jsonrpc` has to agree with: slow, recursive, and built
+//! on serde_json. The fuzz targets share it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use sszip_core::jsonrpc::key::{self, KeyError};
+use sszip_core::jsonrpc::scan::{Kind, ScanError, Scanner};
+
+/// A value as serde_json sees it.
+#[derive(Debug)]
+pub struct Node<'a> {
+    /// As it was written.
+    pub raw: &'a str,
+    /// What is in it.
+    pub parts: Parts<'a>,
+}
+
+/// What a value consists of.
+#[derive(Debug)]
+pub enum Parts<'a> {
+    /// Nothing else.
+    Leaf,
+    /// Elements.
+    Array(Vec<Node<'a>>),
+    /// Members; names as they were written, quotes included.
+    Object(Vec<(&'a str, Node<'a>)>),
+}
+
+struct Members<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+impl<'a> Node<'a> {
+    /// The whole text, if it is JSON. serde_json lets an unpaired surrogate
+    /// pass where it skips a string, so that strings are read again.
+    pub fn parse(text: &'a [u8]) -> Option<Node<'a>> {
+        let text = std::str::from_utf8(text).ok()?;
+        Node::expand(serde_json::from_str::<&RawValue>(text).ok()?)
+    }
+
+    fn expand(value: &'a RawValue) -> Option<Node<'a>> {
+        let raw = value.get();
+        let parts = match raw.as_bytes()[0] {
+            b'[' => {
+                let elements: Vec<&RawValue> = serde_json::from_str(raw).ok()?;
+                let nodes: Option<_> = elements.into_iter().map(Node::expand).collect();
+                Parts::Array(nodes?)
+            }
+            b'{' => {
+                let members: Members = serde_json::from_str(raw).ok()?;
+                let nodes: Option<_> = members
+                    .0
+                    .into_iter()
+                    .map(|(name, value)| {
+                        Node::expand(name)?;
+                        Some((name.get(), Node::expand(value)?))
+                    })
+                    .collect();
+                Parts::Object(nodes?)
+            }
+            b'"' => {
+                serde_json::from_str::<String>(raw).ok()?;
+                Parts::Leaf
+            }
+            _ => Parts::Leaf,
+        };
+        Some(Node { raw, parts })
+    }
+
+    /// How deep containers are nested.
+    pub fn depth(&self) -> usize {
+        let deepest =
+            |nodes: &mut dyn Iterator<Item = &Node>| 1 + nodes.map(Node::depth).max().unwrap_or(0);
+        match &self.parts {
+            Parts::Leaf => 0,
+            Parts::Array(elements) => deepest(&mut elements.iter()),
+            Parts::Object(members) => deepest(&mut members.iter().map(|(_, value)| value)),
+        }
+    }
+
+    /// Where in `text` the names and values of the outer `levels` are, in
+    /// their order. Names go without quotes.
+    pub fn spans(&self, text: &[u8], levels: usize) -> Vec<Range<usize>> {
+        let mut spans = Vec::new();
+        self.collect(text.as_ptr() as usize, levels, &mut spans);
+        spans
+    }
+
+    fn collect(&self, base: usize, levels: usize, spans: &mut Vec<Range<usize>>) {
+        let start = self.raw.as_ptr() as usize - base;
+        match &self.parts {
+            Parts::Array(elements) if levels > 0 => {
+                for element in elements {
+                    element.collect(base, levels - 1, spans);
+                }
+            }
+            Parts::Object(members) if levels > 0 => {
+                for (name, value) in members {
+                    let start = name.as_ptr() as usize - base;
+                    spans.push(start + 1..start + name.len() - 1);
+                    value.collect(base, levels - 1, spans);
+                }
+            }
+            _ => {}
+        }
+        spans.push(start..start + self.raw.len());
+    }
+
+    /// The canonical text, if there is one.
+    pub fn canonical(&self) -> Option<String> {
+        if self.depth() > key::MAX_DEPTH {
+            return None;
+        }
+        Some(match &self.parts {
+            Parts::Leaf => normal(self.raw),
+            Parts::Array(elements) => {
+                let texts: Option<Vec<_>> = elements.iter().map(Node::canonical).collect();
+                format!("[{}]", texts?.join(","))
+            }
+            Parts::Object(members) => {
+                let mut sorted = BTreeMap::new();
+                for (name, value) in members {
+                    if name.contains('\\') || !name.is_ascii() {
+                        return None;
+                    }
+                    let member = format!("{}:{}", normal(name), value.canonical()?);
+                    if sorted.insert(name.to_lowercase(), member).is_some() {
+                        return None;
+                    }
+                }
+                let texts: Vec<_> = sorted.into_values().collect();
+                format!("{{{}}}", texts.join(","))
+            }
+        })
+    }
+
+    /// The same by the rules of keys, spelt as `choose` will have it: it is
+    /// asked for white space, the order of members, the case of digits.
+    pub fn respelt(&self, choose: &mut dyn FnMut() -> u8) -> String {
+        let mut blank = || ["", "", " ", "\n\t", "\r"][usize::from(choose()) % 5];
+        let (before, after) = (blank(), blank());
+        let text = match &self.parts {
+            Parts::Leaf => recased(self.raw, choose),
+            Parts::Array(elements) => {
+                let texts: Vec<_> = elements.iter().map(|e| e.respelt(choose)).collect();
+                format!("[{}{after}]", texts.join(","))
+            }
+            Parts::Object(members) => {
+                let mut texts = Vec::new();
+                for (name, value) in members {
+                    let text = format!(
+                        "{}{before}:{}",
+                        recased(name, choose),
+                        value.respelt(choose)
+                    );
+                    texts.insert(usize::from(choose()) % (texts.len() + 1), text);
+                }
+                format!("{{{before}{}}}", texts.join(&format!("{before},{after}")))
+            }
+        };
+        format!("{before}{text}{after}")
+    }
+}
+
+fn is_hex_of_fixed_length(string: &str) -> bool {
+    (string.len() == 2 + 40 + 2 || string.len() == 2 + 64 + 2)
+        && string.starts_with("\"0x")
+        && string[3..string.len() - 1]
+            .chars()
+            .all(|c| c.is_ascii_hexdigit())
+}
+
+fn normal(leaf: &str) -> String {
+    if is_hex_of_fixed_length(leaf) {
+        leaf.to_lowercase()
+    } else {
+        leaf.into()
+    }
+}
+
+fn recased(leaf: &str, choose: &mut dyn FnMut() -> u8) -> String {
+    if !is_hex_of_fixed_length(leaf) {
+        return leaf.into();
+    }
+    let digits = leaf[3..].chars().map(|c| match choose() % 2 {
+        0 => c.to_ascii_lowercase(),
+        _ => c.to_ascii_uppercase(),
+    });
+    leaf[..3].chars().chain(digits).collect()
+}
+
+/// What `Node::spans` gives, from the scanner.
+pub fn scanned(text: &[u8], levels: usize) -> Result<Vec<Range<usize>>, ScanError> {
+    let mut scanner = Scanner::of_text(text)?;
+    let mut spans = Vec::new();
+    walk(&mut scanner, levels, &mut spans)?;
+    scanner.end()?;
+    Ok(spans)
+}
+
+fn walk(
+    scanner: &mut Scanner<'_>,
+    levels: usize,
+    spans: &mut Vec<Range<usize>>,
+) -> Result<(), ScanError> {
+    let kind = scanner.kind()?;
+    let start = scanner.start();
+    match kind {
+        Kind::Array if levels > 0 => {
+            let mut another = scanner.first_element()?;
+            while another {
+                walk(scanner, levels - 1, spans)?;
+                another = scanner.next_element()?;
+            }
+        }
+        Kind::Object if levels > 0 => {
+            let mut next = scanner.first_member()?;
+            while let Some(name) = next {
+                spans.push(name.content);
+                walk(scanner, levels - 1, spans)?;
+                next = scanner.next_member()?;
+            }
+        }
+        Kind::String if levels > 0 => {
+            scanner.string()?;
+        }
+        _ => assert_eq!(scanner.value()?.span, start..scanner.position()),
+    }
+    spans.push(start..scanner.position());
+    Ok(())
+}
+
+/// Asserts that scanner and serde_json agree on a text, stepping into it more
+/// or less deep.
+pub fn agree_on_text(text: &[u8]) {
+    let node = Node::parse(text);
+    let deepest = sszip_core::jsonrpc::scan::MAX_DEPTH;
+    let accepted = node.filter(|node| node.depth() <= deepest);
+    for levels in [0, 1, 2, usize::MAX] {
+        let ours = scanned(text, levels);
+        let shown = String::from_utf8_lossy(text);
+        match &accepted {
+            Some(node) => assert_eq!(ours, Ok(node.spans(text, levels)), "{shown}"),
+            None => {
+                let error = ours.expect_err(&shown);
+                assert!(error.offset <= text.len(), "{error} in {shown}");
+            }
+        }
+    }
+}
+
+/// The key of params and what it must be told from others by.
+pub fn key_and_canonical(params: &[u8]) -> (Result<key::Key, KeyError>, Option<String>) {
+    let canonical = Node::parse(params).and_then(|node| node.canonical());
+    (key::key(b"scope", b"method", Some(params)), canonical)
+}
+
+/// Asserts that two texts share a key if and only if they have one canonical
+/// form, and that each has a key if and only if it has such a form.
+pub fn agree_on_keys(a: &[u8], b: &[u8]) {
+    let ((key_a, form_a), (key_b, form_b)) = (key_and_canonical(a), key_and_canonical(b));
+    let shown = || {
+        format!(
+            "{:?} {:?}",
+            String::from_utf8_lossy(a),
+            String::from_utf8_lossy(b)
+        )
+    };
+    assert_eq!(key_a.is_ok(), form_a.is_some(), "{key_a:?} {}", shown());
+    assert_eq!(key_b.is_ok(), form_b.is_some(), "{key_b:?} {}", shown());
+    if let (Ok(key_a), Ok(key_b)) = (key_a, key_b) {
+        assert_eq!(key_a == key_b, form_a == form_b, "{}", shown());
+    }
+}

@@ -1,0 +1,355 @@
+//! Envelopes of requests: ids, members in any order, what is refused.
+
+use proptest::prelude::*;
+use sszip_core::jsonrpc::request::{parse, Call, Refusal, Request, MAX_ID};
+use sszip_core::jsonrpc::scan::Fault;
+
+use crate::oracle::Node;
+
+const MOST: usize = 100;
+
+fn single(body: &str) -> Call<'_> {
+    let request = parse(body.as_bytes(), MOST).expect(body);
+    let Request::Single(call) = request else {
+        unreachable!("a batch: {body}");
+    };
+    call
+}
+
+fn refusal(body: &str) -> Refusal {
+    parse(body.as_bytes(), MOST).expect_err(body)
+}
+
+/// A call of `m` with the id spelt like this.
+fn with_id(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#)
+}
+
+#[test]
+fn envelope_a_call_is_its_spans() {
+    let body = r#"  {"jsonrpc":"2.0","id":1,"method":"eth_call","params":[{},"0x1"]} "#;
+    let call = single(body);
+    assert_eq!(&body[call.span], body.trim());
+    assert_eq!(call.id, Some(&b"1"[..]));
+    assert_eq!(call.method, b"eth_call");
+    assert_eq!(call.params, Some(&br#"[{},"0x1"]"#[..]));
+}
+
+#[test]
+fn envelope_ids_are_kept_as_they_were_written() {
+    for id in [
+        "0",
+        "-1",
+        "1.0",
+        "1.5",
+        "1e3",
+        "1E+3",
+        "-0",
+        "9007199254740993",
+        "123456789012345678901234567890",
+        "null",
+        "\"\"",
+        "\"1\"",
+        "\"null\"",
+        r#""\"\\\u0041\n\ud83d\ude00""#,
+        "\"é\"",
+        "\"a}\"",
+    ] {
+        assert_eq!(single(&with_id(id)).id, Some(id.as_bytes()), "{id}");
+    }
+}
+
+#[test]
+fn envelope_an_absent_id_is_a_notification_and_null_is_not() {
+    assert_eq!(single(r#"{"jsonrpc":"2.0","method":"m"}"#).id, None);
+    assert_eq!(single(&with_id("null")).id, Some(&b"null"[..]));
+}
+
+#[test]
+fn envelope_ids_of_other_kinds_are_refused() {
+    for id in ["{}", "[]", "[1]", r#"{"id":1}"#, "true", "false"] {
+        assert_eq!(refusal(&with_id(id)), Refusal::IdKind, "{id}");
+    }
+}
+
+#[test]
+fn envelope_ids_have_a_length() {
+    let longest = format!("\"{}\"", "x".repeat(MAX_ID - 2));
+    assert_eq!(single(&with_id(&longest)).id, Some(longest.as_bytes()));
+    let longer = format!("\"{}\"", "x".repeat(MAX_ID - 1));
+    assert_eq!(refusal(&with_id(&longer)), Refusal::LongId);
+    assert_eq!(refusal(&with_id(&"1".repeat(MAX_ID + 1))), Refusal::LongId);
+}
+
+#[test]
+fn envelope_members_come_in_any_order_with_any_white_space() {
+    let members = [
+        r#""jsonrpc" : "2.0""#,
+        r#""id":7"#,
+        "\"method\"\t:\r\n\"m\"",
+        r#""params":[ 1 ]"#,
+    ];
+    let mut orders = 0;
+    for a in 0..4 {
+        for b in (0..4).filter(|&b| b != a) {
+            for c in (0..4).filter(|&c| c != a && c != b) {
+                let order = [a, b, c, 6 - a - b - c].map(|n| members[n]);
+                let body = format!("\n{{ {} }}\n", order.join(" ,\t"));
+                let call = single(&body);
+                assert_eq!(call.id, Some(&b"7"[..]), "{body}");
+                assert_eq!(call.method, b"m");
+                assert_eq!(call.params, Some(&b"[ 1 ]"[..]));
+                orders += 1;
+            }
+        }
+    }
+    assert_eq!(orders, 24);
+}
+
+#[test]
+fn key_params_absent_empty_null_and_object_are_told_apart() {
+    let params = |rest: &str| {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m"{rest}}}"#);
+        single(&body).params.map(<[u8]>::to_vec)
+    };
+    assert_eq!(params(""), None);
+    for raw in ["[]", "null", "{}"] {
+        assert_eq!(params(&format!(r#","params":{raw}"#)), Some(raw.into()));
+    }
+}
+
+#[test]
+fn envelope_odd_ones_are_refused() {
+    for (body, reason) in [
+        (r#""m""#, Refusal::NotObject),
+        ("1", Refusal::NotObject),
+        ("null", Refusal::NotObject),
+        ("{}", Refusal::Version),
+        (r#"{"id":1,"method":"m"}"#, Refusal::Version),
+        (r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, Refusal::Version),
+        (
+            r#"{"jsonrpc":"2.00","id":1,"method":"m"}"#,
+            Refusal::Version,
+        ),
+        (r#"{"jsonrpc":"2","id":1,"method":"m"}"#, Refusal::Version),
+        (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, Refusal::Version),
+        (r#"{"jsonrpc":null,"id":1,"method":"m"}"#, Refusal::Version),
+        (
+            r#"{"jsonrpc":"\u0032.0","id":1,"method":"m"}"#,
+            Refusal::Version,
+        ),
+        (r#"{"jsonrpc":"2.0","id":1}"#, Refusal::NoMethod),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":null}"#,
+            Refusal::MethodKind,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":1}"#,
+            Refusal::MethodKind,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":["m"]}"#,
+            Refusal::MethodKind,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"\u006d"}"#,
+            Refusal::EscapedMethod,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m\/"}"#,
+            Refusal::EscapedMethod,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"[]"}"#,
+            Refusal::ParamsKind,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":1}"#,
+            Refusal::ParamsKind,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":false}"#,
+            Refusal::ParamsKind,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","x":1}"#,
+            Refusal::UnknownMember,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
+            Refusal::UnknownMember,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","":1}"#,
+            Refusal::UnknownMember,
+        ),
+    ] {
+        assert_eq!(refusal(body), reason, "{body}");
+    }
+}
+
+#[test]
+fn envelope_members_that_occur_twice_are_refused() {
+    let call = r#""jsonrpc":"2.0","id":1,"method":"m","params":[]"#;
+    for again in [
+        r#""jsonrpc":"2.0""#,
+        r#""id":1"#,
+        r#""id":null"#,
+        r#""method":"m""#,
+        r#""params":[]"#,
+        r#""params":null"#,
+    ] {
+        assert_eq!(refusal(&format!("{{{call},{again}}}")), Refusal::Duplicate);
+        assert_eq!(refusal(&format!("{{{again},{call}}}")), Refusal::Duplicate);
+    }
+    // A null is there too.
+    let twice = r#"{"jsonrpc":"2.0","id":null,"id":null,"method":"m"}"#;
+    assert_eq!(refusal(twice), Refusal::Duplicate);
+}
+
+/// Go's decoder takes each of these for the member it resembles, and the last
+/// one of them counts.
+#[test]
+fn envelope_names_in_another_case_or_with_escapes_are_refused() {
+    for name in [
+        "Method",
+        "METHOD",
+        "\\u006dethod",
+        "I\u{64}",
+        "iD",
+        "param\u{17f}",
+        "JsonRPC",
+    ] {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","{name}":"x"}}"#);
+        assert_eq!(refusal(&body), Refusal::UnknownMember, "{body}");
+    }
+}
+
+#[test]
+fn envelope_what_is_not_json_is_refused() {
+    let call = with_id("1");
+    for (body, fault) in [
+        (String::new(), Fault::End),
+        (format!("\u{feff}{call}"), Fault::Value),
+        (format!("{call}{call}"), Fault::Trailing),
+        (format!("{call},"), Fault::Trailing),
+        (call.replace('}', ""), Fault::End),
+        (call.replace('}', ",}"), Fault::Name),
+        (call.replace("1,", "01,"), Fault::Number),
+        (call.replace("\"m\"", "\"m\n\""), Fault::Control),
+    ] {
+        match refusal(&body) {
+            Refusal::Syntax(error) => assert_eq!(error.fault, fault, "{body}"),
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn batch_items_keep_their_order_and_spans() {
+    let body = r#" [ {"jsonrpc":"2.0","id":1,"method":"a"} ,{"jsonrpc":"2.0","method":"b"},
+        {"jsonrpc":"2.0","id":1,"method":"a"}]
+"#;
+    let Ok(Request::Batch(calls)) = parse(body.as_bytes(), MOST) else {
+        panic!("no batch");
+    };
+    // Duplicate items and duplicate ids are as good as any.
+    let names: Vec<_> = calls.iter().map(|call| call.method).collect();
+    assert_eq!(names, [b"a", b"b", b"a"]);
+    assert_eq!(calls[0].id, calls[2].id);
+    assert_eq!(calls[1].id, None);
+    for call in &calls {
+        assert!(matches!(
+            parse(body[call.span.clone()].as_bytes(), 0),
+            Ok(Request::Single(_))
+        ));
+    }
+}
+
+#[test]
+fn batch_of_one_is_not_a_single_call() {
+    let body = format!("[{}]", with_id("1"));
+    assert!(matches!(parse(body.as_bytes(), 1), Ok(Request::Batch(calls)) if calls.len() == 1));
+}
+
+#[test]
+fn batch_of_notifications_only() {
+    let body = r#"[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]"#;
+    let Ok(Request::Batch(calls)) = parse(body.as_bytes(), MOST) else {
+        panic!("no batch");
+    };
+    assert!(calls.iter().all(|call| call.id.is_none()) && calls.len() == 2);
+}
+
+#[test]
+fn batch_without_items_is_refused() {
+    assert_eq!(refusal("[]"), Refusal::EmptyBatch);
+    assert_eq!(refusal(" [ ] "), Refusal::EmptyBatch);
+}
+
+#[test]
+fn batch_over_the_limit_is_refused() {
+    let body = |n: usize| format!("[{}]", vec![with_id("1"); n].join(","));
+    assert!(parse(body(3).as_bytes(), 3).is_ok());
+    assert_eq!(parse(body(4).as_bytes(), 3), Err(Refusal::LongBatch));
+    assert_eq!(parse(body(1).as_bytes(), 0), Err(Refusal::LongBatch));
+}
+
+#[test]
+fn batch_with_one_odd_item_is_refused_whole() {
+    for (odd, reason) in [
+        ("1", Refusal::NotObject),
+        ("[]", Refusal::NotObject),
+        ("null", Refusal::NotObject),
+        ("{}", Refusal::Version),
+        (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, Refusal::IdKind),
+    ] {
+        let good = with_id("1");
+        for body in [format!("[{odd},{good}]"), format!("[{good},{odd}]")] {
+            assert_eq!(refusal(&body), reason, "{body}");
+        }
+    }
+}
+
+proptest! {
+    /// Whatever is understood is what serde_json finds at the same names.
+    #[test]
+    fn what_is_understood_is_what_is_there(
+        members in prop::collection::vec((
+            prop::sample::select(&["jsonrpc", "id", "method", "params", "Id", "x"][..]),
+            prop::sample::select(&["\"2.0\"", "1", "null", "\"m\"", "[]", "{\"a\":[]}", "true"][..]),
+        ), 0..6),
+    ) {
+        let texts: Vec<_> = members.iter().map(|(n, v)| format!("\"{n}\": {v}")).collect();
+        let body = format!("{{{}}}", texts.join(" ,"));
+        let find = |wanted: &str| {
+            let mut found = members.iter().filter(|(name, _)| *name == wanted);
+            (found.next().map(|(_, value)| *value), found.next().is_none())
+        };
+        let once = ["jsonrpc", "id", "method", "params"].iter().all(|name| find(name).1);
+        let known = members.iter().all(|(name, _)| !matches!(*name, "Id" | "x"));
+        let version = find("jsonrpc").0 == Some("\"2.0\"");
+        let id = find("id").0.is_none_or(|id| matches!(id, "\"2.0\"" | "1" | "null" | "\"m\""));
+        let method = matches!(find("method").0, Some("\"2.0\"" | "\"m\""));
+        let params = find("params").0.is_none_or(|p| matches!(p, "[]" | "null" | "{\"a\":[]}"));
+        let good = once && known && version && id && method && params;
+        match parse(body.as_bytes(), 1) {
+            Ok(Request::Single(call)) => {
+                prop_assert!(good, "{}", body);
+                prop_assert_eq!(call.id, find("id").0.map(str::as_bytes));
+                prop_assert_eq!(call.params, find("params").0.map(str::as_bytes));
+                let name = find("method").0.map(|name| name.trim_matches('"').as_bytes());
+                prop_assert_eq!(Some(call.method), name);
+            }
+            Ok(Request::Batch(_)) => prop_assert!(false, "{}", body),
+            Err(_) => prop_assert!(!good, "{}", body),
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_answered(body: Vec<u8>) {
+        if parse(&body, MOST).is_ok() {
+            prop_assert!(Node::parse(&body).is_some());
+        }
+    }
+}

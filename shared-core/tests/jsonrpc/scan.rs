@@ -1,0 +1,277 @@
+//! The scanner beside serde_json.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sszip_core::jsonrpc::scan::{check, Fault, MAX_DEPTH};
+
+use crate::oracle::{agree_on_text, Node};
+
+const ACCEPTED: &[&str] = &[
+    "{}",
+    "[]",
+    " \t\r\n[ ] \t\r\n",
+    "null",
+    "true",
+    "false",
+    "\"\"",
+    "0",
+    "-0",
+    "-0.0e-00",
+    "10",
+    "1E+9",
+    "123456789012345678901234567890.5e1234567",
+    r#"{"":{"":[[],{}]}}"#,
+    r#"{"a":1,"a":2}"#,
+    r#""\"\\\/\b\f\n\r\t\u0000\uFFFFé\u00e9""#,
+    r#""\uD834\udd1e""#,
+    "\"\u{7f}\u{80}\u{2028}\u{10ffff}\"",
+    r#"[1,"2",3.0,{"a":[null]},true]"#,
+];
+
+/// Each with the byte that is wrong and why.
+const REFUSED: &[(&[u8], usize, Fault)] = &[
+    (b"", 0, Fault::End),
+    (b" ", 1, Fault::End),
+    (b"\xEF\xBB\xBF{}", 0, Fault::Value),
+    (b"\xFF", 0, Fault::Utf8),
+    (b"[\"\xC3\x28\"]", 2, Fault::Utf8),
+    (b"[\"\xED\xA0\x80\"]", 2, Fault::Utf8),
+    (b"[\"\xC0\xAF\"]", 2, Fault::Utf8),
+    (b"{}x", 2, Fault::Trailing),
+    (b"[][]", 2, Fault::Trailing),
+    (b"1 2", 2, Fault::Trailing),
+    (b"null\0", 4, Fault::Trailing),
+    (b"[1,]", 3, Fault::Value),
+    (b"[,1]", 1, Fault::Value),
+    (b"[1 2]", 3, Fault::Separator),
+    (b"[1}", 2, Fault::Separator),
+    (b"{\"a\":1]", 6, Fault::Separator),
+    (b"{]", 1, Fault::Name),
+    (b"[}", 1, Fault::Value),
+    (b"{,}", 1, Fault::Name),
+    (b"{\"a\":1,}", 7, Fault::Name),
+    (b"{\"a\"}", 4, Fault::Colon),
+    (b"{\"a\" 1}", 5, Fault::Colon),
+    (b"{\"a\":}", 5, Fault::Value),
+    (b"{a:1}", 1, Fault::Name),
+    (b"{1:1}", 1, Fault::Name),
+    (b"{'a':1}", 1, Fault::Name),
+    (b"[", 1, Fault::End),
+    (b"[1", 2, Fault::End),
+    (b"{\"a\":1", 6, Fault::End),
+    (b"\"abc", 4, Fault::End),
+    (b"\"abc\\\"", 6, Fault::End),
+    (b"\"\n\"", 1, Fault::Control),
+    (b"\"12345678\x1f\"", 9, Fault::Control),
+    (b"\"\0\"", 1, Fault::Control),
+    (b"\"\\x\"", 2, Fault::Escape),
+    (b"\"\\u12G4\"", 5, Fault::Escape),
+    (b"\"\\u+123\"", 3, Fault::Escape),
+    (b"\"\\U0041\"", 2, Fault::Escape),
+    (b"\"a\\uD800\"", 2, Fault::Surrogate),
+    (b"\"\\uDC00\\uD800\"", 1, Fault::Surrogate),
+    (b"\"\\uD800\\n\"", 1, Fault::Surrogate),
+    (b"\"\\uD800\\uD800\"", 1, Fault::Surrogate),
+    (b"\"\\uD800\\u0041\"", 1, Fault::Surrogate),
+    (b"00", 1, Fault::Number),
+    (b"-01", 2, Fault::Number),
+    (b"-", 1, Fault::End),
+    (b"-a", 1, Fault::Number),
+    (b"1.", 2, Fault::End),
+    (b"[1.]", 3, Fault::Number),
+    (b"[1e+]", 4, Fault::Number),
+    (b"+1", 0, Fault::Value),
+    (b".5", 0, Fault::Value),
+    (b"0x10", 1, Fault::Trailing),
+    (b"1_0", 1, Fault::Trailing),
+    (b"NaN", 0, Fault::Value),
+    (b"nul", 3, Fault::End),
+    (b"nulL", 3, Fault::Value),
+    (b"True", 0, Fault::Value),
+    (b"/**/1", 0, Fault::Value),
+    (b"[1,\x0b2]", 3, Fault::Value),
+    ("[\u{a0}]".as_bytes(), 1, Fault::Value),
+];
+
+#[test]
+fn what_the_grammar_has_is_accepted() {
+    for text in ACCEPTED {
+        let value = check(text.as_bytes()).expect(text);
+        assert_eq!(&text[value.span], text.trim());
+        agree_on_text(text.as_bytes());
+    }
+}
+
+#[test]
+fn what_it_has_not_is_refused_where_it_is() {
+    for &(text, offset, fault) in REFUSED {
+        let error = check(text).expect_err(&String::from_utf8_lossy(text));
+        let found = (error.offset, error.fault);
+        assert_eq!(found, (offset, fault), "{}", String::from_utf8_lossy(text));
+        agree_on_text(text);
+    }
+}
+
+#[test]
+fn nested_up_to_the_cap_and_no_deeper() {
+    for (open, close) in [("[", "]"), (r#"{"a":"#, "}"), (r#"[{"a":"#, "}]")] {
+        let each = open.matches(['[', '{']).count();
+        let nested = |n: usize| format!("{}0{}", open.repeat(n), close.repeat(n));
+        let most = MAX_DEPTH / each;
+        assert!(check(nested(most).as_bytes()).is_ok(), "{open}");
+        let error = check(nested(most + 1).as_bytes()).expect_err(open);
+        assert_eq!(error.fault, Fault::Depth);
+        agree_on_text(nested(most).as_bytes());
+        agree_on_text(nested(most + 1).as_bytes());
+    }
+    // Siblings are not nested.
+    assert!(check(format!("[{}[]]", "[],".repeat(2000)).as_bytes()).is_ok());
+}
+
+#[test]
+fn every_cut_of_an_object_is_refused() {
+    let text = r#" {"jsonrpc":"2.0","id":-1.5e3,"result":[{"x":"\"]}\u0041"},[],true,null]}"#;
+    assert!(check(text.as_bytes()).is_ok());
+    for cut in 0..text.len() {
+        assert!(check(&text.as_bytes()[..cut]).is_err(), "{}", &text[..cut]);
+    }
+}
+
+#[derive(Deserialize)]
+struct Recorded<'a> {
+    #[serde(borrow)]
+    request: &'a RawValue,
+    #[serde(borrow)]
+    response: &'a RawValue,
+}
+
+#[test]
+fn the_corpus_is_scanned_as_serde_json_reads_it() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
+    if !corpus.exists() {
+        let name = "the_corpus_is_scanned_as_serde_json_reads_it";
+        eprintln!("skipped {name}: ../shared/corpus is absent");
+        return;
+    }
+    let mut files = 0;
+    for method in std::fs::read_dir(corpus.join("execution")).expect("a folder") {
+        for file in std::fs::read_dir(method.expect("an entry").path()).expect("a folder") {
+            let text = std::fs::read(file.expect("an entry").path()).expect("a file");
+            // All of it, its parts' spans for the small ones: the oracle reads
+            // each level again.
+            check(&text).expect("JSON");
+            if text.len() < 20_000 {
+                agree_on_text(&text);
+            }
+            let recorded: Vec<Recorded> = serde_json::from_slice(&text).expect("exchanges");
+            for exchange in recorded {
+                check(exchange.request.get().as_bytes()).expect("a request");
+                check(exchange.response.get().as_bytes()).expect("a response");
+            }
+            files += 1;
+        }
+    }
+    assert!(files > 500, "{files}");
+}
+
+/// Pieces that make texts nearly JSON.
+fn piece() -> impl Strategy<Value = String> {
+    const WORDS: &[&str] = &[
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "\"a\"",
+        "\"a\":",
+        "{\"b\":[",
+        "]}",
+        "null",
+        "true",
+        "false",
+        "0",
+        "1",
+        "-",
+        "1.5",
+        "e9",
+        "0.",
+        " ",
+        "\n",
+        "\\",
+        "\\u",
+        "D800",
+        "\\uDC00",
+        "\"\\uD83D\\uDE00\"",
+        "\u{1}",
+        "é",
+        "\"0x12345678\"",
+        "\"12345678901234567890\"",
+    ];
+    prop::sample::select(WORDS).prop_map(String::from)
+}
+
+/// Texts that are JSON.
+pub fn json() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        prop::sample::select(
+            &["null", "true", "-0.5e7", "12", "\"\"", "\"\\\\\"", "{}", "[ ]"][..]
+        )
+        .prop_map(String::from),
+        "[ -!#-\\[\\]-~é]{0,40}".prop_map(|text| format!("\"{text}\"")),
+    ];
+    leaf.prop_recursive(6, 60, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6)
+                .prop_map(|elements| format!("[{}]", elements.join(" , "))),
+            prop::collection::vec(("[a-z]{0,12}", inner), 0..6).prop_map(|members| {
+                let texts: Vec<_> = members
+                    .iter()
+                    .map(|(name, value)| format!("\"{name}\" :{value}"))
+                    .collect();
+                format!("{{{}}}", texts.join(","))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_serde_json_on_pieces(pieces in prop::collection::vec(piece(), 0..12)) {
+        agree_on_text(pieces.concat().as_bytes());
+    }
+
+    #[test]
+    fn agrees_with_serde_json_on_json(text in json()) {
+        prop_assert!(Node::parse(text.as_bytes()).is_some(), "{}", text);
+        agree_on_text(text.as_bytes());
+    }
+
+    #[test]
+    fn agrees_with_serde_json_on_json_with_a_byte_changed(
+        text in json(),
+        place: prop::sample::Index,
+        byte: u8,
+        insert: bool,
+    ) {
+        let mut bytes = text.into_bytes();
+        let place = place.index(bytes.len());
+        if insert {
+            bytes.insert(place, byte);
+        } else {
+            bytes[place] = byte;
+        }
+        agree_on_text(&bytes);
+    }
+
+    #[test]
+    fn agrees_with_serde_json_on_json_with_a_byte_gone(text in json(), place: prop::sample::Index) {
+        let mut bytes = text.into_bytes();
+        bytes.remove(place.index(bytes.len()));
+        agree_on_text(&bytes);
+    }
+}

@@ -1,0 +1,657 @@
+//! Open streams, members spliced of them, answers and batches under any id:
+//! decoded by zlib-rs and by libdeflate, they are what went in.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use flate2::read::{DeflateDecoder, GzDecoder};
+use flate2::write::DeflateEncoder;
+use flate2::Compression;
+use proptest::prelude::*;
+use sszip_core::cache::batch::{batch_gzip, batch_identity, Element};
+use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
+use sszip_core::gzip::crc::crc32;
+use sszip_core::gzip::inflate::gunzip;
+use sszip_core::gzip::oneshot;
+use sszip_core::gzip::open::{open, reopen, Open};
+use sszip_core::gzip::splice::{splice, Body, Part};
+
+/// Every kind of id that a client may send, raw.
+const IDS: [&str; 12] = [
+    "1",
+    "\"\"",
+    "\"req-1\"",
+    "null",
+    "1.5",
+    "-0",
+    "1e3",
+    "9007199254740993",
+    "123456789012345678901234567890",
+    "\"a\\\"b\\\\c\\u00e9\\n\"",
+    "\"\u{e9}\u{1f600}\"",
+    " 7",
+];
+
+const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
+
+/// Something like JSON, of exactly that length.
+fn json(length: usize) -> Vec<u8> {
+    let mut body = Vec::with_capacity(length + 64);
+    for n in 0u64.. {
+        if body.len() >= length {
+            break;
+        }
+        let word = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        body.extend(format!("{{\"hash\":\"{word:#018x}\",\"index\":\"{n:#x}\"}},").bytes());
+    }
+    body.truncate(length);
+    body
+}
+
+/// Bytes that no coder shortens.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    })
+    .take(length)
+    .collect()
+}
+
+/// The plain bytes of exactly one member, by two decoders.
+fn decoded(body: &Body) -> Vec<u8> {
+    assert!(body.is_gzip());
+    let member = body.to_vec();
+    assert_eq!(member.len() as u64, body.length());
+    assert!(body.slices().all(|slice| !slice.is_empty()));
+    let mut plain = Vec::new();
+    let mut decoder = GzDecoder::new(&member[..]);
+    decoder.read_to_end(&mut plain).unwrap();
+    assert!(decoder.into_inner().is_empty(), "bytes after the member");
+    assert!(gunzip(&member, plain.len()).unwrap() == plain);
+    plain
+}
+
+/// All of an open stream, which must not end by itself.
+fn inflated(stream: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let finished = [stream, &EMPTY_LAST].concat();
+    let mut decoder = DeflateDecoder::new(&finished[..]);
+    decoder.read_to_end(&mut plain).unwrap();
+    assert_eq!(decoder.total_in(), finished.len() as u64, "it ends early");
+    plain
+}
+
+/// A finished stream of libdeflate's.
+fn libdeflate(plain: &[u8], level: u8) -> Vec<u8> {
+    let member = oneshot::gzip(plain, level, oneshot::bound(plain.len())).unwrap();
+    member[10..member.len() - 8].to_vec()
+}
+
+/// A finished stream of zlib's, of several blocks.
+fn zlib(pieces: &[&[u8]], level: u32) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(level));
+    for piece in pieces {
+        encoder.write_all(piece).unwrap();
+        encoder.flush().unwrap();
+    }
+    encoder.finish().unwrap()
+}
+
+/// The open streams of a body, by every coder at hand.
+fn opens(plain: &[u8]) -> Vec<Open> {
+    let few = plain.len() > 1 << 20;
+    let levels = (0..=12).filter(|level| !few || *level == 1);
+    let mut opens: Vec<Open> = levels.map(|level| open(plain, level).unwrap()).collect();
+    // libdeflate's lowest levels too: igzip stands for them where it is
+    for level in (1..=3).filter(|level| !few || *level == 1) {
+        let stream = reopen(libdeflate(plain, level)).unwrap();
+        let (crc, length) = (crc32(plain), plain.len() as u64);
+        opens.push(Open::new(stream.into(), crc, length));
+    }
+    opens
+}
+
+fn envelope(id: IdPlace, end: &str) -> Envelope {
+    let (before, between) = match id {
+        IdPlace::BeforeResult => ("{\"jsonrpc\":\"2.0\",\"id\":", ",\"result\":"),
+        IdPlace::AfterResult => ("{\"jsonrpc\":\"2.0\",\"result\":", ",\"id\":"),
+        IdPlace::Nowhere => return Envelope::none(),
+    };
+    Envelope {
+        id,
+        before: before.as_bytes().into(),
+        between: between.as_bytes().into(),
+        after: format!("}}{end}").as_bytes().into(),
+    }
+}
+
+/// The obvious way to answer.
+fn answer(envelope: &Envelope, result: &[u8], id: &str) -> Vec<u8> {
+    let (first, second): (&[u8], &[u8]) = match envelope.id {
+        IdPlace::BeforeResult => (id.as_bytes(), result),
+        IdPlace::AfterResult => (result, id.as_bytes()),
+        IdPlace::Nowhere => (b"", result),
+    };
+    [
+        &envelope.before,
+        first,
+        &envelope.between,
+        second,
+        &envelope.after,
+    ]
+    .concat()
+}
+
+const ANY: Gate = Gate {
+    min_length: 0,
+    level: 1,
+};
+
+#[test]
+fn sizes_from_nothing_to_20_mb() {
+    let sizes = [
+        0, 1, 2, 100, 1023, 1024, 32_767, 32_768, 32_769, 65_535, 65_536, 300_000, 20_000_000,
+    ];
+    for size in sizes {
+        let plain = json(size);
+        for open in opens(&plain) {
+            assert_eq!((open.length, open.crc), (size as u64, crc32(&plain)));
+            let member = splice([Part::Text(b"[1,"), Part::Open(&open), Part::Text(b"]\n")]);
+            assert!(
+                decoded(&member) == [b"[1,", &plain[..], b"]\n"].concat(),
+                "{size}"
+            );
+            assert!(open.inflate().unwrap() == plain, "{size}");
+        }
+    }
+}
+
+#[test]
+fn bodies_that_no_coder_shortens() {
+    for size in [1, 1000, 70_000, 1_500_000] {
+        let plain = noise(size);
+        for open in opens(&plain) {
+            let bound = size + size / 1000 + 64;
+            assert!(open.bytes.len() <= bound, "{} of {size}", open.bytes.len());
+            assert!(inflated(&open.bytes) == plain, "{size}");
+        }
+    }
+}
+
+#[test]
+fn parts_in_any_place_and_any_number() {
+    let open = open(&json(5000), 6).unwrap();
+    let plain = json(5000);
+    let (text, stream) = (Part::Text(b"text"), Part::Open(&open));
+    let none: [Part; 0] = [];
+    assert_eq!(decoded(&splice(none)), b"");
+    assert_eq!(decoded(&splice([Part::Text(b"")])), b"");
+    assert_eq!(decoded(&splice([text])), b"text");
+    assert_eq!(decoded(&splice([text, text])), b"texttext");
+    assert_eq!(decoded(&splice([stream])), plain);
+    assert_eq!(
+        decoded(&splice([stream, stream])),
+        [&plain[..], &plain].concat()
+    );
+    assert_eq!(
+        decoded(&splice([stream, text, Part::Text(b""), stream, text])),
+        [&plain[..], b"text", &plain, b"text"].concat()
+    );
+}
+
+#[test]
+fn texts_are_split_where_a_stored_block_is_full() {
+    let open = open(b"", 1).unwrap();
+    for length in [65_534, 65_535, 65_536, 131_070, 131_071, 200_000] {
+        let text = json(length);
+        let (first, second) = text.split_at(length / 3);
+        let blocks = length.div_ceil(65_535);
+        for end in [&[][..], &[Part::Open(&open)]] {
+            let parts = [&[Part::Text(first), Part::Text(second)], end].concat();
+            let member = splice(parts);
+            assert!(decoded(&member) == text, "{length}");
+            if end.is_empty() {
+                assert_eq!(member.length(), (10 + 5 * blocks + length + 8) as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_splice_copies_no_stream() {
+    let open = open(&json(300_000), 1).unwrap();
+    let member = splice([Part::Text(b"a"), Part::Open(&open), Part::Text(b"b")]);
+    let slices: Vec<&[u8]> = member.slices().collect();
+    assert_eq!(slices.len(), 3);
+    assert!(std::ptr::eq(slices[1], &*open.bytes));
+    let own = slices[0].len() + slices[2].len();
+    assert_eq!(own, 10 + 6 + 6 + 8);
+}
+
+#[test]
+fn no_such_level() {
+    assert!(open(b"abc", 13).is_none());
+    assert!(open(b"abc", 255).is_none());
+}
+
+/// Where the last block ends is known only to the bit: a position taken from a
+/// decoder after the end of the stream damaged one body in four.
+#[test]
+fn the_last_block_may_end_at_any_bit() {
+    let mut ends = [0; 8];
+    for length in 0..400 {
+        let plain = json(length);
+        for stream in [
+            libdeflate(&plain, 1),
+            libdeflate(&plain, 9),
+            zlib(&[&plain], 6),
+        ] {
+            // the bits of the last byte that do not matter give the end away
+            let mut longest = 0;
+            for bit in 0..8 {
+                let mut flipped = stream.clone();
+                *flipped.last_mut().unwrap() ^= 1 << bit;
+                let mut other = Vec::new();
+                let result = DeflateDecoder::new(&flipped[..]).read_to_end(&mut other);
+                if result.is_err() || other != plain {
+                    longest = bit + 1;
+                }
+            }
+            ends[longest % 8] += 1;
+            let mut dirty = stream.clone();
+            *dirty.last_mut().unwrap() |= (0xFFu16 << longest) as u8;
+            let clean = reopen(stream).unwrap();
+            assert_eq!(inflated(&clean), plain);
+            assert_eq!(reopen(dirty).unwrap(), clean);
+        }
+    }
+    assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
+}
+
+#[test]
+fn stored_fixed_and_dynamic_blocks_are_reopened() {
+    let (text, noise) = (json(100_000), noise(70_000));
+    let streams = [
+        (zlib(&[&text], 0), text.clone()),
+        (zlib(&[b"a"], 6), b"a".to_vec()),
+        (
+            zlib(&[&text[..50], b"bc"], 6),
+            [&text[..50], b"bc"].concat(),
+        ),
+        (
+            zlib(&[&text, &noise, &text], 6),
+            [&text[..], &noise, &text].concat(),
+        ),
+        (libdeflate(&noise, 6), noise.clone()),
+        (libdeflate(&vec![b'a'; 1 << 20], 6), vec![b'a'; 1 << 20]),
+        (zlib(&[], 6), Vec::new()),
+    ];
+    for (stream, plain) in streams {
+        assert!(inflated(&reopen(stream).unwrap()) == plain);
+    }
+}
+
+/// Longer than the index of any table.
+#[test]
+fn the_longest_codes_are_read() {
+    let mut plain = Vec::new();
+    let (mut count, mut next) = (1, 1);
+    for byte in b'a'..b'a' + 20 {
+        plain.extend(std::iter::repeat_n(byte, count));
+        (count, next) = (next, count + next);
+    }
+    let order = noise(2 * plain.len());
+    for (n, random) in order.chunks(2).enumerate() {
+        let random = usize::from(u16::from_le_bytes([random[0], random[1]]));
+        plain.swap(n, random % (n + 1));
+    }
+    for level in 1..=12 {
+        let stream = libdeflate(&plain, level);
+        assert!(inflated(&reopen(stream).unwrap()) == plain, "level {level}");
+    }
+}
+
+#[test]
+fn what_is_no_stream_is_refused() {
+    let plain = [json(3000), noise(100), json(3000)].concat();
+    for stream in [
+        libdeflate(&plain, 6),
+        libdeflate(&plain, 0),
+        zlib(&[b"abc"], 6),
+    ] {
+        for cut in 0..stream.len() {
+            assert!(reopen(stream[..cut].to_vec()).is_none(), "cut at {cut}");
+        }
+        for more in [0, 1, 0xFF] {
+            let longer = [&stream[..], &[more]].concat();
+            assert!(reopen(longer).is_none(), "followed by {more}");
+        }
+        let opened = reopen(stream).unwrap();
+        assert!(reopen(opened).is_none(), "it has no end");
+    }
+}
+
+/// Like zlib: what it would not decode must not get into a member, where its
+/// distances would reach into what stands before.
+#[test]
+fn a_distance_beyond_the_start_is_refused() {
+    let refused = |stream: &[u8]| {
+        let theirs = DeflateDecoder::new(stream).read_to_end(&mut Vec::new());
+        assert!(theirs.is_err(), "a case for this test");
+        reopen(stream.to_vec()).is_none()
+    };
+    // the second half of a stream, whose matches are in the first one
+    let plain = json(40_000);
+    let (first, second) = plain.split_at(20_000);
+    let whole = zlib(&[first, second], 6);
+    let start = zlib(&[first], 6).len() - EMPTY_LAST.len();
+    assert!(refused(&whole[start..]));
+    // fixed codes: three bytes from one before, and there is none
+    assert!(refused(&[0b0000_0011, 0b0000_0010, 0]));
+    // the same behind one literal
+    assert!(inflated(&reopen(vec![0b0100_1011, 0b0000_0100, 0b0000_0010, 0]).unwrap()) == b"aaaa");
+}
+
+#[test]
+fn every_id_in_every_place() {
+    let result = json(3000);
+    for place in [
+        IdPlace::BeforeResult,
+        IdPlace::AfterResult,
+        IdPlace::Nowhere,
+    ] {
+        for end in ["", "\n", "\r\n", ",\"jsonrpc\":\"2.0\"}\n"] {
+            let envelope = envelope(place, end);
+            let entry = Entry::code(envelope.clone(), &result, ANY, Meta::default()).unwrap();
+            assert!(matches!(entry.payload(), Payload::Open(_)));
+            let long = format!("\"{}\"", "x".repeat(100_000));
+            for id in IDS.into_iter().chain([&long[..]]) {
+                let expected = answer(&envelope, &result, id);
+                assert!(decoded(&entry.gzip(id.as_bytes())) == expected, "{id}");
+                let identity = entry.identity(id.as_bytes()).unwrap();
+                assert!(!identity.is_gzip() && identity.to_vec() == expected, "{id}");
+                assert_eq!(identity.length(), expected.len() as u64);
+                assert_eq!(entry.length(id.as_bytes()), expected.len() as u64);
+            }
+        }
+    }
+}
+
+#[test]
+fn small_answers_are_kept_and_sent_as_they_are() {
+    let gate = Gate {
+        min_length: 1024,
+        level: 1,
+    };
+    let envelope = envelope(IdPlace::BeforeResult, "\n");
+    let frame = answer(&envelope, b"", "").len();
+    for (length, is_coded) in [(0, false), (1023 - frame, false), (1024 - frame, true)] {
+        let result = json(length);
+        let entry = Entry::code(envelope.clone(), &result, gate, Meta::default()).unwrap();
+        assert_eq!(matches!(entry.payload(), Payload::Open(_)), is_coded);
+        let body = entry.gzip(b"\"a\"");
+        assert_eq!(body.is_gzip(), is_coded);
+        let expected = answer(&envelope, &result, "\"a\"");
+        if !is_coded {
+            assert_eq!(body.to_vec(), expected);
+        }
+        assert_eq!(entry.identity(b"\"a\"").unwrap().to_vec(), expected);
+    }
+}
+
+#[test]
+fn what_coding_does_not_shorten_is_kept_as_it_is() {
+    let result = noise(100_000);
+    for level in [0, 1, 6] {
+        let gate = Gate {
+            min_length: 0,
+            level,
+        };
+        let entry = Entry::code(Envelope::none(), &result, gate, Meta::default()).unwrap();
+        let body = entry.gzip(b"");
+        assert!(!body.is_gzip() && body.to_vec() == result);
+    }
+    let gate = Gate {
+        min_length: 0,
+        level: 13,
+    };
+    assert!(Entry::code(Envelope::none(), &result, gate, Meta::default()).is_none());
+}
+
+#[test]
+fn hot_entries_keep_both_codings() {
+    let result = json(50_000);
+    let envelope = envelope(IdPlace::BeforeResult, "");
+    let entry = Entry::code(envelope.clone(), &result, ANY, Meta::default()).unwrap();
+    let weight = entry.weight();
+    assert!(weight < 50_000);
+    let first = entry.identity(b"1").unwrap();
+    assert_eq!((entry.inflates(), entry.weight()), (50_000, weight));
+    let second = entry.identity(b"2").unwrap();
+    assert_eq!((entry.inflates(), entry.weight()), (0, weight + 50_000));
+    let third = entry.identity(b"3").unwrap();
+    let shared = |body: &Body| body.slices().nth(1).unwrap().as_ptr();
+    assert_eq!(shared(&second), shared(&third));
+    assert_ne!(shared(&first), shared(&second));
+    for (body, id) in [(first, "1"), (second, "2"), (third, "3")] {
+        assert!(body.to_vec() == answer(&envelope, &result, id));
+    }
+    assert!(decoded(&entry.gzip(b"4")) == answer(&envelope, &result, "4"));
+}
+
+#[test]
+fn a_damaged_entry_gives_no_identity() {
+    let mut open = open(&json(5000), 1).unwrap();
+    for (crc, length) in [(open.crc ^ 1, 5000), (open.crc, 4999), (open.crc, 5001)] {
+        open.crc = crc;
+        open.length = length;
+        let payload = Payload::Open(open.clone());
+        let entry = Entry::new(Envelope::none(), payload, Meta::default());
+        assert!(entry.identity(b"").is_none());
+    }
+}
+
+#[test]
+fn meta_is_the_callers() {
+    let meta = Meta {
+        status: 200,
+        fields: vec![(b"Content-Type".to_vec(), b"application/json".to_vec())],
+        stored_at: 1000,
+        expires_at: 2000,
+        age: 7,
+        class: Some(3),
+        block_number: Some(0),
+        block_hash: Some([1; 32]),
+        ..Meta::default()
+    };
+    let entry = Entry::code(Envelope::none(), b"{}", ANY, meta.clone()).unwrap();
+    assert_eq!(entry.meta(), &meta);
+    assert!(entry.is_fresh(0) && entry.is_fresh(1999) && !entry.is_fresh(2000));
+    let bare = Entry::code(Envelope::none(), b"{}", ANY, Meta::default()).unwrap();
+    assert!(!bare.is_fresh(0));
+    assert!(entry.weight() >= bare.weight() + 28);
+}
+
+/// Entries of all kinds, with their results.
+fn stored() -> Vec<(Arc<Entry>, Vec<u8>)> {
+    let gate = Gate {
+        min_length: 1024,
+        level: 4,
+    };
+    let places = [IdPlace::BeforeResult, IdPlace::AfterResult];
+    let sizes = [0, 5, 3000, 100_000];
+    let kinds = sizes.into_iter().flat_map(|size| {
+        places
+            .into_iter()
+            .flat_map(move |place| ["", "\n", " \r\n"].map(|end| (size, place, end)))
+    });
+    kinds
+        .map(|(size, place, end)| {
+            let result = json(size);
+            let envelope = envelope(place, end);
+            let entry = Entry::code(envelope, &result, gate, Meta::default()).unwrap();
+            (Arc::new(entry), result)
+        })
+        .collect()
+}
+
+const GATE: Gate = Gate {
+    min_length: 1024,
+    level: 1,
+};
+
+#[test]
+fn a_batch_of_all_kinds_keeps_the_order_and_drops_newlines() {
+    let stored = stored();
+    let error = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1}}\n";
+    let mut elements = vec![Element::Text(error)];
+    let mut expected = vec![error.trim_ascii_end().to_vec()];
+    for ((entry, result), id) in stored.iter().zip(IDS.into_iter().cycle()) {
+        elements.push((entry, id.as_bytes()).into());
+        let answer = answer(entry.envelope(), result, id);
+        expected.push(answer.trim_ascii_end().to_vec());
+    }
+    elements.push(Element::Text(error));
+    expected.push(error.trim_ascii_end().to_vec());
+    let expected = [b"[", &expected.join(&b","[..])[..], b"]"].concat();
+    assert!(decoded(&batch_gzip(&elements, GATE).unwrap()) == expected);
+    for _ in 0..3 {
+        let body = batch_identity(&elements).unwrap();
+        assert!(!body.is_gzip() && body.to_vec() == expected);
+    }
+}
+
+#[test]
+fn a_batch_of_one_and_of_the_same_one_many_times() {
+    let (entry, result) = &stored()[6 + 6];
+    let one = answer(entry.envelope(), result, "\"x\"");
+    let one = one.trim_ascii_end();
+    for count in [1, 2, 100] {
+        let elements = vec![Element::from((entry, &b"\"x\""[..])); count];
+        let expected = [b"[", &vec![one; count].join(&b","[..])[..], b"]"].concat();
+        let body = batch_gzip(&elements, GATE).unwrap();
+        assert!(decoded(&body) == expected);
+        assert_eq!(body.slices().count(), 2 * count + 1);
+    }
+}
+
+#[test]
+fn a_batch_of_nothing_is_an_empty_array() {
+    assert_eq!(batch_identity(&[]).unwrap().to_vec(), b"[]");
+    let body = batch_gzip(&[], GATE).unwrap();
+    assert_eq!((body.is_gzip(), body.to_vec()), (false, b"[]".to_vec()));
+}
+
+#[test]
+fn many_small_answers_make_a_coded_batch() {
+    let (entry, result) = &stored()[6];
+    let ids: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+    let elements: Vec<Element> = ids.iter().map(|id| (entry, id.as_bytes()).into()).collect();
+    let answers = ids.iter().map(|id| answer(entry.envelope(), result, id));
+    let expected = [b"[", &answers.collect::<Vec<_>>().join(&b","[..])[..], b"]"].concat();
+    let body = batch_gzip(&elements, GATE).unwrap();
+    assert!(decoded(&body) == expected);
+    assert!(
+        body.length() * 5 < expected.len() as u64,
+        "{}",
+        body.length()
+    );
+    // below the gate, or not made smaller
+    let body = batch_gzip(&elements[..3], GATE).unwrap();
+    assert!(!body.is_gzip());
+    let body = batch_gzip(&elements[..1], ANY).unwrap();
+    assert!(!body.is_gzip());
+    assert_eq!(
+        body.to_vec(),
+        [b"[", &answer(entry.envelope(), result, "0")[..], b"]"].concat()
+    );
+}
+
+#[derive(Clone, Debug)]
+enum Piece {
+    Text(Vec<u8>),
+    Open(Vec<u8>, u8),
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..300),
+        "[0-9a-f\",:{}\\[\\] ]{0,2000}".prop_map(String::into_bytes),
+        (any::<u8>(), 0..70_000usize).prop_map(|(byte, length)| vec![byte; length]),
+        (0..70_000usize).prop_map(json),
+        (0..70_000usize).prop_map(noise),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn any_parts_make_one_member(
+        pieces in prop::collection::vec(
+            prop_oneof![
+                bytes().prop_map(Piece::Text),
+                (bytes(), 0..=12u8).prop_map(|(plain, level)| Piece::Open(plain, level)),
+            ],
+            0..8,
+        ),
+    ) {
+        let mut expected = Vec::new();
+        let mut streams = Vec::new();
+        for piece in &pieces {
+            match piece {
+                Piece::Text(text) => expected.extend_from_slice(text),
+                Piece::Open(plain, level) => {
+                    expected.extend_from_slice(plain);
+                    streams.push(open(plain, *level).unwrap());
+                }
+            }
+        }
+        let mut streams = streams.iter();
+        let member = splice(pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => Part::Text(text),
+            Piece::Open(..) => Part::Open(streams.next().unwrap()),
+        }));
+        prop_assert!(decoded(&member) == expected);
+    }
+
+    #[test]
+    fn any_stream_of_two_coders_is_reopened(
+        pieces in prop::collection::vec(bytes(), 1..4),
+        level in 0..=12u8,
+    ) {
+        let plain = pieces.concat();
+        let opened = reopen(libdeflate(&plain, level)).unwrap();
+        prop_assert!(inflated(&opened) == plain);
+        let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+        let opened = reopen(zlib(&pieces, u32::from(level).min(9))).unwrap();
+        prop_assert!(inflated(&opened) == plain);
+    }
+
+    /// Damage: what zlib refuses is refused, what it takes decodes the same.
+    #[test]
+    fn a_damaged_stream_is_judged_as_zlib_judges_it(
+        plain in bytes(),
+        level in 0..=12u8,
+        at in any::<prop::sample::Index>(),
+        mask in 1..=255u8,
+    ) {
+        let mut stream = libdeflate(&plain, level);
+        let at = at.index(stream.len());
+        stream[at] ^= mask;
+        let mut theirs = Vec::new();
+        let mut decoder = DeflateDecoder::new(&stream[..]);
+        let is_whole = decoder.read_to_end(&mut theirs).is_ok()
+            && decoder.total_in() == stream.len() as u64;
+        match reopen(stream.clone()) {
+            Some(opened) => prop_assert!(is_whole && inflated(&opened) == theirs),
+            None => prop_assert!(!is_whole),
+        }
+    }
+}

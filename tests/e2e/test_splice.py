@@ -1,0 +1,133 @@
+"""Every decoder that clients use reads members that the core puts together
+from stored streams, whatever the id, the size and the coder.
+
+No server is involved: an example of the core writes the members, and what
+they must decode to, into a directory."""
+
+import http.server
+import json
+import pathlib
+import subprocess
+import threading
+
+import pytest
+
+from harness import decoders
+from harness.client import gunzip
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CORPUS = ROOT.parent / "shared" / "corpus" / "execution"
+
+
+def splice(directory, *results):
+    subprocess.run(
+        ["cargo", "run", "--quiet", "--release", "-p", "sszip-core", "--example", "splices", "--", directory, *results],
+        cwd=ROOT,
+        check=True,
+    )
+    return sorted(directory.glob("*.gz"))
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory):
+    return splice(tmp_path_factory.mktemp("splices"))
+
+
+@pytest.fixture(scope="module")
+def helpers(cache_directory):
+    running = {"node": decoders.node(), "go": decoders.go(cache_directory)}
+    yield running
+    for helper in running.values():
+        helper.close()
+
+
+@pytest.fixture(params=["gzip", "zlib", "node", "go"])
+def decode(request, helpers):
+    return {"gzip": decoders.gzip_command, "zlib": gunzip, **helpers}[request.param]
+
+
+def check(members, decode):
+    assert members
+    for member in members:
+        assert decode(member.read_bytes()) == member.with_suffix(".plain").read_bytes(), member.name
+
+
+def test_what_there_is(members):
+    """All kinds of id, results from nothing to 20 MB, batches."""
+    names = {member.stem for member in members}
+    kinds = {name.rsplit("Result-", 1)[1] for name in names if name.startswith("2000-")}
+    assert kinds >= {"number", "fraction", "above-2-53", "null", "string", "empty", "escapes", "unicode", "long"}
+    for size in (100, 2000, 32768, 300000, 3000000, 20000000):
+        for place in ("BeforeResult", "AfterResult"):
+            assert f"{size}-1-{place}-long" in names
+            assert f"{size}-6-{place}-long" in names
+    assert {"batch-1", "batch-2", "batch-10"} <= names
+
+
+def test_every_decoder(members, decode):
+    check(members, decode)
+
+
+def test_recorded_answers(tmp_path, helpers):
+    if not CORPUS.is_dir():
+        pytest.skip("no ../shared/corpus beside the clone")
+    results = []
+    for path in sorted(CORPUS.rglob("test_*.json")):
+        for n, call in enumerate(json.loads(path.read_bytes())):
+            # a batch has a list of answers
+            response = call["response"]
+            result = response["result"] if "result" in response else response
+            result = json.dumps(result, separators=(",", ":")).encode()
+            if len(result) >= 1024:
+                results.append(tmp_path / f"{path.parent.name}-{path.stem}-{n}.json")
+                results[-1].write_bytes(result)
+    # of each size some, not all of the small ones
+    results = sorted(results, key=lambda path: path.stat().st_size)[::7]
+    directory = tmp_path / "members"
+    directory.mkdir()
+    members = splice(directory, *results)
+    for decode in (gunzip, *helpers.values()):
+        check(members, decode)
+
+
+@pytest.fixture(scope="module")
+def served(members):
+    """The members' directory, served with their content coding."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=members[0].parent)
+
+        def end_headers(self):
+            self.send_header("Content-Encoding", "gzip")
+            super().end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_curl(members, served):
+    for member in members:
+        done = subprocess.run(
+            ["curl", "-sS", "--fail", "--compressed", f"{served}/{member.name}"],
+            capture_output=True,
+        )
+        assert done.returncode == 0, (member.name, done.stderr)
+        assert done.stdout == member.with_suffix(".plain").read_bytes(), member.name
+
+
+def test_a_helper_notices_damage(members, helpers):
+    """The decoders of this file can say no."""
+    for place in (-6, -1, 20):
+        coded = bytearray(next(member for member in members if member.stem == "batch-10").read_bytes())
+        coded[place] ^= 1
+        for decode in (decoders.gzip_command, *helpers.values()):
+            with pytest.raises(decoders.Refused):
+                decode(bytes(coded))
