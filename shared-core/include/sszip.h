@@ -76,6 +76,11 @@ typedef enum {
      `sszip_exchange_stream`.
      */
     SSZIP_HEAD_STREAM = 2,
+    /*
+     As `SSZIP_HEAD_PASS`, and show each piece of the body to
+     `sszip_exchange_observe`.
+     */
+    SSZIP_HEAD_TEE = 3,
 } sszip_head_action;
 
 /*
@@ -144,6 +149,35 @@ typedef enum {
 } sszip_end_action;
 
 /*
+ What to do with a request.
+ */
+typedef enum {
+    /*
+     Send it to the node.
+     */
+    SSZIP_LOOK_UP_FORWARD = 0,
+    /*
+     Send `sszip_exchange_status`, the head edits as the whole head, and
+     `sszip_exchange_body`.
+     */
+    SSZIP_LOOK_UP_RESPOND = 1,
+    /*
+     Look up again, without a waiter, once `sszip_next_woken` names it.
+     */
+    SSZIP_LOOK_UP_WAIT = 2,
+    /*
+     Send it to the node, with `sszip_exchange_request_body` as its body.
+     */
+    SSZIP_LOOK_UP_FORWARD_REWRITTEN = 3,
+    /*
+     As `SSZIP_LOOK_UP_RESPOND`, once `sszip_exchange_code` has run on a
+     thread that serves no connections; if `sszip_exchange_status` is 0 then,
+     send it to the node.
+     */
+    SSZIP_LOOK_UP_RESPOND_OFF_LOOP = 4,
+} sszip_look_up;
+
+/*
  The settings of a place, ready for exchanges. Immutable.
  */
 typedef struct sszip_config sszip_config;
@@ -157,6 +191,11 @@ typedef struct sszip_directives sszip_directives;
  One HTTP exchange: one a request. docs/exchange.md has the order of calls.
  */
 typedef struct sszip_exchange sszip_exchange;
+
+/*
+ An answer on its way into the cache. It outlives its exchange.
+ */
+typedef struct sszip_fill sszip_fill;
 
 /*
  Bytes that somebody else owns.
@@ -185,6 +224,32 @@ typedef struct {
      */
     sszip_str value;
 } sszip_field;
+
+/*
+ A request head as the host saw it.
+ */
+typedef struct {
+    /*
+     `sizeof(sszip_request_head)`, so that the struct may grow.
+     */
+    size_t size;
+    /*
+     The method.
+     */
+    sszip_str method;
+    /*
+     Path and query, as the client sent them.
+     */
+    sszip_str target;
+    /*
+     All header fields, `Host` among them.
+     */
+    const sszip_field *fields;
+    /*
+     How many.
+     */
+    size_t nfields;
+} sszip_request_head;
 
 /*
  A change to a message head: the field shall have this value and no other.
@@ -222,6 +287,10 @@ typedef struct {
      it.
      */
     int64_t content_length;
+    /*
+     The wall clock, in seconds since 1970.
+     */
+    uint64_t now;
     /*
      The status code.
      */
@@ -268,6 +337,50 @@ typedef struct {
     bool complete;
 } sszip_progress;
 
+/*
+ A look-up of stored answers.
+ */
+typedef struct {
+    /*
+     `sizeof(sszip_asked)`, so that the struct may grow.
+     */
+    size_t size;
+    /*
+     What keeps answers of one chain apart from those of another; NULL
+     `data`: `place`, the request's host and its target.
+     */
+    sszip_str name_space;
+    /*
+     The place in the configuration.
+     */
+    sszip_str place;
+    /*
+     The request's body, whole.
+     */
+    sszip_str body;
+    /*
+     Milliseconds, of any clock that does not run backwards.
+     */
+    uint64_t now;
+    /*
+     What is stored is not to be sent; the node's answer replaces it.
+     */
+    bool bypass;
+    /*
+     By what `sszip_next_woken` is to name this request; 0: it will not
+     wait.
+     */
+    size_t waiter;
+    /*
+     The host's own rules allow a content coding here.
+     */
+    bool coding_allowed;
+    /*
+     The host writes `Vary: Accept-Encoding` itself.
+     */
+    bool host_writes_vary;
+} sszip_asked;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -287,8 +400,8 @@ sszip_str sszip_mode_name(uint8_t mode);
 sszip_status sszip_directives_new(sszip_directives **out);
 
 /*
- Takes the directive `name` (`enable`, `types`, `min_length`, `comp_level`,
- `max_oneshot`, `memory`, `upstream_encoding`) with its arguments.
+ Takes the directive `name` with its arguments; names are those of
+ docs/directives.md without `sszip_`, and `enable` for `sszip` itself.
 
  On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
  operator, is written to `text`, cut to `text_size` bytes and without a NUL;
@@ -331,6 +444,26 @@ sszip_status sszip_config_new(const sszip_directives *directives,
                               sszip_config **out);
 
 /*
+ Prepares the process that will serve, one of `processes`, after any fork:
+ makes the hot tier, with its share of `cache_memory`. Without it nothing is
+ cached.
+
+ # Safety
+ `config` is NULL or from `sszip_config_new` and not freed.
+ */
+sszip_status sszip_process_start(const sszip_config *config,
+                                 size_t processes);
+
+/*
+ Whether answers are cached at a place with these settings. `false` for
+ NULL.
+
+ # Safety
+ `config` is NULL or from `sszip_config_new` and not freed.
+ */
+bool sszip_config_caches(const sszip_config *config);
+
+/*
  Whether sszip acts at a place with these settings. `false` for NULL.
 
  # Safety
@@ -367,13 +500,11 @@ void sszip_exchange_free(sszip_exchange *exchange);
  The client's request head. Copies what it needs.
 
  # Safety
- `exchange` is NULL or valid; `method` and the `nfields` fields are valid
- strings.
+ `exchange` is NULL or valid; `head` is NULL or valid with all that it
+ points at.
  */
 sszip_status sszip_exchange_request_head(sszip_exchange *exchange,
-                                         sszip_str method,
-                                         const sszip_field *fields,
-                                         size_t nfields);
+                                         const sszip_request_head *head);
 
 /*
  Changes to the head that the node gets. The list is valid until the next
@@ -508,14 +639,15 @@ sszip_status sszip_exchange_upstream_vary(sszip_exchange *exchange,
                                           sszip_str *out);
 
 /*
- Bytes to send right after the head. They stay as they are until
- `sszip_exchange_free`.
+ Bytes to send right after the head, in pieces. The list is valid until the
+ next call, the bytes until `sszip_exchange_free`.
 
  # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
+ `exchange` is NULL or valid; the results point at memory of their type.
  */
-sszip_status sszip_exchange_body(const sszip_exchange *exchange,
-                                 sszip_str *out);
+sszip_status sszip_exchange_body(sszip_exchange *exchange,
+                                 const sszip_str **pieces,
+                                 size_t *npieces);
 
 /*
  What happened to the answer, for `sszip_mode_name`.
@@ -536,6 +668,134 @@ sszip_status sszip_exchange_mode(const sszip_exchange *exchange,
 sszip_status sszip_exchange_sizes(const sszip_exchange *exchange,
                                   uint64_t *received,
                                   uint64_t *sent);
+
+/*
+ The longest body of the request, in bytes, with which
+ `sszip_exchange_look_up` is to be called; 0: it is to be called without
+ one; negative: it is not to be called.
+
+ # Safety
+ `exchange` is NULL or valid; `most` points at memory of its type.
+ */
+sszip_status sszip_exchange_cache_need(const sszip_exchange *exchange,
+                                       int64_t *most);
+
+/*
+ Looks for stored answers to the request. If the library fails inside, the
+ request goes to the node.
+
+ # Safety
+ `exchange` is NULL or valid; `asked` is NULL or valid with all that it
+ points at; `action` points at memory of its type.
+ */
+sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
+                                    const sszip_asked *asked,
+                                    sszip_look_up *action);
+
+/*
+ The body of the request that goes to the node, after
+ `SSZIP_LOOK_UP_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_request_body(const sszip_exchange *exchange,
+                                         sszip_str *out);
+
+/*
+ The status of a stored answer.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_status(const sszip_exchange *exchange,
+                                   uint16_t *out);
+
+/*
+ A piece of a body that passes. Copies it, within the limits.
+
+ # Safety
+ `exchange` is NULL or valid, `piece` a valid string.
+ */
+sszip_status sszip_exchange_observe(sszip_exchange *exchange,
+                                    sszip_str piece);
+
+/*
+ Nothing of the answer is to be stored.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
+
+/*
+ What is to be stored, once all of the answer is with the host; NULL for
+ nothing. `off_loop`: `sszip_fill_build` belongs on a thread that serves no
+ connections.
+
+ # Safety
+ `exchange` is NULL or valid; the results point at memory of their type.
+ */
+sszip_status sszip_exchange_take_fill(sszip_exchange *exchange,
+                                      sszip_fill **fill,
+                                      bool *off_loop);
+
+/*
+ Prepares it to be stored, milliseconds for each megabyte; any thread may
+ call it, while no other uses the fill.
+
+ # Safety
+ `fill` is NULL or from `sszip_exchange_take_fill` and neither published
+ nor freed.
+ */
+sszip_status sszip_fill_build(sszip_fill *fill);
+
+/*
+ Stores it and frees it. `now` is of the clock of the look-ups.
+ `sszip_next_woken` may have something to say then.
+
+ # Safety
+ `fill` is NULL or from `sszip_exchange_take_fill` and neither published
+ nor freed.
+ */
+sszip_status sszip_fill_publish(sszip_fill *fill, uint64_t now);
+
+/*
+ Stores nothing.
+
+ # Safety
+ `fill` is NULL or from `sszip_exchange_take_fill` and neither published
+ nor freed.
+ */
+void sszip_fill_free(sszip_fill *fill);
+
+/*
+ A request that waits and is to be looked up again: its `waiter`, or 0. To
+ be asked until 0 after a fill was published and after an exchange or a fill
+ was freed.
+ */
+size_t sszip_next_woken(void);
+
+/*
+ What the cache had to do with the answer, in nginx's words; empty: nothing.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_cache_status(const sszip_exchange *exchange,
+                                         sszip_str *out);
+
+/*
+ The method of a single JSON-RPC call as it stood in the request, and the
+ number of calls in a batch; empty and 0 where they are not known. Valid
+ until the next look-up or `sszip_exchange_free`.
+
+ # Safety
+ `exchange` is NULL or valid; the results point at memory of their type.
+ */
+sszip_status sszip_exchange_call(const sszip_exchange *exchange,
+                                 sszip_str *method,
+                                 size_t *batch_size);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -45,11 +45,15 @@ pub enum Mode {
     Cut = 16,
     /// Compressed as it came, without a length.
     Stream = 17,
+    /// Sent from the cache.
+    Hit = 18,
+    /// Stored answers and the node's, put together to a batch.
+    Merged = 19,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 18] = [
+    pub const ALL: [Mode; 20] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -68,6 +72,8 @@ impl Mode {
         Mode::Failed,
         Mode::Cut,
         Mode::Stream,
+        Mode::Hit,
+        Mode::Merged,
     ];
 
     /// The name that logs and metrics show.
@@ -91,6 +97,8 @@ impl Mode {
             Mode::Failed => "failed",
             Mode::Cut => "cut",
             Mode::Stream => "stream",
+            Mode::Hit => "hit",
+            Mode::Merged => "merged",
         }
     }
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{EndAction, Exchange, HeadAction, HeadEdit, PieceAction, ResponseHead};
+use sszip_core::exchange::{
+    EndAction, Exchange, HeadAction, HeadEdit, PieceAction, RequestHead, ResponseHead,
+};
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
@@ -235,7 +237,11 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
     } = &case.request;
     let mut exchange = Exchange::new(config(&case.config));
     exchange
-        .request_head(method.as_bytes(), bytes(headers))
+        .request_head(RequestHead {
+            method: method.as_bytes(),
+            target: b"/",
+            fields: bytes(headers),
+        })
         .map_err(text)?;
     let upstream = edited(headers, exchange.upstream_edits());
 
@@ -267,6 +273,7 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
             subrequest: false,
             coding_allowed: version == "1.1",
             host_writes_vary: false,
+            now: 0,
         })
         .map_err(text)?;
 
@@ -285,20 +292,24 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
                 PieceAction::Taken => continue,
                 PieceAction::GiveUp => {
                     state = HeadAction::Pass;
-                    body.extend_from_slice(exchange.body());
+                    body.extend(exchange.body().flatten());
                 }
                 PieceAction::Stream => state = HeadAction::Stream,
             }
         }
         match state {
             HeadAction::Stream => stream(&mut exchange, piece, Flush::None, &mut body)?,
-            _ => body.extend_from_slice(piece),
+            HeadAction::Tee => {
+                exchange.observe(piece).map_err(text)?;
+                body.extend_from_slice(piece);
+            }
+            HeadAction::Pass | HeadAction::Hold => body.extend_from_slice(piece),
         }
     }
     // a host knows a cut of a framed body; the core a missing length
     let cut = case.response.cut_at.is_some();
     match state {
-        HeadAction::Pass => {}
+        HeadAction::Pass | HeadAction::Tee => {}
         HeadAction::Hold if cut && framing == "chunked" => {
             exchange.cut_short().map_err(text)?;
             status = 502;
@@ -306,10 +317,10 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
         HeadAction::Hold => match exchange.end().map_err(text)? {
             EndAction::Code { .. } => {
                 exchange.code().map_err(text)?;
-                body.extend_from_slice(exchange.body());
+                body.extend(exchange.body().flatten());
             }
             EndAction::Fail => status = 502,
-            EndAction::GiveUp => body.extend_from_slice(exchange.body()),
+            EndAction::GiveUp => body.extend(exchange.body().flatten()),
             EndAction::Stream => stream(&mut exchange, b"", Flush::Finish, &mut body)?,
         },
         HeadAction::Stream if cut => exchange.cut_short().map_err(text)?,
@@ -367,7 +378,7 @@ fn config(settings: &BTreeMap<String, toml::Value>) -> Arc<Config> {
     Arc::new(directives.resolve(Budget::new()))
 }
 
-fn bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> {
+fn bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     fields
         .iter()
         .map(|(name, value)| (name.as_bytes(), value.as_bytes()))

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, PieceAction, ResponseHead, StreamFailure,
+    EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead, StreamFailure,
 };
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
@@ -98,6 +98,7 @@ fn response_head(
         subrequest: false,
         coding_allowed: true,
         host_writes_vary: false,
+        now: 0,
     })
 }
 
@@ -112,7 +113,7 @@ proptest! {
             let (state, mode) = (exchange.state(), exchange.mode());
             let refused = match event {
                 Event::RequestHead(accept) => exchange
-                    .request_head(b"GET", [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter())
+                    .request_head(RequestHead { method: b"GET", target: b"/", fields: [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter() })
                     .is_err(),
                 Event::ResponseHead { status, content_length, coding } => {
                     response_head(&mut exchange, status, content_length, coding).is_err()
@@ -153,7 +154,7 @@ proptest! {
         let budget = Budget::new();
         let mut exchange = Exchange::new(config(&budget));
         exchange
-            .request_head(b"GET", [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter())
+            .request_head(RequestHead { method: b"GET", target: b"/", fields: [(&b"Accept-Encoding"[..], accept.as_bytes())].into_iter() })
             .unwrap();
         let length = Some(body.len() as u64);
         prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(HeadAction::Hold));
@@ -167,7 +168,7 @@ proptest! {
             let piece = &body[pair[0]..pair[1]];
             if holding && give_up_after == Some(n) {
                 exchange.give_up(Mode::Failed).unwrap();
-                sent.extend_from_slice(exchange.body());
+                sent.extend(exchange.body().flatten());
                 holding = false;
             }
             if holding {
@@ -179,7 +180,7 @@ proptest! {
         if holding {
             prop_assert_eq!(exchange.end(), Ok(EndAction::Code { off_loop: false }));
             exchange.code().unwrap();
-            sent.extend_from_slice(exchange.body());
+            sent.extend(exchange.body().flatten());
         }
 
         let edit = |name| exchange.head_edits().iter().find(|edit| edit.name == name);
@@ -213,7 +214,7 @@ proptest! {
         let budget = Budget::new();
         let mut exchange = Exchange::new(config(&budget));
         exchange
-            .request_head(b"GET", [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter())
+            .request_head(RequestHead { method: b"GET", target: b"/", fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter() })
             .unwrap();
         let mut action = exchange
             .response_head(ResponseHead {
@@ -225,6 +226,7 @@ proptest! {
                 subrequest: false,
                 coding_allowed: true,
                 host_writes_vary: false,
+                now: 0,
             })
             .unwrap();
         prop_assert_eq!(action, HeadAction::Hold);
@@ -258,9 +260,9 @@ proptest! {
             match exchange.end().unwrap() {
                 EndAction::Code { .. } => {
                     exchange.code().unwrap();
-                    sent.extend_from_slice(exchange.body());
+                    sent.extend(exchange.body().flatten());
                 }
-                EndAction::GiveUp => sent.extend_from_slice(exchange.body()),
+                EndAction::GiveUp => sent.extend(exchange.body().flatten()),
                 EndAction::Stream => stream(&mut exchange, b"", Flush::Finish, room, &mut sent),
                 EndAction::Fail => prop_assert!(false, "it is whole"),
             }
@@ -301,10 +303,11 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
 fn asked(budget: &Budget) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
     exchange
-        .request_head(
-            b"GET",
-            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
-        )
+        .request_head(RequestHead {
+            method: b"GET",
+            target: b"/",
+            fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        })
         .unwrap();
     exchange
 }
@@ -317,7 +320,7 @@ fn a_body_cut_short_is_never_completed() {
     exchange.piece(&[b'a'; 99]).unwrap();
     assert_eq!(exchange.end(), Ok(EndAction::Fail));
     assert_eq!((exchange.state(), exchange.mode()), (State::Cut, Mode::Cut));
-    assert!(exchange.body().is_empty() && exchange.code().is_err());
+    assert!(exchange.body().next().is_none() && exchange.code().is_err());
     assert_eq!(budget.used(), 0);
 }
 
@@ -344,7 +347,7 @@ fn a_body_longer_than_declared_passes_as_it_came() {
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     assert_eq!(exchange.piece(&[b'a'; 60]), Ok(PieceAction::Taken));
     assert_eq!(exchange.piece(&[b'b'; 41]), Ok(PieceAction::GiveUp));
-    assert_eq!(exchange.body(), [b'a'; 60]);
+    assert_eq!(exchange.body().collect::<Vec<_>>(), [[b'a'; 60]]);
     assert_eq!(exchange.mode(), Mode::Failed);
 }
 
@@ -359,10 +362,11 @@ fn hold_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
         .unwrap();
     let mut exchange = Exchange::new(Arc::new(directives.resolve(budget.clone())));
     exchange
-        .request_head(
-            b"GET",
-            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
-        )
+        .request_head(RequestHead {
+            method: b"GET",
+            target: b"/",
+            fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        })
         .unwrap();
     let action = response_head(&mut exchange, 200, None, None);
     assert_eq!(action, Ok(HeadAction::Hold));
@@ -372,7 +376,7 @@ fn hold_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
             action = exchange.piece(piece).unwrap();
             assert!(budget.used() <= memory);
             if action == PieceAction::GiveUp {
-                sent.extend_from_slice(exchange.body());
+                sent.extend(exchange.body().flatten());
             }
         }
         match action {
@@ -386,7 +390,7 @@ fn hold_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
         PieceAction::Taken => {
             exchange.end().unwrap();
             exchange.code().unwrap();
-            sent.extend_from_slice(exchange.body());
+            sent.extend(exchange.body().flatten());
         }
         PieceAction::GiveUp => {}
         PieceAction::Stream => stream(&mut exchange, b"", Flush::Finish, 1000, &mut sent),

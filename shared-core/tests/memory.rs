@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use sszip_core::config::Directives;
-use sszip_core::exchange::{Exchange, ResponseHead};
+use sszip_core::exchange::{Exchange, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
@@ -20,10 +20,11 @@ fn resident() -> usize {
 fn respond(config: &Arc<sszip_core::config::Config>, body: &[u8]) {
     let mut exchange = Exchange::new(Arc::clone(config));
     exchange
-        .request_head(
-            b"GET",
-            [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
-        )
+        .request_head(RequestHead {
+            method: b"GET",
+            target: b"/",
+            fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+        })
         .unwrap();
     exchange
         .response_head(ResponseHead {
@@ -35,6 +36,7 @@ fn respond(config: &Arc<sszip_core::config::Config>, body: &[u8]) {
             subrequest: false,
             coding_allowed: true,
             host_writes_vary: false,
+            now: 0,
         })
         .unwrap();
     exchange.piece(body).unwrap();

@@ -10,7 +10,9 @@ use flate2::write::GzEncoder;
 use flate2::Compression;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction, ResponseHead};
+use sszip_core::exchange::{
+    EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead,
+};
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_fuzz::{feed, Client, Piece, Place};
@@ -80,7 +82,7 @@ fuzz_target!(|input: Input| {
     let (mut is_gzip, mut length) = (input.node_codes, input.declared.then_some(wire.len()));
     for edit in exchange.head_edits() {
         let value = edit.value.as_deref();
-        match edit.name {
+        match &*edit.name {
             "Content-Encoding" => is_gzip = value == Some(b"gzip"),
             "Content-Length" => {
                 length = value.map(|value| String::from_utf8_lossy(value).parse().expect("length"));
@@ -145,9 +147,9 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
         match exchange.end().expect("held") {
             EndAction::Code { .. } => {
                 exchange.code().expect("whole");
-                sent.bytes.extend_from_slice(exchange.body());
+                sent.bytes.extend(exchange.body().flatten());
             }
-            EndAction::GiveUp => sent.bytes.extend_from_slice(exchange.body()),
+            EndAction::GiveUp => sent.bytes.extend(exchange.body().flatten()),
             EndAction::Stream => way = Way::Streamed,
             EndAction::Fail => panic!("it is whole"),
         }
@@ -162,7 +164,11 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
 fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> Way {
     let accept = (&b"Accept-Encoding"[..], input.accept.value());
     exchange
-        .request_head(b"POST", [accept].into_iter())
+        .request_head(RequestHead {
+            method: b"POST",
+            target: b"/",
+            fields: [accept].into_iter(),
+        })
         .expect("the first call");
     let content_type: &[u8] = if input.event_stream {
         b"text/event-stream"
@@ -182,12 +188,13 @@ fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> Way {
             subrequest: false,
             coding_allowed: true,
             host_writes_vary: false,
+            now: 0,
         })
         .expect("after the request");
     match action {
         HeadAction::Hold => Way::Held,
         HeadAction::Stream => Way::Streamed,
-        HeadAction::Pass => Way::Through,
+        HeadAction::Pass | HeadAction::Tee => Way::Through,
     }
 }
 
@@ -196,7 +203,7 @@ fn after(action: PieceAction, exchange: &Exchange, sent: &mut Sent) -> Way {
         PieceAction::Taken => Way::Held,
         PieceAction::Stream => Way::Streamed,
         PieceAction::GiveUp => {
-            sent.bytes.extend_from_slice(exchange.body());
+            sent.bytes.extend(exchange.body().flatten());
             Way::Through
         }
     }

@@ -17,6 +17,18 @@ impl Exchange {
         let coded = match self.task {
             Task::Gzip { .. } => self.gzip(),
             Task::Gunzip => self.gunzip(),
+            Task::Replace => return self.move_on(Event::Coded),
+            Task::Decode => {
+                self.decode();
+                return self.move_on(Event::Coded);
+            }
+            Task::Merge { gunzip, .. } => {
+                self.mode = match self.merge(gunzip) {
+                    Ok(()) => Mode::Merged,
+                    Err(reason) => reason,
+                };
+                return self.move_on(Event::Coded);
+            }
         };
         match coded {
             Ok((body, mode)) => {
@@ -25,6 +37,10 @@ impl Exchange {
             }
             Err(reason) => {
                 self.mode = reason;
+                if let Some(fill) = &mut self.fill {
+                    // what was not worth coding may be worth keeping
+                    fill.build_from_once(&self.body);
+                }
                 if self.declared.is_none() && self.is_whole() {
                     self.set_content_length(self.body.len());
                 }
@@ -39,7 +55,7 @@ impl Exchange {
 
     /// Room for the coded body, made by the thread that collected the body.
     pub(super) fn make_room_for_code(&mut self) {
-        if self.task != Task::Gunzip {
+        if matches!(self.task, Task::Gzip { .. }) {
             // refused: the coder will find that out
             let _ = self.coded.try_reserve_exact(self.gzip_limit());
         }
@@ -50,12 +66,23 @@ impl Exchange {
             return Err(Mode::TooSmall);
         }
         let limit = self.gzip_limit();
+        if let Some(stored) = self.gzip_as_stored(limit) {
+            return Ok((stored, Mode::Oneshot));
+        }
         let room = std::mem::take(&mut self.coded);
         match oneshot::gzip_into(&self.body, self.config.comp_level, limit, room) {
             Ok(body) => Ok((body, Mode::Oneshot)),
             Err(oneshot::OneshotError::NotSmaller) => Err(Mode::NotSmaller),
             Err(_) => Err(Mode::Failed),
         }
+    }
+
+    /// The answer as its copies will be sent, so that it is compressed once.
+    fn gzip_as_stored(&mut self, limit: usize) -> Option<Vec<u8>> {
+        let fill = self.fill.as_mut()?;
+        let (entry, id) = fill.build_from(&self.body)?;
+        let coded = entry.gzip(&id);
+        (coded.is_gzip() && coded.length() < limit as u64).then(|| coded.to_vec())
     }
 
     /// What the coded body must be shorter than.
@@ -70,7 +97,7 @@ impl Exchange {
 
     /// Decodes into what the trailer claims, and only if that was not enough
     /// (several members) into as much as one body may take.
-    fn gunzip(&mut self) -> Result<(Vec<u8>, Mode), Mode> {
+    pub(super) fn gunzip(&mut self) -> Result<(Vec<u8>, Mode), Mode> {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let most = usize::try_from(self.config.max_oneshot).unwrap_or(usize::MAX);
         for cap in [inflate::claimed_length(&self.body).min(most), most] {
@@ -81,7 +108,13 @@ impl Exchange {
                 }
             }
             match inflate::gunzip(&self.body, cap) {
-                Ok(body) => return Ok((body, Mode::Inflate)),
+                Ok(body) => {
+                    if let Some(fill) = &mut self.fill {
+                        fill.decoded();
+                        fill.build_from(&body);
+                    }
+                    return Ok((body, Mode::Inflate));
+                }
                 Err(inflate::InflateError::TooLarge) => {}
                 Err(_) => return Err(Mode::Failed),
             }
@@ -99,7 +132,7 @@ impl Exchange {
         self.head_edits.append(&mut self.recoded_edits);
     }
 
-    fn set_content_length(&mut self, length: usize) {
+    pub(super) fn set_content_length(&mut self, length: usize) {
         self.head_edits
             .push(HeadEdit::set("Content-Length", length.to_string()));
     }

@@ -1,6 +1,9 @@
 //! The heads of an exchange: what the machine reads of them, and the edits
 //! it wants made.
 
+use std::borrow::Cow;
+
+use crate::cache::scope::{Fields, CREDENTIALS};
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
@@ -12,42 +15,91 @@ pub type Field<'a> = (&'a [u8], &'a [u8]);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadEdit {
     /// The field's name, as it is to be written.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The only value the field shall have; `None` removes the field.
     pub value: Option<Vec<u8>>,
 }
 
 impl HeadEdit {
-    pub(super) fn set(name: &'static str, value: impl Into<Vec<u8>>) -> Self {
+    pub(super) fn set(name: impl Into<Cow<'static, str>>, value: impl Into<Vec<u8>>) -> Self {
         Self {
-            name,
+            name: name.into(),
             value: Some(value.into()),
         }
     }
 
     pub(super) fn remove(name: &'static str) -> Self {
-        Self { name, value: None }
+        Self {
+            name: name.into(),
+            value: None,
+        }
     }
 }
 
+/// A request head as the host saw it.
+#[derive(Clone, Debug)]
+pub struct RequestHead<'a, I> {
+    /// The method.
+    pub method: &'a [u8],
+    /// Path and query, as the client sent them.
+    pub target: &'a [u8],
+    /// All header fields, `Host` among them.
+    pub fields: I,
+}
+
 /// What the machine remembers of a request head.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Request {
     pub(super) accept_encoding: AcceptEncoding,
     pub(super) head: bool,
     pub(super) no_transform: bool,
     /// WebSocket, gRPC, tunnels: the node gets the head as it is.
     pub(super) untouched: bool,
+    pub(super) cache: CacheRequest,
+}
+
+/// What kind of request it is to a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum CacheKind {
+    /// Not for a cache.
+    #[default]
+    None,
+    /// Perhaps a JSON-RPC request: POST with JSON.
+    Call,
+    /// GET or HEAD.
+    Resource,
+}
+
+/// What a cache needs to know besides. Empty where there is none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CacheRequest {
+    pub(super) kind: CacheKind,
+    pub(super) credentials: bool,
+    /// The client wants nothing of it stored (RFC 9111, 5.2.1.5).
+    pub(super) no_store: bool,
+    pub(super) target: Vec<u8>,
+    pub(super) host: Vec<u8>,
+    pub(super) fields: Fields,
 }
 
 impl Request {
-    pub(super) fn read<'a>(method: &[u8], fields: impl Iterator<Item = Field<'a>>) -> Self {
+    pub(super) fn read<'a, I>(head: RequestHead<'_, I>, caches: bool) -> Self
+    where
+        I: Iterator<Item = Field<'a>>,
+    {
         let mut request = Request {
-            head: method == b"HEAD",
-            untouched: method == b"CONNECT",
+            head: head.method == b"HEAD",
+            untouched: head.method == b"CONNECT",
             ..Request::default()
         };
-        for (name, value) in fields {
+        let mut json = false;
+        let mut coded = false;
+        for (name, value) in head.fields {
+            if caches {
+                request.cache.read_field(name, value);
+                json |= name.eq_ignore_ascii_case(b"content-type") && media_type::is_json(value);
+                coded |= name.eq_ignore_ascii_case(b"content-encoding");
+            }
             if name.eq_ignore_ascii_case(b"accept-encoding") {
                 request.accept_encoding.read_line(value);
             } else if name.eq_ignore_ascii_case(b"cache-control") {
@@ -58,7 +110,31 @@ impl Request {
                 request.untouched |= media_type::is_grpc(value);
             }
         }
+        if caches {
+            request.cache.target = head.target.to_vec();
+            request.cache.kind = match head.method {
+                _ if request.untouched => CacheKind::None,
+                b"POST" if json && !coded => CacheKind::Call,
+                b"GET" | b"HEAD" => CacheKind::Resource,
+                _ => CacheKind::None,
+            };
+        }
         request
+    }
+}
+
+impl CacheRequest {
+    fn read_field(&mut self, name: &[u8], value: &[u8]) {
+        self.fields.push(name, value);
+        if name.eq_ignore_ascii_case(b"host") {
+            self.host = value.to_ascii_lowercase();
+        } else if name.eq_ignore_ascii_case(b"cache-control") {
+            self.no_store |= members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
+        } else {
+            self.credentials |= CREDENTIALS
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        }
     }
 }
 
@@ -79,6 +155,8 @@ pub struct ResponseHead<I> {
     /// A body without a length ends visibly (chunked, HTTP/2), not with its
     /// connection.
     pub delimited: bool,
+    /// The wall clock, in seconds since 1970.
+    pub now: u64,
     /// The operator wants pieces to go through as they come.
     pub unbuffered: bool,
     /// The answer becomes a part of another one.

@@ -12,7 +12,7 @@ impl Exchange {
     /// head edits and the task on the way.
     pub(super) fn judge<'a, I>(&mut self, head: ResponseHead<I>) -> Result<HeadAction, Mode>
     where
-        I: Iterator<Item = Field<'a>>,
+        I: Iterator<Item = Field<'a>> + Clone,
     {
         let config = Arc::clone(&self.config);
         if !config.enable {
@@ -26,7 +26,14 @@ impl Exchange {
             0..=199 | 204 | 205 | 206 | 304 => return Err(Mode::Status),
             _ => {}
         }
-        let response = Response::read(head.fields);
+        let response = Response::read(head.fields.clone());
+        if self.mixed.is_some() {
+            if head.status == 200 {
+                return Ok(self.judge_mixed(&response, &head));
+            }
+            // the node's own answer to all of it
+            self.mixed = None;
+        }
         if response.coding == Coding::Other {
             return Err(Mode::Encoded);
         }
@@ -111,11 +118,11 @@ impl Exchange {
         let Some(length) = content_length else {
             return Ok(());
         };
+        // beyond the address space is beyond max_oneshot
+        self.declared = Some(usize::try_from(length).unwrap_or(usize::MAX));
         if length == 0 || self.is_below_gate(length) {
             return Err(Mode::TooSmall);
         }
-        // beyond the address space is beyond max_oneshot
-        self.declared = Some(usize::try_from(length).unwrap_or(usize::MAX));
         if self.task == Task::Gunzip && self.is_beyond_oneshot() {
             // it keeps its coding where it can't be held
             return Err(Mode::Encoded);

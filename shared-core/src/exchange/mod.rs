@@ -5,8 +5,11 @@
 //! A host makes one [`Exchange`] for each request and tells it what happened,
 //! in this order:
 //!
-//! 1. [`Exchange::request_head`] once. [`Exchange::upstream_edits`] are then
-//!    the changes to the head that goes to the node.
+//! 1. [`Exchange::request_head`] once. Where [`Exchange::cache_need`] then
+//!    asks for the request's body, [`Exchange::look_up`] with it: on
+//!    [`LookUp::Respond`] the answer is there and the node is not asked.
+//!    [`Exchange::upstream_edits`] are the changes to the head that goes to
+//!    the node.
 //! 2. [`Exchange::response_head`] once. On [`HeadAction::Pass`] the host makes
 //!    the [`Exchange::head_edits`] and the rest goes through untouched. On
 //!    [`HeadAction::Hold`] it keeps the head back, for [`Exchange::hold_ms`]
@@ -28,9 +31,13 @@
 //! panics on what comes from the network, none loses a byte: until the answer
 //! has been decided the original is kept.
 
+mod batch;
+mod caching;
 mod coding;
+mod fill;
 mod head;
 mod judgement;
+mod resource;
 mod room;
 mod streaming;
 pub mod transitions;
@@ -38,17 +45,24 @@ pub mod transitions;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cache;
+use crate::cache::entry::Entry;
+use crate::cache::flights::Waiter;
+use crate::cache::status::CacheStatus;
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{panic_if, Fault};
+use crate::gzip::splice::Body;
 use crate::gzip::stream::Encoder;
 use crate::json;
 use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::vary;
 
+pub use caching::{Asked, CacheNeed, LookUp};
 use coding::off_loop_length;
+pub use fill::Fill;
 use head::Request;
-pub use head::{Field, HeadEdit, ResponseHead};
+pub use head::{Field, HeadEdit, RequestHead, ResponseHead};
 pub use streaming::StreamFailure;
 use transitions::{Event, State};
 
@@ -57,6 +71,9 @@ use transitions::{Event, State};
 pub enum HeadAction {
     /// Send it, with the head edits, and the body as it comes.
     Pass,
+    /// The same, and [`Exchange::observe`] each piece of the body: a copy of
+    /// it may be stored.
+    Tee,
     /// Keep it back and collect the body.
     Hold,
     /// Send it, with the head edits, and the body through the encoder.
@@ -117,6 +134,17 @@ enum Task {
         at_any_length: bool,
     },
     Gunzip,
+    /// Send a stored answer in its place.
+    Replace,
+    /// Decode a stored answer.
+    Decode,
+    /// Put the node's answers and stored ones together.
+    Merge {
+        /// The node's are gzip-coded.
+        gunzip: bool,
+        /// They are coded in a way that nobody asked for.
+        unreadable: bool,
+    },
 }
 
 /// One exchange. See the [module's](self) theory of operation.
@@ -149,6 +177,25 @@ pub struct Exchange {
     coded: Vec<u8>,
     received: u64,
     reservation: Option<Reservation>,
+    cache_status: CacheStatus,
+    rpc_method: Vec<u8>,
+    batch_size: Option<usize>,
+    /// What it waits for, and under which name.
+    waiting: Option<([u8; 32], Waiter)>,
+    /// What will be stored when the answer is whole.
+    fill: Option<Box<Fill>>,
+    /// The batch of which the node was asked a part.
+    mixed: Option<Box<batch::Mixed>>,
+    /// When it was looked up, and what the host said then.
+    looked_up_at: u64,
+    may_code: bool,
+    host_writes_vary: bool,
+    /// What is to be decoded, and the id that it gets.
+    decoding: Option<(cache::Key, Arc<Entry>, Option<Vec<u8>>)>,
+    /// The status of a stored answer.
+    status: u16,
+    /// The body of a stored answer.
+    stored: Option<Body>,
 }
 
 impl Exchange {
@@ -173,6 +220,18 @@ impl Exchange {
             coded: Vec::new(),
             received: 0,
             reservation: None,
+            cache_status: CacheStatus::None,
+            rpc_method: Vec::new(),
+            batch_size: None,
+            waiting: None,
+            fill: None,
+            mixed: None,
+            looked_up_at: 0,
+            decoding: None,
+            may_code: false,
+            host_writes_vary: false,
+            status: 0,
+            stored: None,
         }
     }
 
@@ -210,17 +269,28 @@ impl Exchange {
         self.upstream_edits
             .iter()
             .fold(vary.to_vec(), |vary, edit| {
-                vary::without(std::iter::once(&vary[..]), edit.name)
+                vary::without(std::iter::once(&vary[..]), &edit.name)
             })
     }
 
-    /// Bytes to send right after the head: the whole body in `Ready`, what
-    /// was collected in `Passing`. They live as long as the exchange.
-    pub fn body(&self) -> &[u8] {
-        match self.state {
+    /// The status of a stored answer that is to be sent; 0: the status is the
+    /// node's.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Bytes to send right after the head, in pieces: the whole body in
+    /// `Ready`, what was collected in `Passing`. They live as long as the
+    /// exchange.
+    pub fn body(&self) -> impl Iterator<Item = &[u8]> {
+        let own: &[u8] = match self.state {
             State::Ready | State::Passing => &self.body,
             _ => &[],
-        }
+        };
+        let stored = self.stored.iter().flat_map(Body::slices);
+        std::iter::once(own)
+            .chain(stored)
+            .filter(|piece| !piece.is_empty())
     }
 
     /// Bytes of the body as the node sent it, held or streamed, for ratios.
@@ -231,7 +301,10 @@ impl Exchange {
     /// Bytes of the body as it was or will be sent.
     pub fn sent(&self) -> u64 {
         match self.state {
-            State::Ready => self.body.len() as u64,
+            State::Ready => match &self.stored {
+                Some(body) => body.length(),
+                None => self.body.len() as u64,
+            },
             _ => self.sent,
         }
     }
@@ -240,13 +313,13 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless it is the first call.
-    pub fn request_head<'a>(
-        &mut self,
-        method: &[u8],
-        fields: impl Iterator<Item = Field<'a>>,
-    ) -> Result<(), Misuse> {
+    pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
+    where
+        I: Iterator<Item = Field<'a>>,
+    {
         self.move_on(Event::RequestHead)?;
-        self.request = Request::read(method, fields);
+        let caches = self.config.enable && self.config.cache.enable;
+        self.request = Request::read(head, caches);
         if self.config.enable
             && !self.request.untouched
             && self.config.upstream_encoding == UpstreamEncoding::Identity
@@ -263,12 +336,17 @@ impl Exchange {
     /// [`Misuse`] unless it follows the request head.
     pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<HeadAction, Misuse>
     where
-        I: Iterator<Item = Field<'a>>,
+        I: Iterator<Item = Field<'a>> + Clone,
     {
         if self.state != State::AwaitingHead {
             return Err(self.misuse(Event::HeadToPass));
         }
         panic_if(Fault::PanicHead);
+        self.judge_storing(&head);
+        if self.task == Task::Replace {
+            self.move_on(Event::HeadToHold)?;
+            return Ok(HeadAction::Hold);
+        }
         match self.judge(head) {
             Ok(HeadAction::Stream) => {
                 self.move_on(Event::HeadToStream)?;
@@ -281,7 +359,7 @@ impl Exchange {
             Err(reason) => {
                 self.move_on(Event::HeadToPass)?;
                 self.mode = reason;
-                Ok(HeadAction::Pass)
+                Ok(self.tee_or_pass())
             }
         }
     }
@@ -302,6 +380,12 @@ impl Exchange {
     /// [`Misuse`] unless the head is held.
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         if self.state == State::Collecting {
+            if self.task == Task::Replace {
+                return Ok(PieceAction::Taken);
+            }
+            if self.mixed.is_some() {
+                return self.piece_of_mixed(piece);
+            }
             match self.make_room(self.body.len() + piece.len()) {
                 Ok(()) => {}
                 Err(_) if self.in_window() => return self.start_stream(),
@@ -335,7 +419,7 @@ impl Exchange {
     /// Whether it is a body of unknown length that is held in the hope of its
     /// end.
     fn in_window(&self) -> bool {
-        self.declared.is_none() && self.task != Task::Gunzip
+        self.declared.is_none() && matches!(self.task, Task::Gzip { .. })
     }
 
     /// Leaves the answer alone from here on: the original is to be sent.
@@ -350,9 +434,13 @@ impl Exchange {
         }
         self.move_on(Event::GiveUp)?;
         self.mode = reason;
+        self.refuse_fill();
         // a piece that came only in part is not the caller's to repeat
         self.body
             .truncate(usize::try_from(self.received).unwrap_or(usize::MAX));
+        if self.mixed.is_some() {
+            self.open_what_was_held();
+        }
         Ok(())
     }
 
@@ -365,7 +453,11 @@ impl Exchange {
             return Err(self.misuse(Event::End));
         }
         let length = self.body.len();
-        if self.declared.is_some_and(|declared| length < declared) {
+        let merges_nothing = match self.task {
+            Task::Merge { unreadable, .. } => unreadable || !self.is_whole(),
+            _ => false,
+        };
+        if merges_nothing || self.declared.is_some_and(|declared| length < declared) {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
@@ -403,6 +495,7 @@ impl Exchange {
     pub fn cut_short(&mut self) -> Result<(), Misuse> {
         self.move_on(Event::CutShort)?;
         self.mode = Mode::Cut;
+        self.fill = None;
         self.body = Vec::new();
         self.encoder = None;
         self.reservation = None;

@@ -62,7 +62,7 @@ impl Exchange {
         match &mut self.reservation {
             Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
             None => {
-                self.reservation = self.config.budget.reserve(needed, limit);
+                self.reservation = self.config.process.budget.reserve(needed, limit);
                 self.reservation.as_ref().map(|_| ())
             }
         }

@@ -91,6 +91,7 @@ impl Exchange {
         }
         let mut progress = encoder.encode(piece, flush, &mut output[written..])?;
         progress.written += written;
+        self.copy_to_fill(&piece[..progress.consumed]);
         self.received += progress.consumed as u64;
         self.sent += progress.written as u64;
         if flush == Flush::Finish && progress.complete {
@@ -120,6 +121,9 @@ impl Exchange {
         match self.open_stream() {
             Ok(()) => {
                 self.move_on(Event::StartStream)?;
+                let held = std::mem::take(&mut self.body);
+                self.copy_to_fill(&held);
+                self.body = held;
                 Ok(PieceAction::Stream)
             }
             Err(reason) => {

@@ -30,6 +30,12 @@ pub enum State {
 pub enum Event {
     /// The client's request head.
     RequestHead,
+    /// The answer is stored.
+    Hit,
+    /// It is, in a form that has to be decoded first.
+    HitToDecode,
+    /// It is not, or not yet.
+    Miss,
     /// A response head that is not to be held.
     HeadToPass,
     /// A response head whose body is to be collected.
@@ -38,6 +44,8 @@ pub enum Event {
     HeadToStream,
     /// A piece of the body.
     Piece,
+    /// A piece of a body that passes, of which a copy may be stored.
+    Observe,
     /// The head can't be held any longer: code the body as it comes.
     StartStream,
     /// The exchange can't go on: send what came as it came.
@@ -58,6 +66,9 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
     use State::*;
     &[
         (Start, RequestHead, AwaitingHead),
+        (AwaitingHead, Hit, Ready),
+        (AwaitingHead, HitToDecode, Coding),
+        (AwaitingHead, Miss, AwaitingHead),
         (AwaitingHead, HeadToPass, Passing),
         (AwaitingHead, HeadToHold, Collecting),
         (AwaitingHead, HeadToStream, Streaming),
@@ -67,6 +78,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (Collecting, GiveUp, Passing),
         (Collecting, End, Coding),
         (Collecting, CutShort, Cut),
+        (Passing, Observe, Passing),
         (Coding, Coded, Ready),
         (Coding, GiveUp, Ready),
         (Streaming, Piece, Streaming),

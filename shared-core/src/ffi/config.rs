@@ -4,11 +4,11 @@ use std::sync::{Arc, LazyLock};
 
 use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{slice_of, sszip_status, sszip_str};
+use crate::cache::process::Process;
 use crate::config::{Config, Directives};
-use crate::memory::Budget;
 
 /// One for the process, however many configurations it has seen.
-static BUDGET: LazyLock<Budget> = LazyLock::new(Budget::new);
+pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
 
 /// What one block of a configuration says.
 pub struct sszip_directives(Directives);
@@ -31,8 +31,8 @@ pub unsafe extern "C" fn sszip_directives_new(out: *mut *mut sszip_directives) -
     })
 }
 
-/// Takes the directive `name` (`enable`, `types`, `min_length`, `comp_level`,
-/// `max_oneshot`, `memory`, `upstream_encoding`) with its arguments.
+/// Takes the directive `name` with its arguments; names are those of
+/// docs/directives.md without `sszip_`, and `enable` for `sszip` itself.
 ///
 /// On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
 /// operator, is written to `text`, cut to `text_size` bytes and without a NUL;
@@ -110,10 +110,40 @@ pub unsafe extern "C" fn sszip_config_new(
     out: *mut *mut sszip_config,
 ) -> sszip_status {
     boundary(|| {
-        let config = borrow!(directives).0.resolve(BUDGET.clone());
+        let config = borrow!(directives).0.resolve(PROCESS.clone());
         give!(out, Box::into_raw(Box::new(sszip_config(Arc::new(config)))));
         sszip_status::SSZIP_STATUS_OK
     })
+}
+
+/// Prepares the process that will serve, one of `processes`, after any fork:
+/// makes the hot tier, with its share of `cache_memory`. Without it nothing is
+/// cached.
+///
+/// # Safety
+/// `config` is NULL or from `sszip_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_process_start(
+    config: *const sszip_config,
+    processes: usize,
+) -> sszip_status {
+    boundary(|| {
+        let config = &borrow!(config).0;
+        let share = config.cache.memory / processes.max(1) as u64;
+        config.process.tier.start(share, 1);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Whether answers are cached at a place with these settings. `false` for
+/// NULL.
+///
+/// # Safety
+/// `config` is NULL or from `sszip_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_config_caches(config: *const sszip_config) -> bool {
+    // SAFETY: the function's contract.
+    unsafe { config.as_ref() }.is_some_and(|config| config.0.enable && config.0.cache.enable)
 }
 
 /// Whether sszip acts at a place with these settings. `false` for NULL.

@@ -6,22 +6,25 @@ use super::config::{free, sszip_config};
 use super::panic::{borrow, borrow_mut, boundary, caught, give};
 use super::types::{
     slice_of, sszip_edit, sszip_end_action, sszip_field, sszip_flush, sszip_head_action,
-    sszip_piece_action, sszip_progress, sszip_response_head, sszip_status, sszip_str,
+    sszip_piece_action, sszip_progress, sszip_request_head, sszip_response_head, sszip_status,
+    sszip_str,
 };
 use crate::exchange::{
-    EndAction, Exchange, Field, HeadAction, HeadEdit, Misuse, PieceAction, ResponseHead,
-    StreamFailure,
+    EndAction, Exchange, Field, HeadAction, HeadEdit, Misuse, PieceAction, RequestHead,
+    ResponseHead, StreamFailure,
 };
 use crate::gzip::stream::Flush;
 use crate::mode::Mode;
 
 /// One HTTP exchange: one a request. docs/exchange.md has the order of calls.
 pub struct sszip_exchange {
-    exchange: Exchange,
+    pub(super) exchange: Exchange,
     /// What the last call of an `_edits` function gave out.
     edits: Vec<sszip_edit>,
     /// What `sszip_exchange_upstream_vary` gave out.
     upstream_vary: Vec<u8>,
+    /// What `sszip_exchange_body` gave out.
+    body: Vec<sszip_str>,
 }
 
 /// A new exchange at a place with these settings.
@@ -41,6 +44,7 @@ pub unsafe extern "C" fn sszip_exchange_new(
                 exchange: Exchange::new(config),
                 edits: Vec::new(),
                 upstream_vary: Vec::new(),
+                body: Vec::new(),
             }))
         );
         sszip_status::SSZIP_STATUS_OK
@@ -60,19 +64,27 @@ pub unsafe extern "C" fn sszip_exchange_free(exchange: *mut sszip_exchange) {
 /// The client's request head. Copies what it needs.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `method` and the `nfields` fields are valid
-/// strings.
+/// `exchange` is NULL or valid; `head` is NULL or valid with all that it
+/// points at.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_request_head(
     exchange: *mut sszip_exchange,
-    method: sszip_str,
-    fields: *const sszip_field,
-    nfields: usize,
+    head: *const sszip_request_head,
 ) -> sszip_status {
     boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let head = borrow!(head);
+        if head.size != size_of::<sszip_request_head>() {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        }
         // SAFETY: the function's contract.
-        let (method, fields) = unsafe { (method.bytes(), fields_of(fields, nfields)) };
-        done(borrow_mut!(exchange).exchange.request_head(method, fields))
+        done(exchange.request_head(unsafe {
+            RequestHead {
+                method: head.method.bytes(),
+                target: head.target.bytes(),
+                fields: fields_of(head.fields, head.nfields),
+            }
+        }))
     })
 }
 
@@ -115,6 +127,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
                 content_length: u64::try_from(head.content_length).ok(),
                 // SAFETY: the function's contract.
                 fields: unsafe { fields_of(head.fields, head.nfields) },
+                now: head.now,
                 delimited: head.delimited,
                 unbuffered: head.unbuffered,
                 subrequest: head.subrequest,
@@ -131,6 +144,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
                     HeadAction::Pass => sszip_head_action::SSZIP_HEAD_PASS,
                     HeadAction::Hold => sszip_head_action::SSZIP_HEAD_HOLD,
                     HeadAction::Stream => sszip_head_action::SSZIP_HEAD_STREAM,
+                    HeadAction::Tee => sszip_head_action::SSZIP_HEAD_TEE,
                 }
             );
             sszip_status::SSZIP_STATUS_OK
@@ -354,18 +368,22 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
     })
 }
 
-/// Bytes to send right after the head. They stay as they are until
-/// `sszip_exchange_free`.
+/// Bytes to send right after the head, in pieces. The list is valid until the
+/// next call, the bytes until `sszip_exchange_free`.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
+/// `exchange` is NULL or valid; the results point at memory of their type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_body(
-    exchange: *const sszip_exchange,
-    out: *mut sszip_str,
+    exchange: *mut sszip_exchange,
+    pieces: *mut *const sszip_str,
+    npieces: *mut usize,
 ) -> sszip_status {
     boundary(|| {
-        give!(out, sszip_str::of(borrow!(exchange).exchange.body()));
+        let exchange = borrow_mut!(exchange);
+        exchange.body = exchange.exchange.body().map(sszip_str::of).collect();
+        give!(npieces, exchange.body.len());
+        give!(pieces, exchange.body.as_ptr());
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -431,7 +449,7 @@ fn piece_action(action: PieceAction) -> sszip_piece_action {
 unsafe fn fields_of<'a>(
     fields: *const sszip_field,
     nfields: usize,
-) -> impl Iterator<Item = Field<'a>> {
+) -> impl Iterator<Item = Field<'a>> + Clone {
     // SAFETY: the caller's promise.
     let fields = unsafe { slice_of(fields, nfields) };
     fields.iter().map(|field| {

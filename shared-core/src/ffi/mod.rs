@@ -13,11 +13,13 @@
 //! - an object is used by one thread at a time; any thread may do so.
 #![allow(non_camel_case_types)]
 
+mod cache;
 mod config;
 mod exchange;
 mod panic;
 mod types;
 
+pub use cache::*;
 pub use config::*;
 pub use exchange::*;
 pub use types::*;

@@ -78,6 +78,67 @@ pub struct sszip_edit {
     pub value: sszip_str,
 }
 
+/// A request head as the host saw it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_request_head {
+    /// `sizeof(sszip_request_head)`, so that the struct may grow.
+    pub size: usize,
+    /// The method.
+    pub method: sszip_str,
+    /// Path and query, as the client sent them.
+    pub target: sszip_str,
+    /// All header fields, `Host` among them.
+    pub fields: *const sszip_field,
+    /// How many.
+    pub nfields: usize,
+}
+
+/// A look-up of stored answers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_asked {
+    /// `sizeof(sszip_asked)`, so that the struct may grow.
+    pub size: usize,
+    /// What keeps answers of one chain apart from those of another; NULL
+    /// `data`: `place`, the request's host and its target.
+    pub name_space: sszip_str,
+    /// The place in the configuration.
+    pub place: sszip_str,
+    /// The request's body, whole.
+    pub body: sszip_str,
+    /// Milliseconds, of any clock that does not run backwards.
+    pub now: u64,
+    /// What is stored is not to be sent; the node's answer replaces it.
+    pub bypass: bool,
+    /// By what `sszip_next_woken` is to name this request; 0: it will not
+    /// wait.
+    pub waiter: usize,
+    /// The host's own rules allow a content coding here.
+    pub coding_allowed: bool,
+    /// The host writes `Vary: Accept-Encoding` itself.
+    pub host_writes_vary: bool,
+}
+
+/// What to do with a request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_look_up {
+    /// Send it to the node.
+    SSZIP_LOOK_UP_FORWARD = 0,
+    /// Send `sszip_exchange_status`, the head edits as the whole head, and
+    /// `sszip_exchange_body`.
+    SSZIP_LOOK_UP_RESPOND = 1,
+    /// Look up again, without a waiter, once `sszip_next_woken` names it.
+    SSZIP_LOOK_UP_WAIT = 2,
+    /// Send it to the node, with `sszip_exchange_request_body` as its body.
+    SSZIP_LOOK_UP_FORWARD_REWRITTEN = 3,
+    /// As `SSZIP_LOOK_UP_RESPOND`, once `sszip_exchange_code` has run on a
+    /// thread that serves no connections; if `sszip_exchange_status` is 0 then,
+    /// send it to the node.
+    SSZIP_LOOK_UP_RESPOND_OFF_LOOP = 4,
+}
+
 /// A response head as the host saw it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +152,8 @@ pub struct sszip_response_head {
     /// Length of the body in bytes, or negative where the head does not give
     /// it.
     pub content_length: i64,
+    /// The wall clock, in seconds since 1970.
+    pub now: u64,
     /// The status code.
     pub status: u16,
     /// A body without a length ends visibly (chunked, HTTP/2), not with its
@@ -117,6 +180,9 @@ pub enum sszip_head_action {
     /// Make the head edits, send it, and the body through
     /// `sszip_exchange_stream`.
     SSZIP_HEAD_STREAM = 2,
+    /// As `SSZIP_HEAD_PASS`, and show each piece of the body to
+    /// `sszip_exchange_observe`.
+    SSZIP_HEAD_TEE = 3,
 }
 
 /// What to do with a piece of a held body.

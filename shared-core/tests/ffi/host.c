@@ -90,13 +90,14 @@ check_misuse(const sszip_config *config)
 {
     size_t                n;
     uint8_t               mode;
-    sszip_str             body;
+    const sszip_str      *body;
     sszip_exchange       *exchange;
     const sszip_edit     *edits;
     sszip_progress        progress;
     sszip_end_action      end;
     sszip_piece_action    piece;
     sszip_head_action     action;
+    sszip_request_head    request;
     sszip_response_head   head;
 
     memset(&head, 0, sizeof(head));
@@ -117,14 +118,19 @@ check_misuse(const sszip_config *config)
           == SSZIP_STATUS_MISUSE);
 
     /* a struct of another size is of another version */
-    ok(sszip_exchange_request_head(exchange, str("GET"), NULL, 0));
+    memset(&request, 0, sizeof(request));
+    check(sszip_exchange_request_head(exchange, &request)
+          == SSZIP_STATUS_MISUSE);
+    request.size = sizeof(request);
+    request.method = str("GET");
+    ok(sszip_exchange_request_head(exchange, &request));
     check(sszip_exchange_response_head(exchange, &head, &action)
           == SSZIP_STATUS_MISUSE);
     check(sszip_exchange_response_head(exchange, NULL, &action)
           == SSZIP_STATUS_NULL);
 
-    ok(sszip_exchange_body(exchange, &body));
-    check(body.len == 0);
+    ok(sszip_exchange_body(exchange, &body, &n));
+    check(n == 0);
     ok(sszip_exchange_head_edits(exchange, &edits, &n));
     check(n == 0);
     ok(sszip_exchange_mode(exchange, &mode));
@@ -134,6 +140,258 @@ check_misuse(const sszip_config *config)
 
     sszip_exchange_free(exchange);
     sszip_exchange_free(NULL);
+}
+
+
+/* an exchange of a JSON-RPC call, up to the look-up */
+
+static sszip_exchange *
+ask(const sszip_config *config, const char *body, uintptr_t waiter,
+    sszip_look_up *action)
+{
+    int64_t              most;
+    sszip_asked          asked;
+    sszip_field          fields[2];
+    sszip_exchange      *exchange;
+    sszip_request_head   request;
+
+    fields[0].name = str("Content-Type");
+    fields[0].value = str("application/json");
+    fields[1].name = str("Accept-Encoding");
+    fields[1].value = str("gzip");
+
+    memset(&request, 0, sizeof(request));
+    request.size = sizeof(request);
+    request.method = str("POST");
+    request.target = str("/");
+    request.fields = fields;
+    request.nfields = 2;
+
+    memset(&asked, 0, sizeof(asked));
+    asked.size = sizeof(asked);
+    asked.name_space = str("chain");
+    asked.place = str("0");
+    asked.body = str(body);
+    asked.now = 1000;
+    asked.coding_allowed = true;
+    asked.waiter = waiter;
+
+    ok(sszip_exchange_new(config, &exchange));
+    check(sszip_exchange_look_up(exchange, &asked, action)
+          == SSZIP_STATUS_MISUSE);
+    ok(sszip_exchange_request_head(exchange, &request));
+    ok(sszip_exchange_cache_need(exchange, &most));
+    check(most > (int64_t) strlen(body));
+
+    asked.size--;
+    check(sszip_exchange_look_up(exchange, &asked, action)
+          == SSZIP_STATUS_MISUSE);
+    asked.size++;
+    check(sszip_exchange_look_up(exchange, NULL, action)
+          == SSZIP_STATUS_NULL);
+    check(sszip_exchange_look_up(NULL, &asked, action) == SSZIP_STATUS_NULL);
+    ok(sszip_exchange_look_up(exchange, &asked, action));
+
+    return exchange;
+}
+
+
+/* the node's answer to it, sent on, and what is to be stored of that */
+
+static sszip_fill *
+answer(sszip_exchange *exchange, const char *body)
+{
+    bool                  off_loop;
+    uint8_t              *copy;
+    sszip_str             piece;
+    sszip_fill           *fill;
+    sszip_field           field;
+    sszip_end_action      end;
+    sszip_head_action     action;
+    sszip_piece_action    taken;
+    sszip_response_head   head;
+
+    field.name = str("Content-Type");
+    field.value = str("application/json");
+
+    memset(&head, 0, sizeof(head));
+    head.size = sizeof(head);
+    head.fields = &field;
+    head.nfields = 1;
+    head.content_length = (int64_t) strlen(body);
+    head.delimited = true;
+    head.status = 200;
+    head.coding_allowed = true;
+    ok(sszip_exchange_response_head(exchange, &head, &action));
+
+    copy = malloc(strlen(body));
+    check(copy != NULL);
+    memcpy(copy, body, strlen(body));
+
+    piece.data = copy;
+    piece.len = strlen(body);
+
+    if (action == SSZIP_HEAD_TEE) {
+        ok(sszip_exchange_observe(exchange, piece));
+
+    } else {
+        check(action == SSZIP_HEAD_HOLD);
+        check(sszip_exchange_observe(exchange, piece) == SSZIP_STATUS_MISUSE);
+        ok(sszip_exchange_piece(exchange, piece, &taken));
+        check(taken == SSZIP_PIECE_TAKEN);
+        ok(sszip_exchange_end(exchange, &end));
+        ok(sszip_exchange_code(exchange));
+    }
+
+    free(copy);
+
+    ok(sszip_exchange_take_fill(exchange, &fill, &off_loop));
+    check(fill != NULL && !off_loop);
+
+    return fill;
+}
+
+
+static void
+check_status(const sszip_exchange *exchange, const char *wanted)
+{
+    sszip_str  status;
+
+    ok(sszip_exchange_cache_status(exchange, &status));
+    check(status.len == strlen(wanted)
+          && memcmp(status.data, wanted, status.len) == 0);
+}
+
+
+static void
+check_body(sszip_exchange *exchange, const char *wanted)
+{
+    size_t            i, n;
+    const sszip_str  *body;
+
+    ok(sszip_exchange_body(exchange, &body, &n));
+
+    for (i = 0; i < n; i++) {
+        check(body[i].len <= strlen(wanted)
+              && memcmp(body[i].data, wanted, body[i].len) == 0);
+        wanted += body[i].len;
+    }
+
+    check(*wanted == '\0');
+}
+
+
+#define CALL(id, method)                                                      \
+    "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"method\":\"" method "\",\"params\":[]}"
+#define ANSWER(id, result)                                                    \
+    "{\"jsonrpc\":\"2.0\",\"id\":" id ",\"result\":" result "}"
+
+
+static void
+check_cache(const sszip_config *config)
+{
+    size_t           size;
+    uint16_t         status;
+    sszip_str        str1;
+    sszip_fill      *fill;
+    sszip_look_up    action;
+    sszip_exchange  *first, *second, *third;
+
+    ok(sszip_process_start(config, 1));
+    ok(sszip_process_start(config, 1));
+    check(sszip_process_start(NULL, 1) == SSZIP_STATUS_NULL);
+    check(sszip_next_woken() == 0);
+
+    /* one asks, another waits for it, and both have the answer */
+
+    first = ask(config, CALL("1", "eth_chainId"), 11, &action);
+    check(action == SSZIP_LOOK_UP_FORWARD);
+    check_status(first, "MISS");
+    second = ask(config, CALL("2", "eth_chainId"), 12, &action);
+    check(action == SSZIP_LOOK_UP_WAIT);
+    third = ask(config, CALL("3", "eth_chainId"), 13, &action);
+    check(action == SSZIP_LOOK_UP_WAIT);
+    sszip_exchange_free(third);
+
+    fill = answer(first, ANSWER("1", "\"0x1\""));
+    sszip_exchange_free(first);
+    check(sszip_next_woken() == 0);
+    ok(sszip_fill_build(fill));
+    ok(sszip_fill_publish(fill, 1000));
+    check(sszip_next_woken() == 12);
+    check(sszip_next_woken() == 0);
+    sszip_exchange_free(second);
+    check(sszip_next_woken() == 0);
+
+    second = ask(config, CALL("\"x\"", "eth_chainId"), 12, &action);
+    check(action == SSZIP_LOOK_UP_RESPOND);
+    ok(sszip_exchange_status(second, &status));
+    check(status == 200);
+    check_status(second, "HIT");
+    check_body(second, ANSWER("\"x\"", "\"0x1\""));
+    ok(sszip_exchange_call(second, &str1, &size));
+    check(str1.len == strlen("eth_chainId") && size == 0);
+    check(sszip_exchange_code(second) == SSZIP_STATUS_MISUSE);
+    sszip_exchange_free(second);
+
+    /* a fill that is freed, and an exchange that is, make way for the next */
+
+    first = ask(config, CALL("1", "eth_blockNumber"), 21, &action);
+    second = ask(config, CALL("2", "eth_blockNumber"), 22, &action);
+    third = ask(config, CALL("3", "eth_blockNumber"), 23, &action);
+    fill = answer(first, ANSWER("1", "\"0x1\""));
+    sszip_fill_free(fill);
+    check(sszip_next_woken() == 22);
+    sszip_exchange_free(first);
+    sszip_exchange_free(second);
+    check(sszip_next_woken() == 23);
+    check(sszip_next_woken() == 0);
+    sszip_exchange_free(third);
+    check(sszip_next_woken() == 0);
+
+    /* a batch of which one answer is there */
+
+    first = ask(config, "[" CALL("1", "eth_syncing") "," CALL("2", "eth_chainId")
+                "]", 31, &action);
+    check(action == SSZIP_LOOK_UP_FORWARD_REWRITTEN);
+    ok(sszip_exchange_request_body(first, &str1));
+    check(str1.len == strlen("[" CALL("1", "eth_syncing") "]")
+          && memcmp(str1.data, "[" CALL("1", "eth_syncing") "]", str1.len) == 0);
+    ok(sszip_exchange_call(first, &str1, &size));
+    check(str1.len == 0 && size == 2);
+    fill = answer(first, "[" ANSWER("1", "false") "]");
+    check_body(first, "[" ANSWER("1", "false") "," ANSWER("2", "\"0x1\"") "]");
+    ok(sszip_fill_publish(fill, 1000));
+    sszip_exchange_free(first);
+
+    /* nothing of it is to be stored */
+
+    first = ask(config, CALL("1", "eth_gasPrice"), 41, &action);
+    second = ask(config, CALL("2", "eth_gasPrice"), 42, &action);
+    ok(sszip_exchange_no_store(first));
+    check(sszip_next_woken() == 42);
+    sszip_exchange_free(second);
+    sszip_exchange_free(first);
+    check(sszip_next_woken() == 0);
+
+    check(sszip_exchange_cache_need(NULL, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_request_body(NULL, &str1) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_status(NULL, &status) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_observe(NULL, str("x")) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_no_store(NULL) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_take_fill(NULL, &fill, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_cache_status(NULL, &str1) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_call(NULL, &str1, &size) == SSZIP_STATUS_NULL);
+    check(sszip_fill_build(NULL) == SSZIP_STATUS_NULL);
+    check(sszip_fill_publish(NULL, 0) == SSZIP_STATUS_NULL);
+    sszip_fill_free(NULL);
+
+    /* a result that nobody takes is not lost memory */
+
+    first = ask(config, CALL("1", "eth_gasPrice"), 51, &action);
+    fill = answer(first, ANSWER("1", "\"0x1\""));
+    sszip_fill_free(fill);
+    sszip_exchange_free(first);
 }
 
 
@@ -166,6 +424,20 @@ static void
 write_bytes(const uint8_t *data, size_t len)
 {
     check(fwrite(data, 1, len, stdout) == len);
+}
+
+
+static void
+write_body(sszip_exchange *exchange)
+{
+    size_t            i, n;
+    const sszip_str  *body;
+
+    ok(sszip_exchange_body(exchange, &body, &n));
+
+    for (i = 0; i < n; i++) {
+        write_bytes(body[i].data, body[i].len);
+    }
 }
 
 
@@ -205,20 +477,27 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     int64_t               hold_ms;
     uint8_t              *copy;
     uint64_t              received, sent;
-    sszip_str             piece, body;
+    sszip_str             piece;
     sszip_field           field;
     sszip_exchange       *exchange;
     const sszip_edit     *edits;
     sszip_end_action      end;
     sszip_head_action     action;
     sszip_piece_action    taken;
+    sszip_request_head    request;
     sszip_response_head   head;
 
     ok(sszip_exchange_new(config, &exchange));
 
     field.name = str("accept-encoding");
     field.value = str(accept_encoding);
-    ok(sszip_exchange_request_head(exchange, str("GET"), &field, 1));
+    memset(&request, 0, sizeof(request));
+    request.size = sizeof(request);
+    request.method = str("GET");
+    request.target = str("/");
+    request.fields = &field;
+    request.nfields = 1;
+    ok(sszip_exchange_request_head(exchange, &request));
     ok(sszip_exchange_upstream_edits(exchange, &edits, &n));
     check(n == 1 && edits[0].value.len == strlen("identity"));
 
@@ -259,8 +538,7 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
 
             if (taken == SSZIP_PIECE_GIVE_UP) {
                 print_mode_and_head(exchange);
-                ok(sszip_exchange_body(exchange, &body));
-                write_bytes(body.data, body.len);
+                write_body(exchange);
                 action = SSZIP_HEAD_PASS;
 
             } else if (taken == SSZIP_PIECE_STREAM) {
@@ -287,8 +565,7 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
                                            : SSZIP_END_CODE));
         ok(sszip_exchange_code(exchange));
         print_mode_and_head(exchange);
-        ok(sszip_exchange_body(exchange, &body));
-        write_bytes(body.data, body.len);
+        write_body(exchange);
     }
 
     if (action == SSZIP_HEAD_STREAM) {
@@ -315,6 +592,7 @@ main(int argc, char **argv)
     ok(sszip_directives_new(&inner));
     set(outer, "enable", "on");
     set(inner, "min_length", "100");
+    set(inner, "cache", "on");
     ok(sszip_directives_inherit(inner, outer));
     ok(sszip_config_new(inner, &config));
     check(sszip_config_enabled(config));
@@ -323,6 +601,12 @@ main(int argc, char **argv)
     sszip_directives_free(outer);
 
     check_misuse(config);
+
+    if (getenv("SSZIP_FAULT") == NULL || *getenv("SSZIP_FAULT") == 0) {
+        /* what it expects is what happens when nothing fails */
+        check_cache(config);
+    }
+
     run(config, (size_t) atol(argv[1]), (size_t) atol(argv[2]), argv[3],
         strcmp(argv[4], "chunked") == 0);
 

@@ -5,10 +5,15 @@
 //! filled in. Names are the same in every host: the field `min_length` is the
 //! directive `sszip_min_length` in nginx and `min_length` in Envoy.
 
-use std::fmt;
+mod cache;
+mod values;
 
-use crate::memory::Budget;
+use crate::cache::process::Process;
 use crate::negotiate::media_type::MediaTypes;
+
+pub use cache::{CacheConfig, Credentials};
+pub use values::DirectiveError;
+use values::{flag, invalid, once, one, Range, Unit};
 
 /// Which content codings the node is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +49,10 @@ pub struct Config {
     pub memory: u64,
     /// What the node is asked for.
     pub upstream_encoding: UpstreamEncoding,
+    /// What is stored and looked up.
+    pub cache: CacheConfig,
     /// Shared by every place of the process.
-    pub budget: Budget,
+    pub process: Process,
 }
 
 /// What one block of a configuration says; `None` where it says nothing.
@@ -60,6 +67,7 @@ pub struct Directives {
     stream_level: Option<u8>,
     memory: Option<u64>,
     upstream_encoding: Option<UpstreamEncoding>,
+    cache: cache::CacheDirectives,
 }
 
 const KIB: u64 = 1 << 10;
@@ -134,17 +142,12 @@ impl Directives {
             "upstream_encoding" => once(&mut self.upstream_encoding, || {
                 upstream_encoding(one(values)?)
             }),
-            _ => Err(DirectiveError::Unknown),
+            _ => self.cache.set(name, values),
         }
     }
 
     /// Takes from the enclosing block what this one does not say.
     pub fn inherit(&mut self, outer: &Directives) {
-        fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
-            if inner.is_none() {
-                inner.clone_from(outer);
-            }
-        }
         fill(&mut self.enable, &outer.enable);
         fill(&mut self.types, &outer.types);
         fill(&mut self.min_length, &outer.min_length);
@@ -154,10 +157,11 @@ impl Directives {
         fill(&mut self.stream_level, &outer.stream_level);
         fill(&mut self.memory, &outer.memory);
         fill(&mut self.upstream_encoding, &outer.upstream_encoding);
+        self.cache.inherit(&outer.cache);
     }
 
     /// The settings, with defaults where nothing was said.
-    pub fn resolve(&self, budget: Budget) -> Config {
+    pub fn resolve(&self, process: impl Into<Process>) -> Config {
         let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, HOLD_MS));
         Config {
             hold,
@@ -170,80 +174,15 @@ impl Directives {
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
             upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
-            budget,
+            cache: self.cache.resolve(),
+            process: process.into(),
         }
     }
 }
 
-/// Why a directive was not taken. The text goes on from the directive's name
-/// and says what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DirectiveError {
-    /// There is no directive of that name.
-    Unknown,
-    /// The block has it already.
-    Duplicate,
-    /// It takes exactly one value.
-    OneValue,
-    /// It takes one value, or two.
-    OneOrTwoValues,
-    /// The value is not what the directive takes.
-    Value {
-        /// As the operator wrote it.
-        given: String,
-        /// What it may be.
-        allowed: String,
-    },
-}
-
-impl fmt::Display for DirectiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DirectiveError::Unknown => f.write_str("there is no such directive"),
-            DirectiveError::Duplicate => f.write_str("is duplicate"),
-            DirectiveError::OneValue => f.write_str("takes exactly one value"),
-            DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
-            DirectiveError::Value { given, allowed } => {
-                write!(f, "has an invalid value \"{given}\": it must be {allowed}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for DirectiveError {}
-
-fn invalid(given: &[u8], allowed: impl Into<String>) -> DirectiveError {
-    DirectiveError::Value {
-        given: String::from_utf8_lossy(given).into_owned(),
-        allowed: allowed.into(),
-    }
-}
-
-fn once<T>(
-    slot: &mut Option<T>,
-    read: impl FnOnce() -> Result<T, DirectiveError>,
-) -> Result<(), DirectiveError> {
-    if slot.is_some() {
-        return Err(DirectiveError::Duplicate);
-    }
-    *slot = Some(read()?);
-    Ok(())
-}
-
-fn one<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
-    match values {
-        [value] => Ok(value),
-        _ => Err(DirectiveError::OneValue),
-    }
-}
-
-fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
-    if value.eq_ignore_ascii_case(b"on") {
-        Ok(true)
-    } else if value.eq_ignore_ascii_case(b"off") {
-        Ok(false)
-    } else {
-        Err(invalid(value, "\"on\" or \"off\""))
+fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
+    if inner.is_none() {
+        inner.clone_from(outer);
     }
 }
 
@@ -267,73 +206,10 @@ fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
     })
 }
 
-#[derive(Clone, Copy)]
-enum Unit {
-    Number,
-    Bytes,
-    Milliseconds,
-}
-
-/// The numbers that a directive takes.
-#[derive(Clone, Copy)]
-struct Range {
-    least: u64,
-    most: u64,
-    unit: Unit,
-}
-
-impl Range {
-    fn read(self, value: &[u8]) -> Result<u64, DirectiveError> {
-        let (digits, factor) = match (self.unit, value) {
-            (Unit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
-            (Unit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
-            (Unit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
-            (Unit::Milliseconds, [digits @ .., b'm', b's']) => (digits, 1),
-            (Unit::Milliseconds, [digits @ .., b's']) => (digits, 1000),
-            (Unit::Milliseconds, b"0") => (&b"0"[..], 1),
-            // a bare number is seconds elsewhere in nginx: not to be guessed
-            (Unit::Milliseconds, _) => (&b""[..], 1),
-            (_, digits) => (digits, 1),
-        };
-        std::str::from_utf8(digits)
-            .ok()
-            // str::parse would take a sign
-            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-            .and_then(|digits| digits.parse::<u64>().ok())
-            .and_then(|number| number.checked_mul(factor))
-            .filter(|number| (self.least..=self.most).contains(number))
-            .ok_or_else(|| invalid(value, self.to_string()))
-    }
-}
-
-impl fmt::Display for Range {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Range { least, most, unit } = *self;
-        match unit {
-            Unit::Number => write!(f, "a number from {least} to {most}"),
-            Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
-            Unit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
-        }
-    }
-}
-
-/// A size as an operator would write it.
-struct Size(u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            size if size >= GIB && size % GIB == 0 => write!(f, "{}g", size / GIB),
-            size if size >= MIB && size % MIB == 0 => write!(f, "{}m", size / MIB),
-            size if size >= KIB && size % KIB == 0 => write!(f, "{}k", size / KIB),
-            size => write!(f, "{size}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Budget, Directives, UpstreamEncoding};
+    use super::{Directives, UpstreamEncoding};
+    use crate::memory::Budget;
 
     fn set(directives: &mut Directives, line: &str) -> Result<(), String> {
         let mut words = line.split(' ');

@@ -1,0 +1,153 @@
+//! What is cached, for how long, and for whom.
+
+use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
+use super::{GIB, KIB, MIB};
+use crate::cache::freshness::{is_stateful, Class, Valid};
+
+/// What a request's credentials (`Authorization`, `Cookie`) mean to the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credentials {
+    /// Such a request goes to the node and its answer is not stored.
+    Bypass,
+    /// They don't matter to the answer.
+    Ignore,
+    /// Answers are kept for each of their values.
+    Key,
+}
+
+/// The cache's settings at a place.
+#[derive(Clone, Debug)]
+pub struct CacheConfig {
+    /// Whether answers are stored and looked up here.
+    pub enable: bool,
+    /// How long answers stay fresh.
+    pub valid: Valid,
+    /// Longer answers are not stored. Bytes, before compression.
+    pub max_entry: u64,
+    /// Longer requests are not looked up. Bytes.
+    pub max_request: u64,
+    /// What credentials mean.
+    pub credentials: Credentials,
+    /// Longer batches are not looked up. Calls.
+    pub batch_max: usize,
+    /// What the hot tier may take, over all processes of the host. Bytes.
+    pub memory: u64,
+}
+
+/// What one block says of the cache; `None` where it says nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CacheDirectives {
+    enable: Option<bool>,
+    valid: Option<Valid>,
+    max_entry: Option<u64>,
+    max_request: Option<u64>,
+    credentials: Option<Credentials>,
+    batch_max: Option<u64>,
+    memory: Option<u64>,
+}
+
+const TIMES: Range = Range {
+    least: 0,
+    most: 365 * 24 * 3600 * 1000,
+    unit: Unit::Time,
+};
+const MAX_ENTRIES: Range = Range {
+    least: KIB,
+    most: GIB,
+    unit: Unit::Bytes,
+};
+/// A request is scanned before it goes on: the limit bounds that work.
+const MAX_REQUESTS: Range = Range {
+    least: KIB,
+    most: 64 * MIB,
+    unit: Unit::Bytes,
+};
+const BATCHES: Range = Range {
+    least: 0,
+    most: 10_000,
+    unit: Unit::Number,
+};
+const MEMORIES: Range = Range {
+    least: MIB,
+    most: 1 << 40,
+    unit: Unit::Bytes,
+};
+
+impl CacheDirectives {
+    /// As [`super::Directives::set`], for names that start with `cache` and
+    /// for `batch_max`.
+    pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        match name {
+            "cache" => once(&mut self.enable, || flag(one(values)?)),
+            "cache_valid" => self.set_valid(values),
+            "cache_max_entry" => once(&mut self.max_entry, || MAX_ENTRIES.read(one(values)?)),
+            "cache_max_request" => once(&mut self.max_request, || MAX_REQUESTS.read(one(values)?)),
+            "cache_credentials" => once(&mut self.credentials, || credentials(one(values)?)),
+            "cache_memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
+            "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
+            _ => Err(DirectiveError::Unknown),
+        }
+    }
+
+    fn set_valid(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        let [what, time] = values else {
+            return Err(DirectiveError::TwoValues);
+        };
+        let milliseconds = TIMES.read(time)?;
+        let valid = self.valid.get_or_insert_with(Valid::default);
+        if let Some(class) = Class::named(what) {
+            return valid
+                .set_class(class, milliseconds)
+                .map_err(|_| DirectiveError::Duplicate);
+        }
+        if !what.contains(&b'_') {
+            return Err(invalid(
+                what,
+                "\"immutable\", \"unfinalized\", \"tip\" or the name of a method",
+            ));
+        }
+        if is_stateful(what) {
+            return Err(invalid(
+                what,
+                "a method that changes nothing and keeps no state at the node",
+            ));
+        }
+        valid
+            .set_method(what, milliseconds)
+            .map_err(|_| DirectiveError::Duplicate)
+    }
+
+    /// As [`super::Directives::inherit`].
+    pub(super) fn inherit(&mut self, outer: &Self) {
+        use super::fill;
+        fill(&mut self.enable, &outer.enable);
+        fill(&mut self.valid, &outer.valid);
+        fill(&mut self.max_entry, &outer.max_entry);
+        fill(&mut self.max_request, &outer.max_request);
+        fill(&mut self.credentials, &outer.credentials);
+        fill(&mut self.batch_max, &outer.batch_max);
+        fill(&mut self.memory, &outer.memory);
+    }
+
+    /// As [`super::Directives::resolve`].
+    pub(super) fn resolve(&self) -> CacheConfig {
+        CacheConfig {
+            enable: self.enable.unwrap_or(false),
+            valid: self.valid.clone().unwrap_or_default(),
+            max_entry: self.max_entry.unwrap_or(16 * MIB),
+            max_request: self.max_request.unwrap_or(64 * KIB),
+            credentials: self.credentials.unwrap_or(Credentials::Bypass),
+            batch_max: self.batch_max.unwrap_or(100) as usize,
+            memory: self.memory.unwrap_or(128 * MIB),
+        }
+    }
+}
+
+fn credentials(value: &[u8]) -> Result<Credentials, DirectiveError> {
+    match value {
+        b"bypass" => Ok(Credentials::Bypass),
+        b"ignore" => Ok(Credentials::Ignore),
+        b"key" => Ok(Credentials::Key),
+        _ => Err(invalid(value, "\"bypass\", \"ignore\" or \"key\"")),
+    }
+}

@@ -1,0 +1,155 @@
+//! The values that directives take, and what is said of those they don't.
+
+use std::fmt;
+
+use super::{GIB, KIB, MIB};
+
+/// Why a directive was not taken. The text goes on from the directive's name
+/// and says what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirectiveError {
+    /// There is no directive of that name.
+    Unknown,
+    /// The block has it already.
+    Duplicate,
+    /// It takes exactly one value.
+    OneValue,
+    /// It takes one value, or two.
+    OneOrTwoValues,
+    /// It takes exactly two values.
+    TwoValues,
+    /// The value is not what the directive takes.
+    Value {
+        /// As the operator wrote it.
+        given: String,
+        /// What it may be.
+        allowed: String,
+    },
+}
+
+impl fmt::Display for DirectiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DirectiveError::Unknown => f.write_str("there is no such directive"),
+            DirectiveError::Duplicate => f.write_str("is duplicate"),
+            DirectiveError::OneValue => f.write_str("takes exactly one value"),
+            DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
+            DirectiveError::TwoValues => f.write_str("takes exactly two values"),
+            DirectiveError::Value { given, allowed } => {
+                write!(f, "has an invalid value \"{given}\": it must be {allowed}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DirectiveError {}
+
+pub(super) fn invalid(given: &[u8], allowed: impl Into<String>) -> DirectiveError {
+    DirectiveError::Value {
+        given: String::from_utf8_lossy(given).into_owned(),
+        allowed: allowed.into(),
+    }
+}
+
+pub(super) fn once<T>(
+    slot: &mut Option<T>,
+    read: impl FnOnce() -> Result<T, DirectiveError>,
+) -> Result<(), DirectiveError> {
+    if slot.is_some() {
+        return Err(DirectiveError::Duplicate);
+    }
+    *slot = Some(read()?);
+    Ok(())
+}
+
+pub(super) fn one<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
+    match values {
+        [value] => Ok(value),
+        _ => Err(DirectiveError::OneValue),
+    }
+}
+
+pub(super) fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
+    if value.eq_ignore_ascii_case(b"on") {
+        Ok(true)
+    } else if value.eq_ignore_ascii_case(b"off") {
+        Ok(false)
+    } else {
+        Err(invalid(value, "\"on\" or \"off\""))
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Unit {
+    Number,
+    Bytes,
+    /// Short times: with `ms` or `s`.
+    Milliseconds,
+    /// Any times: with `ms`, `s`, `m`, `h` or `d`; in milliseconds.
+    Time,
+}
+
+/// The numbers that a directive takes.
+#[derive(Clone, Copy)]
+pub(super) struct Range {
+    pub(super) least: u64,
+    pub(super) most: u64,
+    pub(super) unit: Unit,
+}
+
+impl Range {
+    pub(super) fn read(self, value: &[u8]) -> Result<u64, DirectiveError> {
+        let (digits, factor) = match (self.unit, value) {
+            (Unit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
+            (Unit::Bytes, [digits @ .., b'm' | b'M']) => (digits, MIB),
+            (Unit::Bytes, [digits @ .., b'g' | b'G']) => (digits, GIB),
+            (Unit::Milliseconds | Unit::Time, [digits @ .., b'm', b's']) => (digits, 1),
+            (Unit::Milliseconds | Unit::Time, [digits @ .., b's']) => (digits, 1000),
+            (Unit::Time, [digits @ .., b'm']) => (digits, 60_000),
+            (Unit::Time, [digits @ .., b'h']) => (digits, 3_600_000),
+            (Unit::Time, [digits @ .., b'd']) => (digits, 86_400_000),
+            (Unit::Milliseconds | Unit::Time, b"0") => (&b"0"[..], 1),
+            // a bare number is seconds elsewhere in nginx: not to be guessed
+            (Unit::Milliseconds | Unit::Time, _) => (&b""[..], 1),
+            (_, digits) => (digits, 1),
+        };
+        std::str::from_utf8(digits)
+            .ok()
+            // str::parse would take a sign
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+            .and_then(|digits| digits.parse::<u64>().ok())
+            .and_then(|number| number.checked_mul(factor))
+            .filter(|number| (self.least..=self.most).contains(number))
+            .ok_or_else(|| invalid(value, self.to_string()))
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Range { least, most, unit } = *self;
+        match unit {
+            Unit::Number => write!(f, "a number from {least} to {most}"),
+            Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
+            Unit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
+            Unit::Time => write!(
+                f,
+                "a time with its unit (ms, s, m, h or d), at most {}d",
+                most / 86_400_000
+            ),
+        }
+    }
+}
+
+/// A size as an operator would write it.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            size if size >= GIB && size % GIB == 0 => write!(f, "{}g", size / GIB),
+            size if size >= MIB && size % MIB == 0 => write!(f, "{}m", size / MIB),
+            size if size >= KIB && size % KIB == 0 => write!(f, "{}k", size / KIB),
+            size => write!(f, "{size}"),
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Batches of which some answers are stored.
+//!
+//! The node gets one batch of what is missing, under the client's own ids, so
+//! that its answers are good for the client as they are. They are held until
+//! the last one is there, and then all are put into the order of the request.
+//! Where the node's answer can't be read, or is too long to be held, the
+//! stored answers go in front of it, which JSON-RPC allows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::caching::{Asked, LookUp};
+use super::fill::{Wanted, What};
+use super::head::{Coding, HeadEdit, Response, ResponseHead};
+use super::transitions::Event;
+use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
+use crate::cache::batch::{batch_gzip, batch_identity, Element};
+use crate::cache::entry::Entry;
+use crate::cache::freshness::Prospect;
+use crate::cache::status::CacheStatus;
+use crate::cache::Key;
+use crate::gzip::splice::Body;
+use crate::jsonrpc::request::Call;
+use crate::jsonrpc::response;
+use crate::mode::Mode;
+
+/// A batch of which the node gets a part.
+#[derive(Debug)]
+pub(super) struct Mixed {
+    /// In the request's order.
+    places: Vec<Place>,
+    /// What the node gets.
+    pub(super) request: Vec<u8>,
+    pub(super) gzip: bool,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The answer, and the id that it gets.
+    Stored(Arc<Entry>, Vec<u8>),
+    /// The id under which the node was asked.
+    Asked(Vec<u8>),
+}
+
+impl Exchange {
+    pub(super) fn look_up_batch(&mut self, calls: &[Call<'_>], asked: &Asked<'_>) -> LookUp {
+        self.batch_size = Some(calls.len());
+        let scope = self.scope(asked);
+        let process = self.config.process.clone();
+        let Some(hot) = process.tier.hot() else {
+            return LookUp::Forward;
+        };
+        let prospects: Vec<Option<(Key, Prospect)>> = calls
+            .iter()
+            .map(|call| call.id.and_then(|_| self.prospect(call, &scope)))
+            .collect();
+        let found: Vec<Option<Arc<Entry>>> = prospects
+            .iter()
+            .map(|prospect| match prospect {
+                Some((key, _)) if !asked.bypass => hot.get(key, asked.now),
+                _ => None,
+            })
+            .collect();
+        // what is sent together is sent under one head
+        let mut stored = found.iter().flatten();
+        let first = stored.next();
+        let alike = first
+            .is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields));
+        if let (Some(first), true, true) = (first, alike, found.iter().all(Option::is_some)) {
+            if let Some(body) = self.stored_batch(calls, &found, asked) {
+                self.respond(first, Some(body), asked);
+                return LookUp::Respond;
+            }
+        }
+        if !prospects.iter().any(Option::is_some) {
+            return LookUp::Forward;
+        }
+        // an answer is known by its id alone
+        let ids = counted(calls.iter().filter_map(|call| call.id));
+        let distinct = ids.len() == calls.len();
+        if !asked.bypass {
+            self.cache_status = CacheStatus::Miss;
+        }
+        let mixed = (distinct && alike).then(|| mixed(calls, &found, asked.body));
+        let fetched = calls
+            .iter()
+            .zip(prospects)
+            .zip(&found)
+            .filter(|(_, found)| mixed.is_none() || found.is_none())
+            .filter_map(|((call, prospect), _)| {
+                let id = call.id.filter(|id| ids.get(id) == Some(&1))?;
+                let (key, prospect) = prospect?;
+                Some(Wanted::new(call, id, key, prospect))
+            })
+            .collect();
+        if !self.request.cache.no_store {
+            self.fill = Some(self.new_fill(What::Batch(fetched), scope, None, asked.now));
+        }
+        match mixed {
+            Some(mixed) => {
+                let gzip = self.may_gzip(asked);
+                self.mixed = Some(Box::new(Mixed { gzip, ..mixed }));
+                if self.upstream_edits.is_empty() {
+                    // what can't be read can't be put together
+                    self.upstream_edits
+                        .push(HeadEdit::set("Accept-Encoding", "identity"));
+                }
+                LookUp::ForwardRewritten
+            }
+            None => LookUp::Forward,
+        }
+    }
+
+    fn stored_batch(
+        &self,
+        calls: &[Call<'_>],
+        found: &[Option<Arc<Entry>>],
+        asked: &Asked<'_>,
+    ) -> Option<Body> {
+        let elements: Vec<Element<'_>> = found
+            .iter()
+            .zip(calls)
+            .filter_map(|(entry, call)| Some(Element::Stored(entry.as_ref()?, call.id?)))
+            .collect();
+        if self.may_gzip(asked) {
+            batch_gzip(&elements, self.gate())
+        } else {
+            batch_identity(&elements)
+        }
+    }
+
+    /// What the node is to get after [`LookUp::ForwardRewritten`].
+    pub fn request_body(&self) -> &[u8] {
+        self.mixed.as_ref().map_or(&[], |mixed| &mixed.request)
+    }
+
+    /// The node's answers and the stored ones together; `None`: the node's
+    /// answer is none of a batch, and stands for the whole.
+    pub(super) fn merged(&self, answer: &[u8]) -> Option<Body> {
+        let mixed = self.mixed.as_ref()?;
+        let Ok(answers) = response::parse_batch(answer) else {
+            return self.prefixed(answer);
+        };
+        let mut by_id: HashMap<&[u8], &[u8]> = answers
+            .iter()
+            .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()]))
+            .collect();
+        if by_id.len() != answers.len() {
+            return self.prefixed(answer);
+        }
+        let mut elements: Vec<Element<'_>> = mixed
+            .places
+            .iter()
+            .filter_map(|place| match place {
+                Place::Stored(entry, id) => Some(Element::Stored(entry, id)),
+                Place::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
+            })
+            .collect();
+        // what nobody asked for is not ours to drop
+        elements.extend(
+            answers
+                .iter()
+                .filter(|one| by_id.contains_key(&answer[one.id.clone()]))
+                .map(|one| Element::Text(&answer[one.span.clone()])),
+        );
+        if mixed.gzip {
+            batch_gzip(&elements, self.gate())
+        } else {
+            batch_identity(&elements)
+        }
+    }
+
+    /// The stored answers in front of an array that can't be read.
+    fn prefixed(&self, answer: &[u8]) -> Option<Body> {
+        let mut body = Body::identity();
+        body.push(self.opened(answer)?);
+        Some(body)
+    }
+
+    /// What to do with the head of the node's answer to what was missing.
+    pub(super) fn judge_mixed<I>(
+        &mut self,
+        response: &Response<'_>,
+        head: &ResponseHead<I>,
+    ) -> HeadAction {
+        self.varies = true;
+        response.vary_edits(head.host_writes_vary, &mut self.head_edits);
+        response.recoded_edits(&mut self.recoded_edits);
+        self.task = Task::Merge {
+            gunzip: response.coding == Coding::Gzip,
+            unreadable: response.coding == Coding::Other,
+        };
+        self.delimited = head.delimited;
+        self.declared = head
+            .content_length
+            .map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        if let (Some(mixed), true) = (&mut self.mixed, response.no_transform) {
+            mixed.gzip = false;
+        }
+        HeadAction::Hold
+    }
+
+    /// A piece of the node's answer to what was missing.
+    pub(super) fn piece_of_mixed(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
+        let Task::Merge { unreadable, .. } = self.task else {
+            return Err(self.misuse(Event::Piece));
+        };
+        if unreadable {
+            return Ok(PieceAction::Taken);
+        }
+        let length = self.body.len() + piece.len();
+        let room = if length as u64 > self.config.max_oneshot {
+            Err(Mode::Memory)
+        } else {
+            self.reserve(length.max(self.body.capacity()))
+        };
+        // before that it is not known how to give up
+        let begun = self.body.iter().filter(|byte| !byte.is_ascii_whitespace());
+        if let (Err(reason), 2..) = (room, begun.take(2).count()) {
+            self.give_up(reason)?;
+            return Ok(PieceAction::GiveUp);
+        }
+        self.move_on(Event::Piece)?;
+        self.body.extend_from_slice(piece);
+        self.received = self.body.len() as u64;
+        Ok(PieceAction::Taken)
+    }
+
+    /// Gives up on an order, not on the stored answers.
+    pub(super) fn open_what_was_held(&mut self) {
+        let Some(opened) = self.opened(&self.body) else {
+            return;
+        };
+        let more = opened.len() - self.body.len();
+        if let Some(declared) = self.declared {
+            let length = declared.saturating_add(more);
+            self.set_content_length(length);
+        }
+        self.body = opened;
+        self.head_edits.append(&mut self.recoded_edits);
+    }
+
+    /// Puts the answers together.
+    pub(super) fn merge(&mut self, gunzip: bool) -> Result<(), Mode> {
+        if gunzip {
+            let (plain, _) = self.gunzip()?;
+            self.body = plain;
+            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
+        }
+        if let Some(fill) = &mut self.fill {
+            fill.build_from(&self.body);
+        }
+        let Some(merged) = self.merged(&self.body) else {
+            // the node's own answer to all of it
+            let length = self.body.len();
+            self.set_content_length(length);
+            return Ok(());
+        };
+        if merged.is_gzip() {
+            self.head_edits
+                .push(HeadEdit::set("Content-Encoding", "gzip"));
+        }
+        let length = usize::try_from(merged.length()).unwrap_or(usize::MAX);
+        self.set_content_length(length);
+        self.head_edits.append(&mut self.recoded_edits);
+        self.body = Vec::new();
+        self.stored = Some(merged);
+        Ok(())
+    }
+
+    /// The beginning of an array with the stored answers in front of what is
+    /// in it; `None` if it is no array.
+    pub(super) fn opened(&self, answer: &[u8]) -> Option<Vec<u8>> {
+        let mixed = self.mixed.as_ref()?;
+        let start = answer.iter().position(|byte| !byte.is_ascii_whitespace())?;
+        if answer[start] != b'[' {
+            return None;
+        }
+        let stored: Vec<Element<'_>> = mixed
+            .places
+            .iter()
+            .filter_map(|place| match place {
+                Place::Stored(entry, id) => Some(Element::Stored(entry, id)),
+                Place::Asked(_) => None,
+            })
+            .collect();
+        let mut opened = batch_identity(&stored)?.to_vec();
+        // the bracket that closes it
+        opened.pop();
+        let rest = &answer[start + 1..];
+        let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
+        if next.is_some_and(|byte| *byte != b']') {
+            opened.push(b',');
+        }
+        opened.extend_from_slice(rest);
+        Some(opened)
+    }
+}
+
+/// The batch of what is missing, notifications included.
+fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed {
+    let mut places = Vec::with_capacity(calls.len());
+    let mut request = vec![b'['];
+    for (call, found) in calls.iter().zip(found) {
+        match (found, call.id) {
+            (Some(entry), Some(id)) => {
+                places.push(Place::Stored(Arc::clone(entry), id.to_vec()));
+                continue;
+            }
+            (_, Some(id)) => places.push(Place::Asked(id.to_vec())),
+            (_, None) => {}
+        }
+        if request.len() > 1 {
+            request.push(b',');
+        }
+        request.extend_from_slice(&body[call.span.clone()]);
+    }
+    request.push(b']');
+    Mixed {
+        places,
+        request,
+        gzip: false,
+    }
+}
+
+/// How often each occurs.
+pub(super) fn counted<'a>(ids: impl Iterator<Item = &'a [u8]>) -> HashMap<&'a [u8], usize> {
+    let mut counts = HashMap::new();
+    for id in ids {
+        *counts.entry(id).or_default() += 1;
+    }
+    counts
+}

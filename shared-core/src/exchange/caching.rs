@@ -1,0 +1,583 @@
+//! Looking up stored answers, before the node is asked.
+
+use std::sync::Arc;
+
+use super::coding::off_loop_length;
+use super::fill::{Fill, Settings, Wanted, What};
+use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
+use super::transitions::Event;
+use super::{Exchange, HeadAction, Misuse, State, Task};
+use crate::cache::entry::{Entry, Gate};
+use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
+use crate::cache::freshness::Prospect;
+use crate::cache::status::CacheStatus;
+use crate::cache::{self, scope};
+use crate::config::Credentials;
+use crate::gzip::splice::Body;
+use crate::jsonrpc::key;
+use crate::jsonrpc::request::{self, Call, Request};
+use crate::mode::Mode;
+use crate::negotiate::etag::weakened;
+use crate::negotiate::vary;
+
+/// What a look-up needs of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheNeed {
+    /// There will be none.
+    Nothing,
+    /// That the request has no body; [`Exchange::look_up`] is then to be
+    /// called.
+    NoBody,
+    /// The request's body, if it has at most so many bytes and no content
+    /// coding; [`Exchange::look_up`] is then to be called.
+    Body {
+        /// Bytes.
+        most: u64,
+    },
+}
+
+/// A look-up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// What keeps answers of one chain apart from those of another, where the
+    /// operator says it.
+    pub namespace: Option<&'a [u8]>,
+    /// The place in the configuration, where he does not: with the request's
+    /// host and target it is the namespace.
+    pub place: &'a [u8],
+    /// The request's body, whole.
+    pub body: &'a [u8],
+    /// Milliseconds, of any clock that does not run backwards.
+    pub now: u64,
+    /// The host's own rules allow a content coding here.
+    pub coding_allowed: bool,
+    /// The host writes `Vary: Accept-Encoding` itself when told to.
+    pub host_writes_vary: bool,
+    /// By what the host knows this request when it is to be looked up again;
+    /// `None`: it will not wait.
+    pub waiter: Option<Waiter>,
+    /// What is stored is not to be sent; the node's answer replaces it.
+    pub bypass: bool,
+}
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp {
+    /// Send it to the node.
+    Forward,
+    /// Send [`Exchange::status`], [`Exchange::head_edits`] as the whole head,
+    /// and [`Exchange::body`].
+    Respond,
+    /// As `Respond`, once [`Exchange::code`] has run on a thread that serves
+    /// no connections; if [`Exchange::status`] is 0 then, send it to the node.
+    RespondOffLoop,
+    /// Send it to the node, with [`Exchange::request_body`] as its body.
+    ForwardRewritten,
+    /// The answer is on its way for another request: look up again, without a
+    /// waiter, when this one is woken.
+    Wait,
+}
+
+/// One answer that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sought<'a> {
+    pub(super) key: cache::Key,
+    /// What it is to be sent under; `None`: it is a resource.
+    pub(super) id: Option<&'a [u8]>,
+    /// The node's answer will be all that could be stored.
+    pub(super) is_whole: bool,
+    /// It is worth waiting for another request's.
+    pub(super) coalesces: bool,
+}
+
+impl Exchange {
+    /// What a look-up needs, after the request head.
+    pub fn cache_need(&self) -> CacheNeed {
+        let request = &self.request.cache;
+        if self.state == State::AwaitingHead
+            && request.kind != CacheKind::None
+            && !(request.credentials && self.config.cache.credentials == Credentials::Bypass)
+            && self.config.process.tier.hot().is_some()
+        {
+            return match request.kind {
+                CacheKind::Resource => CacheNeed::NoBody,
+                _ => CacheNeed::Body {
+                    most: self.config.cache.max_request,
+                },
+            };
+        }
+        CacheNeed::Nothing
+    }
+
+    /// What became of the cache here.
+    pub fn cache_status(&self) -> CacheStatus {
+        self.cache_status
+    }
+
+    /// The method of a single call, as it stood in the request; empty before
+    /// the look-up, and for batches.
+    pub fn rpc_method(&self) -> &[u8] {
+        &self.rpc_method
+    }
+
+    /// Calls of a batch; `None` if it is none.
+    pub fn batch_size(&self) -> Option<usize> {
+        self.batch_size
+    }
+
+    /// Looks for stored answers to the request.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn look_up(&mut self, asked: Asked<'_>) -> Result<LookUp, Misuse> {
+        if self.state != State::AwaitingHead {
+            return Err(self.misuse(Event::Miss));
+        }
+        self.cache_status = CacheStatus::Bypass;
+        self.looked_up_at = asked.now;
+        self.may_code = asked.coding_allowed;
+        self.host_writes_vary = asked.host_writes_vary;
+        if self.request.cache.kind == CacheKind::Resource {
+            let found = self.look_up_resource(&asked);
+            self.move_on(match found {
+                LookUp::Respond => Event::Hit,
+                LookUp::RespondOffLoop => Event::HitToDecode,
+                _ => Event::Miss,
+            })?;
+            return Ok(found);
+        }
+        let found = match request::parse(asked.body, self.config.cache.batch_max) {
+            Ok(Request::Single(call)) => self.look_up_call(&call, &asked),
+            Ok(Request::Batch(calls)) => self.look_up_batch(&calls, &asked),
+            Err(_) => LookUp::Forward,
+        };
+        self.move_on(match found {
+            LookUp::Respond => Event::Hit,
+            LookUp::RespondOffLoop => Event::HitToDecode,
+            LookUp::Forward | LookUp::ForwardRewritten | LookUp::Wait => Event::Miss,
+        })?;
+        Ok(found)
+    }
+
+    fn look_up_call(&mut self, call: &Call<'_>, asked: &Asked<'_>) -> LookUp {
+        self.rpc_method = call.method.to_vec();
+        let scope = self.scope(asked);
+        let (Some(id), Some((key, prospect))) = (call.id, self.prospect(call, &scope)) else {
+            return LookUp::Forward;
+        };
+        let sought = Sought {
+            key,
+            id: Some(id),
+            is_whole: true,
+            coalesces: true,
+        };
+        self.seek(&sought, scope, asked, || {
+            What::Call(Wanted::new(call, id, key, prospect))
+        })
+    }
+
+    /// Looks for one answer. `what` is made only if it is to be fetched.
+    pub(super) fn seek(
+        &mut self,
+        sought: &Sought<'_>,
+        scope: scope::Scope,
+        asked: &Asked<'_>,
+        what: impl FnOnce() -> What,
+    ) -> LookUp {
+        let tier = Arc::clone(&self.config.process.tier);
+        let Some(hot) = tier.hot() else {
+            return LookUp::Forward;
+        };
+        let key = sought.key;
+        if let Some(waited) = self.waiting.take() {
+            return self.after_waiting(waited, sought, scope, asked, what);
+        }
+        if !asked.bypass {
+            if let Some(entry) = hot.get(&key, asked.now) {
+                if self.is_long_to_decode(&entry, sought.id, asked) {
+                    self.task = Task::Decode;
+                    self.decoding = Some((key, entry, sought.id.map(<[u8]>::to_vec)));
+                    return LookUp::RespondOffLoop;
+                }
+                if self.respond_with(&entry, sought.id, asked) {
+                    // it may have both codings from now on
+                    hot.reweigh(&key, &entry);
+                    return LookUp::Respond;
+                }
+            }
+            self.cache_status = CacheStatus::Miss;
+        }
+        if !sought.is_whole || self.request.cache.no_store {
+            // what comes is not what could be stored, or must not be
+            return LookUp::Forward;
+        }
+        let token = match asked.waiter {
+            Some(waiter) if sought.coalesces && !asked.bypass => {
+                match tier.flights.begin(key, waiter) {
+                    Role::Leader(token) => Some(token),
+                    Role::Follower => {
+                        self.waiting = Some((key, waiter));
+                        return LookUp::Wait;
+                    }
+                }
+            }
+            _ => None,
+        };
+        self.fill = Some(self.new_fill(what(), scope, token, asked.now));
+        LookUp::Forward
+    }
+
+    /// What came of waiting. It is not done twice.
+    fn after_waiting(
+        &mut self,
+        (key, waiter): (cache::Key, Waiter),
+        sought: &Sought<'_>,
+        scope: scope::Scope,
+        asked: &Asked<'_>,
+        what: impl FnOnce() -> What,
+    ) -> LookUp {
+        self.cache_status = CacheStatus::Miss;
+        let tier = Arc::clone(&self.config.process.tier);
+        // what answers depend on may have been learnt meanwhile
+        let parted = sought.key != key;
+        // whoever woke it, it is up
+        tier.forget(waiter);
+        let token = match tier.flights.claim(waiter) {
+            // nobody woke it: it has waited long enough
+            None => {
+                tier.wake(tier.flights.leave(&key, waiter));
+                None
+            }
+            Some(Turn::Lead(token)) => Some(token),
+            Some(Turn::Landed(Outcome::Alone)) => None,
+            Some(Turn::Landed(Outcome::Answer(entry))) => {
+                if !parted && self.respond_with(&entry, sought.id, asked) {
+                    return LookUp::Respond;
+                }
+                None
+            }
+        };
+        let mut fill = self.new_fill(what(), scope, token, asked.now);
+        fill.rekeyed = parted;
+        self.fill = Some(fill);
+        LookUp::Forward
+    }
+
+    /// Whether an event loop should not wait until the entry can be sent.
+    fn is_long_to_decode(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
+        !self.may_gzip(asked)
+            && (id.is_some() || self.needs_body(entry))
+            && entry.inflates() > off_loop_length(self.config.comp_level) as u64
+    }
+
+    /// Decodes a stored answer. If that can't be, there is none.
+    pub(super) fn decode(&mut self) {
+        let Some((key, entry, id)) = self.decoding.take() else {
+            return;
+        };
+        let asked = self.asked_before();
+        let tier = Arc::clone(&self.config.process.tier);
+        if self.respond_with(&entry, id.as_deref(), &asked) {
+            if let Some(hot) = tier.hot() {
+                hot.reweigh(&key, &entry);
+            }
+        }
+    }
+
+    /// What the host said when it looked up.
+    pub(super) fn asked_before(&self) -> Asked<'static> {
+        Asked {
+            now: self.looked_up_at,
+            coding_allowed: self.may_code,
+            host_writes_vary: self.host_writes_vary,
+            ..Asked::default()
+        }
+    }
+
+    /// Whether the entry can be sent: under an id, or (`None`) as it is.
+    pub(super) fn respond_with(
+        &mut self,
+        entry: &Entry,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> bool {
+        if id.is_none() && !self.needs_body(entry) {
+            self.respond(entry, None, asked);
+            return true;
+        }
+        let id = id.unwrap_or_default();
+        let body = if self.may_gzip(asked) {
+            Some(entry.gzip(id))
+        } else {
+            entry.identity(id)
+        };
+        if body.is_some() {
+            self.respond(entry, body, asked);
+        }
+        self.stored.is_some()
+    }
+
+    pub(super) fn new_fill(
+        &self,
+        what: What,
+        scope: scope::Scope,
+        token: Option<Token>,
+        asked_at: u64,
+    ) -> Box<Fill> {
+        let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        let settings = Settings {
+            asked_at,
+            gate: self.gate(),
+            max_entry: size(self.config.cache.max_entry),
+        };
+        let tier = Arc::clone(&self.config.process.tier);
+        Box::new(Fill::new(what, scope, token, tier, settings))
+    }
+
+    /// Whether and how hard stored answers are coded.
+    pub(super) fn gate(&self) -> Gate {
+        Gate {
+            min_length: self.config.min_length,
+            level: self.config.comp_level,
+        }
+    }
+
+    /// Where the answer to a call would be, if it may be stored.
+    pub(super) fn prospect(
+        &self,
+        call: &Call<'_>,
+        scope: &scope::Scope,
+    ) -> Option<(cache::Key, Prospect)> {
+        let prospect = Prospect::of(call.method, call.params, &self.config.cache.valid)?;
+        let key = key::key(scope.bytes(), call.method, call.params).ok()?;
+        Some((key.0, prospect))
+    }
+
+    /// All that tells answers to the same call apart.
+    pub(super) fn scope(&self, asked: &Asked<'_>) -> scope::Scope {
+        self.scope_of(asked, None)
+    }
+
+    /// The same, of one thing in a place.
+    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> scope::Scope {
+        let request = &self.request.cache;
+        let mut base = scope::Scope::default();
+        match asked.namespace {
+            Some(namespace) => base.push(namespace),
+            None => {
+                base.push(asked.place);
+                base.push(&request.host);
+                if request.kind == CacheKind::Call {
+                    base.push(&request.target);
+                }
+            }
+        }
+        if let Some(name) = name {
+            base.push(name);
+        }
+        // nodes have fields for browsers only, and don't always say so in Vary
+        let from_browser = request.fields.values("origin").next().is_some();
+        base.push(if from_browser { b"origin" } else { b"" });
+        if self.config.cache.credentials == Credentials::Key {
+            base.push_fields(&request.fields, scope::CREDENTIALS);
+        }
+        let names = self.config.process.tier.varying.names(&base);
+        base.vary(&request.fields, names);
+        base
+    }
+
+    pub(super) fn may_gzip(&self, asked: &Asked<'_>) -> bool {
+        asked.coding_allowed
+            && !self.request.no_transform
+            && self.request.accept_encoding.prefers_gzip()
+    }
+
+    /// The head and body of a stored answer; no body: the client has it, or
+    /// asked for the head alone.
+    pub(super) fn respond(&mut self, entry: &Entry, body: Option<Body>, asked: &Asked<'_>) {
+        let meta = entry.meta();
+        self.cache_status = CacheStatus::Hit;
+        self.mode = Mode::Hit;
+        self.status = meta.status;
+        let gzip = match &body {
+            Some(body) => body.is_gzip(),
+            None => entry.is_coded() && self.may_gzip(asked),
+        };
+        let mut vary_lines: Vec<&[u8]> = Vec::new();
+        for (name, value) in &meta.fields {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            if is("vary") {
+                vary_lines.push(value);
+                continue;
+            }
+            if is("content-type") {
+                self.varies = self.config.types.contains(value);
+            }
+            let weak = if is("etag") && gzip {
+                weakened(value)
+            } else {
+                None
+            };
+            if let Ok(name) = String::from_utf8(name.clone()) {
+                let value = weak.unwrap_or_else(|| value.clone());
+                self.head_edits.push(HeadEdit::set(name, value));
+            }
+        }
+        let lines = || vary_lines.iter().copied();
+        let vary = if self.varies && asked.host_writes_vary {
+            vary::without(lines(), "Accept-Encoding")
+        } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
+            vary::without(lines(), "")
+        } else {
+            vary::with(lines(), "Accept-Encoding")
+        };
+        if !vary.is_empty() {
+            self.head_edits.push(HeadEdit::set("Vary", vary));
+        }
+        if gzip {
+            self.head_edits
+                .push(HeadEdit::set("Content-Encoding", "gzip"));
+        }
+        let left = meta.expires_at.saturating_sub(asked.now) / 1000;
+        self.head_edits.push(HeadEdit::set(
+            "Cache-Status",
+            format!("sszip; hit; ttl={left}"),
+        ));
+        match body {
+            Some(body) => {
+                self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
+                self.stored = Some(body);
+            }
+            None => self.stored = Some(Body::default()),
+        }
+        self.finish_resource(entry, asked);
+    }
+
+    /// Whether the answer with this head may be stored, and what the client
+    /// is told of the cache.
+    pub(super) fn judge_storing<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        if self.cache_status == CacheStatus::None || head.subrequest {
+            self.refuse_fill();
+            return;
+        }
+        let before: Vec<&[u8]> = head
+            .fields
+            .clone()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-status"))
+            .map(|(_, value)| value)
+            .collect();
+        if self.replaces(head) {
+            self.cache_status_edit(&before);
+            return;
+        }
+        self.cache_status_edit(&before);
+        let asked = &self.request.cache.fields;
+        let types = &self.config.types;
+        let accepted = self
+            .fill
+            .as_mut()
+            .is_some_and(|fill| fill.accepts(head, asked, types));
+        if !accepted {
+            self.refuse_fill();
+        }
+    }
+
+    /// The `Cache-Status` of an answer that came from the node (RFC 9211),
+    /// after those of caches nearer to it.
+    fn cache_status_edit(&mut self, before: &[&[u8]]) {
+        let ours: &[u8] = match self.cache_status {
+            CacheStatus::Miss => b"sszip; fwd=miss",
+            CacheStatus::Bypass => b"sszip; fwd=bypass",
+            CacheStatus::Revalidated => b"sszip; fwd=stale; fwd-status=304",
+            CacheStatus::Stale => b"sszip; hit; fwd=stale",
+            _ => return,
+        };
+        let mut value = before.join(&b", "[..]);
+        if !value.is_empty() {
+            value.extend_from_slice(b", ");
+        }
+        value.extend_from_slice(ours);
+        self.head_edits.push(HeadEdit::set("Cache-Status", value));
+    }
+
+    /// A look-up that failed never was.
+    pub fn forget_look_up(&mut self) {
+        self.fill = None;
+        self.stored = None;
+        self.head_edits.clear();
+        self.cache_status = CacheStatus::None;
+    }
+
+    /// Nothing of this answer is to be stored.
+    pub fn refuse_fill(&mut self) {
+        if let Some(fill) = self.fill.take() {
+            fill.refuse();
+        }
+    }
+
+    /// What to do with an answer that is not coded.
+    pub(super) fn tee_or_pass(&mut self) -> HeadAction {
+        // the bytes on the wire are not the answer itself
+        let takes_coded = self.fill.as_ref().is_some_and(|fill| fill.takes_coded());
+        if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
+            self.refuse_fill();
+        }
+        match self.fill {
+            Some(_) => HeadAction::Tee,
+            None => HeadAction::Pass,
+        }
+    }
+
+    /// A piece of a body that passes. Copied, within the limits.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the answer passes.
+    pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
+        self.move_on(Event::Observe)?;
+        self.received += piece.len() as u64;
+        self.copy_to_fill(piece);
+        Ok(())
+    }
+
+    /// Keeps a copy for what will be stored; if that can't be, nothing will.
+    pub(super) fn copy_to_fill(&mut self, piece: &[u8]) {
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let budget = &self.config.process.budget;
+        let kept = self
+            .fill
+            .as_mut()
+            .is_none_or(|fill| fill.collect(piece, budget, limit));
+        if !kept {
+            self.refuse_fill();
+        }
+    }
+
+    /// What is to be stored, once all of the answer is with the host; it
+    /// outlives the exchange.
+    pub fn take_fill(&mut self) -> Option<Box<Fill>> {
+        let whole = match self.state {
+            State::Ready | State::Finished => true,
+            State::Passing => self
+                .declared
+                .is_none_or(|declared| self.received == declared as u64),
+            _ => return None,
+        };
+        if !whole {
+            self.refuse_fill();
+        }
+        self.fill.take()
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Some((key, waiter)) = self.waiting.take() {
+            let tier = &self.config.process.tier;
+            tier.forget(waiter);
+            tier.wake(tier.flights.leave(&key, waiter));
+        }
+    }
+}

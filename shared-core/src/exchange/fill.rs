@@ -1,0 +1,501 @@
+//! An answer on its way into the cache.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::batch::counted;
+use super::coding::off_loop_length;
+use super::head::{Field, ResponseHead};
+use super::resource::{key_of, tag_of, Resource};
+use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use crate::cache::flights::{self, Token};
+use crate::cache::freshness::{Class, Prospect};
+use crate::cache::process::Tier;
+use crate::cache::scope::{Fields, Scope};
+use crate::cache::{http, Key};
+use crate::jsonrpc::key;
+use crate::jsonrpc::request::Call;
+use crate::jsonrpc::response::{self, Outcome, Response};
+use crate::jsonrpc::scan;
+use crate::memory::{Budget, Reservation};
+use crate::negotiate::list::members;
+use crate::negotiate::media_type::{self, MediaTypes};
+
+/// An answer to a call that is to be stored.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) key: Key,
+    /// As it stood in the request.
+    pub(super) id: Vec<u8>,
+    pub(super) method: Vec<u8>,
+    pub(super) params: Option<Vec<u8>>,
+    pub(super) prospect: Prospect,
+}
+
+impl Wanted {
+    pub(super) fn new(call: &Call<'_>, id: &[u8], key: Key, prospect: Prospect) -> Self {
+        Self {
+            key,
+            id: id.to_vec(),
+            method: call.method.to_vec(),
+            params: call.params.map(<[u8]>::to_vec),
+            prospect,
+        }
+    }
+}
+
+/// What an answer is to.
+#[derive(Debug)]
+pub(super) enum What {
+    Call(Wanted),
+    /// Those of a batch that may be stored; no two have the same id.
+    Batch(Vec<Wanted>),
+    Resource(Resource),
+}
+
+impl What {
+    /// The key, if there is only one.
+    pub(super) fn key(&self) -> Option<Key> {
+        match self {
+            What::Call(wanted) => Some(wanted.key),
+            What::Resource(resource) => Some(resource.key),
+            What::Batch(_) => None,
+        }
+    }
+
+    /// Keys for what answers turned out to depend on.
+    fn rekey(&mut self, scope: &Scope) -> bool {
+        let calls = match self {
+            What::Resource(resource) => {
+                resource.key = key_of(scope, &resource.name);
+                return true;
+            }
+            What::Call(wanted) => std::slice::from_mut(wanted),
+            What::Batch(wanted) => &mut wanted[..],
+        };
+        calls.iter_mut().all(|wanted| {
+            key::key(scope.bytes(), &wanted.method, wanted.params.as_deref())
+                .map(|key| wanted.key = key.0)
+                .is_ok()
+        })
+    }
+}
+
+/// What will be stored when the answer is whole. Dropped before, it makes way
+/// for another request that waits for the same.
+#[derive(Debug)]
+pub struct Fill {
+    what: What,
+    scope: Scope,
+    token: Option<Token>,
+    tier: Arc<Tier>,
+    settings: Settings,
+    /// It is stored under another key than those who wait asked for.
+    pub(super) rekeyed: bool,
+    /// Of the answer: fields that hits carry.
+    fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// A copy of a body that goes to the client meanwhile.
+    collected: Vec<u8>,
+    reservation: Option<Reservation>,
+    entries: Vec<Built>,
+    /// Making them was tried.
+    built: bool,
+}
+
+/// An entry, where it belongs, and for how many milliseconds it is fresh.
+#[derive(Debug)]
+struct Built {
+    key: Key,
+    entry: Entry,
+    valid: u64,
+}
+
+/// How entries are made at a place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    /// When the node was asked, in milliseconds: an answer is as old as its
+    /// question, however long the client takes to read it.
+    pub(super) asked_at: u64,
+    pub(super) gate: Gate,
+    /// Longer answers are not stored. Bytes.
+    pub(super) max_entry: usize,
+}
+
+impl Fill {
+    pub(super) fn new(
+        what: What,
+        scope: Scope,
+        token: Option<Token>,
+        tier: Arc<Tier>,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            what,
+            scope,
+            token,
+            tier,
+            settings,
+            rekeyed: false,
+            fields: Vec::new(),
+            collected: Vec::new(),
+            reservation: None,
+            entries: Vec::new(),
+            built: false,
+        }
+    }
+
+    /// Whether an answer with this head may be stored. `asked` is the head of
+    /// the request, `types` are to be compressed.
+    pub(super) fn accepts<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        asked: &Fields,
+        types: &MediaTypes,
+    ) -> bool
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        if head
+            .content_length
+            .is_some_and(|length| length > self.settings.max_entry as u64)
+        {
+            return false;
+        }
+        let is_call = !matches!(self.what, What::Resource(_));
+        let mut reader = http::Reader::default();
+        let mut varies: Vec<String> = Vec::new();
+        let mut one_origin = false;
+        let mut content_type: &[u8] = b"";
+        let mut coded = false;
+        for (name, value) in head.fields.clone() {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            reader.read(name, value);
+            if is("set-cookie") {
+                return false;
+            } else if is("cache-control") {
+                // it may be coded, and is not the same bytes then
+                if members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
+                    return false;
+                }
+            } else if is("vary") {
+                for member in members(value) {
+                    match std::str::from_utf8(member) {
+                        Ok(member) if member != "*" => varies.push(member.to_ascii_lowercase()),
+                        _ => return false,
+                    }
+                }
+            } else if is("access-control-allow-origin") {
+                one_origin = value != b"*";
+            } else if is("content-type") {
+                content_type = value;
+            } else if is("content-encoding") {
+                coded = true;
+            }
+            if is_call && is_carried(name) || !is_call && http::is_stored_field(name) {
+                self.carry(name, value);
+            }
+        }
+        let said = reader.said(head.now);
+        if said.forbidden || said.lifetime == Some(0) {
+            return false;
+        }
+        match &mut self.what {
+            What::Resource(resource) => {
+                resource.said = said;
+                resource.status = head.status;
+                resource.undelimited =
+                    !head.delimited && head.content_length.is_none() && head.status != 204;
+                // a coding that nobody asked for is kept as it is
+                resource.compresses = !coded && types.contains(content_type);
+                let by_route = !coded && head.status == 200 && media_type::is_json(content_type);
+                if !http::is_storable(head.status) || said.lifetime.is_none() && !by_route {
+                    return false;
+                }
+            }
+            What::Call(_) | What::Batch(_) => {
+                if head.status != 200 || !media_type::is_json(content_type) {
+                    return false;
+                }
+            }
+        }
+        if one_origin {
+            // without saying so in Vary: others' mistake, not to be repeated
+            varies.push("origin".into());
+        }
+        // the node is asked for identity, whatever the client accepts
+        varies.retain(|name| name != "accept-encoding");
+        self.depends_on(&varies, asked)
+    }
+
+    fn depends_on(&mut self, varies: &[String], asked: &Fields) -> bool {
+        match self.tier.varying.learn(&self.scope, varies) {
+            Some(true) => true,
+            Some(false) => {
+                self.scope.vary(asked, self.tier.varying.names(&self.scope));
+                self.rekeyed = true;
+                self.what.rekey(&self.scope)
+            }
+            None => false,
+        }
+    }
+
+    /// Several lines of a field are one (RFC 9110, 5.3).
+    fn carry(&mut self, name: &[u8], value: &[u8]) {
+        let mut known = self.fields.iter_mut();
+        match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some((_, line)) => {
+                line.extend_from_slice(b", ");
+                line.extend_from_slice(value);
+            }
+            None => self.fields.push((name.to_vec(), value.to_vec())),
+        }
+    }
+
+    /// A piece of a body that goes to the client meanwhile. `false`: it is too
+    /// long, or there is no memory.
+    pub(super) fn collect(&mut self, piece: &[u8], budget: &Budget, limit: usize) -> bool {
+        let length = self.collected.len() + piece.len();
+        if length > self.settings.max_entry || self.collected.try_reserve(piece.len()).is_err() {
+            return false;
+        }
+        let taken = self.collected.capacity();
+        let reserved = match &mut self.reservation {
+            Some(reservation) => reservation.grow_to(taken, limit),
+            None => {
+                self.reservation = budget.reserve(taken, limit);
+                self.reservation.is_some()
+            }
+        };
+        if reserved {
+            self.collected.extend_from_slice(piece);
+        }
+        reserved
+    }
+
+    /// Makes entries of the body that was collected. May take milliseconds
+    /// for each megabyte.
+    pub fn build(&mut self) {
+        if !self.built {
+            let body = std::mem::take(&mut self.collected);
+            self.build_from(&body);
+        }
+    }
+
+    /// The same of a body, unless that was tried.
+    pub(super) fn build_from_once(&mut self, body: &[u8]) {
+        if !self.built {
+            self.build_from(body);
+        }
+    }
+
+    /// Whether [`Fill::build`] will take so long that an event loop should
+    /// not wait for it.
+    pub fn is_long(&self) -> bool {
+        self.collected.len() > off_loop_length(self.settings.gate.level)
+    }
+
+    /// Makes entries of a body. If there is one for all of it, it is given
+    /// back, to be sent, and the id to send it under.
+    pub(super) fn build_from(&mut self, body: &[u8]) -> Option<(&Entry, Vec<u8>)> {
+        self.built = true;
+        self.entries = match &self.what {
+            What::Batch(wanted) => self.of_batch(wanted, body),
+            What::Call(wanted) => self.of_call(wanted, body).into_iter().collect(),
+            What::Resource(resource) => self.of_resource(resource, body).into_iter().collect(),
+        };
+        let id = match &self.what {
+            What::Batch(_) => return None,
+            What::Call(wanted) => wanted.id.clone(),
+            What::Resource(_) => Vec::new(),
+        };
+        let built = self.entries.first()?;
+        Some((&built.entry, id))
+    }
+
+    fn of_batch(&self, wanted: &[Wanted], body: &[u8]) -> Vec<Built> {
+        let Ok(answers) = response::parse_batch(body) else {
+            return Vec::new();
+        };
+        // answers come in any order; an id that is there twice says nothing
+        // about which is which
+        let ids = counted(answers.iter().map(|answer| &body[answer.id.clone()]));
+        let asked: HashMap<&[u8], &Wanted> = wanted
+            .iter()
+            .map(|wanted| (&wanted.id[..], wanted))
+            .collect();
+        answers
+            .iter()
+            .filter_map(|answer| {
+                let id = &body[answer.id.clone()];
+                let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1))?;
+                self.answer(wanted, body, answer)
+            })
+            .collect()
+    }
+
+    fn of_call(&self, wanted: &Wanted, body: &[u8]) -> Option<Built> {
+        let answer = response::parse(body).ok()?;
+        if body[answer.id.clone()] != wanted.id {
+            return None;
+        }
+        // what is outside the answer, a newline perhaps, is stored with it
+        let whole = Response {
+            span: 0..body.len(),
+            ..answer
+        };
+        self.answer(wanted, body, &whole)
+    }
+
+    fn answer(&self, wanted: &Wanted, body: &[u8], answer: &Response) -> Option<Built> {
+        let Outcome::Result(result) = answer.outcome.clone() else {
+            return None;
+        };
+        let (class, valid) = wanted.prospect.judge(&body[result.clone()])?;
+        let (id, first, second) = if answer.id.start < result.start {
+            (IdPlace::BeforeResult, &answer.id, &result)
+        } else {
+            (IdPlace::AfterResult, &result, &answer.id)
+        };
+        let envelope = Envelope {
+            id,
+            before: body[answer.span.start..first.start].into(),
+            between: body[first.end..second.start].into(),
+            after: body[second.end..answer.span.end].into(),
+        };
+        let meta = Meta {
+            status: 200,
+            fields: self.fields.clone(),
+            class: Some(class as u8),
+            ..Meta::default()
+        };
+        let entry = Entry::code(envelope, &body[result], self.settings.gate, meta)?;
+        Some(Built {
+            key: wanted.key,
+            entry,
+            valid,
+        })
+    }
+
+    fn of_resource(&self, resource: &Resource, body: &[u8]) -> Option<Built> {
+        if resource.undelimited && scan::check(body).is_err() {
+            return None;
+        }
+        let (class, valid) = match resource.said.lifetime {
+            Some(lifetime) => (None, lifetime),
+            None => {
+                let (class, valid) = resource.route.judge(body, &resource.valid)?;
+                (Some(class), valid)
+            }
+        };
+        let mut fields = self.fields.clone();
+        let has = |validator: &str| {
+            let mut names = self.fields.iter().map(|(name, _)| name);
+            names.any(|name| name.eq_ignore_ascii_case(validator.as_bytes()))
+        };
+        if !has("etag") && resource.status == 200 {
+            fields.push((b"ETag".to_vec(), tag_of(body)));
+        }
+        let meta = Meta {
+            status: resource.status,
+            fields,
+            age: resource.said.age,
+            revalidates: resource.status == 200 && (has("etag") || has("last-modified")),
+            stale_if_error: resource.said.stale_if_error,
+            class: class.map(|class: Class| class as u8),
+            ..Meta::default()
+        };
+        let gate = Gate {
+            min_length: if resource.compresses {
+                self.settings.gate.min_length
+            } else {
+                u64::MAX
+            },
+            ..self.settings.gate
+        };
+        let entry = Entry::code(Envelope::none(), body, gate, meta)?;
+        Some(Built {
+            key: resource.key,
+            entry,
+            valid,
+        })
+    }
+
+    /// The body has been decoded.
+    pub(super) fn decoded(&mut self) {
+        self.fields
+            .retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-encoding"));
+    }
+
+    /// Whether the bytes on the wire may be stored, coded as they are.
+    pub(super) fn takes_coded(&self) -> bool {
+        matches!(&self.what, What::Resource(resource) if resource.said.lifetime.is_some())
+    }
+
+    /// The resource that it is about, if it is.
+    pub(super) fn resource(&mut self) -> Option<&mut Resource> {
+        match &mut self.what {
+            What::Resource(resource) => Some(resource),
+            What::Call(_) | What::Batch(_) => None,
+        }
+    }
+
+    /// What is to be stored, whatever comes. `valid` in milliseconds.
+    pub(super) fn keep(&mut self, entry: Entry, valid: u64) {
+        let key = self.what.key().unwrap_or_default();
+        self.entries = vec![Built { key, entry, valid }];
+        self.built = true;
+    }
+
+    /// Stores what was built, and lets go on who waits for it. `now` is in
+    /// milliseconds of the look-ups' clock.
+    pub fn publish(mut self, now: u64) {
+        let mut outcome = flights::Outcome::Alone;
+        if let Some(hot) = self.tier.hot() {
+            for built in self.entries.drain(..) {
+                let asked_at = self.settings.asked_at;
+                let entry = Arc::new(built.entry.stored(asked_at, built.valid));
+                let is_newest = hot
+                    .get(&built.key, now)
+                    .is_none_or(|other| other.meta().stored_at <= asked_at);
+                if is_newest && (entry.is_fresh(now) || entry.is_of_use_stale()) {
+                    hot.insert(built.key, Arc::clone(&entry));
+                }
+                if !self.rekeyed {
+                    outcome = flights::Outcome::Answer(entry);
+                }
+            }
+        }
+        self.land(outcome);
+    }
+
+    /// Nothing will be stored: who waits goes to the node.
+    pub(super) fn refuse(mut self) {
+        self.land(flights::Outcome::Alone);
+    }
+
+    fn land(&mut self, outcome: flights::Outcome) {
+        if let Some(token) = self.token.take() {
+            self.tier.wake(self.tier.flights.finish(token, outcome));
+        }
+    }
+}
+
+impl Drop for Fill {
+    /// The request ended before its answer did: the next that waits takes
+    /// over.
+    fn drop(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.tier.wake(self.tier.flights.hand_on(token));
+        }
+    }
+}
+
+/// Fields of an answer to a call that its copies carry too.
+fn is_carried(name: &[u8]) -> bool {
+    const PREFIXES: [&[u8]; 2] = [b"access-control-", b"eth-"];
+    const NAMES: [&[u8]; 2] = [b"content-type", b"vary"];
+    PREFIXES.iter().any(|prefix| {
+        name.get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    }) || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}

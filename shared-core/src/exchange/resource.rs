@@ -1,0 +1,335 @@
+//! GET and HEAD: what RFC 9111 says of storing them, the Beacon API where the
+//! node says nothing, and conditional requests (RFC 9110, section 13).
+
+use std::sync::Arc;
+
+use super::caching::{Asked, LookUp, Sought};
+use super::fill::What;
+use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
+use super::{Exchange, Task};
+use crate::beacon::{self, Route};
+use crate::cache::entry::Entry;
+use crate::cache::freshness::Valid;
+use crate::cache::http::{self, Said};
+use crate::cache::scope::Scope;
+use crate::cache::status::CacheStatus;
+use crate::cache::Key;
+use crate::gzip::splice::Body;
+use crate::negotiate::list::members;
+
+/// What a GET is for.
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) key: Key,
+    /// As the key has it.
+    pub(super) name: Vec<u8>,
+    pub(super) route: Route,
+    pub(super) valid: Valid,
+    /// Its end can't be told from a cut (RFC 9112, 8): it is whole if it is
+    /// JSON that closes.
+    pub(super) undelimited: bool,
+    /// What is stored, and has expired.
+    pub(super) stale: Option<Arc<Entry>>,
+    /// What the response's head says.
+    pub(super) said: Said,
+    pub(super) status: u16,
+    /// The media type is to be compressed.
+    pub(super) compresses: bool,
+}
+
+impl Exchange {
+    pub(super) fn look_up_resource(&mut self, asked: &Asked<'_>) -> LookUp {
+        let request = &self.request.cache;
+        let has = |name| request.fields.values(name).next().is_some();
+        let partial = has("range");
+        let route = Route::of(&request.target);
+        let known = route != Route::Other;
+        let name = name_of(&request.target, || request.fields.values("accept"));
+        let mut scope = self.scope(asked);
+        if !beacon::is_beacon(&request.target) {
+            // not all GETs of a host vary alike
+            scope = self.scope_of(asked, Some(&name));
+        }
+        let sought = Sought {
+            key: key_of(&scope, &name),
+            id: None,
+            is_whole: !self.request.head && !partial,
+            coalesces: known,
+        };
+        let valid = self.config.cache.valid.clone();
+        let found = self.seek(&sought, scope, asked, || {
+            What::Resource(Resource {
+                key: sought.key,
+                name,
+                route,
+                valid,
+                undelimited: false,
+                stale: None,
+                said: Said::default(),
+                status: 0,
+                compresses: false,
+            })
+        });
+        if found == LookUp::Forward {
+            self.ask_on_condition(known, asked);
+        }
+        found
+    }
+
+    /// The node is asked whether what is stored is still right, and never
+    /// whether what the client has is.
+    fn ask_on_condition(&mut self, known: bool, asked: &Asked<'_>) {
+        let process = self.config.process.clone();
+        let (Some(fill), Some(hot)) = (&mut self.fill, process.tier.hot()) else {
+            return;
+        };
+        let Some(resource) = fill.resource() else {
+            return;
+        };
+        resource.stale = match hot.stale(&resource.key) {
+            Some(entry) if !asked.bypass && entry.is_of_use_stale() => Some(entry),
+            _ => None,
+        };
+        let stale = resource
+            .stale
+            .clone()
+            .filter(|entry| entry.meta().revalidates);
+        if !known && stale.is_none() {
+            return;
+        }
+        for (condition, validator) in [
+            ("If-None-Match", "etag"),
+            ("If-Modified-Since", "last-modified"),
+        ] {
+            let value = stale.as_ref().and_then(|entry| stored(entry, validator));
+            self.upstream_edits.push(match value {
+                Some(value) => HeadEdit::set(condition, value),
+                None => HeadEdit::remove(condition),
+            });
+        }
+    }
+
+    /// Whether a stored answer takes the place of the one with this head: the
+    /// node says that it is still right, or has failed.
+    pub(super) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let Some(resource) = self.fill.as_mut().and_then(|fill| fill.resource()) else {
+            return false;
+        };
+        let Some(stale) = resource.stale.take() else {
+            return false;
+        };
+        match head.status {
+            304 if stale.meta().revalidates => self.revalidated(&stale, head),
+            500 | 502 | 503 | 504 => {
+                let until = stale.meta().expires_at + stale.meta().stale_if_error;
+                if self.looked_up_at >= until {
+                    return false;
+                }
+                self.refuse_fill();
+                self.replace(&stale, CacheStatus::Stale)
+            }
+            _ => false,
+        }
+    }
+
+    fn revalidated<'a, I>(&mut self, stale: &Entry, head: &ResponseHead<I>) -> bool
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        // RFC 9111, 3.2: what the node says now is what holds
+        let mut meta = stale.meta().clone();
+        let said_now = |name: &[u8]| {
+            let mut fields = head.fields.clone();
+            http::is_updated_field(name)
+                && fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
+        };
+        meta.fields.retain(|(name, _)| !said_now(name));
+        for (name, value) in head.fields.clone() {
+            if http::is_updated_field(name) && !value.is_empty() {
+                meta.fields.push((name.to_vec(), value.to_vec()));
+            }
+        }
+        let mut reader = http::Reader::default();
+        for (name, value) in &meta.fields {
+            reader.read(name, value);
+        }
+        for (name, value) in head.fields.clone() {
+            if name.eq_ignore_ascii_case(b"age") {
+                reader.read(name, value);
+            }
+        }
+        let said = reader.said(head.now);
+        meta.age = said.age;
+        meta.stale_if_error = said.stale_if_error;
+        let entry = stale
+            .with(meta)
+            .stored(self.looked_up_at, said.lifetime.unwrap_or(0));
+        let served = self.replace(&entry, CacheStatus::Revalidated);
+        match (said.lifetime, &mut self.fill) {
+            (Some(lifetime), Some(fill)) if !said.forbidden => fill.keep(entry, lifetime),
+            _ => self.refuse_fill(),
+        }
+        served
+    }
+
+    fn replace(&mut self, entry: &Entry, status: CacheStatus) -> bool {
+        let asked = self.asked_before();
+        if !self.respond_with(entry, None, &asked) {
+            return false;
+        }
+        self.cache_status = status;
+        self.task = Task::Replace;
+        true
+    }
+
+    fn is_resource(&self) -> bool {
+        self.request.cache.kind == CacheKind::Resource
+    }
+
+    /// Whether the client needs the body of a stored answer.
+    pub(super) fn needs_body(&self, entry: &Entry) -> bool {
+        !self.request.head && !self.has_already(entry)
+    }
+
+    /// `If-None-Match` and, where there is none, `If-Modified-Since`.
+    fn has_already(&self, entry: &Entry) -> bool {
+        let meta = entry.meta();
+        if meta.status != 200 {
+            return false;
+        }
+        let field = |name| stored(entry, name);
+        let fields = &self.request.cache.fields;
+        let mut tags = fields.values("if-none-match").peekable();
+        if tags.peek().is_some() {
+            let Some(own) = field("etag") else {
+                return false;
+            };
+            // weak comparison (RFC 9110, 8.8.3.2)
+            return tags
+                .any(|line| line == b"*" || members(line).any(|tag| opaque(tag) == opaque(own)));
+        }
+        let since = fields.values("if-modified-since").next();
+        let since = since.and_then(http::date);
+        let modified = field("last-modified").and_then(http::date);
+        matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
+    }
+
+    /// What only GET and HEAD have.
+    pub(super) fn finish_resource(&mut self, entry: &Entry, asked: &Asked<'_>) {
+        if !self.is_resource() {
+            return;
+        }
+        let meta = entry.meta();
+        let resident = asked.now.saturating_sub(meta.stored_at) / 1000;
+        let age = resident + meta.age;
+        self.head_edits.push(HeadEdit::set("Age", age.to_string()));
+        if self.has_already(entry) {
+            self.status = 304;
+            // RFC 9110, 15.4.5: what describes the body is left out
+            self.head_edits.retain(|edit| {
+                let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
+                !is("content-type") && !is("content-encoding") && !is("content-length")
+            });
+        } else if self.request.head {
+            let length = if self.head_edits.iter().any(is_coding) {
+                entry.gzip(b"").length()
+            } else {
+                entry.length(b"")
+            };
+            self.set_content_length(usize::try_from(length).unwrap_or(usize::MAX));
+        }
+        if self.status == 304 || self.request.head {
+            self.stored = Some(Body::default());
+        }
+    }
+}
+
+fn stored<'a>(entry: &'a Entry, name: &str) -> Option<&'a [u8]> {
+    let mut fields = entry.meta().fields.iter();
+    fields
+        .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(_, value)| &value[..])
+}
+
+fn is_coding(edit: &HeadEdit) -> bool {
+    edit.name.eq_ignore_ascii_case("content-encoding")
+}
+
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// What a key is made of besides the place. The Beacon API's parameters come
+/// in any order, and what it answers depends on `Accept`.
+fn name_of<'a, I>(target: &[u8], accept: impl Fn() -> I) -> Vec<u8>
+where
+    I: Iterator<Item = &'a [u8]>,
+{
+    if !beacon::is_beacon(target) {
+        return target.to_vec();
+    }
+    let mut halves = target.splitn(2, |byte| *byte == b'?');
+    let mut name = halves.next().unwrap_or_default().to_vec();
+    if let Some(query) = halves.next() {
+        let mut parameters: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
+        // by name alone: the order of a repeated one may matter
+        parameters.sort_by_key(|parameter| {
+            let end = parameter.iter().position(|byte| *byte == b'=');
+            &parameter[..end.unwrap_or(parameter.len())]
+        });
+        name.push(b'?');
+        name.extend_from_slice(&parameters.join(&b'&'));
+    }
+    for line in accept() {
+        // no target has a line feed
+        name.push(b'\n');
+        name.extend_from_slice(line);
+    }
+    name
+}
+
+/// A strong entity tag of these bytes.
+pub(super) fn tag_of(body: &[u8]) -> Vec<u8> {
+    let hash = blake3::hash(body).to_hex();
+    format!("\"{}\"", &hash[..32]).into_bytes()
+}
+
+/// The key of a resource. It never is one of a call: those hash another tag.
+pub(super) fn key_of(scope: &Scope, name: &[u8]) -> Key {
+    let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
+    hasher.update(&(scope.bytes().len() as u64).to_le_bytes());
+    hasher.update(scope.bytes());
+    hasher.update(name);
+    *hasher.finalize().as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+
+    fn name(target: &str, accept: &[&str]) -> Vec<u8> {
+        name_of(target.as_bytes(), || {
+            accept.iter().map(|line| line.as_bytes())
+        })
+    }
+
+    #[test]
+    fn parameters_of_the_beacon_api_come_in_any_order() {
+        let target = "/eth/v1/beacon/states/1/validators";
+        let of = |query: &str| name(&format!("{target}?{query}"), &[]);
+        assert_eq!(of("status=a&id=1"), of("id=1&status=a"));
+        assert_ne!(of("id=1&id=2"), of("id=2&id=1"));
+        assert_ne!(of(""), name(target, &[]));
+        assert_ne!(name("/x?b&a", &[]), name("/x?a&b", &[]));
+    }
+
+    #[test]
+    fn the_beacon_api_answers_by_accept() {
+        let target = "/eth/v2/beacon/blocks/1";
+        assert_ne!(name(target, &["application/json"]), name(target, &[]));
+        assert_eq!(name("/x", &["a/b"]), name("/x", &[]));
+    }
+}

@@ -1,0 +1,265 @@
+//! Stored answers.
+
+use super::config::{free, PROCESS};
+use super::exchange::sszip_exchange;
+use super::panic::{borrow, borrow_mut, boundary, caught, give};
+use super::types::{sszip_asked, sszip_look_up, sszip_status, sszip_str};
+use crate::exchange::{Asked, CacheNeed, Fill, LookUp};
+
+/// An answer on its way into the cache. It outlives its exchange.
+pub struct sszip_fill(Box<Fill>);
+
+/// The longest body of the request, in bytes, with which
+/// `sszip_exchange_look_up` is to be called; 0: it is to be called without
+/// one; negative: it is not to be called.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `most` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_cache_need(
+    exchange: *const sszip_exchange,
+    most: *mut i64,
+) -> sszip_status {
+    boundary(|| {
+        let need = borrow!(exchange).exchange.cache_need();
+        give!(
+            most,
+            match need {
+                CacheNeed::Nothing => -1,
+                CacheNeed::NoBody => 0,
+                CacheNeed::Body { most } => i64::try_from(most).unwrap_or(i64::MAX),
+            }
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Looks for stored answers to the request. If the library fails inside, the
+/// request goes to the node.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `asked` is NULL or valid with all that it
+/// points at; `action` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_look_up(
+    exchange: *mut sszip_exchange,
+    asked: *const sszip_asked,
+    action: *mut sszip_look_up,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let asked = borrow!(asked);
+        if asked.size != size_of::<sszip_asked>() {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        }
+        // SAFETY: the function's contract.
+        let asked = unsafe {
+            Asked {
+                namespace: (!asked.name_space.data.is_null()).then(|| asked.name_space.bytes()),
+                place: asked.place.bytes(),
+                body: asked.body.bytes(),
+                now: asked.now,
+                coding_allowed: asked.coding_allowed,
+                host_writes_vary: asked.host_writes_vary,
+                waiter: (asked.waiter != 0).then_some(asked.waiter),
+                bypass: asked.bypass,
+            }
+        };
+        let found = match caught(|| exchange.look_up(asked)) {
+            Some(Ok(found)) => found,
+            Some(Err(_)) => return sszip_status::SSZIP_STATUS_MISUSE,
+            None => {
+                exchange.forget_look_up();
+                LookUp::Forward
+            }
+        };
+        give!(
+            action,
+            match found {
+                LookUp::Forward => sszip_look_up::SSZIP_LOOK_UP_FORWARD,
+                LookUp::Respond => sszip_look_up::SSZIP_LOOK_UP_RESPOND,
+                LookUp::ForwardRewritten => sszip_look_up::SSZIP_LOOK_UP_FORWARD_REWRITTEN,
+                LookUp::RespondOffLoop => sszip_look_up::SSZIP_LOOK_UP_RESPOND_OFF_LOOP,
+                LookUp::Wait => sszip_look_up::SSZIP_LOOK_UP_WAIT,
+            }
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The body of the request that goes to the node, after
+/// `SSZIP_LOOK_UP_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_request_body(
+    exchange: *const sszip_exchange,
+    out: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        give!(
+            out,
+            sszip_str::of(borrow!(exchange).exchange.request_body())
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The status of a stored answer.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_status(
+    exchange: *const sszip_exchange,
+    out: *mut u16,
+) -> sszip_status {
+    boundary(|| {
+        give!(out, borrow!(exchange).exchange.status());
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// A piece of a body that passes. Copies it, within the limits.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `piece` a valid string.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_observe(
+    exchange: *mut sszip_exchange,
+    piece: sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        // SAFETY: the function's contract.
+        match exchange.observe(unsafe { piece.bytes() }) {
+            Ok(()) => sszip_status::SSZIP_STATUS_OK,
+            Err(_) => sszip_status::SSZIP_STATUS_MISUSE,
+        }
+    })
+}
+
+/// Nothing of the answer is to be stored.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) -> sszip_status {
+    boundary(|| {
+        borrow_mut!(exchange).exchange.refuse_fill();
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// What is to be stored, once all of the answer is with the host; NULL for
+/// nothing. `off_loop`: `sszip_fill_build` belongs on a thread that serves no
+/// connections.
+///
+/// # Safety
+/// `exchange` is NULL or valid; the results point at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_take_fill(
+    exchange: *mut sszip_exchange,
+    fill: *mut *mut sszip_fill,
+    off_loop: *mut bool,
+) -> sszip_status {
+    boundary(|| {
+        let taken = borrow_mut!(exchange).exchange.take_fill();
+        give!(off_loop, taken.as_ref().is_some_and(|fill| fill.is_long()));
+        give!(
+            fill,
+            taken.map_or(std::ptr::null_mut(), |fill| Box::into_raw(Box::new(
+                sszip_fill(fill)
+            )))
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Prepares it to be stored, milliseconds for each megabyte; any thread may
+/// call it, while no other uses the fill.
+///
+/// # Safety
+/// `fill` is NULL or from `sszip_exchange_take_fill` and neither published
+/// nor freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_fill_build(fill: *mut sszip_fill) -> sszip_status {
+    boundary(|| {
+        borrow_mut!(fill).0.build();
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Stores it and frees it. `now` is of the clock of the look-ups.
+/// `sszip_next_woken` may have something to say then.
+///
+/// # Safety
+/// `fill` is NULL or from `sszip_exchange_take_fill` and neither published
+/// nor freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_fill_publish(fill: *mut sszip_fill, now: u64) -> sszip_status {
+    boundary(|| {
+        if fill.is_null() {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
+        // SAFETY: not NULL; the function's contract.
+        unsafe { Box::from_raw(fill) }.0.publish(now);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Stores nothing.
+///
+/// # Safety
+/// `fill` is NULL or from `sszip_exchange_take_fill` and neither published
+/// nor freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_fill_free(fill: *mut sszip_fill) {
+    // SAFETY: the function's contract.
+    unsafe { free(fill) }
+}
+
+/// A request that waits and is to be looked up again: its `waiter`, or 0. To
+/// be asked until 0 after a fill was published and after an exchange or a fill
+/// was freed.
+#[no_mangle]
+pub extern "C" fn sszip_next_woken() -> usize {
+    caught(|| PROCESS.tier.next_woken().unwrap_or(0)).unwrap_or(0)
+}
+
+/// What the cache had to do with the answer, in nginx's words; empty: nothing.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_cache_status(
+    exchange: *const sszip_exchange,
+    out: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let status = borrow!(exchange).exchange.cache_status().name();
+        give!(out, sszip_str::of(status.as_bytes()));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The method of a single JSON-RPC call as it stood in the request, and the
+/// number of calls in a batch; empty and 0 where they are not known. Valid
+/// until the next look-up or `sszip_exchange_free`.
+///
+/// # Safety
+/// `exchange` is NULL or valid; the results point at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_call(
+    exchange: *const sszip_exchange,
+    method: *mut sszip_str,
+    batch_size: *mut usize,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &borrow!(exchange).exchange;
+        give!(method, sszip_str::of(exchange.rpc_method()));
+        give!(batch_size, exchange.batch_size().unwrap_or(0));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
