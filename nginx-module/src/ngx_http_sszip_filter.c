@@ -14,7 +14,8 @@ static ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, sszip_head_action *action);
 static ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_tee(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_end(ngx_http_request_t *r,
@@ -58,6 +59,7 @@ ngx_http_sszip_filter_init(void)
 static ngx_int_t
 ngx_http_sszip_header_filter(ngx_http_request_t *r)
 {
+    ngx_int_t                   rc;
     sszip_head_action           action;
     ngx_http_sszip_ctx_t       *ctx;
     ngx_http_sszip_loc_conf_t  *slcf;
@@ -78,9 +80,18 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     action = SSZIP_HEAD_PASS;
 
-    if (ngx_http_sszip_judge(r, ctx, &action) != NGX_OK
-        || action == SSZIP_HEAD_PASS)
+    if (slcf->caches
+        && ngx_http_test_predicates(r, slcf->no_cache) != NGX_OK)
     {
+        (void) sszip_exchange_no_store(ctx->exchange);
+    }
+
+    rc = ngx_http_sszip_judge(r, ctx, &action);
+
+    /* an answer that will not be stored is not worth waiting for */
+    ngx_http_sszip_wake();
+
+    if (rc != NGX_OK || action == SSZIP_HEAD_PASS) {
         ctx->state = NGX_HTTP_SSZIP_DONE;
         return ngx_http_next_header_filter(r);
     }
@@ -88,6 +99,11 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     ngx_http_sszip_watch_upstream(r, ctx);
 
     r->main_filter_need_in_memory = 1;
+
+    if (action == SSZIP_HEAD_TEE) {
+        ctx->state = NGX_HTTP_SSZIP_TEEING;
+        return ngx_http_next_header_filter(r);
+    }
 
     /* ranges are of the node's bytes, and their filter sees no held head */
     r->allow_ranges = 0;
@@ -124,6 +140,7 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_memzero(&head, sizeof(sszip_response_head));
 
     head.size = sizeof(sszip_response_head);
+    head.now = ngx_time();
     head.status = (uint16_t) r->headers_out.status;
     head.content_length = r->headers_out.content_length_n;
     head.delimited = ngx_http_sszip_delimited(r);
@@ -213,7 +230,7 @@ ngx_http_sszip_unbuffered(ngx_http_request_t *r)
  * ours to set: the gzip module may run after us.
  */
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_sszip_coding_allowed(ngx_http_request_t *r)
 {
 #if (NGX_HTTP_GZIP)
@@ -269,6 +286,9 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     case NGX_HTTP_SSZIP_STREAMING:
         return ngx_http_sszip_stream_body(r, ctx, in);
 
+    case NGX_HTTP_SSZIP_TEEING:
+        return ngx_http_sszip_tee(r, ctx, in);
+
     case NGX_HTTP_SSZIP_CODING:
         return NGX_AGAIN;
 
@@ -283,6 +303,52 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     default:
         return ngx_http_sszip_next_body_filter(r, in);
     }
+}
+
+
+/* a copy of what passes, to be stored */
+
+static ngx_int_t
+ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_int_t     rc;
+    ngx_buf_t    *b;
+    sszip_str     piece;
+    ngx_uint_t    last;
+    ngx_chain_t  *cl;
+
+    last = 0;
+
+    for (cl = in; cl; cl = cl->next) {
+
+        b = cl->buf;
+
+        if (ngx_buf_in_memory(b) && b->last != b->pos) {
+
+            piece.data = b->pos;
+            piece.len = b->last - b->pos;
+
+            (void) sszip_exchange_observe(ctx->exchange, piece);
+        }
+
+        last |= b->last_buf;
+    }
+
+    /* it may have become too long to be stored */
+    ngx_http_sszip_wake();
+
+    if (!last) {
+        return ngx_http_sszip_next_body_filter(r, in);
+    }
+
+    ctx->state = NGX_HTTP_SSZIP_DONE;
+
+    rc = ngx_http_sszip_next_body_filter(r, in);
+
+    ngx_http_sszip_store(r, ctx);
+
+    return rc;
 }
 
 
@@ -442,46 +508,44 @@ static ngx_int_t
 ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *rest)
 {
+    uint16_t      status;
     ngx_int_t     rc;
-    ngx_buf_t    *b;
-    sszip_str     body;
-    ngx_chain_t  *out;
+    ngx_chain_t  *out, *cl;
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http sszip send: \"%V\"", &r->uri);
 
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
 
-    if (sszip_exchange_body(ctx->exchange, &body) != SSZIP_STATUS_OK
+    if (ngx_http_sszip_body(r, ctx, &out) != NGX_OK
         || ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    out = rest;
+    if (sszip_exchange_status(ctx->exchange, &status) == SSZIP_STATUS_OK
+        && status != 0)
+    {
+        /* a stored answer stands in for the node's */
 
-    if (body.len || rest == NULL) {
+        r->headers_out.status = status;
+        ngx_str_null(&r->headers_out.status_line);
+        r->disable_not_modified = 1;
+    }
 
-        b = ngx_calloc_buf(r->pool);
-        if (b == NULL) {
-            return NGX_ERROR;
+    if (rest != NULL) {
+
+        /* what was taken is not all of it */
+
+        for (cl = out; cl->next; cl = cl->next) { /* void */ }
+
+        cl->buf->last_buf = 0;
+        cl->buf->last_in_chain = 0;
+        cl->next = rest;
+
+        if (!ngx_buf_in_memory(cl->buf)) {
+            out = rest;
         }
-
-        out = ngx_alloc_chain_link(r->pool);
-        if (out == NULL) {
-            return NGX_ERROR;
-        }
-
-        /* lives as long as the exchange: until the request's pool goes */
-
-        b->pos = (u_char *) body.data;
-        b->last = (u_char *) body.data + body.len;
-        b->memory = (body.len != 0);
-        b->last_buf = (rest == NULL);
-        b->last_in_chain = (rest == NULL);
-
-        out->buf = b;
-        out->next = rest;
     }
 
     ctx->state = NGX_HTTP_SSZIP_DONE;
@@ -492,7 +556,63 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return rc;
     }
 
-    return ngx_http_sszip_next_body_filter(r, out);
+    rc = ngx_http_sszip_next_body_filter(r, out);
+
+    if (rest == NULL) {
+        ngx_http_sszip_store(r, ctx);
+    }
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_sszip_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t **out)
+{
+    size_t            i, n;
+    ngx_buf_t        *b;
+    ngx_chain_t      *cl, **ll;
+    const sszip_str  *pieces;
+
+    if (sszip_exchange_body(ctx->exchange, &pieces, &n) != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
+
+    ll = out;
+
+    for (i = 0; i < n || ll == out; i++) {
+
+        b = ngx_calloc_buf(r->pool);
+        if (b == NULL) {
+            return NGX_ERROR;
+        }
+
+        cl = ngx_alloc_chain_link(r->pool);
+        if (cl == NULL) {
+            return NGX_ERROR;
+        }
+
+        if (i < n) {
+
+            /* lives as long as the exchange: until the request's pool goes */
+
+            b->pos = (u_char *) pieces[i].data;
+            b->last = (u_char *) pieces[i].data + pieces[i].len;
+            b->memory = 1;
+        }
+
+        b->last_buf = (i + 1 >= n);
+        b->last_in_chain = (i + 1 >= n);
+
+        cl->buf = b;
+        *ll = cl;
+        ll = &cl->next;
+    }
+
+    *ll = NULL;
+
+    return NGX_OK;
 }
 
 
@@ -545,8 +665,15 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     rc = ngx_http_sszip_stream(r, ctx, in);
 
+    ngx_http_sszip_wake();
+
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
+    }
+
+    if (ctx->state == NGX_HTTP_SSZIP_DONE) {
+        ngx_http_sszip_store(r, ctx);
+        return rc;
     }
 
     if (failed) {

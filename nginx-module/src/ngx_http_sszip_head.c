@@ -135,6 +135,17 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
         return NGX_OK;
     }
 
+    if (name.len == sizeof("Content-Type") - 1
+        && ngx_strncasecmp(name.data, (u_char *) "Content-Type", name.len)
+           == 0)
+    {
+        r->headers_out.content_type = value;
+        r->headers_out.content_type_len = value.len;
+        r->headers_out.content_type_lowcase = NULL;
+
+        return NGX_OK;
+    }
+
     for (part = &r->headers_out.headers.part; part; part = part->next) {
         header = part->elts;
 

@@ -29,6 +29,10 @@ static ngx_int_t ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sszip_mode_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sszip_cache_status_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sszip_call_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static void *ngx_http_sszip_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_sszip_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
@@ -117,6 +121,76 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       "upstream_encoding" },
 
+    { ngx_string("sszip_cache"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache" },
+
+    { ngx_string("sszip_cache_namespace"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sszip_loc_conf_t, cache_namespace),
+      NULL },
+
+    { ngx_string("sszip_cache_bypass"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_set_predicate_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sszip_loc_conf_t, cache_bypass),
+      NULL },
+
+    { ngx_string("sszip_no_cache"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_set_predicate_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sszip_loc_conf_t, no_cache),
+      NULL },
+
+    { ngx_string("sszip_cache_valid"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE2,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_valid" },
+
+    { ngx_string("sszip_cache_max_entry"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_max_entry" },
+
+    { ngx_string("sszip_cache_max_request"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_max_request" },
+
+    { ngx_string("sszip_cache_credentials"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_credentials" },
+
+    { ngx_string("sszip_cache_memory"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_memory" },
+
+    { ngx_string("sszip_batch_max"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "batch_max" },
+
 #if (NGX_THREADS)
 
     { ngx_string("sszip_thread_pool"),
@@ -171,6 +245,16 @@ static ngx_http_variable_t  ngx_http_sszip_vars[] = {
     { ngx_string("sszip_mode"), NULL, ngx_http_sszip_mode_variable,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
+    { ngx_string("sszip_cache_status"), NULL,
+      ngx_http_sszip_cache_status_variable,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sszip_rpc_method"), NULL, ngx_http_sszip_call_variable,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sszip_batch_size"), NULL, ngx_http_sszip_call_variable,
+      1, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
       ngx_http_null_variable
 };
 
@@ -178,8 +262,8 @@ static ngx_http_variable_t  ngx_http_sszip_vars[] = {
 ngx_http_sszip_ctx_t *
 ngx_http_sszip_get_ctx(ngx_http_request_t *r)
 {
-    size_t                      n;
     sszip_field                *fields;
+    sszip_request_head          head;
     ngx_pool_cleanup_t         *cln;
     ngx_http_sszip_ctx_t       *ctx;
     ngx_http_sszip_loc_conf_t  *slcf;
@@ -190,6 +274,20 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
         return ctx;
     }
 
+    /* a redirect took the context away; its exchange fetches for nobody */
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+
+        ctx = cln->data;
+
+        if (cln->handler == ngx_http_sszip_free_exchange
+            && ctx->request == r)
+        {
+            ngx_http_sszip_free_exchange(ctx);
+            ctx->exchange = NULL;
+        }
+    }
+
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_ctx_t));
@@ -197,15 +295,26 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
         return NULL;
     }
 
+    ctx->request = r;
+
     cln = ngx_pool_cleanup_add(r->pool, 0);
     if (cln == NULL) {
         return NULL;
     }
 
-    fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL, &n);
+    ngx_memzero(&head, sizeof(sszip_request_head));
+
+    head.size = sizeof(sszip_request_head);
+    head.method = ngx_http_sszip_str(&r->method_name);
+    head.target = ngx_http_sszip_str(&r->unparsed_uri);
+
+    fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL,
+                                   &head.nfields);
     if (fields == NULL) {
         return NULL;
     }
+
+    head.fields = fields;
 
     if (sszip_exchange_new(slcf->config, &ctx->exchange) != SSZIP_STATUS_OK) {
         return NULL;
@@ -216,9 +325,7 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
     cln->handler = ngx_http_sszip_free_exchange;
     cln->data = ctx;
 
-    if (sszip_exchange_request_head(ctx->exchange,
-                                    ngx_http_sszip_str(&r->method_name),
-                                    fields, n)
+    if (sszip_exchange_request_head(ctx->exchange, &head)
         != SSZIP_STATUS_OK)
     {
         return NULL;
@@ -239,7 +346,19 @@ ngx_http_sszip_free_exchange(void *data)
         ngx_del_timer(ctx->timer);
     }
 
+    if (ctx->wake.timer_set) {
+        ngx_del_timer(&ctx->wake);
+    }
+
+    if (ctx->wake.posted) {
+        ngx_delete_posted_event(&ctx->wake);
+    }
+
     sszip_exchange_free(ctx->exchange);
+
+    if (ctx->cache != NGX_HTTP_SSZIP_CACHE_START) {
+        ngx_http_sszip_wake();
+    }
 }
 
 
@@ -458,6 +577,79 @@ ngx_http_sszip_mode_variable(ngx_http_request_t *r,
 }
 
 
+static ngx_int_t
+ngx_http_sszip_cache_status_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    sszip_str              status;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL
+        || ctx->state == NGX_HTTP_SSZIP_CODING
+        || sszip_exchange_cache_status(ctx->exchange, &status)
+           != SSZIP_STATUS_OK
+        || status.len == 0)
+    {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+    v->len = status.len;
+    v->data = (u_char *) status.data;
+
+    return NGX_OK;
+}
+
+
+/* data: 0 for the method of a single call, 1 for the size of a batch */
+
+static ngx_int_t
+ngx_http_sszip_call_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    size_t                 size;
+    sszip_str              method;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL
+        || ctx->state == NGX_HTTP_SSZIP_CODING
+        || sszip_exchange_call(ctx->exchange, &method, &size)
+           != SSZIP_STATUS_OK
+        || (data ? size == 0 : method.len == 0))
+    {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+
+    if (data == 0) {
+        v->len = method.len;
+        v->data = (u_char *) method.data;
+
+        return NGX_OK;
+    }
+
+    v->data = ngx_pnalloc(r->pool, NGX_SIZE_T_LEN);
+    if (v->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    v->len = ngx_sprintf(v->data, "%uz", size) - v->data;
+
+    return NGX_OK;
+}
+
+
 static void *
 ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
 {
@@ -466,6 +658,8 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *
      *     smcf->used = 0;
      *     smcf->accept_encoding = 0;
+     *     smcf->places = 0;
+     *     smcf->config = NULL;
      */
 
     return ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
@@ -502,8 +696,14 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *     slcf->enable = 0;
      *     slcf->bufs.num = 0;
      *     slcf->content_handler = NULL;
+     *     slcf->caches = 0;
+     *     slcf->place = { 0, NULL };
+     *     slcf->cache_namespace = NULL;
      *     slcf->thread_pool = NULL;
      */
+
+    slcf->cache_bypass = NGX_CONF_UNSET_PTR;
+    slcf->no_cache = NGX_CONF_UNSET_PTR;
 
 #if (NGX_THREADS)
     slcf->threads = NGX_CONF_UNSET;
@@ -550,6 +750,28 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_conf_merge_bufs_value(conf->bufs, prev->bufs, 2, 6144);
 
+    ngx_conf_merge_ptr_value(conf->cache_bypass, prev->cache_bypass, NULL);
+    ngx_conf_merge_ptr_value(conf->no_cache, prev->no_cache, NULL);
+
+    if (conf->cache_namespace == NULL) {
+        conf->cache_namespace = prev->cache_namespace;
+    }
+
+    conf->caches = sszip_config_caches(conf->config);
+
+    if (conf->caches) {
+        smcf->config = conf->config;
+
+        conf->place.data = ngx_pnalloc(cf->pool, NGX_INT_T_LEN);
+        if (conf->place.data == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        conf->place.len = ngx_sprintf(conf->place.data, "%ui",
+                                      smcf->places++)
+                          - conf->place.data;
+    }
+
 #if (NGX_THREADS)
 
     if (conf->threads == NGX_CONF_UNSET) {
@@ -591,6 +813,8 @@ static ngx_int_t
 ngx_http_sszip_init(ngx_conf_t *cf)
 {
     ngx_str_t                    name;
+    ngx_http_handler_pt         *h;
+    ngx_http_core_main_conf_t   *cmcf;
     ngx_http_sszip_main_conf_t  *smcf;
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
@@ -606,6 +830,18 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (smcf->config != NULL) {
+
+        cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+        h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
+        if (h == NULL) {
+            return NGX_ERROR;
+        }
+
+        *h = ngx_http_sszip_cache_handler;
+    }
+
     ngx_http_sszip_filter_init();
 
     return NGX_OK;
@@ -615,9 +851,30 @@ ngx_http_sszip_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_sszip_init_process(ngx_cycle_t *cycle)
 {
+    ngx_core_conf_t             *ccf;
+    ngx_http_sszip_main_conf_t  *smcf;
+
 #if (NGX_THREADS)
     ngx_http_sszip_thread_init();
 #endif
+
+    smcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_sszip_module);
+
+    if (smcf != NULL
+        && smcf->config != NULL
+        && (ngx_process == NGX_PROCESS_WORKER
+            || ngx_process == NGX_PROCESS_SINGLE))
+    {
+        ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx,
+                                               ngx_core_module);
+
+        if (sszip_process_start(smcf->config, ccf->worker_processes)
+            != SSZIP_STATUS_OK)
+        {
+            ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
+                          "sszip: nothing will be cached in this process");
+        }
+    }
 
     return NGX_OK;
 }

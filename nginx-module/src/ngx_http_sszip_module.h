@@ -18,6 +18,8 @@
 typedef struct {
     ngx_flag_t                   used;             /* a "sszip" directive */
     ngx_int_t                    accept_encoding;  /* index of a variable */
+    ngx_uint_t                   places;
+    sszip_config                *config;           /* one of a cache */
 } ngx_http_sszip_main_conf_t;
 
 
@@ -27,6 +29,12 @@ typedef struct {
     ngx_flag_t                   enable;
     ngx_bufs_t                   bufs;
     ngx_http_handler_pt          content_handler;  /* the one we stand for */
+
+    ngx_flag_t                   caches;
+    ngx_str_t                    place;
+    ngx_http_complex_value_t    *cache_namespace;
+    ngx_array_t                 *cache_bypass;     /* complex values */
+    ngx_array_t                 *no_cache;         /* complex values */
 
 #if (NGX_THREADS)
     ngx_flag_t                   threads;
@@ -41,9 +49,17 @@ typedef enum {
     NGX_HTTP_SSZIP_CODING,       /* a thread has the exchange */
     NGX_HTTP_SSZIP_CODED,        /* the answer is ready */
     NGX_HTTP_SSZIP_STREAMING,    /* the head is out, the body is coded */
+    NGX_HTTP_SSZIP_TEEING,       /* the head is out, the body is copied */
     NGX_HTTP_SSZIP_CUT,          /* the head is out, the end never will be */
     NGX_HTTP_SSZIP_DONE          /* the head is out, all passes */
 } ngx_http_sszip_state_e;
+
+
+typedef enum {
+    NGX_HTTP_SSZIP_CACHE_START = 0,  /* before the request's body is read */
+    NGX_HTTP_SSZIP_CACHE_READY,      /* to be looked up */
+    NGX_HTTP_SSZIP_CACHE_DONE        /* looked up, or never to be */
+} ngx_http_sszip_cache_state_e;
 
 
 typedef struct {
@@ -69,17 +85,21 @@ typedef struct {
     sszip_flush                  flush;          /* what its piece asks for */
     ngx_int_t                    bufs;
 
+    ngx_http_sszip_cache_state_e  cache;
+    size_t                       cache_body_max;
+    unsigned                     waited:1;       /* for another's answer */
+    ngx_event_t                  wake;
+    ngx_http_request_t          *request;
+
+    /* what the node gets in place of the client's body, or NULL */
+    ngx_chain_t                 *request_bufs;
+    off_t                        request_length;
+
     /* the upstream module's, while ours stand in their place */
     ngx_int_t                  (*create_request)(ngx_http_request_t *r);
     void                       (*finalize_request)(ngx_http_request_t *r,
                                      ngx_int_t rc);
 
-#if (NGX_THREADS)
-    ngx_http_request_t          *request;
-    ngx_thread_pool_t           *thread_pool;
-    ngx_thread_task_t           *task;
-    ngx_queue_t                  queue;
-#endif
 } ngx_http_sszip_ctx_t;
 
 
@@ -94,6 +114,19 @@ sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
 ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
+/* what the exchange has to send, marked as all of it */
+ngx_int_t ngx_http_sszip_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t **out);
+
+/* gzip_proxied, gzip_disable and gzip_http_version */
+ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
+
+/* stored answers */
+ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
+void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_publish(sszip_fill *fill);
+void ngx_http_sszip_wake(void);
+
 /* the body, coded as it comes */
 ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
@@ -106,9 +139,11 @@ void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
 void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
-/* NGX_OK: a thread has the exchange; NGX_DECLINED: code it here */
+/* NGX_OK: a thread has it; NGX_DECLINED: it is to be done here */
 ngx_int_t ngx_http_sszip_code_in_thread(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+ngx_int_t ngx_http_sszip_store_in_thread(ngx_http_request_t *r,
+    sszip_fill *fill);
 #if (NGX_THREADS)
 void ngx_http_sszip_thread_init(void);
 #endif

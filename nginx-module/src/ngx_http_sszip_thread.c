@@ -14,22 +14,35 @@
  * Large bodies are coded in nginx's thread pools, at most cores - 1 at a time
  * in a process: a pool has 32 threads by default, and that many coders would
  * leave no core to the event loop.  The others wait in a queue of their own.
+ *
+ * A job codes an answer, and its request waits for it, or it codes what is to
+ * be stored of an answer that is out, and has a pool of its own.
  */
 
 
 #define NGX_HTTP_SSZIP_GUARD  60000
 
 
+typedef struct {
+    ngx_http_request_t          *request;      /* NULL: nobody waits */
+    ngx_pool_t                  *pool;         /* NULL: the request's */
+    ngx_thread_pool_t           *thread_pool;
+    ngx_thread_task_t           *task;
+    ngx_queue_t                  queue;
+    sszip_exchange              *exchange;
+    sszip_fill                  *fill;
+    sszip_status                 status;
+} ngx_http_sszip_job_t;
+
+
 static void ngx_http_sszip_guard_handler(ngx_event_t *ev);
-static void ngx_http_sszip_post(ngx_http_sszip_ctx_t *ctx);
+static ngx_http_sszip_job_t *ngx_http_sszip_job(ngx_http_request_t *r,
+    ngx_pool_t *pool);
+static void ngx_http_sszip_submit(ngx_http_sszip_job_t *job);
+static void ngx_http_sszip_post(ngx_http_sszip_job_t *job);
 static void ngx_http_sszip_thread_handler(void *data, ngx_log_t *log);
 static void ngx_http_sszip_thread_done(ngx_event_t *ev);
-
-
-typedef struct {
-    sszip_exchange              *exchange;
-    sszip_status                 status;
-} ngx_http_sszip_thread_ctx_t;
+static void ngx_http_sszip_coded(ngx_http_sszip_job_t *job);
 
 
 static ngx_queue_t  ngx_http_sszip_waiting;
@@ -72,33 +85,16 @@ ngx_http_sszip_guard_handler(ngx_event_t *ev)
 ngx_int_t
 ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_thread_task_t            *task;
-    ngx_http_sszip_loc_conf_t    *slcf;
-    ngx_http_sszip_thread_ctx_t  *tctx;
+    ngx_http_sszip_job_t  *job;
 
-    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
-
-    if (slcf->thread_pool == NULL) {
+    job = ngx_http_sszip_job(r, r->pool);
+    if (job == NULL) {
         return NGX_DECLINED;
     }
 
-    task = ngx_thread_task_alloc(r->pool, sizeof(ngx_http_sszip_thread_ctx_t));
-    if (task == NULL) {
-        return NGX_DECLINED;
-    }
+    job->request = r;
+    job->exchange = ctx->exchange;
 
-    tctx = task->ctx;
-    tctx->exchange = ctx->exchange;
-    tctx->status = SSZIP_STATUS_MISUSE;
-
-    task->handler = ngx_http_sszip_thread_handler;
-    task->event.data = ctx;
-    task->event.handler = ngx_http_sszip_thread_done;
-    task->event.log = r->connection->log;
-
-    ctx->request = r;
-    ctx->thread_pool = slcf->thread_pool;
-    ctx->task = task;
     ctx->state = NGX_HTTP_SSZIP_CODING;
 
     /* the request stays, whoever closes it, until the thread is done */
@@ -110,75 +106,137 @@ ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     r->connection->write->delayed = 1;
 
-    if (ngx_http_sszip_pending++ == 0) {
-        ngx_add_timer(&ngx_http_sszip_guard, NGX_HTTP_SSZIP_GUARD);
-    }
-
-    if (ngx_http_sszip_running < (ngx_uint_t) ngx_max(ngx_ncpu - 1, 1)) {
-        ngx_http_sszip_post(ctx);
-
-    } else {
-        ngx_queue_insert_tail(&ngx_http_sszip_waiting, &ctx->queue);
-    }
+    ngx_http_sszip_submit(job);
 
     return NGX_OK;
 }
 
 
+ngx_int_t
+ngx_http_sszip_store_in_thread(ngx_http_request_t *r, sszip_fill *fill)
+{
+    ngx_pool_t            *pool;
+    ngx_http_sszip_job_t  *job;
+
+    pool = ngx_create_pool(1024, ngx_cycle->log);
+    if (pool == NULL) {
+        return NGX_DECLINED;
+    }
+
+    job = ngx_http_sszip_job(r, pool);
+    if (job == NULL) {
+        ngx_destroy_pool(pool);
+        return NGX_DECLINED;
+    }
+
+    job->pool = pool;
+    job->fill = fill;
+
+    ngx_http_sszip_submit(job);
+
+    return NGX_OK;
+}
+
+
+/* NULL: there is no thread for it */
+
+static ngx_http_sszip_job_t *
+ngx_http_sszip_job(ngx_http_request_t *r, ngx_pool_t *pool)
+{
+    ngx_thread_task_t          *task;
+    ngx_http_sszip_job_t       *job;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (slcf->thread_pool == NULL) {
+        return NULL;
+    }
+
+    task = ngx_thread_task_alloc(pool, sizeof(ngx_http_sszip_job_t));
+    if (task == NULL) {
+        return NULL;
+    }
+
+    task->handler = ngx_http_sszip_thread_handler;
+    task->event.handler = ngx_http_sszip_thread_done;
+    task->event.log = ngx_cycle->log;
+
+    job = task->ctx;
+    task->event.data = job;
+
+    ngx_memzero(job, sizeof(ngx_http_sszip_job_t));
+
+    job->thread_pool = slcf->thread_pool;
+    job->task = task;
+    job->status = SSZIP_STATUS_MISUSE;
+
+    return job;
+}
+
+
 static void
-ngx_http_sszip_post(ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_submit(ngx_http_sszip_job_t *job)
+{
+    if (ngx_http_sszip_pending++ == 0) {
+        ngx_add_timer(&ngx_http_sszip_guard, NGX_HTTP_SSZIP_GUARD);
+    }
+
+    if (ngx_http_sszip_running < (ngx_uint_t) ngx_max(ngx_ncpu - 1, 1)) {
+        ngx_http_sszip_post(job);
+
+    } else {
+        ngx_queue_insert_tail(&ngx_http_sszip_waiting, &job->queue);
+    }
+}
+
+
+static void
+ngx_http_sszip_post(ngx_http_sszip_job_t *job)
 {
     ngx_http_sszip_running++;
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ctx->request->connection->log, 0,
-                   "http sszip thread: \"%V\" running:%ui",
-                   &ctx->request->uri, ngx_http_sszip_running);
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, job->task->event.log, 0,
+                   "http sszip thread job:%p running:%ui", job,
+                   ngx_http_sszip_running);
 
-    if (!ctx->request->connection->error) {
+    if (job->request == NULL || !job->request->connection->error) {
 
-        if (ngx_thread_task_post(ctx->thread_pool, ctx->task) == NGX_OK) {
+        if (ngx_thread_task_post(job->thread_pool, job->task) == NGX_OK) {
             return;
         }
 
         /* the pool's queue is full, and has said so in the log */
-        ngx_http_sszip_thread_handler(ctx->task->ctx,
-                                      ctx->request->connection->log);
+        ngx_http_sszip_thread_handler(job, job->task->event.log);
     }
 
     /* done already, or nobody waits for it any more */
 
-    ctx->task->event.complete = 1;
-    ngx_post_event(&ctx->task->event, &ngx_posted_events);
+    job->task->event.complete = 1;
+    ngx_post_event(&job->task->event, &ngx_posted_events);
 }
 
 
 static void
 ngx_http_sszip_thread_handler(void *data, ngx_log_t *log)
 {
-    ngx_http_sszip_thread_ctx_t  *tctx = data;
+    ngx_http_sszip_job_t  *job = data;
 
-    tctx->status = sszip_exchange_code(tctx->exchange);
+    job->status = job->fill ? sszip_fill_build(job->fill)
+                            : sszip_exchange_code(job->exchange);
 }
 
 
 static void
 ngx_http_sszip_thread_done(ngx_event_t *ev)
 {
-    ngx_queue_t                  *q;
-    ngx_connection_t             *c;
-    ngx_http_request_t           *r;
-    ngx_http_sszip_ctx_t         *ctx, *next;
-    ngx_http_sszip_thread_ctx_t  *tctx;
+    ngx_queue_t           *q;
+    ngx_http_sszip_job_t  *job, *next;
 
-    ctx = ev->data;
-    tctx = ctx->task->ctx;
-    r = ctx->request;
-    c = r->connection;
+    job = ev->data;
 
-    ngx_http_set_log_request(c->log, r);
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
-                   "http sszip thread done: \"%V?%V\"", &r->uri, &r->args);
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, ev->log, 0,
+                   "http sszip thread done job:%p", job);
 
     ngx_http_sszip_running--;
 
@@ -189,16 +247,43 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
         q = ngx_queue_head(&ngx_http_sszip_waiting);
         ngx_queue_remove(q);
 
-        next = ngx_queue_data(q, ngx_http_sszip_ctx_t, queue);
+        next = ngx_queue_data(q, ngx_http_sszip_job_t, queue);
         ngx_http_sszip_post(next);
     }
-
-    ctx->state = NGX_HTTP_SSZIP_CODED;
-    ctx->failed = (tctx->status != SSZIP_STATUS_OK);
 
     if (--ngx_http_sszip_pending == 0) {
         ngx_del_timer(&ngx_http_sszip_guard);
     }
+
+    if (job->request) {
+        ngx_http_sszip_coded(job);
+        return;
+    }
+
+    ngx_http_sszip_publish(job->fill);
+    ngx_destroy_pool(job->pool);
+}
+
+
+static void
+ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
+{
+    ngx_connection_t      *c;
+    ngx_http_request_t    *r;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    r = job->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "http sszip coded: \"%V?%V\"", &r->uri, &r->args);
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    ctx->state = NGX_HTTP_SSZIP_CODED;
+    ctx->failed = (job->status != SSZIP_STATUS_OK);
 
     r->main->blocked--;
     r->aio = 0;
@@ -229,6 +314,13 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
 
 ngx_int_t
 ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    return NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_http_sszip_store_in_thread(ngx_http_request_t *r, sszip_fill *fill)
 {
     return NGX_DECLINED;
 }

@@ -24,6 +24,13 @@ struct ngx_http_sszip_window_s {
     ngx_http_request_t          *request;
     ngx_array_t                  replaced;
     ngx_http_sszip_window_t     *outer;
+
+    /* of the client's body, while it stands back */
+    ngx_chain_t                 *bufs;
+    off_t                        length;
+    ngx_str_t                    length_value;
+    unsigned                     chunked:1;
+    unsigned                     body:1;
 };
 
 
@@ -36,6 +43,8 @@ typedef struct {
 
 
 static void ngx_http_sszip_open_window(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
+static void ngx_http_sszip_replace_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_edit(ngx_http_request_t *r,
     ngx_http_sszip_window_t *window, const sszip_edit *edit);
@@ -111,6 +120,10 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
 
     ngx_http_sszip_open_window(r, ctx, &window);
 
+    if (window.body) {
+        r->upstream->request_bufs = r->request_body->bufs;
+    }
+
     rc = ctx->create_request(r);
 
     ngx_http_sszip_close_window(r);
@@ -130,9 +143,12 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     window->request = r;
     window->replaced.nelts = 0;
+    window->body = 0;
     window->outer = ngx_http_sszip_windows;
 
     ngx_http_sszip_windows = window;
+
+    ngx_http_sszip_replace_body(r, ctx, window);
 
     if (sszip_exchange_upstream_edits(ctx->exchange, &edits, &n)
         != SSZIP_STATUS_OK
@@ -154,6 +170,48 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             return;
         }
     }
+}
+
+
+/*
+ * The upstream module reads the buffers and the length when it makes its
+ * request, and keeps a copy of the chain for the next upstream.  All others,
+ * error pages and logs among them, see the client's body.
+ */
+
+static void
+ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_http_sszip_window_t *window)
+{
+    u_char           *p;
+    ngx_table_elt_t  *h;
+
+    if (ctx->request_bufs == NULL || r->request_body == NULL) {
+        return;
+    }
+
+    h = r->headers_in.content_length;
+
+    if (h != NULL) {
+        p = ngx_pnalloc(r->pool, NGX_OFF_T_LEN);
+        if (p == NULL) {
+            return;
+        }
+
+        window->length_value = h->value;
+
+        h->value.len = ngx_sprintf(p, "%O", ctx->request_length) - p;
+        h->value.data = p;
+    }
+
+    window->bufs = r->request_body->bufs;
+    window->length = r->headers_in.content_length_n;
+    window->chunked = r->headers_in.chunked;
+    window->body = 1;
+
+    r->request_body->bufs = ctx->request_bufs;
+    r->headers_in.content_length_n = ctx->request_length;
+    r->headers_in.chunked = 0;
 }
 
 
@@ -308,7 +366,22 @@ ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
     ngx_uint_t                  i;
     ngx_list_t                 *headers;
     ngx_table_elt_t            *header, *last;
+    ngx_http_request_t         *r;
     ngx_http_sszip_replaced_t  *replaced;
+
+    if (window->body) {
+        r = window->request;
+
+        r->request_body->bufs = window->bufs;
+        r->headers_in.content_length_n = window->length;
+        r->headers_in.chunked = window->chunked;
+
+        if (r->headers_in.content_length != NULL) {
+            r->headers_in.content_length->value = window->length_value;
+        }
+
+        window->body = 0;
+    }
 
     headers = &window->request->headers_in.headers;
     replaced = window->replaced.elts;

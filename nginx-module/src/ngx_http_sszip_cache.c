@@ -1,0 +1,497 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * Stored answers are looked up before the content phase, so that all access
+ * control comes first.  The request's body is read as the mirror module does.
+ */
+
+
+/* how long a request waits for another one's answer */
+#define NGX_HTTP_SSZIP_WAIT  5000
+
+
+static void ngx_http_sszip_body_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
+    sszip_str *body);
+static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static void ngx_http_sszip_decoded(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
+
+
+ngx_int_t
+ngx_http_sszip_cache_handler(ngx_http_request_t *r)
+{
+    int64_t                     most;
+    ngx_int_t                   rc;
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (!slcf->caches || r != r->main || r->content_handler == NULL) {
+        /* also where a request only passes: its place is where it arrives */
+        return NGX_DECLINED;
+    }
+
+    ngx_http_sszip_close_window(r);
+
+    ctx = ngx_http_sszip_get_ctx(r);
+
+    if (ctx == NULL || ctx->cache == NGX_HTTP_SSZIP_CACHE_DONE) {
+        return NGX_DECLINED;
+    }
+
+    if (ctx->cache == NGX_HTTP_SSZIP_CACHE_READY) {
+        return ngx_http_sszip_look_up(r, ctx);
+    }
+
+    if (sszip_exchange_cache_need(ctx->exchange, &most) != SSZIP_STATUS_OK
+        || most < 0
+        || r->headers_in.content_length_n > most
+        || (most == 0) != (r->headers_in.content_length_n <= 0
+                           && !r->headers_in.chunked))
+    {
+        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
+        return NGX_DECLINED;
+    }
+
+    if (most == 0) {
+        return ngx_http_sszip_look_up(r, ctx);
+    }
+
+    ctx->cache_body_max = most;
+
+    rc = ngx_http_read_client_request_body(r, ngx_http_sszip_body_handler);
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return rc;
+    }
+
+    ngx_http_finalize_request(r, NGX_DONE);
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_sszip_body_handler(ngx_http_request_t *r)
+{
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
+
+    r->preserve_body = 1;
+
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_str_t                   name_space;
+    sszip_asked                 asked;
+    sszip_look_up               action;
+    ngx_http_core_loc_conf_t   *clcf;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    ngx_memzero(&asked, sizeof(sszip_asked));
+
+    asked.size = sizeof(sszip_asked);
+
+    if (ctx->cache_body_max
+        && (ngx_http_sszip_request_body(r, &asked.body) != NGX_OK
+            || asked.body.len > ctx->cache_body_max))
+    {
+        return NGX_DECLINED;
+    }
+
+    if (slcf->cache_namespace) {
+
+        if (ngx_http_complex_value(r, slcf->cache_namespace, &name_space)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        /* an empty one is one, too */
+
+        asked.name_space.data = name_space.len ? name_space.data
+                                               : (u_char *) "";
+        asked.name_space.len = name_space.len;
+    }
+
+    switch (ngx_http_test_predicates(r, slcf->cache_bypass)) {
+
+    case NGX_ERROR:
+        return NGX_ERROR;
+
+    case NGX_DECLINED:
+        asked.bypass = 1;
+        break;
+
+    default: /* NGX_OK */
+        break;
+    }
+
+    asked.place = ngx_http_sszip_str(&slcf->place);
+    asked.now = ngx_current_msec;
+    asked.coding_allowed = ngx_http_sszip_coding_allowed(r);
+#if (NGX_HTTP_GZIP)
+    asked.host_writes_vary = clcf->gzip_vary;
+#endif
+    asked.waiter = ctx->waited ? 0 : (uintptr_t) ctx;
+
+    if (sszip_exchange_look_up(ctx->exchange, &asked, &action)
+        != SSZIP_STATUS_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip look up action:%d", (int) action);
+
+    switch (action) {
+
+    case SSZIP_LOOK_UP_RESPOND:
+        return ngx_http_sszip_respond(r, ctx);
+
+    case SSZIP_LOOK_UP_RESPOND_OFF_LOOP:
+
+        if (ngx_http_sszip_code_in_thread(r, ctx) == NGX_OK) {
+            r->read_event_handler = ngx_http_test_reading;
+            r->write_event_handler = ngx_http_sszip_decoded;
+
+            return NGX_DONE;
+        }
+
+        (void) sszip_exchange_code(ctx->exchange);
+
+        return ngx_http_sszip_respond(r, ctx);
+
+    case SSZIP_LOOK_UP_WAIT:
+        return ngx_http_sszip_wait(r, ctx);
+
+    case SSZIP_LOOK_UP_FORWARD_REWRITTEN:
+        return ngx_http_sszip_rewrite_body(r, ctx);
+
+    default: /* SSZIP_LOOK_UP_FORWARD */
+        return NGX_DECLINED;
+    }
+}
+
+
+/* NGX_DECLINED: it is not in memory */
+
+static ngx_int_t
+ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
+{
+    size_t        len;
+    u_char       *p;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    if (r->request_body == NULL
+        || r->request_body->temp_file
+        || r->request_body->bufs == NULL)
+    {
+        return NGX_DECLINED;
+    }
+
+    cl = r->request_body->bufs;
+
+    if (cl->next == NULL) {
+        body->data = cl->buf->pos;
+        body->len = cl->buf->last - cl->buf->pos;
+
+        return NGX_OK;
+    }
+
+    len = 0;
+
+    for ( /* void */ ; cl; cl = cl->next) {
+        len += cl->buf->last - cl->buf->pos;
+    }
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        return NGX_DECLINED;
+    }
+
+    body->data = p;
+    body->len = len;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        b = cl->buf;
+        p = ngx_cpymem(p, b->pos, b->last - b->pos);
+    }
+
+    return NGX_OK;
+}
+
+
+/* NGX_DECLINED: there is none after all */
+
+static ngx_int_t
+ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    uint16_t                   status;
+    ngx_int_t                  rc;
+    ngx_chain_t               *out;
+#if (NGX_HTTP_GZIP)
+    bool                       varies;
+    ngx_http_core_loc_conf_t  *clcf;
+#endif
+
+    ctx->state = NGX_HTTP_SSZIP_DONE;
+
+    if (sszip_exchange_status(ctx->exchange, &status) != SSZIP_STATUS_OK
+        || status == 0)
+    {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK
+        || ngx_http_sszip_body(r, ctx, &out) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    r->headers_out.status = status;
+
+    /* the exchange has judged the request's conditions */
+    r->disable_not_modified = 1;
+
+#if (NGX_HTTP_GZIP)
+
+    if (sszip_exchange_varies(ctx->exchange, &varies) == SSZIP_STATUS_OK
+        && varies)
+    {
+        clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+        r->gzip_vary = clcf->gzip_vary;
+    }
+
+#endif
+
+    rc = ngx_http_send_header(r);
+
+    if (rc != NGX_ERROR && rc <= NGX_OK && !r->header_only) {
+        rc = ngx_http_output_filter(r, out);
+    }
+
+    ngx_http_finalize_request(r, rc);
+
+    return NGX_DONE;
+}
+
+
+/* a thread has made the stored answer ready, or could not */
+
+static void
+ngx_http_sszip_decoded(ngx_http_request_t *r)
+{
+    ngx_int_t              rc;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx->state == NGX_HTTP_SSZIP_CODING) {
+        /* the client can be written to: that is not what it waits for */
+        return;
+    }
+
+    ctx->state = NGX_HTTP_SSZIP_DONE;
+
+    r->read_event_handler = ngx_http_block_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+
+    rc = ctx->failed ? NGX_DECLINED : ngx_http_sszip_respond(r, ctx);
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_core_run_phases(r);
+
+    } else if (rc != NGX_DONE) {
+        ngx_http_finalize_request(r, rc);
+    }
+}
+
+
+/* what the node is asked; the upstream module gets it within a window */
+
+static ngx_int_t
+ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_buf_t    *b;
+    sszip_str     body;
+    ngx_chain_t  *cl;
+
+    b = ngx_calloc_buf(r->pool);
+    cl = ngx_alloc_chain_link(r->pool);
+
+    if (b == NULL
+        || cl == NULL
+        || sszip_exchange_request_body(ctx->exchange, &body)
+           != SSZIP_STATUS_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    /* lives as long as the exchange */
+
+    b->start = (u_char *) body.data;
+    b->pos = b->start;
+    b->last = b->start + body.len;
+    b->end = b->last;
+    b->memory = 1;
+    b->last_buf = 1;
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    ctx->request_bufs = cl;
+    ctx->request_length = body.len;
+
+    return NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
+    ctx->waited = 1;
+
+    ctx->wake.handler = ngx_http_sszip_wake_handler;
+    ctx->wake.data = r;
+    ctx->wake.log = r->connection->log;
+
+    ngx_add_timer(&ctx->wake, NGX_HTTP_SSZIP_WAIT);
+
+    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_sszip_wake_handler(ngx_event_t *ev)
+{
+    ngx_connection_t      *c;
+    ngx_http_request_t    *r;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    r = ev->data;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "http sszip wake: \"%V?%V\"", &r->uri, &r->args);
+
+    if (ev->timer_set) {
+        ngx_del_timer(ev);
+    }
+
+    /* its time may be over while it is about to be woken */
+
+    if (ev->posted) {
+        ngx_delete_posted_event(ev);
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL
+        || ev != &ctx->wake
+        || ctx->cache != NGX_HTTP_SSZIP_CACHE_READY)
+    {
+        /* it went on without being woken */
+        return;
+    }
+
+    r->read_event_handler = ngx_http_block_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+
+    ngx_http_core_run_phases(r);
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* lets those go on whose wait is over */
+
+void
+ngx_http_sszip_wake(void)
+{
+    uintptr_t              waiter;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    while ((waiter = sszip_next_woken()) != 0) {
+        ctx = (ngx_http_sszip_ctx_t *) waiter;
+        ngx_post_event(&ctx->wake, &ngx_posted_events);
+    }
+}
+
+
+/* the answer is out: what is to be stored of it is */
+
+void
+ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    bool         off_loop;
+    sszip_fill  *fill;
+
+    if (ctx->cache != NGX_HTTP_SSZIP_CACHE_DONE) {
+        return;
+    }
+
+    if (sszip_exchange_take_fill(ctx->exchange, &fill, &off_loop)
+        != SSZIP_STATUS_OK
+        || fill == NULL)
+    {
+        ngx_http_sszip_wake();
+        return;
+    }
+
+    if (off_loop && ngx_http_sszip_store_in_thread(r, fill) == NGX_OK) {
+        return;
+    }
+
+    (void) sszip_fill_build(fill);
+
+    ngx_http_sszip_publish(fill);
+}
+
+
+void
+ngx_http_sszip_publish(sszip_fill *fill)
+{
+    (void) sszip_fill_publish(fill, ngx_current_msec);
+
+    ngx_http_sszip_wake();
+}

@@ -1,0 +1,398 @@
+"""Requests that fetch for others, and others that wait: whoever goes away,
+at whatever moment, nobody waits for ever, and the worker is as it was."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+from harness import bodies
+from harness.client import Malformed, Truncated, request_bytes
+from harness.nginx import runs
+from harness.origin import CLOSE, RESET, Until, scattered
+from harness.rpc import Node, call
+from harness.watch import settled
+
+JSON = ("Content-Type", "application/json")
+GZIP = ("Accept-Encoding", "gzip")
+LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
+HUGE = b'"0x' + bodies.json(400000).hex().encode() + b'"'
+SMALL = b'"0x10"'
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_namespace all;
+sszip_cache_valid tip 1h;
+sszip_cache_valid unfinalized 1h;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@;
+    listen 127.0.0.1:@port_slow@ sndbuf=16k;
+    location / { proxy_pass http://@origin@; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
+    location /short { sszip_cache_max_entry 20k; sszip_hold 1k 10ms; proxy_pass http://@origin@; }
+    location /status { sszip off; stub_status; }
+}
+"""
+_numbers = iter(range(1, 10**9))
+
+
+def block(number, id="1"):
+    return call("eth_getBlockByHash", f'["0x{number:064x}",true]', id)
+
+
+def fresh():
+    """A key that nobody has asked for."""
+    return 0x5515000000000000 + next(_numbers)
+
+
+def post(path, body, *fields):
+    return request_bytes(path, method="POST", headers=[JSON, *fields], body=body)
+
+
+def whole(result, id):
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), result)
+
+
+def descriptors(worker):
+    return len(os.listdir(f"/proc/{worker}/fd"))
+
+
+@pytest.fixture(autouse=True)
+def healthy_after(nginx, origin):
+    (worker,) = nginx.workers()
+    if not origin.connections:
+        origin.answers(Node({}))
+    nginx.get("/status", accept=None)
+    settled(nginx)
+    before = descriptors(worker)
+    yield
+    assert nginx.all_workers() == [worker]
+    settled(nginx)
+    # the tests' own node keeps no connection
+    nginx.wait_for(lambda: descriptors(worker) <= before + 1, f"no more than {before} descriptors")
+
+
+class Asker(threading.Thread):
+    """One request; `response`, or what went wrong."""
+
+    def __init__(self, nginx, body, path="/", accept="gzip"):
+        super().__init__()
+        self.fetch = lambda: nginx.post(path, body, accept, timeout=30)
+        self.response = self.failure = None
+        self.start()
+
+    def run(self):
+        try:
+            self.response = self.fetch()
+        except Exception as failure:  # judged in the test's thread
+            self.failure = failure
+
+    def result(self):
+        self.join(40)
+        assert not self.is_alive(), "no answer"
+        if self.failure:
+            raise self.failure
+        return self.response
+
+
+def answers_again(nginx, origin, number, result=LARGE):
+    """Nothing of the key is stuck."""
+    origin.answers(Node({"eth_getBlockByHash": result}))
+    with nginx.connect(timeout=4) as connection:  # less than a wait
+        response = connection.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"again"'))
+    assert response.decoded in (whole(LARGE, '"again"'), whole(HUGE, '"again"'))
+
+
+@pytest.mark.parametrize("path", ["/", "/unbuffered"])
+@pytest.mark.parametrize("result", [LARGE, HUGE], ids=len)
+def test_leaders_and_followers_leave_at_random_moments(nginx, origin, path, result):
+    chance = random.Random(f"{path}{len(result)}")
+    node = Node({"eth_getBlockByHash": result})
+
+    def respond(request):
+        node.options = {"split": scattered(chance.random(), 5), "framing": chance.choice(["length", "chunked", "close"])}
+        return [Pause(chance.random() * 0.01), *node(request)]
+
+    origin.answers(respond)
+    for _ in range(60 if result is LARGE else 15):
+        number = fresh()
+        leaving, staying = [], []
+        for n in range(chance.randint(2, 6)):
+            if chance.random() < 0.6:
+                connection = nginx.connect()
+                data = post(path, block(number, str(n)), *([GZIP] if chance.random() < 0.5 else []))
+                connection.send(data[: chance.choice([len(data)] * 4 + [chance.randrange(len(data))])])
+                leaving.append(connection)
+            else:
+                staying.append((n, Asker(nginx, block(number, str(n)), path, chance.choice(["gzip", None]))))
+            time.sleep(chance.random() * 0.003)
+        chance.shuffle(leaving)
+        for connection in leaving:
+            time.sleep(chance.random() * 0.005)
+            chance.choice([connection.close, connection.reset])()
+        for n, asker in staying:
+            assert asker.result().decoded == whole(result, str(n))
+    answers_again(nginx, origin, number)
+
+
+class Pause:
+    """A step of a script: the node thinks."""
+
+    def __init__(self, seconds):
+        self.event, self.seconds = threading.Event(), seconds
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    monkeypatch.setattr("harness.origin.Until", (Until, Pause))
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
+def test_nodes_leave_at_random_moments(nginx, origin, end, framing):
+    """A cut answer is nobody's: not the leader's, not a follower's, not the
+    next one's."""
+    chance = random.Random(f"{framing}{end}")
+    node = Node({"eth_getBlockByHash": LARGE}, framing=framing)
+    state = {"cut": True}
+
+    def respond(request):
+        script = node(request)
+        pieces = b"".join(step for step in script if isinstance(step, bytes))
+        if state["cut"] and chance.random() < 0.7:
+            pieces, last = pieces[: chance.randrange(len(pieces))], end
+        else:
+            last = CLOSE if framing == "close" else None
+        return [Pause(chance.random() * 0.01), *scattered(chance.random(), 4)(pieces), *([last] if last else [])]
+
+    origin.answers(respond)
+    for _ in range(40):
+        number = fresh()
+        askers = [Asker(nginx, block(number, str(n)), accept=chance.choice(["gzip", None])) for n in range(chance.randint(1, 5))]
+        for n, asker in enumerate(askers):
+            try:
+                response = asker.result()
+            except (Truncated, Malformed, ConnectionResetError):
+                continue
+            if framing == "close" and response.framing in ("close", "chunked"):
+                # nobody can tell; what came is the beginning of the answer
+                continue
+            assert response.status == 502 or response.decoded == whole(LARGE, str(n))
+        state["cut"] = False
+        # what was stored is whole
+        for accept in ("gzip", None):
+            assert nginx.post("/", block(number, "5"), accept).decoded == whole(LARGE, "5")
+        state["cut"] = True
+
+
+class TestWaits:
+    """A request waits for five seconds at most."""
+
+    def two(self, nginx, origin, path="/"):
+        """A leader, and one that waits for it."""
+        number = fresh()
+        leader = Asker(nginx, block(number, "1"), path)
+        nginx.wait_for(lambda: len(origin.received()) == 1, "the leader")
+        return number, leader, Asker(nginx, block(number, "2"), path)
+
+    def test_one_that_waited_long_asks_the_node(self, nginx, origin):
+        gate = threading.Event()
+        node = Node({"eth_getBlockByHash": LARGE})
+        origin.answers(lambda request: [Until(gate), *node(request)] if len(origin.received()) == 1 else node(request))
+        number, leader, follower = self.two(nginx, origin)
+        assert follower.result().decoded == whole(LARGE, "2")
+        assert len(origin.received()) == 2
+        gate.set()
+        assert leader.result().decoded == whole(LARGE, "1")
+        answers_again(nginx, origin, number)
+
+    @pytest.mark.parametrize("kind", ["no-store", "error", "long", "long-chunked"])
+    def test_the_answer_turns_out_not_to_be_kept_and_takes_its_time(self, nginx, origin, kind):
+        """Those who wait are told at once; who was told is not told again."""
+        begin, finish = threading.Event(), threading.Event()
+        path = "/short" if kind.startswith("long") else "/"
+        options = {"no-store": {"headers": [("Cache-Control", "no-store")]}, "error": {"status": 500}}.get(kind, {})
+        framing = "chunked" if kind == "long-chunked" else "length"
+        node = Node({"eth_getBlockByHash": LARGE}, framing=framing, **options)
+
+        def respond(request):
+            body = b"".join(node(request))
+            cut = len(body) - 1000
+            return [Until(begin), body[:cut], Until(finish), body[cut:]]
+
+        origin.answers(respond)
+        number, leader, follower = self.two(nginx, origin, path)
+        # it waits by now
+        time.sleep(0.2)
+        begin.set()
+        nginx.wait_for(lambda: len(origin.received()) == 2, "the follower's own request", seconds=10)
+        time.sleep(0.1)
+        finish.set()
+        for id, asker in (("1", leader), ("2", follower)):
+            assert asker.result().decoded == whole(LARGE, id)
+        assert len(origin.received()) == 2
+        answers_again(nginx, origin, number)
+
+    def test_those_who_wait_go_one_by_one(self, nginx, origin):
+        """The lead goes from one that leaves to the next, to the last."""
+        gate = threading.Event()
+        node = Node({"eth_getBlockByHash": LARGE})
+        for round in range(10):
+            gate.clear()
+            origin.answers(lambda request: [Until(gate), *node(request)])
+            origin.requests.clear()
+            number = fresh()
+            connections = []
+            for n in range(8):
+                connection = nginx.connect()
+                connection.send(post("/", block(number, str(n)), GZIP))
+                connections.append(connection)
+                if n == 0:
+                    nginx.wait_for(origin.received, "the leader")
+            time.sleep(0.05)
+            for connection in connections[:-1]:
+                (connection.close if round % 2 else connection.reset)()
+                time.sleep(0.01)
+            nginx.wait_for(lambda: len(origin.received()) > 1, "another leader")
+            gate.set()
+            assert connections[-1].read("POST").decoded == whole(LARGE, "7")
+            connections[-1].close()
+            answers_again(nginx, origin, number)
+
+    def test_all_leave_at_once(self, nginx, origin):
+        gate = threading.Event()
+        node = Node({"eth_getBlockByHash": LARGE})
+        origin.answers(lambda request: [Until(gate), *node(request)])
+        for _ in range(30):
+            number = fresh()
+            connections = [nginx.connect() for _ in range(6)]
+            for n, connection in enumerate(connections):
+                connection.send(post("/", block(number, str(n)), GZIP))
+            time.sleep(0.01)
+            for connection in connections:
+                connection.reset()
+        gate.set()
+        answers_again(nginx, origin, number)
+
+    def test_the_clients_that_wait_are_not_served_twice(self, nginx, origin):
+        """Answered while its time runs out, hundreds of times: waits that end
+        with the answer, in any order with what else happens."""
+        chance = random.Random(4)
+        node = Node({"eth_getBlockByHash": SMALL})
+        origin.answers(lambda request: [Pause(chance.random() * 0.004), *node(request)])
+        for _ in range(150):
+            number = fresh()
+            with nginx.connect() as one, nginx.connect() as two, nginx.connect() as three:
+                for n, connection in enumerate((one, two, three)):
+                    # two requests each, the second behind the first
+                    connection.send(post("/", block(number, str(n)), GZIP) + post("/", block(number + 2**32, str(n)), GZIP))
+                for n, connection in enumerate((one, two, three)):
+                    for _ in range(2):
+                        assert connection.read("POST").decoded == whole(SMALL, str(n))
+
+
+def test_a_slow_client_does_not_make_its_answer_fresh_later(nginx, origin):
+    """What a slow client has read at last is older than what others got
+    meanwhile: it does not take its place."""
+    heights = iter(range(100))
+    node = Node({"eth_getBlockByNumber": lambda params: b'{"number":"0x%x","filler":%b}' % (next(heights), HUGE)})
+    origin.answers(node)
+    body = call("eth_getBlockByNumber", '["latest",false]')
+
+    def height():
+        return json.loads(nginx.post("/", body).decoded)["result"]["number"]
+
+    with nginx.connect("port_slow", receive_buffer=4096) as slow:
+        slow.send(post("/", body))
+        nginx.wait_for(lambda: node.count() == 1, "the slow client's request")
+        # it waits, and then asks the node itself
+        assert height() == "0x1"
+        assert json.loads(slow.read("POST").decoded)["result"]["number"] == "0x0"
+    assert height() == "0x1"
+    assert node.count() == 2
+
+
+class TestProcess:
+    """Requests that wait when nginx reloads or is replaced."""
+
+    def ask_and_wait(self, nginx, origin, change):
+        gate = threading.Event()
+        node = Node({"eth_getBlockByHash": LARGE})
+        origin.answers(lambda request: [Until(gate), *node(request)])
+        number = fresh()
+        askers = [Asker(nginx, block(number, str(n)), accept=["gzip", None][n % 2]) for n in range(8)]
+        nginx.wait_for(origin.received, "the leader")
+        time.sleep(0.1)
+        change()
+        late = [Asker(nginx, block(number, str(n))) for n in range(8, 12)]
+        time.sleep(0.1)
+        gate.set()
+        for n, asker in enumerate(askers + late):
+            assert asker.result().decoded == whole(LARGE, str(n))
+
+    def test_reload(self, start_nginx, origin):
+        nginx = start_nginx(CONFIG, workers=2)
+        for _ in range(5):
+            self.ask_and_wait(nginx, origin, nginx.reload)
+        nginx.wait_for(lambda: len(nginx.all_workers()) == 2, "the old workers to go")
+
+    def test_binary_upgrade(self, start_nginx, origin):
+        nginx = start_nginx(CONFIG, workers=1, daemon=True)
+        old = nginx.master
+
+        def upgrade():
+            os.kill(old, signal.SIGUSR2)
+            nginx.wait_for(lambda: nginx.master_or_none() not in (None, old), "the new master")
+            nginx.wait_for(nginx.workers, "the new workers")
+            os.kill(old, signal.SIGQUIT)
+
+        self.ask_and_wait(nginx, origin, upgrade)
+        nginx.wait_for(lambda: not runs(old), "the old master to go", seconds=60)
+
+    def test_reloads_under_load(self, start_nginx, origin):
+        nginx = start_nginx(CONFIG, workers=2)
+        chance = random.Random(7)
+        node = Node({"eth_getBlockByHash": LARGE, "eth_syncing": b"false"})
+        origin.answers(lambda request: [Pause(chance.random() * 0.01), *node(request)])
+        stop = threading.Event()
+        faults, counts = [], [0] * 4
+
+        def ask(index):
+            own = random.Random(index)
+            while not stop.is_set():
+                number, id = own.randrange(10), str(own.randrange(10**6))
+                try:
+                    if own.random() < 0.3:
+                        body = b"[" + block(number, id) + b"," + call("eth_syncing", "[]", '"s"') + b"]"
+                        answers = json.loads(nginx.post("/", body).decoded)
+                        right = [a["id"] for a in answers] == [int(id), "s"] and answers[0]["result"] == json.loads(LARGE)
+                    else:
+                        # one that came in a batch had no end of line of its own
+                        right = nginx.post("/", block(number, id)).decoded.rstrip() == whole(LARGE, id).rstrip()
+                except Exception as failure:  # judged in the test's thread
+                    right = False
+                    faults.append(repr(failure))
+                if not right:
+                    faults.append(f"{number} {id}")
+                counts[index] += 1
+
+        threads = [threading.Thread(target=ask, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            target = sum(counts) + 60
+            nginx.wait_for(lambda target=target: sum(counts) > target or faults, "answers", seconds=60)
+            nginx.reload()
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not faults, faults[:5]
+        nginx.wait_for(lambda: len(nginx.all_workers()) == 2, "the old workers to go")
+        assert pathlib.Path(f"/proc/{nginx.master}").exists()

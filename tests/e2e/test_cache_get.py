@@ -1,0 +1,272 @@
+"""Stored answers to GET: what the node says (RFC 9111), the Beacon API where
+it says nothing, and conditional requests."""
+
+import json
+import threading
+
+import pytest
+
+from harness import bodies
+from harness.origin import answer
+
+CONFIG = """
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    sszip on;
+    sszip_cache on;
+    sszip_cache_valid tip 1h;
+    sszip_cache_valid unfinalized 1h;
+    location / { proxy_pass http://@origin@; }
+    location /eth/ { sszip_cache_namespace beacon; proxy_pass http://@origin@; }
+}
+"""
+JSON = bodies.generate("object:30000")
+ROOT = "0x" + "ab" * 32
+_places = iter(range(10**6))
+
+
+@pytest.fixture
+def resource(nginx, origin):
+    """A resource of its own: `resource(...)` gets it; `resource.asked` counts."""
+
+    class Resource:
+        def __init__(self):
+            self.path = f"/resource/{next(_places)}"
+            self.asked = []
+
+        def answers(self, *arguments, **options):
+            def respond(request):
+                self.asked.append(request)
+                return answer(*arguments, method=request.method, **options)
+
+            origin.answers(respond)
+
+        def __call__(self, accept="gzip", headers=(), method="GET", path=None):
+            if accept:
+                headers = [("Accept-Encoding", accept), *headers]
+            with nginx.connect() as connection:
+                return connection.exchange(path or self.path, method=method, headers=headers)
+
+    return Resource()
+
+
+def envelope(finalized=True, optimistic=False, data=b'{"x":1}'):
+    return b'{"execution_optimistic":%s,"finalized":%s,"data":%s}' % (
+        json.dumps(optimistic).encode(),
+        json.dumps(finalized).encode(),
+        data,
+    )
+
+
+FRESH = [("Cache-Control", "max-age=600")]
+
+
+class TestWhatTheNodeSays:
+    @pytest.mark.parametrize("first", ["gzip", None])
+    @pytest.mark.parametrize("second", ["gzip", None])
+    @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+    def test_a_fresh_answer_is_sent_again(self, resource, first, second, framing):
+        resource.answers(JSON, headers=FRESH, framing=framing)
+        miss, hit = resource(first), resource(second)
+        assert len(resource.asked) == 1
+        assert miss.decoded == hit.decoded == JSON
+        assert hit.coding == second and hit.length == len(hit.body)
+        assert hit.header("Cache-Status").startswith("sszip; hit")
+        assert int(hit.header("Age")) <= 5
+        assert hit.header("Cache-Control") == "max-age=600"
+
+    @pytest.mark.parametrize("value", ["no-store", "private, max-age=9", "no-cache", "max-age=0", "no-transform, max-age=9"])
+    def test_what_must_not_be_kept(self, resource, value):
+        resource.answers(JSON, headers=[("Cache-Control", value)])
+        resource(), resource()
+        assert len(resource.asked) == 2
+
+    def test_what_it_says_nothing_of(self, resource):
+        resource.answers(JSON)
+        resource(), resource()
+        assert len(resource.asked) == 2
+
+    @pytest.mark.parametrize("status", [203, 204, 301, 404, 410, 500])
+    def test_other_statuses(self, resource, status):
+        body = b"" if status == 204 else b"x" * 2000
+        resource.answers(body, status=status, headers=FRESH, framing="none" if status == 204 else "length")
+        assert [resource().status, resource().status] == [status] * 2
+        assert len(resource.asked) == 1
+
+    def test_types_that_are_not_compressed(self, resource):
+        resource.answers(bytes(range(256)) * 100, type="application/octet-stream", headers=FRESH)
+        for _ in range(2):
+            response = resource()
+            assert (response.coding, response.decoded) == (None, bytes(range(256)) * 100)
+            assert response.header("Vary") is None
+        assert len(resource.asked) == 1
+
+    def test_fields_that_come_twice(self, resource):
+        resource.answers(JSON, headers=[*FRESH, ("Link", "<a>"), ("Link", "<b>"), ("X-One", "1")])
+        resource()
+        hit = resource()
+        assert (hit.header("Link"), hit.header("X-One")) == ("<a>, <b>", "1")
+
+    def test_a_cut_body_is_not_kept(self, resource):
+        resource.answers(JSON, headers=FRESH, cut_at=20000, framing="chunked")
+        for _ in range(2):
+            with pytest.raises(Exception):  # noqa: B017, PT011 - how it fails is for other tests
+                resource(None).decoded  # noqa: B018
+        assert len(resource.asked) == 2
+
+    def test_vary(self, resource):
+        resource.answers(JSON, headers=[*FRESH, ("Vary", "X-Kind")])
+        for kind in "aabba":
+            resource(headers=[("X-Kind", kind)])
+        assert len(resource.asked) <= 3
+
+    def test_credentials(self, resource):
+        resource.answers(JSON, headers=FRESH)
+        for _ in range(2):
+            resource(headers=[("Authorization", "x")])
+        assert len(resource.asked) == 2
+
+    def test_a_range_of_what_is_not_there_goes_to_the_node(self, resource):
+        resource.answers(JSON, headers=FRESH)
+        resource(headers=[("Range", "bytes=0-9")])
+        assert resource.asked[0].header("Range") == "bytes=0-9"
+        resource()
+        assert len(resource.asked) == 2
+
+
+class TestHead:
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    def test_from_the_stored_answer_to_get(self, resource, accept):
+        resource.answers(JSON, headers=FRESH)
+        resource()
+        get, head = resource(accept), resource(accept, method="HEAD")
+        assert len(resource.asked) == 1
+        assert head.body == b""
+        for name in ("Content-Length", "Content-Encoding", "Content-Type", "ETag", "Vary"):
+            assert head.header(name) == get.header(name), name
+
+    def test_is_not_stored(self, resource):
+        resource.answers(JSON, headers=FRESH)
+        resource(method="HEAD")
+        assert resource().decoded == JSON
+        assert len(resource.asked) == 2
+
+
+class TestConditions:
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    @pytest.mark.parametrize("tag", ['"a"', 'W/"a"', '"b", "a"', "*"])
+    def test_the_nodes_own_tag(self, resource, accept, method, tag):
+        resource.answers(JSON, headers=[*FRESH, ("ETag", '"a"')])
+        resource(accept)
+        hit = resource(accept, [("If-None-Match", tag)], method)
+        assert (hit.status, hit.body) == (304, b"")
+        assert hit.header("ETag") == ('W/"a"' if accept else '"a"')
+        assert hit.header("Cache-Control") == "max-age=600"
+        assert hit.header("Vary") == "Accept-Encoding"
+        assert hit.header("Content-Encoding") is None
+        assert len(resource.asked) == 1
+
+    def test_another_tag(self, resource):
+        resource.answers(JSON, headers=[*FRESH, ("ETag", '"a"')])
+        resource()
+        assert resource(headers=[("If-None-Match", '"b"')]).status == 200
+
+    def test_a_tag_of_ours(self, resource):
+        resource.answers(JSON, headers=FRESH)
+        resource()
+        tag = resource().header("ETag")
+        assert resource(headers=[("If-None-Match", tag)]).status == 304
+        assert resource(None, [("If-None-Match", tag)]).status == 304
+        other = resource.path
+        resource.path += "x"
+        resource.answers(JSON + b" ", headers=FRESH)
+        resource()
+        assert resource().header("ETag") != tag
+        resource.path = other
+
+    @pytest.mark.parametrize(
+        "since, status",
+        [("Sun, 06 Nov 1994 08:49:37 GMT", 304), ("Sun, 06 Nov 1994 08:49:36 GMT", 200), ("Mon, 07 Nov 1994 08:49:37 GMT", 304), ("x", 200)],
+    )
+    def test_dates(self, resource, since, status):
+        resource.answers(JSON, headers=[*FRESH, ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT")])
+        resource()
+        assert resource(headers=[("If-Modified-Since", since)]).status == status
+
+    def test_not_for_post(self, nginx, origin):
+        from harness.rpc import Node, call
+
+        origin.answers(Node({"eth_chainId": b'"0x1"'}))
+        for _ in range(2):
+            response = nginx.post("/eth/rpc", call("eth_chainId"), headers=[("If-None-Match", "*")])
+            assert response.status == 200
+
+
+class TestBeacon:
+    PATH = "/eth/v2/beacon/blocks/"
+
+    def kept(self, resource, path, body, **options):
+        resource.answers(body, **options)
+        resource(path=path), resource(path=path)
+        return len(resource.asked) == 1
+
+    @pytest.mark.parametrize("id", ["head", "finalized", "SLOT", ROOT, "genesis"])
+    def test_what_the_envelope_says(self, resource, id):
+        path = self.PATH + id.replace("SLOT", str(next(_places))) + f"?x={next(_places)}"
+        assert self.kept(resource, path, envelope())
+
+    @pytest.mark.parametrize(
+        "body", [envelope(optimistic=True), b'{"data":{}}', envelope()[:-1], envelope() + b"x", b"<html>", b""]
+    )
+    def test_what_is_not_kept(self, resource, body):
+        assert not self.kept(resource, f"{self.PATH}{next(_places)}", body)
+
+    @pytest.mark.parametrize("path", ["node/syncing", "validator/duties/proposer/1", "beacon/pool/attestations"])
+    def test_the_nodes_own_state(self, resource, path):
+        assert not self.kept(resource, f"/eth/v1/{path}", envelope())
+
+    def test_errors(self, resource):
+        assert not self.kept(resource, f"{self.PATH}{next(_places)}", envelope(), status=404)
+
+    def test_parameters_in_any_order_and_representations_apart(self, resource):
+        resource.answers(envelope())
+        base = f"/eth/v1/beacon/states/{next(_places)}/validators"
+        resource(path=base + "?id=1&status=a"), resource(path=base + "?status=a&id=1")
+        assert len(resource.asked) == 1
+        for _ in range(2):
+            resource(path=base + "?id=1&status=a", headers=[("Accept", "application/octet-stream")])
+        assert len(resource.asked) == 2
+
+    def test_the_node_is_not_asked_on_condition(self, resource):
+        resource.answers(envelope())
+        path = f"{self.PATH}{next(_places)}"
+        resource(path=path, headers=[("If-None-Match", '"x"'), ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT")])
+        assert resource.asked[0].all("If-None-Match") == resource.asked[0].all("If-Modified-Since") == []
+
+    def test_eth_fields_are_carried(self, resource):
+        resource.answers(envelope(), headers=[("Eth-Consensus-Version", "deneb")])
+        path = f"{self.PATH}{next(_places)}"
+        resource(path=path)
+        assert resource(path=path).header("Eth-Consensus-Version") == "deneb"
+
+    def test_many_ask_once(self, resource, origin):
+        gate = threading.Event()
+        path = f"{self.PATH}{next(_places)}"
+
+        def respond(request):
+            resource.asked.append(request)
+            gate.wait(20)
+            return answer(envelope())
+
+        origin.answers(respond)
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(resource(path=path))) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        threading.Event().wait(0.2)
+        gate.set()
+        for thread in threads:
+            thread.join()
+        assert len(resource.asked) == 1 and {a.decoded for a in answers} == {envelope()}

@@ -1,0 +1,108 @@
+"""GET through the cache, as http-cache-tests (RFC 9111 and around it) sees
+it: what stock nginx's proxy_cache does right, sszip_cache does too."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+CONFIG = """
+proxy_cache_path @prefix@/stock keys_zone=stock:8m;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://127.0.0.1:@cases@; proxy_cache stock; proxy_cache_revalidate on; }
+}
+server {
+    listen 127.0.0.1:@port_sszip@;
+    sszip on;
+    sszip_cache on;
+    # caches are compared, not coders: they would add to Vary
+    sszip_types application/x-nothing;
+    # as proxy_cache does
+    sszip_cache_credentials ignore;
+    location / { proxy_pass http://127.0.0.1:@cases@; }
+}
+"""
+
+
+# What proxy_cache passes by breaking a rule that sszip keeps.
+RULES = {
+    "ccreq-max-stale-age": "proxy_cache takes no notice of Age, so that a stale answer is fresh to it",
+    "freshness-expires-invalid-aest": "RFC 9111, 5.3: what is no HTTP-date is in the past; proxy_cache reads AEST as GMT",
+    "freshness-max-age-two-stale-fresh-sepline": "RFC 9111, 4.2.1: the first of two max-age counts; it takes the last",
+    "headers-store-Transfer-Encoding": "an answer that ends with its connection may have been cut: it is not stored",
+}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def suite(cache_directory):
+    """Where set-up has put the package."""
+    path = cache_directory / "http-cache-tests" / "node_modules" / "http-cache-tests"
+    assert path.is_dir(), f"scripts/setup test installs {path}"
+    return path
+
+
+@pytest.fixture(scope="module")
+def cases(suite, tmp_path_factory):
+    """The suite's origin: its port."""
+    port = free_port()
+    directory = tmp_path_factory.mktemp("http-cache-tests")
+    environment = {
+        **os.environ,
+        "npm_config_protocol": "http",
+        "npm_config_port": str(port),
+        "npm_config_pidfile": str(directory / "pid"),
+    }
+    server = subprocess.Popen(
+        ["node", "server/server.mjs"], cwd=suite, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    yield port
+    server.send_signal(signal.SIGTERM)
+    server.wait(10)
+
+
+def run(suite, port):
+    environment = {**os.environ, "npm_config_base": f"http://127.0.0.1:{port}", "npm_package_config_id": ""}
+    ran = subprocess.run(
+        ["node", "--no-warnings", "cli.mjs"],
+        cwd=suite,
+        env=environment,
+        capture_output=True,
+        timeout=300,
+        check=True,
+    )
+    output = ran.stdout.decode()
+    return json.loads(output[output.index("{") :])
+
+
+def passed(results):
+    return {name for name, result in results.items() if result is True}
+
+
+def test_no_worse_than_proxy_cache(start_nginx, suite, cases):
+    # one worker: the second request must find what the first one left
+    nginx = start_nginx(CONFIG.replace("@cases@", str(cases)), workers=1)
+    stock = run(suite, nginx.ports["port"])
+    ours = run(suite, nginx.ports["port_sszip"])
+    assert len(stock) > 300 and len(passed(stock)) > 180
+    lost = {name: ours.get(name) for name in sorted(passed(stock) - passed(ours) - set(RULES))}
+    assert not lost, json.dumps(lost, indent=1)
+    assert len(passed(ours)) >= len(passed(stock))
