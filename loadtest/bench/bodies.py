@@ -24,14 +24,16 @@ SAMPLE_FLOOR = 20_000
 
 @dataclass
 class Body:
-    """One answer under measurement; `request` is the file wrk sends."""
+    """One answer under measurement; `request` is the file wrk sends, or
+    nothing: then it is a GET of `path`."""
 
     name: str
     method: str
     group: str
     size: int
-    request: Path
+    request: Path | None
     answer: object = None
+    path: str = "/"
 
 
 def compact(value):

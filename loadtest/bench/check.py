@@ -13,14 +13,20 @@ class WrongAnswer(SystemExit):
 
 def exchange(port, path, body, accept):
     """One POST over a fresh connection: head, decoded framing, wire bytes."""
-    request = body.request.read_bytes()
+    return send(port, path, body.request.read_bytes(), accept)
+
+
+def send(port, path, request, accept):
+    """The same with bytes; without any it is a GET."""
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-        "Content-Type: application/json\r\n"
-        f"Accept-Encoding: {accept}\r\nContent-Length: {len(request)}\r\n\r\n"
+        f"{'GET' if request is None else 'POST'} {path} HTTP/1.1\r\n"
+        f"Host: 127.0.0.1:{port}\r\nAccept-Encoding: {accept}\r\n"
     )
+    if request is not None:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(request)}\r\n"
+    head += "\r\n"
     with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
-        peer.sendall(head.encode() + request)
+        peer.sendall(head.encode() + (request or b""))
         stream = peer.makefile("rb")
         status = int(stream.readline().split()[1])
         wire = len("HTTP/1.1 200 OK\r\n")

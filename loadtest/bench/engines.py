@@ -1,6 +1,6 @@
-"""Runs the codec micro-benchmark of the core's crate on the same bodies.
+"""Runs the micro-benchmarks of the core's crate on the same bodies.
 
-It is a cargo bench because the crate decides which libdeflate ships; the
+They are cargo benches because the crate decides which libdeflate ships; the
 rivals are the distribution's shared libraries, opened at run time.
 """
 
@@ -12,14 +12,26 @@ from stack import ROOT, WORKER_CORE, pinned
 
 def run(work, identities, quick, say):
     say("codecs alone")
+    return bench("codecs", work, written(work, identities), quick)
+
+
+def written(work, identities):
+    """A folder with the bodies, each a file."""
     folder = work / "bodies"
     folder.mkdir(exist_ok=True)
     for name, content in identities.items():
         (folder / name.replace("/", "_")).write_bytes(content)
-    output = work / "codecs.json"
-    build = ["cargo", "bench", "--quiet", "-p", "sszip-core", "--bench", "codecs"]
+    return folder
+
+
+def bench(name, work, folder, quick):
+    """What the bench of that name says of the bodies in the folder; without
+    one, of its own."""
+    output = work / f"{name}.json"
+    build = ["cargo", "bench", "--quiet", "-p", "sszip-core", "--bench", name]
     subprocess.run([*build, "--no-run"], cwd=ROOT, check=True)
     command = [*build, "--", "--json", str(output)]
     command += ["--rounds", "1", "--ms", "2"] if quick else ["--rounds", "5", "--ms", "10"]
-    subprocess.run(pinned(WORKER_CORE, [*command, str(folder)]), cwd=ROOT, check=True)
+    command += [str(folder)] if folder else []
+    subprocess.run(pinned(WORKER_CORE, command), cwd=ROOT, check=True)
     return json.loads(output.read_text())

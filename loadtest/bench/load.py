@@ -56,11 +56,10 @@ def wrk_command(port, path, connections, seconds, core):
 
 
 def wrk_environment(body, coder, pause_ms):
-    environment = dict(
-        os.environ,
-        BENCH_REQUEST=str(body.request),
-        BENCH_ACCEPT_ENCODING=coder.accept,
-    )
+    environment = dict(os.environ, BENCH_ACCEPT_ENCODING=coder.accept)
+    environment.pop("BENCH_REQUEST", None)
+    if body.request is not None:
+        environment["BENCH_REQUEST"] = str(body.request)
     if pause_ms is not None:
         environment["BENCH_PAUSE_MS"] = str(pause_ms)
     return environment
@@ -74,7 +73,7 @@ class Wrk:
     ):
         self.limit = seconds + 60
         self.process = subprocess.Popen(
-            wrk_command(port, "/", connections, seconds, core),
+            wrk_command(port, body.path, connections, seconds, core),
             env=wrk_environment(body, coder, pause_ms),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

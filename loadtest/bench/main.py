@@ -1,7 +1,7 @@
 """Benchmarks: nginx with sszip against the other coders.
 
-Two suites: `nginx`, answers with a length, and `streaming`, answers in
-chunks. Each verifies every answer before it measures, and writes tables, the
+Three suites: `nginx`, answers with a length, `streaming`, answers in chunks,
+and `cache`, stored answers. Each verifies every answer before it measures, and writes tables, the
 raw numbers and a plot. See loadtest/README.md.
 """
 
@@ -15,10 +15,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import bodies as bodylib
+import caching
+import caching_report
 import engines
 import load
 import machine
-import plot
 import profiling
 import report
 import streaming
@@ -31,6 +32,7 @@ from stack import ROOT, Node
 SUITES = {
     "nginx": (["throughput", "tail", "codecs", "profiles"], "part-01-nginx", report),
     "streaming": (streaming.SECTIONS, streaming.NAME, streaming_report),
+    "cache": (caching.SECTIONS, caching.NAME, caching_report),
 }
 
 
@@ -109,6 +111,8 @@ def measure(suite, args, work):
 
     if suite == "streaming":
         return results | streaming.run(args, work, library, chosen, pairs, say)
+    if suite == "cache":
+        return results | caching.run(args, work, library, chosen, pairs, say)
     return results | nginx_suite(args, work, library, chosen, pairs)
 
 
@@ -137,9 +141,8 @@ def nginx_suite(args, work, library, chosen, pairs):
 def write(results, out, name, reporter):
     out.mkdir(parents=True, exist_ok=True)
     written = [f"{name}.md", f"{name}.json"]
-    if "throughput" in results:
+    if reporter.draw(results, out / f"{name}.svg"):
         written.append(f"{name}.svg")
-        plot.draw(results["throughput"], out / written[-1])
     results["verdicts"] = list(reporter.verdicts(results))
     text = reporter.render(results, f"{name}.svg")
     (out / f"{name}.md").write_text(text)

@@ -1,4 +1,4 @@
-"""The comparison as a picture: requests per second by coder and group."""
+"""The comparisons as pictures."""
 
 from statistics import median
 
@@ -10,11 +10,10 @@ STYLE = {"svg.fonttype": "none", "svg.hashsalt": "sszip"}
 
 
 def draw(data, path):
-    pyplot.switch_backend("svg")
-    pyplot.rcParams.update(STYLE)
+    """Requests per second by coder and group."""
     groups = list(data["groups"])
-    figure, axes = pyplot.subplots(1, len(groups), figsize=(5.2 * len(groups), 3.6), squeeze=False)
-    for axis, group in zip(axes[0], groups, strict=True):
+    figure, axes = grid(len(groups))
+    for axis, group in zip(axes, groups, strict=True):
         coders = [c for c in data["coders"] if c != "pass-through"]
         values, sizes = [], []
         for coder in coders:
@@ -23,16 +22,40 @@ def draw(data, path):
             ]
             values.append(median(r["rps"] for r in rows))
             sizes.append(median(r["bytes_ratio"] for r in rows))
-        colours = [OURS if c.startswith("sszip") else THEIRS for c in coders]
-        bars = axis.barh(coders, values, color=colours)
         labels = [f"{v:,.0f}/s, {s:.2f}x bytes" for v, s in zip(values, sizes, strict=True)]
-        axis.bar_label(bars, labels, padding=4, fontsize=8)
-        axis.invert_yaxis()
-        axis.set_xlim(0, max(values) * 1.45)
-        axis.set_title(f"{group} bodies", fontsize=10)
+        chart(axis, f"{group} bodies", coders, values, labels)
         axis.set_xlabel("requests per second, one worker", fontsize=8)
-        axis.tick_params(labelsize=8)
-        axis.spines[["top", "right"]].set_visible(False)
+    save(figure, path)
+
+
+def bars(charts, unit, path):
+    """Charts of a title, names and values, side by side."""
+    figure, axes = grid(len(charts))
+    for axis, (title, names, values) in zip(axes, charts, strict=True):
+        chart(axis, title, names, values, [f"{v:,.0f}" for v in values])
+        axis.set_xlabel(unit, fontsize=8)
+    save(figure, path)
+
+
+def grid(columns):
+    pyplot.switch_backend("svg")
+    pyplot.rcParams.update(STYLE)
+    figure, axes = pyplot.subplots(1, columns, figsize=(5.2 * columns, 3.6), squeeze=False)
+    return figure, axes[0]
+
+
+def chart(axis, title, names, values, labels):
+    colours = [OURS if n.startswith("sszip") else THEIRS for n in names]
+    drawn = axis.barh(names, values, color=colours)
+    axis.bar_label(drawn, labels, padding=4, fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlim(0, max(values) * 1.45)
+    axis.set_title(title, fontsize=10)
+    axis.tick_params(labelsize=8)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def save(figure, path):
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)

@@ -40,9 +40,9 @@ def run(work, node, bodies, levels, seconds, say):
     return profiles
 
 
-def sample(work, nginx, body, coder, seconds):
+def sample(work, nginx, body, coder, seconds, connections=CONNECTIONS):
     data = work / "perf.data"
-    load = Wrk(nginx.port, body, coder, CONNECTIONS, seconds + 1)
+    load = Wrk(nginx.port, body, coder, connections, seconds + 1)
     record = subprocess.run(
         ["perf", "record", "-e", "cpu-clock", "-F", str(FREQUENCY), "-o", str(data)]
         + ["-p", str(nginx.worker), "--", "sleep", str(seconds)],

@@ -2,6 +2,7 @@
 
 from statistics import median
 
+import plot
 from bodies import GROUPS
 from load import QUIET_SHARE
 from throughput import DEFAULT, REFERENCE, SATURATED
@@ -96,6 +97,13 @@ def ratio(summary, group, coder, goal, most_bytes):
         f"(worst body {worst:.3f}x)",
         "met": met,
     }
+
+
+def draw(results, path):
+    """Whether there was something to draw."""
+    if data := results.get("throughput"):
+        plot.draw(data, path)
+    return data is not None
 
 
 def render(results, plot_name):

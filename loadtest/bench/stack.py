@@ -33,12 +33,18 @@ NODE_CHUNKED = ["--chunked", "*", "--piece", "16384"]
 
 @dataclass(frozen=True)
 class Coder:
-    """A row of the tables: the directives that make it, and what it answers."""
+    """A row of the tables: the directives that make it, and what it answers.
+
+    `handler` is where answers come from, `http` what is said outside of any
+    location; `@PREFIX@` stands for the server's own folder in all of them.
+    """
 
     name: str
     directives: str
     coding: str
     accept: str = "gzip"
+    handler: str = "proxy_pass http://node/;"
+    http: str = ""
     module: Path | None = None
     without_igzip: bool = False
 
@@ -149,13 +155,18 @@ class Nginx:
 
     def __init__(self, work, name, upstream_port, coders, core=WORKER_CORE, listen=""):
         self.port = free_port()
-        prefix = work / f"nginx-{name.replace(' ', '-')}-{self.port}"
+        prefix = self.prefix = work / f"nginx-{slug(name)}-{self.port}"
         shutil.rmtree(prefix, ignore_errors=True)
         prefix.mkdir(parents=True)
         modules = {c.module for c in coders.values() if c.module}
         location = (HERE / "location.conf.in").read_text()
         conf = fill(
             (HERE / "nginx.conf.in").read_text(),
+            HTTP="\n    ".join(sorted({c.http for c in coders.values()})),
+            LOCATIONS="\n        ".join(
+                fill(location, PATH=path, HANDLER=coder.handler, CODER=coder.directives)
+                for path, coder in coders.items()
+            ),
             USER="user root;" if os.geteuid() == 0 else "",
             AFFINITY="" if core is None else f"worker_cpu_affinity {1 << core:b};",
             PREFIX=str(prefix),
@@ -163,10 +174,6 @@ class Nginx:
             UPSTREAM=f"127.0.0.1:{upstream_port}",
             PORT=str(self.port),
             LISTEN=f" {listen}" if listen else "",
-            LOCATIONS="\n        ".join(
-                fill(location, PATH=path, CODER=coder.directives)
-                for path, coder in coders.items()
-            ),
         )
         (prefix / "nginx.conf").write_text(conf)
         self.log = prefix / "error.log"
@@ -212,7 +219,12 @@ class Nginx:
         return self.log.read_text(errors="replace").strip()
 
 
+def slug(name):
+    return "".join(c if c.isalnum() else "-" for c in name)
+
+
 def fill(template, **values):
+    """In the order of the values: what one brings may hold names of the next."""
     for key, value in values.items():
         template = template.replace(f"@{key}@", value)
     return template

@@ -1,0 +1,245 @@
+"""The suite of part 3: answers that are stored.
+
+Hits beside nginx's own ways to keep an answer, batches of stored answers,
+what a miss costs more, and the core's own benches of the key, the scan and
+the splice.
+"""
+
+import gzip
+import json
+import urllib.request
+
+import caching_bodies as bodylib
+import check
+import engines
+import load
+import profiling
+from caching_coders import (
+    FILE,
+    FRESH,
+    batch_rows,
+    gzip_rows,
+    identity_rows,
+    miss_rows,
+)
+from stack import PASS, Nginx, Node
+
+SECTIONS = ["gzip", "identity", "batch", "miss", "core", "profiles"]
+NAME = "part-03-cache"
+# A hit takes so little that four would leave the worker waiting.
+CONNECTIONS = 16
+PER_GROUP = 4
+# A batch's small answers are compressed with the ids of the request.
+SLACK = 0.1
+
+
+def run(args, work, library, chosen, pairs, say):
+    """The sections asked for, by name."""
+    quick = args.quick
+    rounds = 1 if quick else 3
+    calls = bodylib.singles(chosen, library, 1 if quick else PER_GROUP)
+    methods = {b.method for b in chosen if b.method.startswith("erigon_")}
+    out = {}
+    for section, rows in (("gzip", gzip_rows), ("identity", identity_rows)):
+        if section in args.only:
+            with Node(work, [library.pairs]) as node:
+                say(f"hits, {section}")
+                out[section] = hits(work, node, rows(methods), calls, rounds, say)
+    if "batch" in args.only:
+        own = bodylib.Library(work / "batches")
+        couples = bodylib.batches(pairs, own)
+        with Node(work, [own.pairs]) as node:
+            say("batches")
+            rows = batch_rows(())
+            asked = [call for couple in couples for call in couple]
+            out["batch"] = hits(work, node, rows, asked, 1 if quick else 5, say)
+            out["batch"]["couples"] = [[c.name for c in couple] for couple in couples]
+    if "miss" in args.only:
+        say("misses")
+        out["miss"] = misses(work, miss_rows(methods), chosen, quick, say)
+    if "core" in args.only:
+        say("the core alone")
+        out["core"] = core(args, work, library, calls)
+    if "profiles" in args.only:
+        say("profiles")
+        with Node(work, [library.pairs]) as node:
+            seconds = 1 if quick else 3
+            out["profiles"] = profiles(work, node, methods, calls, seconds)
+    return out
+
+
+def hits(work, node, rows, calls, rounds, say):
+    with Servers(work, node, rows, calls) as servers:
+        return servers.measure(calls, rounds, say, misses=False)
+
+
+def misses(work, rows, chosen, quick, say):
+    """A node for each group, since it goes by the method alone."""
+    merged = {}
+    groups = bodylib.never_asked(chosen, work, 1 if quick else PER_GROUP)
+    for group, (pairs, calls) in groups.items():
+        with Node(work, [pairs], options=["--lenient"]) as node:
+            say(f"misses, {group}")
+            with Servers(work, node, rows, calls) as servers:
+                measured = servers.measure(calls, 1 if quick else 5, say, misses=True)
+        for key, value in measured.items():
+            if key in merged and isinstance(value, list) and key != "rows":
+                merged[key] += value
+            else:
+                merged[key] = value
+    return merged
+
+
+class Servers:
+    """An nginx for each row, every answer verified and, where there is
+    something to store, stored."""
+
+    def __init__(self, work, node, rows, calls):
+        self.node, self.rows = node, rows
+        self.servers, self.verified = {}, {}
+        try:
+            for row in rows:
+                self.servers[row] = Nginx(work, row.name, node.port, {"/": row.coder})
+            with Nginx(work, "identity", node.port, {"/": PASS}) as plain:
+                for call in calls:
+                    for row in rows:
+                        self.verified[row, call.name] = self.verify(row, call, plain)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers.values():
+            server.__exit__()
+
+    def verify(self, row, call, plain):
+        """Asks until nothing more changes: an entry keeps its identity form
+        from the second time on that somebody wants it."""
+        server = self.servers[row]
+        if row.asks == FILE:
+            self.place(server, call, plain)
+        for n in range(4):
+            digits = b"%d" % (100_000_000 + n) if row.asks == FRESH else bodylib.DIGITS
+            request = call.request(digits)
+            sent = check.send(plain.port, "/", request, "")[2]
+            if row.asks == FILE:
+                got = check.send(server.port, call.get().path, None, row.coder.accept)
+            else:
+                got = check.send(server.port, "/", request, row.coder.accept)
+            status, headers, content, wire = got
+            coding = headers.get("content-encoding", "")
+            where = f"{row.name}, {call.name}"
+            if status != 200 or check.DECODERS[coding](content) != sent:
+                raise check.WrongAnswer(f"{where}: not what the node sent, status {status}")
+            # What is too small for a coding has none.
+            if coding != row.coder.coding and call.size > 2000:
+                raise check.WrongAnswer(f"{where}: content coding {coding!r}")
+        return {"bytes": len(content), "wire": wire, "coding": coding}
+
+    def place(self, server, call, plain):
+        """The bytes that sszip sends for the call, as a file."""
+        request = call.request(bodylib.DIGITS)
+        first = self.servers[self.rows[0]]
+        content = check.send(first.port, "/", request, "gzip")[2]
+        if gzip.decompress(content) != check.send(plain.port, "/", request, "")[2]:
+            raise check.WrongAnswer(f"{call.name}: no file to compare with")
+        folder = server.prefix / "static"
+        folder.mkdir(exist_ok=True)
+        (folder / call.get().path.strip("/")).write_bytes(content)
+
+    def measure(self, calls, rounds, say, misses):
+        """Rounds interleave as in throughput.py."""
+        samples = []
+        for turn in range(rounds):
+            say(f"round {turn + 1} of {rounds}")
+            for index, call in enumerate(calls):
+                first = (turn + index) % len(self.rows)
+                for row in self.rows[first:] + self.rows[:first]:
+                    samples.append(
+                        {"round": turn, "call": call.name, "group": call.group, "row": row.name}
+                        | self.point(row, call, misses)
+                    )
+        facts = [
+            {"row": row.name, "call": name, **facts}
+            for (row, name), facts in self.verified.items()
+        ]
+        logged = {row.name: s.complaints() for row, s in self.servers.items()}
+        return {
+            "rows": [
+                {"name": r.name, "asks": r.asks, "peer": r.peer, "directives": r.coder.directives}
+                for r in self.rows
+            ],
+            "calls": [{"name": c.name, "group": c.group, "size": c.size} for c in calls],
+            "verified": facts,
+            "samples": samples,
+            "complaints": [[name, text] for name, text in logged.items() if text],
+        }
+
+    def point(self, row, call, misses):
+        """One sample; the node tells whether they were hits."""
+        body = {FRESH: call.fresh, FILE: call.get}.get(row.asks, call.same)()
+        before = self.asked()
+        sample = load.measure(
+            self.servers[row],
+            body,
+            row.coder,
+            CONNECTIONS,
+            1,
+            self.verified[row, call.name]["wire"],
+            SLACK,
+        )
+        reached = self.asked() - before
+        if misses and reached < sample["requests"] or not misses and reached:
+            raise SystemExit(
+                f"{row.name}, {call.name}: {reached} of {sample['requests']} "
+                "requests reached the node"
+            )
+        return sample
+
+    def asked(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.node.port}/stats") as reply:
+            return json.load(reply)["requests"]
+
+
+def core(args, work, library, calls):
+    """What the core's benches say: the scan and the key over the recordings,
+    the splice over the bodies of this suite."""
+    with Node(work, [library.pairs]) as node, Nginx(
+        work, "identity", node.port, {"/": PASS}
+    ) as plain:
+        contents = {
+            call.name: check.send(plain.port, "/", call.request(bodylib.DIGITS), "")[2]
+            for call in calls
+        }
+    recordings = args.corpus if args.corpus.is_dir() else None
+    return {
+        "jsonrpc": engines.bench("jsonrpc", work, recordings, args.quick)["rows"],
+        "splice": engines.bench(
+            "splice", work, engines.written(work, contents), args.quick
+        ),
+        "groups": {c.name.replace("/", "_"): c.group for c in calls},
+    }
+
+
+def profiles(work, node, methods, calls, seconds):
+    """A gzip hit and an identity hit of sszip beside the peer's way that is
+    last among its rows, a call of each group."""
+    found = []
+    chosen = {call.group: call for call in calls}
+    for section, rows in (("gzip", gzip_rows(methods)), ("identity", identity_rows(methods))):
+        rows = [rows[0], [row for row in rows if row.peer][-1]]
+        with Servers(work, node, rows, chosen.values()) as servers:
+            for call in chosen.values():
+                for row in rows:
+                    body = call.get() if row.asks == FILE else call.same()
+                    body = call.fresh() if row.asks == FRESH else body
+                    found.append(
+                        {"coder": f"{row.name}, {section}", "body": call.name}
+                        | profiling.sample(
+                            work, servers.servers[row], body, row.coder, seconds, CONNECTIONS
+                        )
+                    )
+    return found

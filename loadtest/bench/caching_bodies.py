@@ -1,0 +1,166 @@
+"""What the cache is asked: recorded calls with a place for a number."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from bodies import Body, Library, compact
+
+# Where wrk writes the digits of a request; see post.lua.
+MARK = b"\1" * 9
+DIGITS = b"123456789"
+BATCH = 10
+BATCH_SIZES = {"1 KB": 1_000, "30 KB": 30_000, "300 KB": 300_000}
+# Calls that go into batches: their answers are kept whatever the params are.
+STORABLE = re.compile(
+    "eth_get(Balance|Block|Code|Storage)|debug_getRaw|debug_traceTransaction"
+    "|trace_(block|replayTransaction|transaction)"
+)
+
+
+@dataclass
+class Call:
+    """A request with marks: a call under any id, or a batch of calls."""
+
+    name: str
+    group: str
+    method: str
+    size: int
+    file: Path
+
+    @classmethod
+    def written(cls, library, name, group, method, size, request):
+        file = library.requests / f"{re.sub(r'[^A-Za-z0-9]', '_', name)}.marked"
+        file.write_bytes(request)
+        return cls(name, group, method, size, file)
+
+    def request(self, digits):
+        return self.file.read_bytes().replace(MARK, digits)
+
+    def fresh(self):
+        """For wrk: other digits in each request."""
+        return Body(self.name, self.method, self.group, self.size, self.file)
+
+    def same(self):
+        """For wrk: one id over and over."""
+        file = self.file.with_suffix(".same")
+        file.write_bytes(self.request(DIGITS))
+        return Body(self.name, self.method, self.group, self.size, file)
+
+    def get(self):
+        """For wrk: a GET of the file named like the request's."""
+        path = f"/{self.file.stem}.json"
+        return Body(self.name, self.method, self.group, self.size, None, path=path)
+
+
+def any_id(request, suffix=b""):
+    text, count = re.subn(rb'"id":\d+(?=[,}])', b'"id":' + MARK + suffix, request)
+    if count != 1:
+        raise SystemExit(f"{count} numbers as ids in {request[:200]!r}")
+    return text
+
+
+def any_params(request):
+    """The end of the first hex string in the params gives way to digits."""
+
+    def ended(found):
+        return b'"0x' + (found[1][: -len(MARK)] or b"1") + MARK + b'"'
+
+    head, params = request.split(b'"params":', 1)
+    text, count = re.subn(rb'"0x([0-9a-fA-F]+)"', ended, params, count=1)
+    if not count:
+        raise SystemExit(f"no hex string in {request[:200]!r}")
+    return head + b'"params":' + text
+
+
+def singles(bodies, library, per_group):
+    """Calls of each group, from all over its list; recorded batches left out."""
+    groups = {}
+    for body in bodies:
+        request = body.request.read_bytes()
+        if request.startswith(b"{"):
+            groups.setdefault(body.group, []).append((body, any_id(request)))
+    return [
+        Call.written(library, body.name, body.group, body.method, body.size, request)
+        for of_group in groups.values()
+        for body, request in of_group[:: max(1, len(of_group) // per_group)][:per_group]
+    ]
+
+
+def never_asked(bodies, work, per_group):
+    """By group: a call of each method under params that are others each time,
+    and the folder for a node that answers with what was recorded for it."""
+    groups = {}
+    for body in bodies:
+        request = body.request.read_bytes()
+        methods = groups.setdefault(body.group, {})
+        if request.startswith(b"{") and len(methods) < per_group:
+            methods.setdefault(body.method, (body, request))
+    found = {}
+    for group, methods in groups.items():
+        library = Library(work / "misses" / group.replace(" ", "-"))
+        found[group] = library.pairs, [
+            misses_of(library, body, request) for body, request in methods.values()
+        ]
+    return found
+
+
+def misses_of(library, body, request):
+    pair = {"request": {"jsonrpc": "2.0", "id": 1, "method": body.method, "params": []}}
+    library.add(body.name, pair | {"response": body.answer}, body.group)
+    request = any_params(any_id(request))
+    return Call.written(library, body.name, body.group, body.method, body.size, request)
+
+
+def batches(pairs, library):
+    """By size: ten calls in one batch, and a call with an answer as long."""
+    found = sorted(storable(pairs), key=lambda one: (len(one[2]), one[0]))
+    out = []
+    for number, (group, size) in enumerate(BATCH_SIZES.items(), 1):
+        nearest = sorted(found, key=lambda one: abs(len(one[2]) - size / BATCH))
+        ten = nearest[:BATCH]
+        for name, pair, _ in ten:
+            library.add(f"{group} {name}", pair, group)
+        requests = [
+            any_id(compact(pair["request"]), str(n).encode())
+            for n, (_, pair, _) in enumerate(ten)
+        ]
+        length = sum(len(answer) for _, _, answer in ten) + BATCH + 1
+        name = f"{BATCH} answers, {group}"
+        request = b"[" + b",".join(requests) + b"]"
+        batch = Call.written(library, name, group, "batch", length, request)
+        out.append((batch, of_length(length, nearest, library, group, number)))
+    return out
+
+
+def of_length(length, nearest, library, group, number):
+    """One call whose answer is the results of others, up to the length."""
+    results, total = [], 0
+    for _, pair, _ in nearest:
+        result = pair["response"]["result"]
+        more = len(compact(result)) + 1
+        if abs(total + more - length) > abs(total - length):
+            break
+        results.append(result)
+        total += more
+    request = {"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs"}
+    request["params"] = [{"fromBlock": "0x1", "toBlock": f"0x{number}"}]
+    pair = {"request": request, "response": {"jsonrpc": "2.0", "id": 1, "result": results}}
+    body = library.add(f"{group} one", pair, group)
+    name = f"one answer, {group}"
+    return Call.written(library, name, group, "eth_getLogs", body.size, any_id(compact(request)))
+
+
+def storable(pairs):
+    """Recorded calls with a result that is kept, each once."""
+    seen = set()
+    for name, pair in pairs:
+        request, response = pair["request"], pair["response"]
+        if not isinstance(request, dict) or not STORABLE.match(request["method"]):
+            continue
+        asked = compact([request["method"], request.get("params")])
+        if asked in seen or b'"pending"' in asked or not isinstance(request.get("id"), int):
+            continue
+        seen.add(asked)
+        if response.get("result"):
+            yield name, pair, compact(response)
