@@ -1,4 +1,4 @@
-"""The suite of part 3: answers that are stored.
+"""The cache suite: answers that are stored.
 
 Hits beside nginx's own ways to keep an answer, batches of stored answers,
 what a miss costs more, and the core's own benches of the key, the scan and

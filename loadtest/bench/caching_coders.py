@@ -149,7 +149,7 @@ def miss_rows(methods):
     return [
         Row(off, FRESH),
         Row(on, FRESH),
-        # what part 1 compressed with
+        # the coder of machines without ISA-L
         Row(replace(off, name="cache off, without igzip", without_igzip=True), FRESH),
         Row(replace(on, name="cache on, without igzip", without_igzip=True), FRESH),
         Row(identity(off, "cache off, identity client"), FRESH),

@@ -13,7 +13,7 @@ BATCH_RATIO = 0.8
 MISS_RATIO = {"300 KB": 1.05, "30 KB": 1.10}
 KEY_NS = 2_000
 MISSES = (
-    ("cache on", "cache off, without igzip", "part 1, which compressed with libdeflate"),
+    ("cache on", "cache off, without igzip", "libdeflate without the cache"),
     ("cache on", "cache off", "without the cache"),
     ("cache on, without igzip", "cache off, without igzip", "without the cache, both without igzip"),
 )
@@ -215,7 +215,7 @@ IDENTITY_TEXT = (
 MISS_TEXT = (
     "Each request has an id and params that none had before; the tier holds 16 MB, so that "
     "entries are driven out. *Without igzip*: `libisal.so.2` hidden from that nginx, so that "
-    "libdeflate compresses, as it did for all in part 1. A client that wants identity "
+    "libdeflate compresses. A client that wants identity "
     "is not compressed for, but what is stored is. The node takes most of the load's core."
 )
 

@@ -1,4 +1,4 @@
-"""The suite of part 2: what the node sends in chunks.
+"""The streaming suite: what the node sends in chunks.
 
 Requests per second, time to the first compressed byte, memory, and Erigon's
 constant rate; each section is a module of its own.
