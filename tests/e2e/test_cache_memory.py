@@ -1,0 +1,67 @@
+"""sszip_cache_memory bounds what a worker keeps, whatever is asked."""
+
+import random
+
+from harness.nginx import resident
+from harness.rpc import Node, call
+from harness.watch import SLACK
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_memory 8m;
+sszip_cache_namespace all;
+server {
+    listen 127.0.0.1:@port@;
+    proxy_http_version 1.1;
+    location / { proxy_pass http://@origin@; }
+}
+"""
+MEMORY = 8 << 10  # KiB
+# about 20 KB each when coded: 60 MB in all
+ASKED = 3000
+
+
+def block(number):
+    return f'["0x{number:064x}",true]'
+
+
+def result(params):
+    chance = random.Random(params[0])
+    return b'"0x' + chance.randbytes(20000).hex().encode() + b'"'
+
+
+def ask(nginx, number):
+    response = nginx.post("/", call("eth_getBlockByHash", block(number)))
+    assert response.decoded.count(b"0x") == 1
+    return response.header("Cache-Status")
+
+
+def test_the_tier_is_bounded(nginx, origin):
+    node = Node({"eth_getBlockByHash": result})
+    origin.answers(node)
+    for number in range(50):
+        ask(nginx, number)
+    before = resident(nginx.workers()[0])
+    for number in range(ASKED):
+        ask(nginx, number)
+    grown = resident(nginx.workers()[0]) - before
+    assert grown < 2 * MEMORY * SLACK, f"{grown} KiB"
+    # it does keep something: the newest, and no more than there is room for
+    assert ask(nginx, ASKED - 1).startswith("sszip; hit")
+    kept = sum(ask(nginx, number).startswith("sszip; hit") for number in range(0, ASKED, 30))
+    assert 0 < kept < 50
+
+
+def test_what_many_ask_for_stays(nginx, origin):
+    """One walk over old blocks does not drive it out."""
+    node = Node({"eth_getBlockByHash": result})
+    origin.answers(node)
+    wanted = range(10**6, 10**6 + 20)
+    for _ in range(3):
+        for number in wanted:
+            ask(nginx, number)
+    for number in range(2 * 10**6, 2 * 10**6 + 1000):
+        ask(nginx, number)
+    kept = sum(ask(nginx, number).startswith("sszip; hit") for number in wanted)
+    assert kept > len(wanted) // 2
