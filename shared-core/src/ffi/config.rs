@@ -31,8 +31,8 @@ pub unsafe extern "C" fn sszip_directives_new(out: *mut *mut sszip_directives) -
     })
 }
 
-/// Takes the directive `name` with its arguments; names are those of
-/// docs/directives.md without `sszip_`, and `enable` for `sszip` itself.
+/// Takes the directive `name` with its arguments; names are those of the README
+/// without `sszip_`, and `enable` for `sszip` itself.
 ///
 /// On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
 /// operator, is written to `text`, cut to `text_size` bytes and without a NUL;
