@@ -7,37 +7,16 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{alloc_zeroed, dealloc, Layout};
-use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use libloading::Library;
-
-/// `struct isal_zstream` up to its `internal_state`.
-#[repr(C)]
-struct PublicState {
-    next_in: *const u8,
-    avail_in: u32,
-    total_in: u32,
-    next_out: *mut u8,
-    avail_out: u32,
-    total_out: u32,
-    hufftables: *mut u8,
-    level: u32,
-    level_buf_size: u32,
-    level_buf: *mut u8,
-    end_of_stream: u16,
-    flush: u16,
-    gzip_flag: u16,
-    hist_bits: u16,
-}
+use super::isal::{self, Functions, PublicState, COMP_OK};
 
 /// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; it can't grow
 /// within a soname. The rest is a margin.
 const STREAM_SIZE: usize = 84 << 10;
 const FULL_FLUSH: u16 = 2;
 const IGZIP_DEFLATE: u16 = 0;
-const COMP_OK: c_int = 0;
 
 /// Levels 2 and 3 take up to four times as long for the same size.
 const LEVEL: u32 = 1;
@@ -45,33 +24,15 @@ const LEVEL: u32 = 1;
 /// `ISAL_DEF_LVL1_LARGE`, in bytes: hash tables and room for 64 Ki tokens.
 const LEVEL_BUFFER: usize = (4 << 10) + 2 * (8 << 10) + 4 * (64 << 10);
 
-type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
-
-struct Functions {
-    init: Function<()>,
-    deflate: Function<c_int>,
-}
-
-/// The library's functions; it stays loaded.
+/// `None` without the library.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
         .get_or_init(|| {
-            // SAFETY: ISA-L's initialisers have no preconditions; the
-            // functions have the types of igzip_lib.h.
-            unsafe {
-                let library = Library::new("libisal.so.2").ok()?;
-                let functions = Functions {
-                    init: *library
-                        .get::<Function<()>>(b"isal_deflate_stateless_init\0")
-                        .ok()?,
-                    deflate: *library
-                        .get::<Function<c_int>>(b"isal_deflate_stateless\0")
-                        .ok()?,
-                };
-                std::mem::forget(library);
-                Some(functions)
-            }
+            isal::functions(
+                b"isal_deflate_stateless_init\0",
+                b"isal_deflate_stateless\0",
+            )
         })
         .as_ref()
 }

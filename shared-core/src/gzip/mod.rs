@@ -11,6 +11,8 @@ pub mod crc;
 #[cfg(not(target_family = "wasm"))]
 mod igzip_raw;
 pub mod inflate;
+#[cfg(not(target_family = "wasm"))]
+mod isal;
 mod libdeflate;
 pub mod oneshot;
 pub mod open;

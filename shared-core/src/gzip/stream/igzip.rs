@@ -2,33 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{alloc, dealloc, Layout};
-use std::ffi::c_int;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use libloading::Library;
+use crate::gzip::isal::{self, Functions, PublicState, COMP_OK};
 
 use super::{Encoder, Flush, Level, Progress, StreamError};
-
-/// `struct isal_zstream` up to its `internal_state`.
-#[repr(C)]
-struct PublicState {
-    next_in: *const u8,
-    avail_in: u32,
-    total_in: u32,
-    next_out: *mut u8,
-    avail_out: u32,
-    total_out: u32,
-    hufftables: *mut u8,
-    level: u32,
-    level_buf_size: u32,
-    level_buf: *mut u8,
-    end_of_stream: u16,
-    flush: u16,
-    gzip_flag: u16,
-    hist_bits: u16,
-}
 
 /// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; callers allocate
 /// it, so it can't grow within a soname. Rounded up to a cache line.
@@ -42,36 +22,16 @@ const ZEROED: usize = 1 << 10;
 const NO_FLUSH: u16 = 0;
 const SYNC_FLUSH: u16 = 1;
 const IGZIP_GZIP: u16 = 1;
-const COMP_OK: c_int = 0;
 
 /// `ISAL_DEF_LVL1_MIN`, `ISAL_DEF_LVL2_MIN`, `ISAL_DEF_LVL3_MIN`, in bytes:
 /// hash tables and room for 1,024 tokens.
 const LEVEL_BUFFERS: [usize; 3] = [24 << 10, 72 << 10, 88 << 10];
 
-type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
-
-struct Functions {
-    init: Function<()>,
-    deflate: Function<c_int>,
-}
-
-/// The library's functions; it stays loaded.
+/// `None` without the library.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
-        .get_or_init(|| {
-            // SAFETY: ISA-L's initialisers have no preconditions; the
-            // functions have the types of igzip_lib.h.
-            unsafe {
-                let library = Library::new("libisal.so.2").ok()?;
-                let functions = Functions {
-                    init: *library.get::<Function<()>>(b"isal_deflate_init\0").ok()?,
-                    deflate: *library.get::<Function<c_int>>(b"isal_deflate\0").ok()?,
-                };
-                std::mem::forget(library);
-                Some(functions)
-            }
-        })
+        .get_or_init(|| isal::functions(b"isal_deflate_init\0", b"isal_deflate\0"))
         .as_ref()
 }
 

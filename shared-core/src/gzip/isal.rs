@@ -1,0 +1,52 @@
+//! What both users of ISA-L's igzip share: `igzip_lib.h` of ISA-L 2, opened at
+//! run time.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use libloading::Library;
+
+/// `struct isal_zstream` up to its `internal_state`.
+#[repr(C)]
+pub(super) struct PublicState {
+    pub(super) next_in: *const u8,
+    pub(super) avail_in: u32,
+    pub(super) total_in: u32,
+    pub(super) next_out: *mut u8,
+    pub(super) avail_out: u32,
+    pub(super) total_out: u32,
+    pub(super) hufftables: *mut u8,
+    pub(super) level: u32,
+    pub(super) level_buf_size: u32,
+    pub(super) level_buf: *mut u8,
+    pub(super) end_of_stream: u16,
+    pub(super) flush: u16,
+    pub(super) gzip_flag: u16,
+    pub(super) hist_bits: u16,
+}
+
+pub(super) const COMP_OK: c_int = 0;
+
+type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
+
+/// One way to use it: how a stream is begun, and how it is gone on with.
+pub(super) struct Functions {
+    pub(super) init: Function<()>,
+    pub(super) deflate: Function<c_int>,
+}
+
+/// The library's functions of these names, which end with a NUL; it stays
+/// loaded. `None` where it is not installed.
+pub(super) fn functions(init: &[u8], deflate: &[u8]) -> Option<Functions> {
+    // SAFETY: ISA-L's initialisers have no preconditions; the functions named
+    // in this module have the types of igzip_lib.h.
+    unsafe {
+        let library = Library::new("libisal.so.2").ok()?;
+        let functions = Functions {
+            init: *library.get::<Function<()>>(init).ok()?,
+            deflate: *library.get::<Function<c_int>>(deflate).ok()?,
+        };
+        std::mem::forget(library);
+        Some(functions)
+    }
+}
