@@ -47,6 +47,7 @@ server {
     location = /auth { internal; proxy_pass_request_body off; proxy_set_header Content-Length ""; proxy_pass http://@origin@; }
     location /unbuffered { sszip_cache_namespace unbuffered; proxy_buffering off; proxy_pass http://@origin@; }
     location /held { sszip_cache_namespace held; sszip_max_oneshot 50k; proxy_pass http://@origin@; }
+    location /set-body { sszip_cache_namespace set-body; proxy_set_body $request_body; proxy_pass http://@origin@; }
     location /few { sszip_cache_namespace few; sszip_batch_max 3; proxy_pass http://@origin@; }
     location /next { sszip_cache_namespace next; proxy_next_upstream error timeout; proxy_pass http://two; }
     location /no-threads { sszip_cache_namespace no-threads; sszip_thread_pool off; proxy_pass http://@origin@; }
@@ -601,6 +602,12 @@ class TestMixedBatches:
         answers = json.loads(ask(self.batch(), "/next").decoded)
         assert [a["id"] for a in answers] == self.IDS
         assert [c["method"] for c in ask.node.asked] == ["eth_syncing", "eth_blockNumber"]
+
+    def test_a_node_that_is_asked_all_the_same(self, ask):
+        for stored in (self.CALLS[1], self.CALLS[3]):
+            ask(stored, "/set-body")
+        answers = json.loads(ask(self.batch(), "/set-body").decoded)
+        assert [a["id"] for a in answers] == self.IDS
 
     def test_batches_beyond_the_limit(self, ask):
         for stored in (self.CALLS[1], self.CALLS[3]):

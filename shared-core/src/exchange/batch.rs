@@ -152,7 +152,11 @@ impl Exchange {
             .places
             .iter()
             .filter_map(|place| match place {
-                Place::Stored(entry, id) => Some(Element::Stored(entry, id)),
+                Place::Stored(entry, id) => {
+                    // asked all the same, by a body of the operator's
+                    by_id.remove(&id[..]);
+                    Some(Element::Stored(entry, id))
+                }
                 Place::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
             })
             .collect();
