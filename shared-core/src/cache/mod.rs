@@ -4,7 +4,8 @@
 //! [`entry`] is one answer without the id it was asked under, [`batch`] makes
 //! a JSON-RPC batch of several, [`hot`] keeps them within a number of bytes,
 //! [`flights`] lets one request fetch what many want, and [`process`] holds
-//! what the exchanges of a process share. [`freshness`] says what may be
+//! what the exchanges of a process share; [`link`] joins it to those of other
+//! processes, for which [`wire`] writes entries as bytes. [`freshness`] says what may be
 //! stored and for how long, [`http`] what its head says of that (RFC 9111),
 //! [`scope`] what tells answers apart. Nothing here
 //! reads a clock or waits: times are arguments, and who is to wake up is a
@@ -16,9 +17,11 @@ pub mod flights;
 pub mod freshness;
 pub mod hot;
 pub mod http;
+pub mod link;
 pub mod process;
 pub mod scope;
 pub mod status;
+pub mod wire;
 
 /// A cryptographic hash of all that an answer depends on.
 pub type Key = [u8; 32];

@@ -17,6 +17,7 @@ use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
 use crate::cache::batch::{batch_gzip, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::freshness::Prospect;
+use crate::cache::process::Tier;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
@@ -54,13 +55,17 @@ impl Exchange {
             .iter()
             .map(|call| call.id.and_then(|_| self.prospect(call, &scope)))
             .collect();
+        let looks = !asked.bypass && process.tier.may_send(asked.monotonic);
         let found: Vec<Option<Arc<Entry>>> = prospects
             .iter()
             .map(|prospect| match prospect {
-                Some((key, _)) if !asked.bypass => hot.get(key, asked.now),
+                Some((key, _)) if looks => hot.get(key, asked.now),
                 _ => None,
             })
             .collect();
+        if self.asks_for_all(&process.tier, &prospects, &found, asked) {
+            return LookUp::Wait;
+        }
         // what is sent together is sent under one head
         let mut stored = found.iter().flatten();
         let first = stored.next();
@@ -94,7 +99,7 @@ impl Exchange {
             })
             .collect();
         if !self.request.cache.no_store {
-            self.fill = Some(self.new_fill(What::Batch(fetched), scope, None, asked.now));
+            self.fill = Some(self.new_fill(What::Batch(fetched), scope, None, asked));
         }
         match mixed {
             Some(mixed) => {
@@ -109,6 +114,37 @@ impl Exchange {
             }
             None => LookUp::Forward,
         }
+    }
+
+    /// Whether the owner of a store is asked for what is not in memory; once.
+    fn asks_for_all(
+        &mut self,
+        tier: &Tier,
+        prospects: &[Option<(Key, Prospect)>],
+        found: &[Option<Arc<Entry>>],
+        asked: &Asked<'_>,
+    ) -> bool {
+        if let Some(waiter) = self.waiting_for_all.take() {
+            tier.forget(waiter);
+            if let Some(link) = tier.link() {
+                link.forget(waiter);
+            }
+            return false;
+        }
+        let (Some(waiter), Some(link), false) = (asked.waiter, tier.link(), asked.bypass) else {
+            return false;
+        };
+        let keys: Vec<Key> = prospects
+            .iter()
+            .zip(found)
+            .filter(|(_, found)| found.is_none())
+            .filter_map(|(prospect, _)| prospect.as_ref().map(|(key, _)| *key))
+            .collect();
+        if keys.is_empty() || !link.ask_for_all(keys, waiter, asked.now) {
+            return false;
+        }
+        self.waiting_for_all = Some(waiter);
+        true
     }
 
     fn stored_batch(

@@ -10,6 +10,8 @@ use super::{Exchange, HeadAction, Misuse, State, Task};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
 use crate::cache::freshness::Prospect;
+use crate::cache::link::{self, Link, Namespace};
+use crate::cache::process::Tier;
 use crate::cache::status::CacheStatus;
 use crate::cache::{self, scope};
 use crate::config::Credentials;
@@ -49,6 +51,9 @@ pub struct Asked<'a> {
     pub body: &'a [u8],
     /// Milliseconds, of any clock that does not run backwards.
     pub now: u64,
+    /// Milliseconds of the machine's monotonic clock, read for this call;
+    /// only where the process is linked to the owner of a store.
+    pub monotonic: u64,
     /// The host's own rules allow a content coding here.
     pub coding_allowed: bool,
     /// The host writes `Vary: Accept-Encoding` itself when told to.
@@ -107,6 +112,11 @@ impl Exchange {
             };
         }
         CacheNeed::Nothing
+    }
+
+    /// For how long to wait after [`LookUp::Wait`], in milliseconds.
+    pub fn wait_ms(&self) -> u64 {
+        self.config.cache.lock_timeout
     }
 
     /// What became of the cache here.
@@ -193,16 +203,10 @@ impl Exchange {
             return self.after_waiting(waited, sought, scope, asked, what);
         }
         if !asked.bypass {
-            if let Some(entry) = hot.get(&key, asked.now) {
-                if self.is_long_to_decode(&entry, sought.id, asked) {
-                    self.task = Task::Decode;
-                    self.decoding = Some((key, entry, sought.id.map(<[u8]>::to_vec)));
-                    return LookUp::RespondOffLoop;
-                }
-                if self.respond_with(&entry, sought.id, asked) {
-                    // it may have both codings from now on
-                    hot.reweigh(&key, &entry);
-                    return LookUp::Respond;
+            let trusted = tier.may_send(asked.monotonic);
+            if let Some(entry) = hot.get(&key, asked.now).filter(|_| trusted) {
+                if let Some(found) = self.send(&entry, sought, asked) {
+                    return found;
                 }
             }
             self.cache_status = CacheStatus::Miss;
@@ -211,20 +215,43 @@ impl Exchange {
             // what comes is not what could be stored, or must not be
             return LookUp::Forward;
         }
+        let coalesces = sought.coalesces && self.config.cache.lock;
+        let asks = coalesces || tier.link().is_some_and(Link::is_up);
         let token = match asked.waiter {
-            Some(waiter) if sought.coalesces && !asked.bypass => {
-                match tier.flights.begin(key, waiter) {
-                    Role::Leader(token) => Some(token),
-                    Role::Follower => {
-                        self.waiting = Some((key, waiter));
-                        return LookUp::Wait;
-                    }
-                }
+            Some(waiter) if asks && !asked.bypass => {
+                let Some(token) = take_part(&tier, key, waiter, coalesces, asked.now) else {
+                    self.waiting = Some((key, waiter));
+                    return LookUp::Wait;
+                };
+                token
             }
             _ => None,
         };
-        self.fill = Some(self.new_fill(what(), scope, token, asked.now));
+        self.fill = Some(self.new_fill(what(), scope, token, asked));
         LookUp::Forward
+    }
+
+    /// Sends a stored answer, if that can be.
+    fn send(
+        &mut self,
+        entry: &Arc<Entry>,
+        sought: &Sought<'_>,
+        asked: &Asked<'_>,
+    ) -> Option<LookUp> {
+        if self.is_long_to_decode(entry, sought.id, asked) {
+            self.task = Task::Decode;
+            let id = sought.id.map(<[u8]>::to_vec);
+            self.decoding = Some((sought.key, Arc::clone(entry), id));
+            return Some(LookUp::RespondOffLoop);
+        }
+        if !self.respond_with(entry, sought.id, asked) {
+            return None;
+        }
+        if let Some(hot) = self.config.process.tier.hot() {
+            // it may have both codings from now on
+            hot.reweigh(&sought.key, entry);
+        }
+        Some(LookUp::Respond)
     }
 
     /// What came of waiting. It is not done twice.
@@ -245,19 +272,21 @@ impl Exchange {
         let token = match tier.flights.claim(waiter) {
             // nobody woke it: it has waited long enough
             None => {
-                tier.wake(tier.flights.leave(&key, waiter));
+                tier.leave(&key, waiter);
                 None
             }
             Some(Turn::Lead(token)) => Some(token),
             Some(Turn::Landed(Outcome::Alone)) => None,
             Some(Turn::Landed(Outcome::Answer(entry))) => {
-                if !parted && self.respond_with(&entry, sought.id, asked) {
-                    return LookUp::Respond;
+                if !parted && tier.may_send(asked.monotonic) {
+                    if let Some(found) = self.send(&entry, sought, asked) {
+                        return found;
+                    }
                 }
                 None
             }
         };
-        let mut fill = self.new_fill(what(), scope, token, asked.now);
+        let mut fill = self.new_fill(what(), scope, token, asked);
         fill.rekeyed = parted;
         self.fill = Some(fill);
         LookUp::Forward
@@ -322,11 +351,13 @@ impl Exchange {
         what: What,
         scope: scope::Scope,
         token: Option<Token>,
-        asked_at: u64,
+        asked: &Asked<'_>,
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         let settings = Settings {
-            asked_at,
+            asked_at: asked.now,
+            generation: self.config.process.tier.generation(),
+            namespace: self.namespace(asked),
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
         };
@@ -353,15 +384,19 @@ impl Exchange {
         Some((key.0, prospect))
     }
 
-    /// All that tells answers to the same call apart.
-    pub(super) fn scope(&self, asked: &Asked<'_>) -> scope::Scope {
-        self.scope_of(asked, None)
+    /// What the owner of a store knows the namespace by; not needed without
+    /// one.
+    fn namespace(&self, asked: &Asked<'_>) -> Namespace {
+        if self.config.process.tier.link().is_none() {
+            return Namespace::default();
+        }
+        let mut base = scope::Scope::default();
+        self.push_namespace(&mut base, asked);
+        link::first_half(&base)
     }
 
-    /// The same, of one thing in a place.
-    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> scope::Scope {
+    fn push_namespace(&self, base: &mut scope::Scope, asked: &Asked<'_>) {
         let request = &self.request.cache;
-        let mut base = scope::Scope::default();
         match asked.namespace {
             Some(namespace) => base.push(namespace),
             None => {
@@ -372,6 +407,18 @@ impl Exchange {
                 }
             }
         }
+    }
+
+    /// All that tells answers to the same call apart.
+    pub(super) fn scope(&self, asked: &Asked<'_>) -> scope::Scope {
+        self.scope_of(asked, None)
+    }
+
+    /// The same, of one thing in a place.
+    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> scope::Scope {
+        let request = &self.request.cache;
+        let mut base = scope::Scope::default();
+        self.push_namespace(&mut base, asked);
         if let Some(name) = name {
             base.push(name);
         }
@@ -572,12 +619,53 @@ impl Exchange {
     }
 }
 
+/// Leads, or follows, the flight of a key. With a store the look-up there is
+/// the first to lead. `None`: wait; `Some(None)`: there is nobody to wait for.
+#[allow(clippy::option_option)]
+fn take_part(
+    tier: &Tier,
+    key: cache::Key,
+    waiter: Waiter,
+    coalesces: bool,
+    now: u64,
+) -> Option<Option<Token>> {
+    let token = match tier.flights.begin(key, waiter) {
+        Role::Follower => return None,
+        Role::Leader(token) => token,
+    };
+    let token = match tier.link() {
+        Some(link) => {
+            tier.flights.follow(&token, waiter);
+            match link.ask(key, token, coalesces, now) {
+                Ok(()) => return None,
+                Err(token) => {
+                    tier.flights.leave(&key, waiter);
+                    token
+                }
+            }
+        }
+        None => token,
+    };
+    if !coalesces {
+        tier.finish(token, Outcome::Alone);
+        return Some(None);
+    }
+    Some(Some(token))
+}
+
 impl Drop for Exchange {
     fn drop(&mut self) {
+        if let Some(waiter) = self.waiting_for_all.take() {
+            let tier = &self.config.process.tier;
+            if let Some(link) = tier.link() {
+                link.forget(waiter);
+            }
+            tier.forget(waiter);
+        }
         if let Some((key, waiter)) = self.waiting.take() {
             let tier = &self.config.process.tier;
             tier.forget(waiter);
-            tier.wake(tier.flights.leave(&key, waiter));
+            tier.leave(&key, waiter);
         }
     }
 }

@@ -10,6 +10,7 @@ use super::resource::{key_of, tag_of, Resource};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Class, Prospect};
+use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::scope::{Fields, Scope};
 use crate::cache::{http, Key};
@@ -108,6 +109,7 @@ struct Built {
     key: Key,
     entry: Entry,
     valid: u64,
+    method: Option<Vec<u8>>,
 }
 
 /// How entries are made at a place.
@@ -116,6 +118,9 @@ pub(super) struct Settings {
     /// When the node was asked, in milliseconds: an answer is as old as its
     /// question, however long the client takes to read it.
     pub(super) asked_at: u64,
+    /// The last purge that was known then.
+    pub(super) generation: u64,
+    pub(super) namespace: Namespace,
     pub(super) gate: Gate,
     /// Longer answers are not stored. Bytes.
     pub(super) max_entry: usize,
@@ -373,6 +378,7 @@ impl Fill {
             key: wanted.key,
             entry,
             valid,
+            method: Some(wanted.method.clone()),
         })
     }
 
@@ -417,6 +423,7 @@ impl Fill {
             key: resource.key,
             entry,
             valid,
+            method: None,
         })
     }
 
@@ -442,7 +449,12 @@ impl Fill {
     /// What is to be stored, whatever comes. `valid` in milliseconds.
     pub(super) fn keep(&mut self, entry: Entry, valid: u64) {
         let key = self.what.key().unwrap_or_default();
-        self.entries = vec![Built { key, entry, valid }];
+        self.entries = vec![Built {
+            key,
+            entry,
+            valid,
+            method: None,
+        }];
         self.built = true;
     }
 
@@ -450,22 +462,60 @@ impl Fill {
     /// milliseconds of the look-ups' clock.
     pub fn publish(mut self, now: u64) {
         let mut outcome = flights::Outcome::Alone;
-        if let Some(hot) = self.tier.hot() {
-            for built in self.entries.drain(..) {
-                let asked_at = self.settings.asked_at;
-                let entry = Arc::new(built.entry.stored(asked_at, built.valid));
-                let is_newest = hot
-                    .get(&built.key, now)
-                    .is_none_or(|other| other.meta().stored_at <= asked_at);
-                if is_newest && (entry.is_fresh(now) || entry.is_of_use_stale()) {
-                    hot.insert(built.key, Arc::clone(&entry));
-                }
-                if !self.rekeyed {
-                    outcome = flights::Outcome::Answer(entry);
-                }
+        for built in std::mem::take(&mut self.entries) {
+            let key = built.key;
+            let (entry, is_current) = self.publish_one(built, now);
+            if !self.rekeyed && is_current && self.is_of_flight(&key) {
+                outcome = flights::Outcome::Answer(entry);
             }
         }
         self.land(outcome);
+    }
+
+    /// The entry, and whether it is of after the last purge.
+    fn publish_one(&self, built: Built, now: u64) -> (Arc<Entry>, bool) {
+        let Settings {
+            asked_at,
+            generation,
+            namespace,
+            ..
+        } = self.settings;
+        let entry = Arc::new(built.entry.stored(asked_at, built.valid));
+        let is_current = || self.tier.generation() == generation;
+        let is_fresh = entry.is_fresh(now);
+        if let (Some(hot), true) = (self.tier.hot(), is_current()) {
+            let is_newest = hot
+                .get(&built.key, now)
+                .is_none_or(|other| other.meta().stored_at <= asked_at);
+            if is_newest && (is_fresh || entry.is_of_use_stale()) {
+                hot.insert(built.key, Arc::clone(&entry));
+                if !is_current() {
+                    // a purge came between
+                    hot.remove(&built.key);
+                }
+            }
+        }
+        if let Some(link) = self.tier.link() {
+            if !is_fresh {
+                // others wait for it under a lease
+                link.give_back(built.key);
+                return (entry, is_current());
+            }
+            let class = entry.meta().class.and_then(Class::numbered);
+            let about = About {
+                class: class.map_or("resource", Class::name),
+                namespace,
+                method: built.method,
+                generation,
+            };
+            link.store(built.key, Arc::clone(&entry), about);
+        }
+        (entry, is_current())
+    }
+
+    /// Whether those who wait wait for that key.
+    fn is_of_flight(&self, key: &Key) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_of(key))
     }
 
     /// Nothing will be stored: who waits goes to the node.
@@ -475,7 +525,7 @@ impl Fill {
 
     fn land(&mut self, outcome: flights::Outcome) {
         if let Some(token) = self.token.take() {
-            self.tier.wake(self.tier.flights.finish(token, outcome));
+            self.tier.finish(token, outcome);
         }
     }
 }
@@ -485,7 +535,7 @@ impl Drop for Fill {
     /// over.
     fn drop(&mut self) {
         if let Some(token) = self.token.take() {
-            self.tier.wake(self.tier.flights.hand_on(token));
+            self.tier.hand_on(token);
         }
     }
 }

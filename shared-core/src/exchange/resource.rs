@@ -87,7 +87,13 @@ impl Exchange {
             return;
         };
         resource.stale = match hot.stale(&resource.key) {
-            Some(entry) if !asked.bypass && entry.is_of_use_stale() => Some(entry),
+            Some(entry)
+                if !asked.bypass
+                    && entry.is_of_use_stale()
+                    && process.tier.may_send(asked.monotonic) =>
+            {
+                Some(entry)
+            }
             _ => None,
         };
         let stale = resource
