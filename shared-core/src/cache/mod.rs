@@ -16,6 +16,8 @@ pub mod flights;
 pub mod freshness;
 pub mod hot;
 pub mod http;
+#[cfg(feature = "store")]
+pub mod owner;
 pub mod process;
 pub mod scope;
 pub mod status;
