@@ -6,9 +6,9 @@
 //! [`flights`] lets one request fetch what many want, and [`process`] holds
 //! what the exchanges of a process share. [`freshness`] says what may be
 //! stored and for how long, [`http`] what its head says of that (RFC 9111),
-//! [`scope`] what tells answers apart. Nothing here
+//! [`scope`] what tells answers apart. Nothing of that
 //! reads a clock or waits: times are arguments, and who is to wake up is a
-//! result.
+//! result. `store` keeps entries on disk (feature `store`), and may wait for it.
 
 pub mod batch;
 pub mod entry;
@@ -21,6 +21,8 @@ pub mod owner;
 pub mod process;
 pub mod scope;
 pub mod status;
+#[cfg(feature = "store")]
+pub mod store;
 
 /// A cryptographic hash of all that an answer depends on.
 pub type Key = [u8; 32];
