@@ -21,17 +21,51 @@ pub struct Stored {
     pub is_old: bool,
 }
 
-/// Why the store did not do something. The text is for people.
+/// Why the store did not do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiskError(pub String);
+pub enum DiskError {
+    /// The entry is too long for it.
+    TooLong,
+    /// The entry was purged since.
+    Purged,
+    /// Storing is off. The text is for people.
+    Off(String),
+}
 
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::TooLong => f.write_str("too long for the store"),
+            Self::Purged => f.write_str("purged since"),
+            Self::Off(text) => f.write_str(text),
+        }
     }
 }
 
 impl std::error::Error for DiskError {}
+
+/// What a store knows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// Entries, about.
+    pub entries: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Bytes in memory that are not on disk yet.
+    pub memory: u64,
+    /// Bytes written to a log since the opening.
+    pub written_wal: u64,
+    /// Bytes written to tables since the opening.
+    pub written_flush: u64,
+    /// Look-ups that found something unreadable.
+    pub read_errors: u64,
+    /// Look-ups that found what was purged.
+    pub refused: u64,
+    /// Entries that were not stored because the disk was slower.
+    pub busy: u64,
+    /// Why nothing is stored; `None` while it is.
+    pub off: Option<String>,
+}
 
 /// A store. Every call but [`refuses`](Self::refuses),
 /// [`admits`](Self::admits) and [`generation`](Self::generation) may wait for
@@ -47,7 +81,7 @@ pub trait Disk: Send + Sync {
     /// Keeps an entry. It need not survive a crash.
     ///
     /// # Errors
-    /// [`DiskError`]: storing is off.
+    /// [`DiskError`].
     fn put(
         &self,
         key: &Key,
@@ -62,7 +96,7 @@ pub trait Disk: Send + Sync {
     /// generation.
     ///
     /// # Errors
-    /// [`DiskError`]: it does not hold.
+    /// [`DiskError`]: it holds in this process only, and is to be tried again.
     fn purge(&self, scope: &Scope) -> Result<u64, DiskError>;
 
     /// Whether an entry was purged after the node was asked for it.
@@ -70,7 +104,7 @@ pub trait Disk: Send + Sync {
 
     /// Notes that `key` was filled, and tells whether it had been before: then
     /// it is worth its place.
-    fn admits(&self, key: &Key) -> bool;
+    fn admits(&self, key: &Key, now: Now) -> bool;
 
     /// Writes down what lies in memory, so that a crash does not lose it.
     ///
@@ -78,6 +112,9 @@ pub trait Disk: Send + Sync {
     /// [`DiskError`].
     fn flush(&self) -> Result<(), DiskError>;
 
-    /// What it knows of itself, as one JSON object.
-    fn status(&self) -> String;
+    /// Something for the log, once.
+    fn next_event(&self) -> Option<String>;
+
+    /// What it knows of itself.
+    fn status(&self) -> StoreStatus;
 }

@@ -10,6 +10,7 @@
 //! | [`processes`] | events, the time each may use its memory, purges     |
 //! | [`memory`]    | entries in memory, within a number of bytes          |
 //! | [`disk`]      | what the owner needs of a store                      |
+//! | [`store`]     | that store                                           |
 //! | [`state`]     | all of it together                                   |
 
 pub mod about;
@@ -18,6 +19,7 @@ pub mod leases;
 pub mod memory;
 pub mod processes;
 pub mod state;
+pub mod store;
 
 pub use about::{About, Class, Scope};
 pub use state::Owner;

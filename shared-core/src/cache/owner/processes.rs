@@ -336,6 +336,12 @@ impl Processes {
         self.streams.values()
     }
 
+    /// Whether a purge is not over yet, as of the last
+    /// [`settle`](Self::settle).
+    pub fn is_waiting(&self, generation: u64) -> bool {
+        self.purges.contains_key(&generation)
+    }
+
     /// How many purges are waiting.
     pub fn waiting(&self) -> usize {
         self.purges.len()

@@ -9,11 +9,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::disk::{Disk, DiskError};
+use super::disk::{Disk, DiskError, StoreStatus};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
 use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
-use super::{About, Now, Scope};
+use super::{Now, Scope};
 use crate::cache::Key;
 
 /// Leases at a time. Beyond it all who miss ask the node.
@@ -43,10 +43,11 @@ pub enum Refused {
     /// It was purged after the node was asked for it; or the generation is
     /// one that has not been yet.
     Purged,
-    /// It is too long for memory and does not belong on a disk.
+    /// It is too long for memory, and does not belong on a disk or is too long
+    /// for that as well.
     TooLong,
-    /// It belongs on the disk, where storing is off.
-    Disk(DiskError),
+    /// Its place is on the disk, where storing is off. For people.
+    Off(String),
 }
 
 /// What has been done since the start.
@@ -92,8 +93,8 @@ pub struct Status {
     pub stored: u64,
     /// Entries that the store failed to take.
     pub not_stored: u64,
-    /// What the store says, one JSON object.
-    pub store: String,
+    /// What the store says of itself.
+    pub store: StoreStatus,
 }
 
 #[derive(Debug)]
@@ -103,20 +104,21 @@ struct Shared {
 }
 
 /// All that an owner has. Any number of threads may use it.
-#[derive(Debug)]
-pub struct Owner<D> {
-    disk: D,
+pub struct Owner {
+    disk: Box<dyn Disk>,
     memory: Memory,
     shared: Mutex<Shared>,
     /// Read by fills, written by purges.
     effect: RwLock<()>,
+    /// Held by the purge that the store is writing down.
+    purging: Mutex<()>,
     counters: Counters,
 }
 
-impl<D: Disk> Owner<D> {
+impl Owner {
     /// Begins at `now`, when no other owner of the machine is left, with
     /// `memory` bytes for its memory tier.
-    pub fn new(disk: D, memory: u64, now: Now) -> Self {
+    pub fn new(disk: Box<dyn Disk>, memory: u64, now: Now) -> Self {
         let generation = disk.generation();
         Self {
             disk,
@@ -126,6 +128,7 @@ impl<D: Disk> Owner<D> {
                 processes: Processes::new(generation, now.monotonic),
             }),
             effect: RwLock::new(()),
+            purging: Mutex::new(()),
             counters: Counters::default(),
         }
     }
@@ -236,7 +239,7 @@ impl<D: Disk> Owner<D> {
                 return Err(Refused::Purged);
             }
             if self.memory.insert(*key, kept) {
-                return Ok(may_be_stored && self.disk.admits(key) && kept.is_to_be_stored());
+                return Ok(may_be_stored && self.disk.admits(key, now) && kept.is_to_be_stored());
             }
         }
         // a purge that passes it here is known to the store: it carries the
@@ -244,8 +247,12 @@ impl<D: Disk> Owner<D> {
         if !may_be_stored {
             return Err(Refused::TooLong);
         }
-        self.store(key, kept, now).map_err(Refused::Disk)?;
-        Ok(false)
+        match self.store(key, kept, now) {
+            Ok(()) => Ok(false),
+            Err(DiskError::TooLong) => Err(Refused::TooLong),
+            Err(DiskError::Purged) => Err(Refused::Purged),
+            Err(DiskError::Off(text)) => Err(Refused::Off(text)),
+        }
     }
 
     /// Puts an entry on the disk. May wait for it.
@@ -262,31 +269,37 @@ impl<D: Disk> Owner<D> {
             Ok(()) => &self.counters.stored,
             Err(_) => &self.counters.not_stored,
         });
-        if put.is_err() {
+        if let Err(DiskError::Off(_)) = put {
             kept.is_not_stored();
         }
         put
     }
 
-    /// Removes entries, and gives the new generation. It is over when
-    /// [`tick`](Self::tick) says so. Waits for a disk.
+    /// Removes entries, and gives the new generation. It is over when it
+    /// [is not waiting](Self::is_waiting) any more. Waits for a disk; `now` is
+    /// asked for the time after that.
     ///
     /// # Errors
-    /// [`DiskError`]: nothing was removed.
+    /// [`DiskError`]: it holds until this owner ends, and is to be tried again.
     pub fn purge(&self, scope: &Scope, now: impl Fn() -> Now) -> Result<u64, DiskError> {
-        let generation = self.disk.purge(scope)?;
+        // in the order of their generations: who acknowledges one
+        // acknowledges those before it
+        let _order = self.purging.lock().unwrap_or_else(PoisonError::into_inner);
+        let purged = self.disk.purge(scope);
+        let generation = match &purged {
+            Ok(generation) => *generation,
+            Err(_) => self.disk.generation(),
+        };
         let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
         self.memory.purge(scope);
         let key = match scope {
             Scope::Key(key) => Some(*key),
             _ => None,
         };
-        // the disk took its time
-        let now = now();
         self.shared()
             .processes
-            .purge(generation, key, now.monotonic);
-        Ok(generation)
+            .purge(generation, key, now().monotonic);
+        purged
     }
 
     /// All purges up to `generation` hold in a process.
@@ -354,6 +367,11 @@ impl<D: Disk> Owner<D> {
         self.disk.flush()
     }
 
+    /// Something that the store has to say to the log.
+    pub fn next_event(&self) -> Option<String> {
+        self.disk.next_event()
+    }
+
     /// The end: what memory has and may lie on a disk goes there. Waits for
     /// it; gives up at the first error.
     ///
@@ -361,7 +379,11 @@ impl<D: Disk> Owner<D> {
     /// [`DiskError`].
     pub fn close(&self, now: Now) -> Result<(), DiskError> {
         for (key, kept) in self.memory.not_stored(now) {
-            self.store(&key, &kept, now)?;
+            match self.store(&key, &kept, now) {
+                Err(error @ DiskError::Off(_)) => return Err(error),
+                // one that the store does not want is no loss to the others
+                _ => {}
+            }
         }
         self.disk.flush()
     }
@@ -391,9 +413,9 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// The store, for what only it knows.
-    pub fn disk(&self) -> &D {
-        &self.disk
+    /// Whether a purge is not over yet.
+    pub fn is_waiting(&self, generation: u64) -> bool {
+        self.shared().processes.is_waiting(generation)
     }
 
     /// No call leaves it half-changed: none can panic midway.

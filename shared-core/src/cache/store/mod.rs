@@ -306,7 +306,8 @@ impl Store {
         })
     }
 
-    fn refuses(&self, key: &Key, header: &Header<'_>) -> bool {
+    /// Whether what `header` describes was purged.
+    pub fn refuses(&self, key: &Key, header: &Header<'_>) -> bool {
         let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
         purges.refuses(key, header)
     }
