@@ -1,7 +1,8 @@
 //! The sans-I/O core of sszip: every decision about an HTTP exchange.
 //!
 //! A proxy ("host") carries bytes; this crate decides what to do with them.
-//! It opens no socket, starts no thread and reads no clock. [`exchange`] is
+//! It opens no socket, starts no thread and reads no clock (the store on disk,
+//! feature `store`, is for the process that owns it). [`exchange`] is
 //! the state machine a host drives, one per request; everything else serves
 //! it:
 //!

@@ -10,6 +10,13 @@ use std::sync::OnceLock;
 mod support;
 use support::gunzip;
 
+/// What the store adds to a static library.
+const STORE_LIBRARIES: &[&str] = if cfg!(feature = "store") {
+    &["-lrocksdb", "-lstdc++"]
+} else {
+    &[]
+};
+
 /// Compiles `ffi/host.c` once.
 fn host() -> &'static Path {
     static HOST: OnceLock<PathBuf> = OnceLock::new();
@@ -23,7 +30,9 @@ fn host() -> &'static Path {
             .arg(root.join("include"))
             .arg(root.join("tests/ffi/host.c"))
             .arg(static_library())
-            .args(["-lpthread", "-ldl", "-lm", "-o"])
+            .args(["-lpthread", "-ldl", "-lm"])
+            .args(STORE_LIBRARIES)
+            .arg("-o")
             .arg(&program)
             .output()
             .expect("gcc runs");

@@ -5,11 +5,10 @@
 //! a JSON-RPC batch of several, [`hot`] keeps them within a number of bytes,
 //! [`flights`] lets one request fetch what many want, and [`process`] holds
 //! what the exchanges of a process share; [`link`] joins it to those of other
-//! processes, for which [`wire`] writes entries as bytes. [`freshness`] says what may be
-//! stored and for how long, [`http`] what its head says of that (RFC 9111),
-//! [`scope`] what tells answers apart. Nothing here
-//! reads a clock or waits: times are arguments, and who is to wake up is a
-//! result.
+//! processes, for which [`wire`] writes entries as bytes. [`freshness`] says
+//! what may be stored and for how long, [`http`] what its head says of that
+//! (RFC 9111), [`scope`] what tells answers apart. Nothing of that reads a
+//! clock or waits: times are arguments, and who is to wake up is a result. `store` keeps entries on disk (feature `store`), and may wait for it.
 
 pub mod batch;
 pub mod entry;
@@ -18,9 +17,13 @@ pub mod freshness;
 pub mod hot;
 pub mod http;
 pub mod link;
+#[cfg(feature = "store")]
+pub mod owner;
 pub mod process;
 pub mod scope;
 pub mod status;
+#[cfg(feature = "store")]
+pub mod store;
 pub mod wire;
 
 /// A cryptographic hash of all that an answer depends on.

@@ -1,0 +1,232 @@
+//! What goes back: heads and bodies.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::header::{HeaderName, HeaderValue, AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use sszip_core::cache::owner::leases::Lease;
+use sszip_core::cache::owner::memory::Kept;
+use sszip_core::cache::owner::state::{Found, Status};
+use sszip_core::cache::owner::Now;
+use sszip_core::cache::Key;
+
+use crate::events::EventStream;
+use crate::request::Problem;
+
+/// A body of a response.
+#[derive(Debug)]
+pub enum Answer {
+    /// Pieces whose length is known together.
+    Whole(VecDeque<Bytes>),
+    /// Without an end.
+    Events(Box<EventStream>),
+}
+
+impl Answer {
+    fn none() -> Self {
+        Self::Whole(VecDeque::new())
+    }
+
+    fn of(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(VecDeque::from([bytes.into()]))
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(pieces) => Poll::Ready(pieces.pop_front().map(Frame::data).map(Ok)),
+            Self::Events(stream) => stream
+                .poll_next(context)
+                .map(|bytes| bytes.map(Frame::data).map(Ok)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(pieces) if pieces.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(pieces) => {
+                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
+            }
+            Self::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+const FRESH: HeaderName = HeaderName::from_static("sszip-fresh");
+const CLASS: HeaderName = HeaderName::from_static("sszip-class");
+const LEASE: HeaderName = HeaderName::from_static("sszip-lease");
+
+fn with_type(status: StatusCode, media_type: &'static str, body: Answer) -> Response<Answer> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// An entry's bytes, as they lie in memory.
+struct Shared(Arc<Kept>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.body()
+    }
+}
+
+/// An entry.
+pub fn entry(found: Found, now: Now) -> Response<Answer> {
+    let kept = found.kept;
+    let (fresh, age) = (kept.fresh(now), kept.age(now) / 1_000);
+    let class = kept.about().class.name();
+    let body = Answer::of(Bytes::from_owner(Shared(kept)));
+    let mut response = with_type(StatusCode::OK, "application/vnd.sszip.entry", body);
+    let fields = response.headers_mut();
+    fields.insert(FRESH, fresh.into());
+    fields.insert(AGE, age.into());
+    fields.insert(CLASS, HeaderValue::from_static(class));
+    response
+}
+
+/// Several entries.
+pub fn entries(all: Vec<(Key, Found)>, now: Now) -> Response<Answer> {
+    let mut pieces = VecDeque::with_capacity(2 * all.len());
+    for (key, Found { kept, .. }) in all {
+        let mut head = Vec::with_capacity(48);
+        head.extend(key);
+        head.extend(kept.fresh(now).to_be_bytes());
+        head.extend((kept.body().len() as u64).to_be_bytes());
+        pieces.push_back(Bytes::from(head));
+        if !kept.body().is_empty() {
+            pieces.push_back(Bytes::from_owner(Shared(kept)));
+        }
+    }
+    with_type(
+        StatusCode::OK,
+        "application/vnd.sszip.entries",
+        Answer::Whole(pieces),
+    )
+}
+
+/// There is no such entry; and who fetches it, if that was asked.
+pub fn missing(lease: Option<Lease>) -> Response<Answer> {
+    const BODY: &[u8] = br#"{"title":"Not Found","status":404,"detail":"no such entry"}"#;
+    let body = Answer::of(Bytes::from_static(BODY));
+    let mut response = with_type(StatusCode::NOT_FOUND, "application/problem+json", body);
+    let lease = match lease {
+        Some(Lease::Granted) => "granted",
+        Some(Lease::Pending) => "pending",
+        Some(Lease::Full) | None => return response,
+    };
+    response
+        .headers_mut()
+        .insert(LEASE, HeaderValue::from_static(lease));
+    response
+}
+
+/// A status and nothing else.
+pub fn empty(status: StatusCode) -> Response<Answer> {
+    let mut response = Response::new(Answer::none());
+    *response.status_mut() = status;
+    response
+}
+
+/// A purge is over.
+pub fn generation(generation: u64) -> Response<Answer> {
+    let body = Answer::of(format!("{{\"generation\":{generation}}}\n"));
+    with_type(StatusCode::OK, "application/json", body)
+}
+
+/// An event stream.
+pub fn events(stream: EventStream) -> Response<Answer> {
+    let body = Answer::Events(Box::new(stream));
+    let mut response = with_type(StatusCode::OK, "text/event-stream", body);
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A refusal (RFC 9457).
+pub fn problem(problem: &Problem) -> Response<Answer> {
+    #[derive(Serialize)]
+    struct Details<'a> {
+        title: &'a str,
+        status: u16,
+        detail: &'a str,
+    }
+    let details = Details {
+        title: problem.status.canonical_reason().unwrap_or_default(),
+        status: problem.status.as_u16(),
+        detail: &problem.detail,
+    };
+    let body = Answer::of(serde_json::to_vec(&details).unwrap_or_default());
+    let mut response = with_type(problem.status, "application/problem+json", body);
+    if let Some(allow) = problem.allow {
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    response
+}
+
+/// What an owner knows of itself.
+pub fn status(status: &Status, uptime: u64, connections: usize) -> Response<Answer> {
+    let processes: Vec<&str> = status.processes.iter().map(|name| name.as_str()).collect();
+    let value = serde_json::json!({
+        "version": 1,
+        "software": concat!("sszip/", env!("CARGO_PKG_VERSION")),
+        "pid": std::process::id(),
+        "uptime": uptime,
+        "generation": status.generation,
+        "connections": connections,
+        "processes": processes,
+        "leases": status.leases,
+        "purges_waiting": status.purges_waiting,
+        "memory": {
+            "entries": status.memory_entries,
+            "bytes": status.memory_bytes,
+            "capacity": status.memory_capacity,
+        },
+        "lookups": {
+            "memory": status.memory_hits,
+            "store": status.store_hits,
+            "missed": status.misses,
+        },
+        "fills": { "kept": status.fills, "refused": status.refused },
+        "stores": { "done": status.stored, "failed": status.not_stored },
+        "store": {
+            "entries": status.store.entries,
+            "bytes": status.store.bytes,
+            "memory": status.store.memory,
+            "written_wal": status.store.written_wal,
+            "written_flush": status.store.written_flush,
+            "read_errors": status.store.read_errors,
+            "refused": status.store.refused,
+            "busy": status.store.busy,
+            "off": status.store.off,
+        },
+    });
+    with_type(
+        StatusCode::OK,
+        "application/json",
+        Answer::of(format!("{value:#}\n")),
+    )
+}

@@ -1,0 +1,20 @@
+//! The machine's clocks.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{clock_gettime, ClockId};
+use sszip_core::cache::owner::Now;
+
+/// The time.
+pub fn now() -> Now {
+    // the same for all processes of a machine, and never put back
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let milliseconds = monotonic.tv_sec * 1_000 + monotonic.tv_nsec / 1_000_000;
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Now {
+        monotonic: u64::try_from(milliseconds).unwrap_or_default(),
+        unix: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+    }
+}

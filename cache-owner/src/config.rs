@@ -1,0 +1,332 @@
+//! The daemon's configuration, `configs/cached.toml`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::Deserialize;
+
+use crate::run::Settings;
+
+/// What the file says.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen.
+    #[serde(deserialize_with = "absolute")]
+    pub socket: PathBuf,
+    /// Whose the socket is to be.
+    #[serde(default)]
+    pub socket_user: Option<User>,
+    /// The store's folder.
+    #[serde(deserialize_with = "absolute")]
+    pub path: PathBuf,
+    /// What the store may take on disk.
+    #[serde(default = "Size::of::<10, 30>")]
+    pub max_size: Size,
+    /// What entries may take in memory.
+    #[serde(default = "Size::of::<256, 20>")]
+    pub memory: Size,
+    /// The longest entry.
+    #[serde(default = "Size::of::<64, 20>")]
+    pub max_entry: Size,
+    /// Threads that serve.
+    #[serde(default)]
+    pub threads: Threads,
+    /// How long a connection may say nothing.
+    #[serde(default = "Time::of::<60>")]
+    pub idle_timeout: Time,
+    /// How often what the store has in memory is written down.
+    #[serde(default = "Time::of::<60>")]
+    pub flush_interval: Time,
+}
+
+/// What is wrong with a configuration, with the file and the line.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It can't be read.
+    #[error("{path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        error: std::io::Error,
+    },
+    /// It is not what it should be.
+    #[error("{path}:{line}: {message}")]
+    Wrong {
+        /// The file.
+        path: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong, and what is allowed.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, &name),
+            Err(error) => Err(ConfigError::Unreadable { path: name, error }),
+        }
+    }
+
+    /// Reads the text of the file `name`.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.get(..start).unwrap_or_default();
+            ConfigError::Wrong {
+                path: name.to_owned(),
+                line: before.matches('\n').count() + 1,
+                message: error.message().replace('\n', " "),
+            }
+        })
+    }
+
+    /// For [`Running::start`](crate::run::Running::start).
+    pub fn settings(&self) -> Settings {
+        Settings {
+            socket: self.socket.clone(),
+            socket_owner: self.socket_user.map(|user| (user.user, user.group)),
+            memory: self.memory.0,
+            max_entry: usize::try_from(self.max_entry.0).unwrap_or(usize::MAX),
+            threads: self.threads.0,
+            idle_timeout: self.idle_timeout.0,
+            flush_interval: self.flush_interval.0,
+        }
+    }
+}
+
+fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    let path = PathBuf::deserialize(from)?;
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err(de::Error::custom(format_args!(
+            "\"{}\" is not an absolute path",
+            path.display()
+        ))),
+    }
+}
+
+/// Bytes: a number, or one with k, m or g.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl Size {
+    fn of<const NUMBER: u64, const SHIFT: u32>() -> Self {
+        Self(NUMBER << SHIFT)
+    }
+}
+
+/// Milliseconds: a number with ms, s, m or h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time(pub u64);
+
+impl Time {
+    fn of<const SECONDS: u64>() -> Self {
+        Self(SECONDS * 1_000)
+    }
+}
+
+/// How many threads: 1 to 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads(pub usize);
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self(2)
+    }
+}
+
+/// A user and its group: of a user's name, or `user:group`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The user's number.
+    pub user: u32,
+    /// The group's.
+    pub group: u32,
+}
+
+/// The number before one of the units, times it.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units
+        .iter()
+        .find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// A string, or a number as if it were one.
+struct Text<T>(&'static str, fn(&str) -> Option<T>);
+
+impl<T> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.1)(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        (self.1)(&number.to_string())
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Text(
+            "a size in bytes, such as 65536, \"64k\", \"256m\" or \"10g\"",
+            |text| {
+                let units = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
+                with_unit(text, &units).filter(|size| *size > 0).map(Self)
+            },
+        ))
+    }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Text(
+            "a time, such as \"500ms\", \"60s\", \"5m\" or \"1h\"",
+            |text| {
+                let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+                with_unit(text, &units).filter(|time| *time > 0).map(Self)
+            },
+        ))
+    }
+}
+
+impl<'de> Deserialize<'de> for Threads {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Text("a number from 1 to 64", |text| {
+            let number = text.parse().ok();
+            number.filter(|n| (1..=64).contains(n)).map(Self)
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for User {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Text(
+            "a user of this system, such as \"www-data\" or \"www-data:adm\"",
+            |text| {
+                let (user, group) = match text.split_once(':') {
+                    Some((user, group)) => (user, Some(group)),
+                    None => (text, None),
+                };
+                let user = nix::unistd::User::from_name(user).ok()??;
+                let group = match group {
+                    Some(name) => nix::unistd::Group::from_name(name).ok()??.gid,
+                    None => user.gid,
+                };
+                Some(Self {
+                    user: user.uid.as_raw(),
+                    group: group.as_raw(),
+                })
+            },
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        Config::parse(text, "cached.toml").unwrap_err().to_string()
+    }
+
+    const LEAST: &str = "socket = \"/run/s\"\npath = \"/var/s\"\n";
+
+    #[test]
+    fn the_least_is_a_socket_and_a_path() {
+        let config = Config::parse(LEAST, "").unwrap();
+        assert_eq!(config.socket, Path::new("/run/s"));
+        assert_eq!(config.max_size, Size(10 << 30));
+        assert_eq!(config.memory, Size(256 << 20));
+        assert_eq!(config.idle_timeout, Time(60_000));
+        assert_eq!(config.settings().threads, 2);
+        assert_eq!(config.settings().socket_owner, None);
+    }
+
+    #[test]
+    fn the_example_holds_the_defaults() {
+        let example = include_str!("../../configs/cached.toml");
+        let config = Config::parse(example, "").unwrap();
+        let least = Config {
+            socket: config.socket.clone(),
+            path: config.path.clone(),
+            ..Config::parse(LEAST, "").unwrap()
+        };
+        assert_eq!(config, least);
+        // what is commented out can be had too
+        let all: String = example
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(setting)
+                    if setting
+                        .split_once(" = ")
+                        .is_some_and(|(name, _)| !name.contains(' ')) =>
+                {
+                    setting
+                }
+                _ => line,
+            })
+            .fold(String::new(), |all, line| all + line + "\n");
+        assert_ne!(all, example);
+        let all = all.replace("www-data", "root");
+        Config::parse(&all, "").unwrap();
+    }
+
+    #[test]
+    fn values_have_units() {
+        let with = |line: &str| Config::parse(&format!("{LEAST}{line}"), "").unwrap();
+        assert_eq!(with("max_size = 65536").max_size, Size(65_536));
+        assert_eq!(with("max_size = \"3M\"").max_size, Size(3 << 20));
+        assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, Time(500));
+        assert_eq!(with("threads = 4").threads, Threads(4));
+        let root = User { user: 0, group: 0 };
+        assert_eq!(with("socket_user = \"root\"").socket_user, Some(root));
+        assert_eq!(with("socket_user = \"root:root\"").socket_user, Some(root));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line_and_what_is_allowed() {
+        for (line, expected) in [
+            ("max_size = \"10x\"", "cached.toml:3: invalid value: string \"10x\", expected a size in bytes, such as"),
+            ("max_size = -1", "cached.toml:3: invalid value: integer `-1`, expected a size"),
+            ("memory = true", "cached.toml:3: invalid type: boolean `true`, expected a size"),
+            ("idle_timeout = 5", "cached.toml:3: invalid value: integer `5`, expected a time"),
+            ("idle_timeout = \"0s\"", "cached.toml:3: invalid value: string \"0s\", expected a time"),
+            ("threads = 0", "cached.toml:3: invalid value: integer `0`, expected a number from 1 to 64"),
+            ("socket_user = \"nobody-of-that-name\"", "cached.toml:3: invalid value: string \"nobody-of-that-name\", expected a user of this system"),
+            ("sokcet = \"/x\"", "cached.toml:3: unknown field `sokcet`, expected one of `socket`, `socket_user`, `path`"),
+            ("memory = ", "cached.toml:3: "),
+        ] {
+            let text = wrong(&format!("{LEAST}{line}\n"));
+            assert!(text.starts_with(expected), "{text}");
+        }
+        assert!(wrong("path = \"/x\"").contains("missing field `socket`"));
+        let relative = wrong("socket = \"s\"\npath = \"/x\"");
+        assert_eq!(relative, "cached.toml:1: \"s\" is not an absolute path");
+        let missing = Config::read(Path::new("/no/such/file")).unwrap_err();
+        assert!(missing.to_string().starts_with("/no/such/file: "));
+    }
+}

@@ -1,0 +1,29 @@
+//! The cache's owner: the process that keeps a machine's entries.
+//!
+//! `docs/owner-protocol.md` is what it speaks; the rules are the core's
+//! (`sszip_core::cache::owner`), this crate carries the bytes. It is a library
+//! for a host that has a process for it, and a daemon, `sszip-cached`.
+//!
+//! | module      | concern                                        |
+//! |-------------|------------------------------------------------|
+//! | [`run`]     | from the election to the end                   |
+//! | [`open`]      | its store                                      |
+//! | [`config`]    | what the daemon's file says                    |
+//! | [`socket`]  | the Unix socket                                |
+//! | [`server`]  | connections                                    |
+//! | [`service`] | requests become answers                        |
+//! | [`request`] | what a request asks for                        |
+//! | [`answer`]  | heads and bodies that go back                  |
+//! | [`events`]  | the event stream                               |
+//! | [`clock`]   | the machine's clocks                           |
+
+pub mod answer;
+pub mod clock;
+pub mod config;
+pub mod events;
+pub mod open;
+pub mod request;
+pub mod run;
+pub mod server;
+pub mod service;
+pub mod socket;

@@ -1,0 +1,90 @@
+//! `sszip-cached`: the owner as a daemon. `configs/cached.toml` explains its
+//! configuration.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use clap::Parser;
+use nix::sys::signal::{SigSet, Signal};
+use sszip_owner::config::Config;
+use sszip_owner::open::store;
+use sszip_owner::run::{Level, Log, Running};
+
+/// Keeps a machine's cache entries, and serves them over a Unix socket. QUIT,
+/// TERM and INT stop it; nothing that it has is lost then.
+#[derive(Debug, Parser)]
+#[command(name = "sszip-cached", version)]
+struct Args {
+    /// The configuration, TOML
+    #[arg(value_name = "FILE", default_value = "/etc/sszip/cached.toml")]
+    config: PathBuf,
+
+    /// Say whether the configuration is good, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let config = match Config::read(&args.config) {
+        Ok(config) => config,
+        Err(error) => {
+            say(&error.to_string());
+            return ExitCode::from(2);
+        }
+    };
+    if args.check {
+        say(&format!("{}: good", args.config.display()));
+        return ExitCode::SUCCESS;
+    }
+    match run(&config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
+    // all threads inherit the mask: the signals come to this one only
+    let signals: SigSet = [Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGINT]
+        .into_iter()
+        .collect();
+    signals.thread_block()?;
+    let log: Log = Arc::new(|level, line| {
+        say(&match level {
+            Level::Notice => line.to_owned(),
+            Level::Error => format!("error: {line}"),
+        });
+    });
+    let open = store(&config.path, config.max_size.0, Arc::clone(&log));
+    let mut owner = Running::start(config.settings(), open, log)?;
+    let stop = owner.stopper();
+    let stopping = Arc::new(AtomicBool::new(false));
+    let said = Arc::clone(&stopping);
+    std::thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            if !said.swap(true, Ordering::Relaxed) {
+                say(&format!("{signal}: stopping"));
+            }
+            stop();
+        }
+    });
+    owner.wait();
+    if !stopping.load(Ordering::Relaxed) {
+        return Err("it can't serve".into());
+    }
+    say("stopped");
+    Ok(())
+}
+
+/// A line of the log.
+fn say(line: &str) {
+    let pid = std::process::id();
+    // nobody may be reading
+    let _ = writeln!(std::io::stderr().lock(), "sszip-cached[{pid}]: {line}");
+}

@@ -1,0 +1,402 @@
+//! What a request asks for. Pure, and strict: what is not in
+//! `docs/owner-protocol.md` is refused, so that a mistake is not a surprise
+//! later.
+
+use std::fmt::Write as _;
+
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode};
+use serde::Deserialize;
+use sszip_core::cache::owner::about::Namespace;
+use sszip_core::cache::owner::processes::Name;
+use sszip_core::cache::owner::{About, Class, Scope};
+use sszip_core::cache::Key;
+
+/// How long a lease lasts if nobody says otherwise, and at most. Milliseconds.
+pub const LEASE: u64 = 10_000;
+const LONGEST_LEASE: u64 = 60_000;
+
+/// Keys of one request.
+const MOST_KEYS: usize = 1_000;
+
+/// The longest method's name, in bytes.
+const LONGEST_METHOD: usize = 255;
+
+/// The longest body of a request that is no entry, in bytes.
+pub const LONGEST_BODY: usize = 66 * MOST_KEYS;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// An entry.
+    LookUp {
+        /// Its key.
+        key: Key,
+        /// Who wants the lease if it is missing, for so many milliseconds.
+        lease: Option<(Name, u64)>,
+    },
+    /// Several entries; the body has their [`keys`].
+    LookUps,
+    /// To keep the entry that is the body.
+    Put {
+        /// Its key.
+        key: Key,
+        /// What it is.
+        about: About,
+        /// For how many milliseconds it is fresh.
+        fresh: u64,
+        /// Who puts it.
+        process: Option<Name>,
+    },
+    /// To end a lease.
+    GiveBack {
+        /// Of what.
+        key: Key,
+        /// Whose.
+        process: Name,
+    },
+    /// To remove entries; the body has the [`scope`].
+    Purge,
+    /// A purge holds; the body has its [`generation`].
+    Acknowledge(Name),
+    /// The event stream.
+    Events(Name),
+    /// What the owner knows of itself.
+    Status,
+}
+
+/// Why a request is refused (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The status.
+    pub status: StatusCode,
+    /// What is wrong with this one.
+    pub detail: String,
+    /// For a 405: what is allowed.
+    pub allow: Option<&'static str>,
+}
+
+impl Problem {
+    /// One with a text for people.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            allow: None,
+        }
+    }
+}
+
+fn bad(detail: impl Into<String>) -> Problem {
+    Problem::new(StatusCode::BAD_REQUEST, detail)
+}
+
+/// What the head of a request asks for.
+///
+/// # Errors
+/// [`Problem`].
+pub fn read(head: &Parts) -> Result<Request, Problem> {
+    let method = &head.method;
+    let query = Query::read(head.uri.query())?;
+    let only = |allowed: Method, names: &'static str| match *method == allowed {
+        true => Ok(()),
+        false => Err(Problem {
+            allow: Some(names),
+            ..Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                format!("{method} is not allowed here, {names} is"),
+            )
+        }),
+    };
+    let path = head.uri.path();
+    let Some(path) = path.strip_prefix("/v1/") else {
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "paths of this version of the protocol begin with /v1/",
+        ));
+    };
+    if let Some(text) = path.strip_prefix("entries/") {
+        let key = key(text)?;
+        if *method == Method::PUT {
+            query.allows(&[])?;
+            return put(key, &head.headers);
+        }
+        only(Method::GET, "GET, PUT")?;
+        query.allows(&["lease", "for"])?;
+        let time = query.number("for")?;
+        let lease = match query.name("lease")? {
+            Some(process) => Some((process, time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE))),
+            None if time.is_some() => return Err(bad("for= is how long a lease=PROCESS lasts")),
+            None => None,
+        };
+        return Ok(Request::LookUp { key, lease });
+    }
+    if let Some(text) = path.strip_prefix("leases/") {
+        only(Method::DELETE, "DELETE")?;
+        return Ok(Request::GiveBack {
+            key: key(text)?,
+            process: query.process()?,
+        });
+    }
+    match path {
+        "lookups" => {
+            only(Method::POST, "POST")?;
+            query.allows(&[])?;
+            Ok(Request::LookUps)
+        }
+        "purges" => {
+            only(Method::POST, "POST")?;
+            query.allows(&[])?;
+            Ok(Request::Purge)
+        }
+        "acknowledgements" => {
+            only(Method::POST, "POST")?;
+            Ok(Request::Acknowledge(query.process()?))
+        }
+        "events" => {
+            only(Method::GET, "GET")?;
+            Ok(Request::Events(query.process()?))
+        }
+        "status" => {
+            only(Method::GET, "GET")?;
+            query.allows(&[])?;
+            Ok(Request::Status)
+        }
+        _ => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "there is entries/KEY, lookups, leases/KEY, purges, acknowledgements, events and status",
+        )),
+    }
+}
+
+fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
+    let class = text(fields, "sszip-class")?.ok_or_else(|| bad("a PUT needs sszip-class"))?;
+    let class = Class::named(class.as_bytes()).ok_or_else(|| {
+        let mut detail = format!("sszip-class: {class} is none of");
+        for class in Class::ALL {
+            let _ = write!(detail, " {}", class.name());
+        }
+        bad(detail)
+    })?;
+    let namespace = text(fields, "sszip-namespace")?
+        .ok_or_else(|| bad("a PUT needs sszip-namespace"))
+        .and_then(namespace)?;
+    let method = text(fields, "sszip-method")?
+        .map(|name| method_name(name.to_owned()))
+        .transpose()?;
+    let process = text(fields, "sszip-process")?.map(process).transpose()?;
+    let needed = |name| number(fields, name)?.ok_or_else(|| bad(format!("a PUT needs {name}")));
+    Ok(Request::Put {
+        key,
+        about: About {
+            class,
+            namespace,
+            method,
+            block: number(fields, "sszip-block")?,
+            generation: needed("sszip-generation")?,
+        },
+        fresh: needed("sszip-fresh")?,
+        process,
+    })
+}
+
+/// The keys in a body, one a line.
+///
+/// # Errors
+/// [`Problem`].
+pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
+    let text = std::str::from_utf8(body).map_err(|_| bad("keys are hex digits"))?;
+    let keys: Vec<Key> = text
+        .lines()
+        .take(MOST_KEYS + 1)
+        .map(key)
+        .collect::<Result<_, _>>()?;
+    match keys.len() {
+        1..=MOST_KEYS => Ok(keys),
+        _ => Err(bad(format!("1 to {MOST_KEYS} keys at a time"))),
+    }
+}
+
+/// The generation in a body.
+///
+/// # Errors
+/// [`Problem`].
+pub fn generation(body: &[u8]) -> Result<u64, Problem> {
+    std::str::from_utf8(body)
+        .ok()
+        .map(|text| text.trim_ascii_end())
+        .and_then(decimal)
+        .ok_or_else(|| bad("the body is to be a generation, in decimal digits"))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PurgeObject {
+    everything: Option<bool>,
+    namespace: Option<String>,
+    method: Option<String>,
+    blocks: Option<(u64, u64)>,
+    key: Option<String>,
+}
+
+/// The scope of the purge that a body describes.
+///
+/// # Errors
+/// [`Problem`].
+pub fn scope(body: &[u8]) -> Result<Scope, Problem> {
+    let object: PurgeObject =
+        serde_json::from_slice(body).map_err(|error| bad(format!("not a purge: {error}")))?;
+    let within = object.namespace.as_deref().map(namespace).transpose()?;
+    match object {
+        PurgeObject {
+            everything: Some(true),
+            namespace: None,
+            method: None,
+            blocks: None,
+            key: None,
+        } => Ok(Scope::Everything),
+        PurgeObject {
+            everything: None,
+            method: Some(method),
+            blocks: None,
+            key: None,
+            ..
+        } => Ok(Scope::Method {
+            namespace: within,
+            method: method_name(method)?,
+        }),
+        PurgeObject {
+            everything: None,
+            method: None,
+            blocks: Some((from, to)),
+            key: None,
+            ..
+        } if from <= to => Ok(Scope::Blocks {
+            namespace: within.ok_or_else(|| bad("blocks are those of a namespace"))?,
+            from,
+            to,
+        }),
+        PurgeObject {
+            everything: None,
+            namespace: None,
+            method: None,
+            blocks: None,
+            key: Some(text),
+        } => key(&text).map(Scope::Key),
+        PurgeObject {
+            everything: None,
+            namespace: Some(_),
+            method: None,
+            blocks: None,
+            key: None,
+        } => within
+            .map(Scope::Namespace)
+            .ok_or_else(|| bad("a namespace is 32 hex digits")),
+        _ => Err(bad(
+            "a purge is of everything (true), a namespace, a method (perhaps of a namespace), \
+             blocks of a namespace (from and to) or a key",
+        )),
+    }
+}
+
+fn method_name(name: String) -> Result<Box<str>, Problem> {
+    match name.len() {
+        1..=LONGEST_METHOD => Ok(name.into()),
+        _ => Err(bad(format!("a method has 1 to {LONGEST_METHOD} bytes"))),
+    }
+}
+
+/// Lower-case hex only: a key has one spelling.
+fn lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    (is_lower && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(bytes)
+}
+
+fn key(text: &str) -> Result<Key, Problem> {
+    lower_hex(text).ok_or_else(|| bad("a key is 64 lower-case hex digits"))
+}
+
+fn namespace(text: &str) -> Result<Namespace, Problem> {
+    lower_hex(text).ok_or_else(|| bad("a namespace is 32 lower-case hex digits"))
+}
+
+fn process(text: &str) -> Result<Name, Problem> {
+    Name::new(text)
+        .ok_or_else(|| bad("a process is 1 to 64 letters, digits, dashes, dots and underscores"))
+}
+
+/// Digits only: `parse` takes a sign.
+fn decimal(text: &str) -> Option<u64> {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| text.parse().ok()).flatten()
+}
+
+fn text<'a>(fields: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, Problem> {
+    let mut values = fields.get_all(name).into_iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value
+            .to_str()
+            .map(Some)
+            .map_err(|_| bad(format!("{name} is not text"))),
+        _ => Err(bad(format!("{name} is there more than once"))),
+    }
+}
+
+fn number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem> {
+    text(fields, name)?
+        .map(|text| decimal(text).ok_or_else(|| bad(format!("{name} is not a number"))))
+        .transpose()
+}
+
+/// Names and values, none of which needs an escape.
+struct Query<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Query<'a> {
+    fn read(query: Option<&'a str>) -> Result<Self, Problem> {
+        let mut all: Vec<(&str, &str)> = Vec::new();
+        for pair in query.unwrap_or_default().split('&') {
+            if pair.is_empty() {
+                continue;
+            }
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if all.iter().any(|(other, _)| *other == name) {
+                return Err(bad(format!("{name}= is there more than once")));
+            }
+            all.push((name, value));
+        }
+        Ok(Self(all))
+    }
+
+    fn allows(&self, names: &[&str]) -> Result<(), Problem> {
+        match self.0.iter().find(|(name, _)| !names.contains(name)) {
+            Some((name, _)) => Err(bad(format!("{name}= means nothing here"))),
+            None => Ok(()),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.0
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, value)| *value)
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        self.get(name)
+            .map(|text| decimal(text).ok_or_else(|| bad(format!("{name}= is not a number"))))
+            .transpose()
+    }
+
+    fn name(&self, name: &str) -> Result<Option<Name>, Problem> {
+        self.get(name).map(process).transpose()
+    }
+
+    /// The process, and nothing else.
+    fn process(&self) -> Result<Name, Problem> {
+        self.allows(&["process"])?;
+        self.name("process")?
+            .ok_or_else(|| bad("process=PROCESS is missing"))
+    }
+}

@@ -1,0 +1,301 @@
+//! An owner from its election to its end.
+//!
+//! ```text
+//!  waiting ──▶ serving ──▶ closing ──▶ ended
+//!   │  ▲ another owner has the store, or it can't be opened: tried again
+//!   └──┘
+//! ```
+//!
+//! All of it runs on threads of its own, which take no signals: a host keeps
+//! its own. The store is opened on one of them, after any fork.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{mpsc, Arc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use sszip_core::cache::owner::disk::Disk;
+use sszip_core::cache::owner::{Now, Owner};
+use tokio::sync::watch;
+
+use crate::clock::now;
+use crate::server;
+use crate::service::{Limits, Service};
+use crate::socket::Socket;
+
+/// How often another owner's store is tried. Milliseconds.
+const RETRY: u64 = 25;
+
+/// How long after another failure it is tried again. Milliseconds.
+const RETRY_BROKEN: u64 = 1_000;
+
+/// Threads that may wait for the disk at a time.
+const DISK_THREADS: usize = 16;
+
+/// What an owner is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Whose the socket is to be, user and group; `None`: this process's.
+    pub socket_owner: Option<(u32, u32)>,
+    /// Of the memory tier, in bytes.
+    pub memory: u64,
+    /// The longest entry, in bytes.
+    pub max_entry: usize,
+    /// Threads that serve.
+    pub threads: usize,
+    /// How long a connection may say nothing, and a request take to come, in
+    /// milliseconds.
+    pub idle_timeout: u64,
+    /// How often what the store has in memory is written down, in
+    /// milliseconds.
+    pub flush_interval: u64,
+}
+
+/// Why there is no store now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotOpened {
+    /// Another process has it.
+    Locked,
+    /// Another reason, for people.
+    Failed(String),
+}
+
+/// Opens the store: once, or again and again.
+pub type Open = Box<dyn FnMut(Now) -> Result<Box<dyn Disk>, NotOpened> + Send>;
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something that is to be expected.
+    Notice,
+    /// Somebody should look at it.
+    Error,
+}
+
+/// Where lines of the log go.
+pub type Log = Arc<dyn Fn(Level, &str) + Send + Sync>;
+
+/// What an owner is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// There is another one, or no store.
+    Waiting = 0,
+    /// It serves.
+    Serving = 1,
+    /// It writes down what it has.
+    Closing = 2,
+    /// It is over.
+    Ended = 3,
+}
+
+/// An owner. Dropping it does not end it.
+#[derive(Debug)]
+pub struct Running {
+    stop: watch::Sender<bool>,
+    state: Arc<AtomicU8>,
+    thread: Option<JoinHandle<()>>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl Running {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start(settings: Settings, open: Open, log: Log) -> Result<Self, std::io::Error> {
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = mpsc::channel();
+        let state = Arc::new(AtomicU8::new(State::Waiting as u8));
+        let life = Life {
+            settings,
+            log,
+            stop: stopped,
+            state: Arc::clone(&state),
+        };
+        let thread = without_signals(|| {
+            std::thread::Builder::new()
+                .name("sszip-owner".into())
+                .spawn(move || {
+                    life.run(open);
+                    // nobody need be listening
+                    let _ = end.send(());
+                })
+        })?;
+        Ok(Self {
+            stop,
+            state,
+            thread: Some(thread),
+            ended,
+        })
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Waiting,
+            1 => State::Serving,
+            2 => State::Closing,
+            _ => State::Ended,
+        }
+    }
+
+    /// Asks it to end.
+    pub fn stop(&self) {
+        // no receiver: it has ended
+        let _ = self.stop.send(true);
+    }
+
+    /// Asks it to end, from anywhere.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let stop = self.stop.clone();
+        move || {
+            // no receiver: it has ended
+            let _ = stop.send(true);
+        }
+    }
+
+    /// Waits until it has ended, which it does by itself only when it can't
+    /// serve.
+    pub fn wait(&mut self) {
+        // an error: its thread is gone
+        let _ = self.ended.recv();
+        if let Some(thread) = self.thread.take() {
+            // it logged its panic
+            let _ = thread.join();
+        }
+    }
+
+    /// Asks it to end, and waits until it has, or for so long. Whether it has.
+    pub fn join(&mut self, limit: Duration) -> bool {
+        self.stop();
+        if self.state() != State::Ended
+            && self.ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout)
+        {
+            return false;
+        }
+        if let Some(thread) = self.thread.take() {
+            // it logged its panic
+            let _ = thread.join();
+        }
+        true
+    }
+}
+
+/// Threads started within take no signals.
+fn without_signals<T>(
+    start: impl FnOnce() -> Result<T, std::io::Error>,
+) -> Result<T, std::io::Error> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let started = start();
+    before.thread_set_mask()?;
+    started
+}
+
+struct Life {
+    settings: Settings,
+    log: Log,
+    stop: watch::Receiver<bool>,
+    state: Arc<AtomicU8>,
+}
+
+impl Life {
+    fn run(&self, open: Open) {
+        if let Err(error) = self.wait_and_serve(open) {
+            (self.log)(Level::Error, &error.to_string());
+        }
+        self.enter(State::Ended);
+    }
+
+    fn enter(&self, state: State) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(self.settings.threads)
+            .max_blocking_threads(DISK_THREADS)
+            .thread_name("sszip-serving")
+            .enable_all()
+            .build()?;
+        let Some(disk) = runtime.block_on(self.wait_for_store(&mut open)) else {
+            return Ok(());
+        };
+        // nobody else has given times since: its store was open until now
+        let owner = Arc::new(Owner::new(disk, self.settings.memory, now()));
+        let served = runtime.block_on(self.serve(Arc::clone(&owner)));
+        self.enter(State::Closing);
+        // ends what is left of connections and what waits for the disk
+        runtime.shutdown_timeout(Duration::from_millis(500));
+        if let Err(error) = owner.close(now()) {
+            (self.log)(Level::Error, &format!("not all was stored: {error}"));
+        }
+        served
+    }
+
+    /// The store, once it can be opened; `None` when it is to stop before.
+    async fn wait_for_store(&self, open: &mut Open) -> Option<Box<dyn Disk>> {
+        let mut stop = self.stop.clone();
+        let mut said = None;
+        loop {
+            let why = match open(now()) {
+                Ok(disk) => return Some(disk),
+                Err(why) => why,
+            };
+            let wait = match &why {
+                NotOpened::Locked => RETRY,
+                NotOpened::Failed(_) => RETRY_BROKEN,
+            };
+            // once, not at each attempt
+            if said.as_ref() != Some(&why) {
+                match &why {
+                    NotOpened::Locked => (self.log)(
+                        Level::Notice,
+                        "another owner has the store; waiting for it to end",
+                    ),
+                    NotOpened::Failed(text) => (self.log)(Level::Error, text),
+                }
+                said = Some(why);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(wait)) => {}
+                () = server::stopped(&mut stop) => return None,
+            }
+        }
+    }
+
+    async fn serve(&self, owner: Arc<Owner>) -> Result<(), std::io::Error> {
+        let settings = &self.settings;
+        let idle = Duration::from_millis(settings.idle_timeout);
+        let limits = Limits {
+            max_entry: settings.max_entry,
+            body_timeout: idle,
+        };
+        let path = settings.socket.display();
+        let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
+            .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        let service = Arc::new(Service::new(owner, limits));
+        let timer = tokio::spawn({
+            let service = Arc::clone(&service);
+            async move { service.run_timer().await }
+        });
+        let flushes = tokio::spawn({
+            let (service, log) = (Arc::clone(&service), Arc::clone(&self.log));
+            let every = Duration::from_millis(settings.flush_interval);
+            async move { service.run_flushes(every, &log).await }
+        });
+        self.enter(State::Serving);
+        (self.log)(Level::Notice, &format!("serving on {path}"));
+        // on the pool: here would be one thread that only accepts
+        let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
+        let served = served.await;
+        timer.abort();
+        flushes.abort();
+        drop(socket);
+        served.map_err(std::io::Error::other)?
+    }
+}

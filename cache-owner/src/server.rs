@@ -1,0 +1,105 @@
+//! Connections: HTTP/1.1 over the socket.
+
+use std::os::unix::net::UnixListener as StdListener;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{watch, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::service::Service;
+
+/// Connections at a time. Those beyond wait to be accepted.
+const MOST_CONNECTIONS: usize = 4_096;
+
+/// How long accepting rests after an error such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long answers may take to be sent after a stop.
+const STOP_LIMIT: Duration = Duration::from_millis(500);
+
+/// Bytes of a request's head, at most; also what is read at a time.
+const BUFFER: usize = 64 << 10;
+
+/// Fields of a request's head, at most.
+const MOST_FIELDS: usize = 64;
+
+/// Serves until `stop` is true, or its sender gone.
+///
+/// # Errors
+/// The listener can't be used at all.
+pub async fn serve(
+    listener: StdListener,
+    service: Arc<Service>,
+    idle: Duration,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), std::io::Error> {
+    let listener = UnixListener::from_std(listener)?;
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = async {
+            // never closed
+            let permit = Arc::clone(&room).acquire_owned().await;
+            (listener.accept().await, permit)
+        };
+        tokio::select! {
+            (accepted, permit) = accepted => match accepted {
+                Ok((socket, _)) => {
+                    let (service, stop) = (Arc::clone(&service), stop.clone());
+                    connections.spawn(async move {
+                        let _permit = permit;
+                        connection(socket, service, idle, stop).await;
+                    });
+                }
+                Err(_) => sleep(ACCEPT_PAUSE).await,
+            },
+            Some(_) = connections.join_next() => {}
+            () = stopped(&mut stop) => break,
+        }
+    }
+    drop(listener);
+    service.stop();
+    let all = async { while connections.join_next().await.is_some() {} };
+    // what has not ended by then is dropped with the set
+    let _ = timeout(STOP_LIMIT, all).await;
+    Ok(())
+}
+
+async fn connection(
+    socket: UnixStream,
+    service: Arc<Service>,
+    idle: Duration,
+    mut stop: watch::Receiver<bool>,
+) {
+    service.connections.fetch_add(1, Ordering::Relaxed);
+    let answer = service_fn(|request| Arc::clone(&service).answer(request));
+    let connection = http1::Builder::new()
+        .auto_date_header(false)
+        .max_buf_size(BUFFER)
+        .max_headers(MOST_FIELDS)
+        .timer(TokioTimer::new())
+        .header_read_timeout(idle)
+        .serve_connection(TokioIo::new(socket), answer);
+    tokio::pin!(connection);
+    // an error is the client's business: it has gone, or sends what is no HTTP
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = stopped(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+    service.connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Until `stop` is true, or its sender gone.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
+}

@@ -1,0 +1,458 @@
+//! Requests become answers: the owner's rules, and where they wait.
+//!
+//! What memory knows is answered where the request was read. What may wait for
+//! a disk runs on threads for that, so that a slow disk makes nobody wait but
+//! those who need it.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use atomic_waker::AtomicWaker;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::{Request as HttpRequest, Response, StatusCode};
+use sszip_core::cache::owner::memory::Kept;
+use sszip_core::cache::owner::processes::{Name, Stream};
+use sszip_core::cache::owner::state::{Found, Leased, Refused};
+use sszip_core::cache::owner::{About, Owner};
+use sszip_core::cache::Key;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout, Instant};
+
+use crate::answer::{self, Answer};
+use crate::clock::now;
+use crate::events::EventStream;
+use crate::request::{self, Problem, Request};
+use crate::run::{Level, Log};
+
+/// Bodies on their way are counted in these, in bytes.
+const PERMIT: usize = 1 << 10;
+
+/// The owner's timer looks at least this often, in milliseconds.
+const TICK: u64 = 1_000;
+
+/// How often the store is asked whether it has something to say.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How requests are treated.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest entry, in bytes.
+    pub max_entry: usize,
+    /// How long a request's body may take.
+    pub body_timeout: Duration,
+}
+
+/// What all connections share.
+pub struct Service {
+    /// The rules.
+    pub owner: Arc<Owner>,
+    limits: Limits,
+    /// What bodies on their way may take together.
+    arriving: Semaphore,
+    streams: Mutex<HashMap<Stream, Arc<AtomicWaker>>>,
+    /// Purges may be over.
+    settled: Notify,
+    /// The timer's time may have changed.
+    stirred: Notify,
+    /// Event streams end.
+    stopping: AtomicBool,
+    started: u64,
+    /// Open connections.
+    pub connections: AtomicUsize,
+}
+
+impl Service {
+    /// For an owner that has started.
+    pub fn new(owner: Arc<Owner>, limits: Limits) -> Self {
+        // four of the longest at a time, or very many short ones
+        let room = limits.max_entry.saturating_mul(4).max(64 << 20);
+        Self {
+            owner,
+            limits,
+            arriving: Semaphore::new((room / PERMIT).min(Semaphore::MAX_PERMITS)),
+            streams: Mutex::default(),
+            settled: Notify::new(),
+            stirred: Notify::new(),
+            stopping: AtomicBool::new(false),
+            started: now().monotonic,
+            connections: AtomicUsize::new(0),
+        }
+    }
+
+    /// Answers a request.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn answer(
+        self: Arc<Self>,
+        request: HttpRequest<Incoming>,
+    ) -> Result<Response<Answer>, Infallible> {
+        let (head, body) = request.into_parts();
+        let answer = match request::read(&head) {
+            Ok(request) => self.act(request, body).await,
+            Err(problem) => Err(problem),
+        };
+        Ok(answer.unwrap_or_else(|problem| answer::problem(&problem)))
+    }
+
+    async fn act(
+        self: &Arc<Self>,
+        request: Request,
+        body: Incoming,
+    ) -> Result<Response<Answer>, Problem> {
+        match request {
+            Request::LookUp { key, lease } => self.look_up(key, lease).await,
+            Request::LookUps => {
+                let body = self.body(body, request::LONGEST_BODY).await?;
+                self.look_ups(request::keys(&body)?).await
+            }
+            Request::Put {
+                key,
+                about,
+                fresh,
+                process,
+            } => self.put(key, about, fresh, process, body).await,
+            Request::GiveBack { key, process } => {
+                self.owner.give_back(&key, &process, now());
+                self.wake();
+                Ok(answer::empty(StatusCode::NO_CONTENT))
+            }
+            Request::Purge => {
+                let body = self.body(body, request::LONGEST_BODY).await?;
+                let scope = request::scope(&body)?;
+                // whoever asked for it may go, it holds all the same
+                let service = Arc::clone(self);
+                tokio::spawn(async move { service.purge(scope).await })
+                    .await
+                    .map_err(broken)?
+            }
+            Request::Acknowledge(process) => {
+                let body = self.body(body, request::LONGEST_BODY).await?;
+                let generation = request::generation(&body)?;
+                self.owner.acknowledge(&process, generation).map_err(|_| {
+                    Problem::new(StatusCode::CONFLICT, "there was no such purge yet")
+                })?;
+                self.tick();
+                Ok(answer::empty(StatusCode::NO_CONTENT))
+            }
+            Request::Events(process) => self.events(&process),
+            Request::Status => {
+                let owner = Arc::clone(&self.owner);
+                let status = blocking(move || owner.status()).await?;
+                let uptime = now().monotonic.saturating_sub(self.started);
+                let connections = self.connections.load(Ordering::Relaxed);
+                Ok(answer::status(&status, uptime, connections))
+            }
+        }
+    }
+
+    async fn look_up(
+        self: &Arc<Self>,
+        key: Key,
+        lease: Option<(Name, u64)>,
+    ) -> Result<Response<Answer>, Problem> {
+        if let Some(found) = self.owner.look_up(&key, now()) {
+            return Ok(self.found(key, found));
+        }
+        let owner = Arc::clone(&self.owner);
+        if let Some(found) = blocking(move || owner.look_up_store(&key, now())).await? {
+            return Ok(self.found(key, found));
+        }
+        let Some((process, time)) = lease else {
+            return Ok(answer::missing(None));
+        };
+        let leased = self.owner.lease(&key, &process, time, now());
+        self.stirred.notify_one();
+        self.wake();
+        Ok(match leased {
+            Leased::Found(found) => self.found(key, found),
+            Leased::Lease(lease) => answer::missing(Some(lease)),
+        })
+    }
+
+    fn found(&self, key: Key, found: Found) -> Response<Answer> {
+        if found.is_to_be_stored {
+            self.store(key, Arc::clone(&found.kept));
+        }
+        answer::entry(found, now())
+    }
+
+    /// Puts an entry on the disk, in the background.
+    fn store(&self, key: Key, kept: Arc<Kept>) {
+        let owner = Arc::clone(&self.owner);
+        // a failure is counted, and the store says once why
+        spawn_blocking(move || drop(owner.store(&key, &kept, now())));
+    }
+
+    async fn look_ups(self: &Arc<Self>, keys: Vec<Key>) -> Result<Response<Answer>, Problem> {
+        let mut found = Vec::new();
+        let mut missing = Vec::new();
+        for key in keys {
+            match self.owner.look_up(&key, now()) {
+                Some(entry) => found.push((key, entry)),
+                None => missing.push(key),
+            }
+        }
+        if !missing.is_empty() {
+            let owner = Arc::clone(&self.owner);
+            let stored = blocking(move || {
+                missing
+                    .into_iter()
+                    .filter_map(|key| Some((key, owner.look_up_store(&key, now())?)))
+                    .collect::<Vec<_>>()
+            });
+            found.extend(stored.await?);
+        }
+        for (key, entry) in &found {
+            if entry.is_to_be_stored {
+                self.store(*key, Arc::clone(&entry.kept));
+            }
+        }
+        Ok(answer::entries(found, now()))
+    }
+
+    async fn put(
+        self: &Arc<Self>,
+        key: Key,
+        about: About,
+        fresh: u64,
+        process: Option<Name>,
+        body: Incoming,
+    ) -> Result<Response<Answer>, Problem> {
+        let body = match self.body(body, self.limits.max_entry).await {
+            Ok(body) => body,
+            Err(problem) => {
+                // the fetch has ended, even if this can't be kept
+                if let Some(process) = process {
+                    self.owner.give_back(&key, &process, now());
+                    self.wake();
+                }
+                return Err(problem);
+            }
+        };
+        let has_room = self.owner.has_room_for(body.len());
+        let kept = Arc::new(Kept::new(about, body, fresh, now()));
+        let put = if has_room {
+            self.owner.put(&key, &kept, process.as_ref(), now())
+        } else {
+            let (owner, kept) = (Arc::clone(&self.owner), Arc::clone(&kept));
+            blocking(move || owner.put(&key, &kept, process.as_ref(), now())).await?
+        };
+        self.wake();
+        match put {
+            Ok(is_to_be_stored) => {
+                if is_to_be_stored {
+                    self.store(key, kept);
+                }
+                Ok(answer::empty(StatusCode::CREATED))
+            }
+            Err(Refused::Purged) => Err(Problem::new(
+                StatusCode::CONFLICT,
+                "what it belongs to was purged since that generation, or there was none such yet",
+            )),
+            Err(Refused::TooLong) => Err(Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too long for memory, and its class is not stored",
+            )),
+            Err(Refused::Off(text)) => Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)),
+        }
+    }
+
+    async fn purge(
+        self: Arc<Self>,
+        scope: sszip_core::cache::owner::Scope,
+    ) -> Result<Response<Answer>, Problem> {
+        let owner = Arc::clone(&self.owner);
+        let generation = blocking(move || owner.purge(&scope, now))
+            .await?
+            .map_err(|error| Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()))?;
+        self.wake();
+        self.tick();
+        self.stirred.notify_one();
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // enabled first: what ends between the two is not missed
+            settled.as_mut().enable();
+            if !self.owner.is_waiting(generation) {
+                return Ok(answer::generation(generation));
+            }
+            settled.await;
+        }
+    }
+
+    fn events(self: &Arc<Self>, process: &Name) -> Result<Response<Answer>, Problem> {
+        let waker = Arc::new(AtomicWaker::new());
+        let stream = {
+            let mut streams = self.streams();
+            let stream = self.owner.arrive(process, now()).map_err(|_| {
+                Problem::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "there are too many processes",
+                )
+            })?;
+            streams.insert(stream, Arc::clone(&waker));
+            stream
+        };
+        self.wake();
+        let stream = EventStream::new(Arc::clone(self), stream, waker);
+        Ok(answer::events(stream))
+    }
+
+    /// Ends the event streams, which don't by themselves.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for waker in self.streams().values() {
+            waker.wake();
+        }
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// A stream has ended.
+    pub fn leave(&self, stream: Stream) {
+        self.streams().remove(&stream);
+        self.owner.leave(stream, now());
+        self.wake();
+    }
+
+    /// Wakes the streams that have something to be told.
+    fn wake(&self) {
+        let woken = self.owner.take_woken();
+        if woken.is_empty() {
+            return;
+        }
+        let streams = self.streams();
+        for waker in woken.iter().filter_map(|stream| streams.get(stream)) {
+            waker.wake();
+        }
+    }
+
+    fn tick(&self) {
+        if !self.owner.tick(now()).is_empty() {
+            self.settled.notify_waiters();
+        }
+        self.wake();
+    }
+
+    /// Ends what ends with time. Never returns.
+    pub async fn run_timer(&self) {
+        loop {
+            let now = now().monotonic;
+            let next = self.owner.next_tick().unwrap_or(u64::MAX);
+            let wait = next.saturating_sub(now).min(TICK);
+            // sooner, if there is something new to wait for
+            let _ = timeout(Duration::from_millis(wait), self.stirred.notified()).await;
+            self.tick();
+        }
+    }
+
+    /// Writes down at intervals what lies in the store's memory, and what it
+    /// has to say into the log. Never returns.
+    pub async fn run_flushes(&self, every: Duration, log: &Log) {
+        let mut flush_at = Instant::now() + every;
+        loop {
+            sleep(every.min(LOOK)).await;
+            if Instant::now() >= flush_at {
+                flush_at = Instant::now() + every;
+                let owner = Arc::clone(&self.owner);
+                // an event says why, and the next flush tries again
+                drop(blocking(move || owner.flush()).await);
+            }
+            while let Some(event) = self.owner.next_event() {
+                log(Level::Error, &event);
+            }
+        }
+    }
+
+    /// A whole body of at most `most` bytes.
+    async fn body(&self, mut body: Incoming, most: usize) -> Result<Vec<u8>, Problem> {
+        let too_long = || {
+            Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("longer than {most} bytes"),
+            )
+        };
+        let hint = body.size_hint();
+        if hint.lower() > most as u64 {
+            return Err(too_long());
+        }
+        let mut bytes = Vec::new();
+        let mut permits = None;
+        let all = async {
+            while let Some(frame) = body.frame().await {
+                let frame = frame
+                    .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+                let Ok(data) = frame.into_data() else {
+                    continue;
+                };
+                let length = bytes.len() + data.len();
+                if length > most {
+                    return Err(too_long());
+                }
+                if length > bytes.capacity() {
+                    // at once if its length is known, or else twice as much
+                    let wanted = match hint.exact() {
+                        Some(exact) => usize::try_from(exact).unwrap_or(most),
+                        None => length.saturating_mul(2).min(most),
+                    };
+                    let more = wanted.saturating_sub(bytes.capacity()).div_ceil(PERMIT);
+                    let taken = u32::try_from(more)
+                        .ok()
+                        .and_then(|more| self.arriving.try_acquire_many(more).ok())
+                        .ok_or_else(busy)?;
+                    match &mut permits {
+                        None => permits = Some(taken),
+                        Some(permits) => permits.merge(taken),
+                    }
+                    let additional = wanted.saturating_sub(bytes.len());
+                    bytes.try_reserve_exact(additional).map_err(|_| busy())?;
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok(())
+        };
+        timeout(self.limits.body_timeout, all)
+            .await
+            .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long"))??;
+        bytes.shrink_to_fit();
+        Ok(bytes)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<Stream, Arc<AtomicWaker>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+fn busy() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many entries are on their way",
+    )
+}
+
+/// A task of ours has panicked.
+fn broken(error: tokio::task::JoinError) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+}
+
+/// Runs what may wait for a disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    spawn_blocking(work).await.map_err(broken)
+}

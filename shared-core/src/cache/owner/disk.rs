@@ -1,0 +1,120 @@
+//! What the owner needs of a store: of `cache::store` in a product, of a model
+//! in tests.
+
+use std::fmt;
+
+use super::{About, Now, Scope};
+use crate::cache::Key;
+
+/// An entry as the store gives it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// What was said of it.
+    pub about: About,
+    /// When it was stored, in milliseconds since 1970.
+    pub stored_at: u64,
+    /// From when on it is not fresh, in milliseconds since 1970.
+    pub expires_at: u64,
+    /// Opaque.
+    pub body: Vec<u8>,
+    /// It will be evicted soon: being asked for, it should be put again.
+    pub is_old: bool,
+}
+
+/// Why the store did not do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskError {
+    /// The entry is too long for it.
+    TooLong,
+    /// The entry was purged since.
+    Purged,
+    /// Storing is off. The text is for people.
+    Off(String),
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => f.write_str("too long for the store"),
+            Self::Purged => f.write_str("purged since"),
+            Self::Off(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for DiskError {}
+
+/// What a store knows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// Entries, about.
+    pub entries: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// Bytes in memory that are not on disk yet.
+    pub memory: u64,
+    /// Bytes written to a log since the opening.
+    pub written_wal: u64,
+    /// Bytes written to tables since the opening.
+    pub written_flush: u64,
+    /// Look-ups that found something unreadable.
+    pub read_errors: u64,
+    /// Look-ups that found what was purged.
+    pub refused: u64,
+    /// Entries that were not stored because the disk was slower.
+    pub busy: u64,
+    /// Why nothing is stored; `None` while it is.
+    pub off: Option<String>,
+}
+
+/// A store. Every call but [`refuses`](Self::refuses),
+/// [`admits`](Self::admits) and [`generation`](Self::generation) may wait for
+/// a disk.
+pub trait Disk: Send + Sync {
+    /// How many purges there have been.
+    fn generation(&self) -> u64;
+
+    /// What is under `key`, fresh or not, unless it was purged. What can't be
+    /// read isn't there.
+    fn get(&self, key: &Key, now: Now) -> Option<Stored>;
+
+    /// Keeps an entry. It need not survive a crash.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn put(
+        &self,
+        key: &Key,
+        about: &About,
+        stored_at: u64,
+        expires_at: u64,
+        body: &[u8],
+    ) -> Result<(), DiskError>;
+
+    /// Removes entries: [`get`](Self::get) and [`refuses`](Self::refuses) know
+    /// it afterwards, also after a crash or a power loss. Gives the new
+    /// generation.
+    ///
+    /// # Errors
+    /// [`DiskError`]: it holds in this process only, and is to be tried again.
+    fn purge(&self, scope: &Scope) -> Result<u64, DiskError>;
+
+    /// Whether an entry was purged after the node was asked for it.
+    fn refuses(&self, key: &Key, about: &About) -> bool;
+
+    /// Notes that `key` was filled, and tells whether it had been before: then
+    /// it is worth its place.
+    fn admits(&self, key: &Key, now: Now) -> bool;
+
+    /// Writes down what lies in memory, so that a crash does not lose it.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn flush(&self) -> Result<(), DiskError>;
+
+    /// Something for the log, once.
+    fn next_event(&self) -> Option<String>;
+
+    /// What it knows of itself.
+    fn status(&self) -> StoreStatus;
+}

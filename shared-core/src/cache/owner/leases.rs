@@ -1,0 +1,334 @@
+//! Who fetches what nobody has: the first to miss a key leads, the others are
+//! told when it is there, or that it won't be.
+//!
+//! ```text
+//!          ask: granted                 put, give_back, expire, forget
+//!  (none) ──────────────▶ leased ──────────────────────────────────▶ (none)
+//!                          │  ▲                      those who were told
+//!                          └──┘ ask: pending         "pending" are returned
+//! ```
+//!
+//! Nothing waits here: the caller sends the events.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+
+use super::processes::Name;
+use crate::cache::Key;
+
+/// What one that missed a key is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// Ask the node; then put the entry, or give the lease back.
+    Granted,
+    /// Another one asks the node: an event will come.
+    Pending,
+    /// There are too many leases: ask the node, and tell nobody.
+    Full,
+}
+
+/// A lease that has ended, and who is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Of what.
+    pub key: Key,
+    /// Those that were told "pending", in that order.
+    pub waiters: Vec<Name>,
+}
+
+/// All leases.
+#[derive(Debug)]
+pub struct Leases {
+    held: HashMap<Key, Held>,
+    /// When each ends, in milliseconds.
+    ends: BTreeSet<(u64, Key)>,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    holder: Name,
+    ends: u64,
+    waiters: Vec<Name>,
+}
+
+impl Leases {
+    /// None, and room for `most`.
+    pub fn new(most: usize) -> Self {
+        Self {
+            held: HashMap::new(),
+            ends: BTreeSet::new(),
+            most,
+        }
+    }
+
+    /// `process` has missed `key`. A lease that it gets lasts until `ends` at
+    /// most; the holder of one may ask again and has it until then. Call
+    /// [`expire`](Self::expire) first.
+    pub fn ask(&mut self, key: Key, process: &Name, ends: u64) -> Lease {
+        let most = self.most;
+        let count = self.held.len();
+        match self.held.entry(key) {
+            Entry::Vacant(_) if count >= most => return Lease::Full,
+            Entry::Vacant(vacant) => {
+                vacant.insert(Held {
+                    holder: process.clone(),
+                    ends,
+                    waiters: Vec::new(),
+                });
+            }
+            Entry::Occupied(mut held) => {
+                let held = held.get_mut();
+                if held.holder != *process {
+                    if !held.waiters.contains(process) {
+                        held.waiters.push(process.clone());
+                    }
+                    return Lease::Pending;
+                }
+                self.ends.remove(&(held.ends, key));
+                held.ends = ends;
+            }
+        }
+        self.ends.insert((ends, key));
+        Lease::Granted
+    }
+
+    /// `key` is there now, whoever has put it.
+    pub fn fill(&mut self, key: &Key) -> Option<Ended> {
+        self.end(key)
+    }
+
+    /// `process` gives its lease of `key` back.
+    pub fn give_back(&mut self, key: &Key, process: &Name) -> Option<Ended> {
+        (self.held.get(key)?.holder == *process)
+            .then(|| self.end(key))
+            .flatten()
+    }
+
+    /// The leases whose time is over at `now`.
+    pub fn expire(&mut self, now: u64) -> Vec<Ended> {
+        let mut ended = Vec::new();
+        while let Some((ends, key)) = self.ends.first().copied() {
+            if ends > now {
+                break;
+            }
+            // without it the loop would not end
+            self.ends.remove(&(ends, key));
+            ended.extend(self.end(&key));
+        }
+        ended
+    }
+
+    /// `process` has gone: the leases that it had.
+    pub fn forget(&mut self, process: &Name) -> Vec<Ended> {
+        let keys: Vec<Key> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.holder == *process)
+            .map(|(key, _)| *key)
+            .collect();
+        keys.iter().filter_map(|key| self.end(key)).collect()
+    }
+
+    /// When the next one ends, in milliseconds.
+    pub fn next_end(&self) -> Option<u64> {
+        self.ends.first().map(|(ends, _)| *ends)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    fn end(&mut self, key: &Key) -> Option<Ended> {
+        let held = self.held.remove(key)?;
+        self.ends.remove(&(held.ends, *key));
+        Some(Ended {
+            key: *key,
+            waiters: held.waiters,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = [7; 32];
+
+    fn name(name: &str) -> Name {
+        Name::new(name).unwrap()
+    }
+
+    fn ended(key: Key, waiters: &[&str]) -> Ended {
+        Ended {
+            key,
+            waiters: waiters.iter().map(|waiter| name(waiter)).collect(),
+        }
+    }
+
+    #[test]
+    fn the_first_leads_and_the_others_are_told() {
+        let mut leases = Leases::new(8);
+        let (a, b, c) = (name("a"), name("b"), name("c"));
+        assert_eq!(leases.ask(KEY, &a, 100), Lease::Granted);
+        assert_eq!(leases.ask(KEY, &b, 100), Lease::Pending);
+        assert_eq!(leases.ask(KEY, &c, 100), Lease::Pending);
+        assert_eq!(leases.ask(KEY, &b, 100), Lease::Pending);
+        assert_eq!(leases.fill(&KEY), Some(ended(KEY, &["b", "c"])));
+        assert_eq!(leases.fill(&KEY), None);
+        assert_eq!(leases.next_end(), None);
+        assert_eq!(leases.ask(KEY, &b, 100), Lease::Granted);
+    }
+
+    #[test]
+    fn only_the_holder_gives_it_back() {
+        let mut leases = Leases::new(8);
+        let (a, b) = (name("a"), name("b"));
+        assert_eq!(leases.ask(KEY, &a, 100), Lease::Granted);
+        assert_eq!(leases.ask(KEY, &b, 100), Lease::Pending);
+        assert_eq!(leases.give_back(&KEY, &b), None);
+        assert_eq!(leases.give_back(&[8; 32], &a), None);
+        assert_eq!(leases.give_back(&KEY, &a), Some(ended(KEY, &["b"])));
+        assert!(leases.is_empty());
+    }
+
+    #[test]
+    fn a_lease_ends_with_its_time() {
+        let mut leases = Leases::new(8);
+        assert_eq!(leases.ask(KEY, &name("a"), 100), Lease::Granted);
+        assert_eq!(leases.ask([8; 32], &name("a"), 50), Lease::Granted);
+        // the holder has it for longer
+        assert_eq!(leases.ask(KEY, &name("a"), 200), Lease::Granted);
+        assert_eq!(leases.expire(49), []);
+        assert_eq!(leases.expire(50), [ended([8; 32], &[])]);
+        assert_eq!(leases.expire(199), []);
+        assert_eq!(leases.next_end(), Some(200));
+        assert_eq!(leases.expire(200), [ended(KEY, &[])]);
+    }
+
+    #[test]
+    fn the_leases_of_a_process_that_goes_end() {
+        let mut leases = Leases::new(8);
+        let (a, b) = (name("a"), name("b"));
+        for n in 0..4 {
+            let process = if n % 2 == 0 { &a } else { &b };
+            assert_eq!(leases.ask([n; 32], process, 100), Lease::Granted);
+        }
+        let mut gone = leases.forget(&a);
+        gone.sort_by_key(|ended| ended.key);
+        assert_eq!(gone, [ended([0; 32], &[]), ended([2; 32], &[])]);
+        assert_eq!(leases.len(), 2);
+    }
+
+    #[test]
+    fn they_are_bounded() {
+        let mut leases = Leases::new(1);
+        assert_eq!(leases.ask(KEY, &name("a"), 100), Lease::Granted);
+        assert_eq!(leases.ask([8; 32], &name("a"), 100), Lease::Full);
+        assert_eq!(leases.ask(KEY, &name("b"), 100), Lease::Pending);
+    }
+
+    mod sequences {
+        use std::collections::BTreeMap;
+
+        use proptest::prelude::*;
+
+        use super::*;
+
+        #[derive(Clone, Debug)]
+        enum Step {
+            Ask(u8, u8, u64),
+            Fill(u8),
+            GiveBack(u8, u8),
+            Pass(u64),
+            Forget(u8),
+        }
+
+        fn step() -> impl Strategy<Value = Step> {
+            let key = 0..3u8;
+            let process = 0..4u8;
+            prop_oneof![
+                6 => (key.clone(), process.clone(), 1..50u64)
+                    .prop_map(|(key, process, time)| Step::Ask(key, process, time)),
+                1 => key.clone().prop_map(Step::Fill),
+                1 => (key, process.clone()).prop_map(|(key, process)| Step::GiveBack(key, process)),
+                2 => (1..40u64).prop_map(Step::Pass),
+                1 => process.prop_map(Step::Forget),
+            ]
+        }
+
+        proptest! {
+            /// Whoever was told "pending" is told of the end of just that
+            /// lease, once; and no key has two that lead.
+            #[test]
+            fn who_waits_is_told(steps in prop::collection::vec(step(), 0..80)) {
+                let mut leases = Leases::new(100);
+                let mut now = 0;
+                // key -> (holder, end, waiters), the slow way
+                let mut model: BTreeMap<u8, (u8, u64, Vec<u8>)> = BTreeMap::new();
+                let process = |n: u8| name(&format!("p{n}"));
+                for step in steps {
+                    let (over, expected): (Vec<Ended>, Vec<u8>) = match step {
+                        Step::Ask(key, who, time) => {
+                            let lease = leases.ask([key; 32], &process(who), now + time);
+                            match model.get_mut(&key) {
+                                None => {
+                                    prop_assert_eq!(lease, Lease::Granted);
+                                    model.insert(key, (who, now + time, vec![]));
+                                }
+                                Some((holder, ends, _)) if *holder == who => {
+                                    prop_assert_eq!(lease, Lease::Granted);
+                                    *ends = now + time;
+                                }
+                                Some((_, _, waiters)) => {
+                                    prop_assert_eq!(lease, Lease::Pending);
+                                    if !waiters.contains(&who) {
+                                        waiters.push(who);
+                                    }
+                                }
+                            }
+                            continue;
+                        }
+                        Step::Fill(key) => (leases.fill(&[key; 32]).into_iter().collect(), vec![key]),
+                        Step::GiveBack(key, who) => {
+                            let is_holder = model.get(&key).is_some_and(|held| held.0 == who);
+                            (
+                                leases.give_back(&[key; 32], &process(who)).into_iter().collect(),
+                                if is_holder { vec![key] } else { vec![] },
+                            )
+                        }
+                        Step::Pass(time) => {
+                            now += time;
+                            (
+                                leases.expire(now),
+                                model.iter().filter(|(_, held)| held.1 <= now).map(|(key, _)| *key).collect(),
+                            )
+                        }
+                        Step::Forget(who) => (
+                            leases.forget(&process(who)),
+                            model.iter().filter(|(_, held)| held.0 == who).map(|(key, _)| *key).collect(),
+                        ),
+                    };
+                    let told: BTreeMap<u8, Vec<Name>> =
+                        over.into_iter().map(|ended| (ended.key[0], ended.waiters)).collect();
+                    let mut wanted = BTreeMap::new();
+                    for key in expected {
+                        if let Some((_, _, waiters)) = model.remove(&key) {
+                            let waiters: Vec<Name> = waiters.into_iter().map(process).collect();
+                            wanted.insert(key, waiters);
+                        }
+                    }
+                    prop_assert_eq!(told, wanted);
+                    prop_assert_eq!(leases.len(), model.len());
+                    prop_assert_eq!(leases.next_end(), model.values().map(|held| held.1).min());
+                }
+            }
+        }
+    }
+}

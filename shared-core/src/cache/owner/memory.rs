@@ -1,0 +1,362 @@
+//! The owner's own memory tier.
+//!
+//! What is not final lives here only, and so does the first fill of what is:
+//! most answers are asked for once, and a disk is not there for those.
+//! Eviction is `quick_cache`'s, as in the hot tier (`cache::hot`).
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+
+use super::disk::Stored;
+use super::{About, Now, Scope};
+use crate::cache::Key;
+
+/// An entry in memory.
+pub struct Kept {
+    about: About,
+    body: Vec<u8>,
+    /// How old it was at `since`, and then for how long still fresh.
+    age: u64,
+    fresh: u64,
+    /// Monotonic milliseconds.
+    since: u64,
+    is_stored: AtomicBool,
+}
+
+impl Kept {
+    /// One that is fresh for so many milliseconds from now on.
+    pub fn new(about: About, body: Vec<u8>, fresh: u64, now: Now) -> Self {
+        Self {
+            about,
+            body,
+            age: 0,
+            fresh,
+            since: now.monotonic,
+            is_stored: AtomicBool::new(false),
+        }
+    }
+
+    /// One that the store gave. A wall clock that was put back makes it no
+    /// fresher than it was at first.
+    pub fn from_store(stored: Stored, now: Now) -> Self {
+        let lifetime = stored.expires_at.saturating_sub(stored.stored_at);
+        Self {
+            about: stored.about,
+            body: stored.body,
+            age: now.unix.saturating_sub(stored.stored_at),
+            fresh: stored.expires_at.saturating_sub(now.unix).min(lifetime),
+            since: now.monotonic,
+            is_stored: AtomicBool::new(!stored.is_old),
+        }
+    }
+
+    /// What was said of it.
+    pub fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// Opaque.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// For how many milliseconds it is still fresh; 0: it is not.
+    pub fn fresh(&self, now: Now) -> u64 {
+        self.fresh.saturating_sub(self.passed(now))
+    }
+
+    /// How many milliseconds ago it was stored.
+    pub fn age(&self, now: Now) -> u64 {
+        self.age.saturating_add(self.passed(now))
+    }
+
+    /// Whether it should go to the store now that it is asked for. Says so
+    /// once.
+    pub fn is_to_be_stored(&self) -> bool {
+        self.about.class.may_be_stored()
+            && !self.is_stored.load(Ordering::Relaxed)
+            && !self.is_stored.swap(true, Ordering::Relaxed)
+    }
+
+    /// The store has refused it: it may be asked to again.
+    pub fn is_not_stored(&self) {
+        self.is_stored.store(false, Ordering::Relaxed);
+    }
+
+    fn passed(&self, now: Now) -> u64 {
+        now.monotonic.saturating_sub(self.since)
+    }
+
+    fn weight(&self) -> u64 {
+        self.body.capacity() as u64 + OVERHEAD
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept")
+            .field("about", &self.about)
+            .field("length", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// What an entry takes besides its body, with its place in the cache. Bytes.
+const OVERHEAD: u64 = 256;
+
+/// What a typical entry weighs; only the number of keys remembered after
+/// eviction depends on it. Bytes.
+const TYPICAL: u64 = 16 << 10;
+
+#[derive(Clone)]
+struct ByWeight;
+
+impl Weighter<Key, Arc<Kept>> for ByWeight {
+    fn weight(&self, _: &Key, entry: &Arc<Kept>) -> u64 {
+        entry.weight()
+    }
+}
+
+/// Entries by key.
+pub struct Memory {
+    cache: Cache<Key, Arc<Kept>, ByWeight, RandomState>,
+    max_entry: u64,
+}
+
+impl Memory {
+    /// A tier of at most `capacity` bytes. An entry takes nine tenths of it at
+    /// most.
+    pub fn new(capacity: u64) -> Self {
+        let items = usize::try_from(capacity / TYPICAL).unwrap_or(usize::MAX);
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(items.max(32))
+            .weight_capacity(capacity)
+            .build();
+        let cache = match options {
+            Ok(options) => Cache::with_options(
+                options,
+                ByWeight,
+                RandomState::new(),
+                DefaultLifecycle::default(),
+            ),
+            // both capacities are set above
+            Err(_) => unreachable!(),
+        };
+        Self {
+            cache,
+            max_entry: capacity / 10 * 9,
+        }
+    }
+
+    /// Whether it takes an entry of that many bytes.
+    pub fn takes(&self, length: usize) -> bool {
+        length as u64 + OVERHEAD <= self.max_entry
+    }
+
+    /// What is under `key`, if it is fresh.
+    pub fn get(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
+        let kept = self.cache.get(key)?;
+        if kept.fresh(now) == 0 {
+            self.cache.remove_if(key, |other| Arc::ptr_eq(other, &kept));
+            return None;
+        }
+        Some(kept)
+    }
+
+    /// As [`get`](Self::get), but not counted as being asked for.
+    pub fn peek(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
+        self.cache.peek(key).filter(|kept| kept.fresh(now) > 0)
+    }
+
+    /// Puts an entry under `key`, in place of what was there. `false` if it
+    /// is too large; nothing is then under that key.
+    pub fn insert(&self, key: Key, kept: &Arc<Kept>) -> bool {
+        if kept.weight() > self.max_entry {
+            self.cache.remove(&key);
+            return false;
+        }
+        self.cache.insert(key, Arc::clone(kept));
+        true
+    }
+
+    /// Takes out what a purge is about.
+    pub fn purge(&self, scope: &Scope) {
+        match scope {
+            Scope::Everything => self.cache.clear(),
+            Scope::Key(key) => {
+                self.cache.remove(key);
+            }
+            scope => self
+                .cache
+                .retain(|key, kept| !scope.covers(key, kept.about())),
+        }
+    }
+
+    /// Those that are fresh, and belong to the store, but are not there.
+    pub fn not_stored(&self, now: Now) -> Vec<(Key, Arc<Kept>)> {
+        self.cache
+            .iter()
+            .filter(|(_, kept)| kept.fresh(now) > 0 && kept.is_to_be_stored())
+            .collect()
+    }
+
+    /// What the entries weigh, in bytes. Never more than the capacity.
+    pub fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// How much they may weigh, in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.cache.capacity()
+    }
+
+    /// How many there are, stale ones too.
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.cache.is_empty()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("len", &self.len())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Class;
+    use super::*;
+
+    const KEY: Key = [7; 32];
+
+    fn at(monotonic: u64) -> Now {
+        Now {
+            monotonic,
+            unix: 1_000_000 + monotonic,
+        }
+    }
+
+    fn about(class: Class) -> About {
+        About {
+            class,
+            namespace: [1; 16],
+            method: None,
+            block: None,
+            generation: 0,
+        }
+    }
+
+    fn kept(class: Class, fresh: u64) -> Arc<Kept> {
+        Arc::new(Kept::new(about(class), vec![1; 100], fresh, at(0)))
+    }
+
+    #[test]
+    fn an_entry_is_there_while_it_is_fresh() {
+        let memory = Memory::new(10_000);
+        assert!(memory.insert(KEY, &kept(Class::Tip, 1_500)));
+        let entry = memory.get(&KEY, at(1_499)).unwrap();
+        assert_eq!((entry.fresh(at(1_499)), entry.age(at(1_499))), (1, 1_499));
+        assert!(memory.peek(&KEY, at(1_499)).is_some());
+        assert!(memory.get(&KEY, at(1_500)).is_none());
+        assert!(memory.is_empty());
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let memory = Memory::new(10_000);
+        let large = Kept::new(about(Class::Immutable), vec![0; 9_000], 1_000, at(0));
+        assert!(memory.insert(KEY, &kept(Class::Immutable, 1_000)));
+        assert!(!memory.insert(KEY, &Arc::new(large)));
+        assert!(memory.get(&KEY, at(0)).is_none());
+        for n in 0..200u8 {
+            assert!(memory.insert([n; 32], &kept(Class::Immutable, 1_000)));
+            assert!(memory.bytes() <= memory.capacity());
+        }
+        assert!(memory.len() > 20);
+    }
+
+    #[test]
+    fn only_what_may_lie_on_disk_is_to_be_stored_and_once() {
+        for (class, expected) in [
+            (Class::Immutable, true),
+            (Class::Resource, true),
+            (Class::Unfinalized, false),
+            (Class::Tip, false),
+        ] {
+            let entry = kept(class, 1_000);
+            assert_eq!(entry.is_to_be_stored(), expected, "{class:?}");
+            assert!(!entry.is_to_be_stored());
+            entry.is_not_stored();
+            assert_eq!(entry.is_to_be_stored(), expected);
+        }
+    }
+
+    #[test]
+    fn what_comes_from_the_store_keeps_its_age() {
+        let stored = |is_old| Stored {
+            about: about(Class::Resource),
+            stored_at: 1_000_000,
+            expires_at: 1_010_000,
+            body: vec![2; 10],
+            is_old,
+        };
+        let entry = Kept::from_store(stored(false), at(4_000));
+        assert_eq!(
+            (entry.age(at(5_000)), entry.fresh(at(5_000))),
+            (5_000, 5_000)
+        );
+        assert!(!entry.is_to_be_stored());
+        assert!(Kept::from_store(stored(true), at(0)).is_to_be_stored());
+        // the wall clock was put back by an hour
+        let early = Now {
+            monotonic: 0,
+            unix: 0,
+        };
+        let entry = Kept::from_store(stored(false), early);
+        assert_eq!((entry.age(early), entry.fresh(early)), (0, 10_000));
+    }
+
+    #[test]
+    fn a_purge_takes_out_what_it_is_about() {
+        let memory = Memory::new(10_000);
+        let fill = || {
+            for n in 0..4u8 {
+                let about = About {
+                    namespace: [n % 2; 16],
+                    ..about(Class::Immutable)
+                };
+                let entry = Kept::new(about, vec![0; 10], 1_000, at(0));
+                memory.insert([n; 32], &Arc::new(entry));
+            }
+        };
+        for (scope, left) in [
+            (Scope::Key([0; 32]), 3),
+            (Scope::Namespace([0; 16]), 2),
+            (Scope::Everything, 0),
+        ] {
+            fill();
+            memory.purge(&scope);
+            assert_eq!(memory.len(), left, "{scope:?}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The one process that keeps the entries of a machine: its rules.
+//!
+//! Sans-I/O: no socket, no thread, no clock. `docs/owner-protocol.md` is what
+//! the outside sees; crate `sszip-owner` carries the bytes. The parts:
+//!
+//! | module        | concern                                              |
+//! |---------------|------------------------------------------------------|
+//! | [`about`]     | what the owner has to know of an entry, and purges   |
+//! | [`leases`]    | who fetches what nobody has                          |
+//! | [`processes`] | events, the time each may use its memory, purges     |
+//! | [`memory`]    | entries in memory, within a number of bytes          |
+//! | [`disk`]      | what the owner needs of a store                      |
+//! | [`store`]     | that store                                           |
+//! | [`state`]     | all of it together                                   |
+
+pub mod about;
+pub mod disk;
+pub mod leases;
+pub mod memory;
+pub mod processes;
+pub mod state;
+pub mod store;
+
+pub use about::{About, Class, Scope};
+pub use state::Owner;
+
+/// The time of a call, in milliseconds of two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Of the machine's monotonic clock, the same in all its processes:
+    /// leases and the lives of entries in memory.
+    pub monotonic: u64,
+    /// Since 1970: the lives of entries on disk.
+    pub unix: u64,
+}

@@ -1,0 +1,453 @@
+//! The owner: memory before the store, leases, processes, purges.
+//!
+//! What may wait for a disk says so; all else is quick enough for an event
+//! loop. A fill and a purge must not pass each other: a fill asks whether it
+//! was purged and goes to memory as one step (many at a time), and a purge
+//! that the store has written down cleans memory and tells the processes as
+//! another (alone).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::disk::{Disk, DiskError, StoreStatus};
+use super::leases::{Ended, Lease, Leases};
+use super::memory::{Kept, Memory};
+use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
+use super::{Now, Scope};
+use crate::cache::Key;
+
+/// Leases at a time. Beyond it all who miss ask the node.
+const MOST_LEASES: usize = 65_536;
+
+/// An entry that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The entry.
+    pub kept: Arc<Kept>,
+    /// Call [`Owner::store`] with it, once it is sent.
+    pub is_to_be_stored: bool,
+}
+
+/// What came of asking for a lease.
+#[derive(Clone, Debug)]
+pub enum Leased {
+    /// It is not needed any more: the entry came in between.
+    Found(Found),
+    /// A lease, or none.
+    Lease(Lease),
+}
+
+/// Why an entry is not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It was purged after the node was asked for it; or the generation is
+    /// one that has not been yet.
+    Purged,
+    /// It is too long for memory, and does not belong on a disk or is too long
+    /// for that as well.
+    TooLong,
+    /// Its place is on the disk, where storing is off. For people.
+    Off(String),
+}
+
+/// What has been done since the start.
+#[derive(Debug, Default)]
+struct Counters {
+    memory_hits: AtomicU64,
+    store_hits: AtomicU64,
+    misses: AtomicU64,
+    fills: AtomicU64,
+    refused: AtomicU64,
+    stored: AtomicU64,
+    not_stored: AtomicU64,
+}
+
+/// What an owner knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// How many purges have taken effect.
+    pub generation: u64,
+    /// Entries in memory.
+    pub memory_entries: usize,
+    /// What they weigh, in bytes.
+    pub memory_bytes: u64,
+    /// How much they may weigh, in bytes.
+    pub memory_capacity: u64,
+    /// Processes with a stream, in no order.
+    pub processes: Vec<Name>,
+    /// Keys that somebody fetches.
+    pub leases: usize,
+    /// Purges that wait for a process.
+    pub purges_waiting: usize,
+    /// Look-ups that memory answered.
+    pub memory_hits: u64,
+    /// Look-ups that the store answered.
+    pub store_hits: u64,
+    /// Look-ups that found nothing.
+    pub misses: u64,
+    /// Entries that were kept.
+    pub fills: u64,
+    /// Entries that were refused.
+    pub refused: u64,
+    /// Entries that went to the store.
+    pub stored: u64,
+    /// Entries that the store failed to take.
+    pub not_stored: u64,
+    /// What the store says of itself.
+    pub store: StoreStatus,
+}
+
+#[derive(Debug)]
+struct Shared {
+    leases: Leases,
+    processes: Processes,
+}
+
+/// All that an owner has. Any number of threads may use it.
+pub struct Owner {
+    disk: Box<dyn Disk>,
+    memory: Memory,
+    shared: Mutex<Shared>,
+    /// Read by fills, written by purges.
+    effect: RwLock<()>,
+    /// Held by the purge that the store is writing down.
+    purging: Mutex<()>,
+    counters: Counters,
+}
+
+impl Owner {
+    /// Begins at `now`, when no other owner of the machine is left, with
+    /// `memory` bytes for its memory tier.
+    pub fn new(disk: Box<dyn Disk>, memory: u64, now: Now) -> Self {
+        let generation = disk.generation();
+        Self {
+            disk,
+            memory: Memory::new(memory),
+            shared: Mutex::new(Shared {
+                leases: Leases::new(MOST_LEASES),
+                processes: Processes::new(generation, now.monotonic),
+            }),
+            effect: RwLock::new(()),
+            purging: Mutex::new(()),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What memory has under `key`. Counts hits only: a miss goes on to
+    /// [`look_up_store`](Self::look_up_store).
+    pub fn look_up(&self, key: &Key, now: Now) -> Option<Found> {
+        let kept = self.memory.get(key, now)?;
+        count(&self.counters.memory_hits);
+        Some(Found {
+            is_to_be_stored: kept.is_to_be_stored(),
+            kept,
+        })
+    }
+
+    /// What the store has under `key`; memory has it then too. May wait for a
+    /// disk.
+    pub fn look_up_store(&self, key: &Key, now: Now) -> Option<Found> {
+        let kept = self
+            .disk
+            .get(key, now)
+            .map(|stored| Arc::new(Kept::from_store(stored, now)))
+            .filter(|kept| kept.fresh(now) > 0)
+            .filter(|kept| {
+                let _effect = self.effect.read().unwrap_or_else(PoisonError::into_inner);
+                let holds = !self.disk.refuses(key, kept.about());
+                // a fill that came meanwhile is newer
+                if holds && self.memory.peek(key, now).is_none() {
+                    self.memory.insert(*key, kept);
+                }
+                holds
+            });
+        let Some(kept) = kept else {
+            count(&self.counters.misses);
+            return None;
+        };
+        count(&self.counters.store_hits);
+        Some(Found {
+            is_to_be_stored: kept.is_to_be_stored(),
+            kept,
+        })
+    }
+
+    /// `process` has missed `key`, and wants its lease for `time` milliseconds
+    /// at most.
+    pub fn lease(&self, key: &Key, process: &Name, time: u64, now: Now) -> Leased {
+        let mut shared = self.shared();
+        // a fill goes to memory before it ends the lease
+        if let Some(kept) = self.memory.peek(key, now) {
+            return Leased::Found(Found {
+                kept,
+                is_to_be_stored: false,
+            });
+        }
+        shared.expire(&self.memory, now);
+        let ends = now.monotonic.saturating_add(time);
+        Leased::Lease(shared.leases.ask(*key, process, ends))
+    }
+
+    /// `process` gives its lease back.
+    pub fn give_back(&self, key: &Key, process: &Name, now: Now) {
+        let mut shared = self.shared();
+        let ended = shared.leases.give_back(key, process);
+        shared.announce(ended, |key| self.memory.peek(key, now).is_some());
+    }
+
+    /// Whether an entry of that many bytes goes to memory, so that
+    /// [`put`](Self::put) does not wait for a disk.
+    pub fn has_room_for(&self, length: usize) -> bool {
+        self.memory.takes(length)
+    }
+
+    /// Keeps an entry. `true`: call [`store`](Self::store) with it. `process`
+    /// is who stores it. May wait for a disk, if memory
+    /// [has no room](Self::has_room_for) for it.
+    ///
+    /// # Errors
+    /// [`Refused`]. A lease that `process` has has ended all the same.
+    pub fn put(
+        &self,
+        key: &Key,
+        kept: &Arc<Kept>,
+        process: Option<&Name>,
+        now: Now,
+    ) -> Result<bool, Refused> {
+        let put = self.keep(key, kept, now);
+        let mut shared = self.shared();
+        let ended = match &put {
+            Ok(_) => shared.leases.fill(key),
+            Err(_) => process.and_then(|process| shared.leases.give_back(key, process)),
+        };
+        // evicted at once or not: who waits is to look it up
+        shared.announce(ended, |_| put.is_ok());
+        count(match &put {
+            Ok(_) => &self.counters.fills,
+            Err(_) => &self.counters.refused,
+        });
+        put
+    }
+
+    fn keep(&self, key: &Key, kept: &Arc<Kept>, now: Now) -> Result<bool, Refused> {
+        let may_be_stored = kept.about().class.may_be_stored();
+        {
+            let _effect = self.effect.read().unwrap_or_else(PoisonError::into_inner);
+            if kept.about().generation > self.disk.generation()
+                || self.disk.refuses(key, kept.about())
+            {
+                return Err(Refused::Purged);
+            }
+            if self.memory.insert(*key, kept) {
+                return Ok(may_be_stored && self.disk.admits(key, now) && kept.is_to_be_stored());
+            }
+        }
+        // a purge that passes it here is known to the store: it carries the
+        // generation that it was asked in
+        if !may_be_stored {
+            return Err(Refused::TooLong);
+        }
+        match self.store(key, kept, now) {
+            Ok(()) => Ok(false),
+            Err(DiskError::TooLong) => Err(Refused::TooLong),
+            Err(DiskError::Purged) => Err(Refused::Purged),
+            Err(DiskError::Off(text)) => Err(Refused::Off(text)),
+        }
+    }
+
+    /// Puts an entry on the disk. May wait for it.
+    ///
+    /// # Errors
+    /// [`DiskError`]: it will be tried again when it is asked for again.
+    pub fn store(&self, key: &Key, kept: &Kept, now: Now) -> Result<(), DiskError> {
+        let stored_at = now.unix.saturating_sub(kept.age(now));
+        let expires_at = now.unix.saturating_add(kept.fresh(now));
+        let put = self
+            .disk
+            .put(key, kept.about(), stored_at, expires_at, kept.body());
+        count(match put {
+            Ok(()) => &self.counters.stored,
+            Err(_) => &self.counters.not_stored,
+        });
+        if let Err(DiskError::Off(_)) = put {
+            kept.is_not_stored();
+        }
+        put
+    }
+
+    /// Removes entries, and gives the new generation. It is over when it
+    /// [is not waiting](Self::is_waiting) any more. Waits for a disk; `now` is
+    /// asked for the time after that.
+    ///
+    /// # Errors
+    /// [`DiskError`]: it holds until this owner ends, and is to be tried again.
+    pub fn purge(&self, scope: &Scope, now: impl Fn() -> Now) -> Result<u64, DiskError> {
+        // in the order of their generations: who acknowledges one
+        // acknowledges those before it
+        let _order = self.purging.lock().unwrap_or_else(PoisonError::into_inner);
+        let purged = self.disk.purge(scope);
+        let generation = match &purged {
+            Ok(generation) => *generation,
+            Err(_) => self.disk.generation(),
+        };
+        let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
+        self.memory.purge(scope);
+        let key = match scope {
+            Scope::Key(key) => Some(*key),
+            _ => None,
+        };
+        self.shared()
+            .processes
+            .purge(generation, key, now().monotonic);
+        purged
+    }
+
+    /// All purges up to `generation` hold in a process.
+    ///
+    /// # Errors
+    /// [`NoSuchPurge`].
+    pub fn acknowledge(&self, process: &Name, generation: u64) -> Result<(), NoSuchPurge> {
+        self.shared().processes.acknowledge(process, generation)
+    }
+
+    /// A process has opened an event stream.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn arrive(&self, process: &Name, now: Now) -> Result<Stream, TooMany> {
+        let mut shared = self.shared();
+        let ended = match shared.processes.has_stream(process) {
+            true => shared.leases.forget(process),
+            false => Vec::new(),
+        };
+        let stream = shared.processes.arrive(process, now.monotonic);
+        shared.announce(ended, |key| self.memory.peek(key, now).is_some());
+        stream
+    }
+
+    /// An event stream has ended, and with it the leases of its process.
+    pub fn leave(&self, stream: Stream, now: Now) {
+        let mut shared = self.shared();
+        if let Some(process) = shared.processes.leave(stream) {
+            let ended = shared.leases.forget(&process);
+            shared.announce(ended, |key| self.memory.peek(key, now).is_some());
+        }
+    }
+
+    /// What to send on an event stream.
+    pub fn next(&self, stream: Stream, now: Now) -> Next {
+        self.shared().processes.next(stream, now.monotonic)
+    }
+
+    /// The streams that have something to be told since the last call.
+    pub fn take_woken(&self) -> Vec<Stream> {
+        self.shared().processes.take_woken()
+    }
+
+    /// Time has passed, or something was acknowledged: the purges that are
+    /// over.
+    pub fn tick(&self, now: Now) -> Vec<u64> {
+        let mut shared = self.shared();
+        shared.expire(&self.memory, now);
+        shared.processes.settle(now.monotonic)
+    }
+
+    /// When to call [`tick`](Self::tick) next, in monotonic milliseconds.
+    pub fn next_tick(&self) -> Option<u64> {
+        let shared = self.shared();
+        let ends = [shared.leases.next_end(), shared.processes.next_settlement()];
+        ends.into_iter().flatten().min()
+    }
+
+    /// Writes down what lies in the store's memory. Waits for a disk.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn flush(&self) -> Result<(), DiskError> {
+        self.disk.flush()
+    }
+
+    /// Something that the store has to say to the log.
+    pub fn next_event(&self) -> Option<String> {
+        self.disk.next_event()
+    }
+
+    /// The end: what memory has and may lie on a disk goes there. Waits for
+    /// it; gives up at the first error.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    pub fn close(&self, now: Now) -> Result<(), DiskError> {
+        for (key, kept) in self.memory.not_stored(now) {
+            match self.store(&key, &kept, now) {
+                Err(error @ DiskError::Off(_)) => return Err(error),
+                // one that the store does not want is no loss to the others
+                _ => {}
+            }
+        }
+        self.disk.flush()
+    }
+
+    /// What it knows of itself.
+    pub fn status(&self) -> Status {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        let store = self.disk.status();
+        let shared = self.shared();
+        Status {
+            generation: shared.processes.generation(),
+            memory_entries: self.memory.len(),
+            memory_bytes: self.memory.bytes(),
+            memory_capacity: self.memory.capacity(),
+            processes: shared.processes.present().cloned().collect(),
+            leases: shared.leases.len(),
+            purges_waiting: shared.processes.waiting(),
+            memory_hits: load(&counters.memory_hits),
+            store_hits: load(&counters.store_hits),
+            misses: load(&counters.misses),
+            fills: load(&counters.fills),
+            refused: load(&counters.refused),
+            stored: load(&counters.stored),
+            not_stored: load(&counters.not_stored),
+            store,
+        }
+    }
+
+    /// Whether a purge is not over yet.
+    pub fn is_waiting(&self, generation: u64) -> bool {
+        self.shared().processes.is_waiting(generation)
+    }
+
+    /// No call leaves it half-changed: none can panic midway.
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn expire(&mut self, memory: &Memory, now: Now) {
+        let ended = self.leases.expire(now.monotonic);
+        self.announce(ended, |key| memory.peek(key, now).is_some());
+    }
+
+    /// Leases have ended: tells those who wait what is there.
+    fn announce(
+        &mut self,
+        ended: impl IntoIterator<Item = Ended>,
+        is_there: impl Fn(&Key) -> bool,
+    ) {
+        for Ended { key, waiters } in ended {
+            let event = match is_there(&key) {
+                true => Event::Filled(key),
+                false => Event::GivenUp(key),
+            };
+            for waiter in waiters {
+                self.processes.tell(&waiter, event.clone());
+            }
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,158 @@
+//! Admission on the second request: what is asked for once is not worth a
+//! write.
+//!
+//! Two Bloom filters take turns. Keys are noted in the younger; when that is
+//! full, or old, the elder is emptied and becomes the younger. So a key is
+//! remembered for at least as many others as a filter holds, in bounded memory.
+//! About one key in a hundred is taken for one that was seen, and stored at its
+//! first request, which costs a write and nothing else.
+
+use crate::cache::Key;
+
+/// What was asked for lately.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    younger: Box<[u64]>,
+    elder: Box<[u64]>,
+    /// Keys in the younger.
+    noted: usize,
+    keys: usize,
+    max_age: u64,
+    /// When the younger was empty.
+    since: u64,
+}
+
+/// Bits for each key: with [`PROBES`], 0.8 % of others are mistaken for it.
+const BITS: usize = 10;
+const PROBES: usize = 7;
+
+impl Admission {
+    /// Remembers at least the last `keys` keys (rounded up so that a filter is
+    /// a power of two) unless they are older than `max_age` milliseconds, in
+    /// two and a half to five bytes each; `now` in milliseconds of the
+    /// caller's clock.
+    pub fn new(keys: usize, max_age: u64, now: u64) -> Self {
+        let words = keys
+            .clamp(64, 1 << 32)
+            .saturating_mul(BITS)
+            .div_ceil(64)
+            .next_power_of_two();
+        Self {
+            younger: vec![0; words].into(),
+            elder: vec![0; words].into(),
+            noted: 0,
+            keys: words * 64 / BITS,
+            max_age,
+            since: now,
+        }
+    }
+
+    /// Whether `key` was asked for before; notes that it is now.
+    pub fn admit(&mut self, key: &Key, now: u64) -> bool {
+        // a clock that was set back makes nothing old
+        if self.noted >= self.keys || now.saturating_sub(self.since) > self.max_age {
+            self.turn(now);
+        }
+        let noted = contains(&self.younger, key);
+        if !noted {
+            for (word, bit) in places(&self.younger, key) {
+                self.younger[word] |= bit;
+            }
+            self.noted += 1;
+        }
+        noted || contains(&self.elder, key)
+    }
+
+    fn turn(&mut self, now: u64) {
+        std::mem::swap(&mut self.younger, &mut self.elder);
+        self.younger.fill(0);
+        if now.saturating_sub(self.since) > self.max_age.saturating_mul(2) {
+            self.elder.fill(0);
+        }
+        self.noted = 0;
+        self.since = now;
+    }
+
+    /// What it takes, in bytes.
+    pub fn memory(&self) -> usize {
+        size_of_val(&*self.younger) + size_of_val(&*self.elder)
+    }
+}
+
+fn contains(filter: &[u64], key: &Key) -> bool {
+    places(filter, key).all(|(word, bit)| filter[word] & bit != 0)
+}
+
+/// Keys are hashes: their bytes are as random as any hash of them.
+fn places(filter: &[u64], key: &Key) -> impl Iterator<Item = (usize, u64)> {
+    let half = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&key[at..at + 8]);
+        u64::from_le_bytes(bytes)
+    };
+    let (start, step) = (half(0), half(8) | 1);
+    let mask = filter.len() * 64 - 1;
+    (0..PROBES as u64).map(move |n| {
+        let place = start.wrapping_add(step.wrapping_mul(n)) as usize & mask;
+        (place / 64, 1 << (place % 64))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Admission;
+    use crate::cache::Key;
+
+    fn key(n: u64) -> Key {
+        *blake3::hash(&n.to_le_bytes()).as_bytes()
+    }
+
+    #[test]
+    fn the_second_request_is_admitted() {
+        let mut admission = Admission::new(1000, 1000, 0);
+        assert!(!admission.admit(&key(1), 0));
+        assert!(admission.admit(&key(1), 0));
+        assert!(admission.admit(&key(1), 1000));
+        assert!(!admission.admit(&key(2), 1000));
+    }
+
+    #[test]
+    fn the_last_keys_are_remembered_and_others_rarely_mistaken() {
+        let mut admission = Admission::new(10_000, u64::MAX, 0);
+        let memory = admission.memory();
+        for round in 0..5u64 {
+            let mut mistaken = 0;
+            for n in 0..50_000 {
+                mistaken += u32::from(admission.admit(&key(round << 32 | n), 0));
+            }
+            assert!(mistaken < 1000, "{mistaken} of 50000");
+            for n in 40_000..50_000 {
+                assert!(admission.admit(&key(round << 32 | n), 0), "{n}");
+            }
+        }
+        assert_eq!(admission.memory(), memory);
+        assert!(memory <= 10_000 * 5, "{memory}");
+    }
+
+    #[test]
+    fn what_is_old_is_forgotten() {
+        let mut admission = Admission::new(1000, 1000, 0);
+        admission.admit(&key(1), 0);
+        // at most twice as old as said
+        assert!(admission.admit(&key(1), 1001));
+        let mut admission = Admission::new(1000, 1000, 0);
+        admission.admit(&key(1), 0);
+        admission.admit(&key(2), 1001);
+        assert!(!admission.admit(&key(1), 2002));
+        let mut admission = Admission::new(1000, 1000, 0);
+        admission.admit(&key(1), 0);
+        assert!(!admission.admit(&key(1), 5000));
+    }
+
+    #[test]
+    fn a_clock_set_back_and_a_size_of_nothing_do_no_harm() {
+        let mut admission = Admission::new(0, 1000, 5000);
+        assert!(!admission.admit(&key(1), 5000));
+        assert!(admission.admit(&key(1), 0));
+    }
+}

@@ -1,0 +1,96 @@
+//! How large the store may be, and how its room is shared out.
+
+use std::path::PathBuf;
+
+use super::record::Class;
+use super::rocks::{Family, MAX_WRITE_BUFFERS};
+
+/// What an owner says of its store.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The folder it lies in, made if need be; nothing else may be in it.
+    pub path: PathBuf,
+    /// Bytes that it may take on disk, memtables being written included. At
+    /// least [`MIN_SIZE`].
+    pub max_size: u64,
+    /// Bytes of a memtable. What was stored since the last flush is in
+    /// memtables, up to [`Config::memory`] bytes, and a clean stop writes it.
+    pub write_buffer: u64,
+    /// Bytes of tables that RocksDB keeps in memory, apart from their indexes.
+    /// The system's page cache does most of it.
+    pub block_cache: u64,
+    /// Entries go through the write-ahead log too: more is written, and less
+    /// lost by a crash. To measure what it costs.
+    pub log_entries: bool,
+}
+
+/// The least that a store is useful with.
+pub const MIN_SIZE: u64 = 16 << 20;
+
+/// The families, in the order in which they are opened.
+pub(super) const CONTROL: usize = 0;
+pub(super) const BLOCKS: usize = 1;
+
+impl Class {
+    /// The family of its entries.
+    pub(super) fn family(self) -> usize {
+        match self {
+            Self::Immutable => 2,
+            Self::Aging => 3,
+        }
+    }
+}
+
+impl Config {
+    /// The defaults for a store of `max_size` bytes.
+    pub fn new(path: impl Into<PathBuf>, max_size: u64) -> Self {
+        Self {
+            path: path.into(),
+            max_size,
+            write_buffer: (max_size / 64).clamp(256 << 10, 16 << 20),
+            block_cache: 8 << 20,
+            log_entries: false,
+        }
+    }
+
+    /// The most that memtables take, in bytes.
+    pub fn memory(&self) -> u64 {
+        // of both classes of entries; the rest is small and flushed with them
+        MAX_WRITE_BUFFERS * 2 * self.write_buffer
+    }
+
+    /// The longest body that is stored, in bytes: a table of several may not
+    /// be a large part of all.
+    pub fn max_entry(&self) -> u64 {
+        self.max_size / 64
+    }
+
+    /// What FIFO may keep in tables. A table is written before the oldest is
+    /// dropped, and others may wait behind it.
+    fn tables(&self) -> u64 {
+        let reserve = (MAX_WRITE_BUFFERS + 1) * 2 * self.write_buffer;
+        self.max_size.saturating_sub(reserve).max(self.max_size / 2)
+    }
+
+    /// Bytes of tables that `class` may keep.
+    pub(super) fn share(&self, class: Class) -> u64 {
+        match class {
+            Class::Immutable => self.tables() / 16 * 11,
+            Class::Aging => self.tables() / 16 * 4,
+        }
+    }
+
+    pub(super) fn families(&self) -> [Family; 4] {
+        let family = |name, fifo_size| Family {
+            name,
+            fifo_size,
+            write_buffer: self.write_buffer,
+        };
+        [
+            family("default", 0),
+            family("blocks", self.tables() / 16),
+            family("immutable", self.share(Class::Immutable)),
+            family("aging", self.share(Class::Aging)),
+        ]
+    }
+}

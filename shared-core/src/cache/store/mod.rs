@@ -1,0 +1,546 @@
+//! The store: entries on disk, in RocksDB, without its write-ahead log.
+//!
+//! Entries can be had again from the node, so they are written once, when a
+//! memtable is flushed, and a crash loses those of the last moments; an entry
+//! and its row in the block index are one batch, and all families are flushed
+//! together, so that never one is there without the other. Purges can't be had
+//! again: they go through the log and are on the disk before they are
+//! acknowledged, after a flush of what was written without the log before.
+//!
+//! ```text
+//!           put                        purge, control_put
+//!            │ no log                   │ flush all, then log + sync,
+//!            ▼                          ▼ then the marker (marker.rs)
+//!  immutable │ aging │ blocks        control
+//!  the entries, FIFO │ block → keys  purges and what else must last
+//! ```
+//!
+//! Tables leave in the order in which they were written, once their class has
+//! more than its share of `max_size`. A hit says when its entry is about to
+//! leave ([`Stored::is_old`]), and may be put again.
+//!
+//! This is a library: it opens no socket, reads no clock, and starts no thread
+//! (RocksDB does, at [`Store::open`]). All methods may be called by any thread,
+//! and may wait for the disk; [`Store::put`] never waits for a flush. A process
+//! must not fork after opening. Nothing flushes by time: the owner calls
+//! [`Store::flush`] now and then.
+//!
+//! | file          | concern                                            |
+//! |---------------|----------------------------------------------------|
+//! | `record`      | the head of an entry                               |
+//! | `purges`      | which entries were purged; needs no RocksDB        |
+//! | `admission`   | what is worth storing; needs no RocksDB            |
+//! | `storing`     | on or off, and what the log hears of it            |
+//! | `open`        | locks, damage, setting aside; `marker`, `control`  |
+//! | `config`      | how `max_size` is shared out                       |
+//! | `rocks`       | RocksDB (`rocks.cc`)                               |
+
+mod admission;
+mod config;
+mod control;
+mod marker;
+mod open;
+mod purges;
+mod record;
+pub mod rocks;
+mod status;
+mod storing;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+pub use admission::Admission;
+pub use config::{Config, MIN_SIZE};
+pub use open::{Damage, OpenError, Opening};
+pub use purges::{Change, Purges, Scope, UnknownRow, MAX_KEYS, MAX_METHODS};
+pub use purges::{MAX_NAMESPACES, MAX_RANGES};
+pub use record::{Class, Header, Namespace, Record, MAX_METHOD};
+pub use status::Status;
+pub use storing::{Event, Reason};
+
+use super::Key;
+use config::{BLOCKS, CONTROL};
+use marker::Marker;
+use rocks::{Durability, Failure, Pinned, Rocks, Write};
+use storing::Storing;
+
+/// An open store.
+pub struct Store {
+    rocks: Arc<Rocks>,
+    config: Config,
+    purges: RwLock<Purges>,
+    lasting: Mutex<Lasting>,
+    storing: Mutex<Storing>,
+    /// Something was written without the log since the last flush.
+    unflushed: AtomicBool,
+    /// Entries of [`Class::ALL`] that were written before these are old.
+    old: [AtomicU64; 2],
+    /// Bytes put since `old` was looked up.
+    put_since: AtomicU64,
+    read_errors: AtomicU64,
+    refused: AtomicU64,
+    busy: AtomicU64,
+}
+
+/// What is written one at a time, and must last.
+struct Lasting {
+    marker: Marker,
+    /// Rows that are to be written; `None` takes a row out. Those that could
+    /// not be written wait for the next write.
+    rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+/// Why something was not stored.
+#[derive(Debug)]
+pub enum StoreError {
+    /// RocksDB can't write; [`Store::next_event`] has it once, and it goes
+    /// away by itself.
+    Off(Reason),
+    /// Memory is full of what is being flushed: worth another try later, and
+    /// no waiting.
+    Busy,
+    /// Longer than [`Config::max_entry`], or its method than [`MAX_METHOD`].
+    TooLarge,
+    /// It was purged while it was on its way.
+    Purged,
+    /// The marker file could not be written.
+    Marker(io::Error),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off(reason) => reason.fmt(f),
+            Self::Busy => f.write_str("the disk is slower than what is to be stored"),
+            Self::TooLarge => f.write_str("too large an entry"),
+            Self::Purged => f.write_str("purged while it was on its way"),
+            Self::Marker(error) => write!(f, "the marker file: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// What a purge did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// Entries with an older one that match the scope are no more.
+    pub generation: u64,
+    /// How many there were at most, counted for [`Scope::Blocks`] (up to
+    /// [`MAX_COUNTED`]) and [`Scope::Key`] only. Some of them may have left
+    /// for want of room before.
+    pub entries: Option<u64>,
+}
+
+/// A purge of blocks counts no further.
+pub const MAX_COUNTED: u64 = 1 << 20;
+
+/// An entry that was found. It keeps the database open, and the folder locked,
+/// until it is dropped.
+#[derive(Debug)]
+pub struct Stored {
+    value: Pinned,
+    key: Key,
+    body: usize,
+    old: bool,
+}
+
+impl Stored {
+    /// What it is.
+    pub fn header(&self) -> Option<Header<'_>> {
+        Header::decode(&self.key, &self.value).map(|(header, _)| header)
+    }
+
+    /// It lies in the oldest quarter of a full store, and leaves soon unless
+    /// it is put again.
+    pub fn is_old(&self) -> bool {
+        self.old
+    }
+}
+
+/// The body, where RocksDB has it.
+impl Deref for Stored {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.value[self.body..]
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// Opens the store in `config.path`, and makes one if there is none or
+    /// what is there is damaged. `now` in milliseconds since 1970.
+    pub fn open(config: &Config, now: u64) -> Result<(Self, Opening), OpenError> {
+        let opened = open::open(config, now)?;
+        let store = Self {
+            rocks: Arc::new(opened.rocks),
+            config: config.clone(),
+            purges: RwLock::new(opened.purges),
+            lasting: Mutex::new(Lasting {
+                marker: opened.marker,
+                rows: BTreeMap::new(),
+            }),
+            storing: Mutex::default(),
+            unflushed: AtomicBool::new(false),
+            old: [const { AtomicU64::new(0) }; 2],
+            put_since: AtomicU64::new(0),
+            read_errors: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+        };
+        store.look_up_old();
+        Ok((store, opened.opening))
+    }
+
+    /// Stores `record` under `key`, in place of what was there. It is found at
+    /// once, and survives a crash from the next flush on.
+    pub fn put(&self, key: &Key, record: &Record<'_>) -> Result<(), StoreError> {
+        let length = record.body.len() as u64;
+        if length > self.config.max_entry() || record.method.len() > MAX_METHOD {
+            return Err(StoreError::TooLarge);
+        }
+        let header = record.header(self.rocks.sequence());
+        if self.refuses(key, &header) {
+            return Err(StoreError::Purged);
+        }
+        let head = header.encode(key, record.body.len());
+        let mut writes = vec![Write::Put {
+            family: record.class.family(),
+            key,
+            value: [&head, record.body],
+        }];
+        let row = record.block.map(|block| {
+            (
+                block_row(&record.namespace, block, key),
+                block_value(record.class, record.generation),
+            )
+        });
+        writes.extend(row.as_ref().map(|(row, value)| Write::Put {
+            family: BLOCKS,
+            key: row,
+            value: [value, &[]],
+        }));
+        let durability = if self.config.log_entries {
+            Durability::Wal
+        } else {
+            Durability::Memory
+        };
+        let written = self.rocks.write(&writes, durability);
+        if written.is_ok() {
+            // after the write: what was acknowledged is flushed by the next
+            // flush that finds this set
+            self.unflushed.store(true, Ordering::SeqCst);
+        }
+        self.judge(written)?;
+        let since = self.put_since.fetch_add(length, Ordering::Relaxed) + length;
+        if since >= self.config.write_buffer {
+            self.put_since.store(0, Ordering::Relaxed);
+            self.look_up_old();
+        }
+        Ok(())
+    }
+
+    /// The entry under `key`, if it is fresh at `now` (milliseconds since
+    /// 1970). What can't be read is a miss, and counted.
+    pub fn get(&self, key: &Key, now: u64) -> Option<Stored> {
+        let stored = self.stale(key)?;
+        let fresh = stored.header()?.expires_at > now;
+        fresh.then_some(stored)
+    }
+
+    /// The entry under `key`, fresh or not; never one that was purged.
+    pub fn stale(&self, key: &Key) -> Option<Stored> {
+        // a key may have been stored in both classes: the newer one counts
+        let [one, other] = Class::ALL.map(|class| self.find(key, class));
+        match (one, other) {
+            (Some(one), Some(other)) => {
+                let sequence = |stored: &Stored| stored.header().map(|header| header.sequence);
+                Some(if sequence(&one) >= sequence(&other) {
+                    one
+                } else {
+                    other
+                })
+            }
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn find(&self, key: &Key, class: Class) -> Option<Stored> {
+        let value = match self.rocks.get(class.family(), key) {
+            Ok(value) => value?,
+            Err(_) => {
+                self.read_errors.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+        };
+        let Some((header, body)) = Header::decode(key, &value) else {
+            self.read_errors.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        if self.refuses(key, &header) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let [immutable, aging] = &self.old;
+        let old = match class {
+            Class::Immutable => immutable,
+            Class::Aging => aging,
+        };
+        let (body, old) = (
+            value.len() - body.len(),
+            header.sequence < old.load(Ordering::Relaxed),
+        );
+        Some(Stored {
+            value,
+            key: *key,
+            body,
+            old,
+        })
+    }
+
+    /// Whether what `header` describes was purged.
+    pub fn refuses(&self, key: &Key, header: &Header<'_>) -> bool {
+        let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
+        purges.refuses(key, header)
+    }
+
+    /// What a request that is sent to the node now has to carry in its
+    /// [`Record::generation`].
+    pub fn generation(&self) -> u64 {
+        let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
+        purges.generation()
+    }
+
+    /// Purges what matches `scope` and was asked of the node before. From the
+    /// moment that this is called nothing of it is found; when it returns `Ok`,
+    /// that lasts, whatever happens. After an error it holds as long as this
+    /// process does: it must not be acknowledged, and may be tried again.
+    pub fn purge(&self, scope: &Scope) -> Result<Purged, StoreError> {
+        let mut lasting = locked(&self.lasting);
+        let entries = self.count(scope);
+        let (generation, changes) = {
+            let mut purges = self.purges.write().unwrap_or_else(PoisonError::into_inner);
+            purges.add(scope)
+        };
+        for change in changes {
+            let value = change.generation.map(|at| at.to_be_bytes().to_vec());
+            lasting.rows.insert(control::purge_row(&change.row), value);
+        }
+        self.write_lasting(&mut lasting)?;
+        Ok(Purged {
+            generation,
+            entries,
+        })
+    }
+
+    /// How many entries a purge of `scope` would make unreachable.
+    fn count(&self, scope: &Scope) -> Option<u64> {
+        match scope {
+            Scope::Key(key) => Some(self.stale(key).is_some().into()),
+            Scope::Blocks {
+                namespace,
+                from,
+                to,
+            } => {
+                let counted = self.count_blocks(namespace, *from, *to);
+                if counted.is_err() {
+                    self.read_errors.fetch_add(1, Ordering::Relaxed);
+                }
+                counted.ok()
+            }
+            _ => None,
+        }
+    }
+
+    fn count_blocks(&self, namespace: &Namespace, from: u64, to: u64) -> Result<u64, Failure> {
+        let mut count = 0;
+        if from > to {
+            return Ok(count);
+        }
+        let end = [&block_row(namespace, to, &[0xff; 32])[..], &[0]].concat();
+        let first = block_row(namespace, from, &[0; 32]);
+        let mut rows = self.rocks.rows(BLOCKS, &first, &end)?;
+        while let Some((row, value)) = rows.next_row()? {
+            if let Some((key, header)) = block_header(row, value) {
+                count += u64::from(!self.refuses(&key, &header));
+            }
+            if count == MAX_COUNTED {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Keeps `value` under `key`, for the owner; as lasting as a purge.
+    pub fn control_put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let mut lasting = locked(&self.lasting);
+        let row = control::owners_row(key);
+        lasting.rows.insert(row, Some(value.to_vec()));
+        self.write_lasting(&mut lasting)
+    }
+
+    /// What the owner keeps under `key`.
+    pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let value = self.rocks.get(CONTROL, &control::owners_row(key))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// Puts all waiting rows onto the disk. What was written before without
+    /// the log goes first, all families at once: otherwise a crash would keep
+    /// the later and lose the earlier.
+    fn write_lasting(&self, lasting: &mut Lasting) -> Result<(), StoreError> {
+        self.flush_entries()?;
+        let serial = lasting.marker.serial + 1;
+        let number = serial.to_be_bytes();
+        let mut writes = vec![Write::Put {
+            family: CONTROL,
+            key: control::SERIAL,
+            value: [&number, &[]],
+        }];
+        writes.extend(lasting.rows.iter().map(|(key, value)| match value {
+            Some(value) => Write::Put {
+                family: CONTROL,
+                key,
+                value: [value, &[]],
+            },
+            None => Write::Remove {
+                family: CONTROL,
+                key,
+            },
+        }));
+        self.judge(self.rocks.write(&writes, Durability::Synced))?;
+        // the database may be a write ahead of its marker, not behind
+        lasting.marker.serial = serial;
+        let marker = lasting.marker.write(&self.config.path);
+        marker.map_err(StoreError::Marker)?;
+        lasting.rows.clear();
+        Ok(())
+    }
+
+    /// To be called now and then: writes what is in memory onto the disk, and
+    /// tries again what could not be written.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        if let Some(failure) = self.rocks.background_error() {
+            locked(&self.storing).failed(Reason::from(&failure));
+            self.judge(self.rocks.resume())?;
+        }
+        if locked(&self.storing).off().is_some() {
+            self.unflushed.store(true, Ordering::SeqCst);
+        }
+        self.flush_entries()?;
+        self.look_up_old();
+        let mut lasting = locked(&self.lasting);
+        if !lasting.rows.is_empty() {
+            self.write_lasting(&mut lasting)?;
+        }
+        Ok(())
+    }
+
+    fn flush_entries(&self) -> Result<(), StoreError> {
+        if !self.unflushed.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let flushed = self.rocks.flush();
+        if flushed.is_err() {
+            self.unflushed.store(true, Ordering::SeqCst);
+        }
+        self.judge(flushed)
+    }
+
+    /// Flushes, and gives the store up. Without it the same happens when the
+    /// last user is gone, but nobody hears of a failure.
+    pub fn close(self) -> Result<(), StoreError> {
+        self.flush()
+    }
+
+    /// The next thing to be logged.
+    pub fn next_event(&self) -> Option<Event> {
+        locked(&self.storing).next_event()
+    }
+
+    /// What RocksDB's answer to a write means.
+    fn judge(&self, written: Result<(), Failure>) -> Result<(), StoreError> {
+        match written {
+            Ok(()) => {
+                locked(&self.storing).succeeded();
+                Ok(())
+            }
+            Err(failure) if failure.is_busy() => {
+                self.busy.fetch_add(1, Ordering::Relaxed);
+                Err(StoreError::Busy)
+            }
+            Err(failure) => {
+                let reason = Reason::from(&failure);
+                locked(&self.storing).failed(reason.clone());
+                Err(StoreError::Off(reason))
+            }
+        }
+    }
+
+    /// Looks which writes lie in tables that a quarter more of their class
+    /// would drive out.
+    fn look_up_old(&self) {
+        for (class, old) in Class::ALL.into_iter().zip(&self.old) {
+            let tables = self.rocks.tables(class.family());
+            let young = self.config.share(class) / 4 * 3;
+            old.store(first_young(&tables, young), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The oldest write in the newest tables that make up `young` bytes; 0 if that
+/// is all of them.
+fn first_young(tables: &[rocks::Table], young: u64) -> u64 {
+    let mut bytes = 0;
+    let mut first = u64::MAX;
+    for table in tables {
+        if bytes >= young {
+            return first;
+        }
+        bytes += table.size;
+        first = first.min(table.smallest_sequence);
+    }
+    0
+}
+
+fn block_row(namespace: &Namespace, block: u64, key: &Key) -> Vec<u8> {
+    [&namespace[..], &block.to_be_bytes(), key].concat()
+}
+
+fn block_value(class: Class, generation: u64) -> Vec<u8> {
+    [&[class.byte()][..], &generation.to_be_bytes()].concat()
+}
+
+/// What a row of the block index knows of its entry: all but its method.
+fn block_header<'a>(row: &[u8], value: &[u8]) -> Option<(Key, Header<'a>)> {
+    let (namespace, rest) = row.split_first_chunk()?;
+    let (block, key) = rest.split_first_chunk()?;
+    let (class, generation) = value.split_first()?;
+    let header = Header {
+        class: Class::from_byte(*class)?,
+        namespace: *namespace,
+        method: &[],
+        block: Some(u64::from_be_bytes(*block)),
+        generation: u64::from_be_bytes(generation.try_into().ok()?),
+        stored_at: 0,
+        expires_at: 0,
+        sequence: 0,
+    };
+    Some((key.try_into().ok()?, header))
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}

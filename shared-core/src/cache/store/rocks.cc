@@ -1,0 +1,480 @@
+// What sszip needs of RocksDB, as plain C: rocks.rs is the other side, and
+// repeats these declarations. RocksDB's own C interface lacks the flush of
+// several families at once and the listener.
+//
+// No exception leaves this file. Whoever gets a pointer frees it with the
+// function beside it; a status is written by every function that takes one.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
+#include <rocksdb/metadata.h>
+#include <rocksdb/options.h>
+#include <rocksdb/statistics.h>
+#include <rocksdb/table.h>
+
+#ifdef SSZIP_ROCKS_FAULTS
+#include "rocks_faults.h"
+#endif
+
+using rocksdb::ColumnFamilyHandle;
+using rocksdb::PinnableSlice;
+using rocksdb::Slice;
+using rocksdb::SliceParts;
+using rocksdb::Status;
+
+extern "C" {
+
+struct rocks_status {
+    uint8_t code; // rocksdb::Status::Code; 255 is an exception
+    uint8_t subcode;
+    uint8_t severity;
+    char message[253]; // NUL-terminated, cut if need be
+};
+
+struct rocks_bytes {
+    const uint8_t *data;
+    size_t size;
+};
+
+struct rocks_family {
+    rocks_bytes name;
+    // Bytes of tables that FIFO keeps; 0 is levelled compaction.
+    uint64_t fifo_size;
+    uint64_t write_buffer;
+};
+
+struct rocks_options {
+    rocks_bytes path;
+    const rocks_family *families; // the first is "default"
+    size_t family_count;
+    uint64_t block_cache;
+    uint8_t create;
+};
+
+struct rocks_write {
+    uint32_t family;
+    uint8_t remove; // or put
+    rocks_bytes key;
+    rocks_bytes value[2]; // one after the other
+};
+
+struct rocks_file {
+    uint64_t size;
+    uint64_t smallest_sequence;
+    uint64_t largest_sequence;
+};
+
+} // extern "C"
+
+namespace {
+
+constexpr int kMaxWriteBuffers = 3; // rocks.rs: MAX_WRITE_BUFFERS
+
+Slice slice(const rocks_bytes &bytes) {
+    return Slice(reinterpret_cast<const char *>(bytes.data), bytes.size);
+}
+
+void set(rocks_status *out, const Status &status) {
+    out->code = static_cast<uint8_t>(status.code());
+    out->subcode = static_cast<uint8_t>(status.subcode());
+    out->severity = static_cast<uint8_t>(status.severity());
+    out->message[0] = '\0';
+    if (!status.ok()) {
+        std::string text = status.ToString();
+        size_t length = std::min(text.size(), sizeof(out->message) - 1);
+        memcpy(out->message, text.data(), length);
+        out->message[length] = '\0';
+    }
+}
+
+void set_thrown(rocks_status *out) {
+    out->code = 255;
+    out->subcode = 0;
+    out->severity = 0;
+    strcpy(out->message, "out of memory, or another C++ exception");
+}
+
+// The error that keeps RocksDB from writing, as its listener is told.
+class Background : public rocksdb::EventListener {
+public:
+    void OnBackgroundError(rocksdb::BackgroundErrorReason,
+                           Status *error) override {
+        std::lock_guard<std::mutex> lock(mutex_);
+        error_ = *error;
+    }
+
+    void OnErrorRecoveryEnd(
+        const rocksdb::BackgroundErrorRecoveryInfo &info) override {
+        std::lock_guard<std::mutex> lock(mutex_);
+        error_ = info.new_bg_error;
+    }
+
+    Status error() {
+        std::lock_guard<std::mutex> lock(mutex_);
+        return error_;
+    }
+
+private:
+    std::mutex mutex_;
+    Status error_;
+};
+
+rocksdb::ColumnFamilyOptions family_options(
+    const rocks_family &family, const std::shared_ptr<rocksdb::Cache> &cache) {
+    rocksdb::ColumnFamilyOptions options;
+    rocksdb::BlockBasedTableOptions table;
+    table.block_cache = cache;
+    table.block_size = 16 << 10; // a quarter of the index in memory
+    table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(20, false));
+    table.format_version = 5;
+    table.data_block_index_type =
+        rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
+    options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+    options.compression = rocksdb::kNoCompression; // bodies are deflated
+    options.write_buffer_size = family.write_buffer;
+    options.max_write_buffer_number = kMaxWriteBuffers;
+    if (family.fifo_size > 0) {
+        options.compaction_style = rocksdb::kCompactionStyleFIFO;
+        options.compaction_options_fifo.max_table_files_size =
+            family.fifo_size;
+        // A timer flushes now and then, which makes small files; those below
+        // a write buffer are joined.
+        options.compaction_options_fifo.allow_compaction = true;
+        options.level0_file_num_compaction_trigger = 8;
+        // The number of files is no reason to wait: FIFO has one level.
+        options.level0_slowdown_writes_trigger = 1 << 30;
+        options.level0_stop_writes_trigger = 1 << 30;
+        // A join never takes in tables that are full already.
+        options.max_compaction_bytes = family.write_buffer;
+        options.ttl = 0; // the default is 30 days with FIFO
+    }
+    return options;
+}
+
+} // namespace
+
+extern "C" {
+
+struct rocks_db {
+    std::shared_ptr<Background> background;
+    std::shared_ptr<rocksdb::Statistics> statistics;
+#ifdef SSZIP_ROCKS_FAULTS
+    std::shared_ptr<PowerFileSystem> power;
+    std::unique_ptr<rocksdb::Env> env;
+#endif
+    std::unique_ptr<rocksdb::DB> db;
+    std::vector<ColumnFamilyHandle *> families;
+
+    ~rocks_db() {
+        if (db != nullptr) {
+            for (ColumnFamilyHandle *family : families) {
+                (void) db->DestroyColumnFamilyHandle(family);
+            }
+        }
+    }
+};
+
+struct rocks_value {
+    PinnableSlice slice;
+};
+
+struct rocks_iterator {
+    std::string upper;
+    Slice bound;
+    std::unique_ptr<rocksdb::Iterator> iterator;
+};
+
+// NULL on failure.
+rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
+    try {
+        auto out = std::make_unique<rocks_db>();
+        out->background = std::make_shared<Background>();
+        out->statistics = rocksdb::CreateDBStatistics();
+        out->statistics->set_stats_level(
+            rocksdb::StatsLevel::kExceptHistogramOrTimers);
+
+        rocksdb::DBOptions options;
+        options.create_if_missing = wanted->create != 0;
+        options.create_missing_column_families = wanted->create != 0;
+        options.atomic_flush = true;
+        options.statistics = out->statistics;
+        options.listeners.push_back(out->background);
+        options.max_open_files = -1;
+        // What grows beside the tables stays small.
+        options.max_total_wal_size = 4 << 20;
+        options.max_manifest_file_size = 4 << 20;
+        options.max_log_file_size = 1 << 20;
+        options.keep_log_file_num = 2;
+        options.info_log_level = rocksdb::WARN_LEVEL;
+        options.stats_dump_period_sec = 0;
+        options.stats_persist_period_sec = 0;
+#ifdef SSZIP_ROCKS_FAULTS
+        out->power = PowerFileSystem::wanted(slice(wanted->path).ToString());
+        if (out->power != nullptr) {
+            out->env = rocksdb::NewCompositeEnv(out->power);
+            options.env = out->env.get();
+        }
+#endif
+
+        auto cache = rocksdb::NewLRUCache(wanted->block_cache);
+        std::vector<rocksdb::ColumnFamilyDescriptor> families;
+        for (size_t i = 0; i < wanted->family_count; i++) {
+            const rocks_family &family = wanted->families[i];
+            families.emplace_back(slice(family.name).ToString(),
+                                  family_options(family, cache));
+        }
+
+        rocksdb::DB *db = nullptr;
+        Status opened =
+            rocksdb::DB::Open(options, slice(wanted->path).ToString(),
+                              families, &out->families, &db);
+        out->db.reset(db);
+        set(status, opened);
+        return opened.ok() ? out.release() : nullptr;
+    } catch (...) {
+        set_thrown(status);
+        return nullptr;
+    }
+}
+
+// Flushes what is in memory, closes and frees.
+void sszip_rocks_close(rocks_db *db, rocks_status *status) {
+    try {
+        Status closed = db->db->Flush(rocksdb::FlushOptions(), db->families);
+        for (ColumnFamilyHandle *family : db->families) {
+            (void) db->db->DestroyColumnFamilyHandle(family);
+        }
+        db->families.clear();
+        Status ended = db->db->Close();
+        set(status, closed.ok() ? ended : closed);
+    } catch (...) {
+        set_thrown(status);
+    }
+    try {
+        delete db;
+    } catch (...) {
+        set_thrown(status);
+    }
+}
+
+// One batch: all of it or nothing. Never waits for a flush: kIncomplete
+// instead, unless `wait`.
+void sszip_rocks_write(rocks_db *db, const rocks_write *writes, size_t count,
+                       uint8_t wal, uint8_t sync, uint8_t wait,
+                       rocks_status *status) {
+    try {
+        rocksdb::WriteBatch batch;
+        Status built;
+        for (size_t i = 0; i < count && built.ok(); i++) {
+            const rocks_write &write = writes[i];
+            ColumnFamilyHandle *family = db->families.at(write.family);
+            Slice key = slice(write.key);
+            if (write.remove != 0) {
+                built = batch.Delete(family, key);
+                continue;
+            }
+            Slice value[2] = {slice(write.value[0]), slice(write.value[1])};
+            built = batch.Put(family, SliceParts(&key, 1),
+                              SliceParts(value, 2));
+        }
+        if (built.ok()) {
+            rocksdb::WriteOptions options;
+            options.disableWAL = wal == 0;
+            options.sync = sync != 0;
+            options.no_slowdown = wait == 0;
+            built = db->db->Write(options, &batch);
+        }
+        set(status, built);
+    } catch (...) {
+        set_thrown(status);
+    }
+}
+
+// The value, pinned where it lies; NULL if there is none or on failure.
+rocks_value *sszip_rocks_get(rocks_db *db, uint32_t family,
+                             const rocks_bytes *key, rocks_bytes *out,
+                             rocks_status *status) {
+    try {
+        auto value = std::make_unique<rocks_value>();
+        Status got = db->db->Get(rocksdb::ReadOptions(),
+                                 db->families.at(family), slice(*key),
+                                 &value->slice);
+        set(status, got);
+        if (!got.ok()) {
+            return nullptr;
+        }
+        out->data = reinterpret_cast<const uint8_t *>(value->slice.data());
+        out->size = value->slice.size();
+        return value.release();
+    } catch (...) {
+        set_thrown(status);
+        return nullptr;
+    }
+}
+
+void sszip_rocks_value_free(rocks_value *value) {
+    try {
+        delete value;
+    } catch (...) {
+    }
+}
+
+// All families at once: one after the other would tear batches apart.
+void sszip_rocks_flush(rocks_db *db, rocks_status *status) {
+    try {
+        set(status, db->db->Flush(rocksdb::FlushOptions(), db->families));
+    } catch (...) {
+        set_thrown(status);
+    }
+}
+
+// Asks RocksDB to leave the state that a background error put it into.
+void sszip_rocks_resume(rocks_db *db, rocks_status *status) {
+    try {
+        set(status, db->db->Resume());
+    } catch (...) {
+        set_thrown(status);
+    }
+}
+
+// The background error that is in force; kOk without one.
+void sszip_rocks_background(rocks_db *db, rocks_status *status) {
+    try {
+        set(status, db->background->error());
+    } catch (...) {
+        set_thrown(status);
+    }
+}
+
+// From `from` on, up to and without `to`. NULL on failure.
+rocks_iterator *sszip_rocks_iterate(rocks_db *db, uint32_t family,
+                                    const rocks_bytes *from,
+                                    const rocks_bytes *to,
+                                    rocks_status *status) {
+    try {
+        auto out = std::make_unique<rocks_iterator>();
+        out->upper = slice(*to).ToString();
+        out->bound = Slice(out->upper);
+        rocksdb::ReadOptions options;
+        options.iterate_upper_bound = &out->bound;
+        options.fill_cache = false;
+        out->iterator.reset(
+            db->db->NewIterator(options, db->families.at(family)));
+        out->iterator->Seek(slice(*from));
+        set(status, out->iterator->status());
+        return out.release();
+    } catch (...) {
+        set_thrown(status);
+        return nullptr;
+    }
+}
+
+// The row it stands at, and on to the next; 0 at the end and on failure.
+// What `key` and `value` name stays until the next call.
+uint8_t sszip_rocks_next(rocks_iterator *iterator, uint8_t first,
+                         rocks_bytes *key, rocks_bytes *value,
+                         rocks_status *status) {
+    try {
+        rocksdb::Iterator *rows = iterator->iterator.get();
+        if (first == 0 && rows->Valid()) {
+            rows->Next();
+        }
+        set(status, rows->status());
+        if (!rows->Valid()) {
+            return 0;
+        }
+        key->data = reinterpret_cast<const uint8_t *>(rows->key().data());
+        key->size = rows->key().size();
+        value->data = reinterpret_cast<const uint8_t *>(rows->value().data());
+        value->size = rows->value().size();
+        return 1;
+    } catch (...) {
+        set_thrown(status);
+        return 0;
+    }
+}
+
+void sszip_rocks_iterator_free(rocks_iterator *iterator) {
+    try {
+        delete iterator;
+    } catch (...) {
+    }
+}
+
+// How many tables a family has; the first `room` of them, newest first, are
+// written to `out`.
+size_t sszip_rocks_files(rocks_db *db, uint32_t family, rocks_file *out,
+                         size_t room) {
+    try {
+        rocksdb::ColumnFamilyMetaData data;
+        db->db->GetColumnFamilyMetaData(db->families.at(family), &data);
+        std::vector<rocks_file> files;
+        for (const auto &level : data.levels) {
+            for (const auto &file : level.files) {
+                files.push_back(rocks_file{file.size, file.smallest_seqno,
+                                           file.largest_seqno});
+            }
+        }
+        std::sort(files.begin(), files.end(),
+                  [](const rocks_file &a, const rocks_file &b) {
+                      return a.largest_sequence > b.largest_sequence;
+                  });
+        std::copy_n(files.begin(), std::min(room, files.size()), out);
+        return files.size();
+    } catch (...) {
+        return 0;
+    }
+}
+
+// The number of the newest write.
+uint64_t sszip_rocks_sequence(rocks_db *db) {
+    return db->db->GetLatestSequenceNumber();
+}
+
+// A property that is a number, over all families; 0 if there is none.
+uint64_t sszip_rocks_property(rocks_db *db, uint32_t family,
+                              const rocks_bytes *name) {
+    try {
+        uint64_t value = 0;
+        bool known = db->db->GetIntProperty(db->families.at(family),
+                                            slice(*name), &value);
+        return known ? value : 0;
+    } catch (...) {
+        return 0;
+    }
+}
+
+// Bytes written since the opening: to the WAL, by flushes, by compactions.
+void sszip_rocks_written(rocks_db *db, uint64_t out[3]) {
+    out[0] = db->statistics->getTickerCount(rocksdb::WAL_FILE_BYTES);
+    out[1] = db->statistics->getTickerCount(rocksdb::FLUSH_WRITE_BYTES);
+    out[2] = db->statistics->getTickerCount(rocksdb::COMPACT_WRITE_BYTES);
+}
+
+#ifdef SSZIP_ROCKS_FAULTS
+// Writes to the folder `to` what a power cut at this moment would leave of
+// the database. Everything was synced that `synced_names` says: names too, or
+// contents only. 0 on failure.
+uint8_t sszip_rocks_power_cut(rocks_db *db, const rocks_bytes *to,
+                              uint8_t synced_names) {
+    try {
+        return db->power != nullptr &&
+               db->power->cut(slice(*to).ToString(), synced_names != 0);
+    } catch (...) {
+        return 0;
+    }
+}
+#endif
+
+} // extern "C"

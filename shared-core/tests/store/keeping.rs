@@ -1,0 +1,222 @@
+//! What is stored is found, for as long as it may be.
+
+use sszip_core::cache::store::{
+    Class, Config, OpenError, Opening, Record, Scope, Store, StoreError, MIN_SIZE,
+};
+
+use super::support::{
+    body, config, count, folder, has, key, open, put, record, reopen, CHAIN, NOW, OTHER_CHAIN,
+};
+
+#[test]
+fn an_entry_is_found_before_and_after_a_clean_stop() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, opening) = open(&config);
+    assert_eq!(opening, Opening::Fresh);
+    for (n, length) in [(0, 0), (1, 1), (2, 1000), (3, 30_000), (4, 1_000_000)] {
+        put(&store, n, length);
+        assert_eq!(store.get(&key(n), NOW).unwrap().len(), length);
+    }
+    assert_eq!(count(&store, 6), 5);
+    store.close().unwrap();
+    let store = reopen(&config);
+    assert_eq!(count(&store, 6), 5);
+    let stored = store.get(&key(3), NOW).unwrap();
+    let header = stored.header().unwrap();
+    assert_eq!(header.method, b"eth_getBlockByNumber");
+    assert_eq!((header.class, header.namespace), (Class::Immutable, CHAIN));
+    assert_eq!((header.stored_at, header.expires_at), (NOW, u64::MAX));
+    assert_eq!(store.status().read_errors, 0);
+}
+
+#[test]
+fn the_newest_entry_of_a_key_counts_whatever_its_class() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    for (n, class) in [Class::Aging, Class::Immutable, Class::Aging, Class::Aging]
+        .into_iter()
+        .enumerate()
+    {
+        let body = body(n as u64, 100);
+        let record = Record {
+            class,
+            ..record(&store, 7, &body)
+        };
+        store.put(&key(7), &record).unwrap();
+        if n == 1 {
+            store.flush().unwrap();
+        }
+        assert_eq!(&store.get(&key(7), NOW).unwrap()[..], body);
+    }
+}
+
+#[test]
+fn a_stale_entry_is_found_only_by_who_wants_it() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    let record = Record {
+        expires_at: NOW + 1000,
+        ..record(&store, 1, b"body")
+    };
+    store.put(&key(1), &record).unwrap();
+    assert!(store.get(&key(1), NOW + 999).is_some());
+    assert!(store.get(&key(1), NOW + 1000).is_none());
+    assert_eq!(&store.stale(&key(1)).unwrap()[..], b"body");
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    let large = body(1, config.max_entry() as usize + 1);
+    let refused = store.put(&key(1), &record(&store, 1, &large));
+    assert!(matches!(refused, Err(StoreError::TooLarge)));
+    store.put(&key(1), &record(&store, 1, &large[1..])).unwrap();
+    let method = [b'm'; 256];
+    let record = Record {
+        method: &method,
+        ..record(&store, 1, b"")
+    };
+    assert!(matches!(
+        store.put(&key(1), &record),
+        Err(StoreError::TooLarge)
+    ));
+    let config = Config {
+        max_size: MIN_SIZE - 1,
+        ..config
+    };
+    assert!(matches!(
+        Store::open(&config, NOW),
+        Err(OpenError::TooSmall { .. })
+    ));
+}
+
+/// The entry of a value that is in use outlives the store.
+#[test]
+fn a_value_in_use_keeps_the_store_open() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    put(&store, 1, 30_000);
+    store.flush().unwrap();
+    let stored = store.get(&key(1), NOW).unwrap();
+    store.close().unwrap();
+    assert!(matches!(Store::open(&config, NOW), Err(OpenError::Locked)));
+    assert_eq!(&stored[..], body(1, 30_000));
+    drop(stored);
+    assert!(has(&reopen(&config), 1));
+}
+
+#[test]
+fn a_second_owner_is_locked_out() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    put(&store, 1, 1000);
+    for _ in 0..3 {
+        assert!(matches!(Store::open(&config, NOW), Err(OpenError::Locked)));
+    }
+    assert!(has(&store, 1));
+    store.close().unwrap();
+    assert!(has(&reopen(&config), 1));
+}
+
+#[test]
+fn what_is_purged_is_gone_and_stays_gone() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    for n in 0..100 {
+        put(&store, n, 500);
+    }
+    let other = Record {
+        namespace: OTHER_CHAIN,
+        ..record(&store, 200, b"other")
+    };
+    store.put(&key(200), &other).unwrap();
+    let purge = |scope| store.purge(&scope).unwrap();
+    let first = purge(Scope::Key(key(0)));
+    assert_eq!(first.entries, Some(1));
+    let blocks = |from, to| Scope::Blocks {
+        namespace: CHAIN,
+        from,
+        to,
+    };
+    // the first is counted again: it is 0..=9, of which 0 is gone
+    let second = purge(blocks(0, 9));
+    assert_eq!(second.entries, Some(9));
+    assert!(second.generation > first.generation);
+    assert_eq!(purge(blocks(0, 9)).entries, Some(0));
+    assert_eq!(purge(blocks(99, u64::MAX)).entries, Some(1));
+    assert_eq!(purge(blocks(9, 0)).entries, Some(0));
+    assert_eq!(count(&store, 100), 89);
+    // a put that was under way while it was purged
+    let late = Record {
+        generation: first.generation,
+        ..record(&store, 5, b"late")
+    };
+    assert!(matches!(store.put(&key(5), &late), Err(StoreError::Purged)));
+    put(&store, 5, 100);
+    assert_eq!(count(&store, 100), 90);
+    drop(store);
+    let store = reopen(&config);
+    assert_eq!(count(&store, 100), 90);
+    store
+        .purge(&Scope::Method {
+            namespace: Some(CHAIN),
+            method: (*b"eth_getBlockByNumber").into(),
+        })
+        .unwrap();
+    assert_eq!(count(&store, 100), 0);
+    assert!(store.get(&key(200), NOW).is_some());
+    assert!(store.status().refused > 0);
+    store.purge(&Scope::Namespace(OTHER_CHAIN)).unwrap();
+    assert!(store.get(&key(200), NOW).is_none());
+    put(&store, 1, 100);
+    let last = store.purge(&Scope::Everything).unwrap();
+    assert_eq!(count(&store, 100), 0);
+    put(&store, 1, 100);
+    drop(store);
+    let store = reopen(&config);
+    assert_eq!(store.generation(), last.generation);
+    assert_eq!(count(&store, 100), 1);
+}
+
+#[test]
+fn what_the_owner_keeps_lasts() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    assert_eq!(store.control_get(b"finalized").unwrap(), None);
+    store.control_put(b"finalized", b"17").unwrap();
+    store.control_put(b"finalized", b"18").unwrap();
+    drop(store);
+    let value = reopen(&config).control_get(b"finalized").unwrap();
+    assert_eq!(value.as_deref(), Some(&b"18"[..]));
+}
+
+#[test]
+fn many_threads_at_once() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in (0..400).map(|n| n * 4 + thread) {
+                    put(store, n, 2000);
+                    assert!(has(store, n));
+                    if n % 100 == thread {
+                        store.flush().unwrap();
+                    }
+                    if n == 800 {
+                        store.purge(&Scope::Key(key(1_000_000))).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(count(&store, 1600), 1600);
+}

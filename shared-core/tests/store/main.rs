@@ -1,0 +1,7 @@
+//! The store on a real RocksDB, in temporary folders: what it keeps, through
+//! clean stops, kills, power cuts, damage and full disks.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+mod keeping;
+mod support;

@@ -1,0 +1,86 @@
+//! Records that say of themselves what they are, and stores of them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sszip_core::cache::store::{Class, Config, Opening, Record, Store, StoreError};
+use sszip_core::cache::Key;
+use tempfile::TempDir;
+
+/// When all of it happens, in milliseconds since 1970.
+pub const NOW: u64 = 1_700_000_000_000;
+
+pub const CHAIN: [u8; 16] = [1; 16];
+pub const OTHER_CHAIN: [u8; 16] = [2; 16];
+
+pub fn key(n: u64) -> Key {
+    *blake3::hash(&n.to_le_bytes()).as_bytes()
+}
+
+/// Bytes that no coder makes shorter, and that only `n` has.
+pub fn body(n: u64, length: usize) -> Vec<u8> {
+    let mut body = vec![0; length];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&n.to_le_bytes());
+    hasher.finalize_xof().fill(&mut body);
+    body
+}
+
+/// A record of the block `n`, dispatched now.
+pub fn record<'a>(store: &Store, n: u64, body: &'a [u8]) -> Record<'a> {
+    Record {
+        class: Class::Immutable,
+        namespace: CHAIN,
+        method: b"eth_getBlockByNumber",
+        block: Some(n),
+        generation: store.generation(),
+        stored_at: NOW,
+        expires_at: u64::MAX,
+        body,
+    }
+}
+
+/// Stores the record of `n`, once the disk keeps up.
+pub fn put(store: &Store, n: u64, length: usize) {
+    let body = body(n, length);
+    for _ in 0..10_000 {
+        match store.put(&key(n), &record(store, n, &body)) {
+            Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
+            done => return done.unwrap(),
+        }
+    }
+    panic!("busy for ten seconds");
+}
+
+/// Whether the record of `n` is there; it must then be what was stored.
+pub fn has(store: &Store, n: u64) -> bool {
+    let Some(stored) = store.get(&key(n), NOW) else {
+        return false;
+    };
+    assert_eq!(&stored[..], &body(n, stored.len())[..], "{n}");
+    assert_eq!(stored.header().unwrap().block, Some(n));
+    true
+}
+
+/// How many of `0..n` are there.
+pub fn count(store: &Store, n: u64) -> u64 {
+    (0..n).map(|n| u64::from(has(store, n))).sum()
+}
+
+pub fn folder() -> TempDir {
+    TempDir::with_prefix("sszip-store-").unwrap()
+}
+
+pub fn config(path: &Path) -> Config {
+    Config::new(path.join("store"), 64 << 20)
+}
+
+pub fn open(config: &Config) -> (Store, Opening) {
+    Store::open(config, NOW).unwrap()
+}
+
+pub fn reopen(config: &Config) -> Store {
+    let (store, opening) = open(config);
+    assert_eq!(opening, Opening::Reopened);
+    store
+}
