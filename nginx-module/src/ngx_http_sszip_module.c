@@ -207,6 +207,13 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       NULL },
 
+    { ngx_string("sszip_cache_path"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_sszip_cache_path,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("sszip_cache_purge"),
       NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
       ngx_http_sszip_cache_purge,
@@ -530,7 +537,7 @@ ngx_http_sszip_cache_owner(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t  *value;
 
     if (smcf->owner != NULL) {
-        return "is duplicate";
+        return "is duplicate, or there is an \"sszip_cache_path\"";
     }
 
     value = cf->args->elts;
@@ -729,6 +736,7 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *     smcf->places = 0;
      *     smcf->config = NULL;
      *     smcf->owner = NULL;
+     *     smcf->store = NULL;
      *     smcf->purges = 0;
      */
 
@@ -832,6 +840,9 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->caches) {
         smcf->config = conf->config;
 
+        ngx_http_sszip_owner_max_entry(smcf,
+                                       sszip_config_max_entry(conf->config));
+
         conf->place.data = ngx_pnalloc(cf->pool, NGX_INT_T_LEN);
         if (conf->place.data == NULL) {
             return NGX_CONF_ERROR;
@@ -900,6 +911,13 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (smcf->purges && smcf->owner == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"sszip_cache_purge\" needs an "
+                           "\"sszip_cache_path\" or an \"sszip_cache_owner\"");
+        return NGX_ERROR;
+    }
+
     if (smcf->config != NULL) {
 
         cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
@@ -938,8 +956,9 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
         ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_core_module);
 
-        if (sszip_process_start(smcf->config, ccf->worker_processes)
-            != SSZIP_STATUS_OK
+        if (ngx_http_sszip_owner_single(cycle, smcf) != NGX_OK
+            || sszip_process_start(smcf->config, ccf->worker_processes)
+               != SSZIP_STATUS_OK
             || ngx_http_sszip_link_start(cycle, smcf->owner) != NGX_OK)
         {
             ngx_log_error(NGX_LOG_ERR, cycle->log, 0,

@@ -21,6 +21,7 @@ typedef struct {
     ngx_uint_t                   places;
     sszip_config                *config;           /* one of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
+    void                        *store;            /* ours to start */
     ngx_flag_t                   purges;           /* a location does */
 } ngx_http_sszip_main_conf_t;
 
@@ -134,6 +135,12 @@ void ngx_http_sszip_wake(void);
 uint64_t ngx_http_sszip_monotonic(void);
 char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+void ngx_http_sszip_owner_max_entry(ngx_http_sszip_main_conf_t *smcf,
+    uint64_t max_entry);
+ngx_int_t ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
+    ngx_http_sszip_main_conf_t *smcf);
 
 /* the body, coded as it comes */
 ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,

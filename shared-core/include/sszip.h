@@ -496,6 +496,15 @@ sszip_status sszip_process_start(const sszip_config *config,
 bool sszip_config_caches(const sszip_config *config);
 
 /*
+ The longest entry that is kept at a place with these settings, in bytes
+ before compression. 0 for NULL.
+
+ # Safety
+ `config` is NULL or from `sszip_config_new` and not freed.
+ */
+uint64_t sszip_config_max_entry(const sszip_config *config);
+
+/*
  Whether sszip acts at a place with these settings. `false` for NULL.
 
  # Safety
