@@ -4,10 +4,10 @@
 //! first, so that a scan over old blocks does not drive out what many ask for.
 //! Any number of threads may use it; a look-up takes a read lock of a shard.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
@@ -69,7 +69,9 @@ impl Hot {
             Ok(options) => Cache::with_options(
                 options,
                 ByWeight,
-                RandomState::new(),
+                // whoever chooses calls chooses keys: the seed is what he does
+                // not know
+                RandomState::default(),
                 DefaultLifecycle::default(),
             ),
             // both capacities are set above

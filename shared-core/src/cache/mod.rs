@@ -6,8 +6,8 @@
 //! [`flights`] lets one request fetch what many want, and [`process`] holds
 //! what the exchanges of a process share. [`freshness`] says what may be
 //! stored and for how long, [`http`] what its head says of that (RFC 9111),
-//! [`scope`] what tells answers apart. Nothing here
-//! reads a clock or waits: times are arguments, and who is to wake up is a
+//! [`scope`] what tells answers apart, [`memo`] which
+//! calls were asked in the same words before. Nothing here reads a clock or waits: times are arguments, and who is to wake up is a
 //! result.
 
 pub mod batch;
@@ -16,6 +16,7 @@ pub mod flights;
 pub mod freshness;
 pub mod hot;
 pub mod http;
+pub mod memo;
 pub mod process;
 pub mod scope;
 pub mod status;

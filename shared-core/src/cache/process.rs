@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::flights::{Flights, Waiter};
 use super::hot::Hot;
+use super::memo::Memo;
 use super::scope::Varying;
 use crate::memory::Budget;
 
@@ -35,6 +36,8 @@ pub struct Tier {
     pub flights: Flights,
     /// What answers turned out to depend on.
     pub varying: Varying,
+    /// Keys of calls that were hits.
+    pub memo: Memo,
     woken: Mutex<VecDeque<Waiter>>,
 }
 

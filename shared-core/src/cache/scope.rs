@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::jsonrpc::key::Keys;
+
 /// Fields that say who asks.
 pub const CREDENTIALS: &[&str] = &["authorization", "cookie"];
 
@@ -120,6 +122,11 @@ impl Scope {
     /// The encoding.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What keys of calls in this scope are made with.
+    pub fn keys(&self) -> Keys {
+        Keys::of(&self.bytes)
     }
 
     fn place(&self) -> &[u8] {

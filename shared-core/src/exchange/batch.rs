@@ -10,15 +10,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::caching::{Asked, LookUp};
+use super::calls::{Calls, Place};
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
 use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
 use crate::cache::batch::{batch_gzip, batch_identity, Element};
 use crate::cache::entry::Entry;
-use crate::cache::freshness::Prospect;
 use crate::cache::status::CacheStatus;
-use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::request::Call;
 use crate::jsonrpc::response;
@@ -28,14 +27,14 @@ use crate::mode::Mode;
 #[derive(Debug)]
 pub(super) struct Mixed {
     /// In the request's order.
-    places: Vec<Place>,
+    places: Vec<Member>,
     /// What the node gets.
     pub(super) request: Vec<u8>,
     pub(super) gzip: bool,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Member {
     /// The answer, and the id that it gets.
     Stored(Arc<Entry>, Vec<u8>),
     /// The id under which the node was asked.
@@ -50,15 +49,19 @@ impl Exchange {
         let Some(hot) = process.tier.hot() else {
             return LookUp::Forward;
         };
-        let prospects: Vec<Option<(Key, Prospect)>> = calls
+        let mut judge = Calls::new(self, &scope);
+        let places: Vec<Option<Place>> = calls
             .iter()
-            .map(|call| call.id.and_then(|_| self.prospect(call, &scope)))
+            .map(|call| call.id.and_then(|_| judge.place(call)))
             .collect();
-        let found: Vec<Option<Arc<Entry>>> = prospects
+        let found: Vec<Option<Arc<Entry>>> = calls
             .iter()
-            .map(|prospect| match prospect {
-                Some((key, _)) if !asked.bypass => hot.get(key, asked.now),
-                _ => None,
+            .zip(&places)
+            .map(|(call, place)| {
+                let place = place.as_ref().filter(|_| !asked.bypass)?;
+                let entry = hot.get(&place.key, asked.now)?;
+                judge.remember(call, place);
+                Some(entry)
             })
             .collect();
         // what is sent together is sent under one head
@@ -72,7 +75,7 @@ impl Exchange {
                 return LookUp::Respond;
             }
         }
-        if !prospects.iter().any(Option::is_some) {
+        if !places.iter().any(Option::is_some) {
             return LookUp::Forward;
         }
         // an answer is known by its id alone
@@ -84,13 +87,13 @@ impl Exchange {
         let mixed = (distinct && alike).then(|| mixed(calls, &found, asked.body));
         let fetched = calls
             .iter()
-            .zip(prospects)
+            .zip(places)
             .zip(&found)
             .filter(|(_, found)| mixed.is_none() || found.is_none())
-            .filter_map(|((call, prospect), _)| {
+            .filter_map(|((call, place), _)| {
                 let id = call.id.filter(|id| ids.get(id) == Some(&1))?;
-                let (key, prospect) = prospect?;
-                Some(Wanted::new(call, id, key, prospect))
+                let place = place?;
+                Some(Wanted::new(call, id, place.key, place.prospect))
             })
             .collect();
         if !self.request.cache.no_store {
@@ -152,12 +155,12 @@ impl Exchange {
             .places
             .iter()
             .filter_map(|place| match place {
-                Place::Stored(entry, id) => {
+                Member::Stored(entry, id) => {
                     // asked all the same, by a body of the operator's
                     by_id.remove(&id[..]);
                     Some(Element::Stored(entry, id))
                 }
-                Place::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
+                Member::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
             })
             .collect();
         // what nobody asked for is not ours to drop
@@ -284,8 +287,8 @@ impl Exchange {
             .places
             .iter()
             .filter_map(|place| match place {
-                Place::Stored(entry, id) => Some(Element::Stored(entry, id)),
-                Place::Asked(_) => None,
+                Member::Stored(entry, id) => Some(Element::Stored(entry, id)),
+                Member::Asked(_) => None,
             })
             .collect();
         let mut opened = batch_identity(&stored)?.to_vec();
@@ -308,10 +311,10 @@ fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed
     for (call, found) in calls.iter().zip(found) {
         match (found, call.id) {
             (Some(entry), Some(id)) => {
-                places.push(Place::Stored(Arc::clone(entry), id.to_vec()));
+                places.push(Member::Stored(Arc::clone(entry), id.to_vec()));
                 continue;
             }
-            (_, Some(id)) => places.push(Place::Asked(id.to_vec())),
+            (_, Some(id)) => places.push(Member::Asked(id.to_vec())),
             (_, None) => {}
         }
         if request.len() > 1 {

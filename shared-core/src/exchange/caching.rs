@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::calls::Calls;
 use super::coding::off_loop_length;
 use super::fill::{Fill, Settings, Wanted, What};
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
@@ -9,12 +10,11 @@ use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, State, Task};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
-use crate::cache::freshness::Prospect;
+use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
-use crate::cache::{self, scope};
+use crate::cache::Key;
 use crate::config::Credentials;
 use crate::gzip::splice::Body;
-use crate::jsonrpc::key;
 use crate::jsonrpc::request::{self, Call, Request};
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
@@ -81,7 +81,7 @@ pub enum LookUp {
 /// One answer that is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sought<'a> {
-    pub(super) key: cache::Key,
+    pub(super) key: Key,
     /// What it is to be sent under; `None`: it is a resource.
     pub(super) id: Option<&'a [u8]>,
     /// The node's answer will be all that could be stored.
@@ -162,25 +162,30 @@ impl Exchange {
     fn look_up_call(&mut self, call: &Call<'_>, asked: &Asked<'_>) -> LookUp {
         self.rpc_method = call.method.to_vec();
         let scope = self.scope(asked);
-        let (Some(id), Some((key, prospect))) = (call.id, self.prospect(call, &scope)) else {
+        let place = Calls::new(self, &scope).place(call);
+        let (Some(id), Some(place)) = (call.id, place) else {
             return LookUp::Forward;
         };
         let sought = Sought {
-            key,
+            key: place.key,
             id: Some(id),
             is_whole: true,
             coalesces: true,
         };
-        self.seek(&sought, scope, asked, || {
-            What::Call(Wanted::new(call, id, key, prospect))
-        })
+        let found = self.seek(&sought, &scope, asked, || {
+            What::Call(Wanted::new(call, id, place.key, place.prospect))
+        });
+        if let LookUp::Respond | LookUp::RespondOffLoop = found {
+            Calls::new(self, &scope).remember(call, &place);
+        }
+        found
     }
 
     /// Looks for one answer. `what` is made only if it is to be fetched.
     pub(super) fn seek(
         &mut self,
         sought: &Sought<'_>,
-        scope: scope::Scope,
+        scope: &Scope,
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
     ) -> LookUp {
@@ -199,9 +204,12 @@ impl Exchange {
                     self.decoding = Some((key, entry, sought.id.map(<[u8]>::to_vec)));
                     return LookUp::RespondOffLoop;
                 }
+                let weight = entry.weight();
                 if self.respond_with(&entry, sought.id, asked) {
-                    // it may have both codings from now on
-                    hot.reweigh(&key, &entry);
+                    if entry.weight() != weight {
+                        // it has both codings from now on
+                        hot.reweigh(&key, &entry);
+                    }
                     return LookUp::Respond;
                 }
             }
@@ -223,16 +231,16 @@ impl Exchange {
             }
             _ => None,
         };
-        self.fill = Some(self.new_fill(what(), scope, token, asked.now));
+        self.fill = Some(self.new_fill(what(), scope.clone(), token, asked.now));
         LookUp::Forward
     }
 
     /// What came of waiting. It is not done twice.
     fn after_waiting(
         &mut self,
-        (key, waiter): (cache::Key, Waiter),
+        (key, waiter): (Key, Waiter),
         sought: &Sought<'_>,
-        scope: scope::Scope,
+        scope: &Scope,
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
     ) -> LookUp {
@@ -257,7 +265,7 @@ impl Exchange {
                 None
             }
         };
-        let mut fill = self.new_fill(what(), scope, token, asked.now);
+        let mut fill = self.new_fill(what(), scope.clone(), token, asked.now);
         fill.rekeyed = parted;
         self.fill = Some(fill);
         LookUp::Forward
@@ -320,7 +328,7 @@ impl Exchange {
     pub(super) fn new_fill(
         &self,
         what: What,
-        scope: scope::Scope,
+        scope: Scope,
         token: Option<Token>,
         asked_at: u64,
     ) -> Box<Fill> {
@@ -342,26 +350,15 @@ impl Exchange {
         }
     }
 
-    /// Where the answer to a call would be, if it may be stored.
-    pub(super) fn prospect(
-        &self,
-        call: &Call<'_>,
-        scope: &scope::Scope,
-    ) -> Option<(cache::Key, Prospect)> {
-        let prospect = Prospect::of(call.method, call.params, &self.config.cache.valid)?;
-        let key = key::key(scope.bytes(), call.method, call.params).ok()?;
-        Some((key.0, prospect))
-    }
-
     /// All that tells answers to the same call apart.
-    pub(super) fn scope(&self, asked: &Asked<'_>) -> scope::Scope {
+    pub(super) fn scope(&self, asked: &Asked<'_>) -> Scope {
         self.scope_of(asked, None)
     }
 
     /// The same, of one thing in a place.
-    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> scope::Scope {
+    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> Scope {
         let request = &self.request.cache;
-        let mut base = scope::Scope::default();
+        let mut base = Scope::default();
         match asked.namespace {
             Some(namespace) => base.push(namespace),
             None => {

@@ -13,7 +13,6 @@ use crate::cache::freshness::{Class, Prospect};
 use crate::cache::process::Tier;
 use crate::cache::scope::{Fields, Scope};
 use crate::cache::{http, Key};
-use crate::jsonrpc::key;
 use crate::jsonrpc::request::Call;
 use crate::jsonrpc::response::{self, Outcome, Response};
 use crate::jsonrpc::scan;
@@ -73,8 +72,9 @@ impl What {
             What::Call(wanted) => std::slice::from_mut(wanted),
             What::Batch(wanted) => &mut wanted[..],
         };
+        let keys = scope.keys();
         calls.iter_mut().all(|wanted| {
-            key::key(scope.bytes(), &wanted.method, wanted.params.as_deref())
+            keys.key(&wanted.method, wanted.params.as_deref())
                 .map(|key| wanted.key = key.0)
                 .is_ok()
         })

@@ -18,6 +18,7 @@
 pub mod block;
 pub mod key;
 pub mod methods;
+mod plain;
 pub mod request;
 pub mod response;
 pub mod scan;

@@ -15,7 +15,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::string::{end_of_escape, end_of_plain};
+use super::plain::end_of_plain;
+use super::string::end_of_escape;
 
 /// How many arrays and objects may be open at once.
 pub const MAX_DEPTH: usize = 512;
@@ -135,6 +136,10 @@ pub struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// At the start of a text from the network.
     pub fn of_text(text: &'a [u8]) -> Result<Scanner<'a>, ScanError> {
+        // nearly all texts are, and it is told in half the time
+        if text.is_ascii() {
+            return Ok(Scanner::of_value(text));
+        }
         match std::str::from_utf8(text) {
             Ok(_) => Ok(Scanner::of_value(text)),
             Err(error) => Err(ScanError {
