@@ -25,6 +25,13 @@ pub struct Fields {
 }
 
 impl Fields {
+    /// Makes room for so many usual ones.
+    pub fn make_room(&mut self, fields: usize) {
+        // refused: it will be found out later
+        let _ = self.ends.try_reserve(fields);
+        let _ = self.bytes.try_reserve(fields * 48);
+    }
+
     /// Adds a field.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);
@@ -64,6 +71,14 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// An empty one, with room for a usual place.
+    pub fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(128),
+            ..Self::default()
+        }
+    }
+
     /// Adds a part of the place.
     pub fn push(&mut self, part: &[u8]) {
         self.bytes

@@ -120,11 +120,10 @@ impl Exchange {
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
     ) -> Option<Body> {
-        let elements: Vec<Element<'_>> = found
-            .iter()
-            .zip(calls)
-            .filter_map(|(entry, call)| Some(Element::Stored(entry.as_ref()?, call.id?)))
-            .collect();
+        let mut elements: Vec<Element<'_>> = Vec::with_capacity(found.len());
+        for (entry, call) in found.iter().zip(calls) {
+            elements.push(Element::Stored(entry.as_ref()?, call.id?));
+        }
         if self.may_gzip(asked) {
             batch_gzip(&elements, self.gate())
         } else {

@@ -358,12 +358,13 @@ impl Exchange {
     /// The same, of one thing in a place.
     pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> Scope {
         let request = &self.request.cache;
-        let mut base = Scope::default();
+        let mut base = Scope::new();
         match asked.namespace {
             Some(namespace) => base.push(namespace),
             None => {
                 base.push(asked.place);
-                base.push(&request.host);
+                let host = request.fields.values("host").last();
+                base.push(&host.unwrap_or_default().to_ascii_lowercase());
                 if request.kind == CacheKind::Call {
                     base.push(&request.target);
                 }
@@ -400,6 +401,9 @@ impl Exchange {
             Some(body) => body.is_gzip(),
             None => entry.is_coded() && self.may_gzip(asked),
         };
+        // these fields, and at most Vary, the coding, the cache, the length,
+        // and of a resource Age
+        self.head_edits.reserve(meta.fields.len() + 5);
         let mut vary_lines: Vec<&[u8]> = Vec::new();
         for (name, value) in &meta.fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -409,6 +413,9 @@ impl Exchange {
             }
             if is("content-type") {
                 self.varies = self.config.types.contains(value);
+                self.head_edits
+                    .push(HeadEdit::set("Content-Type", value.clone()));
+                continue;
             }
             let weak = if is("etag") && gzip {
                 weakened(value)

@@ -199,6 +199,41 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// As [`first_member`](Self::first_member), but takes only what is before
+    /// the name: whether there is one.
+    pub(super) fn first_name(&mut self) -> Result<bool, ScanError> {
+        self.enter(b'{')?;
+        let some = self.here()? != b'}';
+        if !some {
+            self.leave();
+        }
+        Ok(some)
+    }
+
+    /// The same of [`next_member`](Self::next_member).
+    #[inline]
+    pub(super) fn next_name(&mut self) -> Result<bool, ScanError> {
+        self.another(b'}')
+    }
+
+    /// Takes the name and the colon.
+    #[inline]
+    pub(super) fn member_name(&mut self) -> Result<Quoted, ScanError> {
+        self.name()
+    }
+
+    /// Takes these very bytes, if they come next. They have to be a name and
+    /// its colon, or those and a value.
+    #[inline(always)]
+    pub(super) fn verbatim(&mut self, bytes: &[u8]) -> bool {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let found = rest.starts_with(bytes);
+        if found {
+            self.at += bytes.len();
+        }
+        found
+    }
+
     /// Steps into an array; whether there is a first element. If not, the
     /// array is left.
     pub fn first_element(&mut self) -> Result<bool, ScanError> {
