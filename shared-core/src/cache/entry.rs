@@ -1,6 +1,7 @@
 //! One answer, kept without the id it was asked under.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Key;
@@ -137,6 +138,8 @@ pub struct Entry {
     /// What it weighs in one coding.
     weight: u64,
     plain: Mutex<Plain>,
+    /// It is to be read before it is given out: `check` says more.
+    pub(super) unread: AtomicBool,
 }
 
 /// The identity form of a coded payload: kept from the second time on that
@@ -175,6 +178,7 @@ impl Entry {
             payload,
             meta,
             plain: Mutex::new(Plain::Unwanted),
+            unread: AtomicBool::new(false),
         }
     }
 
@@ -202,7 +206,9 @@ impl Entry {
 
     /// The same body under another head.
     pub fn with(&self, meta: Meta) -> Self {
-        Self::new(self.envelope.clone(), self.payload.clone(), meta)
+        let other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
+        other.unread.store(self.is_unread(), Ordering::Relaxed);
+        other
     }
 
     /// Whether it is of use when it is stale.

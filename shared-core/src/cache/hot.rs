@@ -95,8 +95,7 @@ impl Hot {
         let slot = self.cache.get(key)?;
         if !slot.entry.is_fresh(now) {
             if !slot.entry.is_of_use_stale() {
-                self.cache
-                    .remove_if(key, |other| Arc::ptr_eq(&other.entry, &slot.entry));
+                self.remove_this(key, &slot.entry);
             }
             return None;
         }
@@ -146,6 +145,12 @@ impl Hot {
     /// Takes out what is under `key`.
     pub fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
         self.cache.remove(key).map(|(_, slot)| slot.entry)
+    }
+
+    /// Takes out `entry`, unless it was replaced.
+    pub fn remove_this(&self, key: &Key, entry: &Arc<Entry>) {
+        self.cache
+            .remove_if(key, |other| Arc::ptr_eq(&other.entry, entry));
     }
 
     /// Takes out all.

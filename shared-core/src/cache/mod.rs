@@ -11,6 +11,7 @@
 //! result.
 
 pub mod batch;
+mod check;
 pub mod entry;
 pub mod flights;
 pub mod freshness;

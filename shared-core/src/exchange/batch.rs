@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::caching::{Asked, LookUp};
 use super::calls::{Calls, Place};
+use super::coding::off_loop_length;
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
 use super::transitions::Event;
@@ -54,12 +55,25 @@ impl Exchange {
             .iter()
             .map(|call| call.id.and_then(|_| judge.place(call)))
             .collect();
+        // what was not read yet is read now, as much as a single answer may be
+        let mut unread = 0;
+        let most_unread = off_loop_length(self.config.comp_level) as u64;
         let found: Vec<Option<Arc<Entry>>> = calls
             .iter()
             .zip(&places)
             .map(|(call, place)| {
                 let place = place.as_ref().filter(|_| !asked.bypass)?;
                 let entry = hot.get(&place.key, asked.now)?;
+                if entry.is_unread() {
+                    unread += entry.length(b"");
+                    if unread > most_unread {
+                        return None;
+                    }
+                    if !entry.stands() {
+                        hot.remove_this(&place.key, &entry);
+                        return None;
+                    }
+                }
                 judge.remember(call, place);
                 Some(entry)
             })

@@ -199,18 +199,8 @@ impl Exchange {
         }
         if !asked.bypass {
             if let Some(entry) = hot.get(&key, asked.now) {
-                if self.is_long_to_decode(&entry, sought.id, asked) {
-                    self.task = Task::Decode;
-                    self.decoding = Some((key, entry, sought.id.map(<[u8]>::to_vec)));
-                    return LookUp::RespondOffLoop;
-                }
-                let weight = entry.weight();
-                if self.respond_with(&entry, sought.id, asked) {
-                    if entry.weight() != weight {
-                        // it has both codings from now on
-                        hot.reweigh(&key, &entry);
-                    }
-                    return LookUp::Respond;
+                if let Some(found) = self.give(&key, entry, sought.id, asked) {
+                    return found;
                 }
             }
             self.cache_status = CacheStatus::Miss;
@@ -233,6 +223,44 @@ impl Exchange {
         };
         self.fill = Some(self.new_fill(what(), scope.clone(), token, asked.now));
         LookUp::Forward
+    }
+
+    /// Gives out what is stored under `key`, or was shared, if it can be.
+    fn give(
+        &mut self,
+        key: &Key,
+        entry: Arc<Entry>,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> Option<LookUp> {
+        if self.is_long_to_give(&entry, id, asked) {
+            self.task = Task::Decode;
+            self.decoding = Some((*key, entry, id.map(<[u8]>::to_vec)));
+            return Some(LookUp::RespondOffLoop);
+        }
+        self.give_at_once(key, &entry, id, asked)
+            .then_some(LookUp::Respond)
+    }
+
+    fn give_at_once(
+        &mut self,
+        key: &Key,
+        entry: &Arc<Entry>,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> bool {
+        let stands = entry.stands();
+        let weight = entry.weight();
+        let responds = stands && self.respond_with(entry, id, asked);
+        if let Some(hot) = self.config.process.tier.hot() {
+            if !stands {
+                hot.remove_this(key, entry);
+            } else if entry.weight() != weight {
+                // it has both codings from now on
+                hot.reweigh(key, entry);
+            }
+        }
+        responds
     }
 
     /// What came of waiting. It is not done twice.
@@ -259,8 +287,11 @@ impl Exchange {
             Some(Turn::Lead(token)) => Some(token),
             Some(Turn::Landed(Outcome::Alone)) => None,
             Some(Turn::Landed(Outcome::Answer(entry))) => {
-                if !parted && self.respond_with(&entry, sought.id, asked) {
-                    return LookUp::Respond;
+                let found = Some(entry)
+                    .filter(|_| !parted)
+                    .and_then(|entry| self.give(&key, entry, sought.id, asked));
+                if let Some(found) = found {
+                    return found;
                 }
                 None
             }
@@ -272,10 +303,12 @@ impl Exchange {
     }
 
     /// Whether an event loop should not wait until the entry can be sent.
-    fn is_long_to_decode(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
-        !self.may_gzip(asked)
+    fn is_long_to_give(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
+        let most = off_loop_length(self.config.comp_level) as u64;
+        let decodes = !self.may_gzip(asked)
             && (id.is_some() || self.needs_body(entry))
-            && entry.inflates() > off_loop_length(self.config.comp_level) as u64
+            && entry.inflates() > most;
+        decodes || entry.is_unread() && entry.length(b"") > most
     }
 
     /// Decodes a stored answer. If that can't be, there is none.
@@ -284,12 +317,8 @@ impl Exchange {
             return;
         };
         let asked = self.asked_before();
-        let tier = Arc::clone(&self.config.process.tier);
-        if self.respond_with(&entry, id.as_deref(), &asked) {
-            if let Some(hot) = tier.hot() {
-                hot.reweigh(&key, &entry);
-            }
-        }
+        // if it can't be given out there is no status, and the node is asked
+        self.give_at_once(&key, &entry, id.as_deref(), &asked);
     }
 
     /// What the host said when it looked up.
