@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::flights::{Flights, Outcome, Token, Waiter};
 use super::hot::Hot;
 use super::link::Link;
+use super::memo::Memo;
 use super::scope::Varying;
 use super::Key;
 use crate::memory::Budget;
@@ -38,6 +39,8 @@ pub struct Tier {
     pub flights: Flights,
     /// What answers turned out to depend on.
     pub varying: Varying,
+    /// Keys of calls that were hits.
+    pub memo: Memo,
     woken: Mutex<VecDeque<Waiter>>,
 }
 

@@ -37,6 +37,8 @@ struct Head<'a> {
     after: &'a [u8],
     /// Checksum and length of what is coded; `None`: it is not.
     coded: Option<(u32, u64)>,
+    /// It is to be read before it is given out.
+    unread: bool,
 }
 
 /// An entry as bytes, in two pieces: the second is the entry's own.
@@ -77,6 +79,7 @@ impl Encoded {
             between: &envelope.between,
             after: &envelope.after,
             coded,
+            unread: entry.is_unread(),
         };
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&[0; 4]);
@@ -139,7 +142,8 @@ pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
         block_number: head.block_number,
         block_hash: head.block_hash,
     };
-    Some(Entry::new(envelope, payload, meta))
+    let entry = Entry::new(envelope, payload, meta);
+    Some(if head.unread { entry.unread() } else { entry })
 }
 
 #[cfg(test)]
@@ -212,6 +216,16 @@ mod tests {
             assert_eq!(read.meta(), &expected);
             assert_eq!(read.gzip(b"9").to_vec(), entry.gzip(b"9").to_vec());
             assert_eq!(read.weight(), entry.weight());
+        }
+    }
+
+    #[test]
+    fn what_was_not_read_before_is_not_read_after() {
+        for entry in entries() {
+            let read = decode(&bytes_of(&entry), 0, 0, 0).unwrap();
+            assert!(!read.is_unread());
+            let unread = decode(&bytes_of(&entry.unread()), 0, 0, 0).unwrap();
+            assert!(unread.is_unread());
         }
     }
 

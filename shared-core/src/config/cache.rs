@@ -1,5 +1,7 @@
 //! What is cached, for how long, and for whom.
 
+use std::sync::Arc;
+
 use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::{GIB, KIB, MIB};
 use crate::cache::freshness::{is_stateful, Class, Valid};
@@ -21,7 +23,7 @@ pub struct CacheConfig {
     /// Whether answers are stored and looked up here.
     pub enable: bool,
     /// How long answers stay fresh.
-    pub valid: Valid,
+    pub valid: Arc<Valid>,
     /// Longer answers are not stored. Bytes, before compression.
     pub max_entry: u64,
     /// Longer requests are not looked up. Bytes.
@@ -42,7 +44,7 @@ pub struct CacheConfig {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheDirectives {
     enable: Option<bool>,
-    valid: Option<Valid>,
+    valid: Option<Arc<Valid>>,
     max_entry: Option<u64>,
     max_request: Option<u64>,
     credentials: Option<Credentials>,
@@ -107,7 +109,7 @@ impl CacheDirectives {
             return Err(DirectiveError::TwoValues);
         };
         let milliseconds = TIMES.read(time)?;
-        let valid = self.valid.get_or_insert_with(Valid::default);
+        let valid = Arc::make_mut(self.valid.get_or_insert_default());
         if let Some(class) = Class::named(what) {
             return valid
                 .set_class(class, milliseconds)

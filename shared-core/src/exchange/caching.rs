@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::calls::Calls;
 use super::coding::off_loop_length;
 use super::fill::{Fill, Settings, Wanted, What};
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
@@ -9,14 +10,13 @@ use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, State, Task};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
-use crate::cache::freshness::Prospect;
 use crate::cache::link::{self, Link, Namespace};
 use crate::cache::process::Tier;
+use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
-use crate::cache::{self, scope};
+use crate::cache::Key;
 use crate::config::Credentials;
 use crate::gzip::splice::Body;
-use crate::jsonrpc::key;
 use crate::jsonrpc::request::{self, Call, Request};
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
@@ -86,7 +86,7 @@ pub enum LookUp {
 /// One answer that is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sought<'a> {
-    pub(super) key: cache::Key,
+    pub(super) key: Key,
     /// What it is to be sent under; `None`: it is a resource.
     pub(super) id: Option<&'a [u8]>,
     /// The node's answer will be all that could be stored.
@@ -172,25 +172,30 @@ impl Exchange {
     fn look_up_call(&mut self, call: &Call<'_>, asked: &Asked<'_>) -> LookUp {
         self.rpc_method = call.method.to_vec();
         let scope = self.scope(asked);
-        let (Some(id), Some((key, prospect))) = (call.id, self.prospect(call, &scope)) else {
+        let place = Calls::new(self, &scope).place(call);
+        let (Some(id), Some(place)) = (call.id, place) else {
             return LookUp::Forward;
         };
         let sought = Sought {
-            key,
+            key: place.key,
             id: Some(id),
             is_whole: true,
             coalesces: true,
         };
-        self.seek(&sought, scope, asked, || {
-            What::Call(Wanted::new(call, id, key, prospect))
-        })
+        let found = self.seek(&sought, &scope, asked, || {
+            What::Call(Wanted::new(call, id, place.key, place.prospect))
+        });
+        if let LookUp::Respond | LookUp::RespondOffLoop = found {
+            Calls::new(self, &scope).remember(call, &place);
+        }
+        found
     }
 
     /// Looks for one answer. `what` is made only if it is to be fetched.
     pub(super) fn seek(
         &mut self,
         sought: &Sought<'_>,
-        scope: scope::Scope,
+        scope: &Scope,
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
     ) -> LookUp {
@@ -205,7 +210,7 @@ impl Exchange {
         if !asked.bypass {
             let trusted = tier.may_send(asked.monotonic);
             if let Some(entry) = hot.get(&key, asked.now).filter(|_| trusted) {
-                if let Some(found) = self.send(&entry, sought, asked) {
+                if let Some(found) = self.give(&key, entry, sought.id, asked) {
                     return found;
                 }
             }
@@ -227,39 +232,54 @@ impl Exchange {
             }
             _ => None,
         };
-        self.fill = Some(self.new_fill(what(), scope, token, asked));
+        self.fill = Some(self.new_fill(what(), scope.clone(), token, asked));
         LookUp::Forward
     }
 
-    /// Sends a stored answer, if that can be.
-    fn send(
+    /// Gives out what is stored under `key`, or was shared, if it can be.
+    fn give(
         &mut self,
-        entry: &Arc<Entry>,
-        sought: &Sought<'_>,
+        key: &Key,
+        entry: Arc<Entry>,
+        id: Option<&[u8]>,
         asked: &Asked<'_>,
     ) -> Option<LookUp> {
-        if self.is_long_to_decode(entry, sought.id, asked) {
+        if self.is_long_to_give(&entry, id, asked) {
             self.task = Task::Decode;
-            let id = sought.id.map(<[u8]>::to_vec);
-            self.decoding = Some((sought.key, Arc::clone(entry), id));
+            self.decoding = Some((*key, entry, id.map(<[u8]>::to_vec)));
             return Some(LookUp::RespondOffLoop);
         }
-        if !self.respond_with(entry, sought.id, asked) {
-            return None;
-        }
+        self.give_at_once(key, &entry, id, asked)
+            .then_some(LookUp::Respond)
+    }
+
+    fn give_at_once(
+        &mut self,
+        key: &Key,
+        entry: &Arc<Entry>,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> bool {
+        let stands = entry.stands();
+        let weight = entry.weight();
+        let responds = stands && self.respond_with(entry, id, asked);
         if let Some(hot) = self.config.process.tier.hot() {
-            // it may have both codings from now on
-            hot.reweigh(&sought.key, entry);
+            if !stands {
+                hot.remove_this(key, entry);
+            } else if entry.weight() != weight {
+                // it has both codings from now on
+                hot.reweigh(key, entry);
+            }
         }
-        Some(LookUp::Respond)
+        responds
     }
 
     /// What came of waiting. It is not done twice.
     fn after_waiting(
         &mut self,
-        (key, waiter): (cache::Key, Waiter),
+        (key, waiter): (Key, Waiter),
         sought: &Sought<'_>,
-        scope: scope::Scope,
+        scope: &Scope,
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
     ) -> LookUp {
@@ -278,25 +298,28 @@ impl Exchange {
             Some(Turn::Lead(token)) => Some(token),
             Some(Turn::Landed(Outcome::Alone)) => None,
             Some(Turn::Landed(Outcome::Answer(entry))) => {
-                if !parted && tier.may_send(asked.monotonic) {
-                    if let Some(found) = self.send(&entry, sought, asked) {
-                        return found;
-                    }
+                let found = Some(entry)
+                    .filter(|_| !parted && tier.may_send(asked.monotonic))
+                    .and_then(|entry| self.give(&key, entry, sought.id, asked));
+                if let Some(found) = found {
+                    return found;
                 }
                 None
             }
         };
-        let mut fill = self.new_fill(what(), scope, token, asked);
+        let mut fill = self.new_fill(what(), scope.clone(), token, asked);
         fill.rekeyed = parted;
         self.fill = Some(fill);
         LookUp::Forward
     }
 
     /// Whether an event loop should not wait until the entry can be sent.
-    fn is_long_to_decode(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
-        !self.may_gzip(asked)
+    fn is_long_to_give(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
+        let most = off_loop_length(self.config.comp_level) as u64;
+        let decodes = !self.may_gzip(asked)
             && (id.is_some() || self.needs_body(entry))
-            && entry.inflates() > off_loop_length(self.config.comp_level) as u64
+            && entry.inflates() > most;
+        decodes || entry.is_unread() && entry.length(b"") > most
     }
 
     /// Decodes a stored answer. If that can't be, there is none.
@@ -305,12 +328,8 @@ impl Exchange {
             return;
         };
         let asked = self.asked_before();
-        let tier = Arc::clone(&self.config.process.tier);
-        if self.respond_with(&entry, id.as_deref(), &asked) {
-            if let Some(hot) = tier.hot() {
-                hot.reweigh(&key, &entry);
-            }
-        }
+        // if it can't be given out there is no status, and the node is asked
+        self.give_at_once(&key, &entry, id.as_deref(), &asked);
     }
 
     /// What the host said when it looked up.
@@ -349,7 +368,7 @@ impl Exchange {
     pub(super) fn new_fill(
         &self,
         what: What,
-        scope: scope::Scope,
+        scope: Scope,
         token: Option<Token>,
         asked: &Asked<'_>,
     ) -> Box<Fill> {
@@ -373,35 +392,25 @@ impl Exchange {
         }
     }
 
-    /// Where the answer to a call would be, if it may be stored.
-    pub(super) fn prospect(
-        &self,
-        call: &Call<'_>,
-        scope: &scope::Scope,
-    ) -> Option<(cache::Key, Prospect)> {
-        let prospect = Prospect::of(call.method, call.params, &self.config.cache.valid)?;
-        let key = key::key(scope.bytes(), call.method, call.params).ok()?;
-        Some((key.0, prospect))
-    }
-
     /// What the owner of a store knows the namespace by; not needed without
     /// one.
     fn namespace(&self, asked: &Asked<'_>) -> Namespace {
         if self.config.process.tier.link().is_none() {
             return Namespace::default();
         }
-        let mut base = scope::Scope::default();
+        let mut base = Scope::new();
         self.push_namespace(&mut base, asked);
         link::first_half(&base)
     }
 
-    fn push_namespace(&self, base: &mut scope::Scope, asked: &Asked<'_>) {
+    fn push_namespace(&self, base: &mut Scope, asked: &Asked<'_>) {
         let request = &self.request.cache;
         match asked.namespace {
             Some(namespace) => base.push(namespace),
             None => {
                 base.push(asked.place);
-                base.push(&request.host);
+                let host = request.fields.values("host").last();
+                base.push(&host.unwrap_or_default().to_ascii_lowercase());
                 if request.kind == CacheKind::Call {
                     base.push(&request.target);
                 }
@@ -410,14 +419,14 @@ impl Exchange {
     }
 
     /// All that tells answers to the same call apart.
-    pub(super) fn scope(&self, asked: &Asked<'_>) -> scope::Scope {
+    pub(super) fn scope(&self, asked: &Asked<'_>) -> Scope {
         self.scope_of(asked, None)
     }
 
     /// The same, of one thing in a place.
-    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> scope::Scope {
+    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> Scope {
         let request = &self.request.cache;
-        let mut base = scope::Scope::default();
+        let mut base = Scope::new();
         self.push_namespace(&mut base, asked);
         if let Some(name) = name {
             base.push(name);
@@ -450,6 +459,9 @@ impl Exchange {
             Some(body) => body.is_gzip(),
             None => entry.is_coded() && self.may_gzip(asked),
         };
+        // these fields, and at most Vary, the coding, the cache, the length,
+        // and of a resource Age
+        self.head_edits.reserve(meta.fields.len() + 5);
         let mut vary_lines: Vec<&[u8]> = Vec::new();
         for (name, value) in &meta.fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -459,6 +471,9 @@ impl Exchange {
             }
             if is("content-type") {
                 self.varies = self.config.types.contains(value);
+                self.head_edits
+                    .push(HeadEdit::set("Content-Type", value.clone()));
+                continue;
             }
             let weak = if is("etag") && gzip {
                 weakened(value)
@@ -624,7 +639,7 @@ impl Exchange {
 #[allow(clippy::option_option)]
 fn take_part(
     tier: &Tier,
-    key: cache::Key,
+    key: Key,
     waiter: Waiter,
     coalesces: bool,
     now: u64,

@@ -33,6 +33,7 @@
 
 mod batch;
 mod caching;
+mod calls;
 mod coding;
 mod fill;
 mod head;
