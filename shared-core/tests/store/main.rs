@@ -3,5 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod child;
+mod crash;
+mod damage;
+mod judging;
 mod keeping;
+#[cfg(feature = "faults")]
+mod power;
 mod support;

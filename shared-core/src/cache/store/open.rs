@@ -19,13 +19,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{fcntl_lock, FlockOperation};
 
+use crate::faults::{die_if, Fault};
+
 use super::config::{Config, CONTROL, MIN_SIZE};
 use super::control;
 use super::marker::{sync_folder, Marker, MarkerError};
 use super::purges::Purges;
 use super::rocks::{Durability, Failure, Rocks, Write};
 
-const DATABASE: &str = "db";
+pub(super) const DATABASE: &str = "db";
 /// Databases that were set aside and are kept.
 const MAX_BROKEN: usize = 2;
 
@@ -350,6 +352,7 @@ fn create(
     rocks
         .write(&writes, Durability::Synced)
         .map_err(OpenError::Database)?;
+    die_if(Fault::DieMade);
     sync_folder(folder)
         .and_then(|()| marker.write(folder))
         .map_err(|error| io_error(folder, error))?;
