@@ -21,7 +21,29 @@ pub struct Running {
 
 /// Starts `role` on the store in `folder`.
 pub fn start(role: &str, folder: &Path, argument: u64, environment: &[(&str, &str)]) -> Running {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let command = Command::new(std::env::current_exe().unwrap());
+    run(command, role, folder, argument, environment)
+}
+
+/// The same where it may mount file systems, which end with it.
+pub fn start_where_it_may_mount(role: &str, folder: &Path) -> Running {
+    let mut command = Command::new("unshare");
+    command.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.arg(std::env::current_exe().unwrap());
+    run(command, role, folder, 0, &[])
+}
+
+fn run(
+    mut command: Command,
+    role: &str,
+    folder: &Path,
+    argument: u64,
+    environment: &[(&str, &str)],
+) -> Running {
+    let mut child = command
         .args(["--exact", "child::child", "--nocapture"])
         .env(ROLE, role)
         .env(FOLDER, folder)
@@ -76,6 +98,9 @@ fn child() {
     let argument = std::env::var(ARGUMENT).unwrap().parse().unwrap();
     match role.as_str() {
         "write" => super::crash::write(folder, argument),
+        "full-disk" => super::disk::full(folder),
+        "full-at-a-purge" => super::disk::full_at_a_purge(folder),
+        "read-only" => super::disk::read_only(folder),
         "purge-once" => super::crash::purge_once(folder),
         #[cfg(feature = "faults")]
         "power" => super::power::write(folder, argument),

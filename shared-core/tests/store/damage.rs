@@ -117,7 +117,8 @@ fn outlast(config: &Config, what: &str) -> (Opening, u64) {
         assert!(store.put(&key(60), &late).is_err(), "{what}");
         if let Some(to) = to {
             let tables = fs::read_dir(to).unwrap().map(|entry| entry.unwrap().path());
-            assert!(!tables.into_iter().any(|path| path.ends_with(".sst")));
+            let sst = |path: PathBuf| path.extension() == Some("sst".as_ref());
+            assert!(!tables.into_iter().any(sst), "{what}");
         }
     }
     put(&store, 200, 1000);
