@@ -251,7 +251,8 @@ def test_curl_can_do_it_all(owner):
     assert (status, curl(path)[0]) == (200, 404)
     fields = [f"sszip-generation: {generation}", "sszip-fresh: 60000", "sszip-class: resource"]
     fields = [f"-H{field}" for field in (*fields, f"sszip-namespace: {NAMESPACE}")]
-    assert curl(path, "-T-", *fields, "-d@/dev/null", "-XPUT")[0] in (201, 413)
+    assert curl(path, "-T", owner.config, *fields) == (201, b"")
+    assert curl(path) == (200, owner.config.read_bytes())
     assert curl(path, "-XPUT", "--data-binary", "by curl", *fields) == (201, b"")
     assert curl(path) == (200, b"by curl")
     assert curl("/v1/lookups", "-d", key(70))[1].endswith(b"by curl")

@@ -70,6 +70,8 @@ pub enum Damage {
     },
     /// RocksDB can't read it, and says why.
     Unreadable(String),
+    /// [`Config::begin_anew`] says so.
+    Distrusted,
 }
 
 impl fmt::Display for Damage {
@@ -86,6 +88,7 @@ impl fmt::Display for Damage {
                 )
             }
             Self::Unreadable(text) => f.write_str(text),
+            Self::Distrusted => f.write_str("the database is not trusted"),
         }
     }
 }
@@ -182,6 +185,7 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
     let database = folder.join(DATABASE);
     let exists = exists(&database)?;
     let found = match Marker::read(folder) {
+        Ok(Some(_)) if exists && config.begin_anew => Err(Failed::Damaged(Damage::Distrusted)),
         Ok(Some(marker)) if exists => reopen(config, &database, marker),
         Ok(Some(_)) => Err(Failed::Damaged(Damage::NoDatabase)),
         Ok(None) if exists => Err(Failed::Damaged(Damage::NoMarker)),
