@@ -65,6 +65,21 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// One that has the defaults apart from these.
+    pub fn of(socket: PathBuf, path: PathBuf) -> Self {
+        Self {
+            socket,
+            socket_user: None,
+            path,
+            max_size: Size::of::<10, 30>(),
+            memory: Size::of::<256, 20>(),
+            max_entry: Size::of::<64, 20>(),
+            threads: Threads::default(),
+            idle_timeout: Time::of::<60>(),
+            flush_interval: Time::of::<60>(),
+        }
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -258,7 +273,7 @@ mod tests {
     #[test]
     fn the_least_is_a_socket_and_a_path() {
         let config = Config::parse(LEAST, "").unwrap();
-        assert_eq!(config.socket, Path::new("/run/s"));
+        assert_eq!(config, Config::of("/run/s".into(), "/var/s".into()));
         assert_eq!(config.max_size, Size(10 << 30));
         assert_eq!(config.memory, Size(256 << 20));
         assert_eq!(config.idle_timeout, Time(60_000));

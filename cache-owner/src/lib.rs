@@ -8,6 +8,7 @@
 //! |-------------|------------------------------------------------|
 //! | [`run`]     | from the election to the end                   |
 //! | [`open`]      | its store                                      |
+//! | [`crashes`]   | whether that store kills its owners            |
 //! | [`config`]    | what the daemon's file says                    |
 //! | [`socket`]  | the Unix socket                                |
 //! | [`server`]  | connections                                    |
@@ -20,7 +21,10 @@
 pub mod answer;
 pub mod clock;
 pub mod config;
+pub mod crashes;
 pub mod events;
+#[allow(unsafe_code)]
+pub mod ffi;
 pub mod open;
 pub mod request;
 pub mod run;

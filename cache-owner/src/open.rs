@@ -1,41 +1,56 @@
 //! Opening the store, and what is said of it.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::store::StoreDisk;
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::store::{Config, OpenError, Opening, Store};
 
-use crate::run::{Level, Log, NotOpened, Open};
+use crate::crashes::{Attempt, MOST};
+use crate::run::{Level, Log, NotOpened, Open, Opened};
 
 /// Opens the store in `path`, of at most `max_size` bytes on disk.
 pub fn store(path: &Path, max_size: u64, log: Log) -> Open {
     let config = Config::new(path, max_size);
-    Box::new(move |now: Now| match Store::open(&config, now.unix) {
-        Ok((store, opening)) => {
-            let path = config.path.display();
-            match opening {
-                Opening::Fresh => log(Level::Notice, &format!("a new store in {path}")),
-                Opening::Reopened => log(Level::Notice, &format!("the store in {path}")),
-                Opening::SetAside { damage, to } => {
-                    let to = match to {
-                        Some(to) => format!("set aside as {}", to.display()),
-                        None => "nothing was left of it".into(),
-                    };
-                    let line = format!("the store in {path} begins anew: {damage}; {to}");
-                    log(Level::Error, &line);
-                }
-            }
-            Ok(Box::new(StoreDisk::new(store, now)) as Box<dyn Disk>)
+    Box::new(move |now: Now| {
+        let attempt = Attempt::begin(&config.path);
+        let mut config = config.clone();
+        if attempt.as_ref().is_some_and(Attempt::is_one_too_many) {
+            config.begin_anew = true;
+            let line = format!("{MOST} owners in a row have ended right after opening the store");
+            log(Level::Error, &line);
         }
-        Err(OpenError::Locked) => Err(NotOpened::Locked),
-        Err(error) => Err(NotOpened::Failed(format!("no store: {error}"))),
+        match Store::open(&config, now.unix) {
+            Ok((store, opening)) => {
+                tell(&config.path, opening, &log);
+                let disk = Box::new(StoreDisk::new(store, now));
+                Ok(Opened { disk, attempt })
+            }
+            Err(error) => {
+                if let Some(attempt) = attempt {
+                    attempt.does_not_count();
+                }
+                Err(match error {
+                    OpenError::Locked => NotOpened::Locked,
+                    error => NotOpened::Failed(format!("no store: {error}")),
+                })
+            }
+        }
     })
 }
 
-/// The log of a host that has none.
-pub fn silent() -> Log {
-    Arc::new(|_, _| {})
+fn tell(path: &Path, opening: Opening, log: &Log) {
+    let path = path.display();
+    match opening {
+        Opening::Fresh => log(Level::Notice, &format!("a new store in {path}")),
+        Opening::Reopened => log(Level::Notice, &format!("the store in {path}")),
+        Opening::SetAside { damage, to } => {
+            let to = match to {
+                Some(to) => format!("set aside as {}", to.display()),
+                None => "nothing was left of it".into(),
+            };
+            let line = format!("the store in {path} begins anew: {damage}; {to}");
+            log(Level::Error, &line);
+        }
+    }
 }

@@ -21,6 +21,7 @@ use sszip_core::cache::owner::{Now, Owner};
 use tokio::sync::watch;
 
 use crate::clock::now;
+use crate::crashes::Attempt;
 use crate::server;
 use crate::service::{Limits, Service};
 use crate::socket::Socket;
@@ -30,6 +31,9 @@ const RETRY: u64 = 25;
 
 /// How long after another failure it is tried again. Milliseconds.
 const RETRY_BROKEN: u64 = 1_000;
+
+/// How long after its start an owner's end is held against its store.
+const PROBATION: Duration = Duration::from_millis(250);
 
 /// Threads that may wait for the disk at a time.
 const DISK_THREADS: usize = 16;
@@ -64,8 +68,16 @@ pub enum NotOpened {
     Failed(String),
 }
 
+/// A store that is open.
+pub struct Opened {
+    /// The store.
+    pub disk: Box<dyn Disk>,
+    /// What is over once it has served for a while.
+    pub attempt: Option<Attempt>,
+}
+
 /// Opens the store: once, or again and again.
-pub type Open = Box<dyn FnMut(Now) -> Result<Box<dyn Disk>, NotOpened> + Send>;
+pub type Open = Box<dyn FnMut(Now) -> Result<Opened, NotOpened> + Send>;
 
 /// How much a line of the log matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,12 +234,13 @@ impl Life {
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;
-        let Some(disk) = runtime.block_on(self.wait_for_store(&mut open)) else {
+        let Some(Opened { disk, attempt }) = runtime.block_on(self.wait_for_store(&mut open))
+        else {
             return Ok(());
         };
         // nobody else has given times since: its store was open until now
         let owner = Arc::new(Owner::new(disk, self.settings.memory, now()));
-        let served = runtime.block_on(self.serve(Arc::clone(&owner)));
+        let served = runtime.block_on(self.serve(Arc::clone(&owner), attempt));
         self.enter(State::Closing);
         // ends what is left of connections and what waits for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
@@ -238,12 +251,12 @@ impl Life {
     }
 
     /// The store, once it can be opened; `None` when it is to stop before.
-    async fn wait_for_store(&self, open: &mut Open) -> Option<Box<dyn Disk>> {
+    async fn wait_for_store(&self, open: &mut Open) -> Option<Opened> {
         let mut stop = self.stop.clone();
         let mut said = None;
         loop {
             let why = match open(now()) {
-                Ok(disk) => return Some(disk),
+                Ok(opened) => return Some(opened),
                 Err(why) => why,
             };
             let wait = match &why {
@@ -268,7 +281,11 @@ impl Life {
         }
     }
 
-    async fn serve(&self, owner: Arc<Owner>) -> Result<(), std::io::Error> {
+    async fn serve(
+        &self,
+        owner: Arc<Owner>,
+        attempt: Option<Attempt>,
+    ) -> Result<(), std::io::Error> {
         let settings = &self.settings;
         let idle = Duration::from_millis(settings.idle_timeout);
         let limits = Limits {
@@ -290,9 +307,20 @@ impl Life {
         });
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
+        let mut stop = self.stop.clone();
+        let probation = tokio::spawn(async move {
+            let stopped = server::stopped(&mut stop);
+            // a clean end is good enough
+            let _ = tokio::time::timeout(PROBATION, stopped).await;
+            if let Some(attempt) = attempt {
+                attempt.is_over();
+            }
+        });
         // on the pool: here would be one thread that only accepts
         let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
         let served = served.await;
+        // it ends with the stop, or has ended
+        let _ = probation.await;
         timer.abort();
         flushes.abort();
         drop(socket);

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
+use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::processes::{Name, Stream};
@@ -92,18 +94,45 @@ impl Service {
         self: Arc<Self>,
         request: HttpRequest<Incoming>,
     ) -> Result<Response<Answer>, Infallible> {
-        let (head, body) = request.into_parts();
+        let (head, mut body) = request.into_parts();
         let answer = match request::read(&head) {
-            Ok(request) => self.act(request, body).await,
+            Ok(request) => self.act(request, &mut body).await,
             Err(problem) => Err(problem),
         };
-        Ok(answer.unwrap_or_else(|problem| answer::problem(&problem)))
+        Ok(match answer {
+            Ok(answer) => answer,
+            Err(problem) => {
+                // who waits to be told to go on is told not to
+                if !head.headers.contains_key(EXPECT) {
+                    self.discard(&mut body).await;
+                }
+                answer::problem(&problem)
+            }
+        })
+    }
+
+    /// Reads what is left of the body of a request that is refused: most
+    /// clients look for an answer only when all is sent, and one that was cut
+    /// off there would not find it. A much longer one is cut off.
+    async fn discard(&self, body: &mut Incoming) {
+        let most = self.limits.max_entry.saturating_mul(2);
+        let all = async {
+            let mut length = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                length += frame.data_ref().map_or(0, Bytes::len);
+                if length > most {
+                    return;
+                }
+            }
+        };
+        // its connection is closed after the answer then
+        let _ = timeout(self.limits.body_timeout, all).await;
     }
 
     async fn act(
         self: &Arc<Self>,
         request: Request,
-        body: Incoming,
+        body: &mut Incoming,
     ) -> Result<Response<Answer>, Problem> {
         match request {
             Request::LookUp { key, lease } => self.look_up(key, lease).await,
@@ -222,7 +251,7 @@ impl Service {
         about: About,
         fresh: u64,
         process: Option<Name>,
-        body: Incoming,
+        body: &mut Incoming,
     ) -> Result<Response<Answer>, Problem> {
         let body = match self.body(body, self.limits.max_entry).await {
             Ok(body) => body,
@@ -374,7 +403,7 @@ impl Service {
     }
 
     /// A whole body of at most `most` bytes.
-    async fn body(&self, mut body: Incoming, most: usize) -> Result<Vec<u8>, Problem> {
+    async fn body(&self, body: &mut Incoming, most: usize) -> Result<Vec<u8>, Problem> {
         let too_long = || {
             Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

@@ -19,6 +19,15 @@ pub(crate) enum Fault {
     FailCompress,
     /// Memory for a held body or an encoder is refused.
     FailAlloc,
+    /// Die after the entries were flushed, before a lasting write.
+    #[cfg(feature = "store")]
+    DieFlushed,
+    /// Die after a lasting write, before the marker file counts it.
+    #[cfg(feature = "store")]
+    DieWritten,
+    /// Die when a new database is made, before its marker file is.
+    #[cfg(feature = "store")]
+    DieMade,
 }
 
 /// Whether `fault` is to happen in this process.
@@ -41,6 +50,12 @@ pub(crate) fn injected(fault: Fault) -> bool {
         Ok("panic-stream") => Some(Fault::PanicStream),
         Ok("fail-compress") => Some(Fault::FailCompress),
         Ok("fail-alloc") => Some(Fault::FailAlloc),
+        #[cfg(feature = "store")]
+        Ok("die-flushed") => Some(Fault::DieFlushed),
+        #[cfg(feature = "store")]
+        Ok("die-written") => Some(Fault::DieWritten),
+        #[cfg(feature = "store")]
+        Ok("die-made") => Some(Fault::DieMade),
         _ => None,
     });
     *chosen == Some(fault)
@@ -52,5 +67,14 @@ pub(crate) fn injected(fault: Fault) -> bool {
 pub(crate) fn panic_if(fault: Fault) {
     if injected(fault) {
         panic!("injected fault: {fault:?}");
+    }
+}
+
+/// Ends the process on the spot if `fault` is injected, as `kill -9` would.
+#[cfg(feature = "store")]
+#[inline(always)]
+pub(crate) fn die_if(fault: Fault) {
+    if injected(fault) {
+        std::process::abort();
     }
 }

@@ -3,5 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod bounds;
+mod child;
+mod crash;
+mod damage;
+mod disk;
+mod judging;
 mod keeping;
+#[cfg(feature = "faults")]
+mod power;
 mod support;

@@ -129,6 +129,12 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Puts the marker of one folder into another.
+#[cfg(feature = "faults")]
+pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from.join(FILE), to.join(FILE)).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Marker, MarkerError, FORMAT};

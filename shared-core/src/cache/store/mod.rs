@@ -63,6 +63,7 @@ pub use status::Status;
 pub use storing::{Event, Reason};
 
 use super::Key;
+use crate::faults::{die_if, Fault};
 use config::{BLOCKS, CONTROL};
 use marker::Marker;
 use rocks::{Durability, Failure, Pinned, Rocks, Write};
@@ -398,6 +399,7 @@ impl Store {
     /// the later and lose the earlier.
     fn write_lasting(&self, lasting: &mut Lasting) -> Result<(), StoreError> {
         self.flush_entries()?;
+        die_if(Fault::DieFlushed);
         let serial = lasting.marker.serial + 1;
         let number = serial.to_be_bytes();
         let mut writes = vec![Write::Put {
@@ -417,6 +419,7 @@ impl Store {
             },
         }));
         self.judge(self.rocks.write(&writes, Durability::Synced))?;
+        die_if(Fault::DieWritten);
         // the database may be a write ahead of its marker, not behind
         lasting.marker.serial = serial;
         let marker = lasting.marker.write(&self.config.path);
@@ -459,6 +462,21 @@ impl Store {
     /// last user is gone, but nobody hears of a failure.
     pub fn close(self) -> Result<(), StoreError> {
         self.flush()
+    }
+
+    /// Makes in the folder `to` the store that a power cut at this moment would
+    /// leave: with those names of files that were synced or, without
+    /// `synced_names`, with all. For tests; `SSZIP_POWER_CUTS` has to be in the
+    /// environment when the store is opened.
+    #[cfg(feature = "faults")]
+    pub fn power_cut(&self, to: &std::path::Path, synced_names: bool) -> io::Result<()> {
+        // a marker that is newer than the database would be a loss
+        std::fs::create_dir_all(to)?;
+        marker::copy(&self.config.path, to)?;
+        if !self.rocks.power_cut(&to.join(open::DATABASE), synced_names) {
+            return Err(io::Error::other("no power cut was prepared, or it failed"));
+        }
+        Ok(())
     }
 
     /// The next thing to be logged.

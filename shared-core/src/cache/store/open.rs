@@ -19,13 +19,17 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{fcntl_lock, FlockOperation};
 
+use crate::faults::{die_if, Fault};
+
 use super::config::{Config, CONTROL, MIN_SIZE};
 use super::control;
 use super::marker::{sync_folder, Marker, MarkerError};
 use super::purges::Purges;
 use super::rocks::{Durability, Failure, Rocks, Write};
 
-const DATABASE: &str = "db";
+pub(super) const DATABASE: &str = "db";
+/// Bytes that have to be free to open it.
+const PROBE: usize = 1 << 20;
 /// Databases that were set aside and are kept.
 const MAX_BROKEN: usize = 2;
 
@@ -66,6 +70,8 @@ pub enum Damage {
     },
     /// RocksDB can't read it, and says why.
     Unreadable(String),
+    /// [`Config::begin_anew`] says so.
+    Distrusted,
 }
 
 impl fmt::Display for Damage {
@@ -82,6 +88,7 @@ impl fmt::Display for Damage {
                 )
             }
             Self::Unreadable(text) => f.write_str(text),
+            Self::Distrusted => f.write_str("the database is not trusted"),
         }
     }
 }
@@ -174,9 +181,11 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
     let folder = &config.path;
     own_folder(folder)?;
     let lock = lock(folder)?;
+    probe(folder)?;
     let database = folder.join(DATABASE);
     let exists = exists(&database)?;
     let found = match Marker::read(folder) {
+        Ok(Some(_)) if exists && config.begin_anew => Err(Failed::Damaged(Damage::Distrusted)),
         Ok(Some(marker)) if exists => reopen(config, &database, marker),
         Ok(Some(_)) => Err(Failed::Damaged(Damage::NoDatabase)),
         Ok(None) if exists => Err(Failed::Damaged(Damage::NoMarker)),
@@ -240,15 +249,20 @@ fn own(path: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// Files of another user, or of a folder that can't be written, are not the
-/// database's damage.
-fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
+/// There is room for the files that RocksDB makes when it opens. It must not
+/// meet a full disk there: Debian builds it with its assertions, and one of
+/// them ends the process.
+fn probe(folder: &Path) -> Result<(), OpenError> {
     let probe = folder.join("probe");
-    let written = fs::write(&probe, [0; 64 << 10]);
+    let written = fs::write(&probe, vec![0; PROBE]);
     let removed = fs::remove_file(&probe);
     written
         .and(removed)
-        .map_err(|error| io_error(&probe, error))?;
+        .map_err(|error| io_error(&probe, error))
+}
+
+/// Files of another user are not the database's damage.
+fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
     for folder in [folder, &folder.join(DATABASE)] {
         match fs::read_dir(folder) {
             Ok(entries) => {
@@ -350,6 +364,7 @@ fn create(
     rocks
         .write(&writes, Durability::Synced)
         .map_err(OpenError::Database)?;
+    die_if(Fault::DieMade);
     sync_folder(folder)
         .and_then(|()| marker.write(folder))
         .map_err(|error| io_error(folder, error))?;

@@ -1,0 +1,166 @@
+//! The store stays within its bytes, and keeps what is asked for.
+
+use std::fs;
+use std::path::Path;
+
+use sszip_core::cache::store::{Class, Config, Record, Store};
+
+use super::support::{config, folder, key, open, put, record, reopen, NOW};
+
+/// Bytes of all files below `path`. Files come and go meanwhile.
+fn du(path: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(path) else {
+        return 0;
+    };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => du(&entry.path()),
+            Ok(meta) => meta.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+/// A body of `length` bytes, cheaply.
+fn noise(n: u64, length: usize) -> Vec<u8> {
+    let mut state = n | 1;
+    let words = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    let mut body: Vec<u8> = words.take(length.div_ceil(8)).flatten().collect();
+    body.truncate(length);
+    body
+}
+
+fn put_noise(store: &Store, n: u64, length: usize, class: Class) {
+    let body = noise(n, length);
+    let record = Record {
+        class,
+        ..record(store, n, &body)
+    };
+    for _ in 0..10_000 {
+        if store.put(&key(n), &record).is_ok() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("nothing was stored for ten seconds");
+}
+
+/// Stores ten times as much as there is room for, in entries of `lengths`, and
+/// asks for the first of them again and again.
+fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
+    let folder = folder();
+    let config = Config::new(folder.path().join("store"), 32 << 20);
+    let (store, _) = open(&config);
+    let most = config.max_size / 4 * 5;
+    let (mut written, mut n) = (0, 0);
+    let mut again = 0;
+    put_noise(&store, 1_000_000, 5000, class(0));
+    while written < config.max_size * 10 {
+        let length = lengths[n as usize % 3];
+        put_noise(&store, n, length, class(n));
+        written += length as u64;
+        n += 1;
+        if n.is_multiple_of(8) {
+            let used = du(&config.path);
+            assert!(used <= most, "{used} bytes after {written}");
+            let hot = store.get(&key(1_000_000), NOW);
+            let hot = hot.unwrap_or_else(|| panic!("gone after {written}"));
+            assert_eq!(hot[..], noise(1_000_000, 5000));
+            if hot.is_old() {
+                put_noise(&store, 1_000_000, 5000, class(0));
+                again += 1;
+            }
+        }
+    }
+    // once in a while, not each time
+    assert!((3..100).contains(&again), "put again {again} times");
+    store.flush().unwrap();
+
+    let found: Vec<_> = (0..n).map(|n| store.get(&key(n), NOW)).collect();
+    let kept: u64 = found
+        .iter()
+        .flatten()
+        .map(|stored| stored.len() as u64)
+        .sum();
+    assert!(kept > config.max_size / 8, "{kept} bytes are kept");
+    // what comes first leaves first, and says so before
+    let of_class: Vec<_> = (0..n)
+        .filter(|n| class(*n) == Class::Immutable)
+        .map(|n| found[n as usize].as_ref())
+        .collect();
+    let first = of_class.iter().position(Option::is_some).unwrap();
+    let last = of_class.iter().rposition(Option::is_some).unwrap();
+    assert!(first > of_class.len() / 2 && last == of_class.len() - 1);
+    assert!(of_class[first..].iter().all(Option::is_some));
+    assert!(of_class[first].unwrap().is_old() && !of_class[last].unwrap().is_old());
+    let old = of_class.iter().flatten().filter(|stored| stored.is_old());
+    let share = old.count() as f64 / (of_class.len() - first) as f64;
+    assert!((0.05..0.5).contains(&share), "{share} of it is old");
+
+    // a smaller one is made smaller
+    drop(found);
+    store.close().unwrap();
+    let smaller = Config {
+        max_size: config.max_size / 2,
+        ..config.clone()
+    };
+    let store = reopen(&smaller);
+    for n in 0..200 {
+        put_noise(&store, 2_000_000 + n, 20_000, class(n));
+    }
+    store.flush().unwrap();
+    let used = du(&config.path);
+    assert!(used <= smaller.max_size / 4 * 5, "{used} bytes");
+}
+
+#[test]
+fn ten_times_too_much_of_one_class() {
+    overfill([1000, 30_000, 300_000], |_| Class::Immutable);
+}
+
+#[test]
+fn ten_times_too_much_of_small_ones_in_two_classes() {
+    let either = |n: u64| match n % 4 {
+        1 => Class::Aging,
+        _ => Class::Immutable,
+    };
+    overfill([3000, 10_000, 20_000], either);
+}
+
+#[test]
+fn flushes_of_little_do_not_leave_many_files() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    let mut most = 0;
+    for n in 0..600 {
+        put(&store, n, 500);
+        store.flush().unwrap();
+        let files = fs::read_dir(config.path.join("db")).unwrap();
+        most = files.count().max(most);
+    }
+    assert!(most < 100, "{most} files");
+    assert!((0..600).all(|n| store.get(&key(n), NOW).is_some()));
+    let written = store.status().written;
+    // each entry some times, not some hundreds of times
+    assert!(written.compaction < 600 * 1000 * 20, "{written:?}");
+}
+
+#[test]
+fn a_flush_of_nothing_writes_nothing() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    put(&store, 1, 500);
+    store.flush().unwrap();
+    let before = store.status().written;
+    for _ in 0..10 {
+        store.flush().unwrap();
+    }
+    assert_eq!(store.status().written, before);
+}

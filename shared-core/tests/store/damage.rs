@@ -1,0 +1,390 @@
+//! Damage of every kind, to every kind of file: never a purged answer, never a
+//! wrong one, never a store that can't be used.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use sszip_core::cache::store::{Config, Damage, OpenError, Opening, Scope, Store};
+use tempfile::TempDir;
+
+use super::support::{body, config, count, folder, has, key, open, put, record, reopen, NOW};
+
+/// 1 to 100, of which 50 is purged before the last flush and 60 after it.
+const ENTRIES: u64 = 101;
+const LATER: u64 = NOW + 1000;
+
+fn fill(store: &Store) {
+    for n in 1..ENTRIES {
+        put(store, n, 3000);
+    }
+    store.purge(&Scope::Key(key(50))).unwrap();
+    store.flush().unwrap();
+    for n in [60, 61] {
+        store.purge(&Scope::Key(key(n))).unwrap();
+    }
+}
+
+/// A store as `kill -9` leaves it: its last purges are in the log.
+fn killed() -> TempDir {
+    let folder = folder();
+    let live = Config::new(folder.path().join("live"), 64 << 20);
+    let (store, _) = open(&live);
+    fill(&store);
+    copy(&live.path, &config(folder.path()).path);
+    folder
+}
+
+/// A store that was closed.
+fn closed() -> TempDir {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    fill(&store);
+    store.close().unwrap();
+    folder
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &to);
+        } else {
+            fs::copy(&path, &to).unwrap();
+        }
+    }
+}
+
+/// Files of the store whose name begins or ends so, the largest first.
+fn files(config: &Config, kind: &str) -> Vec<PathBuf> {
+    let folders = [config.path.clone(), config.path.join("db")];
+    let mut files: Vec<_> = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            path.is_file() && (name.starts_with(kind) || name.ends_with(kind))
+        })
+        .collect();
+    files.sort_by_key(|path| std::cmp::Reverse(path.metadata().unwrap().len()));
+    files
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    Empty,
+    Half,
+    /// At so many sixteenths of its length.
+    Flip(u64),
+    Remove,
+}
+
+fn strike(path: &Path, blow: Blow) {
+    let mut content = fs::read(path).unwrap();
+    let length = content.len();
+    match blow {
+        Blow::Empty => fs::write(path, b"").unwrap(),
+        Blow::Half => fs::write(path, &content[..length / 2]).unwrap(),
+        Blow::Flip(place) => {
+            let at = (length as u64 * place / 16).min(length as u64 - 1);
+            content[at as usize] ^= 0x41;
+            fs::write(path, &content).unwrap();
+        }
+        Blow::Remove => fs::remove_file(path).unwrap(),
+    }
+}
+
+/// Opens what is left, and gives how it opened and how much is found.
+fn outlast(config: &Config, what: &str) -> (Opening, u64) {
+    let (store, opening) = Store::open(config, LATER).unwrap_or_else(|error| {
+        panic!("{what}: {error}");
+    });
+    let found = count(&store, ENTRIES);
+    for n in [50, 60, 61] {
+        assert!(!has(&store, n), "{what}: {n} came back, {opening:?}");
+    }
+    if let Opening::SetAside { to, .. } = &opening {
+        assert_eq!(found, 0, "{what}");
+        // a fill that was on its way to the store that was here
+        let body = body(60, 10);
+        let late = sszip_core::cache::store::Record {
+            generation: NOW + 1,
+            ..record(&store, 60, &body)
+        };
+        assert!(store.put(&key(60), &late).is_err(), "{what}");
+        if let Some(to) = to {
+            let tables = fs::read_dir(to).unwrap().map(|entry| entry.unwrap().path());
+            let sst = |path: PathBuf| path.extension() == Some("sst".as_ref());
+            assert!(!tables.into_iter().any(sst), "{what}");
+        }
+    }
+    put(&store, 200, 1000);
+    store.purge(&Scope::Key(key(1))).unwrap();
+    assert!(has(&store, 200) && !has(&store, 1), "{what}");
+    store.close().unwrap();
+    let store = reopen(config);
+    assert!(has(&store, 200) && !has(&store, 1), "{what}");
+    (opening, found)
+}
+
+fn blows(make: fn() -> TempDir, kind: &str) -> Vec<(Blow, Opening, u64)> {
+    let flips = (0..=16).map(Blow::Flip);
+    let blows = [Blow::Empty, Blow::Half, Blow::Remove]
+        .into_iter()
+        .chain(flips);
+    blows
+        .map(|blow| {
+            let folder = make();
+            let config = config(folder.path());
+            let file = files(&config, kind).first().cloned();
+            strike(&file.unwrap_or_else(|| panic!("no {kind}")), blow);
+            let (opening, found) = outlast(&config, &format!("{kind} {blow:?}"));
+            (blow, opening, found)
+        })
+        .collect()
+}
+
+/// Nothing of it can be missing without being noticed.
+fn all_noticed(outcomes: &[(Blow, Opening, u64)]) {
+    for (blow, opening, found) in outcomes {
+        let whole = *opening == Opening::Reopened && *found == ENTRIES - 4;
+        let noticed = matches!(opening, Opening::SetAside { .. });
+        assert!(whole || noticed, "{blow:?}: {opening:?}, {found} found");
+    }
+}
+
+#[test]
+fn undamaged() {
+    for make in [killed, closed] {
+        let folder = make();
+        let (opening, found) = outlast(&config(folder.path()), "nothing");
+        assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));
+    }
+}
+
+#[test]
+fn the_manifest() {
+    for make in [killed, closed] {
+        all_noticed(&blows(make, "MANIFEST"));
+    }
+}
+
+#[test]
+fn current() {
+    all_noticed(&blows(killed, "CURRENT"));
+}
+
+#[test]
+fn the_log() {
+    let outcomes = blows(killed, ".log");
+    all_noticed(&outcomes);
+    // its purges are nowhere else
+    for (blow, opening, _) in &outcomes {
+        if matches!(blow, Blow::Empty | Blow::Half | Blow::Remove) {
+            let damage = match opening {
+                Opening::SetAside { damage, .. } => damage,
+                other => panic!("{blow:?}: {other:?}"),
+            };
+            let lost = matches!(damage, Damage::LostWrites { .. } | Damage::Unreadable(_));
+            assert!(lost, "{blow:?}: {damage:?}");
+        }
+    }
+}
+
+/// A table of entries loses those that it can't give any more, no others.
+#[test]
+fn a_table() {
+    for (blow, opening, found) in blows(closed, ".sst") {
+        match (blow, opening) {
+            (_, Opening::SetAside { .. }) => {}
+            (Blow::Flip(_), Opening::Reopened) => {
+                assert!(found >= ENTRIES - 4 - 12, "{blow:?}: {found} found");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The tables that hold the purges, among others.
+#[test]
+fn each_of_the_tables() {
+    let tables = files(&config(closed().path()), ".sst").len();
+    for table in 0..tables {
+        for blow in [Blow::Half, Blow::Remove, Blow::Flip(1), Blow::Flip(3)] {
+            let folder = closed();
+            let config = config(folder.path());
+            strike(&files(&config, ".sst")[table], blow);
+            outlast(&config, &format!("table {table} {blow:?}"));
+        }
+    }
+}
+
+#[test]
+fn what_can_be_done_without() {
+    for kind in ["OPTIONS", "IDENTITY"] {
+        for (blow, opening, found) in blows(killed, kind) {
+            assert_eq!(
+                (opening, found),
+                (Opening::Reopened, ENTRIES - 4),
+                "{kind} {blow:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_marker() {
+    for (blow, opening, _) in blows(killed, "sszip-store") {
+        assert!(
+            matches!(
+                opening,
+                Opening::SetAside {
+                    damage: Damage::Marker | Damage::NoMarker,
+                    to: Some(_)
+                }
+            ),
+            "{blow:?}: {opening:?}"
+        );
+    }
+}
+
+#[test]
+fn the_whole_database() {
+    let folder = closed();
+    let config = config(folder.path());
+    fs::remove_dir_all(config.path.join("db")).unwrap();
+    let (opening, _) = outlast(&config, "no database");
+    assert_eq!(
+        opening,
+        Opening::SetAside {
+            damage: Damage::NoDatabase,
+            to: None
+        }
+    );
+}
+
+/// Somebody puts back a backup of the database.
+#[test]
+fn an_older_database_has_lost_purges() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    put(&store, 1, 100);
+    store.close().unwrap();
+    copy(&config.path.join("db"), &folder.path().join("backup"));
+    let store = reopen(&config);
+    store.purge(&Scope::Key(key(1))).unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(config.path.join("db")).unwrap();
+    fs::rename(folder.path().join("backup"), config.path.join("db")).unwrap();
+    let (store, opening) = open(&config);
+    assert!(!has(&store, 1));
+    assert!(matches!(
+        opening,
+        Opening::SetAside {
+            damage: Damage::LostWrites {
+                found: 0,
+                wanted: 1
+            },
+            ..
+        }
+    ));
+}
+
+#[test]
+fn the_database_of_another_store() {
+    let (folder, other) = (closed(), closed());
+    let config = config(folder.path());
+    fs::remove_dir_all(config.path.join("db")).unwrap();
+    copy(&other.path().join("store/db"), &config.path.join("db"));
+    let (opening, _) = outlast(&config, "another's");
+    assert!(matches!(
+        opening,
+        Opening::SetAside {
+            damage: Damage::OtherDatabase,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn two_of_the_broken_are_kept() {
+    let folder = closed();
+    let config = config(folder.path());
+    for n in 1..=5 {
+        for file in files(&config, "CURRENT") {
+            fs::remove_file(file).unwrap();
+        }
+        let (_, opening) = open(&config);
+        let Opening::SetAside { to: Some(to), .. } = opening else {
+            panic!("{opening:?}");
+        };
+        assert_eq!(to, config.path.join(format!("broken-{n}")));
+    }
+    let broken = |n: u32| config.path.join(format!("broken-{n}")).exists();
+    let there: Vec<_> = (1..=6).filter(|n| broken(*n)).collect();
+    assert_eq!(there, [4, 5]);
+}
+
+/// What a later version made is not touched.
+#[test]
+fn a_newer_format_is_left_alone() {
+    let folder = closed();
+    let config = config(folder.path());
+    let marker = config.path.join("sszip-store");
+    let old = fs::read(&marker).unwrap();
+    let content = "sszip-store 2\nsomething new\n";
+    let crc = crc32fast::hash(content.as_bytes());
+    fs::write(&marker, format!("{content}crc32 {crc:08x}\n")).unwrap();
+    let error = Store::open(&config, NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { format: 2 }), "{error}");
+    fs::write(&marker, old).unwrap();
+    let (opening, found) = outlast(&config, "the old version again");
+    assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));
+}
+
+/// Run as root, as the tests of the module are, only.
+#[test]
+fn a_folder_or_a_file_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let nobody = Some(65_534);
+    let folder = closed();
+    let config = config(folder.path());
+    std::os::unix::fs::chown(&config.path, nobody, None).unwrap();
+    let error = Store::open(&config, NOW).unwrap_err();
+    assert!(
+        matches!(error, OpenError::Owner { owner: 65_534, .. }),
+        "{error}"
+    );
+    std::os::unix::fs::chown(&config.path, Some(0), None).unwrap();
+    // damage, and a file that says that it may be none
+    let current = config.path.join("db/CURRENT");
+    fs::write(&current, "MANIFEST-nonsense\n").unwrap();
+    std::os::unix::fs::chown(&current, nobody, None).unwrap();
+    let error = Store::open(&config, NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Owner { .. }), "{error}");
+    assert!(!config.path.join("broken-1").exists());
+}
+
+/// Whoever made the folder's files with a tool is not robbed of them.
+#[test]
+fn a_file_instead_of_a_folder_is_an_error() {
+    let folder = folder();
+    let config = config(folder.path());
+    fs::write(&config.path, b"something").unwrap();
+    let error = Store::open(&config, NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    assert_eq!(fs::read(&config.path).unwrap(), b"something");
+}
+
+#[test]
+fn nobody_else_can_read_it() {
+    let folder = closed();
+    let mode = fs::metadata(folder.path().join("store")).unwrap();
+    assert_eq!(mode.permissions().mode() & 0o777, 0o700);
+}

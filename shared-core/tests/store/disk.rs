@@ -1,0 +1,186 @@
+//! Disks that are full, and disks that can't be written: a tmpfs of the
+//! child's own.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use sszip_core::cache::store::{
+    Config, Event, OpenError, Opening, Reason, Scope, Store, StoreError,
+};
+
+use super::child::start_where_it_may_mount;
+use super::support::{body, folder, has, key, open, record, reopen, NOW};
+
+fn mount(options: &str, on: &Path) {
+    let status = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", options, "none"])
+        .arg(on)
+        .status()
+        .unwrap();
+    assert!(status.success(), "mount -o {options}");
+}
+
+/// Takes room, until `bytes` or until there is none.
+fn fill(path: &Path, bytes: usize) {
+    let mut file = File::create(path).unwrap();
+    let block = [0xff; 64 << 10];
+    for _ in 0..bytes.div_ceil(block.len()) {
+        if file.write_all(&block).is_err() {
+            return;
+        }
+    }
+}
+
+/// Stores `n`; whether it went well.
+fn try_put(store: &Store, n: u64) -> Result<(), StoreError> {
+    let body = body(n, 20_000);
+    for _ in 0..10_000 {
+        match store.put(&key(n), &record(store, n, &body)) {
+            Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
+            done => return done,
+        }
+    }
+    panic!("busy for ten seconds");
+}
+
+/// The child.
+pub fn full(folder: &Path) {
+    mount("size=48m", folder);
+    let filler = folder.join("filler");
+    fill(&filler, 24 << 20);
+    let config = Config::new(folder.join("store"), 64 << 20);
+    let (store, _) = open(&config);
+
+    // one event, however much fails
+    let failed = (0..10_000).find_map(|n| try_put(&store, n).err().map(|error| (n, error)));
+    let (stored, error) = failed.expect("40 MB can't fit into 24");
+    assert!(
+        matches!(error, StoreError::Off(Reason::DiskFull)),
+        "{error}"
+    );
+    for n in 0..100 {
+        assert!(try_put(&store, stored + n).is_err());
+    }
+    assert_eq!(
+        store.next_event(),
+        Some(Event::StoringOff(Reason::DiskFull))
+    );
+    assert_eq!(store.next_event(), None);
+    assert_eq!(store.status().off, Some(Reason::DiskFull));
+    assert!(store.flush().is_err());
+
+    // all that was stored is found
+    for n in 0..stored {
+        assert!(has(&store, n), "{n} of {stored}");
+    }
+    // a purge can't be acknowledged, and holds all the same
+    assert!(store.purge(&Scope::Key(key(1))).is_err());
+    assert!(!has(&store, 1));
+    assert_eq!(store.next_event(), None);
+
+    // there is room again, and nobody restarts anything
+    fs::remove_file(&filler).unwrap();
+    let on = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        try_put(&store, stored).is_ok()
+    });
+    assert!(on, "nothing was stored for a minute");
+    assert_eq!(store.next_event(), Some(Event::StoringOn));
+    assert_eq!(store.next_event(), None);
+    assert_eq!(store.status().off, None);
+    // what waited is written with the next flush
+    store.flush().unwrap();
+    store.purge(&Scope::Key(key(2))).unwrap();
+    store.close().unwrap();
+
+    // a full disk is no damage
+    fill(&filler, 1 << 30);
+    let error = Store::open(&config, NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    let other = Config::new(folder.join("other"), 64 << 20);
+    assert!(Store::open(&other, NOW).is_err());
+    fs::remove_file(&filler).unwrap();
+    let store = reopen(&config);
+    let found = (0..=stored).filter(|n| has(&store, *n)).count() as u64;
+    assert_eq!(found, stored + 1 - 2);
+    assert!(!has(&store, 1) && !has(&store, 2));
+    let (_, opening) = open(&other);
+    assert!(
+        matches!(opening, Opening::Fresh | Opening::SetAside { .. }),
+        "{opening:?}"
+    );
+}
+
+/// The child: here a purge meets the full disk first, and a stop.
+pub fn full_at_a_purge(folder: &Path) {
+    mount("size=48m", folder);
+    let filler = folder.join("filler");
+    let config = Config::new(folder.join("store"), 64 << 20);
+    let (store, _) = open(&config);
+    for n in 0..10 {
+        try_put(&store, n).unwrap();
+    }
+    store.flush().unwrap();
+    fill(&filler, 1 << 30);
+    for n in 0..10 {
+        assert!(store.purge(&Scope::Key(key(n % 3))).is_err());
+        assert!(store.control_put(b"finalized", &[b'1'; 5000]).is_err());
+        assert!(store.flush().is_err());
+        // into memory, or not at all
+        let _ = try_put(&store, 10 + n);
+    }
+    let off = Event::StoringOff(Reason::DiskFull);
+    assert_eq!(store.next_event(), Some(off));
+    for n in 0..10 {
+        assert_eq!(has(&store, n), n > 2);
+    }
+    // nothing was acknowledged
+    assert!(store.close().is_err());
+    fs::remove_file(&filler).unwrap();
+    let store = reopen(&config);
+    assert_eq!((3..10).filter(|n| has(&store, *n)).count(), 7);
+    for n in 0..3 {
+        store.purge(&Scope::Key(key(n))).unwrap();
+    }
+    store.close().unwrap();
+    let store = reopen(&config);
+    assert_eq!((0..10).filter(|n| has(&store, *n)).count(), 7);
+}
+
+/// The child.
+pub fn read_only(folder: &Path) {
+    mount("size=48m", folder);
+    let config = Config::new(folder.join("store"), 32 << 20);
+    let (store, _) = open(&config);
+    try_put(&store, 1).unwrap();
+    store.close().unwrap();
+    mount("remount,ro", folder);
+    let error = Store::open(&config, NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    mount("remount,rw", folder);
+    assert!(has(&reopen(&config), 1));
+}
+
+#[test]
+fn a_full_disk_turns_storing_off_and_room_turns_it_on() {
+    let folder = folder();
+    let (good, _) = start_where_it_may_mount("full-disk", folder.path()).wait();
+    assert!(good);
+}
+
+#[test]
+fn a_full_disk_that_a_purge_meets_first() {
+    let folder = folder();
+    let (good, _) = start_where_it_may_mount("full-at-a-purge", folder.path()).wait();
+    assert!(good);
+}
+
+#[test]
+fn a_disk_that_can_not_be_written_is_no_damage() {
+    let folder = folder();
+    let (good, _) = start_where_it_may_mount("read-only", folder.path()).wait();
+    assert!(good);
+}

@@ -1,0 +1,304 @@
+//! The judge of purges beside one that remembers everything.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use sszip_core::cache::store::{Change, Class, Header, Namespace, Purges, Scope};
+use sszip_core::cache::store::{MAX_KEYS, MAX_METHODS, MAX_NAMESPACES, MAX_RANGES};
+use sszip_core::cache::Key;
+
+use super::support::key;
+
+/// An entry, as far as a purge may ask.
+#[derive(Clone, Debug)]
+struct Entry {
+    key: Key,
+    namespace: Namespace,
+    method: Vec<u8>,
+    block: Option<u64>,
+    generation: u64,
+}
+
+impl Entry {
+    fn header(&self) -> Header<'_> {
+        Header {
+            class: Class::Immutable,
+            namespace: self.namespace,
+            method: &self.method,
+            block: self.block,
+            generation: self.generation,
+            stored_at: 0,
+            expires_at: 0,
+            sequence: 0,
+        }
+    }
+
+    fn matches(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Everything => true,
+            Scope::Namespace(namespace) => self.namespace == *namespace,
+            Scope::Method { namespace, method } => {
+                namespace.is_none_or(|namespace| namespace == self.namespace)
+                    && **method == self.method
+            }
+            Scope::Blocks {
+                namespace,
+                from,
+                to,
+            } => {
+                self.namespace == *namespace
+                    && self
+                        .block
+                        .is_some_and(|block| *from <= block && block <= *to)
+            }
+            Scope::Key(key) => self.key == *key,
+        }
+    }
+}
+
+/// The oracle: all purges, one after the other.
+fn refuses(purges: &[(Scope, u64)], entry: &Entry) -> bool {
+    purges
+        .iter()
+        .any(|(scope, generation)| entry.generation < *generation && entry.matches(scope))
+}
+
+/// What is on disk after these changes.
+#[derive(Default)]
+struct Rows(BTreeMap<Vec<u8>, u64>);
+
+impl Rows {
+    fn of(purges: &Purges) -> Self {
+        Self(purges.rows().into_iter().collect())
+    }
+
+    fn apply(&mut self, changes: Vec<Change>) {
+        for Change { row, generation } in changes {
+            match generation {
+                Some(generation) => self.0.insert(row, generation),
+                None => self.0.remove(&row),
+            };
+        }
+    }
+
+    fn load(&self) -> Purges {
+        Purges::load(self.0.iter().map(|(row, at)| (&row[..], *at))).unwrap()
+    }
+}
+
+fn namespaces() -> impl Strategy<Value = Namespace> {
+    (0..3u8).prop_map(|n| [n; 16])
+}
+
+fn methods() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![Just(vec![]), (0..3u8).prop_map(|n| vec![b'm', n])]
+}
+
+fn scopes() -> impl Strategy<Value = Scope> {
+    prop_oneof![
+        1 => Just(Scope::Everything),
+        3 => namespaces().prop_map(Scope::Namespace),
+        6 => (proptest::option::of(namespaces()), methods()).prop_map(|(namespace, method)| {
+            Scope::Method { namespace, method: method.into() }
+        }),
+        12 => (namespaces(), 0..20u64, 0..20u64).prop_map(|(namespace, from, to)| {
+            Scope::Blocks { namespace, from, to }
+        }),
+        6 => (0..8u64).prop_map(|n| Scope::Key(key(n))),
+    ]
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let block = proptest::option::of(0..20u64);
+    (0..8u64, namespaces(), methods(), block, 90..150u64).prop_map(
+        |(n, namespace, method, block, generation)| Entry {
+            key: key(n),
+            namespace,
+            method,
+            block,
+            generation,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Few purges are remembered as they were, on disk too.
+    #[test]
+    fn it_refuses_what_was_purged_and_nothing_else(
+        scopes in proptest::collection::vec(scopes(), 0..40),
+        entries in proptest::collection::vec(entries(), 1..60),
+    ) {
+        let mut purges = Purges::new(100);
+        let mut rows = Rows::of(&purges);
+        let mut all = vec![(Scope::Everything, 100)];
+        for scope in scopes {
+            let (generation, changes) = purges.add(&scope);
+            prop_assert_eq!(generation, all.last().unwrap().1 + 1);
+            rows.apply(changes);
+            all.push((scope, generation));
+        }
+        let loaded = rows.load();
+        prop_assert_eq!(&loaded, &purges);
+        for entry in &entries {
+            let refused = refuses(&all, entry);
+            prop_assert_eq!(purges.refuses(&entry.key, &entry.header()), refused, "{:?}", entry);
+        }
+    }
+}
+
+/// However many there are, nothing that was purged comes back, what is kept is
+/// bounded, and the rows say what the judge knows.
+fn many(scopes: impl Iterator<Item = Scope>, most: usize, entry_of: impl Fn(&Scope) -> Entry) {
+    let mut purges = Purges::new(1);
+    let mut rows = Rows::of(&purges);
+    let mut newest = HashMap::new();
+    for scope in scopes {
+        let (generation, changes) = purges.add(&scope);
+        rows.apply(changes);
+        newest.insert(scope, generation);
+        assert!(purges.len() <= most, "{} records", purges.len());
+    }
+    assert_eq!(rows.0.len(), purges.rows().len());
+    assert_eq!(rows.load(), purges);
+    for (scope, generation) in &newest {
+        let mut entry = entry_of(scope);
+        entry.generation = generation - 1;
+        assert!(entry.matches(scope));
+        assert!(purges.refuses(&entry.key, &entry.header()), "{scope:?}");
+        entry.generation = purges.generation();
+        assert!(!purges.refuses(&entry.key, &entry.header()), "{scope:?}");
+    }
+}
+
+fn entry(n: u64) -> Entry {
+    Entry {
+        key: key(n),
+        namespace: [0; 16],
+        method: vec![],
+        block: None,
+        generation: 0,
+    }
+}
+
+fn wide(n: u64) -> Namespace {
+    (u128::from(n) << 64).to_be_bytes()
+}
+
+#[test]
+fn many_keys() {
+    let prefixes = 1 << 12;
+    let scopes = (0..20_000).map(|n| Scope::Key(key(n)));
+    many(scopes, 2 * MAX_KEYS + prefixes, |scope| match scope {
+        Scope::Key(key) => Entry {
+            key: *key,
+            ..entry(0)
+        },
+        _ => unreachable!(),
+    });
+}
+
+/// Those of other keys' entries, of which a folded purge takes one in 4096.
+#[test]
+fn many_keys_leave_others_alone() {
+    let mut purges = Purges::new(1);
+    for n in 0..3000 {
+        purges.add(&Scope::Key(key(n)));
+    }
+    let mut refused = 0;
+    for n in 1_000_000..1_010_000 {
+        let entry = Entry {
+            generation: 1,
+            ..entry(n)
+        };
+        refused += u32::from(purges.refuses(&entry.key, &entry.header()));
+    }
+    // 2048 keys in 4096 prefixes: 39 %
+    assert!(refused < 4500, "{refused} of 10000");
+}
+
+#[test]
+fn many_ranges() {
+    let scopes = (0..3000u64).map(|n| {
+        let from = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        Scope::Blocks {
+            namespace: wide(n % 3),
+            from,
+            to: from + n % 50,
+        }
+    });
+    many(scopes, 3 * MAX_RANGES, |scope| match scope {
+        Scope::Blocks {
+            namespace, from, ..
+        } => Entry {
+            namespace: *namespace,
+            block: Some(*from),
+            ..entry(1)
+        },
+        _ => unreachable!(),
+    });
+}
+
+#[test]
+fn many_methods() {
+    let scopes = (0..2000u64).map(|n| Scope::Method {
+        namespace: (n % 3 > 0).then(|| wide(n % 3)),
+        method: format!("m{n}").into_bytes().into(),
+    });
+    many(scopes, 3 * MAX_METHODS + 2, |scope| match scope {
+        Scope::Method { namespace, method } => Entry {
+            namespace: namespace.unwrap_or([9; 16]),
+            method: method.to_vec(),
+            ..entry(1)
+        },
+        _ => unreachable!(),
+    });
+}
+
+#[test]
+fn many_namespaces() {
+    let scopes = (0..3000u64).map(|n| match n % 3 {
+        0 => Scope::Namespace(wide(n)),
+        1 => Scope::Method {
+            namespace: Some(wide(n)),
+            method: (*b"m").into(),
+        },
+        _ => Scope::Blocks {
+            namespace: wide(n),
+            from: 0,
+            to: n,
+        },
+    });
+    many(scopes, 2 * MAX_NAMESPACES, |scope| match scope {
+        Scope::Namespace(namespace)
+        | Scope::Method {
+            namespace: Some(namespace),
+            ..
+        }
+        | Scope::Blocks { namespace, .. } => Entry {
+            namespace: *namespace,
+            method: b"m".to_vec(),
+            block: Some(0),
+            ..entry(1)
+        },
+        _ => unreachable!(),
+    });
+}
+
+#[test]
+fn rows_of_no_purge_are_not_taken_for_none() {
+    for row in [
+        &b""[..],
+        b"x",
+        b"nn",
+        b"ee",
+        b"s123",
+        b"b",
+        b"k",
+        b"p",
+        b"M12",
+    ] {
+        assert!(Purges::load([(row, 1)]).is_err(), "{row:?}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Power cuts: what was not synced is gone, names of files included.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sszip_core::cache::store::{Config, Opening, Scope, Store};
+
+use super::child::{say, start};
+use super::support::{config, count, folder, has, key, open, put};
+
+/// The child: cuts the power while entries are stored and purged, `cuts`
+/// times, and looks at what each cut leaves.
+pub fn write(folder: &Path, cuts: u64) {
+    let config = Config {
+        write_buffer: 256 << 10,
+        ..config(folder)
+    };
+    let (store, _) = open(&config);
+    // entry n is purged when `acknowledged` is above n, for each n % 10 == 0
+    let acknowledged = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    let mut kept = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                put(&store, n, 3000);
+                if n % 10 == 9 {
+                    store.purge(&Scope::Key(key(n - 9))).unwrap();
+                    acknowledged.store(n, Ordering::SeqCst);
+                }
+                if n % 10 == 4 {
+                    put(&store, 1_000_000 + n, 3000);
+                }
+                if done.load(Ordering::SeqCst) > 0 {
+                    break;
+                }
+            }
+        });
+        // ends the writer when a check below fails
+        let _end = End(&done);
+        for cut in 0..cuts {
+            while acknowledged.load(Ordering::SeqCst) <= cut * 20 {
+                std::thread::yield_now();
+            }
+            let purged = acknowledged.load(Ordering::SeqCst);
+            kept += look(&store, &folder.join(format!("cut-{cut}")), cut, purged);
+        }
+    });
+    say(format_args!("kept {kept}"));
+}
+
+struct End<'a>(&'a AtomicU64);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::SeqCst);
+    }
+}
+
+/// Cuts, and gives how many of the entries before `purged` are there.
+fn look(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
+    let left = config(to);
+    store.power_cut(&left.path, cut % 2 == 0).unwrap();
+    let (store, opening) = open(&left);
+    assert_eq!(opening, Opening::Reopened, "cut {cut}");
+    for n in (0..purged).step_by(10) {
+        assert!(!has(&store, n), "{n} of {purged} came back, cut {cut}");
+    }
+    let kept = count(&store, purged);
+    // each purge flushed what was stored before it
+    assert!(kept >= purged / 10 * 9, "{kept} of {purged}, cut {cut}");
+    store.close().unwrap();
+    std::fs::remove_dir_all(to).unwrap();
+    kept
+}
+
+#[test]
+fn purges_hold_through_power_cuts() {
+    let folder = folder();
+    let child = start("power", folder.path(), 60, &[("SSZIP_POWER_CUTS", "1")]);
+    let (good, said) = child.wait();
+    assert!(good, "{said:?}");
+    let kept: u64 = said[0].strip_prefix("kept ").unwrap().parse().unwrap();
+    assert!(kept > 1000, "{said:?}");
+}

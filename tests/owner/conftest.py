@@ -1,0 +1,49 @@
+"""Fixtures of the owner's tests: real daemons on sockets of their own."""
+
+import pytest
+
+from daemon import CACHED, Daemon, Events
+
+
+def pytest_sessionstart(session):
+    if not CACHED.exists():
+        raise pytest.UsageError(f"SSZIP_CACHED: there is no {CACHED}")
+
+
+@pytest.fixture(scope="module")
+def start_daemon(tmp_path_factory):
+    """Makes daemons; what still runs in the end is stopped."""
+    all = []
+
+    def start(folder=None, **settings):
+        daemon = Daemon(folder or tmp_path_factory.mktemp("owner"), **settings)
+        all.append(daemon)
+        return daemon.start()
+
+    yield start
+    for daemon in all:
+        if daemon.process.poll() is None:
+            daemon.stop()
+        assert "panicked" not in daemon.said(), daemon.said()
+
+
+@pytest.fixture(scope="module")
+def owner(request, start_daemon):
+    """One daemon for the file's tests, with the file's own SETTINGS."""
+    return start_daemon(**getattr(request.module, "SETTINGS", {}))
+
+
+@pytest.fixture
+def listen():
+    """Opens event streams; they are closed in the end."""
+    streams = []
+
+    def listen(daemon, process):
+        stream = Events(daemon, process)
+        streams.append(stream)
+        stream.next("hello")
+        return stream
+
+    yield listen
+    for stream in streams:
+        stream.close()

@@ -1,0 +1,221 @@
+"""sszip-cached under test, and clients of it that share no code with it."""
+
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+CACHED = pathlib.Path(os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached"))
+LIMIT = 30  # seconds until a test gives up waiting
+NAMESPACE = "5a" * 16
+
+
+def monotonic():
+    """The clock of the protocol, in milliseconds."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000_000
+
+
+def key(n):
+    return f"{n:064x}"
+
+
+class Client(http.client.HTTPConnection):
+    """HTTP over the owner's socket."""
+
+    def __init__(self, path, timeout=LIMIT):
+        super().__init__("owner", timeout=timeout)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.fields = {name.lower(): value for name, value in response.getheaders()}
+        self.body = response.read()
+
+    def json(self):
+        return json.loads(self.body)
+
+
+class Events:
+    """A process's event stream, read by a thread."""
+
+    def __init__(self, daemon, process):
+        self.process = process
+        self.daemon = daemon
+        self.until = 0
+        self.generation = None
+        self._events = queue.Queue()
+        self._client = Client(daemon.socket)
+        self._client.request("GET", f"/v1/events?process={process}")
+        self._response = self._client.getresponse()
+        assert self._response.status == 200, self._response.read()
+        assert self._response.getheader("content-type") == "text/event-stream"
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        name = None
+        try:
+            while line := self._response.readline():
+                line = line.decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    self._events.put((name, line.removeprefix("data: ")))
+        except (OSError, ValueError, http.client.HTTPException, AttributeError):
+            pass
+        self._events.put(None)
+
+    def next(self, *names):
+        """The next event of these names; the times that come before are noted."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            event = self._events.get(timeout=LIMIT)
+            if event is None:
+                raise EOFError("the stream has ended")
+            name, data = event
+            if name in ("hello", "lease"):
+                data = json.loads(data)
+                self.until = data["until"]
+                self.generation = data["generation"]
+            elif name == "purge":
+                data = json.loads(data)
+            if name in names:
+                return name, data
+        raise TimeoutError(names)
+
+    def ended(self):
+        with contextlib.suppress(EOFError):
+            while True:
+                self.next()
+        return True
+
+    def acknowledge(self, generation):
+        path = f"/v1/acknowledgements?process={self.process}"
+        return self.daemon.ask("POST", path, str(generation))
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self._client.sock and self._client.sock.shutdown(socket.SHUT_RDWR)
+        self._client.close()
+
+
+class Daemon:
+    """One sszip-cached, with a folder of its own."""
+
+    def __init__(self, folder, **settings):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.socket = self.folder / "socket"
+        self.store = self.folder / "store"
+        self.config = self.folder / "cached.toml"
+        self.log = self.folder / "log"
+        self.process = None
+        settings = {"socket": str(self.socket), "path": str(self.store), "max_size": "64m", "memory": "8m"} | settings
+        lines = (f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+        self.config.write_text("".join(lines))
+
+    def spawn(self):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([CACHED, self.config], stderr=log, stdout=log)
+        return self
+
+    def start(self):
+        self.spawn()
+        self.wait()
+        return self
+
+    def wait(self):
+        """Until it serves."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            assert self.process.poll() is None, self.said()
+            try:
+                if self.status()["pid"] == self.process.pid:
+                    return
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(0.002)
+        raise TimeoutError(self.said())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(LIMIT)
+
+    def stop(self, by=signal.SIGTERM):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(by)
+            assert self.process.wait(LIMIT) == 0, self.said()
+
+    def said(self):
+        return self.log.read_text()
+
+    def ask(self, method, path, body=None, fields=None):
+        client = Client(self.socket)
+        try:
+            client.request(method, path, body, fields or {})
+            return Answer(client.getresponse())
+        finally:
+            client.close()
+
+    def status(self):
+        return self.ask("GET", "/v1/status").json()
+
+    @property
+    def generation(self):
+        return self.status()["generation"]
+
+    def get(self, n, query=""):
+        return self.ask("GET", f"/v1/entries/{key(n)}{query}")
+
+    def put(self, n, body=b"body", **fields):
+        """Names of fields without sszip-; None leaves one out."""
+        if "generation" not in fields:
+            fields["generation"] = self.generation
+        fields = {"fresh": 3_600_000, "class": "immutable", "namespace": NAMESPACE} | fields
+        head = {f"sszip-{name}": str(value) for name, value in fields.items() if value is not None}
+        return self.ask("PUT", f"/v1/entries/{key(n)}", body, head)
+
+    def purge(self, **scope):
+        return self.ask("POST", "/v1/purges", json.dumps(scope))
+
+    def begin_purge(self, **scope):
+        """In a thread: what it gives has the answer when it is joined."""
+        return Later(lambda: self.purge(**scope))
+
+    def lease(self, n, process, query=""):
+        answer = self.get(n, f"?lease={process}{query}")
+        return answer.fields.get("sszip-lease")
+
+    def give_back(self, n, process):
+        return self.ask("DELETE", f"/v1/leases/{key(n)}?process={process}")
+
+
+class Later(threading.Thread):
+    def __init__(self, work):
+        super().__init__(daemon=True)
+        self.work = work
+        self.answer = None
+        self.at = None
+        self.start()
+
+    def run(self):
+        self.answer = self.work()
+        self.at = monotonic()
+
+    def wait(self):
+        self.join(LIMIT)
+        assert self.answer is not None
+        return self.answer

@@ -1,0 +1,271 @@
+"""Entries: look-ups, puts, and what is refused."""
+
+import json
+import subprocess
+
+import pytest
+
+from daemon import NAMESPACE, Client, Answer, key
+
+SETTINGS = {"max_entry": "1m"}
+
+
+def test_what_was_put_is_found_until_it_is_not_fresh(owner):
+    assert owner.get(1).status == 404
+    body = bytes(range(256)) * 100
+    assert owner.put(1, body, fresh=60_000, **{"class": "unfinalized"}).status == 201
+    answer = owner.get(1)
+    assert answer.status == 200
+    assert answer.body == body
+    assert answer.fields["content-type"] == "application/vnd.sszip.entry"
+    assert answer.fields["content-length"] == str(len(body))
+    assert answer.fields["sszip-class"] == "unfinalized"
+    assert 0 < int(answer.fields["sszip-fresh"]) <= 60_000
+    assert int(answer.fields["age"]) >= 0
+    assert owner.put(1, b"", fresh=0).status == 201
+    assert owner.get(1).status == 404
+    assert owner.put(1, b"", fresh=60_000).status == 201
+    assert owner.get(1).body == b""
+
+
+def test_the_newer_one_counts(owner):
+    for body in (b"one", b"two", b"three"):
+        assert owner.put(2, body).status == 201
+        assert owner.get(2).body == body
+        assert owner.get(2).body == body
+
+
+def test_entries_of_all_sizes(owner):
+    for size in (0, 1, 8191, 8192, 65_536, 500_000, 1 << 20):
+        body = size.to_bytes(4, "big") * (size // 4 + 1)
+        assert owner.put(3, body[:size]).status == 201, size
+        assert owner.get(3).body == body[:size], size
+
+
+def test_an_entry_may_come_in_chunks(owner):
+    client = Client(owner.socket)
+    fields = {
+        "sszip-generation": str(owner.generation),
+        "sszip-fresh": "60000",
+        "sszip-class": "tip",
+        "sszip-namespace": NAMESPACE,
+    }
+    client.request("PUT", f"/v1/entries/{key(4)}", iter([b"one", b"two" * 1000, b"3"]), fields, encode_chunked=True)
+    assert Answer(client.getresponse()).status == 201
+    assert owner.get(4).body == b"one" + b"two" * 1000 + b"3"
+    client.close()
+
+
+def test_a_connection_serves_many_requests(owner):
+    client = Client(owner.socket)
+    owner.put(5, b"five")
+    for n in (5, 999, 5, 999):
+        client.request("GET", f"/v1/entries/{key(n)}")
+        answer = Answer(client.getresponse())
+        assert answer.status == (200 if n == 5 else 404)
+    assert client.sock is not None
+    client.close()
+
+
+def test_pipelined_requests_are_answered_in_order(owner):
+    for n in range(10, 20):
+        owner.put(n, f"body {n}".encode())
+    client = Client(owner.socket)
+    client.connect()
+    client.sock.sendall(b"".join(f"GET /v1/entries/{key(n)} HTTP/1.1\r\nhost: o\r\n\r\n".encode() for n in range(10, 20)))
+    got = b""
+    while got.count(b"body ") < 10:
+        more = client.sock.recv(65_536)
+        assert more
+        got += more
+    assert [got.index(f"body {n}".encode()) for n in range(10, 20)] == sorted(
+        got.index(f"body {n}".encode()) for n in range(10, 20)
+    )
+    client.close()
+
+
+def parse_entries(body):
+    entries = {}
+    while body:
+        head, body = body[:48], body[48:]
+        length = int.from_bytes(head[40:48], "big")
+        entries[head[:32].hex()] = (int.from_bytes(head[32:40], "big"), body[:length])
+        body = body[length:]
+    return entries
+
+
+def test_several_look_ups_in_one(owner):
+    for n in range(20, 30):
+        owner.put(n, f"body {n}".encode() * n, fresh=60_000)
+    owner.put(30, b"")
+    keys = [key(n) for n in (*range(20, 31), 998, 999)]
+    for end in ("", "\n"):
+        answer = owner.ask("POST", "/v1/lookups", "\n".join(keys) + end)
+        assert answer.status == 200
+        assert answer.fields["content-type"] == "application/vnd.sszip.entries"
+        found = parse_entries(answer.body)
+        assert found.keys() == set(keys[:11])
+        for n in range(20, 30):
+            fresh, body = found[key(n)]
+            assert body == f"body {n}".encode() * n
+            assert 0 < fresh <= 60_000
+    assert owner.ask("POST", "/v1/lookups", "\n".join([key(999)] * 1000)).body == b""
+    for bad in ("", "\n".join([key(999)] * 1001), key(1)[:-1], key(1) + " ", key(1).replace("0", "A", 1), b"\xff"):
+        assert owner.ask("POST", "/v1/lookups", bad).status == 400, bad
+    assert owner.ask("POST", "/v1/lookups", key(1) * 2000).status == 413
+
+
+def is_problem(answer, status):
+    assert answer.status == status, answer.body
+    assert answer.fields["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["detail"]
+    return True
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"generation": None},
+        {"generation": ""},
+        {"generation": "-1"},
+        {"generation": "+1"},
+        {"generation": "99999999999999999999"},
+        {"fresh": None},
+        {"fresh": "1.5"},
+        {"class": None},
+        {"class": "eternal"},
+        {"class": "Immutable"},
+        {"namespace": None},
+        {"namespace": "5a"},
+        {"namespace": "5A" * 16},
+        {"method": ""},
+        {"method": "x" * 256},
+        {"block": "latest"},
+        {"process": ""},
+        {"process": "a b"},
+        {"process": "x" * 65},
+    ],
+    ids=str,
+)
+def test_a_put_that_says_too_little_is_refused(owner, fields):
+    assert is_problem(owner.put(40, **fields), 400)
+    assert owner.get(40).status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/v1", 404),
+        ("GET", "/v2/status", 404),
+        ("GET", "/v1/", 404),
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/status/", 404),
+        ("POST", "/v1/status", 405),
+        ("GET", "/v1/purges", 405),
+        ("GET", "/v1/lookups", 405),
+        ("GET", f"/v1/leases/{key(1)}", 405),
+        ("POST", f"/v1/entries/{key(1)}", 405),
+        ("HEAD", "/v1/status", 405),
+        ("OPTIONS", "/v1/status", 405),
+        ("GET", "/v1/status?x=1", 400),
+        ("GET", "/v1/entries/", 400),
+        ("GET", "/v1/entries/abc", 400),
+        ("GET", f"/v1/entries/{key(1)}/", 400),
+        ("GET", f"/v1/entries/{'AB' * 32}", 400),
+        ("GET", f"/v1/entries/{'%61' + 'a' * 61}", 400),
+        ("GET", f"/v1/entries/{key(1)}?lease=", 400),
+        ("GET", f"/v1/entries/{key(1)}?lease=a%20b", 400),
+        ("GET", f"/v1/entries/{key(1)}?lease=a&lease=b", 400),
+        ("GET", f"/v1/entries/{key(1)}?for=10", 400),
+        ("GET", f"/v1/entries/{key(1)}?lease=a&for=x", 400),
+        ("GET", f"/v1/entries/{key(1)}?leese=a", 400),
+        ("DELETE", f"/v1/leases/{key(1)}", 400),
+        ("DELETE", "/v1/leases/x?process=a", 400),
+        ("POST", "/v1/acknowledgements", 400),
+        ("GET", "/v1/events", 400),
+        ("GET", "/v1/events?process=" + "x" * 65, 400),
+    ],
+)
+def test_what_the_protocol_does_not_have_is_refused(owner, method, path, status):
+    answer = owner.ask(method, path)
+    assert answer.status == status
+    if method != "HEAD":
+        assert is_problem(answer, status)
+    if status == 405:
+        assert answer.fields["allow"]
+
+
+def test_what_is_too_long_is_refused(owner):
+    assert is_problem(owner.put(50, b"x" * ((1 << 20) + 1)), 413)
+    client = Client(owner.socket)
+    fields = {
+        "sszip-generation": str(owner.generation),
+        "sszip-fresh": "60000",
+        "sszip-class": "tip",
+        "sszip-namespace": NAMESPACE,
+    }
+    # without a length it is noticed on the way
+    try:
+        client.request("PUT", f"/v1/entries/{key(50)}", iter([b"x" * 65_536] * 17), fields, encode_chunked=True)
+        assert is_problem(Answer(client.getresponse()), 413)
+    except BrokenPipeError:
+        pass
+    client.close()
+    assert owner.get(50).status == 404
+
+
+def test_a_generation_that_has_not_been_yet_is_refused(owner):
+    assert is_problem(owner.put(51, generation=owner.generation + 1), 409)
+
+
+def test_status_tells(owner):
+    before = owner.status()
+    owner.put(60, b"x")
+    owner.get(60)
+    owner.get(61)
+    after = owner.status()
+    assert after["version"] == 1
+    assert after["pid"] == owner.process.pid
+    assert after["fills"]["kept"] == before["fills"]["kept"] + 1
+    assert after["lookups"]["memory"] == before["lookups"]["memory"] + 1
+    assert after["lookups"]["missed"] == before["lookups"]["missed"] + 1
+    assert after["memory"]["entries"] > 0
+    assert 0 < after["memory"]["bytes"] <= after["memory"]["capacity"] == 8 << 20
+    assert after["store"]["off"] is None
+
+
+def test_curl_can_do_it_all(owner):
+    def curl(path, *arguments):
+        command = ["curl", "-sS", "--max-time", "30", "-w", "\n%{http_code}", "--unix-socket", owner.socket]
+        ran = subprocess.run([*command, *arguments, f"http://owner{path}"], capture_output=True, check=True, timeout=60)
+        body, _, status = ran.stdout.rpartition(b"\n")
+        return int(status), body
+
+    path = f"/v1/entries/{key(70)}"
+    status, body = curl("/v1/status")
+    generation = json.loads(body)["generation"]
+    assert (status, curl(path)[0]) == (200, 404)
+    fields = [f"sszip-generation: {generation}", "sszip-fresh: 60000", "sszip-class: resource"]
+    fields = [f"-H{field}" for field in (*fields, f"sszip-namespace: {NAMESPACE}")]
+    assert curl(path, "-T", owner.config, *fields) == (201, b"")
+    assert curl(path) == (200, owner.config.read_bytes())
+    assert curl(path, "-XPUT", "--data-binary", "by curl", *fields) == (201, b"")
+    assert curl(path) == (200, b"by curl")
+    assert curl("/v1/lookups", "-d", key(70))[1].endswith(b"by curl")
+    assert curl(f"/v1/entries/{key(71)}?lease=curl&for=100")[0] == 404
+    assert curl(f"/v1/leases/{key(71)}?process=curl", "-XDELETE") == (204, b"")
+    status, body = curl("/v1/purges", "-d", json.dumps({"key": key(70)}))
+    assert (status, json.loads(body)) == (200, {"generation": generation + 1})
+    assert curl("/v1/acknowledgements?process=curl", "-d", str(generation + 1)) == (204, b"")
+    assert curl(path)[0] == 404
+    events = subprocess.run(
+        ["curl", "-sSN", "--max-time", "1", "--unix-socket", owner.socket, "http://owner/v1/events?process=curl"],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert events.stdout.startswith(b'event: hello\ndata: {"version":1,"generation":')
