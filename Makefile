@@ -25,12 +25,13 @@ help: ## what can be made (this list)
 setup: ## installs all that `make test` needs (the others install on their own)
 	@scripts/setup test
 
-build: ## build/nginx/ngx_http_sszip_module.so and build/bin/replay-node
+build: ## build/nginx/*.so (module, owner), build/bin/{replay-node,sszip-cached}
 	@scripts/setup build
 	cargo build --release --package sszip-core --features ffi
-	cargo build --release --package replay-node
+	cargo build --release --package replay-node --package sszip-owner
 	@scripts/build-nginx-module debian
-	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node"
+	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
+		"$(CARGO_TARGET_DIR)/release/sszip-cached"
 
 run: build ## nginx with sszip on 127.0.0.1:8545 before a replay node; Ctrl-C stops
 	@scripts/run

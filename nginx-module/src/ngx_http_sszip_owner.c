@@ -56,6 +56,7 @@ static ngx_int_t ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_open(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_symbol(void *dl, const char *name);
 static void ngx_http_sszip_owner_log(void);
+static void ngx_http_sszip_owner_at_exit(void);
 static void ngx_http_sszip_owner_exit(void);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 
@@ -300,6 +301,7 @@ ngx_http_sszip_owner_manager(void *data)
     switch (ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running)) {
 
     case SSZIP_OWNER_SERVING:
+        ngx_http_sszip_owner_at_exit();
         return NGX_HTTP_SSZIP_OWNER_POLL;
 
     case SSZIP_OWNER_ENDED:
@@ -359,9 +361,8 @@ ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 static ngx_int_t
 ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
 {
-    char                 text[NGX_HTTP_SSZIP_OWNER_LINE];
-    static ngx_uint_t    registered;
-    sszip_owner_config   config;
+    char                text[NGX_HTTP_SSZIP_OWNER_LINE];
+    sszip_owner_config  config;
 
     if (ngx_http_sszip_owner_start_f == NULL
         && ngx_http_sszip_owner_open(owner) == NULL)
@@ -387,13 +388,6 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "sszip: the store can't be started: %s", text);
         return NGX_ERROR;
-    }
-
-    /* told to quit, the cache manager exits at once */
-
-    if (!registered) {
-        registered = 1;
-        (void) atexit(ngx_http_sszip_owner_exit);
     }
 
     return NGX_OK;
@@ -474,6 +468,24 @@ ngx_http_sszip_owner_log(void)
         n = (said == SSZIP_OWNER_ERROR) ? NGX_LOG_ERR : NGX_LOG_NOTICE;
 
         ngx_log_error(n, ngx_cycle->log, 0, "sszip: %s", line);
+    }
+}
+
+
+/*
+ * Told to quit, the cache manager exits at once.  The handler has to run before
+ * RocksDB's own static objects are destroyed, so it is registered once they
+ * are there: when the store is open.
+ */
+
+static void
+ngx_http_sszip_owner_at_exit(void)
+{
+    static ngx_uint_t  registered;
+
+    if (!registered) {
+        registered = 1;
+        (void) atexit(ngx_http_sszip_owner_exit);
     }
 }
 

@@ -3,6 +3,7 @@ all, and for the next start."""
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -10,8 +11,8 @@ import time
 import pytest
 
 from harness import bodies, client
-from harness.nginx import Nginx
-from harness.owner import Owner
+from harness.nginx import MODULE, Nginx
+from harness.owner import Client, Owner
 from harness.rpc import Node, call
 
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
@@ -32,12 +33,12 @@ CALLS = {"eth_getBlockByHash": block, "eth_chainId": chain_id}
 CONFIG = """
 sszip on;
 sszip_cache on;
-sszip_cache_owner unix:@socket@;
+@owner@
 sszip_cache_valid tip 1h;
 sszip_cache_valid unfinalized 1h;
 proxy_http_version 1.1;
 server {
-    listen 127.0.0.1:@port@ @reuseport@;
+    listen 127.0.0.1:@port@ reuseport;
     location / { sszip_cache_namespace $arg_chain; proxy_pass http://@origin@; }
     location /unlocked { sszip_cache_namespace $arg_chain; sszip_cache_lock off; proxy_pass http://@origin@; }
     location /impatient { sszip_cache_namespace $arg_chain; sszip_cache_lock_timeout 200ms; proxy_pass http://@origin@; }
@@ -51,31 +52,39 @@ _places = iter(range(10**6))
 
 
 @pytest.fixture(scope="module")
-def owner():
+def daemon():
     owner = Owner(max_size="64m", memory="32m").start()
     yield owner
     owner.close()
 
 
-@pytest.fixture(scope="module")
-def run(start_nginx, owner):
-    """nginx, of which each connection goes to any of its workers."""
+@pytest.fixture(scope="module", params=["daemon", "own"])
+def run(start_nginx, daemon, request):
+    """nginx with a daemon, or with a store of its own. Each connection goes
+    to any of its workers."""
 
-    def run(workers=1, owner=owner):
-        config = CONFIG.replace("@socket@", owner.socket).replace("@reuseport@", "reuseport")
-        nginx = start_nginx(config, workers=workers)
-        wait_until_linked(nginx, owner, workers)
+    def run(workers=1):
+        if request.param == "daemon":
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{daemon.socket};"), workers=workers)
+            nginx.owner = daemon
+        else:
+            nginx = start_nginx(config("sszip_cache_path @prefix@/cache max_size=64m memory=32m;"), workers=workers)
+            nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+        wait_until_linked(nginx)
         return nginx
 
     return run
 
 
-def wait_until_linked(nginx, owner, workers):
+def config(owner):
+    return CONFIG.replace("@owner@", owner)
+
+
+def wait_until_linked(nginx, owner=None):
+    owner = owner or nginx.owner
     pids = {str(pid) for pid in nginx.workers()}
-    assert len(pids) == workers
-    nginx.wait_for(
-        lambda: pids <= {name.split("-")[0] for name in owner.status()["processes"]}, "the workers to reach the owner"
-    )
+
+    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
 
 
 class Asker:
@@ -102,7 +111,7 @@ def purge(nginx, query, path="/purge", method="POST"):
 
 
 class TestTwoProcesses:
-    def test_what_one_worker_fetched_the_others_have(self, run, ask, owner):
+    def test_what_one_worker_fetched_the_others_have(self, run, ask):
         nginx = run(workers=4)
         asks = ask(nginx)
         for id in range(40):
@@ -111,26 +120,26 @@ class TestTwoProcesses:
         assert asks.node.count() == 1
 
     @pytest.mark.parametrize("accept", ["gzip", "identity"])
-    def test_what_was_fetched_survives_a_reload(self, run, ask, accept, owner):
+    def test_what_was_fetched_survives_a_reload(self, run, ask, accept):
         nginx = run()
         asks = ask(nginx)
         asks(block())
         asks(call("eth_chainId"))
         nginx.reload()
-        wait_until_linked(nginx, owner, 1)
+        wait_until_linked(nginx)
         for method, result in (("eth_getBlockByHash", LARGE), ("eth_chainId", b'"0x1"')):
             answer = asks(CALLS[method](id="7"), accept=accept)
             assert answer.decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % result
             assert answer.header("cache-status").startswith("sszip; hit")
         assert asks.node.count() == 2
 
-    def test_a_batch_is_looked_up_at_once(self, run, ask, owner):
+    def test_a_batch_is_looked_up_at_once(self, run, ask):
         nginx = run()
         asks = ask(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
         asks(block())
         asks(call("eth_chainId"))
         nginx.reload()
-        wait_until_linked(nginx, owner, 1)
+        wait_until_linked(nginx)
         batch = b"[" + b",".join([call("eth_chainId", id="5"), call("eth_gasPrice", id="6"), block(id="7")]) + b"]"
         answer = asks(batch)
         assert json.loads(answer.decoded)[0] == {"jsonrpc": "2.0", "id": 5, "result": "0x1"}
@@ -249,7 +258,7 @@ class TestPurging:
         assert purge(nginx, "everything", method="GET").status == 405
         assert purge(nginx, "everything", method="PURGE").status == 200
 
-    def test_a_worker_that_is_stopped_does_not_hold_it_up_for_ever(self, run, ask, owner):
+    def test_a_worker_that_is_stopped_does_not_hold_it_up_for_ever(self, run, ask):
         nginx = run(workers=2)
         asks = ask(nginx)
         for _ in range(10):
@@ -257,7 +266,7 @@ class TestPurging:
         stopped = nginx.workers()[0]
         os.kill(stopped, signal.SIGSTOP)
         try:
-            owner.purge(everything=True)
+            nginx.owner.purge(everything=True)
         finally:
             os.kill(stopped, signal.SIGCONT)
         # whichever worker it is, it asks again
@@ -269,8 +278,7 @@ class TestPurging:
 
 class TestWithoutAnOwner:
     def test_the_node_is_asked(self, start_nginx, ask, tmp_path):
-        config = CONFIG.replace("@socket@", str(tmp_path / "nobody")).replace("@reuseport@", "")
-        nginx = start_nginx(config)
+        nginx = start_nginx(config(f"sszip_cache_owner unix:{tmp_path}/nobody;"))
         asks = ask(nginx)
         for _ in range(3):
             assert asks(block()).status == 200
@@ -281,10 +289,9 @@ class TestWithoutAnOwner:
     def test_one_that_dies_is_missed_and_one_that_comes_is_used(self, start_nginx, ask):
         own = Owner(max_size="64m", memory="32m").start()
         try:
-            config = CONFIG.replace("@socket@", own.socket).replace("@reuseport@", "")
-            nginx = start_nginx(config)
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
             nginx.expect("cache's owner at .* does not answer")
-            wait_until_linked(nginx, own, 1)
+            wait_until_linked(nginx, own)
             asks = ask(nginx)
             asks(block())
             own.kill()
@@ -294,7 +301,7 @@ class TestWithoutAnOwner:
             # what is in memory is not to be sent for ever: a new owner may purge
             assert asks.node.count() > 1
             own.start()
-            wait_until_linked(nginx, own, 1)
+            wait_until_linked(nginx, own)
             before = asks.node.count()
             for _ in range(5):
                 asks(block())
@@ -305,25 +312,50 @@ class TestWithoutAnOwner:
     def test_one_that_hangs_costs_little(self, start_nginx, ask):
         own = Owner(max_size="64m", memory="32m").start()
         try:
-            config = CONFIG.replace("@socket@", own.socket).replace("@reuseport@", "")
-            nginx = start_nginx(config)
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
             nginx.expect("cache's owner at .* does not answer")
-            wait_until_linked(nginx, own, 1)
+            wait_until_linked(nginx, own)
             asks = ask(nginx)
             own.process.send_signal(signal.SIGSTOP)
             for number in range(20):
                 answer = asks(block(f'["0x{number:064x}",true]'))
                 assert answer.status == 200
             own.process.send_signal(signal.SIGCONT)
-            wait_until_linked(nginx, own, 1)
+            wait_until_linked(nginx, own)
         finally:
             own.close()
 
 
 class TestConfiguration:
-    @pytest.mark.parametrize("value", ["/run/owner", "unix:", "127.0.0.1:80"])
-    def test_a_socket_is_named_by_its_path(self, origin, value):
-        nginx = Nginx(CONFIG.replace("unix:@socket@", value).replace("@reuseport@", ""), origin=origin)
+    @pytest.mark.parametrize(
+        "owner,why",
+        [
+            ("sszip_cache_owner /run/owner;", '"sszip_cache_owner" directive has an invalid value'),
+            ("sszip_cache_owner unix:;", '"sszip_cache_owner" directive has an invalid value'),
+            ("sszip_cache_owner 127.0.0.1:80;", '"sszip_cache_owner" directive has an invalid value'),
+            ("sszip_cache_owner unix:/a; sszip_cache_owner unix:/b;", '"sszip_cache_owner" directive is duplicate'),
+            ("sszip_cache_owner unix:/a; sszip_cache_path @prefix@/c;", '"sszip_cache_path" directive is duplicate'),
+            ("sszip_cache_path @prefix@/c; sszip_cache_owner unix:/a;", '"sszip_cache_owner" directive is duplicate'),
+            ("sszip_cache_path /;", "must be a folder of its own"),
+            ("sszip_cache_path @prefix@/c max_size=1m;", "at least 64m"),
+            ("sszip_cache_path @prefix@/c max_size=lots;", "at least 64m"),
+            ("sszip_cache_path @prefix@/c memory=1k;", "at least 1m"),
+            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=" and "memory=" are known'),
+            (f"sszip_cache_path @prefix@/{'c' * 120};", "too long"),
+            ("", '"sszip_cache_purge" needs an "sszip_cache_path" or an "sszip_cache_owner"'),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, origin, owner, why):
+        nginx = Nginx(config(owner), origin=origin)
         status, said = nginx.test()
         nginx.stop()
-        assert status == 1 and '"sszip_cache_owner" directive has an invalid value' in said
+        assert status == 1 and why in said, said
+        assert "nginx.conf:" in said or not owner
+
+    def test_the_library_has_to_be_there(self, origin, tmp_path):
+        module = tmp_path / "module.so"
+        shutil.copy(MODULE, module)
+        nginx = Nginx(config("sszip_cache_path @prefix@/c;"), origin=origin, module=module)
+        status, said = nginx.test()
+        nginx.stop()
+        assert status == 1 and "libsszip_owner.so" in said and "beside the module" in said, said

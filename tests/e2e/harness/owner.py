@@ -52,6 +52,13 @@ class Client:
             return False
         return True
 
+    def pids(self):
+        """Of the processes that hear its events; none while it is away."""
+        try:
+            return {name.split("-")[0] for name in self.status()["processes"]}
+        except (OSError, http.client.HTTPException):
+            return set()
+
     def purge(self, **what):
         status, _, body = self.request("POST", "/v1/purges", json.dumps(what))
         assert status == 200, body
