@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Key;
-use crate::gzip::open::{open, Open};
+use crate::gzip::open::{open_in, Open};
 use crate::gzip::splice::{Body, Member};
 
 /// Where a JSON-RPC answer has its id. Members come in any order: Nethermind
@@ -157,11 +157,22 @@ impl Entry {
     /// Codes `result` if the gate says so and that makes it smaller. `None`
     /// when memory is refused, or there is no such level.
     pub fn code(envelope: Envelope, result: &[u8], gate: Gate, meta: Meta) -> Option<Self> {
+        Self::code_in(envelope, result, gate, meta, &mut Vec::new())
+    }
+
+    /// The same, with memory to work in.
+    pub fn code_in(
+        envelope: Envelope,
+        result: &[u8],
+        gate: Gate,
+        meta: Meta,
+        room: &mut Vec<u8>,
+    ) -> Option<Self> {
         let length = (envelope.length() + result.len()) as u64;
         let coded = if length < gate.min_length {
             None
         } else {
-            Some(open(result, gate.level)?).filter(|open| open.bytes.len() < result.len())
+            Some(open_in(result, gate.level, room)?).filter(|open| open.bytes.len() < result.len())
         };
         let payload = match coded {
             Some(open) => Payload::Open(open),

@@ -305,7 +305,7 @@ impl Exchange {
             self.head_edits.push(HeadEdit::remove("Content-Encoding"));
         }
         if let Some(fill) = &mut self.fill {
-            fill.build_from(&self.body);
+            fill.build_from(&self.body, &mut self.coded);
         }
         let Some(merged) = self.merged(&self.body) else {
             // the node's own answer to all of it

@@ -90,7 +90,8 @@ impl Exchange {
     /// and kept once.
     fn gzip_as_stored(&mut self, limit: usize) -> Option<Body> {
         let fill = self.fill.as_mut()?;
-        let (entry, id) = fill.build_from(&self.body)?;
+        // the room that was made for the coded body
+        let (entry, id) = fill.build_from(&self.body, &mut self.coded)?;
         let coded = entry.gzip(&id);
         (coded.is_gzip() && coded.length() < limit as u64).then_some(coded)
     }
@@ -121,7 +122,7 @@ impl Exchange {
                 Ok(body) => {
                     if let Some(fill) = &mut self.fill {
                         fill.decoded();
-                        fill.build_from(&body);
+                        fill.build_from(&body, &mut self.coded);
                     }
                     return Ok((body, Mode::Inflate));
                 }

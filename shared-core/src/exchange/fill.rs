@@ -287,14 +287,14 @@ impl Fill {
     pub fn build(&mut self) {
         if !self.built {
             let body = std::mem::take(&mut self.collected);
-            self.build_from(&body);
+            self.build_from(&body, &mut Vec::new());
         }
     }
 
     /// The same of a body, unless that was tried.
     pub(super) fn build_from_once(&mut self, body: &[u8]) {
         if !self.built {
-            self.build_from(body);
+            self.build_from(body, &mut Vec::new());
         }
     }
 
@@ -305,13 +305,19 @@ impl Fill {
     }
 
     /// Makes entries of a body. If there is one for all of it, it is given
-    /// back, to be sent, and the id to send it under.
-    pub(super) fn build_from(&mut self, body: &[u8]) -> Option<(&Entry, Vec<u8>)> {
+    /// back, to be sent, and the id to send it under. `room` is to work in.
+    pub(super) fn build_from(
+        &mut self,
+        body: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Option<(&Entry, Vec<u8>)> {
         self.built = true;
         self.entries = match &self.what {
-            What::Batch(wanted) => self.of_batch(wanted, body),
-            What::Call(wanted) => self.of_call(wanted, body).into_iter().collect(),
-            What::Resource(resource) => self.of_resource(resource, body).into_iter().collect(),
+            What::Batch(wanted) => self.of_batch(wanted, body, room),
+            What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
+            What::Resource(resource) => {
+                self.of_resource(resource, body, room).into_iter().collect()
+            }
         };
         let id = match &self.what {
             What::Batch(_) => return None,
@@ -322,7 +328,7 @@ impl Fill {
         Some((&built.entry, id))
     }
 
-    fn of_batch(&self, wanted: &[Wanted], body: &[u8]) -> Vec<Built> {
+    fn of_batch(&self, wanted: &[Wanted], body: &[u8], room: &mut Vec<u8>) -> Vec<Built> {
         let Ok(answers) = response::parse_batch(body) else {
             return Vec::new();
         };
@@ -338,15 +344,15 @@ impl Fill {
             .filter_map(|answer| {
                 let id = &body[answer.id.clone()];
                 let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1))?;
-                self.answer(wanted, body, answer)
+                self.answer(wanted, body, answer, room)
             })
             .collect()
     }
 
-    fn of_call(&self, wanted: &Wanted, body: &[u8]) -> Option<Built> {
+    fn of_call(&self, wanted: &Wanted, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
         if body.len() >= UNREAD {
             if let Some(outline) = outline(body, &wanted.id) {
-                let built = self.answer(wanted, body, &outline)?;
+                let built = self.answer(wanted, body, &outline, room)?;
                 let entry = built.entry.unread();
                 return Some(Built { entry, ..built });
             }
@@ -360,10 +366,16 @@ impl Fill {
             span: 0..body.len(),
             ..answer
         };
-        self.answer(wanted, body, &whole)
+        self.answer(wanted, body, &whole, room)
     }
 
-    fn answer(&self, wanted: &Wanted, body: &[u8], answer: &Response) -> Option<Built> {
+    fn answer(
+        &self,
+        wanted: &Wanted,
+        body: &[u8],
+        answer: &Response,
+        room: &mut Vec<u8>,
+    ) -> Option<Built> {
         let Outcome::Result(result) = answer.outcome.clone() else {
             return None;
         };
@@ -385,7 +397,7 @@ impl Fill {
             class: Some(class as u8),
             ..Meta::default()
         };
-        let entry = Entry::code(envelope, &body[result], self.settings.gate, meta)?;
+        let entry = Entry::code_in(envelope, &body[result], self.settings.gate, meta, room)?;
         Some(Built {
             key: wanted.key,
             entry,
@@ -394,7 +406,7 @@ impl Fill {
         })
     }
 
-    fn of_resource(&self, resource: &Resource, body: &[u8]) -> Option<Built> {
+    fn of_resource(&self, resource: &Resource, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
         if resource.undelimited && scan::check(body).is_err() {
             return None;
         }
@@ -430,7 +442,7 @@ impl Fill {
             },
             ..self.settings.gate
         };
-        let entry = Entry::code(Envelope::none(), body, gate, meta)?;
+        let entry = Entry::code_in(Envelope::none(), body, gate, meta, room)?;
         Some(Built {
             key: resource.key,
             entry,
