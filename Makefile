@@ -17,7 +17,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
 .PHONY: help setup build run test check unit e2e fuzz bench clean \
-	e2e-debian e2e-1.28 e2e-asan faults
+	e2e-owner e2e-debian e2e-1.28 e2e-asan faults
 
 help: ## what can be made (this list)
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -25,10 +25,11 @@ help: ## what can be made (this list)
 setup: ## installs all that `make test` needs (the others install on their own)
 	@scripts/setup test
 
-build: ## build/nginx/*.so (module, owner), build/bin/{replay-node,sszip-cached}
+build: ## the nginx module, the cache's owner and replay-node, in build/
 	@scripts/setup build
 	cargo build --release --package sszip-core --features ffi
-	cargo build --release --package replay-node --package sszip-owner
+	cargo build --release --package sszip-owner
+	cargo build --release --package replay-node
 	@scripts/build-nginx-module debian
 	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
 		"$(CARGO_TARGET_DIR)/release/sszip-cached"
@@ -54,13 +55,18 @@ check: setup ## format, lints, C style, dependencies' licences
 unit: setup ## the Rust tests, the C ABI's among them
 	cargo test --workspace --all-features
 
-e2e: e2e-debian e2e-1.28 e2e-asan ## real nginx: 1.22, 1.28, 1.28 with ASan
+e2e: e2e-owner e2e-debian e2e-1.28 e2e-asan ## the owner; real nginx: 1.22, 1.28, 1.28 with ASan
 
 # $(call pytest,NGINX,MODULE,FLAVOUR)
 pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
 	SSZIP_MODULE_FAULTS=$(SSZIP_CACHE)/module/$(3)-faults/$(MODULE) \
 	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
 	$(PYTHON) -m pytest tests/e2e
+
+e2e-owner: setup build ## ... the cache's owner only
+	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
+	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/nginx/libsszip_owner.so \
+	$(PYTHON) -m pytest tests/owner
 
 e2e-debian: setup build faults ## ... Debian's nginx only
 	@scripts/build-nginx-module debian --faults

@@ -100,7 +100,7 @@ typedef struct {
      */
     uint64_t max_entry;
     /*
-     Threads that serve; 2.
+     Threads that serve; 1.
      */
     uint32_t threads;
     /*

@@ -159,7 +159,8 @@ pub struct Threads(pub usize);
 
 impl Default for Threads {
     fn default() -> Self {
-        Self(2)
+        // some 50,000 look-ups a second
+        Self(1)
     }
 }
 
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(config.max_size, Size(10 << 30));
         assert_eq!(config.memory, Size(256 << 20));
         assert_eq!(config.idle_timeout, Time(60_000));
-        assert_eq!(config.settings().threads, 2);
+        assert_eq!(config.settings().threads, 1);
         assert_eq!(config.settings().socket_owner, None);
     }
 

@@ -68,7 +68,7 @@ pub struct sszip_owner_config {
     pub memory: u64,
     /// The longest entry, in bytes; 64 MiB.
     pub max_entry: u64,
-    /// Threads that serve; 2.
+    /// Threads that serve; 1.
     pub threads: u32,
     /// How long a connection may say nothing, in milliseconds; a minute.
     pub idle_timeout: u64,

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use crate::clock::now;
 use crate::crashes::Attempt;
 use crate::server;
-use crate::service::{Limits, Service};
+use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
 use crate::socket::Socket;
 
 /// How often another owner's store is tried. Milliseconds.
@@ -35,8 +35,9 @@ const RETRY_BROKEN: u64 = 1_000;
 /// How long after its start an owner's end is held against its store.
 const PROBATION: Duration = Duration::from_millis(250);
 
-/// Threads that may wait for the disk at a time.
-const DISK_THREADS: usize = 16;
+/// Threads that may wait for the disk at a time, and a few to spare: without
+/// one a read would keep the thread that serves.
+const DISK_THREADS: usize = MOST_READS + MOST_WRITES + 4;
 
 /// What an owner is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,7 +231,7 @@ impl Life {
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.settings.threads)
-            .max_blocking_threads(DISK_THREADS)
+            .max_blocking_threads(DISK_THREADS + self.settings.threads)
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;

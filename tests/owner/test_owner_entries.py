@@ -110,7 +110,7 @@ def test_several_look_ups_in_one(owner):
             assert body == f"body {n}".encode() * n
             assert 0 < fresh <= 60_000
     assert owner.ask("POST", "/v1/lookups", "\n".join([key(999)] * 1000)).body == b""
-    for bad in ("", "\n".join([key(999)] * 1001), key(1)[:-1], key(1) + " ", key(1).replace("0", "A", 1), b"\xff"):
+    for bad in ("", "\n".join([key(999)] * 1001), key(1)[:-1], key(1) + " ", key(1).upper(), b"\xff"):
         assert owner.ask("POST", "/v1/lookups", bad).status == 400, bad
     assert owner.ask("POST", "/v1/lookups", key(1) * 2000).status == 413
 

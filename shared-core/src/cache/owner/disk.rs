@@ -67,16 +67,17 @@ pub struct StoreStatus {
     pub off: Option<String>,
 }
 
-/// A store. Every call but [`refuses`](Self::refuses),
-/// [`admits`](Self::admits) and [`generation`](Self::generation) may wait for
-/// a disk.
+/// A store. Every call may wait for a disk, unless it says that it never does.
 pub trait Disk: Send + Sync {
-    /// How many purges there have been.
+    /// How many purges there have been. Never waits.
     fn generation(&self) -> u64;
 
     /// What is under `key`, fresh or not, unless it was purged. What can't be
     /// read isn't there.
     fn get(&self, key: &Key, now: Now) -> Option<Stored>;
+
+    /// `false`: [`get`](Self::get) would find nothing. Never waits.
+    fn may_have(&self, key: &Key) -> bool;
 
     /// Keeps an entry. It need not survive a crash.
     ///
@@ -99,11 +100,12 @@ pub trait Disk: Send + Sync {
     /// [`DiskError`]: it holds in this process only, and is to be tried again.
     fn purge(&self, scope: &Scope) -> Result<u64, DiskError>;
 
-    /// Whether an entry was purged after the node was asked for it.
+    /// Whether an entry was purged after the node was asked for it. Never
+    /// waits.
     fn refuses(&self, key: &Key, about: &About) -> bool;
 
     /// Notes that `key` was filled, and tells whether it had been before: then
-    /// it is worth its place.
+    /// it is worth its place. Never waits.
     fn admits(&self, key: &Key, now: Now) -> bool;
 
     /// Writes down what lies in memory, so that a crash does not lose it.

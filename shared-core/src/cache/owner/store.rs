@@ -112,6 +112,10 @@ impl Disk for StoreDisk {
         })
     }
 
+    fn may_have(&self, key: &Key) -> bool {
+        self.store.may_have(key)
+    }
+
     fn put(
         &self,
         key: &Key,

@@ -257,6 +257,13 @@ impl Store {
         fresh.then_some(stored)
     }
 
+    /// `false`: nothing is under `key`. Asks memory only, and never waits for
+    /// the disk; most look-ups that find nothing can be answered by it.
+    pub fn may_have(&self, key: &Key) -> bool {
+        let mut families = Class::ALL.map(Class::family).into_iter();
+        families.any(|family| self.rocks.may_have(family, key))
+    }
+
     /// The entry under `key`, fresh or not; never one that was purged.
     pub fn stale(&self, key: &Key) -> Option<Stored> {
         // a key may have been stored in both classes: the newer one counts

@@ -323,6 +323,20 @@ rocks_value *sszip_rocks_get(rocks_db *db, uint32_t family,
     }
 }
 
+// 0: the key is not there, as memtables and Bloom filters know. Never waits.
+uint8_t sszip_rocks_may_have(rocks_db *db, uint32_t family,
+                             const rocks_bytes *key) {
+    try {
+        // without `value_found` the value is not copied
+        std::string value;
+        return db->db->KeyMayExist(rocksdb::ReadOptions(),
+                                   db->families.at(family), slice(*key),
+                                   &value);
+    } catch (...) {
+        return 1;
+    }
+}
+
 void sszip_rocks_value_free(rocks_value *value) {
     try {
         delete value;

@@ -87,6 +87,7 @@ mod ffi {
             out: *mut Bytes,
             status: *mut Status,
         ) -> *mut Value;
+        pub fn sszip_rocks_may_have(db: NonNull<Db>, family: u32, key: *const Bytes) -> u8;
         pub fn sszip_rocks_value_free(value: NonNull<Value>);
         pub fn sszip_rocks_flush(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_resume(db: NonNull<Db>, status: *mut Status);
@@ -443,6 +444,12 @@ impl Rocks {
     pub fn sequence(&self) -> u64 {
         // SAFETY: the database is open as long as `self` lives.
         unsafe { ffi::sszip_rocks_sequence(self.db) }
+    }
+
+    /// `false`: nothing is under `key`. Asks memory only, and so never waits.
+    pub fn may_have(&self, family: usize, key: &[u8]) -> bool {
+        // SAFETY: the key is read before the call returns.
+        unsafe { ffi::sszip_rocks_may_have(self.db, family as u32, &key.into()) != 0 }
     }
 
     /// A property of `family` that is a number (db.h); 0 if it is unknown.

@@ -1,0 +1,197 @@
+//! A disk that hangs makes nobody wait but those who need it.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored};
+use sszip_core::cache::owner::{About, Now, Scope};
+use sszip_core::cache::Key;
+use sszip_owner::run::{Opened, Running, Settings, State};
+
+/// Reads and writes wait until it is let go.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn pass(&self) {
+        let open = self.open.lock().unwrap();
+        drop(self.opened.wait_while(open, |open| !*open).unwrap());
+    }
+
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+}
+
+struct Slow(Arc<Gate>);
+
+impl Disk for Slow {
+    fn generation(&self) -> u64 {
+        5
+    }
+
+    fn get(&self, _: &Key, now: Now) -> Option<Stored> {
+        self.0.pass();
+        Some(Stored {
+            about: About {
+                class: sszip_core::cache::owner::Class::Immutable,
+                namespace: [0; 16],
+                method: None,
+                block: None,
+                generation: 5,
+            },
+            stored_at: now.unix,
+            expires_at: now.unix + 60_000,
+            body: b"from the disk".to_vec(),
+            is_old: false,
+        })
+    }
+
+    fn may_have(&self, key: &Key) -> bool {
+        key[0] == 0xdd
+    }
+
+    fn put(&self, _: &Key, _: &About, _: u64, _: u64, _: &[u8]) -> Result<(), DiskError> {
+        self.0.pass();
+        Ok(())
+    }
+
+    fn purge(&self, _: &Scope) -> Result<u64, DiskError> {
+        self.0.pass();
+        Ok(6)
+    }
+
+    fn refuses(&self, _: &Key, _: &About) -> bool {
+        false
+    }
+
+    fn admits(&self, _: &Key, _: Now) -> bool {
+        true
+    }
+
+    fn flush(&self) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<String> {
+        None
+    }
+
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
+    }
+}
+
+fn send(socket: &Path, request: &str) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+fn answer(mut stream: &UnixStream) -> String {
+    let mut bytes = [0; 4096];
+    let length = stream.read(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+fn look_up(socket: &Path, key: &str) -> UnixStream {
+    send(
+        socket,
+        &format!("GET /v1/entries/{key} HTTP/1.1\r\nhost: o\r\n\r\n"),
+    )
+}
+
+fn put(socket: &Path, key: &str) -> UnixStream {
+    let namespace = "00".repeat(16);
+    send(
+        socket,
+        &format!(
+            "PUT /v1/entries/{key} HTTP/1.1\r\nhost: o\r\nsszip-generation: 5\r\n\
+             sszip-fresh: 60000\r\nsszip-class: immutable\r\n\
+             sszip-namespace: {namespace}\r\ncontent-length: 4\r\n\r\nbody"
+        ),
+    )
+}
+
+#[test]
+fn a_disk_that_hangs_stops_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let gate = Arc::new(Gate::default());
+    let disk = Arc::clone(&gate);
+    let mut owner = Running::start(
+        Settings {
+            socket: socket.clone(),
+            socket_owner: None,
+            memory: 1 << 20,
+            max_entry: 1 << 20,
+            threads: 1,
+            idle_timeout: 60_000,
+            flush_interval: 60_000,
+        },
+        Box::new(move |_| {
+            Ok(Opened {
+                disk: Box::new(Slow(Arc::clone(&disk))),
+                attempt: None,
+            })
+        }),
+        Arc::new(|_, _| {}),
+    )
+    .unwrap();
+    for _ in 0..1_000 {
+        if owner.state() == State::Serving {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+
+    // more than there are threads for, of each kind
+    let reads: Vec<_> = (0..100)
+        .map(|n| look_up(&socket, &format!("dd{n:062x}")))
+        .collect();
+    let purges: Vec<_> = (0..30)
+        .map(|_| {
+            send(
+                &socket,
+                "POST /v1/purges HTTP/1.1\r\nhost: o\r\ncontent-length: 19\r\n\r\n{\"everything\":true}",
+            )
+        })
+        .collect();
+    // each fill is a second one, and goes to the disk
+    for n in 0..400 {
+        let key = format!("aa{n:062x}");
+        assert!(answer(&put(&socket, &key)).starts_with("HTTP/1.1 201 "));
+        assert!(answer(&look_up(&socket, &key)).starts_with("HTTP/1.1 200 "));
+        let missing = answer(&look_up(&socket, &format!("bb{n:062x}")));
+        assert!(missing.starts_with("HTTP/1.1 404 "));
+    }
+    let events = send(
+        &socket,
+        "GET /v1/events?process=a HTTP/1.1\r\nhost: o\r\n\r\n",
+    );
+    let mut heard = String::new();
+    while !heard.contains("event: lease") {
+        heard += &answer(&events);
+    }
+
+    gate.open();
+    for read in &reads {
+        assert!(answer(read).contains("from the disk"));
+    }
+    for purge in &purges {
+        assert!(answer(purge).starts_with("HTTP/1.1 200 "));
+    }
+    assert!(owner.join(Duration::from_secs(30)));
+}

@@ -1,0 +1,373 @@
+//! Requests to the owner: any head and body, and sequences of good ones
+//! against a model that keeps all entries.
+#![no_main]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use arbitrary::Arbitrary;
+use hyper::http::request::Builder;
+use libfuzzer_sys::fuzz_target;
+use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored};
+use sszip_core::cache::owner::memory::Kept;
+use sszip_core::cache::owner::processes::Next;
+use sszip_core::cache::owner::state::{Leased, LookUp};
+use sszip_core::cache::owner::{About, Now, Owner, Scope};
+use sszip_core::cache::Key;
+use sszip_owner::request::{self, Request};
+
+#[derive(Arbitrary, Debug)]
+enum Step {
+    /// A request as it may come.
+    Raw {
+        method: u8,
+        path: String,
+        fields: Vec<(u8, String)>,
+        body: Vec<u8>,
+    },
+    /// One that is good, of few keys and processes, so that they meet.
+    LookUp {
+        key: u8,
+        lease: Option<u8>,
+        time: u16,
+    },
+    Put {
+        key: u8,
+        class: u8,
+        older: u8,
+        fresh: u16,
+        process: u8,
+    },
+    GiveBack {
+        key: u8,
+        process: u8,
+    },
+    Purge {
+        body: u8,
+        of: u8,
+    },
+    Acknowledge {
+        process: u8,
+    },
+    Arrive {
+        process: u8,
+    },
+    Read {
+        stream: u8,
+    },
+    Leave {
+        stream: u8,
+    },
+    Pass {
+        time: u16,
+    },
+}
+
+/// A store without limits.
+#[derive(Default)]
+struct Model {
+    entries: Mutex<HashMap<Key, Stored>>,
+    purges: Mutex<Vec<(u64, Scope)>>,
+}
+
+impl Disk for Model {
+    fn generation(&self) -> u64 {
+        self.purges.lock().unwrap().len() as u64
+    }
+
+    fn get(&self, key: &Key, _: Now) -> Option<Stored> {
+        let stored = self.entries.lock().unwrap().get(key).cloned()?;
+        (!self.refuses(key, &stored.about)).then_some(stored)
+    }
+
+    fn may_have(&self, key: &Key) -> bool {
+        self.entries.lock().unwrap().contains_key(key)
+    }
+
+    fn put(
+        &self,
+        key: &Key,
+        about: &About,
+        stored_at: u64,
+        expires_at: u64,
+        body: &[u8],
+    ) -> Result<(), DiskError> {
+        assert!(about.class.may_be_stored());
+        let stored = Stored {
+            about: about.clone(),
+            stored_at,
+            expires_at,
+            body: body.to_vec(),
+            is_old: false,
+        };
+        self.entries.lock().unwrap().insert(*key, stored);
+        Ok(())
+    }
+
+    fn purge(&self, scope: &Scope) -> Result<u64, DiskError> {
+        let mut purges = self.purges.lock().unwrap();
+        let generation = purges.len() as u64 + 1;
+        purges.push((generation, scope.clone()));
+        Ok(generation)
+    }
+
+    fn refuses(&self, key: &Key, about: &About) -> bool {
+        let purges = self.purges.lock().unwrap();
+        purges
+            .iter()
+            .any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
+    }
+
+    fn admits(&self, _: &Key, _: Now) -> bool {
+        true
+    }
+
+    fn flush(&self) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<String> {
+        None
+    }
+
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
+    }
+}
+
+const METHODS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "HEAD"];
+const FIELDS: [&str; 7] = [
+    "sszip-generation",
+    "sszip-fresh",
+    "sszip-class",
+    "sszip-namespace",
+    "sszip-method",
+    "sszip-block",
+    "sszip-process",
+];
+
+fn hex(byte: u8) -> String {
+    format!("{:02x}", byte % 8).repeat(32)
+}
+
+/// The request, if it can be one of HTTP's.
+fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<Request> {
+    let builder = Builder::new().method(method).uri(path);
+    let builder = fields.iter().fold(builder, |builder, (name, value)| {
+        builder.header(*name, value)
+    });
+    let (head, ()) = builder.body(()).ok()?.into_parts();
+    match request::read(&head) {
+        Ok(request) => Some(request),
+        Err(problem) => {
+            assert!(problem.status.is_client_error());
+            None
+        }
+    }
+}
+
+struct World {
+    owner: Owner,
+    now: Now,
+    streams: Vec<sszip_core::cache::owner::processes::Stream>,
+    /// Purges that are not over, and when they began.
+    purges: Vec<(u64, u64)>,
+}
+
+impl World {
+    fn act(&mut self, request: Request, body: &[u8]) {
+        let now = self.now;
+        match request {
+            Request::LookUp { key, lease } => {
+                let found = match self.owner.look_up(&key, now) {
+                    LookUp::Found(found) => Some(found),
+                    LookUp::Missing => None,
+                    LookUp::AskStore => self.owner.look_up_store(&key, now),
+                };
+                if let Some(found) = found {
+                    assert!(found.kept.fresh(now) > 0);
+                    if found.is_to_be_stored {
+                        self.owner.store(&key, &found.kept, now).unwrap();
+                    }
+                    // what it was when it was put
+                    assert_eq!(found.kept.body(), key);
+                } else if let Some((process, time)) = lease {
+                    assert!((1..=60_000).contains(&time));
+                    let leased = self.owner.lease(&key, &process, time, now);
+                    assert!(matches!(leased, Leased::Lease(_)));
+                }
+            }
+            Request::Put {
+                key,
+                about,
+                fresh,
+                process,
+            } => {
+                let kept = Arc::new(Kept::new(about, key.to_vec(), fresh, now));
+                if self.owner.put(&key, &kept, process.as_ref(), now) == Ok(true) {
+                    self.owner.store(&key, &kept, now).unwrap();
+                }
+            }
+            Request::GiveBack { key, process } => self.owner.give_back(&key, &process, now),
+            Request::LookUps => {
+                let _ = request::keys(body);
+            }
+            Request::Purge => {
+                if let Ok(scope) = request::scope(body) {
+                    let generation = self.owner.purge(&scope, || now).unwrap();
+                    self.purges.push((generation, now.monotonic));
+                }
+            }
+            Request::Acknowledge(process) => {
+                if let Ok(generation) = request::generation(body) {
+                    let known = self.owner.status().generation;
+                    let done = self.owner.acknowledge(&process, generation);
+                    assert_eq!(done.is_ok(), generation <= known);
+                }
+            }
+            Request::Events(process) => {
+                if let Ok(stream) = self.owner.arrive(&process, now) {
+                    self.streams.push(stream);
+                }
+            }
+            Request::Status => drop(self.owner.status()),
+        }
+    }
+}
+
+fuzz_target!(|steps: Vec<Step>| {
+    let now = Now {
+        monotonic: 10_000,
+        unix: 1_000_000,
+    };
+    let mut world = World {
+        owner: Owner::new(Box::new(Model::default()), 4_000, now),
+        now,
+        streams: Vec::new(),
+        purges: Vec::new(),
+    };
+    for step in steps {
+        let generation = world.owner.status().generation;
+        let (method, path, fields, body) = match step {
+            Step::Raw {
+                method,
+                path,
+                fields,
+                body,
+            } => {
+                let fields = fields
+                    .into_iter()
+                    .map(|(name, value)| (FIELDS[usize::from(name) % FIELDS.len()], value))
+                    .collect();
+                (
+                    METHODS[usize::from(method) % METHODS.len()],
+                    format!("/v1/{path}"),
+                    fields,
+                    body,
+                )
+            }
+            Step::LookUp { key, lease, time } => {
+                let query = lease.map_or(String::new(), |process| {
+                    format!("?lease=p{}&for={time}", process % 4)
+                });
+                (
+                    "GET",
+                    format!("/v1/entries/{}{query}", hex(key)),
+                    vec![],
+                    vec![],
+                )
+            }
+            Step::Put {
+                key,
+                class,
+                older,
+                fresh,
+                process,
+            } => {
+                let classes = ["immutable", "unfinalized", "tip", "resource"];
+                let fields = vec![
+                    (
+                        FIELDS[0],
+                        generation.saturating_sub(u64::from(older % 3)).to_string(),
+                    ),
+                    (FIELDS[1], fresh.to_string()),
+                    (FIELDS[2], classes[usize::from(class) % 4].to_owned()),
+                    (FIELDS[3], hex(key % 2)[..32].to_owned()),
+                    (FIELDS[4], format!("m{}", key % 3)),
+                    (FIELDS[5], (key % 4).to_string()),
+                    (FIELDS[6], format!("p{}", process % 4)),
+                ];
+                ("PUT", format!("/v1/entries/{}", hex(key)), fields, vec![])
+            }
+            Step::GiveBack { key, process } => (
+                "DELETE",
+                format!("/v1/leases/{}?process=p{}", hex(key), process % 4),
+                vec![],
+                vec![],
+            ),
+            Step::Purge { body, of } => {
+                let namespace = &hex(of % 2)[..32];
+                let body = match body % 5 {
+                    0 => r#"{"everything":true}"#.to_owned(),
+                    1 => format!(r#"{{"namespace":"{namespace}"}}"#),
+                    2 => format!(r#"{{"method":"m{}"}}"#, of % 3),
+                    3 => format!(
+                        r#"{{"namespace":"{namespace}","blocks":[{},{}]}}"#,
+                        of % 4,
+                        of % 4 + 1
+                    ),
+                    _ => format!(r#"{{"key":"{}"}}"#, hex(of)),
+                };
+                assert!(request::scope(body.as_bytes()).is_ok(), "{body}");
+                ("POST", "/v1/purges".to_owned(), vec![], body.into_bytes())
+            }
+            Step::Acknowledge { process } => (
+                "POST",
+                format!("/v1/acknowledgements?process=p{}", process % 4),
+                vec![],
+                generation.to_string().into_bytes(),
+            ),
+            Step::Arrive { process } => (
+                "GET",
+                format!("/v1/events?process=p{}", process % 4),
+                vec![],
+                vec![],
+            ),
+            Step::Read { stream } => {
+                if let Some(stream) = world.streams.get(usize::from(stream)) {
+                    if let Next::Idle(until) = world.owner.next(*stream, world.now) {
+                        assert!(until > world.now.monotonic);
+                    }
+                }
+                continue;
+            }
+            Step::Leave { stream } => {
+                if usize::from(stream) < world.streams.len() {
+                    world
+                        .owner
+                        .leave(world.streams.swap_remove(usize::from(stream)), world.now);
+                }
+                continue;
+            }
+            Step::Pass { time } => {
+                world.now.monotonic += u64::from(time);
+                world.now.unix += u64::from(time);
+                for over in world.owner.tick(world.now) {
+                    world.purges.retain(|(generation, _)| *generation != over);
+                }
+                for (_, since) in &world.purges {
+                    // a second of processes, or of the start
+                    assert!(world.now.monotonic <= since + 1_000);
+                }
+                continue;
+            }
+        };
+        if let Some(request) = read(method, &path, &fields) {
+            world.act(request, &body);
+        }
+        // never more than it may have
+        let status = world.owner.status();
+        assert!(status.memory_bytes <= status.memory_capacity);
+        world.owner.take_woken();
+    }
+});

@@ -1,0 +1,75 @@
+"""libsszip_owner.so in a host written in C, which opens it after a fork."""
+
+import os
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+from daemon import LIMIT, Daemon
+
+HERE = pathlib.Path(__file__).parent
+LIBRARY = pathlib.Path(os.environ.get("SSZIP_OWNER_LIBRARY", "build/nginx/libsszip_owner.so"))
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    """The host, built with AddressSanitizer."""
+    program = tmp_path_factory.mktemp("host") / "library"
+    include = HERE.parents[1] / "cache-owner" / "include"
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address"]
+    subprocess.run(["gcc", *flags, f"-I{include}", HERE / "library.c", "-o", program, "-ldl"], check=True)
+    return program
+
+
+class Hosted(Daemon):
+    def __init__(self, folder, program):
+        super().__init__(folder)
+        self.program = program
+
+    def spawn(self):
+        self.process = subprocess.Popen(
+            [self.program, LIBRARY.resolve(), self.socket, self.store],
+            stdin=subprocess.PIPE,
+            stdout=open(self.log, "ab"),
+            stderr=subprocess.STDOUT,
+        )
+        return self
+
+    def wait(self):
+        end = time.monotonic() + LIMIT
+        while "0 serving on" not in self.said():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def stop(self):
+        self.process.stdin.close()
+        assert self.process.wait(LIMIT) == 0, self.said()
+
+
+def test_a_host_runs_an_owner(host, tmp_path):
+    owner = Hosted(tmp_path, host)
+    owner.start()
+    assert owner.status()["pid"] != owner.process.pid
+    assert owner.put(1, b"one").status == 201
+    second = Hosted(tmp_path, host)
+    second.log = tmp_path / "second"
+    second.spawn()
+    end = time.monotonic() + LIMIT
+    while not second.log.exists() or "another owner has the store" not in second.said():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    owner.stop()
+    second.wait()
+    assert second.get(1).body == b"one"
+    second.stop()
+    assert not owner.socket.exists()
+
+
+def test_it_exports_its_calls_and_no_more():
+    ran = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True)
+    symbols = {line.split()[-1] for line in ran.stdout.splitlines()}
+    calls = {f"sszip_owner_{name}" for name in ("abi", "start", "poll", "log", "end", "stop")}
+    assert symbols == calls
