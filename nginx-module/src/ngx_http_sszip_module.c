@@ -759,9 +759,11 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->caches = sszip_config_caches(conf->config);
 
-    if (conf->caches) {
+    if (conf->caches || (conf->enable && smcf->config == NULL)) {
         smcf->config = conf->config;
+    }
 
+    if (conf->caches) {
         conf->place.data = ngx_pnalloc(cf->pool, NGX_INT_T_LEN);
         if (conf->place.data == NULL) {
             return NGX_CONF_ERROR;

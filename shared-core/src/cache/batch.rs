@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{Entry, Gate, Payload};
+use crate::bytes::{self, push};
 use crate::gzip::open::open;
 use crate::gzip::splice::{Body, Member};
 
@@ -50,25 +51,25 @@ pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
     let mut member = Member::new();
     let mut text = Vec::new();
     for (n, element) in elements.iter().enumerate() {
-        text.push(if n == 0 { b'[' } else { b',' });
+        push(&mut text, if n == 0 { b'[' } else { b',' })?;
         match element {
-            Element::Text(json) => text.extend_from_slice(json.trim_ascii()),
+            Element::Text(json) => bytes::extend(&mut text, json.trim_ascii())?,
             Element::Stored(entry, id) => {
-                extend(&mut text, entry.envelope().head(id));
+                extend(&mut text, entry.envelope().head(id))?;
                 match entry.payload() {
-                    Payload::Raw(bytes) => text.extend_from_slice(bytes),
+                    Payload::Raw(bytes) => bytes::extend(&mut text, bytes)?,
                     Payload::Open(open) => {
-                        close(&mut text, gate, &mut member);
-                        member.open(open);
+                        close(&mut text, gate, &mut member)?;
+                        member.open(open)?;
                     }
                 }
-                extend(&mut text, trimmed(entry.envelope().tail(id)));
+                extend(&mut text, trimmed(entry.envelope().tail(id)))?;
             }
         }
     }
-    finish_text(&mut text, elements);
-    close(&mut text, gate, &mut member);
-    let body = member.finish();
+    finish_text(&mut text, elements)?;
+    close(&mut text, gate, &mut member)?;
+    let body = member.finish()?;
     if has_coded || body.length() < length {
         Some(body)
     } else {
@@ -82,46 +83,47 @@ pub fn batch_identity(elements: &[Element]) -> Option<Body> {
     let mut body = Body::identity();
     let mut text = Vec::new();
     for (n, element) in elements.iter().enumerate() {
-        text.push(if n == 0 { b'[' } else { b',' });
+        push(&mut text, if n == 0 { b'[' } else { b',' })?;
         match element {
-            Element::Text(json) => text.extend_from_slice(json.trim_ascii()),
+            Element::Text(json) => bytes::extend(&mut text, json.trim_ascii())?,
             Element::Stored(entry, id) => {
-                extend(&mut text, entry.envelope().head(id));
+                extend(&mut text, entry.envelope().head(id))?;
                 match entry.payload() {
-                    Payload::Raw(bytes) => text.extend_from_slice(bytes),
+                    Payload::Raw(bytes) => bytes::extend(&mut text, bytes)?,
                     Payload::Open(_) => {
-                        body.push(std::mem::take(&mut text));
-                        entry.plain()?.push_to(&mut body);
+                        body.push(std::mem::take(&mut text))?;
+                        entry.plain()?.push_to(&mut body)?;
                     }
                 }
-                extend(&mut text, trimmed(entry.envelope().tail(id)));
+                extend(&mut text, trimmed(entry.envelope().tail(id)))?;
             }
         }
     }
-    finish_text(&mut text, elements);
-    body.push(text);
+    finish_text(&mut text, elements)?;
+    body.push(text)?;
     Some(body)
 }
 
-fn extend(text: &mut Vec<u8>, pieces: [&[u8]; 3]) {
+fn extend(text: &mut Vec<u8>, pieces: [&[u8]; 3]) -> Option<()> {
     for piece in pieces {
-        text.extend_from_slice(piece);
+        bytes::extend(text, piece)?;
     }
+    Some(())
 }
 
 fn trimmed([between, id, after]: [&[u8]; 3]) -> [&[u8]; 3] {
     [between, id, after.trim_ascii_end()]
 }
 
-fn finish_text(text: &mut Vec<u8>, elements: &[Element]) {
+fn finish_text(text: &mut Vec<u8>, elements: &[Element]) -> Option<()> {
     if elements.is_empty() {
-        text.push(b'[');
+        push(text, b'[')?;
     }
-    text.push(b']');
+    push(text, b']')
 }
 
 /// Moves `text` into `member`, coded if that is worth it.
-fn close(text: &mut Vec<u8>, gate: Gate, member: &mut Member) {
+fn close(text: &mut Vec<u8>, gate: Gate, member: &mut Member) -> Option<()> {
     let is_long = text.len() as u64 >= gate.min_length;
     let coded = if is_long {
         open(text, gate.level)
@@ -129,8 +131,9 @@ fn close(text: &mut Vec<u8>, gate: Gate, member: &mut Member) {
         None
     };
     match coded.filter(|open| open.bytes.len() < text.len()) {
-        Some(open) => member.open(&open),
-        None => member.text(text),
+        Some(open) => member.open(&open)?,
+        None => member.text(text)?,
     }
     text.clear();
+    Some(())
 }

@@ -1,9 +1,10 @@
 //! One answer, kept without the id it was asked under.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Key;
+use crate::bytes::{concat, Bytes};
 use crate::gzip::open::{open, Open};
 use crate::gzip::splice::{splice, Body, Part};
 
@@ -69,7 +70,7 @@ impl Envelope {
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// As it came: too small to be coded, or not made smaller by it.
-    Raw(Arc<[u8]>),
+    Raw(Bytes),
     /// Coded.
     Open(Open),
 }
@@ -145,7 +146,7 @@ pub struct Entry {
 enum Plain {
     Unwanted,
     WantedOnce,
-    Kept(Arc<[u8]>),
+    Kept(Bytes),
     /// There is no room for it.
     Never,
 }
@@ -162,7 +163,7 @@ impl Entry {
         };
         let payload = match coded {
             Some(open) => Payload::Open(open),
-            None => Payload::Raw(result.into()),
+            None => Payload::Raw(Bytes::copy_of(result)?),
         };
         Some(Self::new(envelope, payload, meta))
     }
@@ -237,10 +238,11 @@ impl Entry {
     }
 
     /// The answer under `id`, raw JSON, for a client that accepts gzip. What
-    /// was not coded is sent in identity: see [`Body::is_gzip`].
-    pub fn gzip(&self, id: &[u8]) -> Body {
+    /// was not coded is sent in identity: see [`Body::is_gzip`]. `None` when memory
+    /// is refused.
+    pub fn gzip(&self, id: &[u8]) -> Option<Body> {
         match &self.payload {
-            Payload::Raw(bytes) => self.assemble(id, |body| body.push_shared(Arc::clone(bytes))),
+            Payload::Raw(bytes) => self.assemble(id, |body| body.push_shared(bytes.clone())),
             Payload::Open(open) => {
                 let texts = |texts: [_; 3]| texts.map(Part::Text);
                 splice(
@@ -259,7 +261,7 @@ impl Entry {
     /// `None` when memory is refused.
     pub fn identity(&self, id: &[u8]) -> Option<Body> {
         let plain = self.plain()?;
-        Some(self.assemble(id, |body| plain.push_to(body)))
+        self.assemble(id, |body| plain.push_to(body))
     }
 
     /// How many bytes [`identity`](Self::identity) would have to decode now.
@@ -271,31 +273,35 @@ impl Entry {
         }
     }
 
-    fn assemble(&self, id: &[u8], push_payload: impl FnOnce(&mut Body)) -> Body {
+    fn assemble(
+        &self,
+        id: &[u8],
+        push_payload: impl FnOnce(&mut Body) -> Option<()>,
+    ) -> Option<Body> {
         let mut body = Body::identity();
-        body.push(self.envelope.head(id).concat());
-        push_payload(&mut body);
-        body.push(self.envelope.tail(id).concat());
-        body
+        body.push(concat(self.envelope.head(id))?)?;
+        push_payload(&mut body)?;
+        body.push(concat(self.envelope.tail(id))?)?;
+        Some(body)
     }
 
     /// The payload in identity.
     pub(super) fn plain(&self) -> Option<PlainBytes> {
         let open = match &self.payload {
-            Payload::Raw(bytes) => return Some(PlainBytes::Shared(Arc::clone(bytes))),
+            Payload::Raw(bytes) => return Some(PlainBytes::Shared(bytes.clone())),
             Payload::Open(open) => open,
         };
         if let Plain::Kept(bytes) = &*self.lock() {
-            return Some(PlainBytes::Shared(Arc::clone(bytes)));
+            return Some(PlainBytes::Shared(bytes.clone()));
         }
         // not under the lock: others may want gzip, or the length
         let bytes = open.inflate()?;
         let mut plain = self.lock();
         Some(match &*plain {
-            Plain::Kept(bytes) => PlainBytes::Shared(Arc::clone(bytes)),
+            Plain::Kept(bytes) => PlainBytes::Shared(bytes.clone()),
             Plain::WantedOnce => {
-                let bytes: Arc<[u8]> = bytes.into();
-                *plain = Plain::Kept(Arc::clone(&bytes));
+                let bytes = Bytes::from(bytes);
+                *plain = Plain::Kept(bytes.clone());
                 PlainBytes::Shared(bytes)
             }
             Plain::Unwanted => {
@@ -326,9 +332,9 @@ impl Entry {
     }
 }
 
-/// The entry itself, the headers of its allocations (at most seven, of 16
+/// The entry itself, the headers of its allocations (at most nine, of 16
 /// bytes), its key in the tier and some 64 bytes of the tier's own.
-const OVERHEAD: usize = size_of::<Entry>() + 7 * 16 + size_of::<Key>() + 64;
+const OVERHEAD: usize = size_of::<Entry>() + 9 * 16 + size_of::<Key>() + 64;
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -343,11 +349,11 @@ impl fmt::Debug for Entry {
 /// Decoded bytes that somebody may keep.
 pub(super) enum PlainBytes {
     Owned(Vec<u8>),
-    Shared(Arc<[u8]>),
+    Shared(Bytes),
 }
 
 impl PlainBytes {
-    pub(super) fn push_to(self, body: &mut Body) {
+    pub(super) fn push_to(self, body: &mut Body) -> Option<()> {
         match self {
             Self::Owned(bytes) => body.push(bytes),
             Self::Shared(bytes) => body.push_shared(bytes),

@@ -6,14 +6,16 @@
 //! Where the node's answer can't be read, or is too long to be held, the
 //! stored answers go in front of it, which JSON-RPC allows.
 
+use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::caching::{Asked, LookUp};
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
 use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
+use crate::bytes::extend;
 use crate::cache::batch::{batch_gzip, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::freshness::Prospect;
@@ -21,7 +23,7 @@ use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::request::Call;
-use crate::jsonrpc::response;
+use crate::jsonrpc::response::{self, ResponseError};
 use crate::mode::Mode;
 
 /// A batch of which the node gets a part.
@@ -76,7 +78,9 @@ impl Exchange {
             return LookUp::Forward;
         }
         // an answer is known by its id alone
-        let ids = counted(calls.iter().filter_map(|call| call.id));
+        let Some(ids) = counted(calls.iter().filter_map(|call| call.id)) else {
+            return LookUp::Forward;
+        };
         let distinct = ids.len() == calls.len();
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
@@ -136,30 +140,37 @@ impl Exchange {
 
     /// The node's answers and the stored ones together; `None`: the node's
     /// answer is none of a batch, and stands for the whole.
-    pub(super) fn merged(&self, answer: &[u8]) -> Option<Body> {
-        let mixed = self.mixed.as_ref()?;
-        let Ok(answers) = response::parse_batch(answer) else {
-            return self.prefixed(answer);
+    fn merged(&self, answer: &[u8]) -> Result<Option<Body>, Refused> {
+        let Some(mixed) = &self.mixed else {
+            return Ok(None);
         };
-        let mut by_id: HashMap<&[u8], &[u8]> = answers
-            .iter()
-            .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()]))
-            .collect();
+        let answers = match response::parse_batch(answer) {
+            Ok(answers) => answers,
+            Err(ResponseError::OutOfMemory) => return Err(Refused),
+            Err(_) => return self.prefixed(answer),
+        };
+        let mut by_id = by_id();
+        by_id.try_reserve(answers.len()).map_err(|_| Refused)?;
+        by_id.extend(
+            answers
+                .iter()
+                .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()])),
+        );
         if by_id.len() != answers.len() {
             return self.prefixed(answer);
         }
-        let mut elements: Vec<Element<'_>> = mixed
-            .places
-            .iter()
-            .filter_map(|place| match place {
-                Place::Stored(entry, id) => {
-                    // asked all the same, by a body of the operator's
-                    by_id.remove(&id[..]);
-                    Some(Element::Stored(entry, id))
-                }
-                Place::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
-            })
-            .collect();
+        let mut elements: Vec<Element<'_>> = Vec::new();
+        elements
+            .try_reserve(mixed.places.len() + answers.len())
+            .map_err(|_| Refused)?;
+        elements.extend(mixed.places.iter().filter_map(|place| match place {
+            Place::Stored(entry, id) => {
+                // asked all the same, by a body of the operator's
+                by_id.remove(&id[..]);
+                Some(Element::Stored(entry, id))
+            }
+            Place::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
+        }));
         // what nobody asked for is not ours to drop
         elements.extend(
             answers
@@ -167,18 +178,22 @@ impl Exchange {
                 .filter(|one| by_id.contains_key(&answer[one.id.clone()]))
                 .map(|one| Element::Text(&answer[one.span.clone()])),
         );
-        if mixed.gzip {
+        let merged = if mixed.gzip {
             batch_gzip(&elements, self.gate())
         } else {
             batch_identity(&elements)
-        }
+        };
+        merged.map(Some).ok_or(Refused)
     }
 
     /// The stored answers in front of an array that can't be read.
-    fn prefixed(&self, answer: &[u8]) -> Option<Body> {
+    fn prefixed(&self, answer: &[u8]) -> Result<Option<Body>, Refused> {
+        let Some(opened) = self.opened(answer)? else {
+            return Ok(None);
+        };
         let mut body = Body::identity();
-        body.push(self.opened(answer)?);
-        Some(body)
+        body.push(opened).ok_or(Refused)?;
+        Ok(Some(body))
     }
 
     /// What to do with the head of the node's answer to what was missing.
@@ -231,9 +246,13 @@ impl Exchange {
     }
 
     /// Gives up on an order, not on the stored answers.
-    pub(super) fn open_what_was_held(&mut self) {
-        let Some(opened) = self.opened(&self.body) else {
-            return;
+    pub(super) fn open_what_was_held(&mut self) -> Result<(), Refused> {
+        if matches!(self.task, Task::Merge { gunzip: true, .. }) {
+            // nothing can be put in front of coded answers
+            return Err(Refused);
+        }
+        let Some(opened) = self.opened(&self.body)? else {
+            return Ok(());
         };
         let more = opened.len() - self.body.len();
         if let Some(declared) = self.declared {
@@ -242,19 +261,23 @@ impl Exchange {
         }
         self.body = opened;
         self.head_edits.append(&mut self.recoded_edits);
+        Ok(())
     }
 
     /// Puts the answers together.
-    pub(super) fn merge(&mut self, gunzip: bool) -> Result<(), Mode> {
+    pub(super) fn merge(&mut self, gunzip: bool) -> Result<(), Refused> {
         if gunzip {
-            let (plain, _) = self.gunzip()?;
+            // of what can't be decoded nobody can say what is missing
+            let Ok((plain, _)) = self.gunzip() else {
+                return Err(Refused);
+            };
             self.body = plain;
             self.head_edits.push(HeadEdit::remove("Content-Encoding"));
         }
         if let Some(fill) = &mut self.fill {
             fill.build_from(&self.body);
         }
-        let Some(merged) = self.merged(&self.body) else {
+        let Some(merged) = self.merged(&self.body)? else {
             // the node's own answer to all of it
             let length = self.body.len();
             self.set_content_length(length);
@@ -274,11 +297,13 @@ impl Exchange {
 
     /// The beginning of an array with the stored answers in front of what is
     /// in it; `None` if it is no array.
-    pub(super) fn opened(&self, answer: &[u8]) -> Option<Vec<u8>> {
-        let mixed = self.mixed.as_ref()?;
-        let start = answer.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    fn opened(&self, answer: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
+        let start = answer.iter().position(|byte| !byte.is_ascii_whitespace());
+        let (Some(mixed), Some(start)) = (&self.mixed, start) else {
+            return Ok(None);
+        };
         if answer[start] != b'[' {
-            return None;
+            return Ok(None);
         }
         let stored: Vec<Element<'_>> = mixed
             .places
@@ -288,18 +313,25 @@ impl Exchange {
                 Place::Asked(_) => None,
             })
             .collect();
-        let mut opened = batch_identity(&stored)?.to_vec();
+        let stored = batch_identity(&stored).and_then(|stored| stored.try_to_vec());
+        let mut opened = stored.ok_or(Refused)?;
         // the bracket that closes it
         opened.pop();
         let rest = &answer[start + 1..];
         let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
-        if next.is_some_and(|byte| *byte != b']') {
-            opened.push(b',');
-        }
-        opened.extend_from_slice(rest);
-        Some(opened)
+        let comma: &[u8] = match next {
+            Some(byte) if *byte != b']' => b",",
+            _ => b"",
+        };
+        extend(&mut opened, comma).ok_or(Refused)?;
+        extend(&mut opened, rest).ok_or(Refused)?;
+        Ok(Some(opened))
     }
 }
+
+/// Memory was refused, and there is nothing that could be sent instead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused;
 
 /// The batch of what is missing, notifications included.
 fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed {
@@ -327,11 +359,28 @@ fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed
     }
 }
 
-/// How often each occurs.
-pub(super) fn counted<'a>(ids: impl Iterator<Item = &'a [u8]>) -> HashMap<&'a [u8], usize> {
-    let mut counts = HashMap::new();
+/// An empty map from ids.
+///
+/// All have the process's keys. A map's own would be made of a thread-local
+/// variable, whose first use in a thread allocates in C, which ends the process
+/// if that is refused.
+pub(super) fn by_id<'a, T>() -> HashMap<&'a [u8], T> {
+    HashMap::with_hasher(KEYS.clone())
+}
+
+static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Makes the keys of [`by_id`].
+pub(super) fn prepare() {
+    LazyLock::force(&KEYS);
+}
+
+/// How often each occurs. `None` when memory is refused.
+pub(super) fn counted<'a>(ids: impl Iterator<Item = &'a [u8]>) -> Option<HashMap<&'a [u8], usize>> {
+    let mut counts = by_id();
     for id in ids {
+        counts.try_reserve(1).ok()?;
         *counts.entry(id).or_default() += 1;
     }
-    counts
+    Some(counts)
 }

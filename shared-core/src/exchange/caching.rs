@@ -16,6 +16,7 @@ use crate::config::Credentials;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::key;
 use crate::jsonrpc::request::{self, Call, Request};
+use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
 use crate::negotiate::vary;
@@ -134,6 +135,11 @@ impl Exchange {
             return Err(self.misuse(Event::Miss));
         }
         self.cache_status = CacheStatus::Bypass;
+        if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
+            self.stop_waiting();
+            self.move_on(Event::Miss)?;
+            return Ok(LookUp::Forward);
+        }
         self.looked_up_at = asked.now;
         self.may_code = asked.coding_allowed;
         self.host_writes_vary = asked.host_writes_vary;
@@ -214,11 +220,12 @@ impl Exchange {
         let token = match asked.waiter {
             Some(waiter) if sought.coalesces && !asked.bypass => {
                 match tier.flights.begin(key, waiter) {
-                    Role::Leader(token) => Some(token),
-                    Role::Follower => {
+                    Some(Role::Leader(token)) => Some(token),
+                    Some(Role::Follower) => {
                         self.waiting = Some((key, waiter));
                         return LookUp::Wait;
                     }
+                    None => None,
                 }
             }
             _ => None,
@@ -307,7 +314,7 @@ impl Exchange {
         }
         let id = id.unwrap_or_default();
         let body = if self.may_gzip(asked) {
-            Some(entry.gzip(id))
+            entry.gzip(id)
         } else {
             entry.identity(id)
         };
@@ -572,12 +579,28 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
-    fn drop(&mut self) {
+impl Exchange {
+    fn stop_waiting(&mut self) {
         if let Some((key, waiter)) = self.waiting.take() {
             let tier = &self.config.process.tier;
             tier.forget(waiter);
             tier.wake(tier.flights.leave(&key, waiter));
         }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.stop_waiting();
+    }
+}
+
+/// What there must be to look up a request with a body of `length` bytes, in
+/// bytes. The calls in it are read into structures of which only all together
+/// are long: the shortest call has some 40 bytes, and takes twelve times that.
+fn room_for(length: usize) -> usize {
+    match length {
+        0..=0x1000 => 0,
+        _ => length.saturating_mul(16),
     }
 }

@@ -7,10 +7,9 @@
 //! their lengths. One member, not several: curl and Python's zlib stop after
 //! the first.
 
-use std::sync::Arc;
-
 use super::crc::Crc;
 use super::open::Open;
+use crate::bytes::{extend, push, Bytes};
 
 /// A part of a member's plain bytes.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +20,13 @@ pub enum Part<'a> {
     Open(&'a Open),
 }
 
-/// Assembles one gzip member.
-pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Body {
+/// Assembles one gzip member. `None` when memory is refused.
+pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
     let mut member = Member::new();
     for part in parts {
         match part {
-            Part::Text(text) => member.text(text),
-            Part::Open(open) => member.open(open),
+            Part::Text(text) => member.text(text)?,
+            Part::Open(open) => member.open(open)?,
         }
     }
     member.finish()
@@ -45,7 +44,7 @@ pub struct Body {
 #[derive(Clone, Debug)]
 enum Slice {
     Owned(Vec<u8>),
-    Shared(Arc<[u8]>),
+    Shared(Bytes),
 }
 
 impl Slice {
@@ -79,28 +78,41 @@ impl Body {
     }
 
     /// Its bytes in one piece.
+    ///
+    /// # Panics
+    /// When memory is refused: for tests, see [`try_to_vec`](Self::try_to_vec).
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.length as usize);
+        self.try_to_vec().expect("memory was refused")
+    }
+
+    /// Its bytes in one piece. `None` when memory is refused.
+    pub fn try_to_vec(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let length = usize::try_from(self.length).ok()?;
+        bytes.try_reserve_exact(length).ok()?;
         for slice in self.slices() {
             bytes.extend_from_slice(slice);
         }
-        bytes
+        Some(bytes)
     }
 
-    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
-        self.push_slice(Slice::Owned(bytes));
+    /// `None` when memory is refused.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) -> Option<()> {
+        self.push_slice(Slice::Owned(bytes))
     }
 
-    pub(crate) fn push_shared(&mut self, bytes: Arc<[u8]>) {
-        self.push_slice(Slice::Shared(bytes));
+    /// `None` when memory is refused.
+    pub(crate) fn push_shared(&mut self, bytes: Bytes) -> Option<()> {
+        self.push_slice(Slice::Shared(bytes))
     }
 
-    fn push_slice(&mut self, slice: Slice) {
+    fn push_slice(&mut self, slice: Slice) -> Option<()> {
         let length = slice.bytes().len();
         if length > 0 {
+            push(&mut self.slices, slice)?;
             self.length += length as u64;
-            self.slices.push(slice);
         }
+        Some(())
     }
 }
 
@@ -117,7 +129,8 @@ const STORED_MAX: usize = 0xFFFF;
 /// An empty last block, of the fixed codes: the shortest there is.
 pub(super) const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 
-/// A member that is being written.
+/// A member that is being written. `None` of its functions: memory is refused,
+/// and it is of no use any more.
 pub(crate) struct Member {
     body: Body,
     /// Its end, which is not in `body` yet.
@@ -143,41 +156,46 @@ impl Member {
         }
     }
 
-    pub(crate) fn text(&mut self, text: &[u8]) {
+    pub(crate) fn text(&mut self, text: &[u8]) -> Option<()> {
         self.crc.update(text);
         let mut rest = text;
         while !rest.is_empty() {
-            let block = *self.block.get_or_insert_with(|| {
-                self.tail.extend_from_slice(&STORED);
-                self.tail.len() - STORED.len()
-            });
+            let block = match self.block {
+                Some(block) => block,
+                None => {
+                    let block = self.tail.len();
+                    extend(&mut self.tail, &STORED)?;
+                    *self.block.insert(block)
+                }
+            };
             let used = self.tail.len() - block - STORED.len();
             let (now, later) = rest.split_at(rest.len().min(STORED_MAX - used));
-            self.tail.extend_from_slice(now);
+            extend(&mut self.tail, now)?;
             rest = later;
             if used + now.len() == STORED_MAX && !rest.is_empty() {
                 self.close_block(false);
             }
         }
+        Some(())
     }
 
-    pub(crate) fn open(&mut self, open: &Open) {
+    pub(crate) fn open(&mut self, open: &Open) -> Option<()> {
         self.close_block(false);
         self.crc.append(open.crc, open.length, open.shift);
-        self.body.push(std::mem::take(&mut self.tail));
-        self.body.push_shared(Arc::clone(&open.bytes));
+        self.body.push(std::mem::take(&mut self.tail))?;
+        self.body.push_shared(open.bytes.clone())
     }
 
-    pub(crate) fn finish(mut self) -> Body {
+    pub(crate) fn finish(mut self) -> Option<Body> {
         if !self.close_block(true) {
-            self.tail.extend_from_slice(&EMPTY_LAST);
+            extend(&mut self.tail, &EMPTY_LAST)?;
         }
-        self.tail.extend_from_slice(&self.crc.sum().to_le_bytes());
+        extend(&mut self.tail, &self.crc.sum().to_le_bytes())?;
         // ISIZE is modulo 2^32
         let isize = self.crc.length() as u32;
-        self.tail.extend_from_slice(&isize.to_le_bytes());
-        self.body.push(self.tail);
-        self.body
+        extend(&mut self.tail, &isize.to_le_bytes())?;
+        self.body.push(self.tail)?;
+        Some(self.body)
     }
 
     /// Writes the length of the stored block that is being written; `false`
