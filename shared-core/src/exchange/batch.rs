@@ -10,7 +10,8 @@ use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use super::caching::{Asked, LookUp};
+use super::caching::{Asked, Decoding, LookUp};
+use super::coding::off_loop_length;
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
 use super::transitions::Event;
@@ -69,7 +70,24 @@ impl Exchange {
         let alike = first
             .is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields));
         if let (Some(first), true, true) = (first, alike, found.iter().all(Option::is_some)) {
-            if let Some(body) = self.stored_batch(calls, &found, asked) {
+            let gzip = self.may_gzip(asked);
+            let work: u64 = found.iter().flatten().map(|entry| work(entry, gzip)).sum();
+            if work > off_loop_length(self.config.comp_level) as u64 {
+                let ids = calls.iter().filter_map(|call| call.id);
+                let answers = found.iter().flatten().zip(ids);
+                let answers = answers.map(|(entry, id)| (Arc::clone(entry), id.to_vec()));
+                self.decoding = Some(Decoding::Batch(answers.collect()));
+                self.task = Task::Decode;
+                return LookUp::RespondOffLoop;
+            }
+            let ids = calls.iter().filter_map(|call| call.id);
+            let elements: Vec<Element<'_>> = found
+                .iter()
+                .flatten()
+                .zip(ids)
+                .map(|(entry, id)| Element::Stored(entry, id))
+                .collect();
+            if let Some(body) = self.batch_of(&elements, gzip) {
                 self.respond(first, Some(body), asked);
                 return LookUp::Respond;
             }
@@ -115,22 +133,38 @@ impl Exchange {
         }
     }
 
-    fn stored_batch(
-        &self,
-        calls: &[Call<'_>],
-        found: &[Option<Arc<Entry>>],
-        asked: &Asked<'_>,
-    ) -> Option<Body> {
-        let elements: Vec<Element<'_>> = found
-            .iter()
-            .zip(calls)
-            .filter_map(|(entry, call)| Some(Element::Stored(entry.as_ref()?, call.id?)))
-            .collect();
-        if self.may_gzip(asked) {
-            batch_gzip(&elements, self.gate())
+    fn batch_of(&self, elements: &[Element<'_>], gzip: bool) -> Option<Body> {
+        if gzip {
+            batch_gzip(elements, self.gate())
         } else {
-            batch_identity(&elements)
+            batch_identity(elements)
         }
+    }
+
+    /// The same of answers that were put aside. If that can't be, there are
+    /// none.
+    pub(super) fn decode_batch(&mut self, answers: &[(Arc<Entry>, Vec<u8>)], asked: &Asked<'_>) {
+        let elements: Vec<Element<'_>> = answers
+            .iter()
+            .map(|(entry, id)| Element::Stored(entry, id))
+            .collect();
+        let body = self.batch_of(&elements, self.may_gzip(asked));
+        if let (Some((first, _)), Some(_)) = (answers.first(), &body) {
+            self.respond(first, body, asked);
+        }
+    }
+
+    /// How many bytes of stored answers have to be coded or decoded for a batch
+    /// that is put together.
+    pub(super) fn merging_length(&self) -> u64 {
+        let Some(mixed) = &self.mixed else {
+            return 0;
+        };
+        let stored = mixed.places.iter().filter_map(|place| match place {
+            Place::Stored(entry, _) => Some(work(entry, mixed.gzip)),
+            Place::Asked(_) => None,
+        });
+        stored.sum()
     }
 
     /// What the node is to get after [`LookUp::ForwardRewritten`].
@@ -178,12 +212,9 @@ impl Exchange {
                 .filter(|one| by_id.contains_key(&answer[one.id.clone()]))
                 .map(|one| Element::Text(&answer[one.span.clone()])),
         );
-        let merged = if mixed.gzip {
-            batch_gzip(&elements, self.gate())
-        } else {
-            batch_identity(&elements)
-        };
-        merged.map(Some).ok_or(Refused)
+        self.batch_of(&elements, mixed.gzip)
+            .map(Some)
+            .ok_or(Refused)
     }
 
     /// The stored answers in front of an array that can't be read.
@@ -356,6 +387,16 @@ fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed
         places,
         request,
         gzip: false,
+    }
+}
+
+/// How many bytes of a stored answer have to be coded or decoded before it can
+/// be sent in a batch.
+fn work(entry: &Entry, gzip: bool) -> u64 {
+    match (gzip, entry.is_coded()) {
+        (false, _) => entry.inflates(),
+        (true, false) => entry.length(b""),
+        (true, true) => 0,
     }
 }
 

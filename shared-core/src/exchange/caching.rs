@@ -79,6 +79,15 @@ pub enum LookUp {
     Wait,
 }
 
+/// A stored answer that has to be decoded before it can be sent.
+#[derive(Debug)]
+pub(super) enum Decoding {
+    /// Where it is stored, and the id that it gets; `None`: it is a resource.
+    One(cache::Key, Arc<Entry>, Option<Vec<u8>>),
+    /// The answers of a batch and their ids.
+    Batch(Vec<(Arc<Entry>, Vec<u8>)>),
+}
+
 /// One answer that is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sought<'a> {
@@ -202,7 +211,8 @@ impl Exchange {
             if let Some(entry) = hot.get(&key, asked.now) {
                 if self.is_long_to_decode(&entry, sought.id, asked) {
                     self.task = Task::Decode;
-                    self.decoding = Some((key, entry, sought.id.map(<[u8]>::to_vec)));
+                    let id = sought.id.map(<[u8]>::to_vec);
+                    self.decoding = Some(Decoding::One(key, entry, id));
                     return LookUp::RespondOffLoop;
                 }
                 if self.respond_with(&entry, sought.id, asked) {
@@ -279,10 +289,12 @@ impl Exchange {
 
     /// Decodes a stored answer. If that can't be, there is none.
     pub(super) fn decode(&mut self) {
-        let Some((key, entry, id)) = self.decoding.take() else {
-            return;
-        };
         let asked = self.asked_before();
+        let (key, entry, id) = match self.decoding.take() {
+            Some(Decoding::One(key, entry, id)) => (key, entry, id),
+            Some(Decoding::Batch(answers)) => return self.decode_batch(&answers, &asked),
+            None => return,
+        };
         let tier = Arc::clone(&self.config.process.tier);
         if self.respond_with(&entry, id.as_deref(), &asked) {
             if let Some(hot) = tier.hot() {

@@ -45,8 +45,6 @@ pub mod transitions;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cache;
-use crate::cache::entry::Entry;
 use crate::cache::flights::Waiter;
 use crate::cache::status::CacheStatus;
 use crate::config::{Config, UpstreamEncoding};
@@ -191,8 +189,8 @@ pub struct Exchange {
     looked_up_at: u64,
     may_code: bool,
     host_writes_vary: bool,
-    /// What is to be decoded, and the id that it gets.
-    decoding: Option<(cache::Key, Arc<Entry>, Option<Vec<u8>>)>,
+    /// What is to be decoded.
+    decoding: Option<caching::Decoding>,
     /// The status of a stored answer.
     status: u16,
     /// The body of a stored answer.
@@ -491,7 +489,8 @@ impl Exchange {
         }
         self.make_room_for_code();
         Ok(EndAction::Code {
-            off_loop: length > off_loop_length(self.config.comp_level),
+            off_loop: (length as u64).saturating_add(self.merging_length())
+                > off_loop_length(self.config.comp_level) as u64,
         })
     }
 
