@@ -11,6 +11,9 @@ use flate2::write::GzEncoder;
 use flate2::Compression;
 use sszip_core::allocator::faulty::{left, refusing};
 use sszip_core::allocator::{self, SMALL};
+use sszip_core::bytes::Bytes;
+use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
+use sszip_core::cache::hot::Hot;
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;
@@ -412,4 +415,30 @@ fn streams_are_refused() {
 #[test]
 fn all_is_refused() {
     every_place(&[], &[2_000], 1);
+}
+
+/// The tier's tables grow in a library that can't be refused anything: what
+/// they need was allocated before.
+#[test]
+fn the_tables_of_the_tier_grow_in_what_was_put_aside() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let hot = Hot::new(64 << 20, 1 << 20, 1);
+    let mut grown = 0;
+    for n in 0..20_000u64 {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&n.to_le_bytes());
+        let payload = Payload::Raw(Bytes::from(vec![b'1'; 10]));
+        let entry = Arc::new(Entry::new(Envelope::none(), payload, Meta::default()));
+        // two are put aside, and all that follow are refused
+        let (inserted, refusals) = refusing(SMALL + 1, 2, || hot.insert(key, Arc::clone(&entry)));
+        assert!(inserted);
+        grown += refusals;
+        // nothing can be put aside: nothing is stored, and nothing breaks
+        if n % 10 == 0 {
+            let (inserted, refusals) = refusing(SMALL + 1, 0, || hot.insert(key, entry));
+            assert_eq!(inserted, refusals == 0);
+            assert!(inserted || hot.remove(&key).is_none());
+        }
+    }
+    assert!(grown > 0, "no table has grown");
 }
