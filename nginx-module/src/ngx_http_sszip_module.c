@@ -837,9 +837,11 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->caches = sszip_config_caches(conf->config);
 
-    if (conf->caches) {
+    if (conf->caches || (conf->enable && smcf->config == NULL)) {
         smcf->config = conf->config;
+    }
 
+    if (conf->caches) {
         ngx_http_sszip_owner_max_entry(smcf,
                                        sszip_config_max_entry(conf->config));
 
