@@ -36,6 +36,18 @@ def test_a_clean_stop_keeps_every_entry(start_daemon):
                 assert 0 < int(answer.fields["sszip-fresh"]) <= 3_600_000
 
 
+def test_a_clean_stop_keeps_more_than_the_store_has_room_for_in_memory(start_daemon):
+    owner = start_daemon(memory="64m", max_size="256m", max_entry="8m")
+    for n in range(400):
+        assert owner.put(n, n.to_bytes(4, "big") * 25_000).status == 201
+    assert owner.status()["memory"]["entries"] == 400
+    owner.stop()
+    assert "not all was stored" not in owner.said()
+    owner.start()
+    for n in range(400):
+        assert owner.get(n).body == n.to_bytes(4, "big") * 25_000
+
+
 def test_what_is_asked_for_twice_is_stored_and_what_is_not_final_never(start_daemon):
     owner = start_daemon(flush_interval="1h")
     for n, name in enumerate(("immutable", "resource", "unfinalized", "tip")):
@@ -56,7 +68,7 @@ def test_what_is_asked_for_twice_is_stored_and_what_is_not_final_never(start_dae
 
 def test_memory_is_bounded_and_the_store_takes_over(start_daemon):
     owner = start_daemon(memory="1m", max_size="64m")
-    for turn in range(2):
+    for _ in range(2):
         for n in range(300):
             assert owner.put(n, bytes([n % 256]) * 10_000).status == 201
         assert owner.status()["memory"]["bytes"] <= 1 << 20

@@ -270,7 +270,9 @@ impl Owner {
             Ok(()) => Ok(false),
             Err(DiskError::TooLong) => Err(Refused::TooLong),
             Err(DiskError::Purged) => Err(Refused::Purged),
-            Err(DiskError::Off(text)) => Err(Refused::Off(text)),
+            Err(error @ (DiskError::Busy | DiskError::Off(_))) => {
+                Err(Refused::Off(error.to_string()))
+            }
         }
     }
 
@@ -288,7 +290,7 @@ impl Owner {
             Ok(()) => &self.counters.stored,
             Err(_) => &self.counters.not_stored,
         });
-        if let Err(DiskError::Off(_)) = put {
+        if let Err(DiskError::Busy | DiskError::Off(_)) = put {
             kept.is_not_stored();
         }
         put
@@ -398,10 +400,14 @@ impl Owner {
     /// [`DiskError`].
     pub fn close(&self, now: Now) -> Result<(), DiskError> {
         for (key, kept) in self.memory.not_stored(now) {
-            match self.store(&key, &kept, now) {
-                Err(error @ DiskError::Off(_)) => return Err(error),
-                // one that the store does not want is no loss to the others
-                _ => {}
+            let mut put = self.store(&key, &kept, now);
+            if put == Err(DiskError::Busy) {
+                self.disk.flush()?;
+                put = self.store(&key, &kept, now);
+            }
+            // one that the store does not want is no loss to the others
+            if let Err(error @ (DiskError::Busy | DiskError::Off(_))) = put {
+                return Err(error);
             }
         }
         self.disk.flush()
@@ -488,6 +494,8 @@ mod tests {
         filled: Mutex<Vec<Key>>,
         purges: Mutex<Vec<(u64, Scope)>>,
         is_full: Mutex<bool>,
+        /// Entries until a flush is needed; `None`: never.
+        room: Mutex<Option<usize>>,
     }
 
     impl Model {
@@ -523,6 +531,9 @@ mod tests {
             }
             if body.len() > 100_000 {
                 return Err(DiskError::TooLong);
+            }
+            if let Some(room) = &mut *self.room.lock().unwrap() {
+                *room = room.checked_sub(1).ok_or(DiskError::Busy)?;
             }
             let stored = Stored {
                 about: about.clone(),
@@ -560,6 +571,9 @@ mod tests {
         }
 
         fn flush(&self) -> Result<(), DiskError> {
+            if let Some(room) = &mut *self.room.lock().unwrap() {
+                *room = 3;
+            }
             Ok(())
         }
 
@@ -770,6 +784,17 @@ mod tests {
         owner.put(&KEY, &kept(5), None, at(0)).unwrap();
         owner.close(at(60_000)).unwrap();
         assert_eq!(model.entries.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_clean_end_waits_for_a_disk_that_is_slower() {
+        let (owner, model) = owner();
+        for n in 0..10 {
+            owner.put(&[n; 32], &kept(5), None, at(0)).unwrap();
+        }
+        *model.room.lock().unwrap() = Some(2);
+        owner.close(at(0)).unwrap();
+        assert_eq!(model.entries.lock().unwrap().len(), 10);
     }
 
     #[test]

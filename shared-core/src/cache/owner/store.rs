@@ -76,9 +76,8 @@ impl From<StoreError> for DiskError {
         match error {
             StoreError::TooLarge => Self::TooLong,
             StoreError::Purged => Self::Purged,
-            StoreError::Off(_) | StoreError::Busy | StoreError::Marker(_) => {
-                Self::Off(error.to_string())
-            }
+            StoreError::Busy => Self::Busy,
+            StoreError::Off(_) | StoreError::Marker(_) => Self::Off(error.to_string()),
         }
     }
 }
