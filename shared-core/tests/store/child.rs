@@ -103,6 +103,8 @@ fn child() {
         "read-only" => super::disk::read_only(folder),
         "purge-once" => super::crash::purge_once(folder),
         #[cfg(feature = "faults")]
+        "purge-twice" => super::crash::purge_twice(folder),
+        #[cfg(feature = "faults")]
         "power" => super::power::write(folder, argument),
         role => panic!("no role {role}"),
     }

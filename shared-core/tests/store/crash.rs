@@ -165,3 +165,29 @@ fn killed_while_a_store_is_made() {
     assert!(matches!(opening, Opening::SetAside { .. }), "{opening:?}");
     assert_eq!(found, 0);
 }
+
+/// The child: a purge that can't flush, and its second try, which must; then
+/// the end of it.
+#[cfg(feature = "faults")]
+pub fn purge_twice(folder: &Path) {
+    let (store, _) = open(&config(folder));
+    for n in 0..100 {
+        put(&store, n, 1000);
+    }
+    assert!(store.purge(&Scope::Key(key(7))).is_err());
+    store.purge(&Scope::Key(key(8))).unwrap();
+    std::process::abort();
+}
+
+#[test]
+#[cfg(feature = "faults")]
+fn what_a_failed_flush_left_is_flushed_by_the_next() {
+    let folder = folder();
+    let fault = [("SSZIP_FAULT", "fail-flush")];
+    let (_, said) = start("purge-twice", folder.path(), 0, &fault).wait();
+    assert!(said.is_empty());
+    let store = reopen(&config(folder.path()));
+    assert_eq!(count(&store, 100), 98);
+    // the first purge was only put off
+    assert!(!has(&store, 7) && !has(&store, 8));
+}

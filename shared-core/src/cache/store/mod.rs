@@ -63,7 +63,7 @@ pub use status::Status;
 pub use storing::{Event, Reason};
 
 use super::Key;
-use crate::faults::{die_if, Fault};
+use crate::faults::{die_if, injected_once, Fault};
 use config::{BLOCKS, CONTROL};
 use marker::Marker;
 use rocks::{Durability, Failure, Pinned, Rocks, Write};
@@ -80,7 +80,9 @@ pub struct Store {
     unflushed: AtomicBool,
     /// Entries of [`Class::ALL`] that were written before these are old.
     old: [AtomicU64; 2],
-    /// Bytes put since `old` was looked up.
+    /// Bytes of tables that each of them may have.
+    room: Mutex<[u64; 2]>,
+    /// Bytes put since the tables were looked over.
     put_since: AtomicU64,
     read_errors: AtomicU64,
     refused: AtomicU64,
@@ -192,12 +194,13 @@ impl Store {
             storing: Mutex::default(),
             unflushed: AtomicBool::new(false),
             old: [const { AtomicU64::new(0) }; 2],
+            room: Mutex::new([u64::MAX; 2]),
             put_since: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             busy: AtomicU64::new(0),
         };
-        store.look_up_old();
+        store.look_over();
         Ok((store, opened.opening))
     }
 
@@ -244,7 +247,7 @@ impl Store {
         let since = self.put_since.fetch_add(length, Ordering::Relaxed) + length;
         if since >= self.config.write_buffer {
             self.put_since.store(0, Ordering::Relaxed);
-            self.look_up_old();
+            self.look_over();
         }
         Ok(())
     }
@@ -446,7 +449,7 @@ impl Store {
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.flush_entries()?;
-        self.look_up_old();
+        self.look_over();
         let mut lasting = locked(&self.lasting);
         if !lasting.rows.is_empty() {
             self.write_lasting(&mut lasting)?;
@@ -458,7 +461,11 @@ impl Store {
         if !self.unflushed.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
-        let flushed = self.rocks.flush();
+        let flushed = if injected_once(Fault::FailFlush) {
+            Err(Failure::other("injected fault"))
+        } else {
+            self.rocks.flush()
+        };
         if flushed.is_err() {
             self.unflushed.store(true, Ordering::SeqCst);
         }
@@ -495,7 +502,11 @@ impl Store {
     fn judge(&self, written: Result<(), Failure>) -> Result<(), StoreError> {
         match written {
             Ok(()) => {
-                locked(&self.storing).succeeded();
+                let mut storing = locked(&self.storing);
+                // memory may take what the disk does not yet
+                if storing.off().is_some() && self.rocks.background_error().is_none() {
+                    storing.succeeded();
+                }
                 Ok(())
             }
             Err(failure) if failure.is_busy() => {
@@ -510,13 +521,24 @@ impl Store {
         }
     }
 
-    /// Looks which writes lie in tables that a quarter more of their class
-    /// would drive out.
-    fn look_up_old(&self) {
-        for (class, old) in Class::ALL.into_iter().zip(&self.old) {
-            let tables = self.rocks.tables(class.family());
-            let young = self.config.share(class) / 4 * 3;
-            old.store(first_young(&tables, young), Ordering::Relaxed);
+    /// Looks what tables there are, shares their room out again, and sees
+    /// which of them a quarter more of their class would drive out.
+    fn look_over(&self) {
+        let tables = Class::ALL.map(|class| self.rocks.tables(class.family()));
+        let used = tables
+            .each_ref()
+            .map(|tables| tables.iter().map(|table| table.size).sum());
+        let wanted = self.config.share_out(used);
+        let mut room = locked(&self.room);
+        for (n, class) in Class::ALL.into_iter().enumerate() {
+            // a change is a file that RocksDB writes
+            if wanted[n].abs_diff(room[n]) >= self.config.write_buffer
+                && self.rocks.set_fifo_size(class.family(), wanted[n]).is_ok()
+            {
+                room[n] = wanted[n];
+            }
+            let first = first_young(&tables[n], room[n] / 4 * 3);
+            self.old[n].store(first, Ordering::Relaxed);
         }
     }
 }

@@ -198,6 +198,7 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
         Ok(opened) => opened,
         Err(Failed::Error(error)) => return Err(error),
         Err(Failed::Damaged(damage)) => {
+            probe(folder)?;
             refuse_foreign(folder)?;
             let set_aside = set_aside(folder).map_err(|error| io_error(folder, error));
             let opening = Opening::SetAside {
@@ -249,9 +250,8 @@ fn own(path: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// There is room for the files that RocksDB makes when it opens. It must not
-/// meet a full disk there: Debian builds it with its assertions, and one of
-/// them ends the process.
+/// The folder can be written, and has room for the files that RocksDB makes
+/// when it opens: where it has not, nothing that fails is damage.
 fn probe(folder: &Path) -> Result<(), OpenError> {
     let probe = folder.join("probe");
     let written = fs::write(&probe, vec![0; PROBE]);
