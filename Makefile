@@ -33,7 +33,6 @@ build: ## the nginx module, the cache's owner and replay-node, in build/
 	@scripts/build-nginx-module debian
 	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
 		"$(CARGO_TARGET_DIR)/release/sszip-cached"
-	@install -D -t build/nginx "$(CARGO_TARGET_DIR)/release/libsszip_owner.so"
 
 run: build ## nginx with sszip on 127.0.0.1:8545 before a replay node; Ctrl-C stops
 	@scripts/run

@@ -13,10 +13,6 @@
  */
 
 
-/* how long a request waits for another one's answer */
-#define NGX_HTTP_SSZIP_WAIT  5000
-
-
 static void ngx_http_sszip_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
@@ -158,6 +154,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.place = ngx_http_sszip_str(&slcf->place);
     asked.now = ngx_current_msec;
+    asked.monotonic = ngx_http_sszip_monotonic();
     asked.coding_allowed = ngx_http_sszip_coding_allowed(r);
 #if (NGX_HTTP_GZIP)
     asked.host_writes_vary = clcf->gzip_vary;
@@ -380,14 +377,20 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 static ngx_int_t
 ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
+    uint64_t  ms;
+
     ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
     ctx->waited = 1;
+
+    if (sszip_exchange_wait_ms(ctx->exchange, &ms) != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
 
     ctx->wake.handler = ngx_http_sszip_wake_handler;
     ctx->wake.data = r;
     ctx->wake.log = r->connection->log;
 
-    ngx_add_timer(&ctx->wake, NGX_HTTP_SSZIP_WAIT);
+    ngx_add_timer(&ctx->wake, (ngx_msec_t) ms);
 
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -395,6 +398,10 @@ ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     r->read_event_handler = ngx_http_test_reading;
     r->write_event_handler = ngx_http_request_empty_handler;
+
+    /* the cache's owner may be to be asked */
+
+    ngx_http_sszip_wake();
 
     return NGX_DONE;
 }
@@ -440,21 +447,6 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 
     ngx_http_core_run_phases(r);
     ngx_http_run_posted_requests(c);
-}
-
-
-/* lets those go on whose wait is over */
-
-void
-ngx_http_sszip_wake(void)
-{
-    uintptr_t              waiter;
-    ngx_http_sszip_ctx_t  *ctx;
-
-    while ((waiter = sszip_next_woken()) != 0) {
-        ctx = (ngx_http_sszip_ctx_t *) waiter;
-        ngx_post_event(&ctx->wake, &ngx_posted_events);
-    }
 }
 
 

@@ -24,6 +24,8 @@ static char *ngx_http_sszip_buffers(ngx_conf_t *cf, ngx_command_t *cmd,
 static char *ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 #endif
+static char *ngx_http_sszip_cache_owner(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
@@ -183,6 +185,41 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       "cache_memory" },
+
+    { ngx_string("sszip_cache_lock"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_lock" },
+
+    { ngx_string("sszip_cache_lock_timeout"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_lock_timeout" },
+
+    { ngx_string("sszip_cache_owner"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_cache_owner,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sszip_cache_path"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_sszip_cache_path,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sszip_cache_purge"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_cache_purge,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
 
     { ngx_string("sszip_batch_max"),
       NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
@@ -491,6 +528,44 @@ ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #endif
 
 
+static char *
+ngx_http_sszip_cache_owner(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_sszip_main_conf_t  *smcf = conf;
+
+    ngx_url_t   u;
+    ngx_str_t  *value;
+
+    if (smcf->owner != NULL) {
+        return "is duplicate, or there is an \"sszip_cache_path\"";
+    }
+
+    value = cf->args->elts;
+
+    ngx_memzero(&u, sizeof(ngx_url_t));
+
+    u.url = value[1];
+    u.no_resolve = 1;
+
+    if (value[1].len <= 5
+        || ngx_strncasecmp(value[1].data, (u_char *) "unix:", 5) != 0
+        || ngx_parse_url(cf->pool, &u) != NGX_OK
+        || u.naddrs != 1)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" directive has an invalid value \"%V\": "
+                           "it must be \"unix:\" and the path of a socket%s%s",
+                           &cmd->name, &value[1], u.err ? ": " : "",
+                           u.err ? u.err : "");
+        return NGX_CONF_ERROR;
+    }
+
+    smcf->owner = u.addrs;
+
+    return NGX_CONF_OK;
+}
+
+
 static ngx_int_t
 ngx_http_sszip_add_variables(ngx_conf_t *cf)
 {
@@ -660,6 +735,9 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *     smcf->accept_encoding = 0;
      *     smcf->places = 0;
      *     smcf->config = NULL;
+     *     smcf->owner = NULL;
+     *     smcf->store = NULL;
+     *     smcf->purges = 0;
      */
 
     return ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
@@ -762,6 +840,9 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->caches) {
         smcf->config = conf->config;
 
+        ngx_http_sszip_owner_max_entry(smcf,
+                                       sszip_config_max_entry(conf->config));
+
         conf->place.data = ngx_pnalloc(cf->pool, NGX_INT_T_LEN);
         if (conf->place.data == NULL) {
             return NGX_CONF_ERROR;
@@ -830,6 +911,13 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (smcf->purges && smcf->owner == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"sszip_cache_purge\" needs an "
+                           "\"sszip_cache_path\" or an \"sszip_cache_owner\"");
+        return NGX_ERROR;
+    }
+
     if (smcf->config != NULL) {
 
         cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
@@ -868,8 +956,10 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
         ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_core_module);
 
-        if (sszip_process_start(smcf->config, ccf->worker_processes)
-            != SSZIP_STATUS_OK)
+        if (ngx_http_sszip_owner_single(cycle, smcf) != NGX_OK
+            || sszip_process_start(smcf->config, ccf->worker_processes)
+               != SSZIP_STATUS_OK
+            || ngx_http_sszip_link_start(cycle, smcf->owner) != NGX_OK)
         {
             ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
                           "sszip: nothing will be cached in this process");

@@ -20,6 +20,9 @@ typedef struct {
     ngx_int_t                    accept_encoding;  /* index of a variable */
     ngx_uint_t                   places;
     sszip_config                *config;           /* one of a cache */
+    ngx_addr_t                  *owner;            /* of the store, or NULL */
+    void                        *store;            /* ours to start */
+    ngx_flag_t                   purges;           /* a location does */
 } ngx_http_sszip_main_conf_t;
 
 
@@ -125,7 +128,19 @@ ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_publish(sszip_fill *fill);
+
+/* the cache's owner */
+ngx_int_t ngx_http_sszip_link_start(ngx_cycle_t *cycle, ngx_addr_t *owner);
 void ngx_http_sszip_wake(void);
+uint64_t ngx_http_sszip_monotonic(void);
+char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+void ngx_http_sszip_owner_max_entry(ngx_http_sszip_main_conf_t *smcf,
+    uint64_t max_entry);
+ngx_int_t ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
+    ngx_http_sszip_main_conf_t *smcf);
 
 /* the body, coded as it comes */
 ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,

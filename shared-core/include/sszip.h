@@ -178,6 +178,33 @@ typedef enum {
 } sszip_look_up;
 
 /*
+ What to do with a connection to the cache's owner.
+ */
+typedef enum {
+    /*
+     Nothing, with none of them.
+     */
+    SSZIP_LINK_NOTHING = 0,
+    /*
+     Open it, then `sszip_link_connected`.
+     */
+    SSZIP_LINK_CONNECT = 1,
+    /*
+     Write `sszip_link_output`, each time with `sszip_link_written`, until
+     there is none.
+     */
+    SSZIP_LINK_WRITE = 2,
+    /*
+     Close it.
+     */
+    SSZIP_LINK_CLOSE = 3,
+    /*
+     Call `sszip_link_tick`.
+     */
+    SSZIP_LINK_TICK = 4,
+} sszip_link_need;
+
+/*
  The settings of a place, ready for exchanges. Immutable.
  */
 typedef struct sszip_config sszip_config;
@@ -363,6 +390,11 @@ typedef struct {
      */
     uint64_t now;
     /*
+     Milliseconds of `CLOCK_MONOTONIC`, read for this call, where
+     `sszip_link_start` was called; otherwise 0 will do.
+     */
+    uint64_t monotonic;
+    /*
      What is stored is not to be sent; the node's answer replaces it.
      */
     bool bypass;
@@ -462,6 +494,15 @@ sszip_status sszip_process_start(const sszip_config *config,
  `config` is NULL or from `sszip_config_new` and not freed.
  */
 bool sszip_config_caches(const sszip_config *config);
+
+/*
+ The longest entry that is kept at a place with these settings, in bytes
+ before compression. 0 for NULL.
+
+ # Safety
+ `config` is NULL or from `sszip_config_new` and not freed.
+ */
+uint64_t sszip_config_max_entry(const sszip_config *config);
 
 /*
  Whether sszip acts at a place with these settings. `false` for NULL.
@@ -693,6 +734,15 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
                                     sszip_look_up *action);
 
 /*
+ For how long to wait after `SSZIP_LOOK_UP_WAIT`, in milliseconds.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_wait_ms(const sszip_exchange *exchange,
+                                    uint64_t *out);
+
+/*
  The body of the request that goes to the node, after
  `SSZIP_LOOK_UP_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 
@@ -796,6 +846,112 @@ sszip_status sszip_exchange_cache_status(const sszip_exchange *exchange,
 sszip_status sszip_exchange_call(const sszip_exchange *exchange,
                                  sszip_str *method,
                                  size_t *batch_size);
+
+/*
+ Joins this process to the owner of a store, after any fork; a second call
+ changes nothing. `sszip_link_tick` opens the connections.
+ */
+sszip_status sszip_link_start(void);
+
+/*
+ What the host is to do with the connection `slot`, a small number. To be
+ asked until `SSZIP_LINK_NOTHING` after each call that changes something:
+ look-ups, fills, frees and the other functions of the link.
+
+ # Safety
+ `slot` points at memory of its type.
+ */
+sszip_link_need sszip_link_next(size_t *slot);
+
+/*
+ The connection is open, or could not be opened. `now` is of the clock of
+ the look-ups, here and below.
+ */
+sszip_status sszip_link_connected(size_t slot, bool is_open, uint64_t now);
+
+/*
+ What is to be written to the connection; empty: nothing. Valid until the
+ next call of a function of the link.
+
+ # Safety
+ `out` points at memory of its type.
+ */
+sszip_status sszip_link_output(size_t slot, sszip_str *out);
+
+/*
+ So many bytes of it are written.
+ */
+sszip_status sszip_link_written(size_t slot, size_t bytes);
+
+/*
+ Room for bytes from the connection, until the next call of a function of
+ the link.
+
+ # Errors
+ `SSZIP_STATUS_MISUSE`: there is none; close it.
+
+ # Safety
+ The results point at memory of their type.
+ */
+sszip_status sszip_link_room(size_t slot, uint8_t **data, size_t *len);
+
+/*
+ So many bytes came into the room.
+
+ # Safety
+ They are written, and no other function of the link was called since
+ `sszip_link_room`.
+ */
+sszip_status sszip_link_filled(size_t slot, size_t bytes, uint64_t now);
+
+/*
+ The connection is closed, by the owner or by the host.
+ */
+sszip_status sszip_link_closed(size_t slot, uint64_t now);
+
+/*
+ Sends what was asked, ends what took too long, and says after how many
+ milliseconds it is to be called again at the latest; 0: never.
+ */
+uint64_t sszip_link_tick(uint64_t now);
+
+/*
+ Starts a purge: `query` says what of (README, Purging), `name_space` is the
+ namespace where it does not; NULL `data`: there is none. If `*status` is 0
+ then, `waiter` is woken (`sszip_next_woken`) and is to call
+ `sszip_purge_claim`; otherwise that is the status of the answer, and its
+ body, JSON, is in `text`, cut to `size` bytes, of `*len`.
+
+ # Safety
+ `query` and `name_space` are valid strings; `text` points at `size` bytes,
+ the results at memory of their type.
+ */
+sszip_status sszip_purge_start(sszip_str query,
+                               sszip_str name_space,
+                               size_t waiter,
+                               uint64_t now,
+                               uint16_t *status,
+                               uint8_t *text,
+                               size_t size,
+                               size_t *len);
+
+/*
+ What came of a purge, as `sszip_purge_start` gives it; the status is never
+ 0. To be called also by one that was not woken and goes.
+
+ # Safety
+ `text` points at `size` bytes, the results at memory of their type.
+ */
+sszip_status sszip_purge_claim(size_t waiter,
+                               uint16_t *status,
+                               uint8_t *text,
+                               size_t size,
+                               size_t *len);
+
+/*
+ Whether the owner answers.
+ */
+bool sszip_link_is_up(void);
 
 #ifdef __cplusplus
 }  // extern "C"

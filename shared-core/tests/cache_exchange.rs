@@ -347,6 +347,7 @@ impl World {
                 place: place.as_bytes(),
                 body: &open.body,
                 now: self.now,
+                monotonic: 0,
                 coding_allowed: true,
                 host_writes_vary: false,
                 waiter,

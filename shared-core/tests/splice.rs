@@ -529,15 +529,19 @@ fn a_batch_of_all_kinds_keeps_the_order_and_drops_newlines() {
 
 #[test]
 fn a_batch_of_one_and_of_the_same_one_many_times() {
-    let (entry, result) = &stored()[6 + 6];
-    let one = answer(entry.envelope(), result, "\"x\"");
-    let one = one.trim_ascii_end();
-    for count in [1, 2, 100] {
-        let elements = vec![Element::from((entry, &b"\"x\""[..])); count];
-        let expected = [b"[", &vec![one; count].join(&b","[..])[..], b"]"].concat();
-        let body = batch_gzip(&elements, GATE).unwrap();
-        assert!(decoded(&body) == expected);
-        assert_eq!(body.slices().count(), 2 * count + 1);
+    // what is short is copied, what is long is referred to
+    for (n, is_long) in [(6 + 6, false), (6 + 6 + 6, true)] {
+        let (entry, result) = &stored()[n];
+        let one = answer(entry.envelope(), result, "\"x\"");
+        let one = one.trim_ascii_end();
+        for count in [1, 2, 100] {
+            let elements = vec![Element::from((entry, &b"\"x\""[..])); count];
+            let expected = [b"[", &vec![one; count].join(&b","[..])[..], b"]"].concat();
+            let body = batch_gzip(&elements, GATE).unwrap();
+            assert!(decoded(&body) == expected);
+            let slices = if is_long { 2 * count + 1 } else { 1 };
+            assert_eq!(body.slices().count(), slices);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use sszip_core::jsonrpc::outline::outline;
 use sszip_core::jsonrpc::request::{self, Request};
 use sszip_core::jsonrpc::response::{self, Outcome};
 use sszip_core::jsonrpc::{block, key, methods};
@@ -22,7 +23,10 @@ fuzz_target!(|body: &[u8]| {
         Err(_) => {}
     }
     if let Ok(answer) = response::parse(body) {
-        assert_eq!(member(body, "id"), Some(&body[answer.id]));
+        assert_eq!(member(body, "id"), Some(&body[answer.id.clone()]));
+        if let Some(found) = outline(body, &body[answer.id.clone()]) {
+            assert_eq!((&found.id, &found.outcome), (&answer.id, &answer.outcome));
+        }
         let (name, span) = match answer.outcome {
             Outcome::Result(span) => ("result", span),
             Outcome::Error(span) => ("error", span),

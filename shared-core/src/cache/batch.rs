@@ -47,8 +47,12 @@ pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
     if !has_coded && length < gate.min_length {
         return batch_identity(elements);
     }
-    let mut member = Member::new();
-    let mut text = Vec::new();
+    let mut member = Member::default();
+    member.make_room(
+        elements.len() + 1,
+        own_length(elements, Entry::coded_length),
+    )?;
+    let mut text = Vec::with_capacity(256);
     for (n, element) in elements.iter().enumerate() {
         text.push(if n == 0 { b'[' } else { b',' });
         match element {
@@ -80,27 +84,44 @@ pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
 /// `None` when memory is refused.
 pub fn batch_identity(elements: &[Element]) -> Option<Body> {
     let mut body = Body::identity();
-    let mut text = Vec::new();
+    body.make_room(own_length(elements, Entry::plain_length))?;
     for (n, element) in elements.iter().enumerate() {
-        text.push(if n == 0 { b'[' } else { b',' });
+        body.copy(if n == 0 { b"[" } else { b"," });
         match element {
-            Element::Text(json) => text.extend_from_slice(json.trim_ascii()),
+            Element::Text(json) => body.copy(json.trim_ascii()),
             Element::Stored(entry, id) => {
-                extend(&mut text, entry.envelope().head(id));
-                match entry.payload() {
-                    Payload::Raw(bytes) => text.extend_from_slice(bytes),
-                    Payload::Open(_) => {
-                        body.push(std::mem::take(&mut text));
-                        entry.plain()?.push_to(&mut body);
-                    }
+                for text in entry.envelope().head(id) {
+                    body.copy(text);
                 }
-                extend(&mut text, trimmed(entry.envelope().tail(id)));
+                match entry.payload() {
+                    Payload::Raw(bytes) => body.copy(bytes),
+                    Payload::Open(_) => entry.plain()?.push_to(&mut body),
+                }
+                for text in trimmed(entry.envelope().tail(id)) {
+                    body.copy(text);
+                }
             }
         }
     }
-    finish_text(&mut text, elements);
-    body.push(text);
+    body.copy(if elements.is_empty() { b"[]" } else { b"]" });
     Some(body)
+}
+
+/// Bytes of a batch that are its own: brackets, commas, texts, ids, and what
+/// of the payloads is copied.
+fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize {
+    let lengths = elements.iter().map(|element| match element {
+        Element::Text(text) => text.len(),
+        Element::Stored(entry, id) => {
+            let around = entry.envelope().length() + id.len();
+            around
+                + match entry.payload() {
+                    Payload::Raw(bytes) => bytes.len(),
+                    Payload::Open(_) => Body::copied(payload(entry)),
+                }
+        }
+    });
+    lengths.sum::<usize>() + elements.len() + 2
 }
 
 fn extend(text: &mut Vec<u8>, pieces: [&[u8]; 3]) {

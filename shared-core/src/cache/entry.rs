@@ -1,11 +1,12 @@
 //! One answer, kept without the id it was asked under.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Key;
-use crate::gzip::open::{open, Open};
-use crate::gzip::splice::{splice, Body, Part};
+use crate::gzip::open::{open_in, Open};
+use crate::gzip::splice::{Body, Member};
 
 /// Where a JSON-RPC answer has its id. Members come in any order: Nethermind
 /// writes the id after the result.
@@ -60,7 +61,7 @@ impl Envelope {
         }
     }
 
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         self.before.len() + self.between.len() + self.after.len()
     }
 }
@@ -137,6 +138,8 @@ pub struct Entry {
     /// What it weighs in one coding.
     weight: u64,
     plain: Mutex<Plain>,
+    /// It is to be read before it is given out: `check` says more.
+    pub(super) unread: AtomicBool,
 }
 
 /// The identity form of a coded payload: kept from the second time on that
@@ -154,11 +157,22 @@ impl Entry {
     /// Codes `result` if the gate says so and that makes it smaller. `None`
     /// when memory is refused, or there is no such level.
     pub fn code(envelope: Envelope, result: &[u8], gate: Gate, meta: Meta) -> Option<Self> {
+        Self::code_in(envelope, result, gate, meta, &mut Vec::new())
+    }
+
+    /// The same, with memory to work in.
+    pub fn code_in(
+        envelope: Envelope,
+        result: &[u8],
+        gate: Gate,
+        meta: Meta,
+        room: &mut Vec<u8>,
+    ) -> Option<Self> {
         let length = (envelope.length() + result.len()) as u64;
         let coded = if length < gate.min_length {
             None
         } else {
-            Some(open(result, gate.level)?).filter(|open| open.bytes.len() < result.len())
+            Some(open_in(result, gate.level, room)?).filter(|open| open.bytes.len() < result.len())
         };
         let payload = match coded {
             Some(open) => Payload::Open(open),
@@ -175,6 +189,7 @@ impl Entry {
             payload,
             meta,
             plain: Mutex::new(Plain::Unwanted),
+            unread: AtomicBool::new(false),
         }
     }
 
@@ -202,7 +217,9 @@ impl Entry {
 
     /// The same body under another head.
     pub fn with(&self, meta: Meta) -> Self {
-        Self::new(self.envelope.clone(), self.payload.clone(), meta)
+        let other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
+        other.unread.store(self.is_unread(), Ordering::Relaxed);
+        other
     }
 
     /// Whether it is of use when it is stale.
@@ -229,6 +246,16 @@ impl Entry {
         (self.envelope.length() + id) as u64 + self.payload_length()
     }
 
+    /// The payload's length as it is kept.
+    pub(super) fn coded_length(&self) -> usize {
+        self.payload.weight()
+    }
+
+    /// The payload's length in identity.
+    pub(super) fn plain_length(&self) -> usize {
+        usize::try_from(self.payload_length()).unwrap_or(usize::MAX)
+    }
+
     fn payload_length(&self) -> u64 {
         match &self.payload {
             Payload::Raw(bytes) => bytes.len() as u64,
@@ -240,15 +267,19 @@ impl Entry {
     /// was not coded is sent in identity: see [`Body::is_gzip`].
     pub fn gzip(&self, id: &[u8]) -> Body {
         match &self.payload {
-            Payload::Raw(bytes) => self.assemble(id, |body| body.push_shared(Arc::clone(bytes))),
+            Payload::Raw(bytes) => self.assemble(id, bytes.len(), |body| body.push_shared(bytes)),
             Payload::Open(open) => {
-                let texts = |texts: [_; 3]| texts.map(Part::Text);
-                splice(
-                    texts(self.envelope.head(id))
-                        .into_iter()
-                        .chain([Part::Open(open)])
-                        .chain(texts(self.envelope.tail(id))),
-                )
+                let mut member = Member::default();
+                // refused: it will be found out later
+                let _ = member.make_room(2, self.own_length(id, open.bytes.len()));
+                for text in self.envelope.head(id) {
+                    member.text(text);
+                }
+                member.open(open);
+                for text in self.envelope.tail(id) {
+                    member.text(text);
+                }
+                member.finish()
             }
         }
     }
@@ -259,7 +290,7 @@ impl Entry {
     /// `None` when memory is refused.
     pub fn identity(&self, id: &[u8]) -> Option<Body> {
         let plain = self.plain()?;
-        Some(self.assemble(id, |body| plain.push_to(body)))
+        Some(self.assemble(id, plain.bytes().len(), |body| plain.push_to(body)))
     }
 
     /// How many bytes [`identity`](Self::identity) would have to decode now.
@@ -271,12 +302,23 @@ impl Entry {
         }
     }
 
-    fn assemble(&self, id: &[u8], push_payload: impl FnOnce(&mut Body)) -> Body {
+    fn assemble(&self, id: &[u8], length: usize, push_payload: impl FnOnce(&mut Body)) -> Body {
         let mut body = Body::identity();
-        body.push(self.envelope.head(id).concat());
+        // refused: it will be found out later
+        let _ = body.make_room(self.own_length(id, length));
+        for text in self.envelope.head(id) {
+            body.copy(text);
+        }
         push_payload(&mut body);
-        body.push(self.envelope.tail(id).concat());
+        for text in self.envelope.tail(id) {
+            body.copy(text);
+        }
         body
+    }
+
+    /// What of an answer with a payload of that length is copied.
+    fn own_length(&self, id: &[u8], payload: usize) -> usize {
+        self.envelope.length() + id.len() + Body::copied(payload)
     }
 
     /// The payload in identity.
@@ -347,10 +389,17 @@ pub(super) enum PlainBytes {
 }
 
 impl PlainBytes {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+
     pub(super) fn push_to(self, body: &mut Body) {
         match self {
             Self::Owned(bytes) => body.push(bytes),
-            Self::Shared(bytes) => body.push_shared(bytes),
+            Self::Shared(bytes) => body.push_shared(&bytes),
         }
     }
 }

@@ -41,6 +41,13 @@ pub enum Role {
 #[must_use = "followers wait until it is given back"]
 pub struct Token(Key);
 
+impl Token {
+    /// Whether it is for that key.
+    pub fn is_of(&self, key: &Key) -> bool {
+        self.0 == *key
+    }
+}
+
 /// What came of a flight.
 #[derive(Clone, Debug)]
 pub enum Outcome {
@@ -68,11 +75,15 @@ struct State {
     flights: HashMap<Key, Flight>,
     /// What those who were woken have not claimed yet.
     turns: HashMap<Waiter, Turn>,
+    /// Leases of flights that ended without an answer.
+    over: Vec<Key>,
 }
 
 #[derive(Debug, Default)]
 struct Flight {
     followers: VecDeque<Waiter>,
+    /// No other process fetches it meanwhile.
+    leased: bool,
 }
 
 impl Flights {
@@ -95,6 +106,27 @@ impl Flights {
         }
     }
 
+    /// `waiter` follows a flight that it leads no more.
+    pub fn follow(&self, token: &Token, waiter: Waiter) {
+        if let Some(flight) = self.lock().flights.get_mut(&token.0) {
+            flight.followers.push_back(waiter);
+        }
+    }
+
+    /// This process has the lease of `key`, for as long as the flight lasts.
+    /// `false`: there is none.
+    pub fn lease(&self, key: &Key) -> bool {
+        let mut state = self.lock();
+        let flight = state.flights.get_mut(key);
+        flight.map(|flight| flight.leased = true).is_some()
+    }
+
+    /// Leases of flights that have ended without an answer since the last
+    /// call.
+    pub fn over(&self) -> Vec<Key> {
+        std::mem::take(&mut self.lock().over)
+    }
+
     /// The leader has an answer, or knows that there is none to share. Wake
     /// all of the result, in that order.
     pub fn finish(&self, token: Token, outcome: Outcome) -> Vec<Waiter> {
@@ -102,6 +134,9 @@ impl Flights {
         let Some(flight) = state.flights.remove(&token.0) else {
             return Vec::new();
         };
+        if flight.leased && matches!(outcome, Outcome::Alone) {
+            state.over.push(token.0);
+        }
         for follower in &flight.followers {
             let turn = Turn::Landed(outcome.clone());
             state.turns.insert(*follower, turn);
@@ -157,6 +192,9 @@ impl State {
     fn hand_on(&mut self, token: Token) -> Option<Waiter> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {
+            if flight.leased {
+                self.over.push(token.0);
+            }
             self.flights.remove(&token.0);
             return None;
         };

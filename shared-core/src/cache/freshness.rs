@@ -31,6 +31,11 @@ impl Class {
         }
     }
 
+    /// The class of that number, as `as u8` gives it.
+    pub fn numbered(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
     /// The class of that name.
     pub fn named(name: &[u8]) -> Option<Self> {
         Self::ALL

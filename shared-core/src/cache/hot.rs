@@ -4,10 +4,10 @@
 //! first, so that a scan over old blocks does not drive out what many ask for.
 //! Any number of threads may use it; a look-up takes a read lock of a shard.
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
@@ -69,7 +69,9 @@ impl Hot {
             Ok(options) => Cache::with_options(
                 options,
                 ByWeight,
-                RandomState::new(),
+                // whoever chooses calls chooses keys: the seed is what he does
+                // not know
+                RandomState::default(),
                 DefaultLifecycle::default(),
             ),
             // both capacities are set above
@@ -93,8 +95,7 @@ impl Hot {
         let slot = self.cache.get(key)?;
         if !slot.entry.is_fresh(now) {
             if !slot.entry.is_of_use_stale() {
-                self.cache
-                    .remove_if(key, |other| Arc::ptr_eq(&other.entry, &slot.entry));
+                self.remove_this(key, &slot.entry);
             }
             return None;
         }
@@ -144,6 +145,12 @@ impl Hot {
     /// Takes out what is under `key`.
     pub fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
         self.cache.remove(key).map(|(_, slot)| slot.entry)
+    }
+
+    /// Takes out `entry`, unless it was replaced.
+    pub fn remove_this(&self, key: &Key, entry: &Arc<Entry>) {
+        self.cache
+            .remove_if(key, |other| Arc::ptr_eq(&other.entry, entry));
     }
 
     /// Takes out all.

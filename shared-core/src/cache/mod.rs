@@ -4,18 +4,23 @@
 //! [`entry`] is one answer without the id it was asked under, [`batch`] makes
 //! a JSON-RPC batch of several, [`hot`] keeps them within a number of bytes,
 //! [`flights`] lets one request fetch what many want, and [`process`] holds
-//! what the exchanges of a process share. [`freshness`] says what may be
-//! stored and for how long, [`http`] what its head says of that (RFC 9111),
-//! [`scope`] what tells answers apart. Nothing of that
-//! reads a clock or waits: times are arguments, and who is to wake up is a
-//! result. `store` keeps entries on disk (feature `store`), and may wait for it.
+//! what the exchanges of a process share; [`link`] joins it to those of other
+//! processes, for which [`wire`] writes entries as bytes. [`freshness`] says
+//! what may be stored and for how long, [`http`] what its head says of that
+//! (RFC 9111), [`scope`] what tells answers apart, [`memo`] which calls were
+//! asked in the same words before. Nothing of that reads a clock or waits:
+//! times are arguments, and who is to wake up is a result. `store` keeps
+//! entries on disk (feature `store`), and may wait for it.
 
 pub mod batch;
+mod check;
 pub mod entry;
 pub mod flights;
 pub mod freshness;
 pub mod hot;
 pub mod http;
+pub mod link;
+pub mod memo;
 #[cfg(feature = "store")]
 pub mod owner;
 pub mod process;
@@ -23,6 +28,7 @@ pub mod scope;
 pub mod status;
 #[cfg(feature = "store")]
 pub mod store;
+pub mod wire;
 
 /// A cryptographic hash of all that an answer depends on.
 pub type Key = [u8; 32];

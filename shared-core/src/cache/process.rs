@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::flights::{Flights, Waiter};
+use super::flights::{Flights, Outcome, Token, Waiter};
 use super::hot::Hot;
+use super::link::Link;
+use super::memo::Memo;
 use super::scope::Varying;
+use super::Key;
 use crate::memory::Budget;
 
 /// Memory, stored answers and answers on their way, of one process. Cheap to
@@ -31,10 +34,13 @@ impl From<Budget> for Process {
 #[derive(Debug, Default)]
 pub struct Tier {
     hot: OnceLock<Hot>,
+    link: OnceLock<Link>,
     /// One request at a time for the same thing.
     pub flights: Flights,
     /// What answers turned out to depend on.
     pub varying: Varying,
+    /// Keys of calls that were hits.
+    pub memo: Memo,
     woken: Mutex<VecDeque<Waiter>>,
 }
 
@@ -48,6 +54,55 @@ impl Tier {
     /// The hot tier, once it is started.
     pub fn hot(&self) -> Option<&Hot> {
         self.hot.get()
+    }
+
+    /// Joins the process to the owner of a store. A second call changes
+    /// nothing.
+    pub fn join(&self, link: impl FnOnce() -> Link) -> &Link {
+        self.link.get_or_init(link)
+    }
+
+    /// The link to the owner of a store, if there is one.
+    pub fn link(&self) -> Option<&Link> {
+        self.link.get()
+    }
+
+    /// Whether what is in memory may be sent at `monotonic`, in milliseconds
+    /// of `CLOCK_MONOTONIC`: a purge may hold elsewhere already.
+    pub fn may_send(&self, monotonic: u64) -> bool {
+        self.link().is_none_or(|link| link.may_send(monotonic))
+    }
+
+    /// The last purge that holds here.
+    pub fn generation(&self) -> u64 {
+        self.link().map_or(0, Link::generation)
+    }
+
+    /// As [`Flights::finish`], and lets those go on who followed.
+    pub fn finish(&self, token: Token, outcome: Outcome) {
+        self.wake(self.flights.finish(token, outcome));
+        self.give_back();
+    }
+
+    /// As [`Flights::hand_on`], and lets the next one go on.
+    pub fn hand_on(&self, token: Token) {
+        self.wake(self.flights.hand_on(token));
+        self.give_back();
+    }
+
+    /// As [`Flights::leave`], and lets the next one go on.
+    pub fn leave(&self, key: &Key, waiter: Waiter) {
+        self.wake(self.flights.leave(key, waiter));
+        self.give_back();
+    }
+
+    /// Others may fetch what is not fetched here any more.
+    fn give_back(&self) {
+        if let Some(link) = self.link() {
+            for key in self.flights.over() {
+                link.give_back(key);
+            }
+        }
     }
 
     /// These can be looked up again: an answer is there, or will never be.

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::jsonrpc::key::Keys;
+
 /// Fields that say who asks.
 pub const CREDENTIALS: &[&str] = &["authorization", "cookie"];
 
@@ -23,6 +25,13 @@ pub struct Fields {
 }
 
 impl Fields {
+    /// Makes room for so many usual ones.
+    pub fn make_room(&mut self, fields: usize) {
+        // refused: it will be found out later
+        let _ = self.ends.try_reserve(fields);
+        let _ = self.bytes.try_reserve(fields * 48);
+    }
+
     /// Adds a field.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);
@@ -62,6 +71,14 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// An empty one, with room for a usual place.
+    pub fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(128),
+            ..Self::default()
+        }
+    }
+
     /// Adds a part of the place.
     pub fn push(&mut self, part: &[u8]) {
         self.bytes
@@ -120,6 +137,11 @@ impl Scope {
     /// The encoding.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What keys of calls in this scope are made with.
+    pub fn keys(&self) -> Keys {
+        Keys::of(&self.bytes)
     }
 
     fn place(&self) -> &[u8] {

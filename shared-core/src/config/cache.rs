@@ -1,5 +1,7 @@
 //! What is cached, for how long, and for whom.
 
+use std::sync::Arc;
+
 use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::{GIB, KIB, MIB};
 use crate::cache::freshness::{is_stateful, Class, Valid};
@@ -21,7 +23,7 @@ pub struct CacheConfig {
     /// Whether answers are stored and looked up here.
     pub enable: bool,
     /// How long answers stay fresh.
-    pub valid: Valid,
+    pub valid: Arc<Valid>,
     /// Longer answers are not stored. Bytes, before compression.
     pub max_entry: u64,
     /// Longer requests are not looked up. Bytes.
@@ -32,23 +34,34 @@ pub struct CacheConfig {
     pub batch_max: usize,
     /// What the hot tier may take, over all processes of the host. Bytes.
     pub memory: u64,
+    /// Whether one request at a time asks the node for the same thing.
+    pub lock: bool,
+    /// For how long the others wait for it. Milliseconds.
+    pub lock_timeout: u64,
 }
 
 /// What one block says of the cache; `None` where it says nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheDirectives {
     enable: Option<bool>,
-    valid: Option<Valid>,
+    valid: Option<Arc<Valid>>,
     max_entry: Option<u64>,
     max_request: Option<u64>,
     credentials: Option<Credentials>,
     batch_max: Option<u64>,
     memory: Option<u64>,
+    lock: Option<bool>,
+    lock_timeout: Option<u64>,
 }
 
 const TIMES: Range = Range {
     least: 0,
     most: 365 * 24 * 3600 * 1000,
+    unit: Unit::Time,
+};
+const WAITS: Range = Range {
+    least: 1,
+    most: 3600 * 1000,
     unit: Unit::Time,
 };
 const MAX_ENTRIES: Range = Range {
@@ -84,6 +97,8 @@ impl CacheDirectives {
             "cache_max_request" => once(&mut self.max_request, || MAX_REQUESTS.read(one(values)?)),
             "cache_credentials" => once(&mut self.credentials, || credentials(one(values)?)),
             "cache_memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
+            "cache_lock" => once(&mut self.lock, || flag(one(values)?)),
+            "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
             "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -94,7 +109,7 @@ impl CacheDirectives {
             return Err(DirectiveError::TwoValues);
         };
         let milliseconds = TIMES.read(time)?;
-        let valid = self.valid.get_or_insert_with(Valid::default);
+        let valid = Arc::make_mut(self.valid.get_or_insert_default());
         if let Some(class) = Class::named(what) {
             return valid
                 .set_class(class, milliseconds)
@@ -127,6 +142,8 @@ impl CacheDirectives {
         fill(&mut self.credentials, &outer.credentials);
         fill(&mut self.batch_max, &outer.batch_max);
         fill(&mut self.memory, &outer.memory);
+        fill(&mut self.lock, &outer.lock);
+        fill(&mut self.lock_timeout, &outer.lock_timeout);
     }
 
     /// As [`super::Directives::resolve`].
@@ -139,6 +156,8 @@ impl CacheDirectives {
             credentials: self.credentials.unwrap_or(Credentials::Bypass),
             batch_max: self.batch_max.unwrap_or(100) as usize,
             memory: self.memory.unwrap_or(128 * MIB),
+            lock: self.lock.unwrap_or(true),
+            lock_timeout: self.lock_timeout.unwrap_or(5_000),
         }
     }
 }

@@ -10,13 +10,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::caching::{Asked, LookUp};
+use super::calls::{Calls, Place};
+use super::coding::off_loop_length;
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
 use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
 use crate::cache::batch::{batch_gzip, batch_identity, Element};
 use crate::cache::entry::Entry;
-use crate::cache::freshness::Prospect;
+use crate::cache::process::Tier;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
@@ -28,14 +30,14 @@ use crate::mode::Mode;
 #[derive(Debug)]
 pub(super) struct Mixed {
     /// In the request's order.
-    places: Vec<Place>,
+    places: Vec<Member>,
     /// What the node gets.
     pub(super) request: Vec<u8>,
     pub(super) gzip: bool,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Member {
     /// The answer, and the id that it gets.
     Stored(Arc<Entry>, Vec<u8>),
     /// The id under which the node was asked.
@@ -50,17 +52,38 @@ impl Exchange {
         let Some(hot) = process.tier.hot() else {
             return LookUp::Forward;
         };
-        let prospects: Vec<Option<(Key, Prospect)>> = calls
+        let mut judge = Calls::new(self, &scope);
+        let places: Vec<Option<Place>> = calls
             .iter()
-            .map(|call| call.id.and_then(|_| self.prospect(call, &scope)))
+            .map(|call| call.id.and_then(|_| judge.place(call)))
             .collect();
-        let found: Vec<Option<Arc<Entry>>> = prospects
+        let looks = !asked.bypass && process.tier.may_send(asked.monotonic);
+        // what was not read yet is read now, as much as a single answer may be
+        let mut unread = 0;
+        let most_unread = off_loop_length(self.config.comp_level) as u64;
+        let found: Vec<Option<Arc<Entry>>> = calls
             .iter()
-            .map(|prospect| match prospect {
-                Some((key, _)) if !asked.bypass => hot.get(key, asked.now),
-                _ => None,
+            .zip(&places)
+            .map(|(call, place)| {
+                let place = place.as_ref().filter(|_| looks)?;
+                let entry = hot.get(&place.key, asked.now)?;
+                if entry.is_unread() {
+                    unread += entry.length(b"");
+                    if unread > most_unread {
+                        return None;
+                    }
+                    if !entry.stands() {
+                        hot.remove_this(&place.key, &entry);
+                        return None;
+                    }
+                }
+                judge.remember(call, place);
+                Some(entry)
             })
             .collect();
+        if self.asks_for_all(&process.tier, &places, &found, asked) {
+            return LookUp::Wait;
+        }
         // what is sent together is sent under one head
         let mut stored = found.iter().flatten();
         let first = stored.next();
@@ -72,7 +95,7 @@ impl Exchange {
                 return LookUp::Respond;
             }
         }
-        if !prospects.iter().any(Option::is_some) {
+        if !places.iter().any(Option::is_some) {
             return LookUp::Forward;
         }
         // an answer is known by its id alone
@@ -84,17 +107,17 @@ impl Exchange {
         let mixed = (distinct && alike).then(|| mixed(calls, &found, asked.body));
         let fetched = calls
             .iter()
-            .zip(prospects)
+            .zip(places)
             .zip(&found)
             .filter(|(_, found)| mixed.is_none() || found.is_none())
-            .filter_map(|((call, prospect), _)| {
+            .filter_map(|((call, place), _)| {
                 let id = call.id.filter(|id| ids.get(id) == Some(&1))?;
-                let (key, prospect) = prospect?;
-                Some(Wanted::new(call, id, key, prospect))
+                let place = place?;
+                Some(Wanted::new(call, id, place.key, place.prospect))
             })
             .collect();
         if !self.request.cache.no_store {
-            self.fill = Some(self.new_fill(What::Batch(fetched), scope, None, asked.now));
+            self.fill = Some(self.new_fill(What::Batch(fetched), scope, None, asked));
         }
         match mixed {
             Some(mixed) => {
@@ -111,17 +134,47 @@ impl Exchange {
         }
     }
 
+    /// Whether the owner of a store is asked for what is not in memory; once.
+    fn asks_for_all(
+        &mut self,
+        tier: &Tier,
+        places: &[Option<Place>],
+        found: &[Option<Arc<Entry>>],
+        asked: &Asked<'_>,
+    ) -> bool {
+        if let Some(waiter) = self.waiting_for_all.take() {
+            tier.forget(waiter);
+            if let Some(link) = tier.link() {
+                link.forget(waiter);
+            }
+            return false;
+        }
+        let (Some(waiter), Some(link), false) = (asked.waiter, tier.link(), asked.bypass) else {
+            return false;
+        };
+        let keys: Vec<Key> = places
+            .iter()
+            .zip(found)
+            .filter(|(_, found)| found.is_none())
+            .filter_map(|(place, _)| Some(place.as_ref()?.key))
+            .collect();
+        if keys.is_empty() || !link.ask_for_all(keys, waiter, asked.now) {
+            return false;
+        }
+        self.waiting_for_all = Some(waiter);
+        true
+    }
+
     fn stored_batch(
         &self,
         calls: &[Call<'_>],
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
     ) -> Option<Body> {
-        let elements: Vec<Element<'_>> = found
-            .iter()
-            .zip(calls)
-            .filter_map(|(entry, call)| Some(Element::Stored(entry.as_ref()?, call.id?)))
-            .collect();
+        let mut elements: Vec<Element<'_>> = Vec::with_capacity(found.len());
+        for (entry, call) in found.iter().zip(calls) {
+            elements.push(Element::Stored(entry.as_ref()?, call.id?));
+        }
         if self.may_gzip(asked) {
             batch_gzip(&elements, self.gate())
         } else {
@@ -152,12 +205,12 @@ impl Exchange {
             .places
             .iter()
             .filter_map(|place| match place {
-                Place::Stored(entry, id) => {
+                Member::Stored(entry, id) => {
                     // asked all the same, by a body of the operator's
                     by_id.remove(&id[..]);
                     Some(Element::Stored(entry, id))
                 }
-                Place::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
+                Member::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
             })
             .collect();
         // what nobody asked for is not ours to drop
@@ -252,7 +305,7 @@ impl Exchange {
             self.head_edits.push(HeadEdit::remove("Content-Encoding"));
         }
         if let Some(fill) = &mut self.fill {
-            fill.build_from(&self.body);
+            fill.build_from(&self.body, &mut self.coded);
         }
         let Some(merged) = self.merged(&self.body) else {
             // the node's own answer to all of it
@@ -284,8 +337,8 @@ impl Exchange {
             .places
             .iter()
             .filter_map(|place| match place {
-                Place::Stored(entry, id) => Some(Element::Stored(entry, id)),
-                Place::Asked(_) => None,
+                Member::Stored(entry, id) => Some(Element::Stored(entry, id)),
+                Member::Asked(_) => None,
             })
             .collect();
         let mut opened = batch_identity(&stored)?.to_vec();
@@ -308,10 +361,10 @@ fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed
     for (call, found) in calls.iter().zip(found) {
         match (found, call.id) {
             (Some(entry), Some(id)) => {
-                places.push(Place::Stored(Arc::clone(entry), id.to_vec()));
+                places.push(Member::Stored(Arc::clone(entry), id.to_vec()));
                 continue;
             }
-            (_, Some(id)) => places.push(Place::Asked(id.to_vec())),
+            (_, Some(id)) => places.push(Member::Asked(id.to_vec())),
             (_, None) => {}
         }
         if request.len() > 1 {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::calls::Calls;
 use super::coding::off_loop_length;
 use super::fill::{Fill, Settings, Wanted, What};
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
@@ -9,12 +10,13 @@ use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, State, Task};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
-use crate::cache::freshness::Prospect;
+use crate::cache::link::{self, Link, Namespace};
+use crate::cache::process::Tier;
+use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
-use crate::cache::{self, scope};
+use crate::cache::Key;
 use crate::config::Credentials;
 use crate::gzip::splice::Body;
-use crate::jsonrpc::key;
 use crate::jsonrpc::request::{self, Call, Request};
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
@@ -49,6 +51,9 @@ pub struct Asked<'a> {
     pub body: &'a [u8],
     /// Milliseconds, of any clock that does not run backwards.
     pub now: u64,
+    /// Milliseconds of the machine's monotonic clock, read for this call;
+    /// only where the process is linked to the owner of a store.
+    pub monotonic: u64,
     /// The host's own rules allow a content coding here.
     pub coding_allowed: bool,
     /// The host writes `Vary: Accept-Encoding` itself when told to.
@@ -81,7 +86,7 @@ pub enum LookUp {
 /// One answer that is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sought<'a> {
-    pub(super) key: cache::Key,
+    pub(super) key: Key,
     /// What it is to be sent under; `None`: it is a resource.
     pub(super) id: Option<&'a [u8]>,
     /// The node's answer will be all that could be stored.
@@ -107,6 +112,11 @@ impl Exchange {
             };
         }
         CacheNeed::Nothing
+    }
+
+    /// For how long to wait after [`LookUp::Wait`], in milliseconds.
+    pub fn wait_ms(&self) -> u64 {
+        self.config.cache.lock_timeout
     }
 
     /// What became of the cache here.
@@ -162,25 +172,30 @@ impl Exchange {
     fn look_up_call(&mut self, call: &Call<'_>, asked: &Asked<'_>) -> LookUp {
         self.rpc_method = call.method.to_vec();
         let scope = self.scope(asked);
-        let (Some(id), Some((key, prospect))) = (call.id, self.prospect(call, &scope)) else {
+        let place = Calls::new(self, &scope).place(call);
+        let (Some(id), Some(place)) = (call.id, place) else {
             return LookUp::Forward;
         };
         let sought = Sought {
-            key,
+            key: place.key,
             id: Some(id),
             is_whole: true,
             coalesces: true,
         };
-        self.seek(&sought, scope, asked, || {
-            What::Call(Wanted::new(call, id, key, prospect))
-        })
+        let found = self.seek(&sought, &scope, asked, || {
+            What::Call(Wanted::new(call, id, place.key, place.prospect))
+        });
+        if let LookUp::Respond | LookUp::RespondOffLoop = found {
+            Calls::new(self, &scope).remember(call, &place);
+        }
+        found
     }
 
     /// Looks for one answer. `what` is made only if it is to be fetched.
     pub(super) fn seek(
         &mut self,
         sought: &Sought<'_>,
-        scope: scope::Scope,
+        scope: &Scope,
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
     ) -> LookUp {
@@ -193,16 +208,10 @@ impl Exchange {
             return self.after_waiting(waited, sought, scope, asked, what);
         }
         if !asked.bypass {
-            if let Some(entry) = hot.get(&key, asked.now) {
-                if self.is_long_to_decode(&entry, sought.id, asked) {
-                    self.task = Task::Decode;
-                    self.decoding = Some((key, entry, sought.id.map(<[u8]>::to_vec)));
-                    return LookUp::RespondOffLoop;
-                }
-                if self.respond_with(&entry, sought.id, asked) {
-                    // it may have both codings from now on
-                    hot.reweigh(&key, &entry);
-                    return LookUp::Respond;
+            let trusted = tier.may_send(asked.monotonic);
+            if let Some(entry) = hot.get(&key, asked.now).filter(|_| trusted) {
+                if let Some(found) = self.give(&key, entry, sought.id, asked) {
+                    return found;
                 }
             }
             self.cache_status = CacheStatus::Miss;
@@ -211,28 +220,66 @@ impl Exchange {
             // what comes is not what could be stored, or must not be
             return LookUp::Forward;
         }
+        let coalesces = sought.coalesces && self.config.cache.lock;
+        let asks = coalesces || tier.link().is_some_and(Link::is_up);
         let token = match asked.waiter {
-            Some(waiter) if sought.coalesces && !asked.bypass => {
-                match tier.flights.begin(key, waiter) {
-                    Role::Leader(token) => Some(token),
-                    Role::Follower => {
-                        self.waiting = Some((key, waiter));
-                        return LookUp::Wait;
-                    }
-                }
+            Some(waiter) if asks && !asked.bypass => {
+                let Some(token) = take_part(&tier, key, waiter, coalesces, asked.now) else {
+                    self.waiting = Some((key, waiter));
+                    return LookUp::Wait;
+                };
+                token
             }
             _ => None,
         };
-        self.fill = Some(self.new_fill(what(), scope, token, asked.now));
+        self.fill = Some(self.new_fill(what(), scope.clone(), token, asked));
         LookUp::Forward
+    }
+
+    /// Gives out what is stored under `key`, or was shared, if it can be.
+    fn give(
+        &mut self,
+        key: &Key,
+        entry: Arc<Entry>,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> Option<LookUp> {
+        if self.is_long_to_give(&entry, id, asked) {
+            self.task = Task::Decode;
+            self.decoding = Some((*key, entry, id.map(<[u8]>::to_vec)));
+            return Some(LookUp::RespondOffLoop);
+        }
+        self.give_at_once(key, &entry, id, asked)
+            .then_some(LookUp::Respond)
+    }
+
+    fn give_at_once(
+        &mut self,
+        key: &Key,
+        entry: &Arc<Entry>,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> bool {
+        let stands = entry.stands();
+        let weight = entry.weight();
+        let responds = stands && self.respond_with(entry, id, asked);
+        if let Some(hot) = self.config.process.tier.hot() {
+            if !stands {
+                hot.remove_this(key, entry);
+            } else if entry.weight() != weight {
+                // it has both codings from now on
+                hot.reweigh(key, entry);
+            }
+        }
+        responds
     }
 
     /// What came of waiting. It is not done twice.
     fn after_waiting(
         &mut self,
-        (key, waiter): (cache::Key, Waiter),
+        (key, waiter): (Key, Waiter),
         sought: &Sought<'_>,
-        scope: scope::Scope,
+        scope: &Scope,
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
     ) -> LookUp {
@@ -245,29 +292,34 @@ impl Exchange {
         let token = match tier.flights.claim(waiter) {
             // nobody woke it: it has waited long enough
             None => {
-                tier.wake(tier.flights.leave(&key, waiter));
+                tier.leave(&key, waiter);
                 None
             }
             Some(Turn::Lead(token)) => Some(token),
             Some(Turn::Landed(Outcome::Alone)) => None,
             Some(Turn::Landed(Outcome::Answer(entry))) => {
-                if !parted && self.respond_with(&entry, sought.id, asked) {
-                    return LookUp::Respond;
+                let found = Some(entry)
+                    .filter(|_| !parted && tier.may_send(asked.monotonic))
+                    .and_then(|entry| self.give(&key, entry, sought.id, asked));
+                if let Some(found) = found {
+                    return found;
                 }
                 None
             }
         };
-        let mut fill = self.new_fill(what(), scope, token, asked.now);
+        let mut fill = self.new_fill(what(), scope.clone(), token, asked);
         fill.rekeyed = parted;
         self.fill = Some(fill);
         LookUp::Forward
     }
 
     /// Whether an event loop should not wait until the entry can be sent.
-    fn is_long_to_decode(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
-        !self.may_gzip(asked)
+    fn is_long_to_give(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
+        let most = off_loop_length(self.config.comp_level) as u64;
+        let decodes = !self.may_gzip(asked)
             && (id.is_some() || self.needs_body(entry))
-            && entry.inflates() > off_loop_length(self.config.comp_level) as u64
+            && entry.inflates() > most;
+        decodes || entry.is_unread() && entry.length(b"") > most
     }
 
     /// Decodes a stored answer. If that can't be, there is none.
@@ -276,12 +328,8 @@ impl Exchange {
             return;
         };
         let asked = self.asked_before();
-        let tier = Arc::clone(&self.config.process.tier);
-        if self.respond_with(&entry, id.as_deref(), &asked) {
-            if let Some(hot) = tier.hot() {
-                hot.reweigh(&key, &entry);
-            }
-        }
+        // if it can't be given out there is no status, and the node is asked
+        self.give_at_once(&key, &entry, id.as_deref(), &asked);
     }
 
     /// What the host said when it looked up.
@@ -320,13 +368,15 @@ impl Exchange {
     pub(super) fn new_fill(
         &self,
         what: What,
-        scope: scope::Scope,
+        scope: Scope,
         token: Option<Token>,
-        asked_at: u64,
+        asked: &Asked<'_>,
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         let settings = Settings {
-            asked_at,
+            asked_at: asked.now,
+            generation: self.config.process.tier.generation(),
+            namespace: self.namespace(asked),
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
         };
@@ -342,36 +392,42 @@ impl Exchange {
         }
     }
 
-    /// Where the answer to a call would be, if it may be stored.
-    pub(super) fn prospect(
-        &self,
-        call: &Call<'_>,
-        scope: &scope::Scope,
-    ) -> Option<(cache::Key, Prospect)> {
-        let prospect = Prospect::of(call.method, call.params, &self.config.cache.valid)?;
-        let key = key::key(scope.bytes(), call.method, call.params).ok()?;
-        Some((key.0, prospect))
+    /// What the owner of a store knows the namespace by; not needed without
+    /// one.
+    fn namespace(&self, asked: &Asked<'_>) -> Namespace {
+        if self.config.process.tier.link().is_none() {
+            return Namespace::default();
+        }
+        let mut base = Scope::new();
+        self.push_namespace(&mut base, asked);
+        link::first_half(&base)
     }
 
-    /// All that tells answers to the same call apart.
-    pub(super) fn scope(&self, asked: &Asked<'_>) -> scope::Scope {
-        self.scope_of(asked, None)
-    }
-
-    /// The same, of one thing in a place.
-    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> scope::Scope {
+    fn push_namespace(&self, base: &mut Scope, asked: &Asked<'_>) {
         let request = &self.request.cache;
-        let mut base = scope::Scope::default();
         match asked.namespace {
             Some(namespace) => base.push(namespace),
             None => {
                 base.push(asked.place);
-                base.push(&request.host);
+                let host = request.fields.values("host").last();
+                base.push(&host.unwrap_or_default().to_ascii_lowercase());
                 if request.kind == CacheKind::Call {
                     base.push(&request.target);
                 }
             }
         }
+    }
+
+    /// All that tells answers to the same call apart.
+    pub(super) fn scope(&self, asked: &Asked<'_>) -> Scope {
+        self.scope_of(asked, None)
+    }
+
+    /// The same, of one thing in a place.
+    pub(super) fn scope_of(&self, asked: &Asked<'_>, name: Option<&[u8]>) -> Scope {
+        let request = &self.request.cache;
+        let mut base = Scope::new();
+        self.push_namespace(&mut base, asked);
         if let Some(name) = name {
             base.push(name);
         }
@@ -403,6 +459,9 @@ impl Exchange {
             Some(body) => body.is_gzip(),
             None => entry.is_coded() && self.may_gzip(asked),
         };
+        // these fields, and at most Vary, the coding, the cache, the length,
+        // and of a resource Age
+        self.head_edits.reserve(meta.fields.len() + 5);
         let mut vary_lines: Vec<&[u8]> = Vec::new();
         for (name, value) in &meta.fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -412,6 +471,9 @@ impl Exchange {
             }
             if is("content-type") {
                 self.varies = self.config.types.contains(value);
+                self.head_edits
+                    .push(HeadEdit::set("Content-Type", value.clone()));
+                continue;
             }
             let weak = if is("etag") && gzip {
                 weakened(value)
@@ -572,12 +634,53 @@ impl Exchange {
     }
 }
 
+/// Leads, or follows, the flight of a key. With a store the look-up there is
+/// the first to lead. `None`: wait; `Some(None)`: there is nobody to wait for.
+#[allow(clippy::option_option)]
+fn take_part(
+    tier: &Tier,
+    key: Key,
+    waiter: Waiter,
+    coalesces: bool,
+    now: u64,
+) -> Option<Option<Token>> {
+    let token = match tier.flights.begin(key, waiter) {
+        Role::Follower => return None,
+        Role::Leader(token) => token,
+    };
+    let token = match tier.link() {
+        Some(link) => {
+            tier.flights.follow(&token, waiter);
+            match link.ask(key, token, coalesces, now) {
+                Ok(()) => return None,
+                Err(token) => {
+                    tier.flights.leave(&key, waiter);
+                    token
+                }
+            }
+        }
+        None => token,
+    };
+    if !coalesces {
+        tier.finish(token, Outcome::Alone);
+        return Some(None);
+    }
+    Some(Some(token))
+}
+
 impl Drop for Exchange {
     fn drop(&mut self) {
+        if let Some(waiter) = self.waiting_for_all.take() {
+            let tier = &self.config.process.tier;
+            if let Some(link) = tier.link() {
+                link.forget(waiter);
+            }
+            tier.forget(waiter);
+        }
         if let Some((key, waiter)) = self.waiting.take() {
             let tier = &self.config.process.tier;
             tier.forget(waiter);
-            tier.wake(tier.flights.leave(&key, waiter));
+            tier.leave(&key, waiter);
         }
     }
 }

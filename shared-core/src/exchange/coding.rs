@@ -2,6 +2,7 @@
 
 use super::transitions::{Event, State};
 use super::{Exchange, HeadEdit, Misuse, Task};
+use crate::gzip::splice::Body;
 use crate::gzip::{inflate, oneshot};
 use crate::mode::Mode;
 
@@ -32,8 +33,8 @@ impl Exchange {
         };
         match coded {
             Ok((body, mode)) => {
-                self.recoded(body.len(), mode);
                 self.body = body;
+                self.recoded(self.sent_length(), mode);
             }
             Err(reason) => {
                 self.mode = reason;
@@ -46,11 +47,17 @@ impl Exchange {
                 }
             }
         }
-        let length = self.body.len();
+        let length = self.sent_length();
         if let Some(reservation) = &mut self.reservation {
             reservation.shrink_to(length);
         }
         self.move_on(Event::Coded)
+    }
+
+    /// What there is to send.
+    fn sent_length(&self) -> usize {
+        let stored = self.stored.as_ref().map_or(0, Body::length);
+        usize::try_from(stored).map_or(usize::MAX, |stored| stored + self.body.len())
     }
 
     /// Room for the coded body, made by the thread that collected the body.
@@ -67,7 +74,9 @@ impl Exchange {
         }
         let limit = self.gzip_limit();
         if let Some(stored) = self.gzip_as_stored(limit) {
-            return Ok((stored, Mode::Oneshot));
+            self.coded = Vec::new();
+            self.stored = Some(stored);
+            return Ok((Vec::new(), Mode::Oneshot));
         }
         let room = std::mem::take(&mut self.coded);
         match oneshot::gzip_into(&self.body, self.config.comp_level, limit, room) {
@@ -77,12 +86,14 @@ impl Exchange {
         }
     }
 
-    /// The answer as its copies will be sent, so that it is compressed once.
-    fn gzip_as_stored(&mut self, limit: usize) -> Option<Vec<u8>> {
+    /// The answer as its copies will be sent, so that it is compressed once,
+    /// and kept once.
+    fn gzip_as_stored(&mut self, limit: usize) -> Option<Body> {
         let fill = self.fill.as_mut()?;
-        let (entry, id) = fill.build_from(&self.body)?;
+        // the room that was made for the coded body
+        let (entry, id) = fill.build_from(&self.body, &mut self.coded)?;
         let coded = entry.gzip(&id);
-        (coded.is_gzip() && coded.length() < limit as u64).then(|| coded.to_vec())
+        (coded.is_gzip() && coded.length() < limit as u64).then_some(coded)
     }
 
     /// What the coded body must be shorter than.
@@ -111,7 +122,7 @@ impl Exchange {
                 Ok(body) => {
                     if let Some(fill) = &mut self.fill {
                         fill.decoded();
-                        fill.build_from(&body);
+                        fill.build_from(&body, &mut self.coded);
                     }
                     return Ok((body, Mode::Inflate));
                 }

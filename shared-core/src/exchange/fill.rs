@@ -10,16 +10,21 @@ use super::resource::{key_of, tag_of, Resource};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Class, Prospect};
+use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::scope::{Fields, Scope};
 use crate::cache::{http, Key};
-use crate::jsonrpc::key;
+use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::request::Call;
 use crate::jsonrpc::response::{self, Outcome, Response};
 use crate::jsonrpc::scan;
 use crate::memory::{Budget, Reservation};
 use crate::negotiate::list::members;
 use crate::negotiate::media_type::{self, MediaTypes};
+
+/// Answers of at least so many bytes are not read strictly before they are
+/// asked for again. Below, reading takes two microseconds at the most.
+const UNREAD: usize = 8 << 10;
 
 /// An answer to a call that is to be stored.
 #[derive(Debug)]
@@ -73,8 +78,9 @@ impl What {
             What::Call(wanted) => std::slice::from_mut(wanted),
             What::Batch(wanted) => &mut wanted[..],
         };
+        let keys = scope.keys();
         calls.iter_mut().all(|wanted| {
-            key::key(scope.bytes(), &wanted.method, wanted.params.as_deref())
+            keys.key(&wanted.method, wanted.params.as_deref())
                 .map(|key| wanted.key = key.0)
                 .is_ok()
         })
@@ -108,6 +114,7 @@ struct Built {
     key: Key,
     entry: Entry,
     valid: u64,
+    method: Option<Vec<u8>>,
 }
 
 /// How entries are made at a place.
@@ -116,6 +123,9 @@ pub(super) struct Settings {
     /// When the node was asked, in milliseconds: an answer is as old as its
     /// question, however long the client takes to read it.
     pub(super) asked_at: u64,
+    /// The last purge that was known then.
+    pub(super) generation: u64,
+    pub(super) namespace: Namespace,
     pub(super) gate: Gate,
     /// Longer answers are not stored. Bytes.
     pub(super) max_entry: usize,
@@ -277,14 +287,14 @@ impl Fill {
     pub fn build(&mut self) {
         if !self.built {
             let body = std::mem::take(&mut self.collected);
-            self.build_from(&body);
+            self.build_from(&body, &mut Vec::new());
         }
     }
 
     /// The same of a body, unless that was tried.
     pub(super) fn build_from_once(&mut self, body: &[u8]) {
         if !self.built {
-            self.build_from(body);
+            self.build_from(body, &mut Vec::new());
         }
     }
 
@@ -295,13 +305,19 @@ impl Fill {
     }
 
     /// Makes entries of a body. If there is one for all of it, it is given
-    /// back, to be sent, and the id to send it under.
-    pub(super) fn build_from(&mut self, body: &[u8]) -> Option<(&Entry, Vec<u8>)> {
+    /// back, to be sent, and the id to send it under. `room` is to work in.
+    pub(super) fn build_from(
+        &mut self,
+        body: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Option<(&Entry, Vec<u8>)> {
         self.built = true;
         self.entries = match &self.what {
-            What::Batch(wanted) => self.of_batch(wanted, body),
-            What::Call(wanted) => self.of_call(wanted, body).into_iter().collect(),
-            What::Resource(resource) => self.of_resource(resource, body).into_iter().collect(),
+            What::Batch(wanted) => self.of_batch(wanted, body, room),
+            What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
+            What::Resource(resource) => {
+                self.of_resource(resource, body, room).into_iter().collect()
+            }
         };
         let id = match &self.what {
             What::Batch(_) => return None,
@@ -312,7 +328,7 @@ impl Fill {
         Some((&built.entry, id))
     }
 
-    fn of_batch(&self, wanted: &[Wanted], body: &[u8]) -> Vec<Built> {
+    fn of_batch(&self, wanted: &[Wanted], body: &[u8], room: &mut Vec<u8>) -> Vec<Built> {
         let Ok(answers) = response::parse_batch(body) else {
             return Vec::new();
         };
@@ -328,12 +344,19 @@ impl Fill {
             .filter_map(|answer| {
                 let id = &body[answer.id.clone()];
                 let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1))?;
-                self.answer(wanted, body, answer)
+                self.answer(wanted, body, answer, room)
             })
             .collect()
     }
 
-    fn of_call(&self, wanted: &Wanted, body: &[u8]) -> Option<Built> {
+    fn of_call(&self, wanted: &Wanted, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
+        if body.len() >= UNREAD {
+            if let Some(outline) = outline(body, &wanted.id) {
+                let built = self.answer(wanted, body, &outline, room)?;
+                let entry = built.entry.unread();
+                return Some(Built { entry, ..built });
+            }
+        }
         let answer = response::parse(body).ok()?;
         if body[answer.id.clone()] != wanted.id {
             return None;
@@ -343,10 +366,16 @@ impl Fill {
             span: 0..body.len(),
             ..answer
         };
-        self.answer(wanted, body, &whole)
+        self.answer(wanted, body, &whole, room)
     }
 
-    fn answer(&self, wanted: &Wanted, body: &[u8], answer: &Response) -> Option<Built> {
+    fn answer(
+        &self,
+        wanted: &Wanted,
+        body: &[u8],
+        answer: &Response,
+        room: &mut Vec<u8>,
+    ) -> Option<Built> {
         let Outcome::Result(result) = answer.outcome.clone() else {
             return None;
         };
@@ -368,15 +397,16 @@ impl Fill {
             class: Some(class as u8),
             ..Meta::default()
         };
-        let entry = Entry::code(envelope, &body[result], self.settings.gate, meta)?;
+        let entry = Entry::code_in(envelope, &body[result], self.settings.gate, meta, room)?;
         Some(Built {
             key: wanted.key,
             entry,
             valid,
+            method: Some(wanted.method.clone()),
         })
     }
 
-    fn of_resource(&self, resource: &Resource, body: &[u8]) -> Option<Built> {
+    fn of_resource(&self, resource: &Resource, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
         if resource.undelimited && scan::check(body).is_err() {
             return None;
         }
@@ -412,11 +442,12 @@ impl Fill {
             },
             ..self.settings.gate
         };
-        let entry = Entry::code(Envelope::none(), body, gate, meta)?;
+        let entry = Entry::code_in(Envelope::none(), body, gate, meta, room)?;
         Some(Built {
             key: resource.key,
             entry,
             valid,
+            method: None,
         })
     }
 
@@ -442,7 +473,12 @@ impl Fill {
     /// What is to be stored, whatever comes. `valid` in milliseconds.
     pub(super) fn keep(&mut self, entry: Entry, valid: u64) {
         let key = self.what.key().unwrap_or_default();
-        self.entries = vec![Built { key, entry, valid }];
+        self.entries = vec![Built {
+            key,
+            entry,
+            valid,
+            method: None,
+        }];
         self.built = true;
     }
 
@@ -450,22 +486,60 @@ impl Fill {
     /// milliseconds of the look-ups' clock.
     pub fn publish(mut self, now: u64) {
         let mut outcome = flights::Outcome::Alone;
-        if let Some(hot) = self.tier.hot() {
-            for built in self.entries.drain(..) {
-                let asked_at = self.settings.asked_at;
-                let entry = Arc::new(built.entry.stored(asked_at, built.valid));
-                let is_newest = hot
-                    .get(&built.key, now)
-                    .is_none_or(|other| other.meta().stored_at <= asked_at);
-                if is_newest && (entry.is_fresh(now) || entry.is_of_use_stale()) {
-                    hot.insert(built.key, Arc::clone(&entry));
-                }
-                if !self.rekeyed {
-                    outcome = flights::Outcome::Answer(entry);
-                }
+        for built in std::mem::take(&mut self.entries) {
+            let key = built.key;
+            let (entry, is_current) = self.publish_one(built, now);
+            if !self.rekeyed && is_current && self.is_of_flight(&key) {
+                outcome = flights::Outcome::Answer(entry);
             }
         }
         self.land(outcome);
+    }
+
+    /// The entry, and whether it is of after the last purge.
+    fn publish_one(&self, built: Built, now: u64) -> (Arc<Entry>, bool) {
+        let Settings {
+            asked_at,
+            generation,
+            namespace,
+            ..
+        } = self.settings;
+        let entry = Arc::new(built.entry.stored(asked_at, built.valid));
+        let is_current = || self.tier.generation() == generation;
+        let is_fresh = entry.is_fresh(now);
+        if let (Some(hot), true) = (self.tier.hot(), is_current()) {
+            let is_newest = hot
+                .get(&built.key, now)
+                .is_none_or(|other| other.meta().stored_at <= asked_at);
+            if is_newest && (is_fresh || entry.is_of_use_stale()) {
+                hot.insert(built.key, Arc::clone(&entry));
+                if !is_current() {
+                    // a purge came between
+                    hot.remove(&built.key);
+                }
+            }
+        }
+        if let Some(link) = self.tier.link() {
+            if !is_fresh {
+                // others wait for it under a lease
+                link.give_back(built.key);
+                return (entry, is_current());
+            }
+            let class = entry.meta().class.and_then(Class::numbered);
+            let about = About {
+                class: class.map_or("resource", Class::name),
+                namespace,
+                method: built.method,
+                generation,
+            };
+            link.store(built.key, Arc::clone(&entry), about);
+        }
+        (entry, is_current())
+    }
+
+    /// Whether those who wait wait for that key.
+    fn is_of_flight(&self, key: &Key) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_of(key))
     }
 
     /// Nothing will be stored: who waits goes to the node.
@@ -475,7 +549,7 @@ impl Fill {
 
     fn land(&mut self, outcome: flights::Outcome) {
         if let Some(token) = self.token.take() {
-            self.tier.wake(self.tier.flights.finish(token, outcome));
+            self.tier.finish(token, outcome);
         }
     }
 }
@@ -485,7 +559,7 @@ impl Drop for Fill {
     /// over.
     fn drop(&mut self) {
         if let Some(token) = self.token.take() {
-            self.tier.wake(self.tier.flights.hand_on(token));
+            self.tier.hand_on(token);
         }
     }
 }

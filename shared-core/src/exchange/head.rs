@@ -78,7 +78,6 @@ pub(super) struct CacheRequest {
     /// The client wants nothing of it stored (RFC 9111, 5.2.1.5).
     pub(super) no_store: bool,
     pub(super) target: Vec<u8>,
-    pub(super) host: Vec<u8>,
     pub(super) fields: Fields,
 }
 
@@ -94,6 +93,10 @@ impl Request {
         };
         let mut json = false;
         let mut coded = false;
+        if caches {
+            let expected = head.fields.size_hint().0;
+            request.cache.fields.make_room(expected.min(64));
+        }
         for (name, value) in head.fields {
             if caches {
                 request.cache.read_field(name, value);
@@ -126,9 +129,7 @@ impl Request {
 impl CacheRequest {
     fn read_field(&mut self, name: &[u8], value: &[u8]) {
         self.fields.push(name, value);
-        if name.eq_ignore_ascii_case(b"host") {
-            self.host = value.to_ascii_lowercase();
-        } else if name.eq_ignore_ascii_case(b"cache-control") {
+        if name.eq_ignore_ascii_case(b"cache-control") {
             self.no_store |= members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
         } else {
             self.credentials |= CREDENTIALS

@@ -33,6 +33,7 @@
 
 mod batch;
 mod caching;
+mod calls;
 mod coding;
 mod fill;
 mod head;
@@ -182,6 +183,8 @@ pub struct Exchange {
     batch_size: Option<usize>,
     /// What it waits for, and under which name.
     waiting: Option<([u8; 32], Waiter)>,
+    /// Under which name it waits for what the owner of a store has of a batch.
+    waiting_for_all: Option<Waiter>,
     /// What will be stored when the answer is whole.
     fill: Option<Box<Fill>>,
     /// The batch of which the node was asked a part.
@@ -224,6 +227,7 @@ impl Exchange {
             rpc_method: Vec::new(),
             batch_size: None,
             waiting: None,
+            waiting_for_all: None,
             fill: None,
             mixed: None,
             looked_up_at: 0,

@@ -24,7 +24,7 @@ pub(super) struct Resource {
     /// As the key has it.
     pub(super) name: Vec<u8>,
     pub(super) route: Route,
-    pub(super) valid: Valid,
+    pub(super) valid: Arc<Valid>,
     /// Its end can't be told from a cut (RFC 9112, 8): it is whole if it is
     /// JSON that closes.
     pub(super) undelimited: bool,
@@ -56,8 +56,8 @@ impl Exchange {
             is_whole: !self.request.head && !partial,
             coalesces: known,
         };
-        let valid = self.config.cache.valid.clone();
-        let found = self.seek(&sought, scope, asked, || {
+        let valid = Arc::clone(&self.config.cache.valid);
+        let found = self.seek(&sought, &scope, asked, || {
             What::Resource(Resource {
                 key: sought.key,
                 name,
@@ -87,7 +87,13 @@ impl Exchange {
             return;
         };
         resource.stale = match hot.stale(&resource.key) {
-            Some(entry) if !asked.bypass && entry.is_of_use_stale() => Some(entry),
+            Some(entry)
+                if !asked.bypass
+                    && entry.is_of_use_stale()
+                    && process.tier.may_send(asked.monotonic) =>
+            {
+                Some(entry)
+            }
             _ => None,
         };
         let stale = resource

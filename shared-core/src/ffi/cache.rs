@@ -59,6 +59,7 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 place: asked.place.bytes(),
                 body: asked.body.bytes(),
                 now: asked.now,
+                monotonic: asked.monotonic,
                 coding_allowed: asked.coding_allowed,
                 host_writes_vary: asked.host_writes_vary,
                 waiter: (asked.waiter != 0).then_some(asked.waiter),
@@ -83,6 +84,21 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 LookUp::Wait => sszip_look_up::SSZIP_LOOK_UP_WAIT,
             }
         );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// For how long to wait after `SSZIP_LOOK_UP_WAIT`, in milliseconds.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_wait_ms(
+    exchange: *const sszip_exchange,
+    out: *mut u64,
+) -> sszip_status {
+    boundary(|| {
+        give!(out, borrow!(exchange).exchange.wait_ms());
         sszip_status::SSZIP_STATUS_OK
     })
 }

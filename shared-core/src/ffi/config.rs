@@ -146,6 +146,17 @@ pub unsafe extern "C" fn sszip_config_caches(config: *const sszip_config) -> boo
     unsafe { config.as_ref() }.is_some_and(|config| config.0.enable && config.0.cache.enable)
 }
 
+/// The longest entry that is kept at a place with these settings, in bytes
+/// before compression. 0 for NULL.
+///
+/// # Safety
+/// `config` is NULL or from `sszip_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_config_max_entry(config: *const sszip_config) -> u64 {
+    // SAFETY: the function's contract.
+    unsafe { config.as_ref() }.map_or(0, |config| config.0.cache.max_entry)
+}
+
 /// Whether sszip acts at a place with these settings. `false` for NULL.
 ///
 /// # Safety

@@ -16,10 +16,12 @@
 mod cache;
 mod config;
 mod exchange;
+mod link;
 mod panic;
 mod types;
 
 pub use cache::*;
 pub use config::*;
 pub use exchange::*;
+pub use link::*;
 pub use types::*;

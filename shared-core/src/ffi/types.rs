@@ -109,6 +109,9 @@ pub struct sszip_asked {
     pub body: sszip_str,
     /// Milliseconds, of any clock that does not run backwards.
     pub now: u64,
+    /// Milliseconds of `CLOCK_MONOTONIC`, read for this call, where
+    /// `sszip_link_start` was called; otherwise 0 will do.
+    pub monotonic: u64,
     /// What is stored is not to be sent; the node's answer replaces it.
     pub bypass: bool,
     /// By what `sszip_next_woken` is to name this request; 0: it will not
@@ -118,6 +121,23 @@ pub struct sszip_asked {
     pub coding_allowed: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
+}
+
+/// What to do with a connection to the cache's owner.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_link_need {
+    /// Nothing, with none of them.
+    SSZIP_LINK_NOTHING = 0,
+    /// Open it, then `sszip_link_connected`.
+    SSZIP_LINK_CONNECT = 1,
+    /// Write `sszip_link_output`, each time with `sszip_link_written`, until
+    /// there is none.
+    SSZIP_LINK_WRITE = 2,
+    /// Close it.
+    SSZIP_LINK_CLOSE = 3,
+    /// Call `sszip_link_tick`.
+    SSZIP_LINK_TICK = 4,
 }
 
 /// What to do with a request.

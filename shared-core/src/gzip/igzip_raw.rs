@@ -111,18 +111,9 @@ impl Drop for Coder {
 /// One that nobody uses; what is beyond it is freed.
 static IDLE: Mutex<Option<Coder>> = Mutex::new(None);
 
-/// `plain` as deflate blocks, none of them final, up to a byte. `None` without
-/// the library or the memory, or beyond its 4 GiB.
-pub(super) fn deflate(plain: &[u8]) -> Option<Vec<u8>> {
-    let mut output = Vec::new();
-    output
-        .try_reserve_exact(super::oneshot::bound(plain.len()))
-        .ok()?;
-    deflate_into(plain, &mut output).then_some(output)
-}
-
-/// The same into the spare capacity of `output`, after what it holds. `false`,
-/// and `output` as it was, also if it does not fit.
+/// `plain` as deflate blocks, none of them final, up to a byte, into the spare
+/// capacity of `output`, after what it holds. `false`, and `output` as it was,
+/// without the library or the memory, beyond its 4 GiB, and if it does not fit.
 pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut coder) = idle.or_else(Coder::new) else {
@@ -141,7 +132,13 @@ pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
 mod tests {
     use std::io::Read;
 
-    use super::deflate;
+    use super::super::oneshot::bound;
+    use super::deflate_into;
+
+    fn deflate(plain: &[u8]) -> Option<Vec<u8>> {
+        let mut output = Vec::with_capacity(bound(plain.len()));
+        deflate_into(plain, &mut output).then_some(output)
+    }
 
     /// All of an open stream.
     fn inflate(stream: &[u8]) -> Vec<u8> {

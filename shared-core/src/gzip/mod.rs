@@ -7,6 +7,8 @@
 //! are values: up to the first byte sent the caller has the original to fall
 //! back on.
 
+#[cfg(target_arch = "x86_64")]
+mod clmul;
 pub mod crc;
 #[cfg(not(target_family = "wasm"))]
 mod igzip_raw;

@@ -66,11 +66,21 @@ impl Open {
 /// 10 % more. `None` when memory is refused or there is no such level. The
 /// bytes may differ between machines: never compare them with recorded ones.
 pub fn open(plain: &[u8], level: u8) -> Option<Open> {
+    open_in(plain, level, &mut Vec::new())
+}
+
+/// The same, with memory to work in. It grows if it is shorter than `plain`,
+/// whose coded form is seldom longer.
+pub fn open_in(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<Open> {
     #[cfg(not(target_family = "wasm"))]
     if (1..=3).contains(&level) {
-        if let Some(stream) = super::igzip_raw::deflate(plain) {
+        room.clear();
+        if room.capacity() < plain.len() {
+            room.try_reserve_exact(bound(plain.len())).ok()?;
+        }
+        if super::igzip_raw::deflate_into(plain, room) {
             let (crc, length) = (crc32(plain), plain.len() as u64);
-            return Some(Open::new(stream.into(), crc, length));
+            return Some(Open::new(room[..].into(), crc, length));
         }
     }
     open_libdeflate(plain, level)

@@ -7,8 +7,10 @@
 //! that is absent. A call that is spelt in another way than usual only misses
 //! what is stored.
 //!
-//! What is hashed is injective: scope and method by their length, then a byte
-//! for absent params or the canonical text of those that are there.
+//! What is hashed is injective: the method by its length, then a byte for
+//! absent params or the canonical text of those that are there, all of it
+//! keyed (BLAKE3's keyed mode) by the hash of the scope, which the calls of a
+//! batch share.
 //!
 //! An object has no key if two nodes may find different members in it: a name
 //! twice, or twice but for its case, which is one name to Go's decoder; names
@@ -71,23 +73,44 @@ impl From<ScanError> for KeyError {
     }
 }
 
-/// The key of a call. `scope` is all that must not share an answer: chain,
-/// namespace, credentials.
-pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
-    let length = params.map_or(0, <[u8]>::len);
-    let mut text = Vec::with_capacity(scope.len() + method.len() + length + 17);
-    for part in [scope, method] {
-        text.extend_from_slice(&(part.len() as u64).to_le_bytes());
-        text.extend_from_slice(part);
+/// What keys of one scope are made with: all that must not share an answer,
+/// chain, namespace and credentials, is in it.
+#[derive(Clone, Copy)]
+pub struct Keys([u8; 32]);
+
+impl Keys {
+    /// Of a scope.
+    pub fn of(scope: &[u8]) -> Keys {
+        Keys(*blake3::hash(scope).as_bytes())
     }
-    match params {
-        None => text.push(0),
-        Some(params) => {
-            text.push(1);
-            Canonical::new(params, &mut text)?.write()?;
+
+    /// The key of a call.
+    pub fn key(&self, method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
+        let length = params.map_or(0, <[u8]>::len);
+        let mut text = Vec::with_capacity(method.len() + length + 9);
+        text.extend_from_slice(&(method.len() as u64).to_le_bytes());
+        text.extend_from_slice(method);
+        match params {
+            None => text.push(0),
+            Some(params) => {
+                text.push(1);
+                Canonical::new(params, &mut text)?.write()?;
+            }
         }
+        Ok(Key(*blake3::keyed_hash(&self.0, &text).as_bytes()))
     }
-    Ok(Key(*blake3::hash(&text).as_bytes()))
+}
+
+impl fmt::Debug for Keys {
+    /// A scope may hold credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+/// The key of one call in a scope.
+pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
+    Keys::of(scope).key(method, params)
 }
 
 /// Writes the canonical form of `source` to the end of `text`.

@@ -11,6 +11,7 @@
 //! | [`scan`]     | what is JSON and where its parts are (RFC 8259)        |
 //! | [`request`]  | one call or a batch of them                            |
 //! | [`response`] | one answer or a batch of them                          |
+//! | [`outline`]  | where an answer's parts are, if it is one               |
 //! | [`methods`]  | the method table: what may be stored for how long      |
 //! | [`block`]    | the block that a call is about                         |
 //! | [`key`]      | which calls are the same call                          |
@@ -18,6 +19,8 @@
 pub mod block;
 pub mod key;
 pub mod methods;
+pub mod outline;
+mod plain;
 pub mod request;
 pub mod response;
 pub mod scan;

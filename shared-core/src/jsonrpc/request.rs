@@ -125,7 +125,9 @@ fn batch<'a>(
     body: &'a [u8],
     batch_max: usize,
 ) -> Result<Vec<Call<'a>>, Refusal> {
-    let mut calls = Vec::new();
+    // by the length of short ones, and not so many that their number is paid
+    // for by those who send few
+    let mut calls = Vec::with_capacity((body.len() / 96 + 1).min(batch_max).min(128));
     let mut another = scanner.first_element()?;
     if !another {
         return Err(Refusal::EmptyBatch);
@@ -143,22 +145,57 @@ fn batch<'a>(
     Ok(calls)
 }
 
+/// A member of a call.
+enum Member {
+    Version,
+    Id,
+    Method,
+    Params,
+}
+
+/// Takes a member's name and its colon. As nearly all clients write them, they
+/// are compared at once.
+#[inline(always)]
+fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, Refusal> {
+    if scanner.verbatim(b"\"id\":") {
+        return Ok(Member::Id);
+    }
+    if scanner.verbatim(b"\"method\":") {
+        return Ok(Member::Method);
+    }
+    if scanner.verbatim(b"\"params\":") {
+        return Ok(Member::Params);
+    }
+    // An escaped name has a backslash, so it is none of these.
+    match &body[scanner.member_name()?.content] {
+        b"jsonrpc" => Ok(Member::Version),
+        b"id" => Ok(Member::Id),
+        b"method" => Ok(Member::Method),
+        b"params" => Ok(Member::Params),
+        _ => Err(Refusal::UnknownMember),
+    }
+}
+
 fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refusal> {
     let start = scanner.start();
     let (mut version, mut id, mut method, mut params) = (false, None, None, None);
-    let mut next = scanner.first_member()?;
-    while let Some(name) = next {
-        // An escaped name has a backslash, so it is none of these.
-        match &body[name.content] {
-            b"jsonrpc" if version => return Err(Refusal::Duplicate),
-            b"jsonrpc" => {
+    let mut another = scanner.first_name()?;
+    while another {
+        if !version && scanner.verbatim(b"\"jsonrpc\":\"2.0\"") {
+            version = true;
+            another = scanner.next_name()?;
+            continue;
+        }
+        match member(scanner, body)? {
+            Member::Version if version => return Err(Refusal::Duplicate),
+            Member::Version => {
                 version = &body[scanner.value()?.span] == b"\"2.0\"";
                 if !version {
                     return Err(Refusal::Version);
                 }
             }
-            b"id" if id.is_some() => return Err(Refusal::Duplicate),
-            b"id" => {
+            Member::Id if id.is_some() => return Err(Refusal::Duplicate),
+            Member::Id => {
                 let value = scanner.value()?;
                 match value.kind {
                     Kind::String | Kind::Number | Kind::Null => {}
@@ -169,8 +206,8 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
                 }
                 id = Some(&body[value.span]);
             }
-            b"method" if method.is_some() => return Err(Refusal::Duplicate),
-            b"method" => {
+            Member::Method if method.is_some() => return Err(Refusal::Duplicate),
+            Member::Method => {
                 if scanner.kind()? != Kind::String {
                     return Err(Refusal::MethodKind);
                 }
@@ -180,8 +217,8 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
                 }
                 method = Some(&body[name.content]);
             }
-            b"params" if params.is_some() => return Err(Refusal::Duplicate),
-            b"params" => {
+            Member::Params if params.is_some() => return Err(Refusal::Duplicate),
+            Member::Params => {
                 let value = scanner.value()?;
                 match value.kind {
                     Kind::Array | Kind::Object | Kind::Null => {}
@@ -189,9 +226,8 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
                 }
                 params = Some(&body[value.span]);
             }
-            _ => return Err(Refusal::UnknownMember),
         }
-        next = scanner.next_member()?;
+        another = scanner.next_name()?;
     }
     if !version {
         return Err(Refusal::Version);

@@ -1,0 +1,385 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * The connections to the cache's owner.  What goes over them is the core's;
+ * here they are opened, read, written and closed.
+ */
+
+
+/* the core asks for few: an event stream and some more */
+#define NGX_HTTP_SSZIP_LINK_SLOTS  32
+
+/* an owner that starts, or is replaced, is not worth a line in the log */
+#define NGX_HTTP_SSZIP_LINK_GRACE  1000
+
+
+static void ngx_http_sszip_link_run(void);
+static ngx_int_t ngx_http_sszip_link_connect(ngx_uint_t slot);
+static void ngx_http_sszip_link_write(ngx_uint_t slot);
+static void ngx_http_sszip_link_close(ngx_uint_t slot);
+static void ngx_http_sszip_link_read_handler(ngx_event_t *rev);
+static void ngx_http_sszip_link_write_handler(ngx_event_t *wev);
+static void ngx_http_sszip_link_timer_handler(ngx_event_t *ev);
+static void ngx_http_sszip_link_tick(void);
+static void ngx_http_sszip_link_report(void);
+
+
+static ngx_addr_t        *ngx_http_sszip_owner;
+static ngx_connection_t  *ngx_http_sszip_link[NGX_HTTP_SSZIP_LINK_SLOTS];
+static ngx_event_t        ngx_http_sszip_link_timer;
+
+/* since when it is down, and whether the log says so */
+static ngx_msec_t         ngx_http_sszip_link_down;
+static ngx_uint_t         ngx_http_sszip_link_told;
+static ngx_err_t          ngx_http_sszip_link_err;
+
+
+/* in a process that serves */
+
+ngx_int_t
+ngx_http_sszip_link_start(ngx_cycle_t *cycle, ngx_addr_t *owner)
+{
+    static ngx_connection_t  dumb;
+
+    if (owner == NULL) {
+        return NGX_OK;
+    }
+
+    if (sszip_link_start() != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_sszip_owner = owner;
+
+    dumb.fd = (ngx_socket_t) -1;
+
+    ngx_http_sszip_link_timer.handler = ngx_http_sszip_link_timer_handler;
+    ngx_http_sszip_link_timer.data = &dumb;
+    ngx_http_sszip_link_timer.log = cycle->log;
+
+    /* a worker that is told to quit need not wait for it */
+    ngx_http_sszip_link_timer.cancelable = 1;
+
+    ngx_http_sszip_wake();
+
+    return NGX_OK;
+}
+
+
+/* lets those go on whose wait is over, and sends what they have asked for */
+
+void
+ngx_http_sszip_wake(void)
+{
+    uintptr_t              waiter;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    if (ngx_http_sszip_owner != NULL) {
+        ngx_http_sszip_link_run();
+    }
+
+    while ((waiter = sszip_next_woken()) != 0) {
+        ctx = (ngx_http_sszip_ctx_t *) waiter;
+        ngx_post_event(&ctx->wake, &ngx_posted_events);
+    }
+}
+
+
+/* the time as the owner reads it */
+
+uint64_t
+ngx_http_sszip_monotonic(void)
+{
+    struct timespec  ts;
+
+    if (ngx_http_sszip_owner == NULL
+        || clock_gettime(CLOCK_MONOTONIC, &ts) == -1)
+    {
+        return 0;
+    }
+
+    return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+
+static void
+ngx_http_sszip_link_run(void)
+{
+    size_t  slot;
+
+    for ( ;; ) {
+
+        switch (sszip_link_next(&slot)) {
+
+        case SSZIP_LINK_CONNECT:
+            (void) sszip_link_connected(slot,
+                                 ngx_http_sszip_link_connect(slot) == NGX_OK,
+                                 ngx_current_msec);
+            break;
+
+        case SSZIP_LINK_WRITE:
+            ngx_http_sszip_link_write(slot);
+            break;
+
+        case SSZIP_LINK_CLOSE:
+            ngx_http_sszip_link_close(slot);
+            break;
+
+        case SSZIP_LINK_TICK:
+            ngx_http_sszip_link_tick();
+            break;
+
+        default: /* SSZIP_LINK_NOTHING */
+            return;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sszip_link_connect(ngx_uint_t slot)
+{
+    ngx_log_t              log;
+    ngx_int_t              rc;
+    ngx_connection_t      *c;
+    ngx_peer_connection_t  peer;
+
+    if (slot >= NGX_HTTP_SSZIP_LINK_SLOTS || ngx_exiting) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(&peer, sizeof(ngx_peer_connection_t));
+
+    peer.sockaddr = ngx_http_sszip_owner->sockaddr;
+    peer.socklen = ngx_http_sszip_owner->socklen;
+    peer.name = &ngx_http_sszip_owner->name;
+    peer.get = ngx_event_get_peer;
+
+    /* it is tried often: the log hears of it once */
+
+    log = *ngx_cycle->log;
+    log.log_level = NGX_LOG_ALERT;
+
+    peer.log = &log;
+    peer.log_error = NGX_ERROR_INFO;
+
+    rc = ngx_event_connect_peer(&peer);
+
+    if (rc != NGX_OK && rc != NGX_AGAIN) {
+
+        ngx_http_sszip_link_err = ngx_socket_errno;
+
+        if (peer.connection) {
+            ngx_close_connection(peer.connection);
+        }
+
+        return NGX_ERROR;
+    }
+
+    c = peer.connection;
+
+    c->data = (void *) slot;
+    c->log = ngx_cycle->log;
+    c->read->handler = ngx_http_sszip_link_read_handler;
+    c->write->handler = ngx_http_sszip_link_write_handler;
+    c->read->log = ngx_cycle->log;
+    c->write->log = ngx_cycle->log;
+
+    /* closed with others when the worker quits */
+    c->idle = 1;
+
+    ngx_http_sszip_link[slot] = c;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_sszip_link_write(ngx_uint_t slot)
+{
+    ssize_t            n;
+    sszip_str          out;
+    ngx_connection_t  *c;
+
+    c = ngx_http_sszip_link[slot];
+
+    if (c == NULL) {
+        return;
+    }
+
+    for ( ;; ) {
+
+        if (sszip_link_output(slot, &out) != SSZIP_STATUS_OK
+            || out.len == 0)
+        {
+            return;
+        }
+
+        n = c->send(c, (u_char *) out.data, out.len);
+
+        if (n == NGX_AGAIN) {
+
+            if (ngx_handle_write_event(c->write, 0) == NGX_OK) {
+                return;
+            }
+
+            n = NGX_ERROR;
+        }
+
+        if (n == NGX_ERROR) {
+            ngx_http_sszip_link_close(slot);
+            (void) sszip_link_closed(slot, ngx_current_msec);
+            return;
+        }
+
+        (void) sszip_link_written(slot, n);
+    }
+}
+
+
+static void
+ngx_http_sszip_link_close(ngx_uint_t slot)
+{
+    ngx_connection_t  *c;
+
+    c = ngx_http_sszip_link[slot];
+
+    if (c != NULL) {
+        ngx_http_sszip_link[slot] = NULL;
+        ngx_close_connection(c);
+    }
+}
+
+
+static void
+ngx_http_sszip_link_read_handler(ngx_event_t *rev)
+{
+    size_t             len;
+    ssize_t            n;
+    u_char            *p;
+    ngx_uint_t         slot;
+    ngx_connection_t  *c;
+
+    c = rev->data;
+    slot = (ngx_uint_t) c->data;
+
+    if (c->close) {
+        goto close;
+    }
+
+    for ( ;; ) {
+
+        if (sszip_link_room(slot, &p, &len) != SSZIP_STATUS_OK) {
+            goto close;
+        }
+
+        n = c->recv(c, p, len);
+
+        if (n == NGX_AGAIN) {
+
+            if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+                goto close;
+            }
+
+            break;
+        }
+
+        if (n <= 0) {
+            goto close;
+        }
+
+        (void) sszip_link_filled(slot, n, ngx_current_msec);
+    }
+
+    ngx_http_sszip_wake();
+
+    return;
+
+close:
+
+    ngx_http_sszip_link_close(slot);
+    (void) sszip_link_closed(slot, ngx_current_msec);
+
+    ngx_http_sszip_wake();
+}
+
+
+static void
+ngx_http_sszip_link_write_handler(ngx_event_t *wev)
+{
+    ngx_connection_t  *c;
+
+    c = wev->data;
+
+    ngx_http_sszip_link_write((ngx_uint_t) c->data);
+
+    ngx_http_sszip_wake();
+}
+
+
+static void
+ngx_http_sszip_link_timer_handler(ngx_event_t *ev)
+{
+    ngx_http_sszip_link_tick();
+    ngx_http_sszip_wake();
+}
+
+
+/* the core says when it is to be called again */
+
+static void
+ngx_http_sszip_link_tick(void)
+{
+    ngx_msec_t  ms;
+
+    ms = sszip_link_tick(ngx_current_msec);
+
+    if (ngx_http_sszip_link_timer.timer_set) {
+        ngx_del_timer(&ngx_http_sszip_link_timer);
+    }
+
+    if (ms && !ngx_exiting) {
+        ngx_add_timer(&ngx_http_sszip_link_timer, ms);
+    }
+
+    ngx_http_sszip_link_report();
+}
+
+
+static void
+ngx_http_sszip_link_report(void)
+{
+    if (sszip_link_is_up()) {
+
+        if (ngx_http_sszip_link_told) {
+            ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                          "sszip: the cache's owner at %V answers again",
+                          &ngx_http_sszip_owner->name);
+        }
+
+        ngx_http_sszip_link_told = 0;
+        ngx_http_sszip_link_down = 0;
+        ngx_http_sszip_link_err = 0;
+
+    } else if (ngx_http_sszip_link_down == 0) {
+        ngx_http_sszip_link_down = ngx_current_msec;
+
+    } else if (!ngx_http_sszip_link_told
+               && ngx_current_msec - ngx_http_sszip_link_down
+                  >= NGX_HTTP_SSZIP_LINK_GRACE)
+    {
+        ngx_http_sszip_link_told = 1;
+
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, ngx_http_sszip_link_err,
+                      "sszip: the cache's owner at %V does not answer, "
+                      "the node is asked instead",
+                      &ngx_http_sszip_owner->name);
+    }
+}

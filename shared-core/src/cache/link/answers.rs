@@ -1,0 +1,183 @@
+//! What the owner says, and what comes of it.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::channel::Incoming;
+use super::events::Event;
+use super::job::{Job, LookUp};
+use super::{Link, Slot, State, EVENTS, NOBODY};
+use crate::cache::flights::Outcome;
+use crate::cache::process::Tier;
+use crate::cache::{wire, Key};
+
+impl Link {
+    /// The answer to a request.
+    pub(super) fn answered(
+        &self,
+        state: &mut State,
+        tier: &Tier,
+        job: Job,
+        response: Incoming,
+        now: u64,
+    ) {
+        match job {
+            Job::LookUp(look_up) => self.looked_up(state, tier, look_up, response, now),
+            Job::LookUps {
+                waiter, generation, ..
+            } => {
+                if response.status == 200 && generation == self.generation() {
+                    take_all(tier, &response.body, now);
+                }
+                tier.wake([waiter]);
+            }
+            Job::Purge { waiter, .. } if waiter != NOBODY => {
+                state
+                    .purged
+                    .insert(waiter, (response.status, response.body));
+                tier.wake([waiter]);
+            }
+            Job::Late(Some(key)) if response.granted == Some(true) => {
+                // whoever asked may be fetching it
+                if !tier.flights.lease(&key) {
+                    state.favours.push_back(Job::GiveBack(key));
+                }
+            }
+            Job::Purge { .. }
+            | Job::Late(_)
+            | Job::Store { .. }
+            | Job::GiveBack(_)
+            | Job::Acknowledge(_)
+            | Job::Listen => {}
+        }
+    }
+
+    fn looked_up(
+        &self,
+        state: &mut State,
+        tier: &Tier,
+        mut look_up: LookUp,
+        response: Incoming,
+        now: u64,
+    ) {
+        if look_up.generation != self.generation() {
+            // it may be what was purged meanwhile
+            if response.granted == Some(true) {
+                state.favours.push_back(Job::GiveBack(look_up.key));
+            }
+            look_up.generation = self.generation();
+            state.asked.push_back(Job::LookUp(look_up));
+            return;
+        }
+        match (response.status, response.granted) {
+            (200, _) => {
+                let age = response.age.saturating_mul(1000);
+                match wire::decode(&response.body, now, age, response.fresh) {
+                    Some(entry) => {
+                        let entry = Arc::new(entry);
+                        if let Some(hot) = tier.hot() {
+                            hot.insert(look_up.key, Arc::clone(&entry));
+                        }
+                        let answer = Outcome::Answer(entry);
+                        tier.wake(tier.flights.finish(look_up.token, answer));
+                    }
+                    None => self.fail_open(state, tier, look_up),
+                }
+            }
+            (404, Some(true)) => {
+                tier.flights.lease(&look_up.key);
+                self.fail_open(state, tier, look_up);
+            }
+            (404, Some(false)) if look_up.missed_event => {
+                look_up.missed_event = false;
+                state.asked.push_back(Job::LookUp(look_up));
+            }
+            (404, Some(false)) => {
+                state.pending.insert(look_up.key, look_up);
+            }
+            _ => self.fail_open(state, tier, look_up),
+        }
+    }
+
+    /// More of the event stream.
+    pub(super) fn hear(&self, state: &mut State, tier: &Tier, data: &[u8], now: u64) {
+        let mut heard = Vec::new();
+        let mut events = std::mem::take(&mut state.events);
+        let read = events.push(data, |event| heard.push(event));
+        state.events = events;
+        for event in heard {
+            self.heed(state, tier, event, now);
+        }
+        if read.is_err() {
+            self.close(state, tier, EVENTS, now);
+        }
+    }
+
+    fn heed(&self, state: &mut State, tier: &Tier, event: Event, now: u64) {
+        match event {
+            Event::Hello { generation, until } => {
+                if !state.was_up || generation != self.generation() {
+                    drop_from_memory(tier, None);
+                }
+                state.was_up = true;
+                state.up = true;
+                self.generation.store(generation, Ordering::Release);
+                self.until.store(until, Ordering::Release);
+            }
+            Event::Lease { until } => self.until.store(until, Ordering::Release),
+            Event::Purge { generation, key } => {
+                // what is on its way is of before, from here on
+                self.generation.store(generation, Ordering::Release);
+                drop_from_memory(tier, key);
+                state.asked.push_front(Job::Acknowledge(generation));
+            }
+            Event::Filled(key) | Event::GivenUp(key) => {
+                if let Some(mut look_up) = state.pending.remove(&key) {
+                    look_up.due = now.saturating_add(self.settings.deadline);
+                    look_up.generation = self.generation();
+                    state.asked.push_back(Job::LookUp(look_up));
+                }
+                let jobs = state.slots.iter_mut().filter_map(Slot::job);
+                for job in jobs.chain(&mut state.asked) {
+                    if let Job::LookUp(look_up) = job {
+                        look_up.missed_event |= look_up.key == key;
+                    }
+                }
+            }
+            Event::Unknown => {}
+        }
+    }
+}
+
+fn drop_from_memory(tier: &Tier, key: Option<Key>) {
+    match (tier.hot(), key) {
+        (Some(hot), Some(key)) => drop(hot.remove(&key)),
+        // entries in memory don't say what they are of; they come back from
+        // the owner
+        (Some(hot), None) => hot.clear(),
+        (None, _) => {}
+    }
+}
+
+/// The entries of an answer to several look-ups.
+fn take_all(tier: &Tier, mut bytes: &[u8], now: u64) {
+    let Some(hot) = tier.hot() else {
+        return;
+    };
+    while let Some((key, fresh, entry, rest)) = take_one(bytes) {
+        // no answer to a call says how old it is
+        if let Some(entry) = wire::decode(entry, now, 0, fresh) {
+            hot.insert(key, Arc::new(entry));
+        }
+        bytes = rest;
+    }
+}
+
+fn take_one(bytes: &[u8]) -> Option<(Key, u64, &[u8], &[u8])> {
+    let (key, rest) = bytes.split_first_chunk::<32>()?;
+    let (fresh, rest) = rest.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
+    let (entry, rest) = rest.split_at_checked(length)?;
+    Some((*key, u64::from_be_bytes(*fresh), entry, rest))
+}

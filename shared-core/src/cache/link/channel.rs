@@ -1,0 +1,404 @@
+//! HTTP/1.1 over one connection to the owner, without the connection: one
+//! request at a time, and what comes back.
+
+use std::sync::Arc;
+
+/// A head is read into this many bytes; a longer one is not the owner's.
+const MAX_HEAD: usize = 8 << 10;
+
+/// Bytes of the event stream that are read at a time.
+const EVENTS_ROOM: usize = 4 << 10;
+
+/// A request, as it goes over the wire.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    parts: [Part; 3],
+    /// The part that is being written, and how many of its bytes are.
+    at: usize,
+    written: usize,
+}
+
+#[derive(Debug)]
+enum Part {
+    Owned(Vec<u8>),
+    Shared(Arc<[u8]>),
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Self::Owned(Vec::new())
+    }
+}
+
+impl Part {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Outgoing {
+    /// Head and body; the body in two pieces, of which the second is shared.
+    pub(super) fn new(head: Vec<u8>, body: Vec<u8>, shared: Option<Arc<[u8]>>) -> Self {
+        Self {
+            parts: [
+                Part::Owned(head),
+                Part::Owned(body),
+                shared.map_or_else(Part::default, Part::Shared),
+            ],
+            at: 0,
+            written: 0,
+        }
+    }
+
+    /// What is to be written next; empty: all is.
+    pub(super) fn next(&self) -> &[u8] {
+        self.parts
+            .get(self.at)
+            .map_or(&[], |part| &part.bytes()[self.written..])
+    }
+
+    /// So many bytes of it are written.
+    pub(super) fn advance(&mut self, bytes: usize) {
+        self.written += bytes;
+        while let Some(part) = self.parts.get(self.at) {
+            if self.written < part.bytes().len() {
+                return;
+            }
+            self.at += 1;
+            self.written = 0;
+        }
+    }
+}
+
+/// A response.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Incoming {
+    pub(super) status: u16,
+    /// What is left of the entry's freshness, in milliseconds.
+    pub(super) fresh: u64,
+    /// Seconds since it was stored.
+    pub(super) age: u64,
+    /// This process is to fetch it; otherwise another one does.
+    pub(super) granted: Option<bool>,
+    pub(super) body: Vec<u8>,
+}
+
+/// These bytes are no response that an owner sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NotOurs;
+
+/// Reads responses.
+#[derive(Debug)]
+pub(super) struct Reader {
+    buffer: Vec<u8>,
+    state: Reading,
+    /// Longer bodies are refused. Bytes.
+    max_body: usize,
+}
+
+#[derive(Debug)]
+enum Reading {
+    Head,
+    Body {
+        response: Incoming,
+        length: usize,
+    },
+    /// Chunks of a stream without an end: what is left of the present one,
+    /// with the line break after it.
+    Events {
+        left: u64,
+    },
+}
+
+/// What the bytes that came amount to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// More are needed.
+    More,
+    /// A response is complete.
+    Response(Incoming),
+    /// More of the event stream.
+    Events(Vec<u8>),
+}
+
+impl Reader {
+    pub(super) fn new(max_body: usize) -> Self {
+        Self {
+            buffer: Vec::new(),
+            state: Reading::Head,
+            max_body,
+        }
+    }
+
+    /// Room for what comes next: the bytes of a body are read to where they
+    /// stay. `None` when memory is refused.
+    pub(super) fn room(&mut self) -> Option<&mut [std::mem::MaybeUninit<u8>]> {
+        let (buffer, wanted) = match &mut self.state {
+            Reading::Head => (&mut self.buffer, MAX_HEAD),
+            Reading::Body { response, length } => {
+                let left = *length - response.body.len();
+                (&mut response.body, left)
+            }
+            Reading::Events { .. } => (&mut self.buffer, EVENTS_ROOM),
+        };
+        let spare = buffer.capacity() - buffer.len();
+        if spare == 0 {
+            buffer.try_reserve_exact(wanted).ok()?;
+        }
+        let most = match self.state {
+            // not beyond it: the connection is read for one response
+            Reading::Body { .. } => wanted,
+            _ => usize::MAX,
+        };
+        let buffer = match &mut self.state {
+            Reading::Body { response, .. } => &mut response.body,
+            _ => &mut self.buffer,
+        };
+        let room = buffer.spare_capacity_mut();
+        let most = most.min(room.len());
+        Some(&mut room[..most])
+    }
+
+    /// `bytes` came into [`room`](Self::room).
+    ///
+    /// # Errors
+    /// [`NotOurs`].
+    ///
+    /// # Safety
+    /// So many bytes of it are written.
+    #[allow(unsafe_code)]
+    pub(super) unsafe fn filled(&mut self, bytes: usize) -> Result<Read, NotOurs> {
+        let buffer = match &mut self.state {
+            Reading::Body { response, .. } => &mut response.body,
+            _ => &mut self.buffer,
+        };
+        let length = buffer.len() + bytes.min(buffer.capacity() - buffer.len());
+        // SAFETY: within the capacity, and written by the contract.
+        unsafe { buffer.set_len(length) };
+        self.advance()
+    }
+
+    /// The same of bytes that are elsewhere.
+    #[cfg(test)]
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Read, NotOurs> {
+        match &mut self.state {
+            Reading::Body { response, .. } => response.body.extend_from_slice(bytes),
+            _ => self.buffer.extend_from_slice(bytes),
+        }
+        self.advance()
+    }
+
+    fn advance(&mut self) -> Result<Read, NotOurs> {
+        if matches!(self.state, Reading::Head) && !self.read_head()? {
+            return Ok(Read::More);
+        }
+        match &mut self.state {
+            Reading::Head => Ok(Read::More),
+            Reading::Body { response, length } if response.body.len() == *length => {
+                let response = std::mem::take(response);
+                self.state = Reading::Head;
+                Ok(Read::Response(response))
+            }
+            Reading::Body { .. } => Ok(Read::More),
+            Reading::Events { .. } => self.read_chunks(),
+        }
+    }
+
+    /// Whether it is complete.
+    fn read_head(&mut self) -> Result<bool, NotOurs> {
+        let mut fields = [httparse::EMPTY_HEADER; 32];
+        let mut head = httparse::Response::new(&mut fields);
+        let end = match head.parse(&self.buffer) {
+            Ok(httparse::Status::Complete(end)) => end,
+            Ok(httparse::Status::Partial) if self.buffer.len() < MAX_HEAD => return Ok(false),
+            _ => return Err(NotOurs),
+        };
+        let mut response = Incoming {
+            status: head.code.ok_or(NotOurs)?,
+            ..Incoming::default()
+        };
+        let mut length = None;
+        let mut streams = false;
+        for field in head.headers.iter() {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            let number = || -> Option<u64> { std::str::from_utf8(field.value).ok()?.parse().ok() };
+            if is("content-length") {
+                length = Some(number().ok_or(NotOurs)?);
+            } else if is("sszip-fresh") {
+                response.fresh = number().ok_or(NotOurs)?;
+            } else if is("age") {
+                response.age = number().ok_or(NotOurs)?;
+            } else if is("sszip-lease") {
+                response.granted = Some(field.value == b"granted");
+            } else if is("transfer-encoding") {
+                streams = field.value.eq_ignore_ascii_case(b"chunked");
+            }
+        }
+        if streams && response.status == 200 {
+            self.buffer.drain(..end);
+            self.state = Reading::Events { left: 0 };
+            return Ok(true);
+        }
+        let length = match response.status {
+            204 => 0,
+            _ => length
+                .and_then(|length| usize::try_from(length).ok())
+                .ok_or(NotOurs)?,
+        };
+        let begun = self.buffer.len() - end;
+        if length > self.max_body || begun > length {
+            return Err(NotOurs);
+        }
+        let mut body = Vec::new();
+        body.try_reserve_exact(length).map_err(|_| NotOurs)?;
+        body.extend_from_slice(&self.buffer[end..]);
+        self.buffer.clear();
+        response.body = body;
+        self.state = Reading::Body { response, length };
+        Ok(true)
+    }
+
+    /// RFC 9112, 7.1.
+    fn read_chunks(&mut self) -> Result<Read, NotOurs> {
+        let Reading::Events { left } = &mut self.state else {
+            return Err(NotOurs);
+        };
+        let mut data = Vec::new();
+        let mut at = 0;
+        loop {
+            let rest = &self.buffer[at..];
+            if *left == 0 {
+                match httparse::parse_chunk_size(rest) {
+                    // the end of what has none
+                    Ok(httparse::Status::Complete((_, 0))) => return Err(NotOurs),
+                    Ok(httparse::Status::Complete((start, size))) => {
+                        at += start;
+                        *left = size.checked_add(2).ok_or(NotOurs)?;
+                    }
+                    Ok(httparse::Status::Partial) if rest.len() < 64 => break,
+                    _ => return Err(NotOurs),
+                }
+            } else {
+                let take = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                // the last two of a chunk are its line break
+                let breaks = usize::try_from(left.saturating_sub(2)).unwrap_or(usize::MAX);
+                data.extend_from_slice(&rest[..take.min(breaks)]);
+                *left -= take as u64;
+                at += take;
+                if *left > 0 {
+                    break;
+                }
+            }
+        }
+        self.buffer.drain(..at);
+        Ok(if data.is_empty() {
+            Read::More
+        } else {
+            Read::Events(data)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Incoming, NotOurs, Outgoing, Read, Reader};
+
+    fn read(pieces: &[&[u8]]) -> Result<Vec<Read>, NotOurs> {
+        let mut reader = Reader::new(1000);
+        let mut all = Vec::new();
+        for piece in pieces {
+            match reader.push(piece)? {
+                Read::More => {}
+                read => all.push(read),
+            }
+        }
+        Ok(all)
+    }
+
+    const FOUND: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nsszip-fresh: 700\r\n\
+        Age: 3\r\n\r\nentry";
+
+    #[test]
+    fn a_response_may_come_in_pieces() {
+        let expected = || {
+            Ok(vec![Read::Response(Incoming {
+                status: 200,
+                fresh: 700,
+                age: 3,
+                granted: None,
+                body: b"entry".to_vec(),
+            })])
+        };
+        for at in 1..FOUND.len() {
+            let (first, second) = FOUND.split_at(at);
+            assert_eq!(read(&[first, second]), expected(), "{at}");
+        }
+        let bytes: Vec<&[u8]> = FOUND.chunks(1).collect();
+        assert_eq!(read(&bytes), expected());
+    }
+
+    #[test]
+    fn one_response_follows_another() {
+        let miss = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nsszip-lease: granted\r\n\r\n";
+        let gone = b"HTTP/1.1 204 No Content\r\n\r\n";
+        let all = read(&[miss, FOUND, gone]).unwrap();
+        assert_eq!(all.len(), 3);
+        assert!(matches!(&all[0], Read::Response(miss)
+            if miss.granted == Some(true) && miss.status == 404));
+        assert!(matches!(&all[2], Read::Response(gone) if gone.status == 204));
+    }
+
+    #[test]
+    fn what_no_owner_sends_is_refused() {
+        for bytes in [
+            &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
+            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ] {
+            assert_eq!(read(&[bytes]), Err(NotOurs), "{}", bytes.escape_ascii());
+        }
+        let long = [b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'x'; 9000]].concat();
+        assert_eq!(read(&[&long]), Err(NotOurs));
+    }
+
+    #[test]
+    fn chunks_are_taken_apart_wherever_they_are_cut() {
+        let stream = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+            5\r\nevent\r\n7\r\n: hello\r\n2\r\n\n\n\r\n";
+        for size in 1..stream.len() {
+            let pieces: Vec<&[u8]> = stream.chunks(size).collect();
+            let data: Vec<u8> = read(&pieces)
+                .unwrap()
+                .into_iter()
+                .flat_map(|read| match read {
+                    Read::Events(data) => data,
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            assert_eq!(data, b"event: hello\n\n", "{size}");
+        }
+    }
+
+    #[test]
+    fn a_request_is_written_in_any_pieces() {
+        for step in 1..12 {
+            let shared: Option<std::sync::Arc<[u8]>> = Some(b"load"[..].into());
+            let mut out = Outgoing::new(b"head".to_vec(), Vec::new(), shared);
+            let mut written = Vec::new();
+            while !out.next().is_empty() {
+                let next = &out.next()[..step.min(out.next().len())];
+                written.extend_from_slice(next);
+                let length = next.len();
+                out.advance(length);
+            }
+            assert_eq!(written, b"headload", "{step}");
+        }
+    }
+}

@@ -1,0 +1,605 @@
+//! A process's link to the cache's owner (docs/owner-protocol.md), without
+//! its connections: the host opens them, and carries bytes.
+//!
+//! The standing event stream says until when the process may send what it has
+//! in memory, and what was purged. The other connections carry one request at
+//! a time each. A look-up leads the flight of its key until it is answered,
+//! so that all who want the key wait for one answer; what comes of it goes to
+//! the hot tier. Whatever fails, or takes too long, fails open: the node is
+//! asked.
+
+mod answers;
+mod channel;
+mod events;
+mod job;
+mod purge;
+
+use std::collections::{HashMap, VecDeque};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::channel::{NotOurs, Outgoing, Read, Reader};
+use self::events::Events;
+pub use self::job::{About, Namespace};
+use self::job::{Job, LookUp};
+pub(crate) use self::purge::first_half;
+pub use self::purge::{namespace, request as purge_request, BadPurge};
+use super::entry::Entry;
+use super::flights::{Outcome, Token, Waiter};
+use super::process::Tier;
+use super::Key;
+
+/// The slot of the event stream.
+const EVENTS: usize = 0;
+
+/// How long after a failure a connection is tried again. Milliseconds.
+const RETRY: u64 = 20;
+
+/// A connection on which nothing comes for so long is of no use: the owner
+/// speaks four times a second on the one, and answers on the others.
+/// Milliseconds.
+const SILENCE: u64 = 1_500;
+
+/// Requests that nobody waits for, and that wait to be sent. Beyond it the
+/// oldest are dropped: they were a favour.
+const MOST_FAVOURS: usize = 256;
+
+/// A purge waits for processes that the owner can't reach, so it may take
+/// longer than anything else. Milliseconds.
+const PURGE: u64 = 10_000;
+
+/// No host has a waiter of that name.
+const NOBODY: Waiter = 0;
+
+/// What the owner said of a purge: a status, and a JSON object.
+pub type Purged = (u16, Vec<u8>);
+
+/// How a link behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Connections besides the event stream.
+    pub connections: usize,
+    /// A look-up that takes longer is not waited for. Milliseconds.
+    pub deadline: u64,
+    /// Longer bodies are refused. Bytes.
+    pub max_body: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connections: 8,
+            deadline: 20,
+            max_body: 1 << 30,
+        }
+    }
+}
+
+/// What the host is to do with one of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Open it, then [`Link::connected`].
+    Connect(usize),
+    /// Write [`Link::output`] until there is none.
+    Write(usize),
+    /// Close it.
+    Close(usize),
+    /// [`Link::tick`].
+    Tick,
+}
+
+/// The link of a process. Any thread may ask; one drives the connections.
+#[derive(Debug)]
+pub struct Link {
+    settings: Settings,
+    /// How the owner knows the process.
+    process: String,
+    state: Mutex<State>,
+    /// Until when what is in memory may be sent, in milliseconds of the
+    /// machine's monotonic clock.
+    until: AtomicU64,
+    /// The last purge that holds here.
+    generation: AtomicU64,
+    /// Something was asked since the last tick.
+    stirred: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    slots: Vec<Slot>,
+    /// Those that somebody waits for.
+    asked: VecDeque<Job>,
+    /// And those that nobody does.
+    favours: VecDeque<Job>,
+    needs: VecDeque<Need>,
+    /// Another process fetches it.
+    pending: HashMap<Key, LookUp>,
+    /// What came of purges that nobody has claimed yet.
+    purged: HashMap<Waiter, Purged>,
+    events: Events,
+    /// The owner has said hello.
+    up: bool,
+    /// It has at least once.
+    was_up: bool,
+}
+
+#[derive(Debug)]
+enum Slot {
+    Closed {
+        /// Not before that.
+        retry_at: u64,
+    },
+    Connecting(Job),
+    Open(Box<Open>),
+}
+
+#[derive(Debug)]
+struct Open {
+    out: Outgoing,
+    reader: Reader,
+    job: Option<Job>,
+    /// When something last came, or was asked.
+    since: u64,
+}
+
+impl Link {
+    /// Of the process that the owner is to know as `process`: at most 64
+    /// letters, digits, `-`, `.` and `_`, another one each time.
+    pub fn new(process: String, settings: Settings) -> Self {
+        let slots = (0..=settings.connections).map(|_| Slot::Closed { retry_at: 0 });
+        Self {
+            settings,
+            process,
+            state: Mutex::new(State {
+                slots: slots.collect(),
+                asked: VecDeque::new(),
+                favours: VecDeque::new(),
+                needs: VecDeque::new(),
+                pending: HashMap::new(),
+                purged: HashMap::new(),
+                events: Events::default(),
+                up: false,
+                was_up: false,
+            }),
+            until: AtomicU64::new(0),
+            generation: AtomicU64::new(0),
+            // the first tick opens the event stream
+            stirred: AtomicBool::new(true),
+        }
+    }
+
+    fn stir(&self) {
+        self.stirred.store(true, Ordering::Release);
+    }
+
+    /// Whether what is in memory may be sent at `monotonic`, in milliseconds
+    /// of `CLOCK_MONOTONIC`.
+    pub fn may_send(&self, monotonic: u64) -> bool {
+        monotonic < self.until.load(Ordering::Acquire)
+    }
+
+    /// The last purge that holds here.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether the owner can be asked, as far as is known.
+    pub fn is_up(&self) -> bool {
+        self.lock().up
+    }
+
+    /// Looks a key up. All that follow the flight of `token` are woken: with
+    /// the answer, or one of them to lead (if `leases`), or all to ask alone.
+    ///
+    /// # Errors
+    /// The token: the owner can't be asked now.
+    pub fn ask(&self, key: Key, token: Token, leases: bool, now: u64) -> Result<(), Token> {
+        let mut state = self.lock();
+        if !state.up {
+            return Err(token);
+        }
+        let job = LookUp {
+            key,
+            token,
+            leases,
+            due: now.saturating_add(self.settings.deadline),
+            generation: self.generation(),
+            missed_event: false,
+        };
+        state.asked.push_back(Job::LookUp(job));
+        self.stir();
+        Ok(())
+    }
+
+    /// Looks several keys up, without a lease; `waiter` is woken when what is
+    /// there is in the hot tier. `false`: the owner can't be asked now.
+    pub fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
+        let mut state = self.lock();
+        if !state.up {
+            return false;
+        }
+        state.asked.push_back(Job::LookUps {
+            keys,
+            waiter,
+            due: now.saturating_add(self.settings.deadline),
+            generation: self.generation(),
+        });
+        self.stir();
+        true
+    }
+
+    /// It waits no longer for what [`ask_for_all`](Self::ask_for_all) looks
+    /// up or [`purge`](Self::purge) does: it must not be woken.
+    pub fn forget(&self, gone: Waiter) {
+        let mut state = self.lock();
+        state.purged.remove(&gone);
+        let State { slots, asked, .. } = &mut *state;
+        let busy = slots.iter_mut().filter_map(Slot::job);
+        for job in asked.iter_mut().chain(busy) {
+            match job {
+                Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
+                // it is done all the same
+                Job::Purge { waiter, .. } if *waiter == gone => *waiter = NOBODY,
+                _ => {}
+            }
+        }
+        asked.retain(|job| !matches!(job, Job::Late(_)));
+    }
+
+    /// Asks for a purge, with a body of [`purge_request`]. `waiter` is woken
+    /// when it holds everywhere, or has failed, and
+    /// [`claim_purge`](Self::claim_purge)s what came of it. `false`: the owner
+    /// can't be asked now.
+    pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
+        let mut state = self.lock();
+        if !state.up {
+            return false;
+        }
+        state.asked.push_back(Job::Purge {
+            body,
+            waiter,
+            due: now.saturating_add(PURGE),
+        });
+        self.stir();
+        true
+    }
+
+    /// What came of a purge; `None`: nothing is known of it.
+    pub fn claim_purge(&self, waiter: Waiter) -> Option<Purged> {
+        self.lock().purged.remove(&waiter)
+    }
+
+    /// Gives an entry to the owner, in time.
+    pub fn store(&self, key: Key, entry: Arc<Entry>, about: About) {
+        let about = Box::new(about);
+        self.do_favour(Job::Store { key, entry, about });
+    }
+
+    /// The process does not fetch it after all.
+    pub fn give_back(&self, key: Key) {
+        self.do_favour(Job::GiveBack(key));
+    }
+
+    fn do_favour(&self, job: Job) {
+        let mut state = self.lock();
+        if !state.up {
+            return;
+        }
+        if state.favours.len() >= MOST_FAVOURS {
+            state.favours.pop_front();
+        }
+        state.favours.push_back(job);
+        self.stir();
+    }
+
+    /// What the host is to do next; to be asked until `None` after each call
+    /// of the others. `now` is in milliseconds of the host's clock, here and
+    /// everywhere.
+    pub fn need(&self) -> Option<Need> {
+        if self.stirred.load(Ordering::Acquire) {
+            return Some(Need::Tick);
+        }
+        self.lock().needs.pop_front()
+    }
+
+    /// The connection is open, or could not be opened.
+    pub fn connected(&self, tier: &Tier, slot: usize, is_open: bool, now: u64) {
+        let mut state = self.lock();
+        let Some(place) = state.slots.get_mut(slot) else {
+            return;
+        };
+        let Slot::Connecting(job) = std::mem::replace(place, Slot::Closed { retry_at: 0 }) else {
+            return;
+        };
+        if !is_open {
+            *place = Slot::Closed {
+                retry_at: now + RETRY,
+            };
+            self.fail(&mut state, tier, job);
+            return;
+        }
+        let mut open = Box::new(Open {
+            out: Outgoing::default(),
+            reader: Reader::new(self.settings.max_body),
+            job: None,
+            since: now,
+        });
+        if slot == EVENTS {
+            state.events = Events::default();
+        }
+        match job.outgoing(&self.process, now) {
+            Some(out) => {
+                open.out = out;
+                open.job = Some(job);
+                state.needs.push_back(Need::Write(slot));
+            }
+            None => self.fail(&mut state, tier, job),
+        }
+        if let Some(place) = state.slots.get_mut(slot) {
+            *place = Slot::Open(open);
+        }
+        self.assign(&mut state, now);
+    }
+
+    /// Shows what is to be written to a connection, and is told how much of
+    /// it was; empty: nothing is.
+    pub fn write(&self, slot: usize, write: impl FnOnce(&[u8]) -> usize) {
+        let mut state = self.lock();
+        if let Some(Slot::Open(open)) = state.slots.get_mut(slot) {
+            let written = write(open.out.next());
+            open.out.advance(written);
+        }
+    }
+
+    /// Room for bytes from a connection; `None`: close it.
+    pub fn room(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
+        let mut state = self.lock();
+        let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
+            return false;
+        };
+        match open.reader.room() {
+            Some(room) => {
+                take(room);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// So many bytes came into the [`room`](Self::room) of a connection.
+    ///
+    /// # Safety
+    /// They are written, and `room` was not called since.
+    #[allow(unsafe_code)]
+    pub unsafe fn filled(&self, tier: &Tier, slot: usize, bytes: usize, now: u64) {
+        let mut state = self.lock();
+        let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
+            return;
+        };
+        open.since = now;
+        // SAFETY: the function's contract.
+        let read = unsafe { open.reader.filled(bytes) };
+        match read {
+            Ok(Read::More) => {}
+            Ok(Read::Events(data)) if slot == EVENTS => {
+                self.hear(&mut state, tier, &data, now);
+            }
+            Ok(Read::Response(response)) if slot != EVENTS => {
+                let job = open.job.take();
+                if let Some(job) = job {
+                    self.answered(&mut state, tier, job, response, now);
+                }
+            }
+            Ok(_) | Err(NotOurs) => self.close(&mut state, tier, slot, now),
+        }
+        self.assign(&mut state, now);
+    }
+
+    /// The connection is closed.
+    pub fn closed(&self, tier: &Tier, slot: usize, now: u64) {
+        let mut state = self.lock();
+        self.lose(&mut state, tier, slot, now);
+        self.assign(&mut state, now);
+    }
+
+    /// Sends what was asked, and ends what took too long. How many milliseconds
+    /// until it is to be called again, if nothing else happens.
+    pub fn tick(&self, tier: &Tier, now: u64) -> u64 {
+        self.stirred.store(false, Ordering::Release);
+        let mut state = self.lock();
+        self.give_up_late(&mut state, tier, now);
+        for slot in 0..state.slots.len() {
+            let silent = match &state.slots[slot] {
+                Slot::Open(open) => match &open.job {
+                    Some(Job::Purge { .. }) => false,
+                    Some(_) => now >= open.since + SILENCE,
+                    None => slot == EVENTS && now >= open.since + SILENCE,
+                },
+                _ => false,
+            };
+            if silent {
+                self.close(&mut state, tier, slot, now);
+            }
+        }
+        if matches!(state.slots[EVENTS], Slot::Closed { retry_at } if retry_at <= now) {
+            state.slots[EVENTS] = Slot::Connecting(Job::Listen);
+            state.needs.push_back(Need::Connect(EVENTS));
+        }
+        self.assign(&mut state, now);
+        state.next_tick(now)
+    }
+
+    /// Puts jobs on connections that have none.
+    fn assign(&self, state: &mut State, now: u64) {
+        for slot in EVENTS + 1..state.slots.len() {
+            let free = match &state.slots[slot] {
+                Slot::Open(open) => open.job.is_none(),
+                Slot::Closed { retry_at } => *retry_at <= now,
+                Slot::Connecting(_) => false,
+            };
+            if !free {
+                continue;
+            }
+            // favours never take the last one from those who wait
+            let is_last = slot + 1 == state.slots.len();
+            let job = match state.asked.pop_front() {
+                Some(job) => job,
+                None if is_last => return,
+                None => match state.favours.pop_front() {
+                    Some(job) => job,
+                    None => return,
+                },
+            };
+            match &mut state.slots[slot] {
+                Slot::Open(open) => {
+                    let Some(out) = job.outgoing(&self.process, now) else {
+                        // it came too late, or never can
+                        if let Job::Store { key, .. } = job {
+                            state.favours.push_back(Job::GiveBack(key));
+                        }
+                        continue;
+                    };
+                    open.out = out;
+                    open.job = Some(job);
+                    open.since = now;
+                    state.needs.push_back(Need::Write(slot));
+                }
+                place => {
+                    *place = Slot::Connecting(job);
+                    state.needs.push_back(Need::Connect(slot));
+                }
+            }
+        }
+    }
+
+    /// Those whose time is over go on without the owner.
+    fn give_up_late(&self, state: &mut State, tier: &Tier, now: u64) {
+        let mut late = Vec::new();
+        state.asked = std::mem::take(&mut state.asked)
+            .into_iter()
+            .filter_map(|job| match job.due() {
+                Some(due) if due <= now => {
+                    late.push(job);
+                    None
+                }
+                _ => Some(job),
+            })
+            .collect();
+        for job in state.slots.iter_mut().filter_map(Slot::job) {
+            if job.due().is_some_and(|due| due <= now) {
+                // its answer still comes on that connection
+                let key = match job {
+                    Job::LookUp(look_up) => Some(look_up.key),
+                    _ => None,
+                };
+                late.push(std::mem::replace(job, Job::Late(key)));
+            }
+        }
+        for job in late {
+            self.fail(state, tier, job);
+        }
+    }
+
+    fn close(&self, state: &mut State, tier: &Tier, slot: usize, now: u64) {
+        state.needs.push_back(Need::Close(slot));
+        self.lose(state, tier, slot, now);
+    }
+
+    fn lose(&self, state: &mut State, tier: &Tier, slot: usize, now: u64) {
+        let Some(place) = state.slots.get_mut(slot) else {
+            return;
+        };
+        // an owner may close what is not in use
+        let is_idle = matches!(place, Slot::Open(open) if open.job.is_none());
+        let retry_at = if is_idle { now } else { now + RETRY };
+        match std::mem::replace(place, Slot::Closed { retry_at }) {
+            Slot::Open(open) => {
+                if let Some(job) = open.job {
+                    self.fail(state, tier, job);
+                }
+            }
+            Slot::Connecting(job) => self.fail(state, tier, job),
+            closed @ Slot::Closed { .. } => *place = closed,
+        }
+    }
+
+    /// The owner did not answer.
+    fn fail(&self, state: &mut State, tier: &Tier, job: Job) {
+        match job {
+            Job::LookUp(look_up) => self.fail_open(state, tier, look_up),
+            Job::LookUps { waiter, .. } | Job::Purge { waiter, .. } => {
+                tier.wake([waiter].into_iter().filter(|waiter| *waiter != NOBODY));
+            }
+            Job::Listen => {
+                state.up = false;
+                for (_, look_up) in std::mem::take(&mut state.pending) {
+                    self.fail_open(state, tier, look_up);
+                }
+                for job in std::mem::take(&mut state.asked) {
+                    self.fail(state, tier, job);
+                }
+                state.favours.clear();
+            }
+            Job::Store { .. } | Job::GiveBack(_) | Job::Acknowledge(_) | Job::Late(_) => {}
+        }
+    }
+
+    /// The node is to be asked.
+    fn fail_open(&self, state: &mut State, tier: &Tier, look_up: LookUp) {
+        if look_up.leases {
+            tier.wake(tier.flights.hand_on(look_up.token));
+        } else {
+            tier.wake(tier.flights.finish(look_up.token, Outcome::Alone));
+        }
+        // if nobody is left who wants it
+        let over = tier.flights.over().into_iter().map(Job::GiveBack);
+        state.favours.extend(over);
+    }
+
+    /// No call leaves the state half-changed: none can panic midway.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next_tick(&self, now: u64) -> u64 {
+        let busy = self.slots.iter().filter_map(|slot| match slot {
+            Slot::Open(open) => open.job.as_ref(),
+            Slot::Connecting(job) => Some(job),
+            Slot::Closed { .. } => None,
+        });
+        let dues = self.asked.iter().chain(busy).filter_map(Job::due);
+        let retry = match self.slots[EVENTS] {
+            Slot::Closed { retry_at } => retry_at,
+            _ => now + SILENCE / 2,
+        };
+        let next = dues.chain([retry]).min().unwrap_or(retry);
+        next.saturating_sub(now).max(1)
+    }
+}
+
+impl Slot {
+    fn job(&mut self) -> Option<&mut Job> {
+        match self {
+            Self::Open(open) => open.job.as_mut(),
+            Self::Connecting(job) => Some(job),
+            Self::Closed { .. } => None,
+        }
+    }
+}
+
+impl Job {
+    /// When whoever waits for it goes on without it.
+    fn due(&self) -> Option<u64> {
+        match self {
+            Self::LookUp(look_up) => Some(look_up.due),
+            Self::LookUps { due, .. } | Self::Purge { due, .. } => Some(*due),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! What an operator asks to be purged, in the owner's words.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::job::{hex_of, Namespace};
+use crate::cache::scope::Scope;
+
+/// What the owner is to be told (docs/owner-protocol.md, Purges).
+#[derive(Debug, Default, Serialize)]
+struct Request {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    everything: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocks: Option<[u64; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+}
+
+/// Why nothing is purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadPurge(String);
+
+impl fmt::Display for BadPurge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadPurge {}
+
+/// A namespace that an operator has named, as the owner knows it.
+pub fn namespace(name: &[u8]) -> Namespace {
+    let mut scope = Scope::default();
+    scope.push(name);
+    first_half(&scope)
+}
+
+/// The first half of the hash of what a namespace is made of.
+pub(crate) fn first_half(scope: &Scope) -> Namespace {
+    let mut namespace = Namespace::default();
+    namespace.copy_from_slice(&blake3::hash(scope.bytes()).as_bytes()[..16]);
+    namespace
+}
+
+/// The body of `POST /v1/purges` for a query (`application/x-www-form-urlencoded`,
+/// WHATWG URL, 5):
+///
+/// | query | removes |
+/// |---|---|
+/// | `everything` | all |
+/// | `namespace=NAME` | what `sszip_cache_namespace` has put under that name |
+/// | `method=METHOD` | a method, in all namespaces or in one |
+/// | `blocks=FROM-TO` | what belongs to these blocks; one number is one block |
+/// | `key=HEX` | one entry |
+///
+/// `own` is the name of the namespace where the query names none.
+///
+/// # Errors
+/// [`BadPurge`] says what is wrong.
+pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
+    let mut request = Request::default();
+    let mut given = 0;
+    for (name, value) in form_urlencoded::parse(query) {
+        let bad = |allowed: &str| BadPurge(format!("{name} must be {allowed}"));
+        given += 1;
+        let before = match &*name {
+            "everything" if value.is_empty() => request.everything.replace(true).is_some(),
+            "everything" => return Err(bad("without a value")),
+            "namespace" => {
+                let id = hex_of(&namespace(value.as_bytes()));
+                request.namespace.replace(id).is_some()
+            }
+            "method" if is_method(&value) => request.method.replace(value.into()).is_some(),
+            "method" => return Err(bad("the name of a JSON-RPC method")),
+            "blocks" => {
+                let range = blocks(&value).ok_or_else(|| bad("FROM-TO, decimal numbers"))?;
+                request.blocks.replace(range).is_some()
+            }
+            "key" => {
+                let key = blake3::Hash::from_hex(value.as_bytes());
+                let key = key.map_err(|_| bad("64 hexadecimal digits"))?;
+                request.key.replace(key.to_hex().to_string()).is_some()
+            }
+            _ => {
+                return Err(BadPurge(format!(
+                    "unknown parameter {name:?}: everything, namespace=, method=, blocks= \
+                     and key= are known"
+                )))
+            }
+        };
+        if before {
+            return Err(BadPurge(format!("{name} is there twice")));
+        }
+    }
+    if given == 0 {
+        return Err(BadPurge(
+            "the query must say what to purge: everything, namespace=NAME, method=METHOD, \
+             blocks=FROM-TO or key=HEX"
+                .into(),
+        ));
+    }
+    if given > 1 && (request.everything.is_some() || request.key.is_some()) {
+        return Err(BadPurge("everything and key= stand alone".into()));
+    }
+    if request.blocks.is_some() {
+        if request.method.is_some() {
+            return Err(BadPurge("blocks= and method= exclude each other".into()));
+        }
+        if request.namespace.is_none() {
+            let own = own.ok_or_else(|| {
+                BadPurge(
+                    "blocks= needs a namespace=: blocks of two chains have the same numbers".into(),
+                )
+            })?;
+            request.namespace = Some(hex_of(&namespace(own)));
+        }
+    }
+    serde_json::to_string(&request).map_err(|error| BadPurge(error.to_string()))
+}
+
+fn is_method(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 128 && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn blocks(text: &str) -> Option<[u64; 2]> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten()
+    };
+    let (from, to) = (number(from)?, number(to)?);
+    (from <= to).then_some([from, to])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::request;
+
+    #[test]
+    fn each_query_is_said_in_the_owners_words() {
+        let said = |query: &str| request(query.as_bytes(), None).unwrap();
+        assert_eq!(said("everything"), "{\"everything\":true}");
+        assert_eq!(said("everything="), "{\"everything\":true}");
+        assert_eq!(said("method=eth_call"), "{\"method\":\"eth_call\"}");
+        let key = "AB".repeat(32);
+        let expected = format!("{{\"key\":\"{}\"}}", key.to_lowercase());
+        assert_eq!(said(&format!("key={key}")), expected);
+        let one = said("namespace=main&method=eth_call");
+        assert!(one.contains("\"namespace\":\"") && one.contains("\"method\":\"eth_call\""));
+        let own = request(b"blocks=5-9", Some(b"main")).unwrap();
+        assert_eq!(own, said("namespace=main&blocks=5-9"));
+        assert!(own.ends_with("\"blocks\":[5,9]}"), "{own}");
+        assert!(said("namespace=m%61in&blocks=7").ends_with("\"blocks\":[7,7]}"));
+    }
+
+    #[test]
+    fn what_is_unclear_purges_nothing() {
+        for (query, why) in [
+            ("", "must say what"),
+            ("everything=1", "without a value"),
+            ("all", "unknown parameter"),
+            ("method=", "JSON-RPC method"),
+            ("method=a%0d%0ab", "JSON-RPC method"),
+            ("method=a&method=b", "twice"),
+            ("everything&method=a", "stand alone"),
+            ("key=12", "64 hexadecimal"),
+            ("blocks=5", "needs a namespace"),
+            ("namespace=a&blocks=9-5", "FROM-TO"),
+            ("namespace=a&blocks=-5", "FROM-TO"),
+            ("namespace=a&blocks=%2B5-9", "FROM-TO"),
+            ("namespace=a&blocks=5&method=a", "exclude"),
+        ] {
+            let error = request(query.as_bytes(), None).unwrap_err().to_string();
+            assert!(error.contains(why), "{query}: {error}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Entries as bytes, for a store and for other processes.
+//!
+//! Four bytes of magic and version, the length of the head (4 bytes, little
+//! endian), the head in postcard's format (<https://postcard.jamesmunns.com>),
+//! and the payload, which ends with the bytes. Times are not in it: a clock
+//! means nothing elsewhere.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::entry::{Entry, Envelope, IdPlace, Meta, Payload};
+use crate::gzip::open::Open;
+
+/// Changes with every change of the format: bytes of another version are as
+/// good as none.
+const MAGIC: [u8; 4] = *b"SZE\x01";
+
+/// Of magic and length. Bytes.
+const FIXED: usize = 8;
+
+/// All of an entry but its payload and its times.
+#[derive(Deserialize, Serialize)]
+struct Head<'a> {
+    status: u16,
+    #[serde(borrow)]
+    fields: Vec<(&'a [u8], &'a [u8])>,
+    age: u64,
+    revalidates: bool,
+    stale_if_error: u64,
+    class: Option<u8>,
+    block_number: Option<u64>,
+    block_hash: Option<[u8; 32]>,
+    id: u8,
+    before: &'a [u8],
+    between: &'a [u8],
+    after: &'a [u8],
+    /// Checksum and length of what is coded; `None`: it is not.
+    coded: Option<(u32, u64)>,
+    /// It is to be read before it is given out.
+    unread: bool,
+}
+
+/// An entry as bytes, in two pieces: the second is the entry's own.
+#[derive(Debug)]
+pub struct Encoded {
+    /// All that comes before the payload.
+    pub head: Vec<u8>,
+    /// The payload.
+    pub payload: Arc<[u8]>,
+}
+
+impl Encoded {
+    /// Of `entry`; `None` when it can't be, which memory alone can cause.
+    pub fn of(entry: &Entry) -> Option<Self> {
+        let (meta, envelope) = (entry.meta(), entry.envelope());
+        let (coded, payload) = match entry.payload() {
+            Payload::Raw(bytes) => (None, bytes),
+            Payload::Open(open) => (Some((open.crc, open.length)), &open.bytes),
+        };
+        let fields = meta.fields.iter();
+        let head = Head {
+            status: meta.status,
+            fields: fields
+                .map(|(name, value)| (&name[..], &value[..]))
+                .collect(),
+            age: meta.age,
+            revalidates: meta.revalidates,
+            stale_if_error: meta.stale_if_error,
+            class: meta.class,
+            block_number: meta.block_number,
+            block_hash: meta.block_hash,
+            id: match envelope.id {
+                IdPlace::BeforeResult => 0,
+                IdPlace::AfterResult => 1,
+                IdPlace::Nowhere => 2,
+            },
+            before: &envelope.before,
+            between: &envelope.between,
+            after: &envelope.after,
+            coded,
+            unread: entry.is_unread(),
+        };
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&[0; 4]);
+        let mut bytes = postcard::to_extend(&head, bytes).ok()?;
+        let length = u32::try_from(bytes.len() - FIXED).ok()?;
+        bytes[MAGIC.len()..FIXED].copy_from_slice(&length.to_le_bytes());
+        Some(Self {
+            head: bytes,
+            payload: Arc::clone(payload),
+        })
+    }
+
+    /// Bytes in all.
+    pub fn length(&self) -> usize {
+        self.head.len() + self.payload.len()
+    }
+}
+
+/// An entry that is `age` milliseconds old at `now` and fresh for `fresh` more,
+/// both of the caller's clock. `None`: these are no bytes of an entry.
+pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
+    let (fixed, rest) = bytes.split_at_checked(FIXED)?;
+    let (magic, length) = fixed.split_at(MAGIC.len());
+    if magic != MAGIC {
+        return None;
+    }
+    let length = u32::from_le_bytes(length.try_into().ok()?);
+    let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    let (head, left): (Head<'_>, _) = postcard::take_from_bytes(head).ok()?;
+    if !left.is_empty() {
+        return None;
+    }
+    let envelope = Envelope {
+        id: match head.id {
+            0 => IdPlace::BeforeResult,
+            1 => IdPlace::AfterResult,
+            2 => IdPlace::Nowhere,
+            _ => return None,
+        },
+        before: head.before.into(),
+        between: head.between.into(),
+        after: head.after.into(),
+    };
+    let payload = match head.coded {
+        None => Payload::Raw(payload.into()),
+        Some((crc, length)) => Payload::Open(Open::new(payload.into(), crc, length)),
+    };
+    let fields = head.fields.iter();
+    let meta = Meta {
+        status: head.status,
+        fields: fields
+            .map(|(name, value)| (name.to_vec(), value.to_vec()))
+            .collect(),
+        stored_at: now.saturating_sub(age),
+        age: head.age,
+        revalidates: head.revalidates,
+        stale_if_error: head.stale_if_error,
+        expires_at: now.saturating_add(fresh),
+        class: head.class,
+        block_number: head.block_number,
+        block_hash: head.block_hash,
+    };
+    let entry = Entry::new(envelope, payload, meta);
+    Some(if head.unread { entry.unread() } else { entry })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use super::{decode, Encoded};
+
+    fn envelope(id: IdPlace) -> Envelope {
+        Envelope {
+            id,
+            before: b"{\"jsonrpc\":\"2.0\",\"id\":"[..].into(),
+            between: b",\"result\":"[..].into(),
+            after: b"}\n"[..].into(),
+        }
+    }
+
+    fn meta() -> Meta {
+        Meta {
+            status: 200,
+            fields: vec![(b"content-type".to_vec(), b"application/json".to_vec())],
+            stored_at: 1000,
+            age: 3,
+            revalidates: true,
+            stale_if_error: 60_000,
+            expires_at: 9000,
+            class: Some(1),
+            block_number: Some(20_000_000),
+            block_hash: Some([7; 32]),
+        }
+    }
+
+    fn bytes_of(entry: &Entry) -> Vec<u8> {
+        let encoded = Encoded::of(entry).unwrap();
+        assert_eq!(encoded.length(), encoded.head.len() + encoded.payload.len());
+        [&encoded.head[..], &encoded.payload].concat()
+    }
+
+    fn entries() -> Vec<Entry> {
+        let gate = |min_length| Gate {
+            min_length,
+            level: 1,
+        };
+        let long = [&b"\""[..], &b"00112233".repeat(500), b"\""].concat();
+        [
+            IdPlace::BeforeResult,
+            IdPlace::AfterResult,
+            IdPlace::Nowhere,
+        ]
+        .into_iter()
+        .flat_map(|id| {
+            [
+                Entry::code(envelope(id), b"null", gate(1000), meta()).unwrap(),
+                Entry::code(envelope(id), &long, gate(0), meta()).unwrap(),
+                Entry::code(Envelope::none(), b"", gate(1000), Meta::default()).unwrap(),
+            ]
+        })
+        .collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        for entry in entries() {
+            let read = decode(&bytes_of(&entry), 11_000, 500, 700).unwrap();
+            assert_eq!(read.envelope(), entry.envelope());
+            let expected = Meta {
+                stored_at: 10_500,
+                expires_at: 11_700,
+                ..entry.meta().clone()
+            };
+            assert_eq!(read.meta(), &expected);
+            assert_eq!(read.gzip(b"9").to_vec(), entry.gzip(b"9").to_vec());
+            assert_eq!(read.weight(), entry.weight());
+        }
+    }
+
+    #[test]
+    fn what_was_not_read_before_is_not_read_after() {
+        for entry in entries() {
+            let read = decode(&bytes_of(&entry), 0, 0, 0).unwrap();
+            assert!(!read.is_unread());
+            let unread = decode(&bytes_of(&entry.unread()), 0, 0, 0).unwrap();
+            assert!(unread.is_unread());
+        }
+    }
+
+    #[test]
+    fn no_other_bytes_are_an_entry() {
+        for entry in entries() {
+            let bytes = bytes_of(&entry);
+            let head = Encoded::of(&entry).unwrap().head.len();
+            for cut in 0..head {
+                assert!(decode(&bytes[..cut], 0, 0, 0).is_none(), "{cut}");
+            }
+            for at in 0..8 {
+                let mut other = bytes.clone();
+                other[at] ^= 0x10;
+                assert!(decode(&other, 0, 0, 0).is_none(), "{at}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic() {
+        let bytes = bytes_of(&entries()[1]);
+        for at in 0..200.min(bytes.len()) {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut other = bytes.clone();
+                other[at] = value;
+                if let Some(entry) = decode(&other, 0, 0, 0) {
+                    let _ = entry.length(b"1");
+                    let _ = entry.weight();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The link to the cache's owner: the host opens the connections and carries
+//! bytes.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::config::PROCESS;
+use super::panic::{boundary, caught, give};
+use super::types::{sszip_link_need, sszip_status, sszip_str};
+use crate::cache::link::{purge_request, Link, Need, Settings};
+
+/// Joins this process to the owner of a store, after any fork; a second call
+/// changes nothing. `sszip_link_tick` opens the connections.
+#[no_mangle]
+pub extern "C" fn sszip_link_start() -> sszip_status {
+    boundary(|| {
+        PROCESS.tier.join(|| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            let started = since.unwrap_or_default().as_nanos();
+            let name = format!("{}-{started:x}", std::process::id());
+            Link::new(name, Settings::default())
+        });
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+fn link() -> Option<&'static Link> {
+    PROCESS.tier.link()
+}
+
+/// What the host is to do with the connection `slot`, a small number. To be
+/// asked until `SSZIP_LINK_NOTHING` after each call that changes something:
+/// look-ups, fills, frees and the other functions of the link.
+///
+/// # Safety
+/// `slot` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_link_next(slot: *mut usize) -> sszip_link_need {
+    let need = caught(|| link().and_then(Link::need));
+    let (need, at) = match need.flatten() {
+        Some(Need::Connect(at)) => (sszip_link_need::SSZIP_LINK_CONNECT, at),
+        Some(Need::Write(at)) => (sszip_link_need::SSZIP_LINK_WRITE, at),
+        Some(Need::Close(at)) => (sszip_link_need::SSZIP_LINK_CLOSE, at),
+        Some(Need::Tick) => (sszip_link_need::SSZIP_LINK_TICK, 0),
+        None => (sszip_link_need::SSZIP_LINK_NOTHING, 0),
+    };
+    if !slot.is_null() {
+        // SAFETY: not NULL; the function's contract.
+        unsafe { slot.write(at) };
+    }
+    need
+}
+
+/// The connection is open, or could not be opened. `now` is of the clock of
+/// the look-ups, here and below.
+#[no_mangle]
+pub extern "C" fn sszip_link_connected(slot: usize, is_open: bool, now: u64) -> sszip_status {
+    boundary(|| {
+        if let Some(link) = link() {
+            link.connected(&PROCESS.tier, slot, is_open, now);
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// What is to be written to the connection; empty: nothing. Valid until the
+/// next call of a function of the link.
+///
+/// # Safety
+/// `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_link_output(slot: usize, out: *mut sszip_str) -> sszip_status {
+    boundary(|| {
+        let mut next = sszip_str::of(b"");
+        if let Some(link) = link() {
+            link.write(slot, |bytes| {
+                next = sszip_str::of(bytes);
+                0
+            });
+        }
+        give!(out, next);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// So many bytes of it are written.
+#[no_mangle]
+pub extern "C" fn sszip_link_written(slot: usize, bytes: usize) -> sszip_status {
+    boundary(|| {
+        if let Some(link) = link() {
+            link.write(slot, |_| bytes);
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Room for bytes from the connection, until the next call of a function of
+/// the link.
+///
+/// # Errors
+/// `SSZIP_STATUS_MISUSE`: there is none; close it.
+///
+/// # Safety
+/// The results point at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_link_room(
+    slot: usize,
+    data: *mut *mut u8,
+    len: *mut usize,
+) -> sszip_status {
+    boundary(|| {
+        let mut room = (std::ptr::null_mut(), 0);
+        let is_open = link().is_some_and(|link| {
+            link.room(slot, |bytes| {
+                room = (bytes.as_mut_ptr().cast::<u8>(), bytes.len());
+            })
+        });
+        if !is_open {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        }
+        give!(data, room.0);
+        give!(len, room.1);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// So many bytes came into the room.
+///
+/// # Safety
+/// They are written, and no other function of the link was called since
+/// `sszip_link_room`.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_link_filled(slot: usize, bytes: usize, now: u64) -> sszip_status {
+    boundary(|| {
+        if let Some(link) = link() {
+            // SAFETY: the function's contract.
+            unsafe { link.filled(&PROCESS.tier, slot, bytes, now) };
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The connection is closed, by the owner or by the host.
+#[no_mangle]
+pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
+    boundary(|| {
+        if let Some(link) = link() {
+            link.closed(&PROCESS.tier, slot, now);
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Sends what was asked, ends what took too long, and says after how many
+/// milliseconds it is to be called again at the latest; 0: never.
+#[no_mangle]
+pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
+    caught(|| link().map_or(0, |link| link.tick(&PROCESS.tier, now))).unwrap_or(0)
+}
+
+/// Starts a purge: `query` says what of (README, Purging), `name_space` is the
+/// namespace where it does not; NULL `data`: there is none. If `*status` is 0
+/// then, `waiter` is woken (`sszip_next_woken`) and is to call
+/// `sszip_purge_claim`; otherwise that is the status of the answer, and its
+/// body, JSON, is in `text`, cut to `size` bytes, of `*len`.
+///
+/// # Safety
+/// `query` and `name_space` are valid strings; `text` points at `size` bytes,
+/// the results at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_purge_start(
+    query: sszip_str,
+    name_space: sszip_str,
+    waiter: usize,
+    now: u64,
+    status: *mut u16,
+    text: *mut u8,
+    size: usize,
+    len: *mut usize,
+) -> sszip_status {
+    boundary(|| {
+        // SAFETY: the function's contract.
+        let (query, own) = unsafe {
+            let own = (!name_space.data.is_null()).then(|| name_space.bytes());
+            (query.bytes(), own)
+        };
+        let (code, body) = match purge_request(query, own) {
+            Err(bad) => (400, problem(400, &bad.to_string())),
+            Ok(body) => match link().is_some_and(|link| link.purge(body, waiter, now)) {
+                true => (0, String::new()),
+                false => (503, problem(503, "the cache's owner does not answer")),
+            },
+        };
+        // SAFETY: the function's contract.
+        unsafe { copy(body.as_bytes(), text, size, len) };
+        give!(status, code);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// What came of a purge, as `sszip_purge_start` gives it; the status is never
+/// 0. To be called also by one that was not woken and goes.
+///
+/// # Safety
+/// `text` points at `size` bytes, the results at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_purge_claim(
+    waiter: usize,
+    status: *mut u16,
+    text: *mut u8,
+    size: usize,
+    len: *mut usize,
+) -> sszip_status {
+    boundary(|| {
+        let claimed = link().and_then(|link| link.claim_purge(waiter));
+        if let (Some(link), None) = (link(), &claimed) {
+            link.forget(waiter);
+            PROCESS.tier.forget(waiter);
+        }
+        let (code, body) = claimed.unwrap_or_else(|| {
+            let text = "the cache's owner has not answered: the purge may hold or not";
+            (504, problem(504, text).into())
+        });
+        // SAFETY: the function's contract.
+        unsafe { copy(&body, text, size, len) };
+        give!(status, code);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// RFC 9457.
+fn problem(status: u16, detail: &str) -> String {
+    serde_json::json!({ "status": status, "detail": detail }).to_string()
+}
+
+/// # Safety
+/// `to` points at `size` bytes, `len` at memory of its type.
+unsafe fn copy(from: &[u8], to: *mut u8, size: usize, len: *mut usize) {
+    let length = from.len().min(size);
+    if !to.is_null() {
+        // SAFETY: not NULL; the function's contract.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, length) };
+    }
+    if !len.is_null() {
+        // SAFETY: not NULL; the function's contract.
+        unsafe { len.write(length) };
+    }
+}
+
+/// Whether the owner answers.
+#[no_mangle]
+pub extern "C" fn sszip_link_is_up() -> bool {
+    caught(|| link().is_some_and(Link::is_up)).unwrap_or(false)
+}

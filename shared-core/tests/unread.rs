@@ -1,0 +1,288 @@
+//! Long answers are stored before they are read strictly: whoever asks for
+//! one gets what the node said, or the node's next answer.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{
+    Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
+};
+
+mod support;
+use support::gunzip;
+
+/// Longer than what is read at once, and than what an event loop waits for.
+const LENGTHS: [usize; 2] = [20_000, 400_000];
+
+struct Host {
+    config: Arc<Config>,
+    process: Process,
+}
+
+impl Host {
+    fn new() -> Self {
+        let mut directives = Directives::default();
+        for (name, value) in [("enable", "on"), ("cache", "on")] {
+            directives.set(name, &[value.as_bytes()]).unwrap();
+        }
+        let process = Process::default();
+        process.tier.start(32 << 20, 1);
+        let config = Arc::new(directives.resolve(process.clone()));
+        Self { config, process }
+    }
+
+    fn entries(&self) -> usize {
+        self.process.tier.hot().unwrap().len()
+    }
+
+    fn look_up(&self, body: &str, gzip: bool, waiter: Option<usize>) -> (Exchange, LookUp) {
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        let coding: &[u8] = if gzip { b"gzip" } else { b"identity" };
+        let fields: [(&[u8], &[u8]); 2] = [
+            (b"Content-Type", b"application/json"),
+            (b"Accept-Encoding", coding),
+        ];
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: fields.into_iter(),
+            })
+            .unwrap();
+        let found = look_up_again(&mut exchange, body, waiter);
+        (exchange, found)
+    }
+
+    /// The node answers, the client gets that, and it is stored.
+    fn answered(&self, mut exchange: Exchange, answer: &[u8]) {
+        let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
+        let action = exchange
+            .response_head(ResponseHead {
+                status: 200,
+                content_length: Some(answer.len() as u64),
+                fields: fields.into_iter(),
+                now: 0,
+                delimited: true,
+                unbuffered: false,
+                subrequest: false,
+                coding_allowed: true,
+                host_writes_vary: false,
+            })
+            .unwrap();
+        match action {
+            HeadAction::Hold => {
+                assert_eq!(exchange.piece(answer).unwrap(), PieceAction::Taken);
+                assert!(matches!(exchange.end().unwrap(), EndAction::Code { .. }));
+                exchange.code().unwrap();
+                assert!(sent(&exchange) == answer);
+            }
+            HeadAction::Tee => exchange.observe(answer).unwrap(),
+            other => panic!("{other:?}"),
+        }
+        if let Some(mut fill) = exchange.take_fill() {
+            fill.build();
+            fill.publish(1000);
+        }
+    }
+
+    /// What is stored; `None`: nothing that may be sent.
+    fn hit(&self, body: &str, gzip: bool) -> Option<Vec<u8>> {
+        let (mut exchange, found) = self.look_up(body, gzip, None);
+        match found {
+            LookUp::Respond => {}
+            LookUp::RespondOffLoop => exchange.code().unwrap(),
+            _ => return None,
+        }
+        (exchange.status() == 200).then(|| sent(&exchange))
+    }
+}
+
+fn look_up_again(exchange: &mut Exchange, body: &str, waiter: Option<usize>) -> LookUp {
+    exchange
+        .look_up(Asked {
+            namespace: Some(b"chain"),
+            body: body.as_bytes(),
+            now: 1000,
+            coding_allowed: true,
+            waiter,
+            ..Asked::default()
+        })
+        .unwrap()
+}
+
+fn sent(exchange: &Exchange) -> Vec<u8> {
+    let body: Vec<u8> = exchange.body().flatten().copied().collect();
+    let mut edits = exchange.head_edits().iter();
+    let length = body.len().to_string().into_bytes();
+    assert!(exchange
+        .head_edits()
+        .iter()
+        .any(|edit| edit.name == "Content-Length" && edit.value.as_ref() == Some(&length)));
+    match edits.any(|edit| edit.name == "Content-Encoding" && edit.value.is_some()) {
+        true => gunzip(&body).unwrap(),
+        false => body,
+    }
+}
+
+fn request(id: &str) -> String {
+    let hash = "ab".repeat(32);
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getBlockByHash","params":["0x{hash}",true]}}"#
+    )
+}
+
+fn long(length: usize) -> String {
+    let mut text = String::from("[");
+    for n in 0.. {
+        if text.len() >= length {
+            break;
+        }
+        text.push_str(&format!("\"{:x}\",", n * 0x9e37_79b9_u64));
+    }
+    text + "{}]"
+}
+
+/// Answers as nodes write them, under an id.
+const FORMS: [fn(&str, &str) -> String; 4] = [
+    |id, result| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+    |id, result| format!(r#"{{"id":{id},"jsonrpc":"2.0","result":{result}}}"#) + "\n",
+    |id, result| format!(r#"{{"jsonrpc":"2.0","result":{result},"id":{id}}}"#),
+    // not as nodes write it, and read at once
+    |id, result| format!(r#"{{"jsonrpc":"2.0", "id":{id},"result":{result}}}"#),
+];
+
+#[test]
+fn what_is_an_answer_is_a_hit_under_any_id() {
+    for length in LENGTHS {
+        let result = long(length);
+        for form in FORMS {
+            for gzip in [true, false] {
+                let host = Host::new();
+                let (exchange, found) = host.look_up(&request("1"), gzip, None);
+                assert_eq!(found, LookUp::Forward);
+                host.answered(exchange, form("1", &result).as_bytes());
+                for (id, gzip) in [("\"a\"", true), ("22", false), ("null", true), ("3", false)] {
+                    let hit = host.hit(&request(id), gzip).expect("a hit");
+                    assert!(hit == form(id, &result).into_bytes(), "{length} {id}");
+                }
+            }
+        }
+    }
+}
+
+/// All begin and end like an answer.
+fn no_answers(length: usize) -> Vec<Vec<u8>> {
+    let good = long(length);
+    let before = r#"{"jsonrpc":"2.0","id":1,"result":"#;
+    let mut bodies: Vec<Vec<u8>> = [
+        // another member after the result
+        format!(r#"{before}{good},"error":{{}}}}"#),
+        format!(r#"{before}{good},"id":2,"x":[]}}"#),
+        format!(r#"{before}{good},"result":{good}}}"#),
+        format!(r#"{before}{good},"extra":"x"}}"#),
+        // no value, or more than one
+        format!("{before}[{good}}}]}}"),
+        format!("{before}{good}{good}}}"),
+        format!("{before}[01,{good}]}}"),
+        format!("{before}[\"\n\",{good}]}}"),
+        format!("{before}[\"\\x\",{good}]}}"),
+        format!("{before}[\"\\ud800\",{good}]}}"),
+        format!("{before}{good}}}{before}{good}}}"),
+        format!(
+            "{before}{}{}}}",
+            "[".repeat(600),
+            "]".repeat(600) + &" ".repeat(length) + "]"
+        ),
+        // the id twice, and the version
+        format!(r#"{{"jsonrpc":"2.0","result":{good},"id":2,"id":1}}"#),
+        format!(r#"{{"jsonrpc":"2.0","result":{good},"jsonrpc":"2.0","id":1}}"#),
+        format!(r#"{{"id":1,"jsonrpc":"2.0","result":{good},"id":"1"}}"#),
+    ]
+    .map(String::into_bytes)
+    .into();
+    // not UTF-8
+    bodies.push([before.as_bytes(), b"[\"\xFF\",", good.as_bytes(), b"]}"].concat());
+    bodies
+}
+
+#[test]
+fn what_is_no_answer_is_never_sent_to_another() {
+    for length in LENGTHS {
+        for (n, answer) in no_answers(length).iter().enumerate() {
+            for gzip in [true, false] {
+                let host = Host::new();
+                let (exchange, _) = host.look_up(&request("1"), gzip, None);
+                // its own client gets it as it came
+                host.answered(exchange, answer);
+                assert_eq!(host.hit(&request("2"), gzip), None, "{n}");
+                assert_eq!(host.entries(), 0, "{n}");
+                // nor does it stand in the way of what is one
+                let (exchange, found) = host.look_up(&request("1"), gzip, None);
+                assert_eq!(found, LookUp::Forward);
+                let good = FORMS[0]("1", &long(length));
+                host.answered(exchange, good.as_bytes());
+                assert!(host.hit(&request("1"), gzip) == Some(good.into_bytes()));
+            }
+        }
+    }
+}
+
+#[test]
+fn nor_to_those_who_waited_for_it() {
+    for length in LENGTHS {
+        for answer in no_answers(length) {
+            let host = Host::new();
+            let (leader, found) = host.look_up(&request("1"), true, Some(1));
+            assert_eq!(found, LookUp::Forward);
+            let (mut follower, found) = host.look_up(&request("2"), true, Some(2));
+            assert_eq!(found, LookUp::Wait);
+            host.answered(leader, &answer);
+            assert_eq!(host.process.tier.next_woken(), Some(2));
+            match look_up_again(&mut follower, &request("2"), None) {
+                LookUp::Forward => {}
+                LookUp::RespondOffLoop => {
+                    follower.code().unwrap();
+                    assert_eq!(follower.status(), 0);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn nor_in_a_batch() {
+    let batch = |ids: [&str; 2]| format!("[{},{}]", request(ids[0]), request(ids[1]));
+    for answer in no_answers(LENGTHS[0]) {
+        let host = Host::new();
+        let (exchange, _) = host.look_up(&request("1"), true, None);
+        host.answered(exchange, &answer);
+        assert_eq!(
+            host.look_up(&batch(["2", "3"]), true, None).1,
+            LookUp::Forward
+        );
+        assert_eq!(host.entries(), 0);
+    }
+    // what is one is read there too, but not if that takes long
+    for (length, expected) in [(LENGTHS[0], LookUp::Respond), (LENGTHS[1], LookUp::Forward)] {
+        let host = Host::new();
+        let result = long(length);
+        let (exchange, _) = host.look_up(&request("1"), true, None);
+        host.answered(exchange, FORMS[0]("1", &result).as_bytes());
+        let (exchange, found) = host.look_up(&batch(["2", "3"]), true, None);
+        assert_eq!(found, expected);
+        assert_eq!(host.entries(), 1);
+        if found == LookUp::Respond {
+            let answers = ["2", "3"].map(|id| FORMS[0](id, &result));
+            assert!(sent(&exchange) == format!("[{}]", answers.join(",")).into_bytes());
+        }
+        assert!(host.hit(&request("4"), true).is_some());
+        assert_eq!(
+            host.look_up(&batch(["2", "3"]), true, None).1,
+            LookUp::Respond
+        );
+    }
+}

@@ -1,0 +1,97 @@
+"""The cache's owner as a daemon of its own, with a folder of its own."""
+
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path, timeout=30):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Client:
+    """What an operator says to an owner, over its socket."""
+
+    def __init__(self, path):
+        self.socket = str(path)
+
+    def request(self, method, path, body=None, headers=()):
+        connection = Unix(self.socket)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            return response.status, dict(response.getheaders()), response.read()
+        finally:
+            connection.close()
+
+    def status(self):
+        status, _, body = self.request("GET", "/v1/status")
+        assert status == 200, body
+        return json.loads(body)
+
+    def answers(self):
+        try:
+            self.status()
+        except OSError:
+            return False
+        return True
+
+    def pids(self):
+        """Of the processes that hear its events; none while it is away."""
+        try:
+            return {name.split("-")[0] for name in self.status()["processes"]}
+        except (OSError, http.client.HTTPException):
+            return set()
+
+    def purge(self, **what):
+        status, _, body = self.request("POST", "/v1/purges", json.dumps(what))
+        assert status == 200, body
+        return json.loads(body)["generation"]
+
+
+class Owner(Client):
+    def __init__(self, **settings):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sszip-owner-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        super().__init__(self.folder / "socket")
+        settings = {"socket": self.socket, "path": str(self.folder / "store"), **settings}
+        self.config = self.folder / "cached.toml"
+        self.config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+        self.process = None
+
+    def start(self):
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen([SSZIP_CACHED, str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + 20
+        while not self.answers():
+            assert self.process.poll() is None and time.monotonic() < deadline, self.log()
+            time.sleep(0.002)
+        return self
+
+    def log(self):
+        return (self.folder / "log").read_text(errors="replace")
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.wait(30)
+
+    def close(self):
+        if self.process and self.process.poll() is None:
+            self.kill(signal.SIGTERM)
+        shutil.rmtree(self.folder, ignore_errors=True)

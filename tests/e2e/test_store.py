@@ -1,0 +1,361 @@
+"""nginx beside the cache's owner: what one process has fetched is there for
+all, and for the next start."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+
+from harness import bodies, client
+from harness.nginx import MODULE, Nginx
+from harness.owner import Client, Owner
+from harness.rpc import Node, call
+
+LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
+
+HASH = '"0x' + "ab" * 32 + '"'
+
+
+def block(params=f"[{HASH},true]", id="1"):
+    return call("eth_getBlockByHash", params, id=id)
+
+
+def chain_id(id="1"):
+    return call("eth_chainId", id=id)
+
+
+CALLS = {"eth_getBlockByHash": block, "eth_chainId": chain_id}
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+@owner@
+sszip_cache_valid tip 1h;
+sszip_cache_valid unfinalized 1h;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { sszip_cache_namespace $arg_chain; proxy_pass http://@origin@; }
+    location /unlocked { sszip_cache_namespace $arg_chain; sszip_cache_lock off; proxy_pass http://@origin@; }
+    location /impatient { sszip_cache_namespace $arg_chain; sszip_cache_lock_timeout 200ms; proxy_pass http://@origin@; }
+    location = /purge { allow 127.0.0.1; deny all; sszip_cache_purge on; }
+    location = /purge-own { sszip_cache_namespace own; sszip_cache_purge on; }
+    location = /purge-denied { deny all; sszip_cache_purge on; }
+}
+"""
+
+_places = iter(range(10**6))
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.close()
+
+
+@pytest.fixture(scope="module", params=["daemon", "own"])
+def run(start_nginx, daemon, request):
+    """nginx with a daemon, or with a store of its own. Each connection goes
+    to any of its workers."""
+
+    def run(workers=1):
+        if request.param == "daemon":
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{daemon.socket};"), workers=workers)
+            nginx.owner = daemon
+        else:
+            nginx = start_nginx(config("sszip_cache_path @prefix@/cache max_size=64m memory=32m;"), workers=workers)
+            nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+        wait_until_linked(nginx)
+        return nginx
+
+    return run
+
+
+def config(owner):
+    return CONFIG.replace("@owner@", owner)
+
+
+def wait_until_linked(nginx, owner=None):
+    owner = owner or nginx.owner
+    pids = {str(pid) for pid in nginx.workers()}
+
+    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
+
+
+class Asker:
+    def __init__(self, nginx, origin, results, **options):
+        self.nginx = nginx
+        self.node = Node(results, **options)
+        origin.answers(self.node)
+        self.chain = f"chain{next(_places)}"
+
+    def __call__(self, body, path="/", accept="gzip", **request):
+        return self.nginx.post(f"{path}?chain={self.chain}", body, accept, **request)
+
+
+@pytest.fixture
+def ask(run, origin):
+    def ask(nginx=None, results=None, **options):
+        return Asker(nginx or run(), origin, results or {"eth_chainId": b'"0x1"', "eth_getBlockByHash": LARGE}, **options)
+
+    return ask
+
+
+def purge(nginx, query, path="/purge", method="POST"):
+    return client.fetch(nginx.port, f"{path}?{query}", method=method)
+
+
+class TestTwoProcesses:
+    def test_what_one_worker_fetched_the_others_have(self, run, ask):
+        nginx = run(workers=4)
+        asks = ask(nginx)
+        for id in range(40):
+            answer = asks(block(id=str(id)))
+            assert answer.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (id, LARGE)
+        assert asks.node.count() == 1
+
+    @pytest.mark.parametrize("accept", ["gzip", "identity"])
+    def test_what_was_fetched_survives_a_reload(self, run, ask, accept):
+        nginx = run()
+        asks = ask(nginx)
+        asks(block())
+        asks(call("eth_chainId"))
+        nginx.reload()
+        wait_until_linked(nginx)
+        for method, result in (("eth_getBlockByHash", LARGE), ("eth_chainId", b'"0x1"')):
+            answer = asks(CALLS[method](id="7"), accept=accept)
+            assert answer.decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % result
+            assert answer.header("cache-status").startswith("sszip; hit")
+        assert asks.node.count() == 2
+
+    def test_a_batch_is_looked_up_at_once(self, run, ask):
+        nginx = run()
+        asks = ask(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
+        asks(block())
+        asks(call("eth_chainId"))
+        nginx.reload()
+        wait_until_linked(nginx)
+        batch = b"[" + b",".join([call("eth_chainId", id="5"), call("eth_gasPrice", id="6"), block(id="7")]) + b"]"
+        answer = asks(batch)
+        assert json.loads(answer.decoded)[0] == {"jsonrpc": "2.0", "id": 5, "result": "0x1"}
+        assert [one["id"] for one in json.loads(answer.decoded)] == [5, 6, 7]
+        assert [one["method"] for one in asks.node.asked[2:]] == ["eth_gasPrice"]
+
+
+class TestOneAsksForAll:
+    def test_a_cold_key_reaches_the_node_once(self, run, ask):
+        nginx = run(workers=4)
+        asks = ask(nginx)
+        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(asks(block()))) for _ in range(40)]
+        for thread in threads:
+            thread.start()
+        nginx.wait_for(lambda: asks.node.count() >= 1, "the first to arrive")
+        time.sleep(0.1)
+        gate.set()
+        for thread in threads:
+            thread.join()
+        assert len(answers) == 40 and all(answer.status == 200 for answer in answers)
+        assert asks.node.count() == 1
+
+    def test_a_leader_that_leaves_hands_on(self, run, ask):
+        nginx = run(workers=2)
+        asks = ask(nginx)
+        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
+        body = block()
+        first = nginx.connect()
+        first.send(
+            b"POST /?chain=%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (asks.chain.encode(), len(body), body)
+        )
+        nginx.wait_for(lambda: asks.node.count() == 1, "the first to arrive")
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(asks(body))) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1)
+        first.close()
+        nginx.wait_for(lambda: asks.node.count() == 2, "the next to lead")
+        gate.set()
+        for thread in threads:
+            thread.join()
+        assert len(answers) == 8 and all(answer.status == 200 for answer in answers)
+        assert asks.node.count() == 2
+
+    def test_who_does_not_wait_asks(self, run, ask):
+        asks = ask(run())
+        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
+        threads = [threading.Thread(target=lambda: asks(block(), path="/unlocked")) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        asks.nginx.wait_for(lambda: asks.node.count() == 3, "all to arrive")
+        gate.set()
+        for thread in threads:
+            thread.join()
+
+    def test_nobody_waits_longer_than_is_said(self, run, ask):
+        asks = ask(run())
+        gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
+        threads = [threading.Thread(target=lambda: asks(block(), path="/impatient")) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        asks.nginx.wait_for(lambda: asks.node.count() == 3, "all to arrive")
+        gate.set()
+        for thread in threads:
+            thread.join()
+
+
+class TestPurging:
+    def fill(self, asks):
+        for method in ("eth_getBlockByHash", "eth_chainId"):
+            asks(CALLS[method]())
+            assert asks(CALLS[method]()).header("cache-status").startswith("sszip; hit")
+
+    def hits(self, asks):
+        return [method for method in ("eth_getBlockByHash", "eth_chainId") if asks(CALLS[method]()).header("cache-status").startswith("sszip; hit")]
+
+    @pytest.mark.parametrize(
+        "query,left",
+        [
+            ("everything", []),
+            ("namespace=@chain@", []),
+            ("namespace=other", ["eth_getBlockByHash", "eth_chainId"]),
+            ("method=eth_getBlockByHash", ["eth_chainId"]),
+            ("method=eth_getBlockByHash&namespace=@chain@", ["eth_chainId"]),
+            ("method=eth_getBlockByHash&namespace=other", ["eth_getBlockByHash", "eth_chainId"]),
+        ],
+    )
+    @pytest.mark.parametrize("workers", [1, 3])
+    def test_what_is_purged_is_gone_everywhere(self, run, ask, query, left, workers):
+        nginx = run(workers=workers)
+        asks = ask(nginx)
+        for _ in range(4 * workers):
+            self.fill(asks)
+        answer = purge(nginx, query.replace("@chain@", asks.chain))
+        assert answer.status == 200, answer.decoded
+        assert json.loads(answer.decoded)["generation"] > 0
+        before = asks.node.count()
+        assert self.hits(asks) == left
+        for _ in range(3 * workers):
+            assert len(self.hits(asks)) == 2
+        assert asks.node.count() - before == 2 - len(left)
+
+    @pytest.mark.parametrize("query,why", [("", "must say what"), ("all", "unknown"), ("blocks=5", "namespace")])
+    def test_what_is_unclear_is_refused(self, run, query, why):
+        answer = purge(run(), query)
+        assert answer.status == 400 and why in json.loads(answer.decoded)["detail"]
+        assert answer.header("content-type") == "application/problem+json"
+
+    def test_it_has_rules_of_its_own(self, run):
+        nginx = run()
+        assert purge(nginx, "everything", "/purge-denied").status == 403
+        assert purge(nginx, "everything", method="GET").status == 405
+        assert purge(nginx, "everything", method="PURGE").status == 200
+
+    def test_a_worker_that_is_stopped_does_not_hold_it_up_for_ever(self, run, ask):
+        nginx = run(workers=2)
+        asks = ask(nginx)
+        for _ in range(10):
+            self.fill(asks)
+        stopped = nginx.workers()[0]
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            nginx.owner.purge(everything=True)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        # whichever worker it is, it asks again
+        before = asks.node.count()
+        for _ in range(20):
+            self.hits(asks)
+        assert asks.node.count() == before + 2
+
+
+class TestWithoutAnOwner:
+    def test_the_node_is_asked(self, start_nginx, ask, tmp_path):
+        nginx = start_nginx(config(f"sszip_cache_owner unix:{tmp_path}/nobody;"))
+        asks = ask(nginx)
+        for _ in range(3):
+            assert asks(block()).status == 200
+        assert asks.node.count() == 3
+        answer = purge(nginx, "everything")
+        assert answer.status == 503 and "does not answer" in json.loads(answer.decoded)["detail"]
+
+    def test_one_that_dies_is_missed_and_one_that_comes_is_used(self, start_nginx, ask):
+        own = Owner(max_size="64m", memory="32m").start()
+        try:
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
+            nginx.expect("cache's owner at .* does not answer")
+            wait_until_linked(nginx, own)
+            asks = ask(nginx)
+            asks(block())
+            own.kill()
+            for _ in range(30):
+                assert asks(block()).status == 200
+                time.sleep(0.05)
+            # what is in memory is not to be sent for ever: a new owner may purge
+            assert asks.node.count() > 1
+            own.start()
+            wait_until_linked(nginx, own)
+            before = asks.node.count()
+            for _ in range(5):
+                asks(block())
+            assert asks.node.count() <= before + 1
+        finally:
+            own.close()
+
+    def test_one_that_hangs_costs_little(self, start_nginx, ask):
+        own = Owner(max_size="64m", memory="32m").start()
+        try:
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
+            nginx.expect("cache's owner at .* does not answer")
+            wait_until_linked(nginx, own)
+            asks = ask(nginx)
+            own.process.send_signal(signal.SIGSTOP)
+            for number in range(20):
+                answer = asks(block(f'["0x{number:064x}",true]'))
+                assert answer.status == 200
+            own.process.send_signal(signal.SIGCONT)
+            wait_until_linked(nginx, own)
+        finally:
+            own.close()
+
+
+class TestConfiguration:
+    @pytest.mark.parametrize(
+        "owner,why",
+        [
+            ("sszip_cache_owner /run/owner;", '"sszip_cache_owner" directive has an invalid value'),
+            ("sszip_cache_owner unix:;", '"sszip_cache_owner" directive has an invalid value'),
+            ("sszip_cache_owner 127.0.0.1:80;", '"sszip_cache_owner" directive has an invalid value'),
+            ("sszip_cache_owner unix:/a; sszip_cache_owner unix:/b;", '"sszip_cache_owner" directive is duplicate'),
+            ("sszip_cache_owner unix:/a; sszip_cache_path @prefix@/c;", '"sszip_cache_path" directive is duplicate'),
+            ("sszip_cache_path @prefix@/c; sszip_cache_owner unix:/a;", '"sszip_cache_owner" directive is duplicate'),
+            ("sszip_cache_path /;", "must be a folder of its own"),
+            ("sszip_cache_path @prefix@/c max_size=1m;", "at least 64m"),
+            ("sszip_cache_path @prefix@/c max_size=lots;", "at least 64m"),
+            ("sszip_cache_path @prefix@/c memory=1k;", "at least 1m"),
+            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=" and "memory=" are known'),
+            (f"sszip_cache_path @prefix@/{'c' * 120};", "too long"),
+            ("", '"sszip_cache_purge" needs an "sszip_cache_path" or an "sszip_cache_owner"'),
+        ],
+    )
+    def test_what_is_wrong_is_said(self, origin, owner, why):
+        nginx = Nginx(config(owner), origin=origin)
+        status, said = nginx.test()
+        nginx.stop()
+        assert status == 1 and why in said, said
+        assert "nginx.conf:" in said or not owner
+
+    def test_the_library_has_to_be_there(self, origin, tmp_path):
+        module = tmp_path / "module.so"
+        shutil.copy(MODULE, module)
+        nginx = Nginx(config("sszip_cache_path @prefix@/c;"), origin=origin, module=module)
+        status, said = nginx.test()
+        nginx.stop()
+        assert status == 1 and "libsszip_owner.so" in said and "beside the module" in said, said

@@ -1,0 +1,351 @@
+"""A store of nginx's own through reloads, upgrades, stops and kills: no answer
+is lost or wrong, what was purged stays purged, and what was stored is there."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from harness import bodies, client
+from harness.nginx import Nginx, children, runs
+from harness.origin import answer
+from harness.owner import Client
+from harness.rpc import Node, call
+
+LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_path @prefix@/cache max_size=64m memory=16m;
+sszip_cache_memory 8m;
+sszip_cache_valid immutable 1h;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { sszip_cache_namespace main; proxy_pass http://@origin@; }
+    location = /purge { sszip_cache_purge on; }
+}
+"""
+
+
+def by_hash(number, id="1"):
+    return call("eth_getBlockByHash", f'["0x{number:064x}",true]', id=id)
+
+
+def manager(nginx):
+    """The process that holds the store, if it runs."""
+    for pid in children(nginx.master):
+        try:
+            if b"cache manager" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        except OSError:
+            pass
+    return None
+
+
+def owner_of(nginx):
+    return Client(nginx.prefix / "cache/owner.sock")
+
+
+def wait_until_linked(nginx):
+    owner = owner_of(nginx)
+
+    def linked():
+        pids = {str(pid) for pid in nginx.workers()}
+        return pids and pids <= owner.pids()
+
+    nginx.wait_for(linked, "the workers to reach the owner")
+
+
+def hits(nginx, numbers):
+    """How many of these are answered without the node."""
+    answers = [nginx.post("/", by_hash(number)) for number in numbers]
+    assert all(answer.status == 200 for answer in answers)
+    return sum(answer.header("cache-status").startswith("sszip; hit") for answer in answers)
+
+
+@pytest.fixture
+def node(origin):
+    node = Node({"eth_getBlockByHash": LARGE})
+    origin.answers(node)
+    return node
+
+
+class Clients:
+    """Ask all the time for answers that carry the version they are of: none
+    may be older than what was purged before it was asked for."""
+
+    def __init__(self, nginx, keys=12, clients=4):
+        self.nginx = nginx
+        self.keys = keys
+        self.version = 1
+        self.floor = 1
+        self.faults = []
+        self.answered = 0
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(clients)]
+
+    def serve(self, request):
+        asked = json.loads(request.body)
+        block = int(asked["params"][0], 16)
+        result = {"block": block, "version": self.version, "rest": "00112233" * 700}
+        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        return answer(body.encode())
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in self._threads)
+
+    def _ask(self, number):
+        dice = random.Random(number)
+        connection = None
+        while not self._stop.is_set():
+            block, id = dice.randrange(self.keys), dice.randrange(10**6)
+            floor = self.floor
+            headers = [("Content-Type", "application/json"), ("Accept-Encoding", dice.choice(["gzip", "identity"]))]
+            received = None
+            try:
+                if connection is None:
+                    connection = client.Connection(self.nginx.port)
+                else:
+                    received = connection.received
+                connection.send(
+                    client.request_bytes("/", method="POST", headers=headers, body=by_hash(block, id=str(id)))
+                )
+                response = connection.read()
+            except (OSError, client.Truncated) as error:
+                # closed while idle: nginx does so when a worker goes
+                if received is None or connection.received != received:
+                    self.faults.append(repr(error))
+                if connection is not None:
+                    connection.close()
+                connection = None
+                continue
+            if response.status != 200:
+                self.faults.append(f"status {response.status}")
+            else:
+                said = json.loads(response.decoded)
+                result = said["result"]
+                if said["id"] != id or result["block"] != block or len(result["rest"]) != 5600:
+                    self.faults.append(f"another's answer: {response.decoded[:200]}")
+                if not floor <= result["version"] <= self.version:
+                    self.faults.append(f"version {result['version']} after {floor} was purged")
+            self.answered += 1
+            if response.header("Connection") == "close":
+                connection.close()
+                connection = None
+
+    def await_more(self, count):
+        target = self.answered + count
+        self.nginx.wait_for(lambda: self.answered >= target or self.faults, f"{count} more answers", seconds=60)
+
+    def purge(self):
+        """A new version, and a purge of the old one; whether it was
+        acknowledged."""
+        self.version += 1
+        version = self.version
+        try:
+            response = client.fetch(self.nginx.port, "/purge?everything", method="POST")
+        except (OSError, client.Truncated):
+            return False
+        if response.status != 200:
+            assert response.status in (502, 503, 504), response.status
+            return False
+        self.floor = version
+        return True
+
+
+class TestStops:
+    def test_a_stop_and_a_start_keep_what_was_stored(self, origin, node):
+        nginx = Nginx(CONFIG, origin=origin)
+        try:
+            nginx.start()
+            wait_until_linked(nginx)
+            assert hits(nginx, range(20)) == 0
+            for start in range(3):
+                master = nginx.master
+                os.kill(master, signal.SIGQUIT if start % 2 else signal.SIGTERM)
+                nginx.wait_for(lambda: not nginx._runs(master), "nginx to stop", seconds=10)
+                (nginx.prefix / "nginx.pid").unlink(missing_ok=True)
+                nginx.start()
+                wait_until_linked(nginx)
+                assert hits(nginx, range(20)) == 20
+            assert node.count() == 20
+        finally:
+            nginx.stop()
+
+    def test_a_reload_keeps_what_was_stored(self, start_nginx, node):
+        nginx = start_nginx(CONFIG)
+        wait_until_linked(nginx)
+        assert hits(nginx, range(20)) == 0
+        before = manager(nginx)
+        nginx.reload()
+        nginx.wait_for(lambda: manager(nginx) not in (None, before) and not runs(before), "another manager")
+        wait_until_linked(nginx)
+        assert hits(nginx, range(20)) == 20
+
+    def test_without_a_master_the_only_process_does_it(self, origin, node):
+        nginx = Nginx(CONFIG, origin=origin, main="master_process off;", single=True)
+        try:
+            for start in range(2):
+                nginx.start()
+                nginx.wait_for(owner_of(nginx).answers, "the owner")
+                nginx.wait_for(lambda: owner_of(nginx).status()["processes"], "the link")
+                assert hits(nginx, range(5)) == (5 if start else 0)
+                master = nginx.master
+                os.kill(master, signal.SIGQUIT)
+                nginx.wait_for(lambda: not nginx._runs(master), "nginx to stop", seconds=10)
+                nginx.check()
+        finally:
+            nginx.stop()
+
+    def test_what_is_purged_before_a_stop_stays_purged(self, origin, node):
+        nginx = Nginx(CONFIG, origin=origin)
+        try:
+            nginx.start()
+            wait_until_linked(nginx)
+            hits(nginx, range(5))
+            nginx.reload()
+            wait_until_linked(nginx)
+            assert client.fetch(nginx.port, "/purge?method=eth_getBlockByHash", method="POST").status == 200
+            os.kill(manager(nginx), signal.SIGKILL)
+            nginx.expect("exited on signal 9")
+            nginx.reload()
+            wait_until_linked(nginx)
+            assert hits(nginx, range(5)) == 0
+        finally:
+            nginx.stop()
+
+
+class TestUnderLoad:
+    def test_reloads(self, start_nginx, origin):
+        nginx = start_nginx(CONFIG, workers=2)
+        clients = Clients(nginx)
+        origin.answers(clients.serve)
+        wait_until_linked(nginx)
+        with clients:
+            for _ in range(5):
+                clients.await_more(60)
+                nginx.reload()
+                clients.await_more(60)
+                clients.purge()
+            wait_until_linked(nginx)
+            assert clients.purge()
+            clients.await_more(100)
+        assert clients.faults == []
+
+    def test_an_upgrade(self, start_nginx, origin):
+        nginx = start_nginx(CONFIG, workers=2, daemon=True)
+        clients = Clients(nginx)
+        origin.answers(clients.serve)
+        wait_until_linked(nginx)
+        old = nginx.master
+        with clients:
+            clients.await_more(60)
+            os.kill(old, signal.SIGUSR2)
+            nginx.wait_for(lambda: nginx.master_or_none() not in (None, old), "the new master")
+            nginx.wait_for(nginx.workers, "the new workers")
+            clients.await_more(60)
+            # both generations of workers are one owner's
+            assert clients.purge()
+            clients.await_more(60)
+            os.kill(old, signal.SIGQUIT)
+            nginx.wait_for(lambda: not runs(old), "the old master to go", seconds=60)
+            wait_until_linked(nginx)
+            clients.await_more(60)
+            assert clients.purge()
+            clients.await_more(60)
+        assert clients.faults == []
+
+    def test_kills_of_the_owner_at_random(self, start_nginx, origin, record_property):
+        nginx = start_nginx(CONFIG, workers=2)
+        nginx.expect("exited on signal 9")
+        nginx.expect("cache's owner")
+        clients = Clients(nginx)
+        origin.answers(clients.serve)
+        wait_until_linked(nginx)
+        dice = random.Random(7)
+        acknowledged, back = 0, []
+        with clients:
+            for _ in range(50):
+                purging = threading.Thread(target=lambda: outcomes.append(clients.purge()))
+                outcomes = []
+                if dice.random() < 0.7:
+                    purging.start()
+                time.sleep(dice.random() * 0.15)
+                victim = manager(nginx)
+                if victim is not None:
+                    os.kill(victim, signal.SIGKILL)
+                    since = time.monotonic()
+                    nginx.wait_for(lambda: manager(nginx) not in (None, victim), "another manager")
+                    nginx.wait_for(owner_of(nginx).answers, "the owner")
+                    back.append(time.monotonic() - since)
+                if purging.ident:
+                    purging.join(30)
+                acknowledged += sum(outcomes)
+                if dice.random() < 0.3:
+                    time.sleep(1.1)
+                    wait_until_linked(nginx)
+                    acknowledged += clients.purge()
+                clients.await_more(20)
+        assert clients.faults == []
+        assert acknowledged >= 5 and len(back) >= 45
+        back.sort()
+        record_property("back after", f"median {back[len(back) // 2]:.3f} s, worst {back[-1]:.3f} s")
+        print(f"kills: {len(back)}, purges acknowledged: {acknowledged}, back after {back[len(back) // 2]:.3f} s, worst {back[-1]:.3f} s")
+
+    def test_a_worker_that_stops_during_a_purge(self, start_nginx, origin):
+        nginx = start_nginx(CONFIG, workers=2)
+        clients = Clients(nginx)
+        origin.answers(clients.serve)
+        wait_until_linked(nginx)
+        with clients:
+            for _ in range(4):
+                clients.await_more(60)
+                stopped = random.choice(nginx.workers())
+                os.kill(stopped, signal.SIGSTOP)
+                clients.version += 1
+                version = clients.version
+                owner_of(nginx).purge(everything=True)
+                clients.floor = version
+                os.kill(stopped, signal.SIGCONT)
+                clients.await_more(60)
+        assert clients.faults == []
+
+
+def test_the_log_says_what_the_store_does(start_nginx, origin, node):
+    nginx = start_nginx(CONFIG)
+    wait_until_linked(nginx)
+    assert len(re.findall(r"\[notice\].*sszip: a new store in ", nginx.error_log())) == 1
+    nginx.reload()
+    wait_until_linked(nginx)
+    nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: the store in ", nginx.error_log()), "the line")
+
+
+def test_a_store_that_another_nginx_has_is_shared(origin, node):
+    first = Nginx(CONFIG, origin=origin)
+    second = Nginx(CONFIG.replace("@prefix@/cache", str(first.prefix / "cache")), origin=origin)
+    try:
+        first.start()
+        wait_until_linked(first)
+        second.start()
+        second.wait_for(lambda: len(owner_of(first).pids()) == 2, "both to be linked")
+        hits(first, range(3))
+        assert hits(second, range(3)) == 3
+    finally:
+        second.stop()
+        first.stop()
