@@ -13,7 +13,7 @@
 //! later version's store) is an error, and nothing is touched.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -235,14 +235,12 @@ fn own_folder(folder: &Path) -> Result<(), OpenError> {
         .mode(0o700)
         .create(folder)
         .map_err(|error| io_error(folder, error))?;
-    own(folder)
+    // where a link leads counts, not whose it is
+    own(folder, folder.metadata())
 }
 
-fn own(path: &Path) -> Result<(), OpenError> {
-    let owner = path
-        .symlink_metadata()
-        .map_err(|error| io_error(path, error))?
-        .uid();
+fn own(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
+    let owner = metadata.map_err(|error| io_error(path, error))?.uid();
     let user = rustix::process::geteuid().as_raw();
     if owner == user {
         return Ok(());
@@ -271,7 +269,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
         match fs::read_dir(folder) {
             Ok(entries) => {
                 for entry in entries {
-                    own(&entry.map_err(|error| io_error(folder, error))?.path())?;
+                    let entry = entry.map_err(|error| io_error(folder, error))?;
+                    own(&entry.path(), entry.metadata())?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
