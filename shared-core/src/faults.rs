@@ -28,6 +28,9 @@ pub(crate) enum Fault {
     /// Die when a new database is made, before its marker file is.
     #[cfg(feature = "store")]
     DieMade,
+    /// Die when RocksDB is about to open.
+    #[cfg(feature = "store")]
+    DieOpening,
     /// The first flush of the store fails.
     #[cfg(feature = "store")]
     FailFlush,
@@ -59,6 +62,8 @@ pub(crate) fn injected(fault: Fault) -> bool {
         Ok("die-written") => Some(Fault::DieWritten),
         #[cfg(feature = "store")]
         Ok("die-made") => Some(Fault::DieMade),
+        #[cfg(feature = "store")]
+        Ok("die-opening") => Some(Fault::DieOpening),
         #[cfg(feature = "store")]
         Ok("fail-flush") => Some(Fault::FailFlush),
         _ => None,

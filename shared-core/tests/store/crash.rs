@@ -179,6 +179,32 @@ pub fn purge_twice(folder: &Path) {
     std::process::abort();
 }
 
+/// A database over which RocksDB ends the process is not opened for ever.
+#[test]
+#[cfg(feature = "faults")]
+fn a_database_that_ends_the_process_is_given_up() {
+    let folder = folder();
+    let config = config(folder.path());
+    open(&config).0.close().unwrap();
+    let die = || {
+        let fault = [("SSZIP_FAULT", "die-opening")];
+        start("purge-once", folder.path(), 0, &fault).wait()
+    };
+    // some are no reason, and one that goes well makes them forgotten
+    for _ in 0..2 {
+        for _ in 0..4 {
+            assert!(!die().0);
+        }
+        reopen(&config).close().unwrap();
+    }
+    for _ in 0..5 {
+        assert!(!die().0);
+    }
+    let (good, said) = die();
+    assert!(good, "{said:?}");
+    reopen(&config);
+}
+
 #[test]
 #[cfg(feature = "faults")]
 fn what_a_failed_flush_left_is_flushed_by_the_next() {

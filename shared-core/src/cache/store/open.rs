@@ -4,6 +4,7 @@
 //! PATH/LOCK          held by the process that owns the store (flock)
 //! PATH/sszip-store   what the database has to hold (marker.rs)
 //! PATH/db/           RocksDB's files
+//! PATH/opening       a byte for each time that opening it was not survived
 //! PATH/broken-1/     a database that was set aside, without its tables
 //! ```
 //!
@@ -12,8 +13,8 @@
 //! later version's store) is an error, and nothing is touched.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, Read};
+use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,9 @@ use super::purges::Purges;
 use super::rocks::{Durability, Failure, Rocks, Write};
 
 pub(super) const DATABASE: &str = "db";
+const OPENING: &str = "opening";
+/// Attempts after which a database is given up.
+const MAX_OPENINGS: u64 = 5;
 /// Bytes that have to be free to open it.
 const PROBE: usize = 1 << 20;
 /// Databases that were set aside and are kept.
@@ -68,6 +72,8 @@ pub enum Damage {
         /// How many there were.
         wanted: u64,
     },
+    /// The process ended while opening it, again and again.
+    EndsTheProcess,
     /// RocksDB can't read it, and says why.
     Unreadable(String),
     /// [`Config::begin_anew`] says so.
@@ -87,6 +93,7 @@ impl fmt::Display for Damage {
                     "the database has lost purges: {found} of {wanted} writes"
                 )
             }
+            Self::EndsTheProcess => f.write_str("opening it ended the process several times"),
             Self::Unreadable(text) => f.write_str(text),
             Self::Distrusted => f.write_str("the database is not trusted"),
         }
@@ -208,6 +215,7 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
             create(config, &database, now, opening)?
         }
     };
+    end_opening(folder)?;
     // held until the last user of the database is gone
     opened.rocks.keep(lock);
     Ok(opened)
@@ -231,14 +239,12 @@ fn own_folder(folder: &Path) -> Result<(), OpenError> {
         .mode(0o700)
         .create(folder)
         .map_err(|error| io_error(folder, error))?;
-    own(folder)
+    // where a link leads counts, not whose it is
+    own(folder, folder.metadata())
 }
 
-fn own(path: &Path) -> Result<(), OpenError> {
-    let owner = path
-        .symlink_metadata()
-        .map_err(|error| io_error(path, error))?
-        .uid();
+fn own(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
+    let owner = metadata.map_err(|error| io_error(path, error))?.uid();
     let user = rustix::process::geteuid().as_raw();
     if owner == user {
         return Ok(());
@@ -267,7 +273,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
         match fs::read_dir(folder) {
             Ok(entries) => {
                 for entry in entries {
-                    own(&entry.map_err(|error| io_error(folder, error))?.path())?;
+                    let entry = entry.map_err(|error| io_error(folder, error))?;
+                    own(&entry.path(), entry.metadata())?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -308,7 +315,35 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
+/// Counts the times that a process began to open the database and was not
+/// heard of again: RocksDB, with Debian's assertions, may end the process over
+/// damage, and whoever starts it again would do so for ever.
+fn begin_opening(folder: &Path) -> Result<(), Failed> {
+    let path = folder.join(OPENING);
+    let io = |error| Failed::Error(io_error(&path, error));
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(io)?;
+    if file.metadata().map_err(io)?.len() >= MAX_OPENINGS {
+        return Err(Failed::Damaged(Damage::EndsTheProcess));
+    }
+    file.write_all(b"x").map_err(io)
+}
+
+fn end_opening(folder: &Path) -> Result<(), OpenError> {
+    match fs::remove_file(folder.join(OPENING)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error(&folder.join(OPENING), error))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn reopen(config: &Config, database: &Path, marker: Marker) -> Result<Opened, Failed> {
+    begin_opening(&config.path)?;
+    die_if(Fault::DieOpening);
     let rocks = Rocks::open(database, &config.families(), config.block_cache, false)?;
     let control = control::read(&rocks)?;
     if control.name != Some(marker.name) {
