@@ -17,7 +17,7 @@
 #define NGX_HTTP_SSZIP_LINK_SLOTS  32
 
 /* an owner that starts, or is replaced, is not worth a line in the log */
-#define NGX_HTTP_SSZIP_LINK_GRACE  1000
+#define NGX_HTTP_SSZIP_LINK_GRACE  3000
 
 
 static void ngx_http_sszip_link_run(void);
