@@ -8,7 +8,6 @@
 //! |-------------|------------------------------------------------|
 //! | [`run`]     | from the election to the end                   |
 //! | [`open`]      | its store                                      |
-//! | [`crashes`]   | whether that store kills its owners            |
 //! | [`config`]    | what the daemon's file says                    |
 //! | [`socket`]  | the Unix socket                                |
 //! | [`server`]  | connections                                    |
@@ -21,7 +20,6 @@
 pub mod answer;
 pub mod clock;
 pub mod config;
-pub mod crashes;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;

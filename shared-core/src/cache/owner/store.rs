@@ -199,7 +199,7 @@ impl Disk for StoreDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::store::{Config, Damage, Opening};
+    use crate::cache::store::Config;
 
     const NOW: Now = Now {
         monotonic: 10,
@@ -220,9 +220,9 @@ mod tests {
         *blake3::hash(&n.to_be_bytes()).as_bytes()
     }
 
-    fn open(config: &Config) -> (StoreDisk, Opening) {
-        let (store, opening) = Store::open(config, NOW.unix).unwrap();
-        (StoreDisk::new(store, NOW), opening)
+    fn open(config: &Config) -> StoreDisk {
+        let (store, _) = Store::open(config, NOW.unix).unwrap();
+        StoreDisk::new(store, NOW)
     }
 
     fn put(disk: &StoreDisk, n: u64, about: &About) -> Result<(), DiskError> {
@@ -233,7 +233,7 @@ mod tests {
     fn what_is_put_is_found_as_it_was_said_to_be() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path(), 64 << 20);
-        let (disk, _) = open(&config);
+        let disk = open(&config);
         for (n, class) in [about::Class::Immutable, about::Class::Resource]
             .into_iter()
             .enumerate()
@@ -254,7 +254,7 @@ mod tests {
     fn memory_knows_what_is_nowhere() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path(), 64 << 20);
-        let (mut disk, _) = open(&config);
+        let mut disk = open(&config);
         for _ in 0..2 {
             for n in 0..1_000 {
                 put(&disk, n, &about(about::Class::Immutable, None)).unwrap();
@@ -265,7 +265,7 @@ mod tests {
             let mistaken = (1_000..2_000).filter(|n| disk.may_have(&key(*n)));
             assert!(mistaken.count() < 20);
             drop(disk);
-            disk = open(&config).0;
+            disk = open(&config);
             assert!((0..1_000).all(|n| disk.may_have(&key(n))));
         }
     }
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn every_scope_is_the_stores() {
         let folder = tempfile::tempdir().unwrap();
-        let (disk, _) = open(&Config::new(folder.path(), 64 << 20));
+        let disk = open(&Config::new(folder.path(), 64 << 20));
         let namespace = [1; 16];
         for scope in [
             about::Scope::Everything,
@@ -305,25 +305,5 @@ mod tests {
             assert_eq!(disk.get(&key(1), NOW), None);
             assert_eq!(put(&disk, 1, &before), Err(DiskError::Purged));
         }
-    }
-
-    #[test]
-    fn an_owner_may_begin_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = Config::new(folder.path(), 64 << 20);
-        let (disk, opening) = open(&config);
-        assert_eq!(opening, Opening::Fresh);
-        put(&disk, 1, &about(about::Class::Immutable, None)).unwrap();
-        drop(disk);
-        config.begin_anew = true;
-        let (disk, opening) = open(&config);
-        assert!(matches!(
-            opening,
-            Opening::SetAside {
-                damage: Damage::Distrusted,
-                to: Some(_)
-            }
-        ));
-        assert!(!disk.may_have(&key(1)));
     }
 }

@@ -22,9 +22,6 @@ pub struct Config {
     /// Entries go through the write-ahead log too: more is written, and less
     /// lost by a crash. To measure what it costs.
     pub log_entries: bool,
-    /// What is there is set aside unread, as if it were damaged: for an owner
-    /// whose processes die of reading it.
-    pub begin_anew: bool,
 }
 
 /// The least that a store is useful with.
@@ -53,7 +50,6 @@ impl Config {
             write_buffer: (max_size / 64).clamp(256 << 10, 16 << 20),
             block_cache: 8 << 20,
             log_entries: false,
-            begin_anew: false,
         }
     }
 

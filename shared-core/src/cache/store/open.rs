@@ -76,8 +76,6 @@ pub enum Damage {
     EndsTheProcess,
     /// RocksDB can't read it, and says why.
     Unreadable(String),
-    /// [`Config::begin_anew`] says so.
-    Distrusted,
 }
 
 impl fmt::Display for Damage {
@@ -95,7 +93,6 @@ impl fmt::Display for Damage {
             }
             Self::EndsTheProcess => f.write_str("opening it ended the process several times"),
             Self::Unreadable(text) => f.write_str(text),
-            Self::Distrusted => f.write_str("the database is not trusted"),
         }
     }
 }
@@ -192,7 +189,6 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
     let database = folder.join(DATABASE);
     let exists = exists(&database)?;
     let found = match Marker::read(folder) {
-        Ok(Some(_)) if exists && config.begin_anew => Err(Failed::Damaged(Damage::Distrusted)),
         Ok(Some(marker)) if exists => reopen(config, &database, marker),
         Ok(Some(_)) => Err(Failed::Damaged(Damage::NoDatabase)),
         Ok(None) if exists => Err(Failed::Damaged(Damage::NoMarker)),
