@@ -12,12 +12,14 @@
 //! | [`socket`]  | the Unix socket                                |
 //! | [`server`]  | connections                                    |
 //! | [`service`] | requests become answers                        |
+//! | [`bodies`]    | bodies of requests, within limits              |
 //! | [`request`] | what a request asks for                        |
 //! | [`answer`]  | heads and bodies that go back                  |
 //! | [`events`]  | the event stream                               |
 //! | [`clock`]   | the machine's clocks                           |
 
 pub mod answer;
+pub mod bodies;
 pub mod clock;
 pub mod config;
 pub mod events;
