@@ -64,6 +64,26 @@ def wait_until_linked(nginx):
     nginx.wait_for(linked, "the workers to reach the owner")
 
 
+def end(nginx, number):
+    master = nginx.master
+    os.kill(master, number)
+    nginx.wait_for(lambda: not nginx._runs(master), "nginx to stop", seconds=10)
+    (nginx.prefix / "nginx.pid").unlink(missing_ok=True)
+
+
+def kill_manager(nginx):
+    """How many seconds it took until another one answered; None: there was
+    none to kill."""
+    victim = manager(nginx)
+    if victim is None:
+        return None
+    os.kill(victim, signal.SIGKILL)
+    since = time.monotonic()
+    nginx.wait_for(lambda: manager(nginx) not in (None, victim), "another manager")
+    nginx.wait_for(owner_of(nginx).answers, "the owner")
+    return time.monotonic() - since
+
+
 def hits(nginx, numbers):
     """How many of these are answered without the node."""
     answers = [nginx.post("/", by_hash(number)) for number in numbers]
@@ -177,10 +197,7 @@ class TestStops:
             wait_until_linked(nginx)
             assert hits(nginx, range(20)) == 0
             for start in range(3):
-                master = nginx.master
-                os.kill(master, signal.SIGQUIT if start % 2 else signal.SIGTERM)
-                nginx.wait_for(lambda: not nginx._runs(master), "nginx to stop", seconds=10)
-                (nginx.prefix / "nginx.pid").unlink(missing_ok=True)
+                end(nginx, signal.SIGQUIT if start % 2 else signal.SIGTERM)
                 nginx.start()
                 wait_until_linked(nginx)
                 assert hits(nginx, range(20)) == 20
@@ -206,9 +223,7 @@ class TestStops:
                 nginx.wait_for(owner_of(nginx).answers, "the owner")
                 nginx.wait_for(lambda: owner_of(nginx).status()["processes"], "the link")
                 assert hits(nginx, range(5)) == (5 if start else 0)
-                master = nginx.master
-                os.kill(master, signal.SIGQUIT)
-                nginx.wait_for(lambda: not nginx._runs(master), "nginx to stop", seconds=10)
+                end(nginx, signal.SIGQUIT)
                 nginx.check()
         finally:
             nginx.stop()
@@ -279,32 +294,25 @@ class TestUnderLoad:
         origin.answers(clients.serve)
         wait_until_linked(nginx)
         dice = random.Random(7)
-        acknowledged, back = 0, []
+        outcomes, back = [], []
         with clients:
             for _ in range(50):
                 purging = threading.Thread(target=lambda: outcomes.append(clients.purge()))
-                outcomes = []
                 if dice.random() < 0.7:
                     purging.start()
                 time.sleep(dice.random() * 0.15)
-                victim = manager(nginx)
-                if victim is not None:
-                    os.kill(victim, signal.SIGKILL)
-                    since = time.monotonic()
-                    nginx.wait_for(lambda: manager(nginx) not in (None, victim), "another manager")
-                    nginx.wait_for(owner_of(nginx).answers, "the owner")
-                    back.append(time.monotonic() - since)
+                back.append(kill_manager(nginx))
                 if purging.ident:
                     purging.join(30)
-                acknowledged += sum(outcomes)
                 if dice.random() < 0.3:
                     time.sleep(1.1)
                     wait_until_linked(nginx)
-                    acknowledged += clients.purge()
+                    outcomes.append(clients.purge())
                 clients.await_more(20)
+        acknowledged = sum(outcomes)
+        back = sorted(seconds for seconds in back if seconds is not None)
         assert clients.faults == []
         assert acknowledged >= 5 and len(back) >= 45
-        back.sort()
         record_property("back after", f"median {back[len(back) // 2]:.3f} s, worst {back[-1]:.3f} s")
         print(f"kills: {len(back)}, purges acknowledged: {acknowledged}, back after {back[len(back) // 2]:.3f} s, worst {back[-1]:.3f} s")
 
