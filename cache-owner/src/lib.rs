@@ -8,20 +8,20 @@
 //! |-------------|------------------------------------------------|
 //! | [`run`]     | from the election to the end                   |
 //! | [`open`]      | its store                                      |
-//! | [`crashes`]   | whether that store kills its owners            |
 //! | [`config`]    | what the daemon's file says                    |
 //! | [`socket`]  | the Unix socket                                |
 //! | [`server`]  | connections                                    |
 //! | [`service`] | requests become answers                        |
+//! | [`bodies`]    | bodies of requests, within limits              |
 //! | [`request`] | what a request asks for                        |
 //! | [`answer`]  | heads and bodies that go back                  |
 //! | [`events`]  | the event stream                               |
 //! | [`clock`]   | the machine's clocks                           |
 
 pub mod answer;
+pub mod bodies;
 pub mod clock;
 pub mod config;
-pub mod crashes;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;

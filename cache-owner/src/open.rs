@@ -2,40 +2,23 @@
 
 use std::path::Path;
 
+use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::store::StoreDisk;
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::store::{Config, OpenError, Opening, Store};
 
-use crate::crashes::{Attempt, MOST};
-use crate::run::{Level, Log, NotOpened, Open, Opened};
+use crate::run::{Level, Log, NotOpened, Open};
 
 /// Opens the store in `path`, of at most `max_size` bytes on disk.
 pub fn store(path: &Path, max_size: u64, log: Log) -> Open {
     let config = Config::new(path, max_size);
-    Box::new(move |now: Now| {
-        let attempt = Attempt::begin(&config.path);
-        let mut config = config.clone();
-        if attempt.as_ref().is_some_and(Attempt::is_one_too_many) {
-            config.begin_anew = true;
-            let line = format!("{MOST} owners in a row have ended right after opening the store");
-            log(Level::Error, &line);
+    Box::new(move |now: Now| match Store::open(&config, now.unix) {
+        Ok((store, opening)) => {
+            tell(&config.path, opening, &log);
+            Ok(Box::new(StoreDisk::new(store, now)) as Box<dyn Disk>)
         }
-        match Store::open(&config, now.unix) {
-            Ok((store, opening)) => {
-                tell(&config.path, opening, &log);
-                let disk = Box::new(StoreDisk::new(store, now));
-                Ok(Opened { disk, attempt })
-            }
-            Err(error) => {
-                if let Some(attempt) = attempt {
-                    attempt.does_not_count();
-                }
-                Err(match error {
-                    OpenError::Locked => NotOpened::Locked,
-                    error => NotOpened::Failed(format!("no store: {error}")),
-                })
-            }
-        }
+        Err(OpenError::Locked) => Err(NotOpened::Locked),
+        Err(error) => Err(NotOpened::Failed(format!("no store: {error}"))),
     })
 }
 

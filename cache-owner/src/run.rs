@@ -21,7 +21,6 @@ use sszip_core::cache::owner::{Now, Owner};
 use tokio::sync::watch;
 
 use crate::clock::now;
-use crate::crashes::Attempt;
 use crate::server;
 use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
 use crate::socket::Socket;
@@ -31,9 +30,6 @@ const RETRY: u64 = 25;
 
 /// How long after another failure it is tried again. Milliseconds.
 const RETRY_BROKEN: u64 = 1_000;
-
-/// How long after its start an owner's end is held against its store.
-const PROBATION: Duration = Duration::from_millis(250);
 
 /// Threads that may wait for the disk at a time, and a few to spare: without
 /// one a read would keep the thread that serves.
@@ -69,16 +65,8 @@ pub enum NotOpened {
     Failed(String),
 }
 
-/// A store that is open.
-pub struct Opened {
-    /// The store.
-    pub disk: Box<dyn Disk>,
-    /// What is over once it has served for a while.
-    pub attempt: Option<Attempt>,
-}
-
 /// Opens the store: once, or again and again.
-pub type Open = Box<dyn FnMut(Now) -> Result<Opened, NotOpened> + Send>;
+pub type Open = Box<dyn FnMut(Now) -> Result<Box<dyn Disk>, NotOpened> + Send>;
 
 /// How much a line of the log matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,13 +223,12 @@ impl Life {
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;
-        let Some(Opened { disk, attempt }) = runtime.block_on(self.wait_for_store(&mut open))
-        else {
+        let Some(disk) = runtime.block_on(self.wait_for_store(&mut open)) else {
             return Ok(());
         };
         // nobody else has given times since: its store was open until now
         let owner = Arc::new(Owner::new(disk, self.settings.memory, now()));
-        let served = runtime.block_on(self.serve(Arc::clone(&owner), attempt));
+        let served = runtime.block_on(self.serve(Arc::clone(&owner)));
         self.enter(State::Closing);
         // ends what is left of connections and what waits for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
@@ -252,12 +239,12 @@ impl Life {
     }
 
     /// The store, once it can be opened; `None` when it is to stop before.
-    async fn wait_for_store(&self, open: &mut Open) -> Option<Opened> {
+    async fn wait_for_store(&self, open: &mut Open) -> Option<Box<dyn Disk>> {
         let mut stop = self.stop.clone();
         let mut said = None;
         loop {
             let why = match open(now()) {
-                Ok(opened) => return Some(opened),
+                Ok(disk) => return Some(disk),
                 Err(why) => why,
             };
             let wait = match &why {
@@ -282,11 +269,7 @@ impl Life {
         }
     }
 
-    async fn serve(
-        &self,
-        owner: Arc<Owner>,
-        attempt: Option<Attempt>,
-    ) -> Result<(), std::io::Error> {
+    async fn serve(&self, owner: Arc<Owner>) -> Result<(), std::io::Error> {
         let settings = &self.settings;
         let idle = Duration::from_millis(settings.idle_timeout);
         let limits = Limits {
@@ -308,20 +291,9 @@ impl Life {
         });
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
-        let mut stop = self.stop.clone();
-        let probation = tokio::spawn(async move {
-            let stopped = server::stopped(&mut stop);
-            // a clean end is good enough
-            let _ = tokio::time::timeout(PROBATION, stopped).await;
-            if let Some(attempt) = attempt {
-                attempt.is_over();
-            }
-        });
         // on the pool: here would be one thread that only accepts
         let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
         let served = served.await;
-        // it ends with the stop, or has ended
-        let _ = probation.await;
         timer.abort();
         flushes.abort();
         drop(socket);

@@ -14,9 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use sszip_core::cache::owner::memory::Kept;
@@ -29,13 +27,11 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::{sleep, timeout, Instant};
 
 use crate::answer::{self, Answer};
+use crate::bodies::Bodies;
 use crate::clock::now;
 use crate::events::EventStream;
 use crate::request::{self, Problem, Request};
 use crate::run::{Level, Log};
-
-/// Bodies on their way are counted in these, in bytes.
-const PERMIT: usize = 1 << 10;
 
 /// Reads of the store at a time.
 pub const MOST_READS: usize = 16;
@@ -66,8 +62,7 @@ pub struct Service {
     /// The rules.
     pub owner: Arc<Owner>,
     limits: Limits,
-    /// What bodies on their way may take together.
-    arriving: Semaphore,
+    bodies: Bodies,
     reads: Semaphore,
     writes: Arc<Semaphore>,
     storing: Arc<Semaphore>,
@@ -86,12 +81,10 @@ pub struct Service {
 impl Service {
     /// For an owner that has started.
     pub fn new(owner: Arc<Owner>, limits: Limits) -> Self {
-        // four of the longest at a time, or very many short ones
-        let room = limits.max_entry.saturating_mul(4).max(64 << 20);
         Self {
             owner,
             limits,
-            arriving: Semaphore::new((room / PERMIT).min(Semaphore::MAX_PERMITS)),
+            bodies: Bodies::new(limits),
             reads: Semaphore::new(MOST_READS),
             writes: Arc::new(Semaphore::new(MOST_WRITES)),
             storing: Arc::new(Semaphore::new(MOST_STORING)),
@@ -122,29 +115,11 @@ impl Service {
             Err(problem) => {
                 // who waits to be told to go on is told not to
                 if !head.headers.contains_key(EXPECT) {
-                    self.discard(&mut body).await;
+                    self.bodies.discard(&mut body).await;
                 }
                 answer::problem(&problem)
             }
         })
-    }
-
-    /// Reads what is left of the body of a request that is refused: most
-    /// clients look for an answer only when all is sent, and one that was cut
-    /// off there would not find it. A much longer one is cut off.
-    async fn discard(&self, body: &mut Incoming) {
-        let most = self.limits.max_entry.saturating_mul(2);
-        let all = async {
-            let mut length = 0;
-            while let Some(Ok(frame)) = body.frame().await {
-                length += frame.data_ref().map_or(0, Bytes::len);
-                if length > most {
-                    return;
-                }
-            }
-        };
-        // its connection is closed after the answer then
-        let _ = timeout(self.limits.body_timeout, all).await;
     }
 
     async fn act(
@@ -155,7 +130,7 @@ impl Service {
         match request {
             Request::LookUp { key, lease } => self.look_up(key, lease).await,
             Request::LookUps => {
-                let body = self.body(body, request::LONGEST_BODY).await?;
+                let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
                 self.look_ups(request::keys(&body)?).await
             }
             Request::Put {
@@ -170,7 +145,7 @@ impl Service {
                 Ok(answer::empty(StatusCode::NO_CONTENT))
             }
             Request::Purge => {
-                let body = self.body(body, request::LONGEST_BODY).await?;
+                let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
                 let scope = request::scope(&body)?;
                 // whoever asked for it may go, it holds all the same
                 let service = Arc::clone(self);
@@ -179,7 +154,7 @@ impl Service {
                     .map_err(broken)?
             }
             Request::Acknowledge(process) => {
-                let body = self.body(body, request::LONGEST_BODY).await?;
+                let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
                 let generation = request::generation(&body)?;
                 self.owner.acknowledge(&process, generation).map_err(|_| {
                     Problem::new(StatusCode::CONFLICT, "there was no such purge yet")
@@ -300,7 +275,7 @@ impl Service {
         process: Option<Name>,
         body: &mut Incoming,
     ) -> Result<Response<Answer>, Problem> {
-        let body = match self.body(body, self.limits.max_entry).await {
+        let body = match self.bodies.whole(body, self.limits.max_entry).await {
             Ok(body) => body,
             Err(problem) => {
                 // the fetch has ended, even if this can't be kept
@@ -449,60 +424,6 @@ impl Service {
         }
     }
 
-    /// A whole body of at most `most` bytes.
-    async fn body(&self, body: &mut Incoming, most: usize) -> Result<Vec<u8>, Problem> {
-        let too_long = || {
-            Problem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("longer than {most} bytes"),
-            )
-        };
-        let hint = body.size_hint();
-        if hint.lower() > most as u64 {
-            return Err(too_long());
-        }
-        let mut bytes = Vec::new();
-        let mut permits = None;
-        let all = async {
-            while let Some(frame) = body.frame().await {
-                let frame = frame
-                    .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
-                let Ok(data) = frame.into_data() else {
-                    continue;
-                };
-                let length = bytes.len() + data.len();
-                if length > most {
-                    return Err(too_long());
-                }
-                if length > bytes.capacity() {
-                    // at once if its length is known, or else twice as much
-                    let wanted = match hint.exact() {
-                        Some(exact) => usize::try_from(exact).unwrap_or(most),
-                        None => length.saturating_mul(2).min(most),
-                    };
-                    let more = wanted.saturating_sub(bytes.capacity()).div_ceil(PERMIT);
-                    let taken = u32::try_from(more)
-                        .ok()
-                        .and_then(|more| self.arriving.try_acquire_many(more).ok())
-                        .ok_or_else(busy)?;
-                    match &mut permits {
-                        None => permits = Some(taken),
-                        Some(permits) => permits.merge(taken),
-                    }
-                    let additional = wanted.saturating_sub(bytes.len());
-                    bytes.try_reserve_exact(additional).map_err(|_| busy())?;
-                }
-                bytes.extend_from_slice(&data);
-            }
-            Ok(())
-        };
-        timeout(self.limits.body_timeout, all)
-            .await
-            .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long"))??;
-        bytes.shrink_to_fit();
-        Ok(bytes)
-    }
-
     fn streams(&self) -> MutexGuard<'_, HashMap<Stream, Arc<AtomicWaker>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -512,13 +433,6 @@ impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service").finish_non_exhaustive()
     }
-}
-
-fn busy() -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too many entries are on their way",
-    )
 }
 
 /// A task of ours has panicked.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored};
 use sszip_core::cache::owner::{About, Now, Scope};
 use sszip_core::cache::Key;
-use sszip_owner::run::{Opened, Running, Settings, State};
+use sszip_owner::run::{Running, Settings, State};
 
 /// Reads and writes wait until it is let go.
 #[derive(Default)]
@@ -141,12 +141,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
             idle_timeout: 60_000,
             flush_interval: 60_000,
         },
-        Box::new(move |_| {
-            Ok(Opened {
-                disk: Box::new(Slow(Arc::clone(&disk))),
-                attempt: None,
-            })
-        }),
+        Box::new(move |_| Ok(Box::new(Slow(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),
     )
     .unwrap();

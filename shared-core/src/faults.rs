@@ -28,6 +28,12 @@ pub(crate) enum Fault {
     /// Die when a new database is made, before its marker file is.
     #[cfg(feature = "store")]
     DieMade,
+    /// Die when RocksDB is about to open.
+    #[cfg(feature = "store")]
+    DieOpening,
+    /// The first flush of the store fails.
+    #[cfg(feature = "store")]
+    FailFlush,
 }
 
 /// Whether `fault` is to happen in this process.
@@ -56,6 +62,10 @@ pub(crate) fn injected(fault: Fault) -> bool {
         Ok("die-written") => Some(Fault::DieWritten),
         #[cfg(feature = "store")]
         Ok("die-made") => Some(Fault::DieMade),
+        #[cfg(feature = "store")]
+        Ok("die-opening") => Some(Fault::DieOpening),
+        #[cfg(feature = "store")]
+        Ok("fail-flush") => Some(Fault::FailFlush),
         _ => None,
     });
     *chosen == Some(fault)
@@ -77,4 +87,14 @@ pub(crate) fn die_if(fault: Fault) {
     if injected(fault) {
         std::process::abort();
     }
+}
+
+/// Whether `fault` is to happen, the first time that this is asked.
+#[cfg(feature = "store")]
+#[inline(always)]
+pub(crate) fn injected_once(fault: Fault) -> bool {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static HAPPENED: AtomicBool = AtomicBool::new(false);
+    injected(fault) && !HAPPENED.swap(true, Ordering::Relaxed)
 }

@@ -88,7 +88,10 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
         .flatten()
         .map(|stored| stored.len() as u64)
         .sum();
-    assert!(kept > config.max_size / 8, "{kept} bytes are kept");
+    // one class alone gets nearly all of it
+    assert!(kept > config.max_size / 100 * 65, "{kept} bytes are kept");
+    let written = store.status().written;
+    assert!(written.compaction < written.flush / 4, "{written:?}");
     // what comes first leaves first, and says so before
     let of_class: Vec<_> = (0..n)
         .filter(|n| class(*n) == Class::Immutable)
@@ -131,6 +134,39 @@ fn ten_times_too_much_of_small_ones_in_two_classes() {
         _ => Class::Immutable,
     };
     overfill([3000, 10_000, 20_000], either);
+}
+
+#[test]
+fn a_class_that_grows_takes_its_share_back() {
+    let folder = folder();
+    let config = Config::new(folder.path().join("store"), 32 << 20);
+    let (store, _) = open(&config);
+    let fill = |first: u64, class| {
+        for n in first..first + 3200 {
+            put_noise(&store, n, 20_000, class);
+            if n.is_multiple_of(16) {
+                let used = du(&config.path);
+                assert!(used <= config.max_size / 4 * 5, "{used} bytes, {n}");
+            }
+        }
+        store.flush().unwrap();
+    };
+    let bytes = |first: u64| {
+        let found = (first..first + 3200).filter_map(|n| store.get(&key(n), NOW));
+        found.map(|stored| stored.len() as u64).sum::<u64>()
+    };
+    fill(0, Class::Immutable);
+    assert!(bytes(0) > config.max_size / 100 * 65, "{}", bytes(0));
+    fill(10_000, Class::Aging);
+    assert!(
+        bytes(10_000) > config.max_size / 100 * 15,
+        "{}",
+        bytes(10_000)
+    );
+    assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
+    // entries of the one don't drive the other's out altogether
+    fill(20_000, Class::Aging);
+    assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
 }
 
 #[test]

@@ -101,7 +101,10 @@ fn child() {
         "full-disk" => super::disk::full(folder),
         "full-at-a-purge" => super::disk::full_at_a_purge(folder),
         "read-only" => super::disk::read_only(folder),
-        "purge-once" => super::crash::purge_once(folder),
+        #[cfg(feature = "faults")]
+        "purge-once" => super::steps::purge_once(folder),
+        #[cfg(feature = "faults")]
+        "purge-twice" => super::steps::purge_twice(folder),
         #[cfg(feature = "faults")]
         "power" => super::power::write(folder, argument),
         role => panic!("no role {role}"),

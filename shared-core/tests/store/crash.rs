@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use sszip_core::cache::store::rocks::{Family, Rocks};
-use sszip_core::cache::store::{Config, Opening, Scope};
+use sszip_core::cache::store::{Config, Scope};
 
 use super::child::{say, start};
-use super::support::{config, count, folder, has, key, open, put, reopen};
+use super::support::{config, folder, has, key, open, put, reopen};
 
 /// The child: writes entries from `base` on, flushes and purges now and then,
 /// for ever. Memtables are small, so that RocksDB flushes by itself too.
@@ -116,52 +116,4 @@ fn killed_at_any_moment() {
     println!("{survived} survived, {lost} lost, {} purged", purged.len());
     // the rounds were worth something
     assert!(survived > 1000 && lost > 100 && purged.len() > 20);
-}
-
-/// The child: some entries, and a purge of one of them.
-pub fn purge_once(folder: &Path) {
-    let (store, _) = open(&config(folder));
-    for n in 0..100 {
-        put(&store, n, 1000);
-    }
-    say(format_args!("put"));
-    store.purge(&Scope::Key(key(7))).unwrap();
-    say(format_args!("purged"));
-}
-
-/// Dies at the named place; gives what is then found of a hundred entries.
-#[cfg(feature = "faults")]
-fn dies(fault: &str) -> (Opening, u64, bool) {
-    let folder = folder();
-    let child = start("purge-once", folder.path(), 0, &[("SSZIP_FAULT", fault)]);
-    let (good, said) = child.wait();
-    assert!(!good && !said.contains(&"purged".to_owned()), "{said:?}");
-    let (store, opening) = open(&config(folder.path()));
-    let found = (opening, count(&store, 100), has(&store, 7));
-    store.purge(&Scope::Key(key(8))).unwrap();
-    put(&store, 7, 1000);
-    store.close().unwrap();
-    let store = reopen(&config(folder.path()));
-    assert!(has(&store, 7) && !has(&store, 8));
-    found
-}
-
-#[test]
-#[cfg(feature = "faults")]
-fn killed_between_the_flush_and_the_purge() {
-    assert_eq!(dies("die-flushed"), (Opening::Reopened, 100, true));
-}
-
-#[test]
-#[cfg(feature = "faults")]
-fn killed_between_the_purge_and_its_mark() {
-    assert_eq!(dies("die-written"), (Opening::Reopened, 99, false));
-}
-
-#[test]
-#[cfg(feature = "faults")]
-fn killed_while_a_store_is_made() {
-    let (opening, found, _) = dies("die-made");
-    assert!(matches!(opening, Opening::SetAside { .. }), "{opening:?}");
-    assert_eq!(found, 0);
 }

@@ -131,7 +131,7 @@ fn outlast(config: &Config, what: &str) -> (Opening, u64) {
 }
 
 fn blows(make: fn() -> TempDir, kind: &str) -> Vec<(Blow, Opening, u64)> {
-    let flips = (0..=16).map(Blow::Flip);
+    let flips = [0, 1, 4, 7, 10, 13, 16].map(Blow::Flip);
     let blows = [Blow::Empty, Blow::Half, Blow::Remove]
         .into_iter()
         .chain(flips);

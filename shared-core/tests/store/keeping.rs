@@ -184,6 +184,26 @@ fn what_is_purged_is_gone_and_stays_gone() {
     assert_eq!(count(&store, 100), 1);
 }
 
+/// The file that counts it is as much of a purge as the database's row.
+#[test]
+fn a_purge_without_its_mark_is_not_acknowledged() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    put(&store, 1, 100);
+    let in_the_way = config.path.join("sszip-store.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let error = store.purge(&Scope::Key(key(1))).unwrap_err();
+    assert!(matches!(error, StoreError::Marker(_)), "{error}");
+    assert!(!has(&store, 1));
+    assert_eq!(store.next_event(), None);
+    std::fs::remove_dir(&in_the_way).unwrap();
+    // the timer makes up for it
+    store.flush().unwrap();
+    drop(store);
+    assert!(!has(&reopen(&config), 1));
+}
+
 #[test]
 fn what_the_owner_keeps_lasts() {
     let folder = folder();

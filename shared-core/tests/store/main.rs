@@ -12,4 +12,6 @@ mod judging;
 mod keeping;
 #[cfg(feature = "faults")]
 mod power;
+#[cfg(feature = "faults")]
+mod steps;
 mod support;

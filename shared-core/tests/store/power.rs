@@ -60,7 +60,7 @@ impl Drop for End<'_> {
 /// Cuts, and gives how many of the entries before `purged` are there.
 fn look(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
     let left = config(to);
-    store.power_cut(&left.path, cut % 2 == 0).unwrap();
+    store.power_cut(&left.path, cut.is_multiple_of(2)).unwrap();
     let (store, opening) = open(&left);
     assert_eq!(opening, Opening::Reopened, "cut {cut}");
     for n in (0..purged).step_by(10) {
@@ -77,9 +77,9 @@ fn look(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
 #[test]
 fn purges_hold_through_power_cuts() {
     let folder = folder();
-    let child = start("power", folder.path(), 60, &[("SSZIP_POWER_CUTS", "1")]);
+    let child = start("power", folder.path(), 30, &[("SSZIP_POWER_CUTS", "1")]);
     let (good, said) = child.wait();
     assert!(good, "{said:?}");
     let kept: u64 = said[0].strip_prefix("kept ").unwrap().parse().unwrap();
-    assert!(kept > 1000, "{said:?}");
+    assert!(kept > 500, "{said:?}");
 }

@@ -28,6 +28,9 @@ pub enum DiskError {
     TooLong,
     /// The entry was purged since.
     Purged,
+    /// There is more to be written than the disk has written yet: after a
+    /// [`flush`](Disk::flush) there is room.
+    Busy,
     /// Storing is off. The text is for people.
     Off(String),
 }
@@ -37,6 +40,7 @@ impl fmt::Display for DiskError {
         match self {
             Self::TooLong => f.write_str("too long for the store"),
             Self::Purged => f.write_str("purged since"),
+            Self::Busy => f.write_str("the disk is slower than what is to be stored"),
             Self::Off(text) => f.write_str(text),
         }
     }

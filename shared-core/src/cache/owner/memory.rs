@@ -4,11 +4,11 @@
 //! most answers are asked for once, and a disk is not there for those.
 //! Eviction is `quick_cache`'s, as in the hot tier (`cache::hot`).
 
-use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
@@ -148,7 +148,7 @@ impl Memory {
             Ok(options) => Cache::with_options(
                 options,
                 ByWeight,
-                RandomState::new(),
+                RandomState::default(),
                 DefaultLifecycle::default(),
             ),
             // both capacities are set above

@@ -76,9 +76,8 @@ impl From<StoreError> for DiskError {
         match error {
             StoreError::TooLarge => Self::TooLong,
             StoreError::Purged => Self::Purged,
-            StoreError::Off(_) | StoreError::Busy | StoreError::Marker(_) => {
-                Self::Off(error.to_string())
-            }
+            StoreError::Busy => Self::Busy,
+            StoreError::Off(_) | StoreError::Marker(_) => Self::Off(error.to_string()),
         }
     }
 }
@@ -193,6 +192,118 @@ impl Disk for StoreDisk {
             refused,
             busy,
             off: off.map(|reason| reason.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::store::Config;
+
+    const NOW: Now = Now {
+        monotonic: 10,
+        unix: 1_000_000,
+    };
+
+    fn about(class: about::Class, method: Option<&str>) -> About {
+        About {
+            class,
+            namespace: [1; 16],
+            method: method.map(Into::into),
+            block: Some(7),
+            generation: NOW.unix,
+        }
+    }
+
+    fn key(n: u64) -> Key {
+        *blake3::hash(&n.to_be_bytes()).as_bytes()
+    }
+
+    fn open(config: &Config) -> StoreDisk {
+        let (store, _) = Store::open(config, NOW.unix).unwrap();
+        StoreDisk::new(store, NOW)
+    }
+
+    fn put(disk: &StoreDisk, n: u64, about: &About) -> Result<(), DiskError> {
+        disk.put(&key(n), about, NOW.unix, NOW.unix + 1_000, b"body")
+    }
+
+    #[test]
+    fn what_is_put_is_found_as_it_was_said_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::new(folder.path(), 64 << 20);
+        let disk = open(&config);
+        for (n, class) in [about::Class::Immutable, about::Class::Resource]
+            .into_iter()
+            .enumerate()
+        {
+            for (m, method) in [None, Some("eth_call")].into_iter().enumerate() {
+                let n = (n * 2 + m) as u64;
+                let said = about(class, method);
+                put(&disk, n, &said).unwrap();
+                let found = disk.get(&key(n), NOW).unwrap();
+                assert_eq!((found.about, found.body), (said, b"body".to_vec()));
+                assert_eq!(found.stored_at, NOW.unix);
+                assert_eq!(found.expires_at, NOW.unix + 1_000);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_knows_what_is_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::new(folder.path(), 64 << 20);
+        let mut disk = open(&config);
+        for _ in 0..2 {
+            for n in 0..1_000 {
+                put(&disk, n, &about(about::Class::Immutable, None)).unwrap();
+            }
+            assert!((0..1_000).all(|n| disk.may_have(&key(n))));
+            disk.flush().unwrap();
+            assert!((0..1_000).all(|n| disk.may_have(&key(n))));
+            let mistaken = (1_000..2_000).filter(|n| disk.may_have(&key(*n)));
+            assert!(mistaken.count() < 20);
+            drop(disk);
+            disk = open(&config);
+            assert!((0..1_000).all(|n| disk.may_have(&key(n))));
+        }
+    }
+
+    #[test]
+    fn every_scope_is_the_stores() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = open(&Config::new(folder.path(), 64 << 20));
+        let namespace = [1; 16];
+        for scope in [
+            about::Scope::Everything,
+            about::Scope::Namespace(namespace),
+            about::Scope::Method {
+                namespace: None,
+                method: "eth_call".into(),
+            },
+            about::Scope::Method {
+                namespace: Some(namespace),
+                method: "eth_call".into(),
+            },
+            about::Scope::Blocks {
+                namespace,
+                from: 7,
+                to: 7,
+            },
+            about::Scope::Key(key(1)),
+        ] {
+            let before = About {
+                generation: disk.generation(),
+                ..about(about::Class::Immutable, Some("eth_call"))
+            };
+            put(&disk, 1, &before).unwrap();
+            assert!(!disk.refuses(&key(1), &before));
+            let generation = disk.purge(&scope).unwrap();
+            assert_eq!(generation, before.generation + 1);
+            assert!(disk.refuses(&key(1), &before), "{scope:?}");
+            assert_eq!(disk.get(&key(1), NOW), None);
+            assert_eq!(put(&disk, 1, &before), Err(DiskError::Purged));
         }
     }
 }

@@ -22,9 +22,6 @@ pub struct Config {
     /// Entries go through the write-ahead log too: more is written, and less
     /// lost by a crash. To measure what it costs.
     pub log_entries: bool,
-    /// What is there is set aside unread, as if it were damaged: for an owner
-    /// whose processes die of reading it.
-    pub begin_anew: bool,
 }
 
 /// The least that a store is useful with.
@@ -53,7 +50,6 @@ impl Config {
             write_buffer: (max_size / 64).clamp(256 << 10, 16 << 20),
             block_cache: 8 << 20,
             log_entries: false,
-            begin_anew: false,
         }
     }
 
@@ -76,12 +72,29 @@ impl Config {
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
-    /// Bytes of tables that `class` may keep.
-    pub(super) fn share(&self, class: Class) -> u64 {
+    /// Bytes of tables of entries.
+    fn entries(&self) -> u64 {
+        self.tables() / 16 * 15
+    }
+
+    /// Bytes of tables of a class that the other can't take from it.
+    fn share(&self, class: Class) -> u64 {
         match class {
-            Class::Immutable => self.tables() / 16 * 11,
-            Class::Aging => self.tables() / 16 * 4,
+            Class::Immutable => self.entries() / 4 * 3,
+            Class::Aging => self.entries() / 4,
         }
+    }
+
+    /// Bytes of tables that each of [`Class::ALL`] may keep, where they have
+    /// `used` so many: what one leaves of its share is the other's until it
+    /// grows.
+    pub(super) fn share_out(&self, used: [u64; 2]) -> [u64; 2] {
+        let margin = 2 * self.write_buffer;
+        let [immutable, aging] = Class::ALL.map(|class| self.share(class));
+        [
+            self.entries() - aging.min(used[1] + margin),
+            self.entries() - immutable.min(used[0] + margin),
+        ]
     }
 
     pub(super) fn families(&self) -> [Family; 4] {
@@ -93,8 +106,30 @@ impl Config {
         [
             family("default", 0),
             family("blocks", self.tables() / 16),
-            family("immutable", self.share(Class::Immutable)),
-            family("aging", self.share(Class::Aging)),
+            // until it is known what they use
+            family("immutable", self.entries()),
+            family("aging", self.entries()),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+
+    #[test]
+    fn what_one_class_leaves_the_other_may_take() {
+        let config = Config::new("/", 1 << 30);
+        let (all, margin) = (config.entries(), 2 * config.write_buffer);
+        assert!(all > (1 << 30) / 5 * 4);
+        assert_eq!(config.share_out([0, 0]), [all - margin, all - margin]);
+        assert_eq!(config.share_out([all, 0]), [all - margin, all / 4]);
+        assert_eq!(config.share_out([0, all]), [all / 4 * 3, all - margin]);
+        assert_eq!(config.share_out([all, all]), [all / 4 * 3, all / 4]);
+        // full of one, and the other grows
+        for used in (0..all / 4).step_by(1 << 20) {
+            let [immutable, _] = config.share_out([all, used]);
+            assert!(immutable + used <= all, "{used}");
+        }
     }
 }

@@ -25,19 +25,21 @@
 //! must not fork after opening. Nothing flushes by time: the owner calls
 //! [`Store::flush`] now and then.
 //!
-//! | file          | concern                                            |
-//! |---------------|----------------------------------------------------|
-//! | `record`      | the head of an entry                               |
-//! | `purges`      | which entries were purged; needs no RocksDB        |
-//! | `admission`   | what is worth storing; needs no RocksDB            |
-//! | `storing`     | on or off, and what the log hears of it            |
-//! | `open`        | locks, damage, setting aside; `marker`, `control`  |
-//! | `config`      | how `max_size` is shared out                       |
-//! | `rocks`       | RocksDB (`rocks.cc`)                               |
+//! | file        | concern                                              |
+//! |-------------|------------------------------------------------------|
+//! | `record`    | the head of an entry                                 |
+//! | `purges`    | which entries were purged; needs no RocksDB          |
+//! | `admission` | what is worth storing; needs no RocksDB              |
+//! | `lasting`   | purges, and what else must last; `control`, `marker` |
+//! | `storing`   | on or off, and what the log hears of it              |
+//! | `open`      | locks, damage, setting aside                         |
+//! | `config`    | how `max_size` is shared out                         |
+//! | `rocks`     | RocksDB (`rocks.cc`)                                 |
 
 mod admission;
 mod config;
 mod control;
+mod lasting;
 mod marker;
 mod open;
 mod purges;
@@ -55,6 +57,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use admission::Admission;
 pub use config::{Config, MIN_SIZE};
+pub use lasting::{Purged, MAX_COUNTED};
 pub use open::{Damage, OpenError, Opening};
 pub use purges::{Change, Purges, Scope, UnknownRow, MAX_KEYS, MAX_METHODS};
 pub use purges::{MAX_NAMESPACES, MAX_RANGES};
@@ -63,9 +66,9 @@ pub use status::Status;
 pub use storing::{Event, Reason};
 
 use super::Key;
-use crate::faults::{die_if, Fault};
-use config::{BLOCKS, CONTROL};
-use marker::Marker;
+use crate::faults::{injected_once, Fault};
+use config::BLOCKS;
+use lasting::{block_row, block_value, Lasting};
 use rocks::{Durability, Failure, Pinned, Rocks, Write};
 use storing::Storing;
 
@@ -78,21 +81,16 @@ pub struct Store {
     storing: Mutex<Storing>,
     /// Something was written without the log since the last flush.
     unflushed: AtomicBool,
+    flushing: Mutex<()>,
     /// Entries of [`Class::ALL`] that were written before these are old.
     old: [AtomicU64; 2],
-    /// Bytes put since `old` was looked up.
+    /// Bytes of tables that each of them may have.
+    room: Mutex<[u64; 2]>,
+    /// Bytes put since the tables were looked over.
     put_since: AtomicU64,
     read_errors: AtomicU64,
     refused: AtomicU64,
     busy: AtomicU64,
-}
-
-/// What is written one at a time, and must last.
-struct Lasting {
-    marker: Marker,
-    /// Rows that are to be written; `None` takes a row out. Those that could
-    /// not be written wait for the next write.
-    rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 /// Why something was not stored.
@@ -125,20 +123,6 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
-
-/// What a purge did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Purged {
-    /// Entries with an older one that match the scope are no more.
-    pub generation: u64,
-    /// How many there were at most, counted for [`Scope::Blocks`] (up to
-    /// [`MAX_COUNTED`]) and [`Scope::Key`] only. Some of them may have left
-    /// for want of room before.
-    pub entries: Option<u64>,
-}
-
-/// A purge of blocks counts no further.
-pub const MAX_COUNTED: u64 = 1 << 20;
 
 /// An entry that was found. It keeps the database open, and the folder locked,
 /// until it is dropped.
@@ -191,13 +175,15 @@ impl Store {
             }),
             storing: Mutex::default(),
             unflushed: AtomicBool::new(false),
+            flushing: Mutex::new(()),
             old: [const { AtomicU64::new(0) }; 2],
+            room: Mutex::new([u64::MAX; 2]),
             put_since: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             busy: AtomicU64::new(0),
         };
-        store.look_up_old();
+        store.look_over();
         Ok((store, opened.opening))
     }
 
@@ -244,7 +230,7 @@ impl Store {
         let since = self.put_since.fetch_add(length, Ordering::Relaxed) + length;
         if since >= self.config.write_buffer {
             self.put_since.store(0, Ordering::Relaxed);
-            self.look_up_old();
+            self.look_over();
         }
         Ok(())
     }
@@ -327,114 +313,6 @@ impl Store {
         purges.generation()
     }
 
-    /// Purges what matches `scope` and was asked of the node before. From the
-    /// moment that this is called nothing of it is found; when it returns `Ok`,
-    /// that lasts, whatever happens. After an error it holds as long as this
-    /// process does: it must not be acknowledged, and may be tried again.
-    pub fn purge(&self, scope: &Scope) -> Result<Purged, StoreError> {
-        let mut lasting = locked(&self.lasting);
-        let entries = self.count(scope);
-        let (generation, changes) = {
-            let mut purges = self.purges.write().unwrap_or_else(PoisonError::into_inner);
-            purges.add(scope)
-        };
-        for change in changes {
-            let value = change.generation.map(|at| at.to_be_bytes().to_vec());
-            lasting.rows.insert(control::purge_row(&change.row), value);
-        }
-        self.write_lasting(&mut lasting)?;
-        Ok(Purged {
-            generation,
-            entries,
-        })
-    }
-
-    /// How many entries a purge of `scope` would make unreachable.
-    fn count(&self, scope: &Scope) -> Option<u64> {
-        match scope {
-            Scope::Key(key) => Some(self.stale(key).is_some().into()),
-            Scope::Blocks {
-                namespace,
-                from,
-                to,
-            } => {
-                let counted = self.count_blocks(namespace, *from, *to);
-                if counted.is_err() {
-                    self.read_errors.fetch_add(1, Ordering::Relaxed);
-                }
-                counted.ok()
-            }
-            _ => None,
-        }
-    }
-
-    fn count_blocks(&self, namespace: &Namespace, from: u64, to: u64) -> Result<u64, Failure> {
-        let mut count = 0;
-        if from > to {
-            return Ok(count);
-        }
-        let end = [&block_row(namespace, to, &[0xff; 32])[..], &[0]].concat();
-        let first = block_row(namespace, from, &[0; 32]);
-        let mut rows = self.rocks.rows(BLOCKS, &first, &end)?;
-        while let Some((row, value)) = rows.next_row()? {
-            if let Some((key, header)) = block_header(row, value) {
-                count += u64::from(!self.refuses(&key, &header));
-            }
-            if count == MAX_COUNTED {
-                break;
-            }
-        }
-        Ok(count)
-    }
-
-    /// Keeps `value` under `key`, for the owner; as lasting as a purge.
-    pub fn control_put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        let mut lasting = locked(&self.lasting);
-        let row = control::owners_row(key);
-        lasting.rows.insert(row, Some(value.to_vec()));
-        self.write_lasting(&mut lasting)
-    }
-
-    /// What the owner keeps under `key`.
-    pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        let value = self.rocks.get(CONTROL, &control::owners_row(key))?;
-        Ok(value.map(|value| value.to_vec()))
-    }
-
-    /// Puts all waiting rows onto the disk. What was written before without
-    /// the log goes first, all families at once: otherwise a crash would keep
-    /// the later and lose the earlier.
-    fn write_lasting(&self, lasting: &mut Lasting) -> Result<(), StoreError> {
-        self.flush_entries()?;
-        die_if(Fault::DieFlushed);
-        let serial = lasting.marker.serial + 1;
-        let number = serial.to_be_bytes();
-        let mut writes = vec![Write::Put {
-            family: CONTROL,
-            key: control::SERIAL,
-            value: [&number, &[]],
-        }];
-        writes.extend(lasting.rows.iter().map(|(key, value)| match value {
-            Some(value) => Write::Put {
-                family: CONTROL,
-                key,
-                value: [value, &[]],
-            },
-            None => Write::Remove {
-                family: CONTROL,
-                key,
-            },
-        }));
-        self.judge(self.rocks.write(&writes, Durability::Synced))?;
-        die_if(Fault::DieWritten);
-        // the database may be a write ahead of its marker, not behind
-        lasting.marker.serial = serial;
-        let marker = lasting.marker.write(&self.config.path);
-        marker.map_err(StoreError::Marker)?;
-        lasting.rows.clear();
-        Ok(())
-    }
-
     /// To be called now and then: writes what is in memory onto the disk, and
     /// tries again what could not be written.
     pub fn flush(&self) -> Result<(), StoreError> {
@@ -446,7 +324,7 @@ impl Store {
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.flush_entries()?;
-        self.look_up_old();
+        self.look_over();
         let mut lasting = locked(&self.lasting);
         if !lasting.rows.is_empty() {
             self.write_lasting(&mut lasting)?;
@@ -455,10 +333,16 @@ impl Store {
     }
 
     fn flush_entries(&self) -> Result<(), StoreError> {
+        // whoever comes while others flush must not go on before they are done
+        let _flushing = locked(&self.flushing);
         if !self.unflushed.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
-        let flushed = self.rocks.flush();
+        let flushed = if injected_once(Fault::FailFlush) {
+            Err(Failure::other("injected fault"))
+        } else {
+            self.rocks.flush()
+        };
         if flushed.is_err() {
             self.unflushed.store(true, Ordering::SeqCst);
         }
@@ -495,7 +379,11 @@ impl Store {
     fn judge(&self, written: Result<(), Failure>) -> Result<(), StoreError> {
         match written {
             Ok(()) => {
-                locked(&self.storing).succeeded();
+                let mut storing = locked(&self.storing);
+                // memory may take what the disk does not yet
+                if storing.off().is_some() && self.rocks.background_error().is_none() {
+                    storing.succeeded();
+                }
                 Ok(())
             }
             Err(failure) if failure.is_busy() => {
@@ -510,13 +398,24 @@ impl Store {
         }
     }
 
-    /// Looks which writes lie in tables that a quarter more of their class
-    /// would drive out.
-    fn look_up_old(&self) {
-        for (class, old) in Class::ALL.into_iter().zip(&self.old) {
-            let tables = self.rocks.tables(class.family());
-            let young = self.config.share(class) / 4 * 3;
-            old.store(first_young(&tables, young), Ordering::Relaxed);
+    /// Looks what tables there are, shares their room out again, and sees
+    /// which of them a quarter more of their class would drive out.
+    fn look_over(&self) {
+        let tables = Class::ALL.map(|class| self.rocks.tables(class.family()));
+        let used = tables
+            .each_ref()
+            .map(|tables| tables.iter().map(|table| table.size).sum());
+        let wanted = self.config.share_out(used);
+        let mut room = locked(&self.room);
+        for (n, class) in Class::ALL.into_iter().enumerate() {
+            // a change is a file that RocksDB writes
+            if wanted[n].abs_diff(room[n]) >= self.config.write_buffer
+                && self.rocks.set_fifo_size(class.family(), wanted[n]).is_ok()
+            {
+                room[n] = wanted[n];
+            }
+            let first = first_young(&tables[n], room[n] / 4 * 3);
+            self.old[n].store(first, Ordering::Relaxed);
         }
     }
 }
@@ -534,32 +433,6 @@ fn first_young(tables: &[rocks::Table], young: u64) -> u64 {
         first = first.min(table.smallest_sequence);
     }
     0
-}
-
-fn block_row(namespace: &Namespace, block: u64, key: &Key) -> Vec<u8> {
-    [&namespace[..], &block.to_be_bytes(), key].concat()
-}
-
-fn block_value(class: Class, generation: u64) -> Vec<u8> {
-    [&[class.byte()][..], &generation.to_be_bytes()].concat()
-}
-
-/// What a row of the block index knows of its entry: all but its method.
-fn block_header<'a>(row: &[u8], value: &[u8]) -> Option<(Key, Header<'a>)> {
-    let (namespace, rest) = row.split_first_chunk()?;
-    let (block, key) = rest.split_first_chunk()?;
-    let (class, generation) = value.split_first()?;
-    let header = Header {
-        class: Class::from_byte(*class)?,
-        namespace: *namespace,
-        method: &[],
-        block: Some(u64::from_be_bytes(*block)),
-        generation: u64::from_be_bytes(generation.try_into().ok()?),
-        stored_at: 0,
-        expires_at: 0,
-        sequence: 0,
-    };
-    Some((key.try_into().ok()?, header))
 }
 
 impl fmt::Debug for Store {

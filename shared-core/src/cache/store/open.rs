@@ -4,6 +4,7 @@
 //! PATH/LOCK          held by the process that owns the store (flock)
 //! PATH/sszip-store   what the database has to hold (marker.rs)
 //! PATH/db/           RocksDB's files
+//! PATH/opening       a byte for each time that opening it was not survived
 //! PATH/broken-1/     a database that was set aside, without its tables
 //! ```
 //!
@@ -12,8 +13,8 @@
 //! later version's store) is an error, and nothing is touched.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, Read};
+use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
+use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,9 @@ use super::purges::Purges;
 use super::rocks::{Durability, Failure, Rocks, Write};
 
 pub(super) const DATABASE: &str = "db";
+const OPENING: &str = "opening";
+/// Attempts after which a database is given up.
+const MAX_OPENINGS: u64 = 5;
 /// Bytes that have to be free to open it.
 const PROBE: usize = 1 << 20;
 /// Databases that were set aside and are kept.
@@ -68,10 +72,10 @@ pub enum Damage {
         /// How many there were.
         wanted: u64,
     },
+    /// The process ended while opening it, again and again.
+    EndsTheProcess,
     /// RocksDB can't read it, and says why.
     Unreadable(String),
-    /// [`Config::begin_anew`] says so.
-    Distrusted,
 }
 
 impl fmt::Display for Damage {
@@ -87,8 +91,8 @@ impl fmt::Display for Damage {
                     "the database has lost purges: {found} of {wanted} writes"
                 )
             }
+            Self::EndsTheProcess => f.write_str("opening it ended the process several times"),
             Self::Unreadable(text) => f.write_str(text),
-            Self::Distrusted => f.write_str("the database is not trusted"),
         }
     }
 }
@@ -185,7 +189,6 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
     let database = folder.join(DATABASE);
     let exists = exists(&database)?;
     let found = match Marker::read(folder) {
-        Ok(Some(_)) if exists && config.begin_anew => Err(Failed::Damaged(Damage::Distrusted)),
         Ok(Some(marker)) if exists => reopen(config, &database, marker),
         Ok(Some(_)) => Err(Failed::Damaged(Damage::NoDatabase)),
         Ok(None) if exists => Err(Failed::Damaged(Damage::NoMarker)),
@@ -198,6 +201,7 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
         Ok(opened) => opened,
         Err(Failed::Error(error)) => return Err(error),
         Err(Failed::Damaged(damage)) => {
+            probe(folder)?;
             refuse_foreign(folder)?;
             let set_aside = set_aside(folder).map_err(|error| io_error(folder, error));
             let opening = Opening::SetAside {
@@ -207,6 +211,7 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
             create(config, &database, now, opening)?
         }
     };
+    end_opening(folder)?;
     // held until the last user of the database is gone
     opened.rocks.keep(lock);
     Ok(opened)
@@ -230,14 +235,12 @@ fn own_folder(folder: &Path) -> Result<(), OpenError> {
         .mode(0o700)
         .create(folder)
         .map_err(|error| io_error(folder, error))?;
-    own(folder)
+    // where a link leads counts, not whose it is
+    own(folder, folder.metadata())
 }
 
-fn own(path: &Path) -> Result<(), OpenError> {
-    let owner = path
-        .symlink_metadata()
-        .map_err(|error| io_error(path, error))?
-        .uid();
+fn own(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
+    let owner = metadata.map_err(|error| io_error(path, error))?.uid();
     let user = rustix::process::geteuid().as_raw();
     if owner == user {
         return Ok(());
@@ -249,9 +252,8 @@ fn own(path: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// There is room for the files that RocksDB makes when it opens. It must not
-/// meet a full disk there: Debian builds it with its assertions, and one of
-/// them ends the process.
+/// The folder can be written, and has room for the files that RocksDB makes
+/// when it opens: where it has not, nothing that fails is damage.
 fn probe(folder: &Path) -> Result<(), OpenError> {
     let probe = folder.join("probe");
     let written = fs::write(&probe, vec![0; PROBE]);
@@ -267,7 +269,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
         match fs::read_dir(folder) {
             Ok(entries) => {
                 for entry in entries {
-                    own(&entry.map_err(|error| io_error(folder, error))?.path())?;
+                    let entry = entry.map_err(|error| io_error(folder, error))?;
+                    own(&entry.path(), entry.metadata())?;
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -308,7 +311,35 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
     Ok(file)
 }
 
+/// Counts the times that a process began to open the database and was not
+/// heard of again: RocksDB, with Debian's assertions, may end the process over
+/// damage, and whoever starts it again would do so for ever.
+fn begin_opening(folder: &Path) -> Result<(), Failed> {
+    let path = folder.join(OPENING);
+    let io = |error| Failed::Error(io_error(&path, error));
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(io)?;
+    if file.metadata().map_err(io)?.len() >= MAX_OPENINGS {
+        return Err(Failed::Damaged(Damage::EndsTheProcess));
+    }
+    file.write_all(b"x").map_err(io)
+}
+
+fn end_opening(folder: &Path) -> Result<(), OpenError> {
+    match fs::remove_file(folder.join(OPENING)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(io_error(&folder.join(OPENING), error))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn reopen(config: &Config, database: &Path, marker: Marker) -> Result<Opened, Failed> {
+    begin_opening(&config.path)?;
+    die_if(Fault::DieOpening);
     let rocks = Rocks::open(database, &config.families(), config.block_cache, false)?;
     let control = control::read(&rocks)?;
     if control.name != Some(marker.name) {

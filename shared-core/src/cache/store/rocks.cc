@@ -6,16 +6,20 @@
 // function beside it; a status is written by every function that takes one.
 
 #include <algorithm>
+#include <chrono>
+#include <cstdarg>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/metadata.h>
@@ -130,6 +134,22 @@ private:
     Status error_;
 };
 
+// RocksDB's own log would meet a full disk like all files, and Debian builds
+// RocksDB with its assertions: the second line after one that could not be
+// written ends the process in one of them.
+class NoLog : public rocksdb::Logger {
+public:
+    using rocksdb::Logger::Logv;
+    void Logv(const char *, va_list) override {}
+};
+
+std::string fifo_options(uint64_t size) {
+    // A timer flushes now and then, which makes small tables; those that are
+    // no more than one write buffer together are joined.
+    return "{max_table_files_size=" + std::to_string(size) +
+           ";allow_compaction=true;}";
+}
+
 rocksdb::ColumnFamilyOptions family_options(
     const rocks_family &family, const std::shared_ptr<rocksdb::Cache> &cache) {
     rocksdb::ColumnFamilyOptions options;
@@ -148,9 +168,7 @@ rocksdb::ColumnFamilyOptions family_options(
         options.compaction_style = rocksdb::kCompactionStyleFIFO;
         options.compaction_options_fifo.max_table_files_size =
             family.fifo_size;
-        // A timer flushes now and then, which makes small files; those below
-        // a write buffer are joined.
-        options.compaction_options_fifo.allow_compaction = true;
+        options.compaction_options_fifo.allow_compaction = true; // see above
         options.level0_file_num_compaction_trigger = 8;
         // The number of files is no reason to wait: FIFO has one level.
         options.level0_slowdown_writes_trigger = 1 << 30;
@@ -189,6 +207,48 @@ struct rocks_value {
     PinnableSlice slice;
 };
 
+} // extern "C"
+
+namespace {
+
+// Memtables wait to be flushed, and nobody does it.
+bool flush_is_stuck(rocks_db *db) {
+    for (ColumnFamilyHandle *family : db->families) {
+        uint64_t waiting = 0, pending = 0, running = 0;
+        (void) db->db->GetIntProperty(
+            family, rocksdb::DB::Properties::kNumImmutableMemTable, &waiting);
+        (void) db->db->GetIntProperty(
+            family, rocksdb::DB::Properties::kMemTableFlushPending, &pending);
+        (void) db->db->GetIntProperty(
+            family, rocksdb::DB::Properties::kNumRunningFlushes, &running);
+        if (waiting > 0 && pending > 0 && running == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// All families at once: one after the other would tear batches apart.
+//
+// After a failed recovery from a full disk RocksDB 7.8 says that a flush is
+// done that it has not begun (it stops waiting, and forgets to say why).
+Status flush_all(rocks_db *db) {
+    for (int tries = 0; tries < 20; tries++) {
+        Status status =
+            db->db->Flush(rocksdb::FlushOptions(), db->families);
+        if (!status.ok() || !flush_is_stuck(db)) {
+            return status;
+        }
+        (void) db->db->Resume();
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return Status::IOError("a flush that RocksDB did not begin");
+}
+
+} // namespace
+
+extern "C" {
+
 struct rocks_iterator {
     std::string upper;
     Slice bound;
@@ -214,9 +274,7 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
         // What grows beside the tables stays small.
         options.max_total_wal_size = 4 << 20;
         options.max_manifest_file_size = 4 << 20;
-        options.max_log_file_size = 1 << 20;
-        options.keep_log_file_num = 2;
-        options.info_log_level = rocksdb::WARN_LEVEL;
+        options.info_log = std::make_shared<NoLog>();
         options.stats_dump_period_sec = 0;
         options.stats_persist_period_sec = 0;
 #ifdef SSZIP_ROCKS_FAULTS
@@ -251,7 +309,7 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
 // Flushes what is in memory, closes and frees.
 void sszip_rocks_close(rocks_db *db, rocks_status *status) {
     try {
-        Status closed = db->db->Flush(rocksdb::FlushOptions(), db->families);
+        Status closed = flush_all(db);
         for (ColumnFamilyHandle *family : db->families) {
             (void) db->db->DestroyColumnFamilyHandle(family);
         }
@@ -301,6 +359,19 @@ void sszip_rocks_write(rocks_db *db, const rocks_write *writes, size_t count,
     }
 }
 
+// Changes how many bytes of tables a family with FIFO keeps.
+void sszip_rocks_set_fifo_size(rocks_db *db, uint32_t family, uint64_t size,
+                               rocks_status *status) {
+    try {
+        set(status,
+            db->db->SetOptions(
+                db->families.at(family),
+                {{"compaction_options_fifo", fifo_options(size)}}));
+    } catch (...) {
+        set_thrown(status);
+    }
+}
+
 // The value, pinned where it lies; NULL if there is none or on failure.
 rocks_value *sszip_rocks_get(rocks_db *db, uint32_t family,
                              const rocks_bytes *key, rocks_bytes *out,
@@ -344,10 +415,10 @@ void sszip_rocks_value_free(rocks_value *value) {
     }
 }
 
-// All families at once: one after the other would tear batches apart.
+// All families at once; it is done when this says so.
 void sszip_rocks_flush(rocks_db *db, rocks_status *status) {
     try {
-        set(status, db->db->Flush(rocksdb::FlushOptions(), db->families));
+        set(status, flush_all(db));
     } catch (...) {
         set_thrown(status);
     }

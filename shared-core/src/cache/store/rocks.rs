@@ -80,6 +80,12 @@ mod ffi {
             wait: u8,
             status: *mut Status,
         );
+        pub fn sszip_rocks_set_fifo_size(
+            db: NonNull<Db>,
+            family: u32,
+            size: u64,
+            status: *mut Status,
+        );
         pub fn sszip_rocks_get(
             db: NonNull<Db>,
             family: u32,
@@ -130,6 +136,15 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// One that RocksDB has no words for.
+    pub(super) fn other(message: &str) -> Self {
+        Self {
+            code: u8::MAX,
+            subcode: 0,
+            message: message.into(),
+        }
+    }
+
     /// The disk is full.
     pub fn is_no_space(&self) -> bool {
         self.subcode == 4 // kNoSpace
@@ -138,11 +153,6 @@ impl Failure {
     /// Memory is full of what is to be flushed: a matter of the moment.
     pub fn is_busy(&self) -> bool {
         self.code == 7 // kIncomplete
-    }
-
-    /// The system refused; nothing says that what is stored is damaged.
-    pub fn is_io(&self) -> bool {
-        self.code == 5 // kIOError
     }
 }
 
@@ -298,11 +308,7 @@ impl Rocks {
         status.result()?;
         NonNull::new(db)
             .map(|db| Self { db, _lock: None })
-            .ok_or(Failure {
-                code: u8::MAX,
-                subcode: 0,
-                message: "no database and no error".into(),
-            })
+            .ok_or_else(|| Failure::other("no database and no error"))
     }
 
     /// Holds a lock file until the database is closed.
@@ -347,6 +353,16 @@ impl Rocks {
                 synced,
                 &mut status,
             );
+        }
+        status.result()
+    }
+
+    /// Changes [`Family::fifo_size`] of a family that had one.
+    pub fn set_fifo_size(&self, family: usize, size: u64) -> Result<(), Failure> {
+        let mut status = ffi::Status::new();
+        // SAFETY: the database is open as long as `self` lives.
+        unsafe {
+            ffi::sszip_rocks_set_fifo_size(self.db, family as u32, size, &mut status);
         }
         status.result()
     }
@@ -415,11 +431,7 @@ impl Rocks {
             _db: PhantomData,
         });
         status.result()?;
-        rows.ok_or(Failure {
-            code: u8::MAX,
-            subcode: 0,
-            message: "no iterator and no error".into(),
-        })
+        rows.ok_or_else(|| Failure::other("no iterator and no error"))
     }
 
     /// The tables of `family`, the newest first.

@@ -1,0 +1,115 @@
+//! Bodies of requests, and what they may take together.
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::StatusCode;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::request::Problem;
+use crate::service::Limits;
+
+/// Bodies on their way are counted in these, in bytes.
+const PERMIT: usize = 1 << 10;
+
+/// Reads bodies.
+#[derive(Debug)]
+pub struct Bodies {
+    limits: Limits,
+    room: Semaphore,
+}
+
+impl Bodies {
+    /// Within limits.
+    pub fn new(limits: Limits) -> Self {
+        // four of the longest at a time, or very many short ones
+        let room = limits.max_entry.saturating_mul(4).max(64 << 20);
+        Self {
+            limits,
+            room: Semaphore::new((room / PERMIT).min(Semaphore::MAX_PERMITS)),
+        }
+    }
+
+    /// A whole body of at most `most` bytes.
+    ///
+    /// # Errors
+    /// [`Problem`].
+    pub async fn whole(&self, body: &mut Incoming, most: usize) -> Result<Vec<u8>, Problem> {
+        let too_long = || {
+            Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("longer than {most} bytes"),
+            )
+        };
+        let hint = body.size_hint();
+        if hint.lower() > most as u64 {
+            return Err(too_long());
+        }
+        let mut bytes = Vec::new();
+        let mut permits = None;
+        let all = async {
+            while let Some(frame) = body.frame().await {
+                let frame = frame
+                    .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+                let Ok(data) = frame.into_data() else {
+                    continue;
+                };
+                let length = bytes.len() + data.len();
+                if length > most {
+                    return Err(too_long());
+                }
+                if length > bytes.capacity() {
+                    // at once if its length is known, or else twice as much
+                    let wanted = match hint.exact() {
+                        Some(exact) => usize::try_from(exact).unwrap_or(most),
+                        None => length.saturating_mul(2).min(most),
+                    };
+                    let more = wanted.saturating_sub(bytes.capacity()).div_ceil(PERMIT);
+                    let taken = u32::try_from(more)
+                        .ok()
+                        .and_then(|more| self.room.try_acquire_many(more).ok())
+                        .ok_or_else(busy)?;
+                    match &mut permits {
+                        None => permits = Some(taken),
+                        Some(permits) => permits.merge(taken),
+                    }
+                    let additional = wanted.saturating_sub(bytes.len());
+                    bytes.try_reserve_exact(additional).map_err(|_| busy())?;
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok(())
+        };
+        timeout(self.limits.body_timeout, all)
+            .await
+            .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long"))??;
+        bytes.shrink_to_fit();
+        Ok(bytes)
+    }
+
+    /// Reads what is left of the body of a request that is refused: most
+    /// clients look for an answer only when all is sent, and one that was cut
+    /// off there would not find it. A much longer one is cut off.
+    pub async fn discard(&self, body: &mut Incoming) {
+        let most = self.limits.max_entry.saturating_mul(2);
+        let all = async {
+            let mut length = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                length += frame.data_ref().map_or(0, Bytes::len);
+                if length > most {
+                    return;
+                }
+            }
+        };
+        // its connection is closed after the answer then
+        let _ = timeout(self.limits.body_timeout, all).await;
+    }
+}
+
+fn busy() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many entries are on their way",
+    )
+}

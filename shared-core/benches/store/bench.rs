@@ -1,0 +1,261 @@
+//! What the write-ahead log costs, and how the store does when it is full.
+//!
+//! `cargo bench -p sszip-core --features store --bench store -- [--json FILE]
+//! [--rounds N] [--mb N] [FOLDER]` stores `--mb` megabytes of values of 1, 30
+//! and 300 KB in new stores in `FOLDER` (a temporary one), with the log and
+//! without in turns, and says how many bytes were written: as RocksDB counts
+//! them, and as the kernel does for this process, on the way to the disk
+//! (nothing on a tmpfs). Medians over the rounds. Then a store is filled three
+//! times over: what it takes on disk, and how long look-ups are.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{json, Value};
+use sszip_core::cache::store::{Class, Config, Record, Store, StoreError};
+use sszip_core::cache::Key;
+
+struct Options {
+    json: Option<PathBuf>,
+    rounds: usize,
+    megabytes: u64,
+    folder: PathBuf,
+}
+
+/// One run of an A/B.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    /// By the log, flushes and compactions.
+    written: u64,
+    /// `write_bytes` of proc(5).
+    kernel: u64,
+    /// Until all was flushed.
+    elapsed: Duration,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = parse(std::env::args().skip(1))?;
+    let mut rows = Vec::new();
+    println!("| values | log | bytes written / stored | the kernel's count | MB/s |");
+    println!("|---|---|---|---|---|");
+    for length in [1_000, 30_000, 300_000] {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for round in 0..options.rounds {
+            // who begins matters to the disk's cache
+            for log in [round % 2 == 0, round % 2 != 0] {
+                let load = load(&options, length, log)?;
+                if log { &mut with } else { &mut without }.push(load);
+            }
+        }
+        let stored = (options.megabytes << 20) as f64;
+        for (name, loads) in [("on", &with), ("off", &without)] {
+            let median = median(loads);
+            let [written, kernel] = [median.written, median.kernel].map(|n| n as f64 / stored);
+            let speed = stored / 1e6 / median.elapsed.as_secs_f64();
+            println!("| {length} | {name} | {written:.2} | {kernel:.2} | {speed:.0} |");
+            rows.push(json!({
+                "values": length, "log": name, "written": written, "kernel": kernel,
+                "mb_s": speed, "rounds": loads.len(),
+            }));
+        }
+        let (on, off) = (median(&with), median(&without));
+        let ratio = off.written as f64 / on.written as f64;
+        let kernel = off.kernel as f64 / (on.kernel as f64).max(1.0);
+        let speed = on.elapsed.as_secs_f64() / off.elapsed.as_secs_f64();
+        println!("| {length} | **off / on** | **{ratio:.2}** | {kernel:.2} | {speed:.2} |");
+    }
+    rows.push(full(&options)?);
+    if let Some(path) = &options.json {
+        std::fs::write(path, serde_json::to_string_pretty(&Value::from(rows))?)?;
+    }
+    Ok(())
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<dyn Error>> {
+    let mut options = Options {
+        json: None,
+        rounds: 3,
+        megabytes: 256,
+        folder: std::env::temp_dir(),
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
+        match argument.as_str() {
+            // Cargo's own.
+            "--bench" | "--test" => {}
+            "--json" => options.json = Some(value()?.into()),
+            "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
+            "--mb" => options.megabytes = value()?.parse::<u64>()?.max(1),
+            _ if argument.starts_with('-') => return Err(format!("unknown {argument}").into()),
+            _ => options.folder = argument.into(),
+        }
+    }
+    Ok(options)
+}
+
+fn median(loads: &[Load]) -> Load {
+    let middle = |of: fn(&Load) -> u64| {
+        let mut all: Vec<_> = loads.iter().map(of).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or(0)
+    };
+    Load {
+        written: middle(|load| load.written),
+        kernel: middle(|load| load.kernel),
+        elapsed: Duration::from_nanos(middle(|load| load.elapsed.as_nanos() as u64)),
+    }
+}
+
+/// Fills a new store, and takes it away again.
+fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Error>> {
+    let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
+    let config = Config {
+        log_entries: log,
+        ..Config::new(folder.path().join("store"), 4 << 30)
+    };
+    let (store, _) = Store::open(&config, 1)?;
+    let values = Values::new(length);
+    let count = (options.megabytes << 20) / length as u64;
+    let before = kernel_writes()?;
+    let start = Instant::now();
+    for n in 0..count {
+        put(&store, n, values.of(n))?;
+    }
+    store.flush()?;
+    let elapsed = start.elapsed();
+    let written = store.status().written;
+    let kernel = kernel_writes()? - before;
+    if store.get(&key(count / 2), 2).as_deref() != Some(values.of(count / 2)) {
+        return Err("a value is not what was stored".into());
+    }
+    store.close()?;
+    Ok(Load {
+        written: written.wal + written.flush + written.compaction,
+        kernel,
+        elapsed,
+    })
+}
+
+/// A full store of `--mb` megabytes.
+fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
+    let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
+    let max_size = (options.megabytes << 20).max(64 << 20);
+    let config = Config::new(folder.path().join("store"), max_size);
+    let (store, _) = Store::open(&config, 1)?;
+    let values = Values::new(20_000);
+    let count = 3 * max_size / 20_000;
+    let (mut most, start) = (0, Instant::now());
+    for n in 0..count {
+        put(&store, n, values.of(n))?;
+        if n % 256 == 0 {
+            most = most.max(used(&config.path)?);
+        }
+    }
+    store.flush()?;
+    let elapsed = start.elapsed();
+    let (mut hits, mut misses) = (Vec::new(), Vec::new());
+    for n in 0..20_000 {
+        // the newest eighth is there, what was never stored is not
+        let (wanted, times) = if n % 2 == 0 {
+            (count - 1 - n * 7919 % (count / 24), &mut hits)
+        } else {
+            (count + n, &mut misses)
+        };
+        let start = Instant::now();
+        let found = store.get(&key(wanted), 2).is_some();
+        times.push(start.elapsed().as_nanos() as u64);
+        if found != (n % 2 == 0) {
+            return Err(format!("{wanted} of {count}: found {found}").into());
+        }
+    }
+    let speed = (count * 20_000) as f64 / 1e6 / elapsed.as_secs_f64();
+    let share = most as f64 / max_size as f64;
+    let [hit, miss] = [&mut hits, &mut misses].map(|times| {
+        times.sort_unstable();
+        [50, 99].map(|percent| times[times.len() * percent / 100] as f64 / 1e3)
+    });
+    let compaction = store.status().written.compaction;
+    println!();
+    println!(
+        "A store of {} MB, filled three times over with values of 20 KB:",
+        max_size >> 20
+    );
+    println!(
+        "at most {:.0} % of that on disk, {speed:.0} MB/s,",
+        share * 100.0
+    );
+    println!("{compaction} bytes written by compactions,");
+    println!(
+        "hit p50/p99 {:.0}/{:.0} us, miss {:.0}/{:.0} us",
+        hit[0], hit[1], miss[0], miss[1]
+    );
+    Ok(json!({
+        "max_size": max_size, "most": share, "mb_s": speed, "compaction": compaction,
+        "hit_us": hit, "miss_us": miss,
+    }))
+}
+
+fn key(n: u64) -> Key {
+    *blake3::hash(&n.to_le_bytes()).as_bytes()
+}
+
+/// Values that can't be compressed, made beforehand.
+struct Values {
+    noise: Vec<u8>,
+    length: usize,
+}
+
+impl Values {
+    fn new(length: usize) -> Self {
+        let mut noise = vec![0; length + (64 << 10)];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        Self { noise, length }
+    }
+
+    fn of(&self, n: u64) -> &[u8] {
+        &self.noise[(n % (64 << 10)) as usize..][..self.length]
+    }
+}
+
+fn put(store: &Store, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
+    let record = Record {
+        class: Class::Immutable,
+        namespace: [1; 16],
+        method: b"eth_getBlockByNumber",
+        block: Some(n),
+        generation: store.generation(),
+        stored_at: 1,
+        expires_at: u64::MAX,
+        body,
+    };
+    for _ in 0..100_000 {
+        match store.put(&key(n), &record) {
+            Err(StoreError::Busy) => std::thread::sleep(Duration::from_micros(200)),
+            done => return Ok(done?),
+        }
+    }
+    Err("busy for twenty seconds".into())
+}
+
+/// What this process has sent towards the disk, in bytes.
+fn kernel_writes() -> Result<u64, Box<dyn Error>> {
+    let io = std::fs::read_to_string("/proc/self/io")?;
+    let mut lines = io.lines();
+    let line = lines.find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(line.ok_or("no write_bytes")?.parse()?)
+}
+
+/// Bytes of all files below `folder`; those that leave meanwhile count nothing.
+fn used(folder: &Path) -> Result<u64, Box<dyn Error>> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        bytes += match path.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => used(&path)?,
+            Ok(meta) => meta.len(),
+            Err(_) => 0,
+        };
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,337 @@
+use std::collections::HashMap;
+
+use super::super::disk::Stored;
+use super::super::{About, Class};
+use super::*;
+
+const KEY: Key = [7; 32];
+
+/// A disk as the owner should see it.
+#[derive(Default)]
+struct Model {
+    entries: Mutex<HashMap<Key, Stored>>,
+    filled: Mutex<Vec<Key>>,
+    purges: Mutex<Vec<(u64, Scope)>>,
+    is_full: Mutex<bool>,
+    /// Entries until a flush is needed; `None`: never.
+    room: Mutex<Option<usize>>,
+}
+
+impl Model {
+    fn generation(&self) -> u64 {
+        5 + self.purges.lock().unwrap().len() as u64
+    }
+}
+
+impl Disk for Arc<Model> {
+    fn generation(&self) -> u64 {
+        Model::generation(self)
+    }
+
+    fn get(&self, key: &Key, _: Now) -> Option<Stored> {
+        let stored = self.entries.lock().unwrap().get(key).cloned()?;
+        (!self.refuses(key, &stored.about)).then_some(stored)
+    }
+
+    fn may_have(&self, key: &Key) -> bool {
+        self.entries.lock().unwrap().contains_key(key)
+    }
+
+    fn put(
+        &self,
+        key: &Key,
+        about: &About,
+        stored_at: u64,
+        expires_at: u64,
+        body: &[u8],
+    ) -> Result<(), DiskError> {
+        if *self.is_full.lock().unwrap() {
+            return Err(DiskError::Off("full".into()));
+        }
+        if body.len() > 100_000 {
+            return Err(DiskError::TooLong);
+        }
+        if let Some(room) = &mut *self.room.lock().unwrap() {
+            *room = room.checked_sub(1).ok_or(DiskError::Busy)?;
+        }
+        let stored = Stored {
+            about: about.clone(),
+            stored_at,
+            expires_at,
+            body: body.to_vec(),
+            is_old: false,
+        };
+        self.entries.lock().unwrap().insert(*key, stored);
+        Ok(())
+    }
+
+    fn purge(&self, scope: &Scope) -> Result<u64, DiskError> {
+        let generation = Model::generation(self) + 1;
+        let mut purges = self.purges.lock().unwrap();
+        purges.push((generation, scope.clone()));
+        match *self.is_full.lock().unwrap() {
+            true => Err(DiskError::Off("full".into())),
+            false => Ok(generation),
+        }
+    }
+
+    fn refuses(&self, key: &Key, about: &About) -> bool {
+        let purges = self.purges.lock().unwrap();
+        purges
+            .iter()
+            .any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
+    }
+
+    fn admits(&self, key: &Key, _: Now) -> bool {
+        let mut filled = self.filled.lock().unwrap();
+        let is_second = filled.contains(key);
+        filled.push(*key);
+        is_second
+    }
+
+    fn flush(&self) -> Result<(), DiskError> {
+        if let Some(room) = &mut *self.room.lock().unwrap() {
+            *room = 3;
+        }
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<String> {
+        None
+    }
+
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
+    }
+}
+
+fn at(monotonic: u64) -> Now {
+    Now {
+        monotonic,
+        unix: 1_000_000 + monotonic,
+    }
+}
+
+fn name(name: &str) -> Name {
+    Name::new(name).unwrap()
+}
+
+fn kept_of(class: Class, generation: u64, length: usize) -> Arc<Kept> {
+    let about = About {
+        class,
+        namespace: [1; 16],
+        method: None,
+        block: None,
+        generation,
+    };
+    Arc::new(Kept::new(about, vec![9; length], 60_000, at(0)))
+}
+
+fn kept(generation: u64) -> Arc<Kept> {
+    kept_of(Class::Immutable, generation, 100)
+}
+
+fn owner() -> (Owner, Arc<Model>) {
+    let model = Arc::new(Model::default());
+    let owner = Owner::new(Box::new(Arc::clone(&model)), 20_000, at(0));
+    (owner, model)
+}
+
+fn found(look_up: LookUp) -> Found {
+    match look_up {
+        LookUp::Found(found) => found,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn granted(owner: &Owner, process: &str) -> bool {
+    match owner.lease(&KEY, &name(process), 1_000, at(0)) {
+        Leased::Lease(Lease::Granted) => true,
+        Leased::Lease(Lease::Pending) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first events after `hello`, without times.
+fn heard(owner: &Owner, stream: Stream) -> Vec<Event> {
+    let events = std::iter::from_fn(|| match owner.next(stream, at(0)) {
+        Next::Event(event) => Some(event),
+        _ => None,
+    });
+    events
+        .filter(|event| !matches!(event, Event::Hello { .. } | Event::Lease { .. }))
+        .collect()
+}
+
+#[test]
+fn the_second_request_stores_an_entry_and_not_the_first() {
+    let (owner, model) = owner();
+    assert_eq!(owner.put(&KEY, &kept(5), None, at(0)), Ok(false));
+    let hit = found(owner.look_up(&KEY, at(1)));
+    assert!(hit.is_to_be_stored);
+    owner.store(&KEY, &hit.kept, at(10)).unwrap();
+    assert!(!found(owner.look_up(&KEY, at(11))).is_to_be_stored);
+    let stored = model.entries.lock().unwrap()[&KEY].clone();
+    assert_eq!(
+        (stored.stored_at, stored.expires_at),
+        (1_000_000, 1_060_000)
+    );
+    // filled twice, and not asked for in between
+    let other = [8; 32];
+    assert_eq!(owner.put(&other, &kept(5), None, at(0)), Ok(false));
+    assert_eq!(owner.put(&other, &kept(5), None, at(0)), Ok(true));
+    // what is not final never
+    let tip = kept_of(Class::Tip, 5, 100);
+    for _ in 0..3 {
+        assert_eq!(owner.put(&[9; 32], &tip, None, at(0)), Ok(false));
+        assert!(!found(owner.look_up(&[9; 32], at(0))).is_to_be_stored);
+    }
+}
+
+#[test]
+fn the_store_is_asked_after_memory_and_fills_it() {
+    let (owner, _model) = owner();
+    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
+    owner.store(&KEY, &kept(5), at(0)).unwrap();
+    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::AskStore));
+    let hit = owner.look_up_store(&KEY, at(100)).unwrap();
+    assert!(!hit.is_to_be_stored);
+    assert_eq!(
+        (hit.kept.age(at(100)), hit.kept.fresh(at(100))),
+        (100, 59_900)
+    );
+    assert!(!found(owner.look_up(&KEY, at(200))).is_to_be_stored);
+    assert!(owner.look_up_store(&KEY, at(60_000)).is_none());
+}
+
+#[test]
+fn an_entry_too_long_for_memory_goes_to_the_store_at_once() {
+    let (owner, model) = owner();
+    assert!(owner.has_room_for(10_000));
+    assert!(!owner.has_room_for(50_000));
+    let long = kept_of(Class::Resource, 5, 50_000);
+    assert_eq!(owner.put(&KEY, &long, None, at(0)), Ok(false));
+    assert_eq!(
+        owner.look_up_store(&KEY, at(0)).unwrap().kept.body().len(),
+        50_000
+    );
+    let put = |class, length| owner.put(&KEY, &kept_of(class, 5, length), None, at(0));
+    assert_eq!(put(Class::Unfinalized, 50_000), Err(Refused::TooLong));
+    assert_eq!(put(Class::Immutable, 200_000), Err(Refused::TooLong));
+    *model.is_full.lock().unwrap() = true;
+    assert_eq!(
+        put(Class::Immutable, 50_000),
+        Err(Refused::Off("full".into()))
+    );
+    assert_eq!(put(Class::Immutable, 100), Ok(true));
+    assert_eq!(put(Class::Tip, 100), Ok(false));
+}
+
+#[test]
+fn a_purge_removes_and_refuses_what_is_older() {
+    let (owner, _model) = owner();
+    let scope = Scope::Namespace([1; 16]);
+    owner.put(&KEY, &kept(5), None, at(0)).unwrap();
+    owner.store(&KEY, &kept(5), at(0)).unwrap();
+    assert_eq!(owner.purge(&scope, || at(0)), Ok(6));
+    assert!(owner.look_up_store(&KEY, at(0)).is_none());
+    assert!(!matches!(owner.look_up(&KEY, at(0)), LookUp::Found(_)));
+    assert_eq!(owner.put(&KEY, &kept(5), None, at(0)), Err(Refused::Purged));
+    assert_eq!(owner.put(&KEY, &kept(7), None, at(0)), Err(Refused::Purged));
+    assert!(owner.put(&KEY, &kept(6), None, at(0)).is_ok());
+    assert_eq!(owner.status().generation, 6);
+}
+
+#[test]
+fn a_purge_that_is_not_written_down_holds_but_is_not_acknowledged() {
+    let (owner, model) = owner();
+    let stream = owner.arrive(&name("a"), at(0)).unwrap();
+    heard(&owner, stream);
+    owner.put(&KEY, &kept(5), None, at(0)).unwrap();
+    *model.is_full.lock().unwrap() = true;
+    assert!(owner.purge(&Scope::Key(KEY), || at(0)).is_err());
+    assert!(!matches!(owner.look_up(&KEY, at(0)), LookUp::Found(_)));
+    let purge = Event::Purge {
+        generation: 6,
+        key: Some(KEY),
+    };
+    assert_eq!(heard(&owner, stream), [purge]);
+}
+
+#[test]
+fn leases_end_with_what_is_there_then() {
+    let (owner, _model) = owner();
+    let [a, b] = ["a", "b"].map(|process| owner.arrive(&name(process), at(0)).unwrap());
+    heard(&owner, b);
+    assert!(granted(&owner, "a"));
+    assert!(!granted(&owner, "b"));
+    owner.put(&KEY, &kept(5), Some(&name("a")), at(0)).unwrap();
+    assert_eq!(heard(&owner, b), [Event::Filled(KEY)]);
+    // it came between the miss and this
+    let leased = owner.lease(&KEY, &name("b"), 1_000, at(0));
+    assert!(matches!(leased, Leased::Found(_)));
+
+    owner.purge(&Scope::Everything, || at(0)).unwrap();
+    assert_eq!(heard(&owner, b).len(), 1);
+    for end in [
+        |owner: &Owner, _: Stream| owner.give_back(&KEY, &name("a"), at(0)),
+        |owner: &Owner, _: Stream| {
+            let refused = owner.put(&KEY, &kept(5), Some(&name("a")), at(0));
+            assert_eq!(refused, Err(Refused::Purged));
+        },
+        |owner: &Owner, _: Stream| drop(owner.tick(at(1_000))),
+        |owner: &Owner, a: Stream| owner.leave(a, at(0)),
+    ] {
+        assert!(granted(&owner, "a"));
+        assert!(!granted(&owner, "b"));
+        end(&owner, a);
+        assert_eq!(heard(&owner, b), [Event::GivenUp(KEY)]);
+    }
+}
+
+#[test]
+fn a_clean_end_stores_what_may_be_and_is_fresh() {
+    let (owner, model) = owner();
+    for (n, class) in Class::ALL.into_iter().enumerate() {
+        let entry = kept_of(class, 5, 100);
+        owner.put(&[n as u8; 32], &entry, None, at(0)).unwrap();
+    }
+    owner.close(at(100)).unwrap();
+    let mut stored: Vec<_> = model.entries.lock().unwrap().keys().copied().collect();
+    stored.sort_unstable();
+    assert_eq!(stored, [[0; 32], [3; 32]]);
+    owner.put(&KEY, &kept(5), None, at(0)).unwrap();
+    owner.close(at(60_000)).unwrap();
+    assert_eq!(model.entries.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_clean_end_waits_for_a_disk_that_is_slower() {
+    let (owner, model) = owner();
+    for n in 0..10 {
+        owner.put(&[n; 32], &kept(5), None, at(0)).unwrap();
+    }
+    *model.room.lock().unwrap() = Some(2);
+    owner.close(at(0)).unwrap();
+    assert_eq!(model.entries.lock().unwrap().len(), 10);
+}
+
+#[test]
+fn a_fill_and_a_purge_do_not_pass_each_other() {
+    let (owner, _model) = owner();
+    std::thread::scope(|scope| {
+        let fills = scope.spawn(|| {
+            for _ in 0..2_000 {
+                let generation = owner.disk.generation();
+                let _ = owner.put(&KEY, &kept(generation), None, at(0));
+            }
+        });
+        for _ in 0..300 {
+            let generation = owner.purge(&Scope::Key(KEY), || at(0)).unwrap();
+            if let LookUp::Found(hit) = owner.look_up(&KEY, at(0)) {
+                assert!(hit.kept.about().generation >= generation);
+            }
+        }
+        fills.join().unwrap();
+    });
+}

@@ -1,0 +1,178 @@
+//! What must last: purges, and what the owner keeps.
+//!
+//! Such a write goes through the log, onto the disk, and is then counted by the
+//! marker file; before it goes all that was written without the log.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::PoisonError;
+
+use super::config::{BLOCKS, CONTROL};
+use super::control;
+use super::marker::Marker;
+use super::purges::Scope;
+use super::record::{Class, Header, Namespace};
+use super::rocks::{Durability, Failure, Write};
+use super::{locked, Store, StoreError};
+use crate::cache::Key;
+use crate::faults::{die_if, Fault};
+
+/// What is written one at a time, and must last.
+pub(super) struct Lasting {
+    pub(super) marker: Marker,
+    /// Rows that are to be written; `None` takes a row out. Those that could
+    /// not be written wait for the next write.
+    pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+/// What a purge did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// Entries with an older one that match the scope are no more.
+    pub generation: u64,
+    /// How many there were at most, counted for [`Scope::Blocks`] (up to
+    /// [`MAX_COUNTED`]) and [`Scope::Key`] only. Some of them may have left
+    /// for want of room before.
+    pub entries: Option<u64>,
+}
+
+/// A purge of blocks counts no further.
+pub const MAX_COUNTED: u64 = 1 << 20;
+
+impl Store {
+    /// Purges what matches `scope` and was asked of the node before. From the
+    /// moment that this is called nothing of it is found; when it returns `Ok`,
+    /// that lasts, whatever happens. After an error it holds as long as this
+    /// process does: it must not be acknowledged, and may be tried again.
+    pub fn purge(&self, scope: &Scope) -> Result<Purged, StoreError> {
+        let mut lasting = locked(&self.lasting);
+        let entries = self.count(scope);
+        let (generation, changes) = {
+            let mut purges = self.purges.write().unwrap_or_else(PoisonError::into_inner);
+            purges.add(scope)
+        };
+        for change in changes {
+            let value = change.generation.map(|at| at.to_be_bytes().to_vec());
+            lasting.rows.insert(control::purge_row(&change.row), value);
+        }
+        self.write_lasting(&mut lasting)?;
+        Ok(Purged {
+            generation,
+            entries,
+        })
+    }
+
+    /// How many entries a purge of `scope` would make unreachable.
+    fn count(&self, scope: &Scope) -> Option<u64> {
+        match scope {
+            Scope::Key(key) => Some(self.stale(key).is_some().into()),
+            Scope::Blocks {
+                namespace,
+                from,
+                to,
+            } => {
+                let counted = self.count_blocks(namespace, *from, *to);
+                if counted.is_err() {
+                    self.read_errors.fetch_add(1, Ordering::Relaxed);
+                }
+                counted.ok()
+            }
+            _ => None,
+        }
+    }
+
+    fn count_blocks(&self, namespace: &Namespace, from: u64, to: u64) -> Result<u64, Failure> {
+        let mut count = 0;
+        if from > to {
+            return Ok(count);
+        }
+        let end = [&block_row(namespace, to, &[0xff; 32])[..], &[0]].concat();
+        let first = block_row(namespace, from, &[0; 32]);
+        let mut rows = self.rocks.rows(BLOCKS, &first, &end)?;
+        while let Some((row, value)) = rows.next_row()? {
+            if let Some((key, header)) = block_header(row, value) {
+                count += u64::from(!self.refuses(&key, &header));
+            }
+            if count == MAX_COUNTED {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Keeps `value` under `key`, for the owner; as lasting as a purge.
+    pub fn control_put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let mut lasting = locked(&self.lasting);
+        let row = control::owners_row(key);
+        lasting.rows.insert(row, Some(value.to_vec()));
+        self.write_lasting(&mut lasting)
+    }
+
+    /// What the owner keeps under `key`.
+    pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let value = self.rocks.get(CONTROL, &control::owners_row(key))?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// Puts all waiting rows onto the disk. What was written before without
+    /// the log goes first, all families at once: otherwise a crash would keep
+    /// the later and lose the earlier.
+    pub(super) fn write_lasting(&self, lasting: &mut Lasting) -> Result<(), StoreError> {
+        self.flush_entries()?;
+        die_if(Fault::DieFlushed);
+        let serial = lasting.marker.serial + 1;
+        let number = serial.to_be_bytes();
+        let mut writes = vec![Write::Put {
+            family: CONTROL,
+            key: control::SERIAL,
+            value: [&number, &[]],
+        }];
+        writes.extend(lasting.rows.iter().map(|(key, value)| match value {
+            Some(value) => Write::Put {
+                family: CONTROL,
+                key,
+                value: [value, &[]],
+            },
+            None => Write::Remove {
+                family: CONTROL,
+                key,
+            },
+        }));
+        self.judge(self.rocks.write(&writes, Durability::Synced))?;
+        die_if(Fault::DieWritten);
+        // the database may be a write ahead of its marker, not behind
+        lasting.marker.serial = serial;
+        let marker = lasting.marker.write(&self.config.path);
+        marker.map_err(StoreError::Marker)?;
+        lasting.rows.clear();
+        Ok(())
+    }
+}
+
+/// The row of an entry in the block index.
+pub(super) fn block_row(namespace: &Namespace, block: u64, key: &Key) -> Vec<u8> {
+    [&namespace[..], &block.to_be_bytes(), key].concat()
+}
+
+/// What that row says.
+pub(super) fn block_value(class: Class, generation: u64) -> Vec<u8> {
+    [&[class.byte()][..], &generation.to_be_bytes()].concat()
+}
+
+/// What a row of the block index knows of its entry: all but its method.
+fn block_header<'a>(row: &[u8], value: &[u8]) -> Option<(Key, Header<'a>)> {
+    let (namespace, rest) = row.split_first_chunk()?;
+    let (block, key) = rest.split_first_chunk()?;
+    let (class, generation) = value.split_first()?;
+    let header = Header {
+        class: Class::from_byte(*class)?,
+        namespace: *namespace,
+        method: &[],
+        block: Some(u64::from_be_bytes(*block)),
+        generation: u64::from_be_bytes(generation.try_into().ok()?),
+        stored_at: 0,
+        expires_at: 0,
+        sequence: 0,
+    };
+    Some((key.try_into().ok()?, header))
+}
