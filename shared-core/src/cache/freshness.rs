@@ -133,6 +133,8 @@ pub struct Prospect {
     valid: u64,
     /// The answer names its block, or says that it has none yet.
     in_result: bool,
+    /// The block that the call names by its number.
+    number: Option<u64>,
 }
 
 impl Prospect {
@@ -140,6 +142,7 @@ impl Prospect {
     pub fn of(method: &[u8], params: Option<&[u8]>, valid: &Valid) -> Option<Self> {
         let said = valid.method(method);
         let row = methods::method(method);
+        let mut number = None;
         let (class, in_result) = match row.class {
             // a method that the table does not know, and the operator does
             methods::Class::Never if said.is_some() => (Class::Tip, false),
@@ -148,7 +151,12 @@ impl Prospect {
             methods::Class::Tip => (Class::Tip, false),
             methods::Class::ByFinality => match block::reference(row, params) {
                 BlockReference::InResult => (Class::Unfinalized, true),
-                named => (class_of(named)?, false),
+                named => {
+                    if let BlockReference::Number(named) = named {
+                        number = Some(named);
+                    }
+                    (class_of(named)?, false)
+                }
             },
         };
         let milliseconds = said.unwrap_or(valid.class(class));
@@ -157,7 +165,19 @@ impl Prospect {
             class,
             valid: milliseconds,
             in_result,
+            number,
         })
+    }
+
+    /// The number of the block that the answer is of, if there is one block
+    /// that it is of and the call or the `result` names it.
+    pub fn block(&self, result: &[u8]) -> Option<u64> {
+        let in_result = || Some(block::in_result(self.method, result)?.number);
+        match self.class {
+            // what it is of is not what it hangs on
+            Class::Tip => None,
+            _ => self.number.or_else(in_result),
+        }
     }
 
     /// The class and the lifetime in milliseconds, now that the answer's
@@ -303,6 +323,33 @@ mod tests {
         let params = "[\"0x00000000000000000000000000000000000000aa\",\"0x10\"]";
         assert!(kept("eth_getCode", params, "\"0x\""));
         assert!(kept("eth_getBalance", params, "\"0x0\""));
+    }
+
+    #[test]
+    fn the_block_of_an_answer_is_the_one_that_call_or_answer_names() {
+        let block = |method: &str, params: &str, result: &str| {
+            Prospect::of(
+                method.as_bytes(),
+                Some(params.as_bytes()),
+                &Valid::default(),
+            )
+            .and_then(|prospect| prospect.block(result.as_bytes()))
+        };
+        let by_hash = format!("[{HASH},true]");
+        let result = format!("{{\"number\":\"0x11\",\"hash\":{HASH}}}");
+        assert_eq!(
+            block("eth_getBlockByNumber", "[\"0x10\",true]", "{}"),
+            Some(16)
+        );
+        assert_eq!(block("eth_getBlockByHash", &by_hash, &result), Some(17));
+        assert_eq!(block("eth_getBlockByHash", &by_hash, "{}"), None);
+        assert_eq!(
+            block("eth_getBlockByNumber", "[\"latest\",true]", &result),
+            None
+        );
+        assert_eq!(block("eth_chainId", "[]", "\"0x1\""), None);
+        let range = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x5\"}]";
+        assert_eq!(block("eth_getLogs", range, "[]"), None);
     }
 
     #[test]

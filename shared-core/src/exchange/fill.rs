@@ -403,6 +403,7 @@ impl Fill {
             status: 200,
             fields: self.fields.clone(),
             class: Some(class as u8),
+            block_number: wanted.prospect.block(&body[result.clone()]),
             ..Meta::default()
         };
         let entry = Entry::code_in(envelope, &body[result], self.settings.gate, meta, room)?;

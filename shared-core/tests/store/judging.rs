@@ -47,9 +47,10 @@ impl Entry {
                 to,
             } => {
                 self.namespace == *namespace
+                    && from <= to
                     && self
                         .block
-                        .is_some_and(|block| *from <= block && block <= *to)
+                        .is_none_or(|block| *from <= block && block <= *to)
             }
             Scope::Key(key) => self.key == *key,
         }

@@ -81,7 +81,8 @@ pub enum Scope {
         /// As requests spell it.
         method: Box<str>,
     },
-    /// Those of a namespace that belong to one of these blocks.
+    /// Those of a namespace that belong to one of these blocks, or to none that
+    /// is known: an answer about many blocks does not name them.
     Blocks {
         /// Whose.
         namespace: Namespace,
@@ -112,7 +113,7 @@ impl Scope {
                 about.namespace == *namespace
                     && about
                         .block
-                        .is_some_and(|block| (*from..=*to).contains(&block))
+                        .is_none_or(|block| (*from..=*to).contains(&block))
             }
             Self::Key(purged) => key == purged,
         }
@@ -168,6 +169,7 @@ mod tests {
             ..about()
         };
         assert!(!method(None, "eth_call").covers(&key, &page));
-        assert!(!blocks([1; 16], 0, u64::MAX).covers(&key, &page));
+        assert!(blocks([1; 16], 5, 5).covers(&key, &page));
+        assert!(!blocks([2; 16], 5, 5).covers(&key, &page));
     }
 }

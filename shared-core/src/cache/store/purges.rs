@@ -126,12 +126,15 @@ impl Purges {
             || older(self.namespaces.get(&header.namespace))
             || older(method_of(&Some(header.namespace)))
             || older(method_of(&None))
-            || header.block.is_some_and(|block| {
+            || {
                 let ranges = self.ranges.get(&header.namespace);
-                ranges.into_iter().flatten().any(|range| {
-                    (range.from..=range.to).contains(&block) && header.generation < range.generation
+                let mut ranges = ranges.into_iter().flatten();
+                ranges.any(|range| {
+                    // what names no block may be about any
+                    let covers = |block| (range.from..=range.to).contains(&block);
+                    header.block.is_none_or(covers) && header.generation < range.generation
                 })
-            })
+            }
             || older(self.keys.get(key))
             || older(self.prefixes.get(&prefix(key)))
     }
