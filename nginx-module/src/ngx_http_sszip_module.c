@@ -737,6 +737,7 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *     smcf->config = NULL;
      *     smcf->owner = NULL;
      *     smcf->store = NULL;
+     *     smcf->max_entry = 0;
      *     smcf->purges = 0;
      */
 
@@ -840,8 +841,8 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->caches) {
         smcf->config = conf->config;
 
-        ngx_http_sszip_owner_max_entry(smcf,
-                                       sszip_config_max_entry(conf->config));
+        smcf->max_entry = ngx_max(smcf->max_entry,
+                                  sszip_config_max_entry(conf->config));
 
         conf->place.data = ngx_pnalloc(cf->pool, NGX_INT_T_LEN);
         if (conf->place.data == NULL) {
@@ -959,7 +960,7 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
         if (ngx_http_sszip_owner_single(cycle, smcf) != NGX_OK
             || sszip_process_start(smcf->config, ccf->worker_processes)
                != SSZIP_STATUS_OK
-            || ngx_http_sszip_link_start(cycle, smcf->owner) != NGX_OK)
+            || ngx_http_sszip_link_start(cycle, smcf) != NGX_OK)
         {
             ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
                           "sszip: nothing will be cached in this process");

@@ -849,9 +849,11 @@ sszip_status sszip_exchange_call(const sszip_exchange *exchange,
 
 /*
  Joins this process to the owner of a store, after any fork; a second call
- changes nothing. `sszip_link_tick` opens the connections.
+ changes nothing. `max_entry` is the longest entry that is kept anywhere, in
+ bytes: what the owner sends beyond it is not taken. `sszip_link_tick` opens
+ the connections.
  */
-sszip_status sszip_link_start(void);
+sszip_status sszip_link_start(uint64_t max_entry);
 
 /*
  What the host is to do with the connection `slot`, a small number. To be

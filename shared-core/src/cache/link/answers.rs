@@ -121,6 +121,7 @@ impl Link {
                 }
                 state.was_up = true;
                 state.up = true;
+                state.failures = 0;
                 self.generation.store(generation, Ordering::Release);
                 self.until.store(until, Ordering::Release);
             }

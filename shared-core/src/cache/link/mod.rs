@@ -36,6 +36,12 @@ const EVENTS: usize = 0;
 /// How long after a failure a connection is tried again. Milliseconds.
 const RETRY: u64 = 20;
 
+/// And the event stream, after so many failures.
+const RETRIES: u32 = 50;
+
+/// ... each time after so long.
+const RETRY_SELDOM: u64 = 250;
+
 /// A connection on which nothing comes for so long is of no use: the owner
 /// speaks four times a second on the one, and answers on the others.
 /// Milliseconds.
@@ -122,6 +128,8 @@ struct State {
     up: bool,
     /// It has at least once.
     was_up: bool,
+    /// How often the event stream has ended since then.
+    failures: u32,
 }
 
 #[derive(Debug)]
@@ -161,6 +169,7 @@ impl Link {
                 events: Events::default(),
                 up: false,
                 was_up: false,
+                failures: 0,
             }),
             until: AtomicU64::new(0),
             generation: AtomicU64::new(0),
@@ -313,9 +322,7 @@ impl Link {
             return;
         };
         if !is_open {
-            *place = Slot::Closed {
-                retry_at: now + RETRY,
-            };
+            self.retry_later(&mut state, slot, now);
             self.fail(&mut state, tier, job);
             return;
         }
@@ -512,16 +519,40 @@ impl Link {
         };
         // an owner may close what is not in use
         let is_idle = matches!(place, Slot::Open(open) if open.job.is_none());
-        let retry_at = if is_idle { now } else { now + RETRY };
-        match std::mem::replace(place, Slot::Closed { retry_at }) {
+        match std::mem::replace(place, Slot::Closed { retry_at: now }) {
             Slot::Open(open) => {
+                if !is_idle {
+                    self.retry_later(state, slot, now);
+                }
                 if let Some(job) = open.job {
                     self.fail(state, tier, job);
                 }
             }
-            Slot::Connecting(job) => self.fail(state, tier, job),
+            Slot::Connecting(job) => {
+                self.retry_later(state, slot, now);
+                self.fail(state, tier, job);
+            }
             closed @ Slot::Closed { .. } => *place = closed,
         }
+    }
+
+    /// An owner that is started anew is back within moments; one that is not
+    /// there is not looked for all the time.
+    fn retry_later(&self, state: &mut State, slot: usize, now: u64) {
+        let mut wait = RETRY;
+        if slot == EVENTS {
+            state.failures = state.failures.saturating_add(1);
+            if state.failures > RETRIES {
+                wait = RETRY_SELDOM;
+            }
+        }
+        if let Some(place) = state.slots.get_mut(slot) {
+            *place = Slot::Closed {
+                retry_at: now + wait,
+            };
+        }
+        // the next tick is another one now
+        self.stir();
     }
 
     /// The owner did not answer.
