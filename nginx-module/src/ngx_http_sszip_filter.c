@@ -35,10 +35,13 @@ static void ngx_http_sszip_timeout(ngx_event_t *ev);
 static ngx_int_t ngx_http_sszip_release(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx);
+    ngx_http_sszip_ctx_t *ctx, const char *reason);
 static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
+
+static const char  ngx_http_sszip_short[] =
+    "the response ended before its length was reached";
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
@@ -399,7 +402,8 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         if (b->flush) {
 
             if (ngx_http_sszip_upstream_failed(r, ctx)) {
-                return ngx_http_sszip_bad_gateway(r, ctx);
+                return ngx_http_sszip_bad_gateway(r, ctx,
+                                                  ngx_http_sszip_short);
             }
 
             /* the buffer itself is empty now, and must not go on as memory */
@@ -465,7 +469,7 @@ ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     switch (action) {
 
     case SSZIP_END_FAIL:
-        return ngx_http_sszip_bad_gateway(r, ctx);
+        return ngx_http_sszip_bad_gateway(r, ctx, ngx_http_sszip_short);
 
     case SSZIP_END_GIVE_UP:
         return ngx_http_sszip_send(r, ctx, NULL);
@@ -490,11 +494,18 @@ ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         break;
     }
 
-    if (sszip_exchange_code(ctx->exchange) != SSZIP_STATUS_OK) {
+    switch (sszip_exchange_code(ctx->exchange)) {
+
+    case SSZIP_STATUS_OK:
+        return ngx_http_sszip_send(r, ctx, NULL);
+
+    case SSZIP_STATUS_MEMORY:
+        return ngx_http_sszip_bad_gateway(r, ctx,
+                                          "no memory for the whole batch");
+
+    default:
         return NGX_ERROR;
     }
-
-    return ngx_http_sszip_send(r, ctx, NULL);
 }
 
 
@@ -849,10 +860,10 @@ ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
  */
 
 static ngx_int_t
-ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    const char *reason)
 {
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "sszip: the response ended before its length was reached");
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "sszip: %s", reason);
 
     (void) sszip_exchange_cut_short(ctx->exchange);
 

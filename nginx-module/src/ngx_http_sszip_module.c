@@ -838,9 +838,11 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->caches = sszip_config_caches(conf->config);
 
-    if (conf->caches) {
+    if (conf->caches || (conf->enable && smcf->config == NULL)) {
         smcf->config = conf->config;
+    }
 
+    if (conf->caches) {
         smcf->max_entry = ngx_max(smcf->max_entry,
                                   sszip_config_max_entry(conf->config));
 

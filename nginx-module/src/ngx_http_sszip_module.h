@@ -19,7 +19,7 @@ typedef struct {
     ngx_flag_t                   used;             /* a "sszip" directive */
     ngx_int_t                    accept_encoding;  /* index of a variable */
     ngx_uint_t                   places;
-    sszip_config                *config;           /* one of a cache */
+    sszip_config                *config;           /* best of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
     void                        *store;            /* ours to start */
     uint64_t                     max_entry;        /* of all caches */

@@ -68,7 +68,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                 for (kind, id) in &ids {
                     let name = format!("{name}-{level}-{place:?}-{kind}");
                     let plain = answer(&entry, result, id);
-                    write(&directory, &name, &entry.gzip(id.as_bytes()), &plain)?;
+                    write(
+                        &directory,
+                        &name,
+                        &entry.gzip(id.as_bytes()).ok_or("memory")?,
+                        &plain,
+                    )?;
                 }
                 if result.len() <= 1 << 20 {
                     batch.push((entry, result));

@@ -57,6 +57,11 @@ typedef enum {
      be cut off visibly.
      */
     SSZIP_STATUS_SHORT = 6,
+    /*
+     Memory was refused. Of `sszip_exchange_new`: the request passes without
+     one; of others: there is nothing to send, and the answer is a failure.
+     */
+    SSZIP_STATUS_MEMORY = 7,
 } sszip_status;
 
 /*
@@ -477,8 +482,10 @@ sszip_status sszip_config_new(const sszip_directives *directives,
 
 /*
  Prepares the process that will serve, one of `processes`, after any fork:
- makes the hot tier, with its share of `cache_memory`. Without it nothing is
- cached.
+ makes the hot tier, with its share of `cache_memory`, if `config` has a cache,
+ and opens what would
+ else be opened when it is needed first, and there may be no memory.
+ Without it nothing is cached.
 
  # Safety
  `config` is NULL or from `sszip_config_new` and not freed.
@@ -521,7 +528,8 @@ bool sszip_config_enabled(const sszip_config *config);
 void sszip_config_free(sszip_config *config);
 
 /*
- A new exchange at a place with these settings.
+ A new exchange at a place with these settings. `SSZIP_STATUS_MEMORY` while
+ the process is short of memory.
 
  # Safety
  `config` is NULL or from `sszip_config_new` and not freed.
@@ -618,7 +626,8 @@ sszip_status sszip_exchange_stream(sszip_exchange *exchange,
                                    sszip_progress *progress);
 
 /*
- The host saw the end of a held body.
+ The host saw the end of a held body. If the library fails inside, the
+ exchange gives up, or fails if the body is known not to be whole.
 
  # Safety
  `exchange` is NULL or valid; `action` points at memory of its type.
@@ -637,7 +646,8 @@ sszip_status sszip_exchange_cut_short(sszip_exchange *exchange);
 /*
  Runs the coder, milliseconds for each megabyte; any thread may call it,
  while no other uses the exchange. If the library fails inside, the body is
- the original.
+ the original. `SSZIP_STATUS_MEMORY`: there is no memory to put a batch
+ together, and a part of it is no answer.
 
  # Safety
  `exchange` is NULL or valid.

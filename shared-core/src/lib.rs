@@ -16,11 +16,17 @@
 //! | [`beacon`]    | routes of the Beacon API, and how long they may be kept |
 //! | [`cache`]     | answers kept, and sent without coding them again      |
 //! | [`config`]    | directives as operators write them, checked once      |
-//! | [`memory`]    | how much a process may hold                           |
+//! | [`memory`]    | how much a process may hold, and whether there is any |
+//! | [`bytes`]     | copies that may be refused                            |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
+//! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
 //! | `ffi`         | the C ABI of `include/sszip.h` (feature `ffi`)        |
 
+#[cfg(feature = "ffi")]
+#[allow(unsafe_code)]
+pub mod allocator;
 pub mod beacon;
+pub mod bytes;
 pub mod cache;
 pub mod config;
 pub mod exchange;

@@ -4,8 +4,34 @@
 //! within their limits still exhaust it. Beyond the budget an answer passes
 //! through as it came, which costs size and never an answer.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
+
+/// Memory was refused to an allocation that can't fail.
+static SHORT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the system has no memory left, not even for small things: nothing
+/// is held, looked up or stored then, but passed through.
+///
+/// Only the process's allocator finds that out (feature `ffi`); under another
+/// one it never is.
+pub fn is_short() -> bool {
+    SHORT.load(Ordering::Relaxed)
+}
+
+/// For the process's allocator: what [`is_short`] says from now on.
+pub fn set_short(short: bool) {
+    SHORT.store(short, Ordering::Relaxed);
+}
+
+/// Whether so many bytes could be allocated now. For what is about to allocate
+/// them in a way that can't be refused: others may take them meanwhile.
+pub fn is_there(bytes: usize) -> bool {
+    let mut room = Vec::<u8>::new();
+    // or the compiler, which may, leaves both out
+    black_box(&mut room).try_reserve_exact(bytes).is_ok()
+}
 
 /// Bytes held by the exchanges that share it. Cheap to clone.
 #[derive(Clone, Debug, Default)]

@@ -24,6 +24,8 @@ type Fields = Vec<(String, String)>;
 
 #[derive(Deserialize)]
 struct Table {
+    /// Sequences are another test's.
+    #[serde(default)]
     case: Vec<Case>,
 }
 

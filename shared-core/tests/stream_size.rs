@@ -1,49 +1,11 @@
 //! What a stream's encoder takes is what is reserved for it.
 //!
-//! A binary of its own: it counts what its thread allocates.
+//! It counts what its thread allocates.
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
-#![allow(unsafe_code)] // an allocator
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use sszip_core::allocator::faulty::most_of;
 use sszip_core::gzip::stream::{Coder, Flush};
-
-thread_local! {
-    static NOW: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: the system's allocator does the work, under its own contract.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        NOW.set(NOW.get() + layout.size());
-        MOST.set(MOST.get().max(NOW.get()));
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        NOW.set(NOW.get().saturating_sub(layout.size()));
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most that was allocated at once on the way of `run`, beyond what was.
-fn most_of(run: impl FnOnce()) -> usize {
-    let before = NOW.get();
-    MOST.set(before);
-    run();
-    assert_eq!(NOW.get(), before, "it gives everything back");
-    MOST.get() - before
-}
 
 /// Hex and what does not compress: both kinds of blocks.
 fn body() -> Vec<u8> {

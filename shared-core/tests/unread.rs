@@ -266,19 +266,37 @@ fn nor_in_a_batch() {
         );
         assert_eq!(host.entries(), 0);
     }
-    // what is one is read there too, but not if that takes long
-    for (length, expected) in [(LENGTHS[0], LookUp::Respond), (LENGTHS[1], LookUp::Forward)] {
+    for answer in no_answers(LENGTHS[1]) {
+        let host = Host::new();
+        let (exchange, _) = host.look_up(&request("1"), true, None);
+        host.answered(exchange, &answer);
+        let (mut exchange, found) = host.look_up(&batch(["2", "3"]), true, None);
+        if found == LookUp::RespondOffLoop {
+            exchange.code().unwrap();
+            assert_eq!(exchange.status(), 0);
+        } else {
+            assert_eq!(found, LookUp::Forward);
+        }
+        assert_eq!(host.entries(), 0);
+    }
+    // what is one is read there too, elsewhere if that takes long
+    for (length, expected) in [
+        (LENGTHS[0], LookUp::Respond),
+        (LENGTHS[1], LookUp::RespondOffLoop),
+    ] {
         let host = Host::new();
         let result = long(length);
         let (exchange, _) = host.look_up(&request("1"), true, None);
         host.answered(exchange, FORMS[0]("1", &result).as_bytes());
-        let (exchange, found) = host.look_up(&batch(["2", "3"]), true, None);
+        let (mut exchange, found) = host.look_up(&batch(["2", "3"]), true, None);
         assert_eq!(found, expected);
         assert_eq!(host.entries(), 1);
-        if found == LookUp::Respond {
-            let answers = ["2", "3"].map(|id| FORMS[0](id, &result));
-            assert!(sent(&exchange) == format!("[{}]", answers.join(",")).into_bytes());
+        if found == LookUp::RespondOffLoop {
+            exchange.code().unwrap();
+            assert_eq!(exchange.status(), 200);
         }
+        let answers = ["2", "3"].map(|id| FORMS[0](id, &result));
+        assert!(sent(&exchange) == format!("[{}]", answers.join(",")).into_bytes());
         assert!(host.hit(&request("4"), true).is_some());
         assert_eq!(
             host.look_up(&batch(["2", "3"]), true, None).1,

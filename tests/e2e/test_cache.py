@@ -646,6 +646,31 @@ class TestLargeAnswersInIdentity:
         assert [result_of(a) for a in answers] == [json.loads(self.RESULT)] * 10
         assert stored.node.count() == 1
 
+    @pytest.mark.parametrize("missing", [0, 1])
+    @pytest.mark.parametrize("at_once", [1, 8])
+    def test_in_a_batch(self, stored, missing, at_once):
+        """Alone and together with what the node has to be asked for."""
+        stored.node.results["eth_syncing"] = b"false"
+        calls = [call("eth_getBlockByHash", BY_HASH, str(id)) for id in (1, 2)]
+        calls += [call("eth_syncing", id="3")] * missing
+        answers = []
+
+        def run():
+            answers.append(stored(b"[" + b", ".join(calls) + b"]", accept=None))
+
+        for _ in range(2):
+            threads = [threading.Thread(target=run) for _ in range(at_once)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        expected = [json.loads(self.RESULT)] * 2 + [False] * missing
+        assert len(answers) == 2 * at_once
+        for response in answers:
+            assert (response.coding, response.length) == (None, len(response.body))
+            assert [answer["result"] for answer in json.loads(response.body)] == expected
+        assert stored.node.count("eth_getBlockByHash") == 1
+
     def test_clients_that_go_away(self, stored, nginx):
         for number in range(30):
             with nginx.connect() as connection:

@@ -201,7 +201,7 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     };
     let entry = Entry::new(envelope, Payload::Open(coded.clone()), meta);
     hot.insert([7; 32], Arc::new(entry));
-    let hit = move || Some(hot.get(&[7; 32], 0)?.gzip(b"1000000").length() as usize);
+    let hit = move || Some(hot.get(&[7; 32], 0)?.gzip(b"1000000")?.length() as usize);
     let ids: Vec<String> = (0..10).map(|n| n.to_string()).collect();
     let batch = move || {
         let elements = ids.iter().flat_map(|id| {
@@ -209,7 +209,7 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
             [Part::Text(start)].into_iter().chain(parts(&tenth, id))
         });
         let member = splice(elements.chain([Part::Text(b"]")]));
-        Some(member.length() as usize)
+        Some(member?.length() as usize)
     };
     let inflate = move || coded.inflate().map(|plain| plain.len());
     Ok(vec![
@@ -233,7 +233,7 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
 }
 
 fn answer(coded: &Open, id: &str) -> sszip_core::gzip::splice::Body {
-    splice(parts(coded, id))
+    splice(parts(coded, id)).expect("memory")
 }
 
 fn parts<'a>(coded: &'a Open, id: &'a str) -> [Part<'a>; 5] {

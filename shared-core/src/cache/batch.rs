@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::entry::{Entry, Gate, Payload};
+use crate::bytes::{self, push};
 use crate::gzip::open::open;
 use crate::gzip::splice::{Body, Member};
 
@@ -54,25 +55,25 @@ pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
     )?;
     let mut text = Vec::with_capacity(256);
     for (n, element) in elements.iter().enumerate() {
-        text.push(if n == 0 { b'[' } else { b',' });
+        push(&mut text, if n == 0 { b'[' } else { b',' })?;
         match element {
-            Element::Text(json) => text.extend_from_slice(json.trim_ascii()),
+            Element::Text(json) => bytes::extend(&mut text, json.trim_ascii())?,
             Element::Stored(entry, id) => {
-                extend(&mut text, entry.envelope().head(id));
+                extend(&mut text, entry.envelope().head(id))?;
                 match entry.payload() {
-                    Payload::Raw(bytes) => text.extend_from_slice(bytes),
+                    Payload::Raw(bytes) => bytes::extend(&mut text, bytes)?,
                     Payload::Open(open) => {
-                        close(&mut text, gate, &mut member);
-                        member.open(open);
+                        close(&mut text, gate, &mut member)?;
+                        member.open(open)?;
                     }
                 }
-                extend(&mut text, trimmed(entry.envelope().tail(id)));
+                extend(&mut text, trimmed(entry.envelope().tail(id)))?;
             }
         }
     }
-    finish_text(&mut text, elements);
-    close(&mut text, gate, &mut member);
-    let body = member.finish();
+    finish_text(&mut text, elements)?;
+    close(&mut text, gate, &mut member)?;
+    let body = member.finish()?;
     if has_coded || body.length() < length {
         Some(body)
     } else {
@@ -86,24 +87,24 @@ pub fn batch_identity(elements: &[Element]) -> Option<Body> {
     let mut body = Body::identity();
     body.make_room(own_length(elements, Entry::plain_length))?;
     for (n, element) in elements.iter().enumerate() {
-        body.copy(if n == 0 { b"[" } else { b"," });
+        body.copy(if n == 0 { b"[" } else { b"," })?;
         match element {
-            Element::Text(json) => body.copy(json.trim_ascii()),
+            Element::Text(json) => body.copy(json.trim_ascii())?,
             Element::Stored(entry, id) => {
                 for text in entry.envelope().head(id) {
-                    body.copy(text);
+                    body.copy(text)?;
                 }
                 match entry.payload() {
-                    Payload::Raw(bytes) => body.copy(bytes),
-                    Payload::Open(_) => entry.plain()?.push_to(&mut body),
+                    Payload::Raw(bytes) => body.copy(bytes)?,
+                    Payload::Open(_) => entry.plain()?.push_to(&mut body)?,
                 }
                 for text in trimmed(entry.envelope().tail(id)) {
-                    body.copy(text);
+                    body.copy(text)?;
                 }
             }
         }
     }
-    body.copy(if elements.is_empty() { b"[]" } else { b"]" });
+    body.copy(if elements.is_empty() { b"[]" } else { b"]" })?;
     Some(body)
 }
 
@@ -124,25 +125,26 @@ fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize 
     lengths.sum::<usize>() + elements.len() + 2
 }
 
-fn extend(text: &mut Vec<u8>, pieces: [&[u8]; 3]) {
+fn extend(text: &mut Vec<u8>, pieces: [&[u8]; 3]) -> Option<()> {
     for piece in pieces {
-        text.extend_from_slice(piece);
+        bytes::extend(text, piece)?;
     }
+    Some(())
 }
 
 fn trimmed([between, id, after]: [&[u8]; 3]) -> [&[u8]; 3] {
     [between, id, after.trim_ascii_end()]
 }
 
-fn finish_text(text: &mut Vec<u8>, elements: &[Element]) {
+fn finish_text(text: &mut Vec<u8>, elements: &[Element]) -> Option<()> {
     if elements.is_empty() {
-        text.push(b'[');
+        push(text, b'[')?;
     }
-    text.push(b']');
+    push(text, b']')
 }
 
 /// Moves `text` into `member`, coded if that is worth it.
-fn close(text: &mut Vec<u8>, gate: Gate, member: &mut Member) {
+fn close(text: &mut Vec<u8>, gate: Gate, member: &mut Member) -> Option<()> {
     let is_long = text.len() as u64 >= gate.min_length;
     let coded = if is_long {
         open(text, gate.level)
@@ -150,8 +152,9 @@ fn close(text: &mut Vec<u8>, gate: Gate, member: &mut Member) {
         None
     };
     match coded.filter(|open| open.bytes.len() < text.len()) {
-        Some(open) => member.open(&open),
-        None => member.text(text),
+        Some(open) => member.open(&open)?,
+        None => member.text(text)?,
     }
     text.clear();
+    Some(())
 }

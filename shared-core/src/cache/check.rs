@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 
 use super::entry::{Entry, IdPlace};
 use crate::gzip::inflate::gunzip;
-use crate::gzip::splice::Body;
 use crate::jsonrpc::response::{self, Outcome};
 
 /// What stands for the id while an answer is read.
@@ -45,9 +44,9 @@ impl Entry {
     fn read(&self) -> Option<()> {
         let body = if self.is_coded() {
             let length = usize::try_from(self.length(ANY_ID)).ok()?;
-            gunzip(&whole(&self.gzip(ANY_ID))?, length).ok()?
+            gunzip(&self.gzip(ANY_ID)?.try_to_vec()?, length).ok()?
         } else {
-            whole(&self.identity(ANY_ID)?)?
+            self.identity(ANY_ID)?.try_to_vec()?
         };
         let answer = response::parse(&body).ok()?;
         let Outcome::Result(result) = answer.outcome else {
@@ -66,14 +65,4 @@ impl Entry {
             && answer.id.len() == ANY_ID.len();
         stands.then_some(())
     }
-}
-
-/// `None` when memory is refused.
-fn whole(body: &Body) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let length = usize::try_from(body.length()).ok()?;
-    bytes.try_reserve_exact(length).ok()?;
-    body.slices()
-        .for_each(|slice| bytes.extend_from_slice(slice));
-    Some(bytes)
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Key;
+use crate::bytes::Bytes;
 use crate::gzip::open::{open_in, Open};
 use crate::gzip::splice::{Body, Member};
 
@@ -70,7 +71,7 @@ impl Envelope {
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// As it came: too small to be coded, or not made smaller by it.
-    Raw(Arc<[u8]>),
+    Raw(Bytes),
     /// Coded.
     Open(Open),
 }
@@ -148,7 +149,7 @@ pub struct Entry {
 enum Plain {
     Unwanted,
     WantedOnce,
-    Kept(Arc<[u8]>),
+    Kept(Bytes),
     /// There is no room for it.
     Never,
 }
@@ -176,7 +177,7 @@ impl Entry {
         };
         let payload = match coded {
             Some(open) => Payload::Open(open),
-            None => Payload::Raw(result.into()),
+            None => Payload::Raw(Bytes::copy_of(result)?),
         };
         Some(Self::new(envelope, payload, meta))
     }
@@ -264,20 +265,20 @@ impl Entry {
     }
 
     /// The answer under `id`, raw JSON, for a client that accepts gzip. What
-    /// was not coded is sent in identity: see [`Body::is_gzip`].
-    pub fn gzip(&self, id: &[u8]) -> Body {
+    /// was not coded is sent in identity: see [`Body::is_gzip`]. `None` when memory
+    /// is refused.
+    pub fn gzip(&self, id: &[u8]) -> Option<Body> {
         match &self.payload {
             Payload::Raw(bytes) => self.assemble(id, bytes.len(), |body| body.push_shared(bytes)),
             Payload::Open(open) => {
                 let mut member = Member::default();
-                // refused: it will be found out later
-                let _ = member.make_room(2, self.own_length(id, open.bytes.len()));
+                member.make_room(2, self.own_length(id, open.bytes.len()))?;
                 for text in self.envelope.head(id) {
-                    member.text(text);
+                    member.text(text)?;
                 }
-                member.open(open);
+                member.open(open)?;
                 for text in self.envelope.tail(id) {
-                    member.text(text);
+                    member.text(text)?;
                 }
                 member.finish()
             }
@@ -290,7 +291,7 @@ impl Entry {
     /// `None` when memory is refused.
     pub fn identity(&self, id: &[u8]) -> Option<Body> {
         let plain = self.plain()?;
-        Some(self.assemble(id, plain.bytes().len(), |body| plain.push_to(body)))
+        self.assemble(id, plain.bytes().len(), |body| plain.push_to(body))
     }
 
     /// How many bytes [`identity`](Self::identity) would have to decode now.
@@ -302,18 +303,22 @@ impl Entry {
         }
     }
 
-    fn assemble(&self, id: &[u8], length: usize, push_payload: impl FnOnce(&mut Body)) -> Body {
+    fn assemble(
+        &self,
+        id: &[u8],
+        length: usize,
+        push_payload: impl FnOnce(&mut Body) -> Option<()>,
+    ) -> Option<Body> {
         let mut body = Body::identity();
-        // refused: it will be found out later
-        let _ = body.make_room(self.own_length(id, length));
+        body.make_room(self.own_length(id, length))?;
         for text in self.envelope.head(id) {
-            body.copy(text);
+            body.copy(text)?;
         }
-        push_payload(&mut body);
+        push_payload(&mut body)?;
         for text in self.envelope.tail(id) {
-            body.copy(text);
+            body.copy(text)?;
         }
-        body
+        Some(body)
     }
 
     /// What of an answer with a payload of that length is copied.
@@ -324,20 +329,20 @@ impl Entry {
     /// The payload in identity.
     pub(super) fn plain(&self) -> Option<PlainBytes> {
         let open = match &self.payload {
-            Payload::Raw(bytes) => return Some(PlainBytes::Shared(Arc::clone(bytes))),
+            Payload::Raw(bytes) => return Some(PlainBytes::Shared(bytes.clone())),
             Payload::Open(open) => open,
         };
         if let Plain::Kept(bytes) = &*self.lock() {
-            return Some(PlainBytes::Shared(Arc::clone(bytes)));
+            return Some(PlainBytes::Shared(bytes.clone()));
         }
         // not under the lock: others may want gzip, or the length
         let bytes = open.inflate()?;
         let mut plain = self.lock();
         Some(match &*plain {
-            Plain::Kept(bytes) => PlainBytes::Shared(Arc::clone(bytes)),
+            Plain::Kept(bytes) => PlainBytes::Shared(bytes.clone()),
             Plain::WantedOnce => {
-                let bytes: Arc<[u8]> = bytes.into();
-                *plain = Plain::Kept(Arc::clone(&bytes));
+                let bytes = Bytes::from(bytes);
+                *plain = Plain::Kept(bytes.clone());
                 PlainBytes::Shared(bytes)
             }
             Plain::Unwanted => {
@@ -368,9 +373,9 @@ impl Entry {
     }
 }
 
-/// The entry itself, the headers of its allocations (at most seven, of 16
+/// The entry itself, the headers of its allocations (at most nine, of 16
 /// bytes), its key in the tier and some 64 bytes of the tier's own.
-const OVERHEAD: usize = size_of::<Entry>() + 7 * 16 + size_of::<Key>() + 64;
+const OVERHEAD: usize = size_of::<Entry>() + 9 * 16 + size_of::<Key>() + 64;
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -385,7 +390,7 @@ impl fmt::Debug for Entry {
 /// Decoded bytes that somebody may keep.
 pub(super) enum PlainBytes {
     Owned(Vec<u8>),
-    Shared(Arc<[u8]>),
+    Shared(Bytes),
 }
 
 impl PlainBytes {
@@ -396,7 +401,7 @@ impl PlainBytes {
         }
     }
 
-    pub(super) fn push_to(self, body: &mut Body) {
+    pub(super) fn push_to(self, body: &mut Body) -> Option<()> {
         match self {
             Self::Owned(bytes) => body.push(bytes),
             Self::Shared(bytes) => body.push_shared(&bytes),

@@ -75,6 +75,8 @@ struct State {
     flights: HashMap<Key, Flight>,
     /// What those who were woken have not claimed yet.
     turns: HashMap<Waiter, Turn>,
+    /// How many follow, in all flights.
+    following: usize,
     /// Leases of flights that ended without an answer.
     over: Vec<Key>,
 }
@@ -92,25 +94,23 @@ impl Flights {
         Self::default()
     }
 
-    /// `waiter` wants what is under `key`.
-    pub fn begin(&self, key: Key, waiter: Waiter) -> Role {
-        match self.lock().flights.entry(key) {
-            hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(Flight::default());
-                Role::Leader(Token(key))
-            }
-            hash_map::Entry::Occupied(mut flight) => {
-                flight.get_mut().followers.push_back(waiter);
-                Role::Follower
-            }
+    /// `waiter` wants what is under `key`. `None` when memory is refused: it
+    /// is to ask the node, and has no lead.
+    pub fn begin(&self, key: Key, waiter: Waiter) -> Option<Role> {
+        let mut state = self.lock();
+        state.flights.try_reserve(1).ok()?;
+        if let hash_map::Entry::Vacant(vacant) = state.flights.entry(key) {
+            vacant.insert(Flight::default());
+            return Some(Role::Leader(Token(key)));
         }
+        state.follow(&key, waiter)?;
+        Some(Role::Follower)
     }
 
-    /// `waiter` follows a flight that it leads no more.
-    pub fn follow(&self, token: &Token, waiter: Waiter) {
-        if let Some(flight) = self.lock().flights.get_mut(&token.0) {
-            flight.followers.push_back(waiter);
-        }
+    /// `waiter` follows a flight that it leads no more. `None` when memory is
+    /// refused: it does not.
+    pub fn follow(&self, token: &Token, waiter: Waiter) -> Option<()> {
+        self.lock().follow(&token.0, waiter)
     }
 
     /// This process has the lease of `key`, for as long as the flight lasts.
@@ -141,6 +141,7 @@ impl Flights {
             let turn = Turn::Landed(outcome.clone());
             state.turns.insert(*follower, turn);
         }
+        state.following -= flight.followers.len();
         flight.followers.into()
     }
 
@@ -165,7 +166,10 @@ impl Flights {
             Some(Turn::Landed(_)) => None,
             None => {
                 if let Some(flight) = state.flights.get_mut(key) {
+                    let before = flight.followers.len();
                     flight.followers.retain(|other| *other != waiter);
+                    let left = before - flight.followers.len();
+                    state.following -= left;
                 }
                 None
             }
@@ -189,6 +193,16 @@ impl Flights {
 }
 
 impl State {
+    fn follow(&mut self, key: &Key, waiter: Waiter) -> Option<()> {
+        let followers = &mut self.flights.get_mut(key)?.followers;
+        followers.try_reserve(1).ok()?;
+        // its turn has its place from now on: none is lost later
+        self.turns.try_reserve(self.following + 1).ok()?;
+        followers.push_back(waiter);
+        self.following += 1;
+        Some(())
+    }
+
     fn hand_on(&mut self, token: Token) -> Option<Waiter> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {
@@ -198,6 +212,7 @@ impl State {
             self.flights.remove(&token.0);
             return None;
         };
+        self.following -= 1;
         self.turns.insert(next, Turn::Lead(token));
         Some(next)
     }
@@ -228,14 +243,14 @@ mod tests {
 
     fn lead(flights: &Flights, waiter: usize) -> Token {
         match flights.begin(KEY, waiter) {
-            Role::Leader(token) => token,
-            Role::Follower => panic!("{waiter} follows"),
+            Some(Role::Leader(token)) => token,
+            other => panic!("{waiter}: {other:?}"),
         }
     }
 
     fn follow(flights: &Flights, waiters: &[usize]) {
         for waiter in waiters {
-            assert!(matches!(flights.begin(KEY, *waiter), Role::Follower));
+            assert!(matches!(flights.begin(KEY, *waiter), Some(Role::Follower)));
         }
     }
 
@@ -247,7 +262,8 @@ mod tests {
     }
 
     fn is_left_clean(flights: &Flights) -> bool {
-        flights.is_empty() && flights.lock().turns.is_empty()
+        let state = flights.lock();
+        state.flights.is_empty() && state.turns.is_empty() && state.following == 0
     }
 
     #[test]
@@ -356,7 +372,7 @@ mod tests {
     fn keys_do_not_meet() {
         let flights = Flights::new();
         let first = lead(&flights, 1);
-        let Role::Leader(second) = flights.begin([8; 32], 2) else {
+        let Some(Role::Leader(second)) = flights.begin([8; 32], 2) else {
             panic!("another key is another flight");
         };
         follow(&flights, &[3]);
@@ -401,7 +417,7 @@ mod tests {
                 let mut woken = BTreeSet::new();
                 for (n, step) in steps.into_iter().enumerate() {
                     match step {
-                        Step::Begin => match flights.begin(KEY, n) {
+                        Step::Begin => match flights.begin(KEY, n).unwrap() {
                             Role::Leader(lead) => {
                                 prop_assert!(token.is_none());
                                 token = Some(lead);
@@ -447,6 +463,7 @@ mod tests {
                         .filter(|turn| matches!(turn, Turn::Lead(_))).count();
                     let leads = usize::from(token.is_some()) + may_lead;
                     prop_assert_eq!(leads, flights.len());
+                    prop_assert_eq!(flights.lock().following, waiting.len());
                     prop_assert!(waiting.is_empty() || leads == 1);
                 }
             }

@@ -13,6 +13,8 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use super::entry::Entry;
 use super::Key;
+#[cfg(feature = "ffi")]
+use crate::allocator::with_spares;
 
 /// Entries by key.
 pub struct Hot {
@@ -106,7 +108,7 @@ impl Hot {
     }
 
     /// Puts an entry under `key`, in place of what was there. `false` if it
-    /// is too large; nothing is then under that key.
+    /// is too large or memory is refused; nothing is then under that key.
     pub fn insert(&self, key: Key, entry: Arc<Entry>) -> bool {
         let weight = entry.weight();
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +116,28 @@ impl Hot {
             self.cache.remove(&key);
             return false;
         }
-        self.cache.insert(key, Slot { entry, weight });
+        if !self.insert_into_table(key, Slot { entry, weight }) {
+            self.cache.remove(&key);
+            return false;
+        }
+        true
+    }
+
+    /// The cache's tables grow, to twice their length, and would end the
+    /// process if they could not: there is that much, or nothing is inserted.
+    #[cfg(feature = "ffi")]
+    fn insert_into_table(&self, key: Key, slot: Slot) -> bool {
+        let used = self.cache.memory_used();
+        let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
+        with_spares([twice(used.entries), twice(used.map)], || {
+            self.cache.insert(key, slot);
+        })
+        .is_some()
+    }
+
+    #[cfg(not(feature = "ffi"))]
+    fn insert_into_table(&self, key: Key, slot: Slot) -> bool {
+        self.cache.insert(key, slot);
         true
     }
 
@@ -365,7 +388,7 @@ mod tests {
         hot.insert(key(1), coded(200_000));
         let bodies = {
             let entry = hot.get(&key(1), 0).unwrap();
-            [entry.gzip(b""), entry.identity(b"").unwrap()]
+            [entry.gzip(b"").unwrap(), entry.identity(b"").unwrap()]
         };
         hot.clear();
         let [gzip, identity] = bodies;

@@ -108,7 +108,12 @@ impl Tier {
     /// These can be looked up again: an answer is there, or will never be.
     pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        woken.extend(waiters);
+        for waiter in waiters {
+            // who is not woken goes on by itself, some time later
+            if woken.try_reserve(1).is_ok() {
+                woken.push_back(waiter);
+            }
+        }
     }
 
     /// The next of the woken, in their order.

@@ -5,11 +5,10 @@
 //! and the payload, which ends with the bytes. Times are not in it: a clock
 //! means nothing elsewhere.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Envelope, IdPlace, Meta, Payload};
+use crate::bytes::{copy_of, Bytes};
 use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
@@ -18,6 +17,13 @@ const MAGIC: [u8; 4] = *b"SZE\x01";
 
 /// Of magic and length. Bytes.
 const FIXED: usize = 8;
+
+/// Most that a number or a length takes in postcard's format (LEB128). Bytes.
+const NUMBER: usize = 10;
+
+/// More than all of a head takes but what is as long as another: five numbers,
+/// two options of one, a hash, five tags, and the lengths. Bytes.
+const FRAME: usize = 16 * NUMBER + 32;
 
 /// All of an entry but its payload and its times.
 #[derive(Deserialize, Serialize)]
@@ -41,13 +47,24 @@ struct Head<'a> {
     unread: bool,
 }
 
+impl Head<'_> {
+    /// A bound on how many bytes it takes.
+    fn most(&self) -> usize {
+        let fields = self.fields.iter();
+        let fields: usize = fields
+            .map(|(name, value)| name.len() + value.len() + 2 * NUMBER)
+            .sum();
+        FRAME + fields + self.before.len() + self.between.len() + self.after.len()
+    }
+}
+
 /// An entry as bytes, in two pieces: the second is the entry's own.
 #[derive(Debug)]
 pub struct Encoded {
     /// All that comes before the payload.
     pub head: Vec<u8>,
     /// The payload.
-    pub payload: Arc<[u8]>,
+    pub payload: Bytes,
 }
 
 impl Encoded {
@@ -81,14 +98,16 @@ impl Encoded {
             coded,
             unread: entry.is_unread(),
         };
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(FIXED + head.most()).ok()?;
+        bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[0; 4]);
         let mut bytes = postcard::to_extend(&head, bytes).ok()?;
         let length = u32::try_from(bytes.len() - FIXED).ok()?;
         bytes[MAGIC.len()..FIXED].copy_from_slice(&length.to_le_bytes());
         Some(Self {
             head: bytes,
-            payload: Arc::clone(payload),
+            payload: payload.clone(),
         })
     }
 
@@ -99,7 +118,8 @@ impl Encoded {
 }
 
 /// An entry that is `age` milliseconds old at `now` and fresh for `fresh` more,
-/// both of the caller's clock. `None`: these are no bytes of an entry.
+/// both of the caller's clock. `None`: these are no bytes of an entry, or
+/// memory is refused.
 pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
     let (fixed, rest) = bytes.split_at_checked(FIXED)?;
     let (magic, length) = fixed.split_at(MAGIC.len());
@@ -119,20 +139,21 @@ pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
             2 => IdPlace::Nowhere,
             _ => return None,
         },
-        before: head.before.into(),
-        between: head.between.into(),
-        after: head.after.into(),
+        before: copy_of(head.before)?.into(),
+        between: copy_of(head.between)?.into(),
+        after: copy_of(head.after)?.into(),
     };
+    let payload = Bytes::copy_of(payload)?;
     let payload = match head.coded {
-        None => Payload::Raw(payload.into()),
-        Some((crc, length)) => Payload::Open(Open::new(payload.into(), crc, length)),
+        None => Payload::Raw(payload),
+        Some((crc, length)) => Payload::Open(Open::new(payload, crc, length)),
     };
     let fields = head.fields.iter();
     let meta = Meta {
         status: head.status,
         fields: fields
-            .map(|(name, value)| (name.to_vec(), value.to_vec()))
-            .collect(),
+            .map(|(name, value)| Some((copy_of(name)?, copy_of(value)?)))
+            .collect::<Option<_>>()?,
         stored_at: now.saturating_sub(age),
         age: head.age,
         revalidates: head.revalidates,
@@ -214,7 +235,8 @@ mod tests {
                 ..entry.meta().clone()
             };
             assert_eq!(read.meta(), &expected);
-            assert_eq!(read.gzip(b"9").to_vec(), entry.gzip(b"9").to_vec());
+            let gzip = |entry: &Entry| entry.gzip(b"9").unwrap().to_vec();
+            assert_eq!(gzip(&read), gzip(&entry));
             assert_eq!(read.weight(), entry.weight());
         }
     }

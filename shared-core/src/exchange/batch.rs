@@ -6,24 +6,27 @@
 //! Where the node's answer can't be read, or is too long to be held, the
 //! stored answers go in front of it, which JSON-RPC allows.
 
+use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use super::caching::{Asked, LookUp};
+use super::caching::{Asked, Decoding, LookUp};
 use super::calls::{Calls, Place};
 use super::coding::off_loop_length;
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
 use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
+use crate::bytes::extend;
 use crate::cache::batch::{batch_gzip, batch_identity, Element};
 use crate::cache::entry::Entry;
+use crate::cache::hot::Hot;
 use crate::cache::process::Tier;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::request::Call;
-use crate::jsonrpc::response;
+use crate::jsonrpc::response::{self, ResponseError};
 use crate::mode::Mode;
 
 /// A batch of which the node gets a part.
@@ -58,25 +61,12 @@ impl Exchange {
             .map(|call| call.id.and_then(|_| judge.place(call)))
             .collect();
         let looks = !asked.bypass && process.tier.may_send(asked.monotonic);
-        // what was not read yet is read now, as much as a single answer may be
-        let mut unread = 0;
-        let most_unread = off_loop_length(self.config.comp_level) as u64;
         let found: Vec<Option<Arc<Entry>>> = calls
             .iter()
             .zip(&places)
             .map(|(call, place)| {
                 let place = place.as_ref().filter(|_| looks)?;
                 let entry = hot.get(&place.key, asked.now)?;
-                if entry.is_unread() {
-                    unread += entry.length(b"");
-                    if unread > most_unread {
-                        return None;
-                    }
-                    if !entry.stands() {
-                        hot.remove_this(&place.key, &entry);
-                        return None;
-                    }
-                }
                 judge.remember(call, place);
                 Some(entry)
             })
@@ -84,13 +74,38 @@ impl Exchange {
         if self.asks_for_all(&process.tier, &places, &found, asked) {
             return LookUp::Wait;
         }
+        let gzip = self.may_gzip(asked);
+        let most = off_loop_length(self.config.comp_level) as u64;
+        if are_alike(&found) && found.iter().all(Option::is_some) {
+            let entries = || found.iter().flatten();
+            let work: u64 = entries()
+                .map(|entry| unread(entry) + work(entry, gzip))
+                .sum();
+            if work > most {
+                let answers = calls.iter().zip(&places).zip(found);
+                let answers = answers.filter_map(|((call, place), entry)| {
+                    Some((place.as_ref()?.key, entry?, call.id?.to_vec()))
+                });
+                self.decoding = Some(Decoding::Batch(answers.collect()));
+                self.task = Task::Decode;
+                return LookUp::RespondOffLoop;
+            }
+        }
+        let found = read(hot, &places, found, most);
         // what is sent together is sent under one head
-        let mut stored = found.iter().flatten();
-        let first = stored.next();
-        let alike = first
-            .is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields));
-        if let (Some(first), true, true) = (first, alike, found.iter().all(Option::is_some)) {
-            if let Some(body) = self.stored_batch(calls, &found, asked) {
+        let alike = are_alike(&found);
+        if let (Some(Some(first)), true, true) =
+            (found.first(), alike, found.iter().all(Option::is_some))
+        {
+            let mut elements: Vec<Element<'_>> = Vec::with_capacity(found.len());
+            elements.extend(
+                found
+                    .iter()
+                    .flatten()
+                    .zip(calls.iter().filter_map(|call| call.id))
+                    .map(|(entry, id)| Element::Stored(entry, id)),
+            );
+            if let Some(body) = self.batch_of(&elements, gzip) {
                 self.respond(first, Some(body), asked);
                 return LookUp::Respond;
             }
@@ -99,7 +114,9 @@ impl Exchange {
             return LookUp::Forward;
         }
         // an answer is known by its id alone
-        let ids = counted(calls.iter().filter_map(|call| call.id));
+        let Some(ids) = counted(calls.iter().filter_map(|call| call.id)) else {
+            return LookUp::Forward;
+        };
         let distinct = ids.len() == calls.len();
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
@@ -121,7 +138,6 @@ impl Exchange {
         }
         match mixed {
             Some(mixed) => {
-                let gzip = self.may_gzip(asked);
                 self.mixed = Some(Box::new(Mixed { gzip, ..mixed }));
                 if self.upstream_edits.is_empty() {
                     // what can't be read can't be put together
@@ -142,22 +158,23 @@ impl Exchange {
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
     ) -> bool {
-        if let Some(waiter) = self.waiting_for_all.take() {
-            tier.forget(waiter);
-            if let Some(link) = tier.link() {
-                link.forget(waiter);
-            }
+        if self.stop_waiting_for_all() {
             return false;
         }
         let (Some(waiter), Some(link), false) = (asked.waiter, tier.link(), asked.bypass) else {
             return false;
         };
-        let keys: Vec<Key> = places
-            .iter()
-            .zip(found)
-            .filter(|(_, found)| found.is_none())
-            .filter_map(|(place, _)| Some(place.as_ref()?.key))
-            .collect();
+        let missing = || {
+            let places = places.iter().zip(found);
+            places
+                .filter(|(_, found)| found.is_none())
+                .filter_map(|(place, _)| Some(place.as_ref()?.key))
+        };
+        let mut keys: Vec<Key> = Vec::new();
+        if keys.try_reserve_exact(missing().count()).is_err() {
+            return false;
+        }
+        keys.extend(missing());
         if keys.is_empty() || !link.ask_for_all(keys, waiter, asked.now) {
             return false;
         }
@@ -165,21 +182,55 @@ impl Exchange {
         true
     }
 
-    fn stored_batch(
-        &self,
-        calls: &[Call<'_>],
-        found: &[Option<Arc<Entry>>],
-        asked: &Asked<'_>,
-    ) -> Option<Body> {
-        let mut elements: Vec<Element<'_>> = Vec::with_capacity(found.len());
-        for (entry, call) in found.iter().zip(calls) {
-            elements.push(Element::Stored(entry.as_ref()?, call.id?));
-        }
-        if self.may_gzip(asked) {
-            batch_gzip(&elements, self.gate())
+    fn batch_of(&self, elements: &[Element<'_>], gzip: bool) -> Option<Body> {
+        if gzip {
+            batch_gzip(elements, self.gate())
         } else {
-            batch_identity(&elements)
+            batch_identity(elements)
         }
+    }
+
+    /// The same of answers that were put aside. If that can't be, there are
+    /// none.
+    pub(super) fn decode_batch(
+        &mut self,
+        answers: &[(Key, Arc<Entry>, Vec<u8>)],
+        asked: &Asked<'_>,
+    ) {
+        let tier = Arc::clone(&self.config.process.tier);
+        let mut stand = true;
+        for (key, entry, _) in answers {
+            if !entry.stands() {
+                stand = false;
+                if let Some(hot) = tier.hot() {
+                    hot.remove_this(key, entry);
+                }
+            }
+        }
+        if !stand {
+            return;
+        }
+        let elements: Vec<Element<'_>> = answers
+            .iter()
+            .map(|(_, entry, id)| Element::Stored(entry, id))
+            .collect();
+        let body = self.batch_of(&elements, self.may_gzip(asked));
+        if let (Some((_, first, _)), Some(_)) = (answers.first(), &body) {
+            self.respond(first, body, asked);
+        }
+    }
+
+    /// How many bytes of stored answers have to be coded or decoded for a batch
+    /// that is put together.
+    pub(super) fn merging_length(&self) -> u64 {
+        let Some(mixed) = &self.mixed else {
+            return 0;
+        };
+        let stored = mixed.places.iter().filter_map(|place| match place {
+            Member::Stored(entry, _) => Some(work(entry, mixed.gzip)),
+            Member::Asked(_) => None,
+        });
+        stored.sum()
     }
 
     /// What the node is to get after [`LookUp::ForwardRewritten`].
@@ -189,30 +240,37 @@ impl Exchange {
 
     /// The node's answers and the stored ones together; `None`: the node's
     /// answer is none of a batch, and stands for the whole.
-    pub(super) fn merged(&self, answer: &[u8]) -> Option<Body> {
-        let mixed = self.mixed.as_ref()?;
-        let Ok(answers) = response::parse_batch(answer) else {
-            return self.prefixed(answer);
+    fn merged(&self, answer: &[u8]) -> Result<Option<Body>, Refused> {
+        let Some(mixed) = &self.mixed else {
+            return Ok(None);
         };
-        let mut by_id: HashMap<&[u8], &[u8]> = answers
-            .iter()
-            .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()]))
-            .collect();
+        let answers = match response::parse_batch(answer) {
+            Ok(answers) => answers,
+            Err(ResponseError::OutOfMemory) => return Err(Refused),
+            Err(_) => return self.prefixed(answer),
+        };
+        let mut by_id = by_id();
+        by_id.try_reserve(answers.len()).map_err(|_| Refused)?;
+        by_id.extend(
+            answers
+                .iter()
+                .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()])),
+        );
         if by_id.len() != answers.len() {
             return self.prefixed(answer);
         }
-        let mut elements: Vec<Element<'_>> = mixed
-            .places
-            .iter()
-            .filter_map(|place| match place {
-                Member::Stored(entry, id) => {
-                    // asked all the same, by a body of the operator's
-                    by_id.remove(&id[..]);
-                    Some(Element::Stored(entry, id))
-                }
-                Member::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
-            })
-            .collect();
+        let mut elements: Vec<Element<'_>> = Vec::new();
+        elements
+            .try_reserve(mixed.places.len() + answers.len())
+            .map_err(|_| Refused)?;
+        elements.extend(mixed.places.iter().filter_map(|place| match place {
+            Member::Stored(entry, id) => {
+                // asked all the same, by a body of the operator's
+                by_id.remove(&id[..]);
+                Some(Element::Stored(entry, id))
+            }
+            Member::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
+        }));
         // what nobody asked for is not ours to drop
         elements.extend(
             answers
@@ -220,18 +278,19 @@ impl Exchange {
                 .filter(|one| by_id.contains_key(&answer[one.id.clone()]))
                 .map(|one| Element::Text(&answer[one.span.clone()])),
         );
-        if mixed.gzip {
-            batch_gzip(&elements, self.gate())
-        } else {
-            batch_identity(&elements)
-        }
+        self.batch_of(&elements, mixed.gzip)
+            .map(Some)
+            .ok_or(Refused)
     }
 
     /// The stored answers in front of an array that can't be read.
-    fn prefixed(&self, answer: &[u8]) -> Option<Body> {
+    fn prefixed(&self, answer: &[u8]) -> Result<Option<Body>, Refused> {
+        let Some(opened) = self.opened(answer)? else {
+            return Ok(None);
+        };
         let mut body = Body::identity();
-        body.push(self.opened(answer)?);
-        Some(body)
+        body.push(opened).ok_or(Refused)?;
+        Ok(Some(body))
     }
 
     /// What to do with the head of the node's answer to what was missing.
@@ -284,9 +343,13 @@ impl Exchange {
     }
 
     /// Gives up on an order, not on the stored answers.
-    pub(super) fn open_what_was_held(&mut self) {
-        let Some(opened) = self.opened(&self.body) else {
-            return;
+    pub(super) fn open_what_was_held(&mut self) -> Result<(), Refused> {
+        if matches!(self.task, Task::Merge { gunzip: true, .. }) {
+            // nothing can be put in front of coded answers
+            return Err(Refused);
+        }
+        let Some(opened) = self.opened(&self.body)? else {
+            return Ok(());
         };
         let more = opened.len() - self.body.len();
         if let Some(declared) = self.declared {
@@ -295,19 +358,23 @@ impl Exchange {
         }
         self.body = opened;
         self.head_edits.append(&mut self.recoded_edits);
+        Ok(())
     }
 
     /// Puts the answers together.
-    pub(super) fn merge(&mut self, gunzip: bool) -> Result<(), Mode> {
+    pub(super) fn merge(&mut self, gunzip: bool) -> Result<(), Refused> {
         if gunzip {
-            let (plain, _) = self.gunzip()?;
+            // of what can't be decoded nobody can say what is missing
+            let Ok((plain, _)) = self.gunzip() else {
+                return Err(Refused);
+            };
             self.body = plain;
             self.head_edits.push(HeadEdit::remove("Content-Encoding"));
         }
         if let Some(fill) = &mut self.fill {
             fill.build_from(&self.body, &mut self.coded);
         }
-        let Some(merged) = self.merged(&self.body) else {
+        let Some(merged) = self.merged(&self.body)? else {
             // the node's own answer to all of it
             let length = self.body.len();
             self.set_content_length(length);
@@ -327,11 +394,13 @@ impl Exchange {
 
     /// The beginning of an array with the stored answers in front of what is
     /// in it; `None` if it is no array.
-    pub(super) fn opened(&self, answer: &[u8]) -> Option<Vec<u8>> {
-        let mixed = self.mixed.as_ref()?;
-        let start = answer.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    fn opened(&self, answer: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
+        let start = answer.iter().position(|byte| !byte.is_ascii_whitespace());
+        let (Some(mixed), Some(start)) = (&self.mixed, start) else {
+            return Ok(None);
+        };
         if answer[start] != b'[' {
-            return None;
+            return Ok(None);
         }
         let stored: Vec<Element<'_>> = mixed
             .places
@@ -341,17 +410,63 @@ impl Exchange {
                 Member::Asked(_) => None,
             })
             .collect();
-        let mut opened = batch_identity(&stored)?.to_vec();
+        let stored = batch_identity(&stored).and_then(|stored| stored.try_to_vec());
+        let mut opened = stored.ok_or(Refused)?;
         // the bracket that closes it
         opened.pop();
         let rest = &answer[start + 1..];
         let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
-        if next.is_some_and(|byte| *byte != b']') {
-            opened.push(b',');
-        }
-        opened.extend_from_slice(rest);
-        Some(opened)
+        let comma: &[u8] = match next {
+            Some(byte) if *byte != b']' => b",",
+            _ => b"",
+        };
+        extend(&mut opened, comma).ok_or(Refused)?;
+        extend(&mut opened, rest).ok_or(Refused)?;
+        Ok(Some(opened))
     }
+}
+
+/// Memory was refused, and there is nothing that could be sent instead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused;
+
+/// Whether there are stored answers, all of one head.
+fn are_alike(found: &[Option<Arc<Entry>>]) -> bool {
+    let mut stored = found.iter().flatten();
+    let first = stored.next();
+    first.is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields))
+}
+
+/// How many bytes have to be read before the entry is given out.
+fn unread(entry: &Entry) -> u64 {
+    match entry.is_unread() {
+        true => entry.length(b""),
+        false => 0,
+    }
+}
+
+/// Those that may be given out. What was not read yet is read now, as much as
+/// a single answer may be: at most so many bytes; others count as not found.
+fn read(
+    hot: &Hot,
+    places: &[Option<Place>],
+    mut found: Vec<Option<Arc<Entry>>>,
+    most: u64,
+) -> Vec<Option<Arc<Entry>>> {
+    let mut all = 0;
+    for (place, found) in places.iter().zip(&mut found) {
+        let (Some(place), Some(entry)) = (place, &found) else {
+            continue;
+        };
+        all += unread(entry);
+        if all > most && entry.is_unread() {
+            *found = None;
+        } else if !entry.stands() {
+            hot.remove_this(&place.key, entry);
+            *found = None;
+        }
+    }
+    found
 }
 
 /// The batch of what is missing, notifications included.
@@ -380,11 +495,38 @@ fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed
     }
 }
 
-/// How often each occurs.
-pub(super) fn counted<'a>(ids: impl Iterator<Item = &'a [u8]>) -> HashMap<&'a [u8], usize> {
-    let mut counts = HashMap::new();
+/// How many bytes of a stored answer have to be coded or decoded before it can
+/// be sent in a batch.
+fn work(entry: &Entry, gzip: bool) -> u64 {
+    match (gzip, entry.is_coded()) {
+        (false, _) => entry.inflates(),
+        (true, false) => entry.length(b""),
+        (true, true) => 0,
+    }
+}
+
+/// An empty map from ids.
+///
+/// All have the process's keys. A map's own would be made of a thread-local
+/// variable, whose first use in a thread allocates in C, which ends the process
+/// if that is refused.
+pub(super) fn by_id<'a, T>() -> HashMap<&'a [u8], T> {
+    HashMap::with_hasher(KEYS.clone())
+}
+
+static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Makes the keys of [`by_id`].
+pub(super) fn prepare() {
+    LazyLock::force(&KEYS);
+}
+
+/// How often each occurs. `None` when memory is refused.
+pub(super) fn counted<'a>(ids: impl Iterator<Item = &'a [u8]>) -> Option<HashMap<&'a [u8], usize>> {
+    let mut counts = by_id();
     for id in ids {
+        counts.try_reserve(1).ok()?;
         *counts.entry(id).or_default() += 1;
     }
-    counts
+    Some(counts)
 }

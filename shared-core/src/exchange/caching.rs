@@ -18,6 +18,7 @@ use crate::cache::Key;
 use crate::config::Credentials;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::request::{self, Call, Request};
+use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
 use crate::negotiate::vary;
@@ -83,6 +84,15 @@ pub enum LookUp {
     Wait,
 }
 
+/// A stored answer that has to be decoded before it can be sent.
+#[derive(Debug)]
+pub(super) enum Decoding {
+    /// Where it is stored, and the id that it gets; `None`: it is a resource.
+    One(Key, Arc<Entry>, Option<Vec<u8>>),
+    /// The answers of a batch, where they are stored, and their ids.
+    Batch(Vec<(Key, Arc<Entry>, Vec<u8>)>),
+}
+
 /// One answer that is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sought<'a> {
@@ -144,6 +154,11 @@ impl Exchange {
             return Err(self.misuse(Event::Miss));
         }
         self.cache_status = CacheStatus::Bypass;
+        if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
+            self.stop_waiting();
+            self.move_on(Event::Miss)?;
+            return Ok(LookUp::Forward);
+        }
         self.looked_up_at = asked.now;
         self.may_code = asked.coding_allowed;
         self.host_writes_vary = asked.host_writes_vary;
@@ -246,7 +261,8 @@ impl Exchange {
     ) -> Option<LookUp> {
         if self.is_long_to_give(&entry, id, asked) {
             self.task = Task::Decode;
-            self.decoding = Some((*key, entry, id.map(<[u8]>::to_vec)));
+            let id = id.map(<[u8]>::to_vec);
+            self.decoding = Some(Decoding::One(*key, entry, id));
             return Some(LookUp::RespondOffLoop);
         }
         self.give_at_once(key, &entry, id, asked)
@@ -324,12 +340,15 @@ impl Exchange {
 
     /// Decodes a stored answer. If that can't be, there is none.
     pub(super) fn decode(&mut self) {
-        let Some((key, entry, id)) = self.decoding.take() else {
-            return;
-        };
         let asked = self.asked_before();
         // if it can't be given out there is no status, and the node is asked
-        self.give_at_once(&key, &entry, id.as_deref(), &asked);
+        match self.decoding.take() {
+            Some(Decoding::One(key, entry, id)) => {
+                self.give_at_once(&key, &entry, id.as_deref(), &asked);
+            }
+            Some(Decoding::Batch(answers)) => self.decode_batch(&answers, &asked),
+            None => {}
+        }
     }
 
     /// What the host said when it looked up.
@@ -355,7 +374,7 @@ impl Exchange {
         }
         let id = id.unwrap_or_default();
         let body = if self.may_gzip(asked) {
-            Some(entry.gzip(id))
+            entry.gzip(id)
         } else {
             entry.identity(id)
         };
@@ -645,12 +664,13 @@ fn take_part(
     now: u64,
 ) -> Option<Option<Token>> {
     let token = match tier.flights.begin(key, waiter) {
-        Role::Follower => return None,
-        Role::Leader(token) => token,
+        Some(Role::Follower) => return None,
+        Some(Role::Leader(token)) => token,
+        // memory was refused
+        None => return Some(None),
     };
     let token = match tier.link() {
-        Some(link) => {
-            tier.flights.follow(&token, waiter);
+        Some(link) if tier.flights.follow(&token, waiter).is_some() => {
             match link.ask(key, token, coalesces, now) {
                 Ok(()) => return None,
                 Err(token) => {
@@ -659,7 +679,7 @@ fn take_part(
                 }
             }
         }
-        None => token,
+        _ => token,
     };
     if !coalesces {
         tier.finish(token, Outcome::Alone);
@@ -668,19 +688,42 @@ fn take_part(
     Some(Some(token))
 }
 
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        if let Some(waiter) = self.waiting_for_all.take() {
-            let tier = &self.config.process.tier;
-            if let Some(link) = tier.link() {
-                link.forget(waiter);
-            }
-            tier.forget(waiter);
-        }
+impl Exchange {
+    fn stop_waiting(&mut self) {
+        self.stop_waiting_for_all();
         if let Some((key, waiter)) = self.waiting.take() {
             let tier = &self.config.process.tier;
             tier.forget(waiter);
             tier.leave(&key, waiter);
         }
+    }
+
+    /// Whether it waited for what the owner of a store has of a batch.
+    pub(super) fn stop_waiting_for_all(&mut self) -> bool {
+        let Some(waiter) = self.waiting_for_all.take() else {
+            return false;
+        };
+        let tier = &self.config.process.tier;
+        if let Some(link) = tier.link() {
+            link.forget(waiter);
+        }
+        tier.forget(waiter);
+        true
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.stop_waiting();
+    }
+}
+
+/// What there must be to look up a request with a body of `length` bytes, in
+/// bytes. The calls in it are read into structures of which only all together
+/// are long: the shortest call has some 40 bytes, and takes twelve times that.
+fn room_for(length: usize) -> usize {
+    match length {
+        0..=0x1000 => 0,
+        _ => length.saturating_mul(16),
     }
 }

@@ -4,10 +4,12 @@ use super::transitions::{Event, State};
 use super::{Exchange, HeadEdit, Misuse, Task};
 use crate::gzip::splice::Body;
 use crate::gzip::{inflate, oneshot};
+use crate::memory;
 use crate::mode::Mode;
 
 impl Exchange {
-    /// Runs the coder. May take milliseconds for each megabyte.
+    /// Runs the coder. May take milliseconds for each megabyte. In
+    /// [`State::Cut`] there is nothing to send.
     ///
     /// # Errors
     /// [`Misuse`] unless the body is complete.
@@ -15,19 +17,24 @@ impl Exchange {
         if self.state != State::Coding {
             return Err(self.misuse(Event::Coded));
         }
+        let is_there = !memory::is_short();
         let coded = match self.task {
+            Task::Gzip { .. } | Task::Gunzip if !is_there => Err(Mode::Memory),
             Task::Gzip { .. } => self.gzip(),
             Task::Gunzip => self.gunzip(),
             Task::Replace => return self.move_on(Event::Coded),
             Task::Decode => {
-                self.decode();
+                if is_there {
+                    self.decode();
+                }
                 return self.move_on(Event::Coded);
             }
             Task::Merge { gunzip, .. } => {
-                self.mode = match self.merge(gunzip) {
-                    Ok(()) => Mode::Merged,
-                    Err(reason) => reason,
-                };
+                if self.merge(gunzip).is_err() {
+                    // a part of the answer must not look like all of it
+                    return self.cut_short();
+                }
+                self.mode = Mode::Merged;
                 return self.move_on(Event::Coded);
             }
         };
@@ -38,7 +45,7 @@ impl Exchange {
             }
             Err(reason) => {
                 self.mode = reason;
-                if let Some(fill) = &mut self.fill {
+                if let Some(fill) = self.fill.as_mut().filter(|_| is_there) {
                     // what was not worth coding may be worth keeping
                     fill.build_from_once(&self.body);
                 }
@@ -92,7 +99,7 @@ impl Exchange {
         let fill = self.fill.as_mut()?;
         // the room that was made for the coded body
         let (entry, id) = fill.build_from(&self.body, &mut self.coded)?;
-        let coded = entry.gzip(&id);
+        let coded = entry.gzip(&id)?;
         (coded.is_gzip() && coded.length() < limit as u64).then_some(coded)
     }
 

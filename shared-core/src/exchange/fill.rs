@@ -1,12 +1,12 @@
 //! An answer on its way into the cache.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::batch::counted;
+use super::batch::{by_id, counted};
 use super::coding::off_loop_length;
 use super::head::{Field, ResponseHead};
 use super::resource::{key_of, tag_of, Resource};
+use crate::bytes::{copy_of, push};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Class, Prospect};
@@ -18,7 +18,7 @@ use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::request::Call;
 use crate::jsonrpc::response::{self, Outcome, Response};
 use crate::jsonrpc::scan;
-use crate::memory::{Budget, Reservation};
+use crate::memory::{self, Budget, Reservation};
 use crate::negotiate::list::members;
 use crate::negotiate::media_type::{self, MediaTypes};
 
@@ -265,7 +265,10 @@ impl Fill {
     /// long, or there is no memory.
     pub(super) fn collect(&mut self, piece: &[u8], budget: &Budget, limit: usize) -> bool {
         let length = self.collected.len() + piece.len();
-        if length > self.settings.max_entry || self.collected.try_reserve(piece.len()).is_err() {
+        if memory::is_short()
+            || length > self.settings.max_entry
+            || self.collected.try_reserve(piece.len()).is_err()
+        {
             return false;
         }
         let taken = self.collected.capacity();
@@ -285,7 +288,7 @@ impl Fill {
     /// Makes entries of the body that was collected. May take milliseconds
     /// for each megabyte.
     pub fn build(&mut self) {
-        if !self.built {
+        if !self.built && !memory::is_short() {
             let body = std::mem::take(&mut self.collected);
             self.build_from(&body, &mut Vec::new());
         }
@@ -329,24 +332,29 @@ impl Fill {
     }
 
     fn of_batch(&self, wanted: &[Wanted], body: &[u8], room: &mut Vec<u8>) -> Vec<Built> {
+        let mut built = Vec::new();
         let Ok(answers) = response::parse_batch(body) else {
-            return Vec::new();
+            return built;
         };
         // answers come in any order; an id that is there twice says nothing
         // about which is which
-        let ids = counted(answers.iter().map(|answer| &body[answer.id.clone()]));
-        let asked: HashMap<&[u8], &Wanted> = wanted
-            .iter()
-            .map(|wanted| (&wanted.id[..], wanted))
-            .collect();
-        answers
-            .iter()
-            .filter_map(|answer| {
-                let id = &body[answer.id.clone()];
-                let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1))?;
-                self.answer(wanted, body, answer, room)
-            })
-            .collect()
+        let Some(ids) = counted(answers.iter().map(|answer| &body[answer.id.clone()])) else {
+            return built;
+        };
+        let mut asked = by_id();
+        if asked.try_reserve(wanted.len()).is_err() {
+            return built;
+        }
+        asked.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
+        for answer in &answers {
+            let id = &body[answer.id.clone()];
+            let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1));
+            let entry = wanted.and_then(|wanted| self.answer(wanted, body, answer, room));
+            if entry.is_some_and(|entry| push(&mut built, entry).is_none()) {
+                break;
+            }
+        }
+        built
     }
 
     fn of_call(&self, wanted: &Wanted, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
@@ -387,9 +395,9 @@ impl Fill {
         };
         let envelope = Envelope {
             id,
-            before: body[answer.span.start..first.start].into(),
-            between: body[first.end..second.start].into(),
-            after: body[second.end..answer.span.end].into(),
+            before: copy_of(&body[answer.span.start..first.start])?.into(),
+            between: copy_of(&body[first.end..second.start])?.into(),
+            after: copy_of(&body[second.end..answer.span.end])?.into(),
         };
         let meta = Meta {
             status: 200,
@@ -487,7 +495,10 @@ impl Fill {
     /// milliseconds of the look-ups' clock.
     pub fn publish(mut self, now: u64) {
         let mut outcome = flights::Outcome::Alone;
-        for built in std::mem::take(&mut self.entries) {
+        // while memory is short nothing is stored, here or with the owner
+        let entries = std::mem::take(&mut self.entries);
+        let stores = !entries.is_empty() && !memory::is_short();
+        for built in entries.into_iter().filter(|_| stores) {
             let key = built.key;
             let (entry, is_current) = self.publish_one(built, now);
             if !self.rekeyed && is_current && self.is_of_flight(&key) {

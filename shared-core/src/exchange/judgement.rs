@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::head::{Coding, Field, HeadEdit, Response, ResponseHead};
 use super::{Exchange, HeadAction, Task};
+use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::media_type;
 
@@ -80,6 +81,9 @@ impl Exchange {
             self.head_edits.push(HeadEdit::remove("Content-Length"));
             self.head_edits.append(&mut self.recoded_edits);
             return Err(Mode::Head);
+        }
+        if memory::is_short() {
+            return Err(Mode::Memory);
         }
         let at_once = head.unbuffered
             || self.config.hold == 0 && self.declared.is_none()

@@ -46,12 +46,11 @@ pub mod transitions;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cache;
-use crate::cache::entry::Entry;
 use crate::cache::flights::Waiter;
 use crate::cache::status::CacheStatus;
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{panic_if, Fault};
+use crate::gzip;
 use crate::gzip::splice::Body;
 use crate::gzip::stream::Encoder;
 use crate::json;
@@ -193,12 +192,19 @@ pub struct Exchange {
     looked_up_at: u64,
     may_code: bool,
     host_writes_vary: bool,
-    /// What is to be decoded, and the id that it gets.
-    decoding: Option<(cache::Key, Arc<Entry>, Option<Vec<u8>>)>,
+    /// What is to be decoded.
+    decoding: Option<caching::Decoding>,
     /// The status of a stored answer.
     status: u16,
     /// The body of a stored answer.
     stored: Option<Body>,
+}
+
+/// Makes what all exchanges of a process share, and opens what they use, before
+/// there may be no memory for it.
+pub fn prepare() {
+    batch::prepare();
+    gzip::prepare();
 }
 
 impl Exchange {
@@ -426,7 +432,9 @@ impl Exchange {
         self.declared.is_none() && matches!(self.task, Task::Gzip { .. })
     }
 
-    /// Leaves the answer alone from here on: the original is to be sent.
+    /// Leaves the answer alone from here on: the original is to be sent. There
+    /// is none of a batch that has to be put together and for which memory is
+    /// refused: [`State::Cut`] then.
     ///
     /// # Errors
     /// [`Misuse`] once the answer is decided.
@@ -436,15 +444,18 @@ impl Exchange {
             self.head_edits.clear();
             self.varies = false;
         }
-        self.move_on(Event::GiveUp)?;
-        self.mode = reason;
-        self.refuse_fill();
+        if self.state.after(Event::GiveUp).is_none() {
+            return Err(self.misuse(Event::GiveUp));
+        }
         // a piece that came only in part is not the caller's to repeat
         self.body
             .truncate(usize::try_from(self.received).unwrap_or(usize::MAX));
-        if self.mixed.is_some() {
-            self.open_what_was_held();
+        if self.mixed.is_some() && self.open_what_was_held().is_err() {
+            return self.cut_short();
         }
+        self.move_on(Event::GiveUp)?;
+        self.mode = reason;
+        self.refuse_fill();
         Ok(())
     }
 
@@ -482,8 +493,24 @@ impl Exchange {
         }
         self.make_room_for_code();
         Ok(EndAction::Code {
-            off_loop: length > off_loop_length(self.config.comp_level),
+            off_loop: (length as u64).saturating_add(self.merging_length())
+                > off_loop_length(self.config.comp_level) as u64,
         })
+    }
+
+    /// The same where [`end`](Self::end) has failed: what is whole is sent as
+    /// it came.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held.
+    pub fn end_without_coding(&mut self) -> Result<EndAction, Misuse> {
+        let length = self.body.len();
+        if self.declared.is_some_and(|declared| length < declared) {
+            self.cut_short()?;
+            return Ok(EndAction::Fail);
+        }
+        self.give_up(Mode::Failed)?;
+        Ok(EndAction::GiveUp)
     }
 
     /// Whether a body of unknown length is known to have ended.
@@ -498,12 +525,16 @@ impl Exchange {
     /// [`Misuse`] unless the head is held or the body streams.
     pub fn cut_short(&mut self) -> Result<(), Misuse> {
         self.move_on(Event::CutShort)?;
+        self.free_all();
+        Ok(())
+    }
+
+    fn free_all(&mut self) {
         self.mode = Mode::Cut;
         self.fill = None;
         self.body = Vec::new();
         self.encoder = None;
         self.reservation = None;
-        Ok(())
     }
 
     fn move_on(&mut self, event: Event) -> Result<(), Misuse> {

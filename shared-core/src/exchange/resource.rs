@@ -241,11 +241,14 @@ impl Exchange {
             });
         } else if self.request.head {
             let length = if self.head_edits.iter().any(is_coding) {
-                entry.gzip(b"").length()
+                entry.gzip(b"").map(|body| body.length())
             } else {
-                entry.length(b"")
+                Some(entry.length(b""))
             };
-            self.set_content_length(usize::try_from(length).unwrap_or(usize::MAX));
+            // RFC 9110, 8.6: it may be left out
+            if let Some(length) = length {
+                self.set_content_length(usize::try_from(length).unwrap_or(usize::MAX));
+            }
         }
         if self.status == 304 || self.request.head {
             self.stored = Some(Body::default());

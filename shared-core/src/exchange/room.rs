@@ -3,6 +3,7 @@
 use super::Exchange;
 use crate::faults::{injected, Fault};
 use crate::gzip::stream;
+use crate::memory;
 use crate::mode::Mode;
 
 impl Exchange {
@@ -13,6 +14,9 @@ impl Exchange {
         } else {
             self.config.max_oneshot
         };
+        if memory::is_short() {
+            return Err(Mode::Memory);
+        }
         match self.declared {
             // More than was declared: not ours to repair.
             Some(declared) if length > declared => Err(Mode::Failed),

@@ -6,6 +6,7 @@ use super::transitions::{Event, State};
 use super::{Exchange, HeadEdit, Misuse, PieceAction};
 use crate::faults::{injected, panic_if, Fault};
 use crate::gzip::stream::{self, Flush, Progress, StreamError};
+use crate::memory;
 use crate::mode::Mode;
 
 /// Why a step of a stream failed. The stream must be cut off.
@@ -135,7 +136,7 @@ impl Exchange {
 
     /// An encoder and the head for it, or the reason why not.
     pub(super) fn open_stream(&mut self) -> Result<(), Mode> {
-        if injected(Fault::FailAlloc) {
+        if memory::is_short() || injected(Fault::FailAlloc) {
             return Err(Mode::Memory);
         }
         let level = self.config.stream_level;

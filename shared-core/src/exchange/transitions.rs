@@ -81,6 +81,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (Passing, Observe, Passing),
         (Coding, Coded, Ready),
         (Coding, GiveUp, Ready),
+        (Coding, CutShort, Cut),
         (Streaming, Piece, Streaming),
         (Streaming, Finish, Finished),
         (Streaming, CutShort, Cut),

@@ -181,6 +181,10 @@ pub unsafe extern "C" fn sszip_exchange_take_fill(
     off_loop: *mut bool,
 ) -> sszip_status {
     boundary(|| {
+        // it can be taken once
+        if fill.is_null() || off_loop.is_null() {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
         let taken = borrow_mut!(exchange).exchange.take_fill();
         give!(off_loop, taken.as_ref().is_some_and(|fill| fill.is_long()));
         give!(

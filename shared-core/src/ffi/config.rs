@@ -6,6 +6,7 @@ use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{slice_of, sszip_status, sszip_str};
 use crate::cache::process::Process;
 use crate::config::{Config, Directives};
+use crate::exchange;
 
 /// One for the process, however many configurations it has seen.
 pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
@@ -117,8 +118,10 @@ pub unsafe extern "C" fn sszip_config_new(
 }
 
 /// Prepares the process that will serve, one of `processes`, after any fork:
-/// makes the hot tier, with its share of `cache_memory`. Without it nothing is
-/// cached.
+/// makes the hot tier, with its share of `cache_memory`, if `config` has a cache,
+/// and opens what would
+/// else be opened when it is needed first, and there may be no memory.
+/// Without it nothing is cached.
 ///
 /// # Safety
 /// `config` is NULL or from `sszip_config_new` and not freed.
@@ -130,7 +133,10 @@ pub unsafe extern "C" fn sszip_process_start(
     boundary(|| {
         let config = &borrow!(config).0;
         let share = config.cache.memory / processes.max(1) as u64;
-        config.process.tier.start(share, 1);
+        if config.enable && config.cache.enable {
+            config.process.tier.start(share, 1);
+        }
+        exchange::prepare();
         sszip_status::SSZIP_STATUS_OK
     })
 }

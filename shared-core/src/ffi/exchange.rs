@@ -9,6 +9,9 @@ use super::types::{
     sszip_piece_action, sszip_progress, sszip_request_head, sszip_response_head, sszip_status,
     sszip_str,
 };
+use crate::allocator;
+use crate::bytes::push;
+use crate::exchange::transitions::State;
 use crate::exchange::{
     EndAction, Exchange, Field, HeadAction, HeadEdit, Misuse, PieceAction, RequestHead,
     ResponseHead, StreamFailure,
@@ -27,7 +30,8 @@ pub struct sszip_exchange {
     body: Vec<sszip_str>,
 }
 
-/// A new exchange at a place with these settings.
+/// A new exchange at a place with these settings. `SSZIP_STATUS_MEMORY` while
+/// the process is short of memory.
 ///
 /// # Safety
 /// `config` is NULL or from `sszip_config_new` and not freed.
@@ -38,6 +42,14 @@ pub unsafe extern "C" fn sszip_exchange_new(
 ) -> sszip_status {
     boundary(|| {
         let config = Arc::clone(&borrow!(config).0);
+        let drop_stored = || {
+            if let Some(hot) = config.process.tier.hot() {
+                hot.clear();
+            }
+        };
+        if !allocator::is_over(drop_stored) {
+            return sszip_status::SSZIP_STATUS_MEMORY;
+        }
         give!(
             out,
             Box::into_raw(Box::new(sszip_exchange {
@@ -171,6 +183,9 @@ pub unsafe extern "C" fn sszip_exchange_piece(
         let taken = caught(|| exchange.piece(piece))
             .unwrap_or_else(|| exchange.give_up(Mode::Failed).map(|()| PieceAction::GiveUp));
         finish(taken, |taken| {
+            if exchange.state() == State::Cut {
+                return sszip_status::SSZIP_STATUS_MEMORY;
+            }
             give!(action, piece_action(taken));
             sszip_status::SSZIP_STATUS_OK
         })
@@ -192,6 +207,9 @@ pub unsafe extern "C" fn sszip_exchange_release(
         let released = caught(|| exchange.release())
             .unwrap_or_else(|| exchange.give_up(Mode::Failed).map(|()| PieceAction::GiveUp));
         finish(released, |released| {
+            if exchange.state() == State::Cut {
+                return sszip_status::SSZIP_STATUS_MEMORY;
+            }
             give!(action, piece_action(released));
             sszip_status::SSZIP_STATUS_OK
         })
@@ -263,7 +281,8 @@ pub unsafe extern "C" fn sszip_exchange_stream(
     })
 }
 
-/// The host saw the end of a held body.
+/// The host saw the end of a held body. If the library fails inside, the
+/// exchange gives up, or fails if the body is known not to be whole.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `action` points at memory of its type.
@@ -273,7 +292,12 @@ pub unsafe extern "C" fn sszip_exchange_end(
     action: *mut sszip_end_action,
 ) -> sszip_status {
     boundary(|| {
-        finish(borrow_mut!(exchange).exchange.end(), |end| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let ended = caught(|| exchange.end()).unwrap_or_else(|| exchange.end_without_coding());
+        finish(ended, |end| {
+            if exchange.state() == State::Cut && end != EndAction::Fail {
+                return sszip_status::SSZIP_STATUS_MEMORY;
+            }
             give!(
                 action,
                 match end {
@@ -300,7 +324,8 @@ pub unsafe extern "C" fn sszip_exchange_cut_short(exchange: *mut sszip_exchange)
 
 /// Runs the coder, milliseconds for each megabyte; any thread may call it,
 /// while no other uses the exchange. If the library fails inside, the body is
-/// the original.
+/// the original. `SSZIP_STATUS_MEMORY`: there is no memory to put a batch
+/// together, and a part of it is no answer.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -309,7 +334,11 @@ pub unsafe extern "C" fn sszip_exchange_code(exchange: *mut sszip_exchange) -> s
     boundary(|| {
         let exchange = &mut borrow_mut!(exchange).exchange;
         let coded = caught(|| exchange.code());
-        done(coded.unwrap_or_else(|| exchange.give_up(Mode::Failed)))
+        let coded = coded.unwrap_or_else(|| exchange.give_up(Mode::Failed));
+        finish(coded, |()| match exchange.state() {
+            State::Cut => sszip_status::SSZIP_STATUS_MEMORY,
+            _ => sszip_status::SSZIP_STATUS_OK,
+        })
     })
 }
 
@@ -381,7 +410,14 @@ pub unsafe extern "C" fn sszip_exchange_body(
 ) -> sszip_status {
     boundary(|| {
         let exchange = borrow_mut!(exchange);
-        exchange.body = exchange.exchange.body().map(sszip_str::of).collect();
+        // as many as a batch has answers
+        let mut body = Vec::new();
+        for piece in exchange.exchange.body() {
+            if push(&mut body, sszip_str::of(piece)).is_none() {
+                return sszip_status::SSZIP_STATUS_MEMORY;
+            }
+        }
+        exchange.body = body;
         give!(npieces, exchange.body.len());
         give!(pieces, exchange.body.as_ptr());
         sszip_status::SSZIP_STATUS_OK

@@ -23,6 +23,9 @@ pub enum sszip_status {
     /// The body ended short of the length that the node gave: the answer must
     /// be cut off visibly.
     SSZIP_STATUS_SHORT = 6,
+    /// Memory was refused. Of `sszip_exchange_new`: the request passes without
+    /// one; of others: there is nothing to send, and the answer is a failure.
+    SSZIP_STATUS_MEMORY = 7,
 }
 
 /// Bytes that somebody else owns.

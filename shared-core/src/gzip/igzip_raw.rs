@@ -37,6 +37,11 @@ fn functions() -> Option<&'static Functions> {
         .as_ref()
 }
 
+/// Opens the library, if it is there.
+pub(super) fn prepare() {
+    let _ = functions();
+}
+
 /// A stream and its level buffer, in one allocation.
 struct Coder {
     functions: &'static Functions,

@@ -22,3 +22,11 @@ mod pool;
 pub mod splice;
 pub mod stream;
 mod walk;
+
+/// Opens the libraries of this machine now, not when they are needed first:
+/// what can't be opened then, for want of memory, never is.
+pub fn prepare() {
+    #[cfg(not(target_family = "wasm"))]
+    igzip_raw::prepare();
+    let _ = stream::Coder::fastest();
+}

@@ -8,10 +8,10 @@
 //! the first.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::crc::Crc;
 use super::open::Open;
+use crate::bytes::{extend, push, Bytes};
 
 /// A part of a member's plain bytes.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +22,13 @@ pub enum Part<'a> {
     Open(&'a Open),
 }
 
-/// Assembles one gzip member.
-pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Body {
+/// Assembles one gzip member. `None` when memory is refused.
+pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
     let mut member = Member::default();
     for part in parts {
         match part {
-            Part::Text(text) => member.text(text),
-            Part::Open(open) => member.open(open),
+            Part::Text(text) => member.text(text)?,
+            Part::Open(open) => member.open(open)?,
         }
     }
     member.finish()
@@ -58,7 +58,7 @@ enum Slice {
     /// Of the body's own bytes.
     Own(Range<usize>),
     Owned(Vec<u8>),
-    Shared(Arc<[u8]>),
+    Shared(Bytes),
 }
 
 impl Body {
@@ -91,12 +91,22 @@ impl Body {
     }
 
     /// Its bytes in one piece.
+    ///
+    /// # Panics
+    /// When memory is refused: for tests, see [`try_to_vec`](Self::try_to_vec).
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.length() as usize);
+        self.try_to_vec().expect("memory was refused")
+    }
+
+    /// Its bytes in one piece. `None` when memory is refused.
+    pub fn try_to_vec(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let length = usize::try_from(self.length()).ok()?;
+        bytes.try_reserve_exact(length).ok()?;
         for slice in self.slices() {
             bytes.extend_from_slice(slice);
         }
-        bytes
+        Some(bytes)
     }
 
     /// Makes room for so many bytes of its own. `None` when memory is refused.
@@ -104,35 +114,39 @@ impl Body {
         self.own.try_reserve_exact(bytes).ok()
     }
 
-    pub(crate) fn copy(&mut self, bytes: &[u8]) {
-        self.own.extend_from_slice(bytes);
+    /// `None` when memory is refused.
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> Option<()> {
+        extend(&mut self.own, bytes)
     }
 
-    pub(crate) fn push(&mut self, bytes: Vec<u8>) {
+    /// `None` when memory is refused.
+    pub(crate) fn push(&mut self, bytes: Vec<u8>) -> Option<()> {
         if bytes.len() <= COPIED {
-            self.copy(&bytes);
+            self.copy(&bytes)
         } else {
-            self.push_slice(bytes.len(), Slice::Owned(bytes));
+            self.push_slice(bytes.len(), Slice::Owned(bytes))
         }
     }
 
-    pub(crate) fn push_shared(&mut self, bytes: &Arc<[u8]>) {
+    /// `None` when memory is refused.
+    pub(crate) fn push_shared(&mut self, bytes: &Bytes) -> Option<()> {
         if bytes.len() <= COPIED {
-            self.copy(bytes);
+            self.copy(bytes)
         } else {
-            self.push_slice(bytes.len(), Slice::Shared(Arc::clone(bytes)));
+            self.push_slice(bytes.len(), Slice::Shared(bytes.clone()))
         }
     }
 
-    fn push_slice(&mut self, length: usize, slice: Slice) {
+    fn push_slice(&mut self, length: usize, slice: Slice) -> Option<()> {
         let own = self.sliced..self.own.len();
         if !own.is_empty() {
+            push(&mut self.slices, Slice::Own(own.clone()))?;
             self.sliced = own.end;
             self.length += own.len() as u64;
-            self.slices.push(Slice::Own(own));
         }
+        push(&mut self.slices, slice)?;
         self.length += length as u64;
-        self.slices.push(slice);
+        Some(())
     }
 
     /// How much of so many bytes [`push_shared`](Self::push_shared) would copy.
@@ -158,7 +172,8 @@ const STORED_MAX: usize = 0xFFFF;
 /// An empty last block, of the fixed codes: the shortest there is.
 pub(super) const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 
-/// A member that is being written.
+/// A member that is being written. `None` of its functions: memory is refused,
+/// and it is of no use any more.
 pub(crate) struct Member {
     body: Body,
     /// Where in the body's own bytes the header of a stored block is that can
@@ -174,7 +189,7 @@ impl Default for Member {
             is_gzip: true,
             ..Body::default()
         };
-        body.copy(&HEADER);
+        body.own.extend_from_slice(&HEADER);
         Self {
             body,
             block: None,
@@ -191,39 +206,44 @@ impl Member {
         self.body.make_room(frame + bytes)
     }
 
-    pub(crate) fn text(&mut self, text: &[u8]) {
+    pub(crate) fn text(&mut self, text: &[u8]) -> Option<()> {
         let mut rest = text;
         while !rest.is_empty() {
             let own = &mut self.body.own;
-            let block = *self.block.get_or_insert_with(|| {
-                own.extend_from_slice(&STORED);
-                own.len() - STORED.len()
-            });
+            let block = match self.block {
+                Some(block) => block,
+                None => {
+                    let block = own.len();
+                    extend(own, &STORED)?;
+                    *self.block.insert(block)
+                }
+            };
             let used = own.len() - block - STORED.len();
             let (now, later) = rest.split_at(rest.len().min(STORED_MAX - used));
-            own.extend_from_slice(now);
+            extend(own, now)?;
             rest = later;
             if used + now.len() == STORED_MAX && !rest.is_empty() {
                 self.close_block(false);
             }
         }
+        Some(())
     }
 
-    pub(crate) fn open(&mut self, open: &Open) {
+    pub(crate) fn open(&mut self, open: &Open) -> Option<()> {
         self.close_block(false);
         self.crc.append(open.crc, open.length, open.shift);
-        self.body.push_shared(&open.bytes);
+        self.body.push_shared(&open.bytes)
     }
 
-    pub(crate) fn finish(mut self) -> Body {
+    pub(crate) fn finish(mut self) -> Option<Body> {
         if !self.close_block(true) {
-            self.body.copy(&EMPTY_LAST);
+            self.body.copy(&EMPTY_LAST)?;
         }
-        self.body.copy(&self.crc.sum().to_le_bytes());
+        self.body.copy(&self.crc.sum().to_le_bytes())?;
         // ISIZE is modulo 2^32
         let isize = self.crc.length() as u32;
-        self.body.copy(&isize.to_le_bytes());
-        self.body
+        self.body.copy(&isize.to_le_bytes())?;
+        Some(self.body)
     }
 
     /// Writes the length of the stored block that is being written, and sums

@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::scan::{Kind, ScanError, Scanner};
+use crate::bytes::push;
 
 /// One answer that may be stored, as spans of the body it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub enum ResponseError {
     TwoOutcomes,
     /// `error` is not an object.
     ErrorKind,
+    /// Memory was refused.
+    OutOfMemory,
 }
 
 impl fmt::Display for ResponseError {
@@ -70,6 +73,7 @@ impl fmt::Display for ResponseError {
             ResponseError::NoOutcome => f.write_str("there is neither result nor error"),
             ResponseError::TwoOutcomes => f.write_str("there are both result and error"),
             ResponseError::ErrorKind => f.write_str("the error is not an object"),
+            ResponseError::OutOfMemory => f.write_str("memory was refused"),
         }
     }
 }
@@ -101,7 +105,8 @@ pub fn parse_batch(body: &[u8]) -> Result<Vec<Response>, ResponseError> {
     let mut answers = Vec::new();
     let mut another = scanner.first_element()?;
     while another {
-        answers.push(answer(&mut scanner, body)?);
+        let answer = answer(&mut scanner, body)?;
+        push(&mut answers, answer).ok_or(ResponseError::OutOfMemory)?;
         another = scanner.next_element()?;
     }
     scanner.end()?;

@@ -245,6 +245,10 @@ answer(sszip_exchange *exchange, const char *body)
 
     free(copy);
 
+    check(sszip_exchange_take_fill(exchange, NULL, &off_loop)
+          == SSZIP_STATUS_NULL);
+    check(sszip_exchange_take_fill(exchange, &fill, NULL)
+          == SSZIP_STATUS_NULL);
     ok(sszip_exchange_take_fill(exchange, &fill, &off_loop));
     check(fill != NULL && !off_loop);
 

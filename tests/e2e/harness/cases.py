@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from . import bodies
 from .origin import CLOSE, answer, gzipped
 
-_DIRECTORY = pathlib.Path(__file__).resolve().parents[2] / "cases"
+DIRECTORY = pathlib.Path(__file__).resolve().parents[2] / "cases"
 _KNOWN = {
     "case": {"name", "why", "hosts", "config", "request", "response", "expect"},
     "request": {"method", "version", "headers"},
@@ -87,9 +87,9 @@ def _fill(raw):
 
 def load(host):
     cases = []
-    for path in sorted(_DIRECTORY.glob("*.toml")):
+    for path in sorted(DIRECTORY.glob("*.toml")):
         with open(path, "rb") as file:
-            table = tomllib.load(file)["case"]
+            table = tomllib.load(file).get("case", [])
         cases += [_fill(raw) for raw in table if host in raw.get("hosts", [host])]
     names = [case.name for case in cases]
     if twice := {name for name in names if names.count(name) > 1}:

@@ -10,6 +10,7 @@ use super::{Link, Slot, State, EVENTS, NOBODY};
 use crate::cache::flights::Outcome;
 use crate::cache::process::Tier;
 use crate::cache::{wire, Key};
+use crate::memory;
 
 impl Link {
     /// The answer to a request.
@@ -40,7 +41,7 @@ impl Link {
             Job::Late(Some(key)) if response.granted == Some(true) => {
                 // whoever asked may be fetching it
                 if !tier.flights.lease(&key) {
-                    state.favours.push_back(Job::GiveBack(key));
+                    state.favour(Job::GiveBack(key));
                 }
             }
             Job::Purge { .. }
@@ -63,14 +64,15 @@ impl Link {
         if look_up.generation != self.generation() {
             // it may be what was purged meanwhile
             if response.granted == Some(true) {
-                state.favours.push_back(Job::GiveBack(look_up.key));
+                state.favour(Job::GiveBack(look_up.key));
             }
             look_up.generation = self.generation();
-            state.asked.push_back(Job::LookUp(look_up));
+            self.ask_again(state, tier, look_up);
             return;
         }
         match (response.status, response.granted) {
-            (200, _) => {
+            // while memory is short nothing is stored
+            (200, _) if !memory::is_short() => {
                 let age = response.age.saturating_mul(1000);
                 match wire::decode(&response.body, now, age, response.fresh) {
                     Some(entry) => {
@@ -90,9 +92,9 @@ impl Link {
             }
             (404, Some(false)) if look_up.missed_event => {
                 look_up.missed_event = false;
-                state.asked.push_back(Job::LookUp(look_up));
+                self.ask_again(state, tier, look_up);
             }
-            (404, Some(false)) => {
+            (404, Some(false)) if state.pending.try_reserve(1).is_ok() => {
                 state.pending.insert(look_up.key, look_up);
             }
             _ => self.fail_open(state, tier, look_up),
@@ -107,6 +109,9 @@ impl Link {
         state.events = events;
         for event in heard {
             self.heed(state, tier, event, now);
+            if !matches!(state.slots.get(EVENTS), Some(Slot::Open(_))) {
+                return;
+            }
         }
         if read.is_err() {
             self.close(state, tier, EVENTS, now);
@@ -130,13 +135,18 @@ impl Link {
                 // what is on its way is of before, from here on
                 self.generation.store(generation, Ordering::Release);
                 drop_from_memory(tier, key);
-                state.asked.push_front(Job::Acknowledge(generation));
+                if state.asked.try_reserve(1).is_ok() {
+                    state.asked.push_front(Job::Acknowledge(generation));
+                } else {
+                    // the owner can tell that nobody is there, too
+                    self.close(state, tier, EVENTS, now);
+                }
             }
             Event::Filled(key) | Event::GivenUp(key) => {
                 if let Some(mut look_up) = state.pending.remove(&key) {
                     look_up.due = now.saturating_add(self.settings.deadline);
                     look_up.generation = self.generation();
-                    state.asked.push_back(Job::LookUp(look_up));
+                    self.ask_again(state, tier, look_up);
                 }
                 let jobs = state.slots.iter_mut().filter_map(Slot::job);
                 for job in jobs.chain(&mut state.asked) {
@@ -162,7 +172,7 @@ fn drop_from_memory(tier: &Tier, key: Option<Key>) {
 
 /// The entries of an answer to several look-ups.
 fn take_all(tier: &Tier, mut bytes: &[u8], now: u64) {
-    let Some(hot) = tier.hot() else {
+    let Some(hot) = tier.hot().filter(|_| !memory::is_short()) else {
         return;
     };
     while let Some((key, fresh, entry, rest)) = take_one(bytes) {

@@ -1,7 +1,7 @@
 //! HTTP/1.1 over one connection to the owner, without the connection: one
 //! request at a time, and what comes back.
 
-use std::sync::Arc;
+use crate::bytes::Bytes;
 
 /// A head is read into this many bytes; a longer one is not the owner's.
 const MAX_HEAD: usize = 8 << 10;
@@ -21,7 +21,7 @@ pub(super) struct Outgoing {
 #[derive(Debug)]
 enum Part {
     Owned(Vec<u8>),
-    Shared(Arc<[u8]>),
+    Shared(Bytes),
 }
 
 impl Default for Part {
@@ -41,7 +41,7 @@ impl Part {
 
 impl Outgoing {
     /// Head and body; the body in two pieces, of which the second is shared.
-    pub(super) fn new(head: Vec<u8>, body: Vec<u8>, shared: Option<Arc<[u8]>>) -> Self {
+    pub(super) fn new(head: Vec<u8>, body: Vec<u8>, shared: Option<Bytes>) -> Self {
         Self {
             parts: [
                 Part::Owned(head),
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_request_is_written_in_any_pieces() {
         for step in 1..12 {
-            let shared: Option<std::sync::Arc<[u8]>> = Some(b"load"[..].into());
+            let shared = Some(b"load".to_vec().into());
             let mut out = Outgoing::new(b"head".to_vec(), Vec::new(), shared);
             let mut written = Vec::new();
             while !out.next().is_empty() {

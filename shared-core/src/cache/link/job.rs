@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::channel::Outgoing;
+use crate::bytes::Bytes;
 use crate::cache::entry::Entry;
 use crate::cache::flights::{Token, Waiter};
 use crate::cache::wire::Encoded;
@@ -72,7 +73,8 @@ pub(super) struct LookUp {
 }
 
 impl Job {
-    /// The request; `None`: there is no way to send it. `now` is in
+    /// The request; `None`: there is no way to send it, perhaps for want of
+    /// memory. `now` is in
     /// milliseconds of the host's clock.
     pub(super) fn outgoing(&self, process: &str, now: u64) -> Option<Outgoing> {
         Some(match self {
@@ -85,10 +87,14 @@ impl Job {
                 request("GET", &path, "", Vec::new(), None)
             }
             Self::LookUps { keys, .. } => {
-                let body = keys
-                    .iter()
-                    .flat_map(|key| format!("{}\n", hex(key)).into_bytes());
-                request("POST", "/v1/lookups", "", body.collect(), None)
+                let mut body = Vec::new();
+                body.try_reserve_exact(keys.len() * (2 * size_of::<Key>() + 1))
+                    .ok()?;
+                for key in keys {
+                    body.extend_from_slice(blake3::Hash::from_bytes(*key).to_hex().as_bytes());
+                    body.push(b'\n');
+                }
+                request("POST", "/v1/lookups", "", body, None)
             }
             Self::Store { key, entry, about } => {
                 let fresh = entry.meta().expires_at.checked_sub(now)?;
@@ -138,7 +144,7 @@ fn request(
     path: &str,
     fields: &str,
     body: Vec<u8>,
-    shared: Option<Arc<[u8]>>,
+    shared: Option<Bytes>,
 ) -> Outgoing {
     let length = body.len() + shared.as_ref().map_or(0, |shared| shared.len());
     let length = match method {
@@ -187,7 +193,11 @@ mod tests {
             block_number: Some(7),
             ..Meta::default()
         };
-        let entry = Entry::new(Envelope::none(), Payload::Raw(b"true"[..].into()), meta);
+        let entry = Entry::new(
+            Envelope::none(),
+            Payload::Raw(b"true".to_vec().into()),
+            meta,
+        );
         Job::Store {
             key: [0xab; 32],
             entry: Arc::new(entry),

@@ -205,7 +205,7 @@ impl Link {
     /// The token: the owner can't be asked now.
     pub fn ask(&self, key: Key, token: Token, leases: bool, now: u64) -> Result<(), Token> {
         let mut state = self.lock();
-        if !state.up {
+        if !state.up || state.asked.try_reserve(1).is_err() {
             return Err(token);
         }
         let job = LookUp {
@@ -225,7 +225,7 @@ impl Link {
     /// there is in the hot tier. `false`: the owner can't be asked now.
     pub fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
         let mut state = self.lock();
-        if !state.up {
+        if !state.up || state.asked.try_reserve(1).is_err() {
             return false;
         }
         state.asked.push_back(Job::LookUps {
@@ -262,7 +262,7 @@ impl Link {
     /// can't be asked now.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
         let mut state = self.lock();
-        if !state.up {
+        if !state.up || state.asked.try_reserve(1).is_err() {
             return false;
         }
         state.asked.push_back(Job::Purge {
@@ -298,7 +298,7 @@ impl Link {
         if state.favours.len() >= MOST_FAVOURS {
             state.favours.pop_front();
         }
-        state.favours.push_back(job);
+        state.favour(job);
         self.stir();
     }
 
@@ -341,12 +341,12 @@ impl Link {
                 open.job = Some(job);
                 state.needs.push_back(Need::Write(slot));
             }
-            None => self.fail(&mut state, tier, job),
+            None => self.drop_unsent(&mut state, tier, job),
         }
         if let Some(place) = state.slots.get_mut(slot) {
             *place = Slot::Open(open);
         }
-        self.assign(&mut state, now);
+        self.assign(&mut state, tier, now);
     }
 
     /// Shows what is to be written to a connection, and is told how much of
@@ -400,14 +400,14 @@ impl Link {
             }
             Ok(_) | Err(NotOurs) => self.close(&mut state, tier, slot, now),
         }
-        self.assign(&mut state, now);
+        self.assign(&mut state, tier, now);
     }
 
     /// The connection is closed.
     pub fn closed(&self, tier: &Tier, slot: usize, now: u64) {
         let mut state = self.lock();
         self.lose(&mut state, tier, slot, now);
-        self.assign(&mut state, now);
+        self.assign(&mut state, tier, now);
     }
 
     /// Sends what was asked, and ends what took too long. How many milliseconds
@@ -433,12 +433,12 @@ impl Link {
             state.slots[EVENTS] = Slot::Connecting(Job::Listen);
             state.needs.push_back(Need::Connect(EVENTS));
         }
-        self.assign(&mut state, now);
+        self.assign(&mut state, tier, now);
         state.next_tick(now)
     }
 
     /// Puts jobs on connections that have none.
-    fn assign(&self, state: &mut State, now: u64) {
+    fn assign(&self, state: &mut State, tier: &Tier, now: u64) {
         for slot in EVENTS + 1..state.slots.len() {
             let free = match &state.slots[slot] {
                 Slot::Open(open) => open.job.is_none(),
@@ -461,10 +461,7 @@ impl Link {
             match &mut state.slots[slot] {
                 Slot::Open(open) => {
                     let Some(out) = job.outgoing(&self.process, now) else {
-                        // it came too late, or never can
-                        if let Job::Store { key, .. } = job {
-                            state.favours.push_back(Job::GiveBack(key));
-                        }
+                        self.drop_unsent(state, tier, job);
                         continue;
                     };
                     open.out = out;
@@ -482,29 +479,43 @@ impl Link {
 
     /// Those whose time is over go on without the owner.
     fn give_up_late(&self, state: &mut State, tier: &Tier, now: u64) {
-        let mut late = Vec::new();
-        state.asked = std::mem::take(&mut state.asked)
-            .into_iter()
-            .filter_map(|job| match job.due() {
-                Some(due) if due <= now => {
-                    late.push(job);
-                    None
-                }
-                _ => Some(job),
-            })
-            .collect();
-        for job in state.slots.iter_mut().filter_map(Slot::job) {
-            if job.due().is_some_and(|due| due <= now) {
+        let is_late = |job: &Job| job.due().is_some_and(|due| due <= now);
+        // once around: nothing is allocated
+        for _ in 0..state.asked.len() {
+            match state.asked.pop_front() {
+                Some(job) if is_late(&job) => self.fail(state, tier, job),
+                Some(job) => state.asked.push_back(job),
+                None => break,
+            }
+        }
+        for slot in 0..state.slots.len() {
+            let job = state.slots[slot].job();
+            if let Some(job) = job.filter(|job| is_late(job)) {
                 // its answer still comes on that connection
                 let key = match job {
                     Job::LookUp(look_up) => Some(look_up.key),
                     _ => None,
                 };
-                late.push(std::mem::replace(job, Job::Late(key)));
+                let late = std::mem::replace(job, Job::Late(key));
+                self.fail(state, tier, late);
             }
         }
-        for job in late {
-            self.fail(state, tier, job);
+    }
+
+    /// It came too late, or never can be sent, or memory was refused for it.
+    fn drop_unsent(&self, state: &mut State, tier: &Tier, job: Job) {
+        match job {
+            Job::Store { key, .. } => state.favour(Job::GiveBack(key)),
+            job => self.fail(state, tier, job),
+        }
+    }
+
+    /// Looks it up once more.
+    fn ask_again(&self, state: &mut State, tier: &Tier, look_up: LookUp) {
+        if state.asked.try_reserve(1).is_ok() {
+            state.asked.push_back(Job::LookUp(look_up));
+        } else {
+            self.fail_open(state, tier, look_up);
         }
     }
 
@@ -584,8 +595,9 @@ impl Link {
             tier.wake(tier.flights.finish(look_up.token, Outcome::Alone));
         }
         // if nobody is left who wants it
-        let over = tier.flights.over().into_iter().map(Job::GiveBack);
-        state.favours.extend(over);
+        for key in tier.flights.over() {
+            state.favour(Job::GiveBack(key));
+        }
     }
 
     /// No call leaves the state half-changed: none can panic midway.
@@ -595,6 +607,13 @@ impl Link {
 }
 
 impl State {
+    /// To be done in time, unless memory is refused: it is a favour.
+    fn favour(&mut self, job: Job) {
+        if self.favours.try_reserve(1).is_ok() {
+            self.favours.push_back(job);
+        }
+    }
+
     fn next_tick(&self, now: u64) -> u64 {
         let busy = self.slots.iter().filter_map(|slot| match slot {
             Slot::Open(open) => open.job.as_ref(),

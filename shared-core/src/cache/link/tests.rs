@@ -128,10 +128,10 @@ impl Host {
 
     /// A request that wants `KEY`.
     fn want(&mut self, waiter: Waiter, leases: bool) {
-        match self.tier.flights.begin(KEY, waiter) {
+        match self.tier.flights.begin(KEY, waiter).unwrap() {
             Role::Follower => {}
             Role::Leader(token) => {
-                self.tier.flights.follow(&token, waiter);
+                self.tier.flights.follow(&token, waiter).unwrap();
                 if let Err(token) = self.link().ask(KEY, token, leases, self.now) {
                     self.tier.hand_on(token);
                 }
@@ -170,7 +170,7 @@ impl Host {
 fn entry() -> Entry {
     Entry::new(
         Envelope::none(),
-        Payload::Raw(b"true"[..].into()),
+        Payload::Raw(b"true".to_vec().into()),
         Meta::default(),
     )
 }
@@ -295,10 +295,10 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
     let mut host = Host::up();
     for n in 0..4 {
         let key = [n; 32];
-        let Role::Leader(token) = host.tier.flights.begin(key, 10) else {
+        let Some(Role::Leader(token)) = host.tier.flights.begin(key, 10) else {
             panic!()
         };
-        host.tier.flights.follow(&token, usize::from(n));
+        host.tier.flights.follow(&token, usize::from(n)).unwrap();
         host.link().ask(key, token, true, host.now).unwrap();
     }
     host.run();

@@ -1,0 +1,525 @@
+//! The cache as a host drives it: look-ups, fills, waiters and aborts in any
+//! order, against a model that is a set of what the node has said.
+//!
+//! Each result that the node gives names its chain, its call and a number of
+//! its own. No client gets one of another chain or call, none that was cut
+//! short, refused or an error, and none that is stale; each gets its own ids,
+//! and all of its answers. Whoever waits is woken, and in the end nothing is in
+//! flight and no memory is held.
+#![no_main]
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+
+use arbitrary::Arbitrary;
+use flate2::read::GzDecoder;
+use libfuzzer_sys::fuzz_target;
+use serde::Deserialize;
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::{
+    Asked, CacheNeed, EndAction, Exchange, Fill, HeadAction, LookUp, PieceAction, RequestHead,
+    ResponseHead,
+};
+use sszip_core::gzip::stream::Flush;
+
+/// Calls from this one on hang on the tip, and are good for so long.
+const TIP: u8 = 4;
+const CALLS: u8 = 6;
+const TIP_VALID: u64 = 1000;
+
+#[derive(Arbitrary, Debug)]
+enum Step<'a> {
+    Ask(Ask),
+    /// Anything as a request's body.
+    AskAnything(&'a [u8]),
+    /// The node answers one of those that ask it.
+    Answer(u8, How),
+    /// All of an answer has gone to its client.
+    Sent(u8),
+    /// A client leaves.
+    Leave(u8),
+    /// One has waited long enough.
+    Impatient(u8),
+    Pause(u16),
+}
+
+#[derive(Arbitrary, Clone, Debug)]
+struct Ask {
+    other_chain: bool,
+    first: u8,
+    /// More calls make it a batch.
+    rest: Vec<u8>,
+    id: u8,
+    same_ids: bool,
+    gzip: bool,
+    waits: bool,
+    bypass: bool,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct How {
+    declared: bool,
+    reversed: bool,
+    long: bool,
+    piece: u8,
+    outcome: Outcome,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Whole,
+    /// Whole, and not to be stored.
+    Refused,
+    /// Errors in place of results.
+    Error,
+    /// As long as it says, and no JSON.
+    Broken,
+    Cut,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    id: u32,
+    /// Chain, call, number, filler.
+    result: Option<(bool, u8, u64, String)>,
+}
+
+#[derive(Deserialize)]
+struct Called {
+    id: u32,
+    params: Vec<String>,
+}
+
+struct Open {
+    number: usize,
+    ask: Ask,
+    calls: Vec<(u32, u8)>,
+    body: Vec<u8>,
+    forwarded: Vec<u8>,
+    exchange: Exchange,
+    asked_at: u64,
+    waits: bool,
+}
+
+struct World {
+    process: Process,
+    config: Arc<Config>,
+    now: u64,
+    count: usize,
+    open: Vec<Open>,
+    unsent: Vec<(Exchange, Box<Fill>)>,
+    /// What may be sent of each chain and call, and when the node was asked.
+    said: HashMap<(bool, u8), HashMap<u64, u64>>,
+}
+
+fuzz_target!(|steps: Vec<Step>| {
+    let mut world = World::new();
+    for step in steps.iter().take(200) {
+        world.take(step);
+        world.wake();
+    }
+    world.finish();
+});
+
+impl World {
+    fn new() -> Self {
+        let mut directives = Directives::default();
+        for (name, values) in [
+            ("enable", &[&b"on"[..]][..]),
+            ("cache", &[b"on"]),
+            ("min_length", &[b"200"]),
+            ("cache_valid", &[b"tip", b"1s"]),
+        ] {
+            directives.set(name, values).unwrap();
+        }
+        let process = Process::default();
+        // room for a few entries: some are thrown out
+        process.tier.start(30_000, 1);
+        Self {
+            config: Arc::new(directives.resolve(process.clone())),
+            process,
+            now: 10_000,
+            count: 0,
+            open: Vec::new(),
+            unsent: Vec::new(),
+            said: HashMap::new(),
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        let of = |n: u8, length: usize| usize::from(n) % length.max(1);
+        match step {
+            Step::Ask(ask) => self.ask(ask),
+            Step::AskAnything(body) => {
+                let mut exchange = self.begun(true);
+                let found = exchange.look_up(self.asked(body, false, None, false));
+                // what is stored can be asked for in many ways, but not in none
+                if found.unwrap() == LookUp::Respond {
+                    assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
+                }
+            }
+            Step::Answer(n, how) => {
+                let asking: Vec<usize> = (0..self.open.len())
+                    .filter(|n| !self.open[*n].waits)
+                    .collect();
+                if !asking.is_empty() {
+                    let open = self.open.remove(asking[of(*n, asking.len())]);
+                    self.answer(open, *how);
+                }
+            }
+            Step::Sent(n) => {
+                if !self.unsent.is_empty() {
+                    let (_exchange, mut fill) = self.unsent.remove(of(*n, self.unsent.len()));
+                    fill.build();
+                    fill.publish(self.now);
+                }
+            }
+            Step::Leave(n) => {
+                if !self.open.is_empty() {
+                    drop(self.open.remove(of(*n, self.open.len())));
+                }
+            }
+            Step::Impatient(n) => {
+                let waiting: Vec<usize> = (0..self.open.len())
+                    .filter(|n| self.open[*n].waits)
+                    .collect();
+                if !waiting.is_empty() {
+                    let open = self.open.remove(waiting[of(*n, waiting.len())]);
+                    self.look_up(open, None);
+                }
+            }
+            Step::Pause(milliseconds) => self.now += u64::from(*milliseconds),
+        }
+    }
+
+    fn begun(&self, gzip: bool) -> Exchange {
+        let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
+        if gzip {
+            fields.push((b"Accept-Encoding", b"gzip"));
+        }
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: fields.into_iter(),
+            })
+            .unwrap();
+        assert!(matches!(exchange.cache_need(), CacheNeed::Body { .. }));
+        exchange
+    }
+
+    fn asked<'a>(
+        &self,
+        body: &'a [u8],
+        other_chain: bool,
+        waiter: Option<usize>,
+        bypass: bool,
+    ) -> Asked<'a> {
+        Asked {
+            namespace: Some(if other_chain { b"1" } else { b"0" }),
+            body,
+            now: self.now,
+            coding_allowed: true,
+            waiter,
+            bypass,
+            ..Asked::default()
+        }
+    }
+
+    fn ask(&mut self, ask: &Ask) {
+        let first = std::iter::once(&ask.first);
+        let calls: Vec<(u32, u8)> = (0..)
+            .zip(first.chain(ask.rest.iter().take(8)))
+            .map(|(n, call)| {
+                let id = u32::from(ask.id) + if ask.same_ids { 0 } else { n };
+                (id, call % CALLS)
+            })
+            .collect();
+        let texts: Vec<String> = calls.iter().map(|(id, call)| text_of(*id, *call)).collect();
+        let body = match ask.rest.is_empty() {
+            true => texts[0].clone(),
+            false => format!("[{}]", texts.join(",")),
+        }
+        .into_bytes();
+        self.count += 1;
+        let open = Open {
+            number: self.count,
+            ask: ask.clone(),
+            calls,
+            forwarded: body.clone(),
+            body,
+            exchange: self.begun(ask.gzip),
+            asked_at: self.now,
+            waits: false,
+        };
+        let waiter = ask.waits.then_some(open.number);
+        self.look_up(open, waiter);
+    }
+
+    fn look_up(&mut self, mut open: Open, waiter: Option<usize>) {
+        let asked = self.asked(&open.body, open.ask.other_chain, waiter, open.ask.bypass);
+        let found = open.exchange.look_up(asked).unwrap();
+        let waited = std::mem::replace(&mut open.waits, found == LookUp::Wait);
+        // that of a flight may be as old as the wait was long
+        let oldest = if waited { 0 } else { self.now };
+        match found {
+            LookUp::Respond | LookUp::RespondOffLoop => {
+                if found == LookUp::RespondOffLoop {
+                    open.exchange.code().unwrap();
+                }
+                assert_eq!(open.exchange.status(), 200);
+                let body: Vec<u8> = open.exchange.body().flatten().copied().collect();
+                self.check(&open, &body, oldest);
+            }
+            LookUp::Wait => {
+                assert!(waiter.is_some());
+                self.open.push(open);
+            }
+            LookUp::Forward | LookUp::ForwardRewritten => {
+                if found == LookUp::ForwardRewritten {
+                    open.forwarded = open.exchange.request_body().to_vec();
+                }
+                open.asked_at = self.now;
+                self.open.push(open);
+            }
+        }
+    }
+
+    /// Whether a client has got what the node said to it, or to another who
+    /// asked the same; stored answers were good at `oldest`.
+    fn check(&self, open: &Open, body: &[u8], oldest: u64) {
+        let body = match body {
+            [0x1F, 0x8B, ..] => {
+                assert!(open.ask.gzip);
+                let mut plain = Vec::new();
+                GzDecoder::new(body).read_to_end(&mut plain).unwrap();
+                plain
+            }
+            _ => body.to_vec(),
+        };
+        let answers: Vec<Answered> = if open.ask.rest.is_empty() {
+            vec![serde_json::from_slice(&body).unwrap()]
+        } else {
+            serde_json::from_slice(&body).unwrap()
+        };
+        let of = |answer: &Answered| {
+            let (chain, call, number, _) = answer.result.as_ref().expect("a result");
+            assert_eq!(*chain, open.ask.other_chain, "of another chain");
+            let asked_at = self
+                .said
+                .get(&(*chain, *call))
+                .and_then(|said| said.get(number));
+            let asked_at = asked_at.expect("the node did not say that for others");
+            assert!(*call < TIP || oldest < asked_at + TIP_VALID, "stale");
+            (answer.id, *call)
+        };
+        let mut found: Vec<(u32, u8)> = answers.iter().map(of).collect();
+        let mut wanted = open.calls.clone();
+        found.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+    }
+
+    /// What the node says to what it was asked, and whether others may get it.
+    fn said_to(&mut self, open: &Open, how: How) -> String {
+        let calls: Vec<Called> = match open.forwarded[0] {
+            b'[' => serde_json::from_slice(&open.forwarded).unwrap(),
+            _ => vec![serde_json::from_slice(&open.forwarded).unwrap()],
+        };
+        let chain = open.ask.other_chain;
+        let mut answers: Vec<String> = Vec::new();
+        for Called { id, params } in calls {
+            self.count += 1;
+            let number = self.count as u64;
+            let call = params[0].as_bytes()[2] - b'0';
+            let filler = "x".repeat(if how.long { 3000 } else { 3 });
+            let result = format!(r#"[{chain},{call},{number},"{filler}"]"#);
+            answers.push(match how.outcome {
+                Outcome::Error => {
+                    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"data":{result}}}}}"#)
+                }
+                _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+            });
+            if how.outcome == Outcome::Whole {
+                let said = self.said.entry((chain, call)).or_default();
+                said.insert(number, open.asked_at);
+            }
+        }
+        if how.reversed {
+            answers.reverse();
+        }
+        match open.forwarded[0] {
+            b'[' => format!("[{}]", answers.join(",")),
+            _ => answers.remove(0),
+        }
+    }
+
+    fn answer(&mut self, mut open: Open, how: How) {
+        let mut body = self.said_to(&open, how).into_bytes();
+        if how.outcome == Outcome::Broken {
+            body.truncate(body.len() / 2);
+        }
+        let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
+        if how.outcome == Outcome::Refused {
+            fields.push((b"Set-Cookie", b"a=b"));
+        }
+        let cut = how.outcome == Outcome::Cut;
+        let exchange = &mut open.exchange;
+        let action = exchange
+            .response_head(ResponseHead {
+                status: 200,
+                content_length: how.declared.then_some(body.len() as u64),
+                fields: fields.into_iter(),
+                delimited: true,
+                unbuffered: false,
+                subrequest: false,
+                coding_allowed: true,
+                host_writes_vary: false,
+                now: 0,
+            })
+            .unwrap();
+        let arriving = if cut {
+            &body[..body.len() / 2]
+        } else {
+            &body[..]
+        };
+        let Some(received) = through(exchange, action, arriving, usize::from(how.piece) + 1, cut)
+        else {
+            // cut before anything was sent
+            assert!(cut, "an answer is lost");
+            return;
+        };
+        if cut {
+            // the client sees that; nothing of it may be stored
+            return;
+        }
+        if how.outcome == Outcome::Whole {
+            self.check(&open, &received, self.now.min(open.asked_at));
+        }
+        if let Some(fill) = open.exchange.take_fill() {
+            self.unsent.push((open.exchange, fill));
+        }
+    }
+
+    fn wake(&mut self) {
+        while let Some(waiter) = self.process.tier.next_woken() {
+            let at = self.open.iter().position(|open| open.number == waiter);
+            let open = self.open.remove(at.expect("who is woken is there"));
+            assert!(open.waits);
+            self.look_up(open, None);
+        }
+    }
+
+    /// The node answers all who ask it; nobody is left.
+    fn finish(mut self) {
+        let how = How {
+            declared: true,
+            reversed: false,
+            long: false,
+            piece: 255,
+            outcome: Outcome::Whole,
+        };
+        loop {
+            self.publish_all();
+            let Some(at) = self.open.iter().position(|open| !open.waits) else {
+                break;
+            };
+            let open = self.open.remove(at);
+            self.answer(open, how);
+        }
+        assert!(self.open.is_empty(), "some wait for ever");
+        assert!(self.process.tier.flights.is_empty());
+        assert_eq!(self.process.budget.used(), 0);
+    }
+
+    fn publish_all(&mut self) {
+        while !self.unsent.is_empty() {
+            self.take(&Step::Sent(0));
+            self.wake();
+        }
+        self.wake();
+    }
+}
+
+/// The call as it is asked: which one it is stands in its first parameter.
+fn text_of(id: u32, call: u8) -> String {
+    if call < TIP {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getBlockByHash","params":["0x{call}{:063x}"]}}"#,
+            7
+        )
+    } else {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getBalance","params":["0x{call}{:039x}","latest"]}}"#,
+            7
+        )
+    }
+}
+
+/// The body through the exchange; `None`: there is nothing to send.
+fn through(
+    exchange: &mut Exchange,
+    mut action: HeadAction,
+    body: &[u8],
+    piece: usize,
+    cut: bool,
+) -> Option<Vec<u8>> {
+    let mut received = Vec::new();
+    for piece in body.chunks(piece) {
+        if action == HeadAction::Hold {
+            match exchange.piece(piece).unwrap() {
+                PieceAction::Taken => continue,
+                PieceAction::GiveUp => {
+                    received.extend(exchange.body().flatten());
+                    action = HeadAction::Pass;
+                }
+                PieceAction::Stream => action = HeadAction::Stream,
+            }
+        }
+        match action {
+            HeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
+            HeadAction::Tee => {
+                exchange.observe(piece).unwrap();
+                received.extend_from_slice(piece);
+            }
+            HeadAction::Pass | HeadAction::Hold => received.extend_from_slice(piece),
+        }
+    }
+    match action {
+        HeadAction::Pass | HeadAction::Tee => {}
+        HeadAction::Stream if cut => exchange.cut_short().unwrap(),
+        HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+        HeadAction::Hold if cut => {
+            exchange.cut_short().unwrap();
+            return None;
+        }
+        HeadAction::Hold => match exchange.end().unwrap() {
+            EndAction::Code { .. } => {
+                exchange.code().unwrap();
+                assert_eq!(exchange.state(), State::Ready);
+                received.extend(exchange.body().flatten());
+            }
+            EndAction::GiveUp => received.extend(exchange.body().flatten()),
+            EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+            EndAction::Fail => return None,
+        },
+    }
+    Some(received)
+}
+
+fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, received: &mut Vec<u8>) {
+    let mut rest = piece;
+    let mut room = [0; 4096];
+    loop {
+        let step = exchange.stream(rest, flush, &mut room).unwrap();
+        received.extend_from_slice(&room[..step.written]);
+        rest = &rest[step.consumed..];
+        if step.complete {
+            return;
+        }
+    }
+}

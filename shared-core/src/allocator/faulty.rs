@@ -1,0 +1,95 @@
+//! A system that refuses memory on demand, and counts. Test builds only.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ops::AddAssign;
+use std::ptr::null_mut;
+
+thread_local! {
+    static NOW: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
+    static REFUSED: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
+    static REFUSALS: Cell<Refusals> = const { Cell::new(Refusals { all: 0, small: 0 }) };
+}
+
+/// How many allocations were refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// Of any length.
+    pub all: usize,
+    /// Of at most [`SMALL`](super::SMALL) bytes.
+    pub small: usize,
+}
+
+impl AddAssign for Refusals {
+    fn add_assign(&mut self, more: Self) {
+        self.all += more.all;
+        self.small += more.small;
+    }
+}
+
+/// The system's allocator, with faults of the calling thread.
+#[derive(Debug)]
+pub struct Faulty;
+
+// SAFETY: the system's allocator does the work, under its own contract.
+unsafe impl GlobalAlloc for Faulty {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let (from, passed) = REFUSED.get();
+        if layout.size() >= from {
+            if passed == 0 {
+                let mut refusals = REFUSALS.get();
+                refusals += Refusals {
+                    all: 1,
+                    small: usize::from(layout.size() <= super::SMALL),
+                };
+                REFUSALS.set(refusals);
+                return null_mut();
+            }
+            REFUSED.set((from, passed - 1));
+        }
+        NOW.set(NOW.get() + layout.size());
+        MOST.set(MOST.get().max(NOW.get()));
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        NOW.set(NOW.get().saturating_sub(layout.size()));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// The most that the thread had allocated at once on the way of `run`, beyond
+/// what it had before, in bytes. Fails if `run` does not give everything back.
+pub fn most_of(run: impl FnOnce()) -> usize {
+    let before = NOW.get();
+    MOST.set(before);
+    run();
+    assert_eq!(NOW.get(), before, "it gives everything back");
+    MOST.get() - before
+}
+
+/// Runs `run` on a thread to which the system refuses all allocations of `from`
+/// bytes and more, once it was given `passed` of them. Also says how many were
+/// refused.
+pub fn refusing<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, Refusals) {
+    struct Restored;
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            REFUSED.set((usize::MAX, 0));
+        }
+    }
+    REFUSALS.set(Refusals::default());
+    REFUSED.set((from, passed));
+    let restored = Restored;
+    let done = run();
+    drop(restored);
+    (done, REFUSALS.get())
+}
+
+/// How many allocations are still to be passed, in [`refusing`].
+pub fn left() -> usize {
+    REFUSED.get().1
+}

@@ -1,0 +1,171 @@
+//! Batches that take long to put together are not put together on an event
+//! loop: as with single answers, above 256 KiB of what has to be coded or
+//! decoded.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{
+    Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
+};
+
+mod support;
+use support::gunzip;
+
+fn config() -> Arc<Config> {
+    let mut directives = Directives::default();
+    for name in ["enable", "cache"] {
+        directives.set(name, &[b"on"]).unwrap();
+    }
+    let process = Process::default();
+    process.tier.start(64 << 20, 1);
+    Arc::new(directives.resolve(process))
+}
+
+fn call(block: usize) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{block},"method":"eth_getBlockByHash","params":["0x{block:064x}"]}}"#
+    )
+}
+
+fn said(block: usize, length: usize) -> String {
+    let result = "a".repeat(length);
+    format!(r#"{{"jsonrpc":"2.0","id":{block},"result":"{result}"}}"#)
+}
+
+fn batch(texts: impl Iterator<Item = String>) -> String {
+    format!("[{}]", texts.collect::<Vec<_>>().join(","))
+}
+
+fn look_up(config: &Arc<Config>, body: &str, gzip: bool) -> (Exchange, LookUp) {
+    let mut exchange = Exchange::new(Arc::clone(config));
+    let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
+    if gzip {
+        fields.push((b"Accept-Encoding", b"gzip"));
+    }
+    exchange
+        .request_head(RequestHead {
+            method: b"POST",
+            target: b"/",
+            fields: fields.into_iter(),
+        })
+        .unwrap();
+    let asked = Asked {
+        namespace: Some(b"n"),
+        body: body.as_bytes(),
+        now: 1000,
+        coding_allowed: true,
+        ..Asked::default()
+    };
+    let found = exchange.look_up(asked).unwrap();
+    (exchange, found)
+}
+
+/// The node's answer; whether it belongs off the loop.
+fn answer(exchange: &mut Exchange, body: &str) -> bool {
+    let action = exchange
+        .response_head(ResponseHead {
+            status: 200,
+            content_length: Some(body.len() as u64),
+            fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+            now: 0,
+        })
+        .unwrap();
+    let off_loop = match action {
+        HeadAction::Hold => {
+            assert_eq!(exchange.piece(body.as_bytes()), Ok(PieceAction::Taken));
+            let Ok(EndAction::Code { off_loop }) = exchange.end() else {
+                panic!("it is whole");
+            };
+            exchange.code().unwrap();
+            off_loop
+        }
+        HeadAction::Tee => {
+            exchange.observe(body.as_bytes()).unwrap();
+            false
+        }
+        other => panic!("{other:?}"),
+    };
+    if let Some(mut fill) = exchange.take_fill() {
+        fill.build();
+        fill.publish(1000);
+    }
+    off_loop
+}
+
+fn body(exchange: &Exchange) -> String {
+    let bytes: Vec<u8> = exchange.body().flatten().copied().collect();
+    let plain = match bytes[..] {
+        [0x1F, 0x8B, ..] => gunzip(&bytes).unwrap(),
+        _ => bytes,
+    };
+    String::from_utf8(plain).unwrap()
+}
+
+/// Answers that were asked for before, and so were read.
+fn stored(blocks: std::ops::Range<usize>, length: usize) -> Arc<Config> {
+    let config = config();
+    for block in blocks {
+        let (mut exchange, _) = look_up(&config, &call(block), true);
+        answer(&mut exchange, &said(block, length));
+        let (_, found) = look_up(&config, &call(block), true);
+        assert_eq!(found, LookUp::Respond);
+    }
+    config
+}
+
+#[test]
+fn long_stored_answers_are_decoded_off_the_loop() {
+    for (count, length, gzip, expected) in [
+        (2, 100_000, false, LookUp::Respond),
+        (3, 100_000, false, LookUp::RespondOffLoop),
+        (2, 140_000, false, LookUp::RespondOffLoop),
+        // coded ones are sent as they are
+        (10, 100_000, true, LookUp::Respond),
+        // what was not worth coding alone is, together
+        (50, 900, true, LookUp::Respond),
+        (400, 900, true, LookUp::RespondOffLoop),
+        // and there is nothing to decode
+        (400, 900, false, LookUp::Respond),
+    ] {
+        let mut directives = Directives::default();
+        directives.set("batch_max", &[b"1000"]).unwrap();
+        for name in ["enable", "cache"] {
+            directives.set(name, &[b"on"]).unwrap();
+        }
+        let config = Arc::new(directives.resolve(stored(0..count, length).process.clone()));
+        let (mut exchange, found) = look_up(&config, &batch((0..count).map(call)), gzip);
+        assert_eq!(found, expected, "{count} of {length}, gzip: {gzip}");
+        if found == LookUp::RespondOffLoop {
+            exchange.code().unwrap();
+        }
+        assert_eq!(exchange.status(), 200);
+        let whole = batch((0..count).map(|block| said(block, length)));
+        assert!(body(&exchange) == whole, "{count} of {length}");
+    }
+}
+
+#[test]
+fn a_short_rest_does_not_hide_long_stored_answers() {
+    for (length, gzip, expected) in [
+        (100_000, false, false),
+        (140_000, false, true),
+        (140_000, true, false),
+    ] {
+        let config = stored(0..2, length);
+        let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), gzip);
+        assert_eq!(found, LookUp::ForwardRewritten);
+        let off_loop = answer(&mut exchange, &batch(std::iter::once(said(2, 100))));
+        assert_eq!(off_loop, expected, "{length}, gzip: {gzip}");
+        let all = [said(0, length), said(1, length), said(2, 100)];
+        assert!(body(&exchange) == batch(all.into_iter()));
+    }
+}

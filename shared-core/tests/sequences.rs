@@ -1,0 +1,452 @@
+//! The sequences of the parity table (`tests/cases`) on the core: a host in
+//! memory with a cache and a clock of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{
+    Asked, CacheNeed, EndAction, Exchange, HeadAction, HeadEdit, LookUp, PieceAction, RequestHead,
+    ResponseHead,
+};
+use sszip_core::gzip::stream::Flush;
+
+mod support;
+use support::gunzip;
+
+type Fields = Vec<(String, String)>;
+
+#[derive(Deserialize)]
+struct Table {
+    #[serde(default)]
+    sequence: Vec<Sequence>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sequence {
+    name: String,
+    #[serde(rename = "why")]
+    _why: Option<String>,
+    hosts: Option<Vec<String>>,
+    #[serde(default)]
+    config: BTreeMap<String, String>,
+    step: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    #[serde(default)]
+    pause: u64,
+    #[serde(default = "post")]
+    method: String,
+    #[serde(default = "root")]
+    target: String,
+    headers: Option<Fields>,
+    #[serde(default)]
+    body: String,
+    node: Option<Node>,
+    #[serde(default)]
+    expect: Expect,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Node {
+    status: u16,
+    headers: Fields,
+    body: String,
+    framing: Option<String>,
+    cut_at: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Expect {
+    cache: Option<String>,
+    status: Option<u16>,
+    coding: Option<String>,
+    body: Option<String>,
+    headers: Fields,
+    absent: Vec<String>,
+    forwarded: Option<String>,
+    upstream: Fields,
+    upstream_absent: Vec<String>,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            status: 200,
+            headers: vec![("Content-Type".into(), "application/json".into())],
+            body: String::new(),
+            framing: None,
+            cut_at: None,
+        }
+    }
+}
+
+fn post() -> String {
+    "POST".into()
+}
+
+fn root() -> String {
+    "/".into()
+}
+
+#[test]
+fn every_sequence_holds_in_every_split() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
+    let text = std::fs::read_to_string(folder.join("cache.toml")).unwrap();
+    let table: Table = toml::from_str(&text).unwrap();
+    assert!(table.sequence.len() > 15);
+    let mut failures = Vec::new();
+    for sequence in &table.sequence {
+        if (sequence.hosts.as_ref()).is_some_and(|hosts| !hosts.iter().any(|host| host == "core")) {
+            continue;
+        }
+        for split in [usize::MAX, 1, 37] {
+            if let Err(problem) = run(sequence, split) {
+                failures.push(format!("{} (pieces of {split}): {problem}", sequence.name));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn config(settings: &BTreeMap<String, String>) -> Arc<Config> {
+    let mut directives = Directives::default();
+    let on = || "on".to_string();
+    let mut all = BTreeMap::from([("enable".to_string(), on()), ("cache".to_string(), on())]);
+    all.extend(settings.clone());
+    for (name, value) in &all {
+        let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();
+        directives.set(name, &words).unwrap();
+    }
+    let process = Process::default();
+    process.tier.start(16 << 20, 1);
+    Arc::new(directives.resolve(process))
+}
+
+fn run(sequence: &Sequence, split: usize) -> Result<(), String> {
+    let config = config(&sequence.config);
+    let mut now = 1_000_000;
+    for (number, step) in sequence.step.iter().enumerate() {
+        now += step.pause;
+        let answer = exchange(&config, step, now, split)
+            .and_then(|answer| check(step, &answer))
+            .map_err(|problem| format!("step {}: {problem}", number + 1));
+        answer?;
+        now += 1;
+    }
+    Ok(())
+}
+
+/// What the client got, and the node.
+#[derive(Default)]
+struct Answer {
+    status: u16,
+    fields: Fields,
+    body: Vec<u8>,
+    forwarded: Option<Vec<u8>>,
+    upstream: Fields,
+}
+
+fn check(step: &Step, answer: &Answer) -> Result<(), String> {
+    let expect = &step.expect;
+    let of_node = step.node.as_ref().map(|node| node.status);
+    same(
+        "status",
+        answer.status,
+        expect.status.or(of_node).unwrap_or(200),
+    )?;
+    same(
+        "the node is asked",
+        answer.forwarded.is_some(),
+        step.node.is_some(),
+    )?;
+    if let (Some(forwarded), Some(got)) = (&expect.forwarded, &answer.forwarded) {
+        same(
+            "forwarded",
+            String::from_utf8_lossy(got).into_owned(),
+            expanded(forwarded),
+        )?;
+    }
+    check_fields(
+        "upstream",
+        &answer.upstream,
+        &expect.upstream,
+        &expect.upstream_absent,
+    )?;
+    if answer.status == 502 {
+        return Ok(());
+    }
+    check_fields("answer", &answer.fields, &expect.headers, &expect.absent)?;
+    if let Some(cache) = &expect.cache {
+        same("cache", said_of_cache(&answer.fields), &**cache)?;
+    }
+    let coding = joined(&answer.fields, "Content-Encoding");
+    same("coding", coding.as_deref(), expect.coding.as_deref())?;
+    if let (Some(length), 200) = (joined(&answer.fields, "Content-Length"), answer.status) {
+        same("length", length, answer.body.len().to_string())?;
+    }
+    let body = match coding {
+        Some(_) => gunzip(&answer.body).map_err(|error| format!("not gzip: {error}"))?,
+        None => answer.body.clone(),
+    };
+    let of_node = || step.node.as_ref().map_or("", |node| &node.body).to_string();
+    let expected = expanded(&expect.body.clone().unwrap_or_else(of_node));
+    same(
+        "body",
+        String::from_utf8_lossy(&body).into_owned(),
+        expected,
+    )
+}
+
+/// RFC 9211, as one word.
+fn said_of_cache(fields: &Fields) -> &'static str {
+    let said = joined(fields, "Cache-Status").unwrap_or_default();
+    let words = [
+        ("fwd=miss", "miss"),
+        ("fwd=bypass", "bypass"),
+        ("fwd=stale", "stale"),
+        ("sszip; hit", "hit"),
+    ];
+    let word = words.iter().find(|(part, _)| said.contains(part));
+    word.map_or("none", |(_, word)| word)
+}
+
+/// The host.
+fn exchange(config: &Arc<Config>, step: &Step, now: u64, split: usize) -> Result<Answer, String> {
+    let text = |problem: sszip_core::exchange::Misuse| problem.to_string();
+    let mut exchange = Exchange::new(Arc::clone(config));
+    let mut headers: Fields = step
+        .headers
+        .clone()
+        .unwrap_or_else(|| vec![("Accept-Encoding".into(), "gzip".into())]);
+    headers.push(("Host".into(), "here".into()));
+    if step.method == "POST" {
+        headers.push(("Content-Type".into(), "application/json".into()));
+    }
+    exchange
+        .request_head(RequestHead {
+            method: step.method.as_bytes(),
+            target: step.target.as_bytes(),
+            fields: bytes(&headers),
+        })
+        .map_err(text)?;
+    let mut forwarded = expanded(&step.body).into_bytes();
+    let looks = match exchange.cache_need() {
+        CacheNeed::Nothing => false,
+        CacheNeed::NoBody => step.body.is_empty(),
+        CacheNeed::Body { most } => forwarded.len() as u64 <= most,
+    };
+    if looks {
+        let asked = Asked {
+            place: b"0",
+            body: &forwarded,
+            now,
+            coding_allowed: true,
+            ..Asked::default()
+        };
+        match exchange.look_up(asked).map_err(text)? {
+            found @ (LookUp::Respond | LookUp::RespondOffLoop) => {
+                if found == LookUp::RespondOffLoop {
+                    exchange.code().map_err(text)?;
+                }
+                return Ok(Answer {
+                    status: exchange.status(),
+                    fields: edited(&Fields::new(), exchange.head_edits()),
+                    body: exchange.body().flatten().copied().collect(),
+                    ..Answer::default()
+                });
+            }
+            LookUp::ForwardRewritten => forwarded = exchange.request_body().to_vec(),
+            LookUp::Forward => {}
+            LookUp::Wait => return Err("it waits for nobody".into()),
+        }
+    }
+    let upstream = edited(&headers, exchange.upstream_edits());
+    let Some(node) = &step.node else {
+        return Err("the node is asked".into());
+    };
+    let (status, fields, body) = answer_of(&mut exchange, node, now, split)?;
+    if let Some(mut fill) = exchange.take_fill() {
+        fill.build();
+        fill.publish(now);
+    }
+    Ok(Answer {
+        status,
+        fields,
+        body,
+        forwarded: Some(forwarded),
+        upstream,
+    })
+}
+
+/// What the client gets of what the node says.
+fn answer_of(
+    exchange: &mut Exchange,
+    node: &Node,
+    now: u64,
+    split: usize,
+) -> Result<(u16, Fields, Vec<u8>), String> {
+    let text = |problem: sszip_core::exchange::Misuse| problem.to_string();
+    let sent = expanded(&node.body).into_bytes();
+    let chunked = node.framing.as_deref() == Some("chunked");
+    let mut fields = node.headers.clone();
+    let content_length = (!chunked && node.status != 304).then_some(sent.len() as u64);
+    if let Some(length) = content_length {
+        fields.push(("Content-Length".into(), length.to_string()));
+    }
+    let mut action = exchange
+        .response_head(ResponseHead {
+            status: node.status,
+            content_length,
+            fields: bytes(&fields),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+            now: now / 1000,
+        })
+        .map_err(text)?;
+    let mut body = Vec::new();
+    let arriving = &sent[..node.cut_at.unwrap_or(sent.len())];
+    for piece in arriving.chunks(split) {
+        if action == HeadAction::Hold {
+            match exchange.piece(piece).map_err(text)? {
+                PieceAction::Taken => continue,
+                PieceAction::GiveUp => {
+                    action = HeadAction::Pass;
+                    body.extend(exchange.body().flatten());
+                }
+                PieceAction::Stream => action = HeadAction::Stream,
+            }
+        }
+        match action {
+            HeadAction::Stream => stream(exchange, piece, Flush::None, &mut body)?,
+            HeadAction::Tee => {
+                exchange.observe(piece).map_err(text)?;
+                body.extend_from_slice(piece);
+            }
+            HeadAction::Pass | HeadAction::Hold => body.extend_from_slice(piece),
+        }
+    }
+    let cut = node.cut_at.is_some();
+    match action {
+        HeadAction::Pass | HeadAction::Tee => {}
+        HeadAction::Hold if cut && chunked => {
+            exchange.cut_short().map_err(text)?;
+            return Ok((502, Fields::new(), Vec::new()));
+        }
+        HeadAction::Hold => match exchange.end().map_err(text)? {
+            EndAction::Code { .. } => {
+                exchange.code().map_err(text)?;
+                body.extend(exchange.body().flatten());
+            }
+            EndAction::Fail => return Ok((502, Fields::new(), Vec::new())),
+            EndAction::GiveUp => body.extend(exchange.body().flatten()),
+            EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut body)?,
+        },
+        HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut body)?,
+    }
+    let status = match exchange.status() {
+        0 => node.status,
+        stored => stored,
+    };
+    Ok((status, edited(&fields, exchange.head_edits()), body))
+}
+
+fn stream(
+    exchange: &mut Exchange,
+    piece: &[u8],
+    flush: Flush,
+    body: &mut Vec<u8>,
+) -> Result<(), String> {
+    let mut rest = piece;
+    loop {
+        let mut output = [0; 500];
+        let step = exchange
+            .stream(rest, flush, &mut output)
+            .map_err(|problem| problem.to_string())?;
+        body.extend_from_slice(&output[..step.written]);
+        rest = &rest[step.consumed..];
+        if step.complete {
+            return Ok(());
+        }
+    }
+}
+
+/// `@a:LENGTH@` is so many letters.
+fn expanded(text: &str) -> String {
+    let mut parts = text.split('@');
+    let mut all = parts.next().unwrap_or_default().to_string();
+    while let (Some(letters), Some(rest)) = (parts.next(), parts.next()) {
+        let (letter, length) = letters.split_once(':').unwrap();
+        all += &letter.repeat(length.parse().unwrap());
+        all += rest;
+    }
+    all
+}
+
+fn bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+}
+
+fn edited(fields: &Fields, edits: &[HeadEdit]) -> Fields {
+    let mut fields = fields.clone();
+    for HeadEdit { name, value } in edits {
+        fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
+        if let Some(value) = value {
+            fields.push((name.to_string(), String::from_utf8(value.clone()).unwrap()));
+        }
+    }
+    fields
+}
+
+fn joined(fields: &Fields, name: &str) -> Option<String> {
+    let lines: Vec<_> = fields
+        .iter()
+        .filter(|(field, _)| field.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+fn check_fields(
+    side: &str,
+    fields: &Fields,
+    present: &Fields,
+    absent: &[String],
+) -> Result<(), String> {
+    for (name, value) in present {
+        let found = joined(fields, name);
+        same(&format!("{side} {name}"), found.as_deref(), Some(&**value))?;
+    }
+    for name in absent {
+        same(&format!("{side} {name}"), joined(fields, name), None)?;
+    }
+    Ok(())
+}
+
+fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: U,
+) -> Result<(), String> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what} is {found:?}, not {expected:?}"))
+    }
+}

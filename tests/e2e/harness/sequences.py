@@ -1,0 +1,91 @@
+"""The sequences of the parity table (tests/cases/cache.toml), with their
+defaults filled in."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+
+from .cases import DIRECTORY
+from .origin import CLOSE, answer
+
+_SEQUENCE = {"name", "why", "hosts", "config", "step"}
+_STEP = {"pause", "method", "target", "headers", "body", "node", "expect"}
+_NODE = {"status", "headers", "body", "framing", "cut_at"}
+_EXPECT = {"cache", "status", "coding", "body", "headers", "absent", "forwarded", "upstream", "upstream_absent"}
+
+
+@dataclass
+class Step:
+    pause: float  # seconds
+    method: str
+    target: str
+    headers: list
+    body: bytes
+    node: dict | None
+    expect: dict
+
+    def script(self, split):
+        """The node's answer, in the pieces that `split(head, rest)` makes."""
+        steps = answer(
+            self.node["body"],
+            status=self.node["status"],
+            headers=[tuple(line) for line in self.node["headers"]],
+            type=None,
+            framing=self.node["framing"],
+            cut_at=self.node.get("cut_at"),
+        )
+        pieces = [step for step in steps if step is not CLOSE]
+        return split(pieces[0], b"".join(pieces[1:])) + [step for step in steps if step is CLOSE]
+
+
+@dataclass
+class Sequence:
+    name: str
+    config: dict
+    steps: list
+
+
+def expanded(text):
+    """`@a:LENGTH@` is so many letters."""
+    return re.sub(r"@(.):(\d+)@", lambda match: match[1] * int(match[2]), text).encode()
+
+
+def _step(raw, name):
+    for part, known in (("step", _STEP), ("node", _NODE), ("expect", _EXPECT)):
+        given = raw if part == "step" else raw.get(part, {})
+        if unknown := set(given) - known:
+            raise ValueError(f"{name}: {part} has {unknown}")
+    node = raw.get("node")
+    if node is not None:
+        node = {"status": 200, "headers": [["Content-Type", "application/json"]], "body": "", **node}
+        node.setdefault("framing", "none" if node["status"] == 304 else "length")
+        node["body"] = expanded(node["body"])
+    expect = {"status": node["status"] if node else 200, **raw.get("expect", {})}
+    expect["body"] = expanded(expect["body"]) if "body" in expect else node["body"] if node else b""
+    method = raw.get("method", "POST")
+    headers = [tuple(line) for line in raw.get("headers", [["Accept-Encoding", "gzip"]])]
+    if method == "POST":
+        headers.append(("Content-Type", "application/json"))
+    return Step(
+        raw.get("pause", 0) / 1000,
+        method,
+        raw.get("target", "/"),
+        headers,
+        expanded(raw["body"]) if "body" in raw else None,
+        node,
+        expect,
+    )
+
+
+def load(host):
+    sequences = []
+    for path in sorted(DIRECTORY.glob("*.toml")):
+        with open(path, "rb") as file:
+            table = tomllib.load(file).get("sequence", [])
+        for raw in table:
+            if unknown := set(raw) - _SEQUENCE:
+                raise ValueError(f"{raw.get('name')}: {unknown}")
+            if host in raw.get("hosts", [host]):
+                steps = [_step(step, raw["name"]) for step in raw["step"]]
+                sequences.append(Sequence(raw["name"], raw.get("config", {}), steps))
+    return sequences

@@ -1,0 +1,218 @@
+"""No memory costs speed, never an answer: a live worker is left with next to
+no address space, and is given it back.
+
+What nginx itself can't allocate costs what it costs without sszip: a 500, or a
+connection that is closed. What must not happen: a worker that dies, an answer
+that is wrong or looks whole and is not, one that never comes, and a worker
+that stays as it was when there is memory again.
+"""
+
+import json
+import random
+import re
+import resource
+import threading
+
+import pytest
+
+from harness.client import Truncated, request_bytes
+from harness.nginx import SANITIZED
+from harness.origin import answer
+from harness.rpc import Node, call
+
+pytestmark = pytest.mark.skipif(
+    SANITIZED, reason="AddressSanitizer ends a process that it can't map memory for"
+)
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_memory 64m;
+sszip_cache_namespace all;
+sszip_cache_valid tip 1h;
+sszip_cache_valid unfinalized 1h;
+proxy_http_version 1.1;
+proxy_set_header Connection "";
+client_body_buffer_size 64k;
+server {
+    listen 127.0.0.1:@port@ backlog=1024;
+    location / { proxy_pass http://@origin@; }
+    location /stream { sszip_hold 0; proxy_pass http://@origin@; }
+    location /chunked { proxy_pass http://@origin@; }
+    location /beacon { proxy_pass http://@origin@; }
+    location /status { sszip off; stub_status; }
+}
+"""
+
+MIB = 1 << 20
+CLIENTS = 8
+ROUNDS = 3
+LARGE, MIDDLE, SMALL = 3_000_000, 100_000, 300
+HEADERS = [("Content-Type", "application/json"), ("Connection", "close")]
+
+
+class Chain:
+    """What the node would say of each block, so that every byte is known."""
+
+    def __init__(self):
+        self._results = {}
+        self._lock = threading.Lock()
+
+    def result(self, params):
+        size, number = params[0]["size"], params[0]["number"]
+        with self._lock:
+            known = self._results.get((size, number))
+        if known is None:
+            noise = random.Random(f"{size} {number}").randbytes(size // 4).hex()
+            known = b'"0x' + noise.encode() + b"0" * (size - len(noise)) + b'"'
+            with self._lock:
+                self._results[size, number] = known
+        return known
+
+
+CHAIN = Chain()
+# no newline: an answer that was stored out of a batch has none either
+RESULTS = {"eth_getBlockByHash": CHAIN.result}
+NODE = Node(RESULTS, newline=b"")
+CHUNKED = Node(RESULTS, newline=b"", framing="chunked")
+
+
+def params(size, number):
+    return f'[{{"size":{size},"number":{number}}},"0x{number:064x}",true]'
+
+
+def block(size, number, id):
+    return call("eth_getBlockByHash", params(size, number), str(id))
+
+
+def serve(origin):
+    origin.answers(NODE)
+    origin.answers(CHUNKED, "/stream")
+    origin.answers(CHUNKED, "/chunked")
+
+    def beacon(request):
+        number = int(re.search(r"=(\d+)", request.target)[1])
+        return answer(CHAIN.result([{"size": MIDDLE, "number": number}]), headers=[("Cache-Control", "max-age=60")])
+
+    origin.answers(beacon, "/beacon")
+
+
+class Ask:
+    """One request, and whether what came is an answer to it."""
+
+    def __init__(self, chance):
+        self.path = chance.choices(["/", "/stream", "/chunked", "/beacon"], [6, 2, 2, 1])[0]
+        self.accept = chance.choice(["gzip", None])
+        self.id = chance.randrange(10**6)
+        # few different ones: hits, and several that want the same
+        self.size = chance.choice([LARGE, LARGE, MIDDLE, SMALL])
+        self.numbers = [chance.randrange(6)]
+        if self.path == "/" and chance.random() < 0.3:
+            self.numbers = chance.sample(range(8), chance.randint(2, 4))
+
+    def request(self):
+        headers = HEADERS + ([("Accept-Encoding", self.accept)] if self.accept else [])
+        if self.path == "/beacon":
+            return request_bytes(f"/beacon?n={self.numbers[0]}", headers=headers)
+        calls = [block(self.size, number, self.id + place) for place, number in enumerate(self.numbers)]
+        body = calls[0] if len(calls) == 1 else b"[" + b",".join(calls) + b"]"
+        return request_bytes(self.path, method="POST", headers=headers, body=body)
+
+    def verify(self, response):
+        results = [CHAIN.result([{"size": MIDDLE if self.path == "/beacon" else self.size, "number": n}]) for n in self.numbers]
+        if self.path == "/beacon":
+            assert response.decoded == results[0]
+        elif len(results) == 1:
+            expected = b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (self.id, results[0])
+            assert response.decoded == expected
+        else:
+            # JSON-RPC lets a batch come in any order
+            answers = {one["id"]: one["result"].encode() for one in json.loads(response.decoded)}
+            assert answers == {self.id + place: result.strip(b'"') for place, result in enumerate(results)}
+
+
+def ask(nginx, one):
+    """`"whole"`, or what nginx makes of its own failures."""
+    try:
+        with nginx.connect(timeout=30) as connection:
+            connection.send(one.request())
+            response = connection.read()
+    except (Truncated, ConnectionError):
+        return "cut"
+    if response.status in (500, 502, 503, 504):
+        return "error"
+    assert response.status == 200
+    one.verify(response)
+    return "whole"
+
+
+def load(nginx, seed, requests):
+    """What became of `requests` from each of the clients, at the same time."""
+    outcomes, faults = [], []
+
+    def client(number):
+        chance = random.Random(f"{seed} {number}")
+        try:
+            for _ in range(requests):
+                outcomes.append(ask(nginx, Ask(chance)))
+        except BaseException as fault:  # a thread can't raise
+            faults.append(fault)
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults, faults
+    return outcomes
+
+
+def leave(pid, margin):
+    """Leaves a process so many bytes of address space; `None`: all."""
+    limit = resource.RLIM_INFINITY
+    if margin is not None:
+        with open(f"/proc/{pid}/status") as status:
+            size = int(next(line for line in status if line.startswith("VmSize")).split()[1])
+        limit = size * 1024 + margin
+    resource.prlimit(pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx):
+    nginx = start_nginx(CONFIG)
+    # of nginx's own allocations
+    nginx.expect(r"(malloc|posix_memalign|mmap|calloc)\(.*(failed|Cannot allocate)|Cannot allocate memory")
+    return nginx
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+@pytest.mark.parametrize("margin", [0, 1, 4, 16], ids="{}-MiB".format)
+def test_the_worker_outlives_it(nginx, origin, margin, warm):
+    serve(origin)
+    (worker,) = nginx.workers()
+    for seed in range(ROUNDS):
+        if warm:
+            load(nginx, f"warm {seed}", 2)
+        leave(worker, margin * MIB)
+        try:
+            outcomes = load(nginx, f"{seed} {margin}", 6)
+        finally:
+            assert nginx.workers() == [worker], nginx.all_logs()[-2000:]
+            leave(worker, None)
+        if margin >= 4:
+            assert "whole" in outcomes
+
+    # there is memory again
+    number = random.Random(f"{margin} {warm}").randrange(10**9)
+
+    def fetch(id):
+        body = block(MIDDLE, number, id)
+        response = nginx.post("/", body)
+        assert response.status == 200
+        return response
+
+    nginx.wait_for(lambda: fetch(1).coding == "gzip", "answers to be compressed again")
+    nginx.wait_for(lambda: (fetch(2).header("Cache-Status") or "").startswith("sszip; hit"), "answers to be stored again")
+    assert fetch(3).decoded == b'{"jsonrpc":"2.0","id":3,"result":%b}' % CHAIN.result([{"size": MIDDLE, "number": number}])
+    assert all(outcome == "whole" for outcome in load(nginx, "after", 3))
+    assert nginx.workers() == [worker]
