@@ -44,19 +44,20 @@ static ngx_err_t          ngx_http_sszip_link_err;
 /* in a process that serves */
 
 ngx_int_t
-ngx_http_sszip_link_start(ngx_cycle_t *cycle, ngx_addr_t *owner)
+ngx_http_sszip_link_start(ngx_cycle_t *cycle,
+    ngx_http_sszip_main_conf_t *smcf)
 {
     static ngx_connection_t  dumb;
 
-    if (owner == NULL) {
+    if (smcf->owner == NULL) {
         return NGX_OK;
     }
 
-    if (sszip_link_start() != SSZIP_STATUS_OK) {
+    if (sszip_link_start(smcf->max_entry) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 
-    ngx_http_sszip_owner = owner;
+    ngx_http_sszip_owner = smcf->owner;
 
     dumb.fd = (ngx_socket_t) -1;
 

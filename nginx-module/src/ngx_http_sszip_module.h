@@ -22,6 +22,7 @@ typedef struct {
     sszip_config                *config;           /* best of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
     void                        *store;            /* ours to start */
+    uint64_t                     max_entry;        /* of all caches */
     ngx_flag_t                   purges;           /* a location does */
 } ngx_http_sszip_main_conf_t;
 
@@ -111,6 +112,8 @@ ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
 
 void ngx_http_sszip_filter_init(void);
 
+ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
+
 /* heads */
 sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
     ngx_str_t *content_type, size_t *n);
@@ -130,15 +133,14 @@ void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_publish(sszip_fill *fill);
 
 /* the cache's owner */
-ngx_int_t ngx_http_sszip_link_start(ngx_cycle_t *cycle, ngx_addr_t *owner);
+ngx_int_t ngx_http_sszip_link_start(ngx_cycle_t *cycle,
+    ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_wake(void);
 uint64_t ngx_http_sszip_monotonic(void);
 char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-void ngx_http_sszip_owner_max_entry(ngx_http_sszip_main_conf_t *smcf,
-    uint64_t max_entry);
 ngx_int_t ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
     ngx_http_sszip_main_conf_t *smcf);
 

@@ -44,7 +44,7 @@ typedef struct {
     ngx_str_t                    store;
     off_t                        max_size;
     ssize_t                      memory;
-    uint64_t                     max_entry;
+    ngx_http_sszip_main_conf_t  *smcf;
 } ngx_http_sszip_owner_t;
 
 
@@ -167,6 +167,8 @@ ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    owner->smcf = smcf;
+
     smcf->owner = u.addrs;
     smcf->store = owner;
 
@@ -267,22 +269,6 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
 }
 
 
-/* what the configuration of all places says together */
-
-void
-ngx_http_sszip_owner_max_entry(ngx_http_sszip_main_conf_t *smcf,
-    uint64_t max_entry)
-{
-    ngx_http_sszip_owner_t  *owner;
-
-    owner = smcf->store;
-
-    if (owner != NULL && owner->max_entry < max_entry) {
-        owner->max_entry = max_entry;
-    }
-}
-
-
 /* in the cache manager; in how many milliseconds it is to be called again */
 
 static ngx_msec_t
@@ -379,7 +365,7 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
     config.path_len = owner->store.len;
     config.max_size = owner->max_size;
     config.memory = owner->memory;
-    config.max_entry = owner->max_entry;
+    config.max_entry = owner->smcf->max_entry;
 
     ngx_http_sszip_owner_running =
                  ngx_http_sszip_owner_start_f(&config, text, sizeof(text));

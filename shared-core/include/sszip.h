@@ -846,6 +846,18 @@ sszip_status sszip_exchange_cache_status(const sszip_exchange *exchange,
                                          sszip_str *out);
 
 /*
+ The key of a single answer, 64 hexadecimal digits, is written to `text`;
+ `*len` is 0 where there is none.
+
+ # Safety
+ `exchange` is NULL or valid; `text` points at 64 bytes, `len` at memory of
+ its type.
+ */
+sszip_status sszip_exchange_cache_key(const sszip_exchange *exchange,
+                                      uint8_t *text,
+                                      size_t *len);
+
+/*
  The method of a single JSON-RPC call as it stood in the request, and the
  number of calls in a batch; empty and 0 where they are not known. Valid
  until the next look-up or `sszip_exchange_free`.
@@ -859,9 +871,11 @@ sszip_status sszip_exchange_call(const sszip_exchange *exchange,
 
 /*
  Joins this process to the owner of a store, after any fork; a second call
- changes nothing. `sszip_link_tick` opens the connections.
+ changes nothing. `max_entry` is the longest entry that is kept anywhere, in
+ bytes: what the owner sends beyond it is not taken. `sszip_link_tick` opens
+ the connections.
  */
-sszip_status sszip_link_start(void);
+sszip_status sszip_link_start(uint64_t max_entry);
 
 /*
  What the host is to do with the connection `slot`, a small number. To be

@@ -39,7 +39,7 @@ sszip_cache_valid unfinalized 1h;
 proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@ reuseport;
-    location / { sszip_cache_namespace $arg_chain; proxy_pass http://@origin@; }
+    location / { sszip_cache_namespace $arg_chain; add_header X-Key $sszip_cache_key; proxy_pass http://@origin@; }
     location /unlocked { sszip_cache_namespace $arg_chain; sszip_cache_lock off; proxy_pass http://@origin@; }
     location /impatient { sszip_cache_namespace $arg_chain; sszip_cache_lock_timeout 200ms; proxy_pass http://@origin@; }
     location = /purge { allow 127.0.0.1; deny all; sszip_cache_purge on; }
@@ -251,6 +251,15 @@ class TestPurging:
         answer = purge(run(), query)
         assert answer.status == 400 and why in json.loads(answer.decoded)["detail"]
         assert answer.header("content-type") == "application/problem+json"
+
+    def test_one_entry_is_purged_by_its_key(self, run, ask):
+        asks = ask(run())
+        self.fill(asks)
+        key = asks(block()).header("x-key")
+        assert len(key) == 64 and key != asks(chain_id()).header("x-key")
+        assert purge(asks.nginx, f"key={key}").status == 200
+        assert self.hits(asks) == ["eth_chainId"]
+        assert purge(asks.nginx, "key=12").status == 400
 
     def test_it_has_rules_of_its_own(self, run):
         nginx = run()

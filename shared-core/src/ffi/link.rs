@@ -9,15 +9,22 @@ use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{purge_request, Link, Need, Settings};
 
 /// Joins this process to the owner of a store, after any fork; a second call
-/// changes nothing. `sszip_link_tick` opens the connections.
+/// changes nothing. `max_entry` is the longest entry that is kept anywhere, in
+/// bytes: what the owner sends beyond it is not taken. `sszip_link_tick` opens
+/// the connections.
 #[no_mangle]
-pub extern "C" fn sszip_link_start() -> sszip_status {
+pub extern "C" fn sszip_link_start(max_entry: u64) -> sszip_status {
     boundary(|| {
         PROCESS.tier.join(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             let started = since.unwrap_or_default().as_nanos();
             let name = format!("{}-{started:x}", std::process::id());
-            Link::new(name, Settings::default())
+            let settings = Settings {
+                // and its head
+                max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
+                ..Settings::default()
+            };
+            Link::new(name, settings)
         });
         sszip_status::SSZIP_STATUS_OK
     })

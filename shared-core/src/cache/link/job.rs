@@ -12,6 +12,10 @@ use crate::cache::Key;
 /// A namespace, as the owner knows it.
 pub type Namespace = [u8; 16];
 
+/// For how long a lease is asked for, in milliseconds: some calls take a node
+/// that long. It ends with the process.
+const LEASE: u64 = 60_000;
+
 /// What the owner has to know of an entry besides its bytes.
 #[derive(Clone, Debug)]
 pub struct About {
@@ -76,7 +80,7 @@ impl Job {
         Some(match self {
             Self::LookUp(look_up) => {
                 let query = match look_up.leases {
-                    true => format!("?lease={process}"),
+                    true => format!("?lease={process}&for={LEASE}"),
                     false => String::new(),
                 };
                 let path = format!("/v1/entries/{}{query}", hex(&look_up.key));

@@ -11,6 +11,7 @@
 mod answers;
 mod channel;
 mod events;
+mod favours;
 mod job;
 mod purge;
 
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::channel::{NotOurs, Outgoing, Read, Reader};
 use self::events::Events;
+use self::favours::Favours;
 pub use self::job::{About, Namespace};
 use self::job::{Job, LookUp};
 pub(crate) use self::purge::first_half;
@@ -36,14 +38,16 @@ const EVENTS: usize = 0;
 /// How long after a failure a connection is tried again. Milliseconds.
 const RETRY: u64 = 20;
 
+/// And the event stream, after so many failures.
+const RETRIES: u32 = 50;
+
+/// ... each time after so long.
+const RETRY_SELDOM: u64 = 250;
+
 /// A connection on which nothing comes for so long is of no use: the owner
 /// speaks four times a second on the one, and answers on the others.
 /// Milliseconds.
 const SILENCE: u64 = 1_500;
-
-/// Requests that nobody waits for, and that wait to be sent. Beyond it the
-/// oldest are dropped: they were a favour.
-const MOST_FAVOURS: usize = 256;
 
 /// A purge waits for processes that the owner can't reach, so it may take
 /// longer than anything else. Milliseconds.
@@ -111,7 +115,7 @@ struct State {
     /// Those that somebody waits for.
     asked: VecDeque<Job>,
     /// And those that nobody does.
-    favours: VecDeque<Job>,
+    favours: Favours,
     needs: VecDeque<Need>,
     /// Another process fetches it.
     pending: HashMap<Key, LookUp>,
@@ -122,6 +126,8 @@ struct State {
     up: bool,
     /// It has at least once.
     was_up: bool,
+    /// How often the event stream has ended since then.
+    failures: u32,
 }
 
 #[derive(Debug)]
@@ -154,13 +160,14 @@ impl Link {
             state: Mutex::new(State {
                 slots: slots.collect(),
                 asked: VecDeque::new(),
-                favours: VecDeque::new(),
+                favours: Favours::default(),
                 needs: VecDeque::new(),
                 pending: HashMap::new(),
                 purged: HashMap::new(),
                 events: Events::default(),
                 up: false,
                 was_up: false,
+                failures: 0,
             }),
             until: AtomicU64::new(0),
             generation: AtomicU64::new(0),
@@ -286,10 +293,7 @@ impl Link {
         if !state.up {
             return;
         }
-        if state.favours.len() >= MOST_FAVOURS {
-            state.favours.pop_front();
-        }
-        state.favour(job);
+        state.favours.push(job);
         self.stir();
     }
 
@@ -313,9 +317,7 @@ impl Link {
             return;
         };
         if !is_open {
-            *place = Slot::Closed {
-                retry_at: now + RETRY,
-            };
+            self.retry_later(&mut state, slot, now);
             self.fail(&mut state, tier, job);
             return;
         }
@@ -446,7 +448,7 @@ impl Link {
             let job = match state.asked.pop_front() {
                 Some(job) => job,
                 None if is_last => return,
-                None => match state.favours.pop_front() {
+                None => match state.favours.pop() {
                     Some(job) => job,
                     None => return,
                 },
@@ -498,7 +500,7 @@ impl Link {
     /// It came too late, or never can be sent, or memory was refused for it.
     fn drop_unsent(&self, state: &mut State, tier: &Tier, job: Job) {
         match job {
-            Job::Store { key, .. } => state.favour(Job::GiveBack(key)),
+            Job::Store { key, .. } => state.favours.push(Job::GiveBack(key)),
             job => self.fail(state, tier, job),
         }
     }
@@ -523,16 +525,40 @@ impl Link {
         };
         // an owner may close what is not in use
         let is_idle = matches!(place, Slot::Open(open) if open.job.is_none());
-        let retry_at = if is_idle { now } else { now + RETRY };
-        match std::mem::replace(place, Slot::Closed { retry_at }) {
+        match std::mem::replace(place, Slot::Closed { retry_at: now }) {
             Slot::Open(open) => {
+                if !is_idle {
+                    self.retry_later(state, slot, now);
+                }
                 if let Some(job) = open.job {
                     self.fail(state, tier, job);
                 }
             }
-            Slot::Connecting(job) => self.fail(state, tier, job),
+            Slot::Connecting(job) => {
+                self.retry_later(state, slot, now);
+                self.fail(state, tier, job);
+            }
             closed @ Slot::Closed { .. } => *place = closed,
         }
+    }
+
+    /// An owner that is started anew is back within moments; one that is not
+    /// there is not looked for all the time.
+    fn retry_later(&self, state: &mut State, slot: usize, now: u64) {
+        let mut wait = RETRY;
+        if slot == EVENTS {
+            state.failures = state.failures.saturating_add(1);
+            if state.failures > RETRIES {
+                wait = RETRY_SELDOM;
+            }
+        }
+        if let Some(place) = state.slots.get_mut(slot) {
+            *place = Slot::Closed {
+                retry_at: now + wait,
+            };
+        }
+        // the next tick is another one now
+        self.stir();
     }
 
     /// The owner did not answer.
@@ -565,7 +591,7 @@ impl Link {
         }
         // if nobody is left who wants it
         for key in tier.flights.over() {
-            state.favour(Job::GiveBack(key));
+            state.favours.push(Job::GiveBack(key));
         }
     }
 
@@ -576,13 +602,6 @@ impl Link {
 }
 
 impl State {
-    /// To be done in time, unless memory is refused: it is a favour.
-    fn favour(&mut self, job: Job) {
-        if self.favours.try_reserve(1).is_ok() {
-            self.favours.push_back(job);
-        }
-    }
-
     fn next_tick(&self, now: u64) -> u64 {
         let busy = self.slots.iter().filter_map(|slot| match slot {
             Slot::Open(open) => open.job.as_ref(),

@@ -205,7 +205,10 @@ fn what_the_owner_has_goes_to_all_who_want_it() {
     host.want(1, true);
     host.want(2, true);
     let sent = host.requests();
-    assert_eq!(sent, [(1, format!("GET {}?lease=w-1 HTTP/1.1", path()))]);
+    assert_eq!(
+        sent,
+        [(1, format!("GET {}?lease=w-1&for=60000 HTTP/1.1", path()))]
+    );
     host.receive(1, &found());
     assert_eq!(host.woken(), [1, 2]);
     let answer = host.answer(1).unwrap();
@@ -396,6 +399,28 @@ fn whoever_waits_goes_on_when_the_owner_is_gone() {
     host.refuses = false;
     host.pass(RETRY);
     assert_eq!(host.requests().len(), 1);
+}
+
+#[test]
+fn an_owner_that_never_comes_is_looked_for_now_and_then() {
+    let mut host = Host::new();
+    let (mut tries, mut next) = (0, 0);
+    while host.now < 61_000 {
+        match host.link().need() {
+            Some(Need::Tick) => next = host.link().tick(&host.tier, host.now),
+            Some(Need::Connect(slot)) => {
+                tries += 1;
+                host.link().connected(&host.tier, slot, false, host.now);
+            }
+            Some(need) => panic!("{need:?}"),
+            None => {
+                host.now += next;
+                next = host.link().tick(&host.tier, host.now);
+            }
+        }
+    }
+    // 20 ms at first, for a second
+    assert!((250..320).contains(&tries), "{tries}");
 }
 
 #[test]
