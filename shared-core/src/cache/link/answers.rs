@@ -74,7 +74,7 @@ impl Link {
             // while memory is short nothing is stored
             (200, _) if !memory::is_short() => {
                 let age = response.age.saturating_mul(1000);
-                match wire::decode(&response.body, now, age, response.fresh) {
+                match wire::decode_all(response.body, now, age, response.fresh) {
                     Some(entry) => {
                         let entry = Arc::new(entry);
                         if let Some(hot) = tier.hot() {

@@ -64,7 +64,8 @@ pub type Purged = (u16, Vec<u8>);
 pub struct Settings {
     /// Connections besides the event stream.
     pub connections: usize,
-    /// A look-up that takes longer is not waited for. Milliseconds.
+    /// A look-up that takes longer is not waited for; nor is one whose answer
+    /// has begun, if no more of it comes for so long. Milliseconds.
     pub deadline: u64,
     /// Longer bodies are refused. Bytes.
     pub max_body: usize,
@@ -383,7 +384,15 @@ impl Link {
         // SAFETY: the function's contract.
         let read = unsafe { open.reader.filled(bytes) };
         match read {
-            Ok(Read::More) => {}
+            Ok(Read::More) => {
+                // what has begun to come is no slower from here than from the
+                // node, as long as more of it does
+                if open.reader.is_in_body() {
+                    if let Some(job) = &mut open.job {
+                        job.put_off(now.saturating_add(self.settings.deadline));
+                    }
+                }
+            }
             Ok(Read::Events(data)) if slot == EVENTS => {
                 self.hear(&mut state, tier, &data, now);
             }
@@ -635,6 +644,16 @@ impl Job {
             Self::LookUp(look_up) => Some(look_up.due),
             Self::LookUps { due, .. } | Self::Purge { due, .. } => Some(*due),
             _ => None,
+        }
+    }
+
+    /// The same for a look-up, no earlier than it was.
+    fn put_off(&mut self, until: u64) {
+        match self {
+            Self::LookUp(LookUp { due, .. }) | Self::LookUps { due, .. } => {
+                *due = until.max(*due);
+            }
+            _ => {}
         }
     }
 }

@@ -291,6 +291,24 @@ fn an_owner_that_is_slow_is_not_waited_for() {
 }
 
 #[test]
+fn an_answer_that_comes_is_waited_for_while_it_does() {
+    let mut host = Host::up();
+    host.want(1, true);
+    let answer = found();
+    let (begun, rest) = answer.split_at(answer.len() - 3);
+    host.pass(19);
+    host.receive(1, begun);
+    host.pass(19);
+    host.receive(1, &rest[..1]);
+    host.pass(19);
+    assert!(host.woken().is_empty());
+    host.receive(1, &rest[1..2]);
+    host.pass(20);
+    assert_eq!(host.woken(), [1]);
+    assert!(host.answer(1).is_none());
+}
+
+#[test]
 fn look_ups_wait_for_a_connection_and_not_for_ever() {
     let mut host = Host::up();
     for n in 0..4 {
