@@ -57,12 +57,7 @@ def run(args, work, library, chosen, pairs, say):
                     say("profiles")
                     out["profiles"] = places.profiles(work, 1 if quick else 3)
     if "large" in args.only:
-        folder, call = bodylib.large(work)
-        with Node(work, [folder], options=["--lenient"]) as node:
-            say("a long entry")
-            with Places(work, node, [call], 1, say, LARGE_ENTRY) as places:
-                # one at a time: a second one would wait for the first one's
-                out["large"] = places.hits(1 if quick else 5, 2, 1)
+        out["large"] = large(work, quick, say)
     if "miss" in args.only:
         say("misses")
         out["miss"] = misses(work, chosen, quick, say)
@@ -74,6 +69,27 @@ def run(args, work, library, chosen, pairs, say):
         options = ["--rounds", "1", "--mb", "32"] if quick else ["--rounds", "3", "--mb", "128"]
         out["log"] = engines.bench_with("store", work, options, ["store"])
     return out
+
+
+def large(work, quick, say):
+    """A node for each, since it goes by the method alone."""
+    found = {}
+    for folder, call in bodylib.large(work):
+        with Node(work, [folder], options=["--lenient"]) as node:
+            say(f"a long entry: {call.name}")
+            with Places(work, node, [call], 1, say, LARGE_ENTRY) as places:
+                # one at a time: a second one would wait for the first one's
+                merge(found, places.hits(1 if quick else 5, 1, 1))
+    return found
+
+
+def merge(found, more):
+    """Adds the measurements of another group of calls."""
+    for key, value in more.items():
+        if key in found and key not in ("rows", "keys"):
+            found[key] += value
+        else:
+            found[key] = value
 
 
 def misses(work, chosen, quick, say):
@@ -90,12 +106,7 @@ def misses(work, chosen, quick, say):
         with Node(work, [pairs], options=["--lenient"]) as node:
             say(f"misses, {group}")
             with Servers(work, node, rows, calls) as servers:
-                measured = servers.measure(calls, 1 if quick else 5, say, misses=True)
-        for key, value in measured.items():
-            if key != "rows" and key in found:
-                found[key] += value
-            else:
-                found[key] = value
+                merge(found, servers.measure(calls, 1 if quick else 5, say, misses=True))
     return found
 
 

@@ -22,6 +22,7 @@ BY_HASH = {
 # Hex of random bytes: deflate halves it, and no more.
 LARGE_BYTES = 10_000_000
 LARGE_METHOD = "debug_getRawBlock"
+READ, UNREAD = "10 MB", "10 MB read at each hit"
 
 
 def block_hash():
@@ -68,13 +69,19 @@ def nearest(pairs):
 
 
 def large(work):
-    """One call whose stored answer takes about 10 MB."""
-    library = Library(work / "large")
+    """Calls whose stored answers take about 10 MB each: one that is read
+    strictly when it comes, since its members are in no usual order, and one
+    that is read at the first hit of each process (decision 015). For each the
+    folder of a node."""
     result = "0x" + random.Random(1).randbytes(LARGE_BYTES).hex()
-    response = {"jsonrpc": "2.0", "id": 1, "result": result}
     params = BY_HASH[LARGE_METHOD](block_hash().replace(MARK.decode(), DIGITS.decode()))
-    call = written(library, "10 MB", "10 MB", LARGE_METHOD, params, response)
-    return library.pairs, call
+    for name, response in (
+        (READ, {"result": result, "id": 1, "jsonrpc": "2.0"}),
+        (UNREAD, {"jsonrpc": "2.0", "id": 1, "result": result}),
+    ):
+        library = Library(work / name.replace(" ", "-"))
+        call = written(library, name, name, LARGE_METHOD, params, response)
+        yield library.pairs, call
 
 
 def numbered(call, number):

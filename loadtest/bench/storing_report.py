@@ -189,8 +189,11 @@ HIT_TEXT = (
     "counters say of the run."
 )
 LARGE_TEXT = (
-    "One answer whose coded form takes 10 MB, asked for over one connection, one request at "
-    "a time. The worker's memory takes it in the first row only. Speeds are its bytes "
+    "An answer whose coded form takes 10 MB, asked for over one connection, one request at "
+    "a time. The worker's memory takes it in its own row only. What nodes usually send is "
+    "read strictly at the first hit, not when it comes (decision 015): the owner's entry is "
+    "then read by each process, at each hit here; *10 MB* has its members in no usual order, "
+    "so that it is read when it comes, and a hit only moves it. Speeds are its bytes "
     "through what a hit takes longer than one from the worker's memory: *by time*, by the "
     "median latency of a request, which is what moving the entry into the worker adds; *by "
     "CPU*, by the run time of worker and owner together, which in part run at the same "
@@ -246,12 +249,12 @@ def large_text(data):
                     for of in (samples.latency, samples.in_all)
                 )
             rows.append(
-                (place, f"{late:,.0f}", f"{worker:,.0f}", f"{owner:,.0f}", *speeds)
+                (group, place, f"{late:,.0f}", f"{worker:,.0f}", f"{owner:,.0f}", *speeds)
                 + (f"{size * rps / 1e9:.2f}", f"{size:,.0f}", f"{found:.1%}", f"{reached:.1%}")
             )
     return [
         table(
-            ["From", "Latency us", "Worker CPU us", "Owner CPU us", "GB/s by time", "by CPU"]
+            ["", "From", "Latency us", "Worker CPU us", "Owner CPU us", "GB/s by time", "by CPU"]
             + ["GB/s end to end", "Bytes", "From there", "Asked the node"],
             rows,
         ),
