@@ -3,8 +3,12 @@
 
 use crate::bytes::Bytes;
 
-/// A head is read into this many bytes; a longer one is not the owner's.
+/// A longer head is not the owner's. Bytes.
 const MAX_HEAD: usize = 8 << 10;
+
+/// Bytes that are read at a time until the head is complete: usual entries come
+/// with it, in one read.
+const HEAD_ROOM: usize = 16 << 10;
 
 /// Bytes of the event stream that are read at a time.
 const EVENTS_ROOM: usize = 4 << 10;
@@ -153,7 +157,7 @@ impl Reader {
     /// stay. `None` when memory is refused.
     pub(super) fn room(&mut self) -> Option<&mut [std::mem::MaybeUninit<u8>]> {
         let (buffer, wanted) = match &mut self.state {
-            Reading::Head => (&mut self.buffer, MAX_HEAD),
+            Reading::Head => (&mut self.buffer, HEAD_ROOM),
             Reading::Body { response, length } => {
                 let left = *length - response.body.len();
                 (&mut response.body, left)
