@@ -11,6 +11,7 @@
 mod answers;
 mod channel;
 mod events;
+mod favours;
 mod job;
 mod purge;
 
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::channel::{NotOurs, Outgoing, Read, Reader};
 use self::events::Events;
+use self::favours::Favours;
 pub use self::job::{About, Namespace};
 use self::job::{Job, LookUp};
 pub(crate) use self::purge::first_half;
@@ -46,10 +48,6 @@ const RETRY_SELDOM: u64 = 250;
 /// speaks four times a second on the one, and answers on the others.
 /// Milliseconds.
 const SILENCE: u64 = 1_500;
-
-/// Requests that nobody waits for, and that wait to be sent. Beyond it the
-/// oldest are dropped: they were a favour.
-const MOST_FAVOURS: usize = 256;
 
 /// A purge waits for processes that the owner can't reach, so it may take
 /// longer than anything else. Milliseconds.
@@ -117,7 +115,7 @@ struct State {
     /// Those that somebody waits for.
     asked: VecDeque<Job>,
     /// And those that nobody does.
-    favours: VecDeque<Job>,
+    favours: Favours,
     needs: VecDeque<Need>,
     /// Another process fetches it.
     pending: HashMap<Key, LookUp>,
@@ -162,7 +160,7 @@ impl Link {
             state: Mutex::new(State {
                 slots: slots.collect(),
                 asked: VecDeque::new(),
-                favours: VecDeque::new(),
+                favours: Favours::default(),
                 needs: VecDeque::new(),
                 pending: HashMap::new(),
                 purged: HashMap::new(),
@@ -295,10 +293,7 @@ impl Link {
         if !state.up {
             return;
         }
-        if state.favours.len() >= MOST_FAVOURS {
-            state.favours.pop_front();
-        }
-        state.favour(job);
+        state.favours.push(job);
         self.stir();
     }
 
@@ -453,7 +448,7 @@ impl Link {
             let job = match state.asked.pop_front() {
                 Some(job) => job,
                 None if is_last => return,
-                None => match state.favours.pop_front() {
+                None => match state.favours.pop() {
                     Some(job) => job,
                     None => return,
                 },
@@ -505,7 +500,7 @@ impl Link {
     /// It came too late, or never can be sent, or memory was refused for it.
     fn drop_unsent(&self, state: &mut State, tier: &Tier, job: Job) {
         match job {
-            Job::Store { key, .. } => state.favour(Job::GiveBack(key)),
+            Job::Store { key, .. } => state.favours.push(Job::GiveBack(key)),
             job => self.fail(state, tier, job),
         }
     }
@@ -596,7 +591,7 @@ impl Link {
         }
         // if nobody is left who wants it
         for key in tier.flights.over() {
-            state.favour(Job::GiveBack(key));
+            state.favours.push(Job::GiveBack(key));
         }
     }
 
@@ -607,13 +602,6 @@ impl Link {
 }
 
 impl State {
-    /// To be done in time, unless memory is refused: it is a favour.
-    fn favour(&mut self, job: Job) {
-        if self.favours.try_reserve(1).is_ok() {
-            self.favours.push_back(job);
-        }
-    }
-
     fn next_tick(&self, now: u64) -> u64 {
         let busy = self.slots.iter().filter_map(|slot| match slot {
             Slot::Open(open) => open.job.as_ref(),
