@@ -18,7 +18,7 @@
 /*
  What `sszip_owner_abi` returns if this header fits the library.
  */
-#define SSZIP_OWNER_ABI 1
+#define SSZIP_OWNER_ABI 2
 
 /*
  What an owner is doing. Values are never reused.
@@ -112,6 +112,16 @@ typedef struct {
      milliseconds; a minute.
      */
     uint64_t flush_interval;
+    /*
+     For how long what nobody asks for is kept, in milliseconds; for as long
+     as there is room.
+     */
+    uint64_t inactive;
+    /*
+     Not zero: entries that are asked for often are not made smaller while
+     nobody asks for anything.
+     */
+    uint8_t no_recompress;
 } sszip_owner_config;
 
 #ifdef __cplusplus

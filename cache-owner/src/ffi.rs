@@ -12,12 +12,12 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, Time};
 use crate::open::store;
 use crate::run::{Level, Log, Running, State};
 
 /// What `sszip_owner_abi` returns if this header fits the library.
-pub const SSZIP_OWNER_ABI: u32 = 1;
+pub const SSZIP_OWNER_ABI: u32 = 2;
 
 /// Lines of the log that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
@@ -75,6 +75,12 @@ pub struct sszip_owner_config {
     /// How often what the store has in memory is written down, in
     /// milliseconds; a minute.
     pub flush_interval: u64,
+    /// For how long what nobody asks for is kept, in milliseconds; for as long
+    /// as there is room.
+    pub inactive: u64,
+    /// Not zero: entries that are asked for often are not made smaller while
+    /// nobody asks for anything.
+    pub no_recompress: u8,
 }
 
 type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
@@ -236,6 +242,8 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
     config.max_entry.0 = or(given.max_entry, config.max_entry.0);
     config.idle_timeout.0 = or(given.idle_timeout, config.idle_timeout.0);
     config.flush_interval.0 = or(given.flush_interval, config.flush_interval.0);
+    config.inactive = (given.inactive != 0).then_some(Time(given.inactive));
+    config.recompress = given.no_recompress == 0;
     if given.threads != 0 {
         config.threads.0 = given.threads.min(64) as usize;
     }

@@ -21,6 +21,7 @@ use sszip_core::cache::owner::{Now, Owner};
 use tokio::sync::watch;
 
 use crate::clock::now;
+use crate::idle::{Activity, Idle};
 use crate::server;
 use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
 use crate::socket::Socket;
@@ -54,6 +55,12 @@ pub struct Settings {
     /// How often what the store has in memory is written down, in
     /// milliseconds.
     pub flush_interval: u64,
+    /// Entries that are asked for often are made smaller while nobody asks for
+    /// anything.
+    pub recompress: bool,
+    /// For how many milliseconds what nobody asks for is kept; `None`: for as
+    /// long as there is room.
+    pub inactive: Option<u64>,
 }
 
 /// Why there is no store now.
@@ -227,9 +234,20 @@ impl Life {
             return Ok(());
         };
         // nobody else has given times since: its store was open until now
-        let owner = Arc::new(Owner::new(disk, self.settings.memory, now()));
-        let served = runtime.block_on(self.serve(Arc::clone(&owner)));
+        let owner = Owner::new(disk, self.settings.memory, now())
+            .recompressing(self.settings.recompress)
+            .inactive(self.settings.inactive);
+        let owner = Arc::new(owner);
+        let activity = Arc::new(Activity::default());
+        let idle = match self.settings.recompress {
+            true => Some(Idle::start(&owner, Arc::clone(&activity))?),
+            false => None,
+        };
+        let served = runtime.block_on(self.serve(Arc::clone(&owner), activity));
         self.enter(State::Closing);
+        if let Some(idle) = idle {
+            idle.stop();
+        }
         // ends what is left of connections and what waits for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(error) = owner.close(now()) {
@@ -269,7 +287,11 @@ impl Life {
         }
     }
 
-    async fn serve(&self, owner: Arc<Owner>) -> Result<(), std::io::Error> {
+    async fn serve(
+        &self,
+        owner: Arc<Owner>,
+        activity: Arc<Activity>,
+    ) -> Result<(), std::io::Error> {
         let settings = &self.settings;
         let idle = Duration::from_millis(settings.idle_timeout);
         let limits = Limits {
@@ -279,7 +301,7 @@ impl Life {
         let path = settings.socket.display();
         let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
-        let service = Arc::new(Service::new(owner, limits));
+        let service = Arc::new(Service::new(owner, limits, activity));
         let timer = tokio::spawn({
             let service = Arc::clone(&service);
             async move { service.run_timer().await }
@@ -289,6 +311,10 @@ impl Life {
             let every = Duration::from_millis(settings.flush_interval);
             async move { service.run_flushes(every, &log).await }
         });
+        let forgets = settings.inactive.map(|inactive| {
+            let service = Arc::clone(&service);
+            tokio::spawn(async move { service.run_forgetting(inactive).await })
+        });
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
         // on the pool: here would be one thread that only accepts
@@ -296,6 +322,9 @@ impl Life {
         let served = served.await;
         timer.abort();
         flushes.abort();
+        if let Some(forgets) = forgets {
+            forgets.abort();
+        }
         drop(socket);
         served.map_err(std::io::Error::other)?
     }

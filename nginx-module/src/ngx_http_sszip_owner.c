@@ -44,6 +44,8 @@ typedef struct {
     ngx_str_t                    store;
     off_t                        max_size;
     ssize_t                      memory;
+    ngx_int_t                    inactive;
+    ngx_flag_t                   no_recompress;
     ngx_http_sszip_main_conf_t  *smcf;
 } ngx_http_sszip_owner_t;
 
@@ -79,7 +81,10 @@ static bool             (*ngx_http_sszip_owner_stop_f)(sszip_owner *owner,
                                             uint64_t limit);
 
 
-/* sszip_cache_path path [max_size=size] [memory=size] */
+/*
+ * sszip_cache_path path [max_size=size] [memory=size] [inactive=time]
+ *                       [recompress=on|off]
+ */
 
 char *
 ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
@@ -218,9 +223,44 @@ ngx_http_sszip_owner_args(ngx_conf_t *cf, ngx_http_sszip_owner_t *owner)
             return NGX_ERROR;
         }
 
+        if (ngx_strncmp(value[i].data, "inactive=", 9) == 0) {
+            s.data = value[i].data + 9;
+            s.len = value[i].len - 9;
+
+            owner->inactive = ngx_parse_time(&s, 0);
+
+            if (owner->inactive > 0) {
+                continue;
+            }
+
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid inactive value \"%V\": it must be a "
+                               "time of at least 1ms", &value[i]);
+            return NGX_ERROR;
+        }
+
+        if (ngx_strncmp(value[i].data, "recompress=", 11) == 0) {
+
+            if (ngx_strcmp(&value[i].data[11], "on") == 0) {
+                owner->no_recompress = 0;
+                continue;
+            }
+
+            if (ngx_strcmp(&value[i].data[11], "off") == 0) {
+                owner->no_recompress = 1;
+                continue;
+            }
+
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid recompress value \"%V\": it must be "
+                               "\"on\" or \"off\"", &value[i]);
+            return NGX_ERROR;
+        }
+
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\": \"max_size=\" and "
-                           "\"memory=\" are known", &value[i]);
+                           "invalid parameter \"%V\": \"max_size=\", "
+                           "\"memory=\", \"inactive=\" and \"recompress=\" "
+                           "are known", &value[i]);
         return NGX_ERROR;
     }
 
@@ -366,6 +406,8 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
     config.max_size = owner->max_size;
     config.memory = owner->memory;
     config.max_entry = owner->smcf->max_entry;
+    config.inactive = owner->inactive;
+    config.no_recompress = (uint8_t) owner->no_recompress;
 
     ngx_http_sszip_owner_running =
                  ngx_http_sszip_owner_start_f(&config, text, sizeof(text));

@@ -211,6 +211,41 @@ class TestOneAsksForAll:
             thread.join()
 
 
+class TestRecompressing:
+    """What several workers ask the owner for is coded again while nobody asks."""
+
+    def ask_until_hot(self, nginx, asks):
+        # each worker asks the owner once, whichever of them a connection meets
+        for id in range(60):
+            answer = asks(block(id=str(id)))
+        return answer
+
+    @pytest.mark.parametrize("parameter,expected", [("", True), ("recompress=on", True), ("recompress=off", False)])
+    def test_it_is_smaller_after_a_reload_and_the_same(self, start_nginx, ask, parameter, expected):
+        path = f"sszip_cache_path @prefix@/cache max_size=64m memory=32m {parameter};"
+        nginx = start_nginx(config(path), workers=4)
+        nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+        wait_until_linked(nginx)
+        asks = ask(nginx)
+        before = self.ask_until_hot(nginx, asks)
+        if expected:
+            nginx.wait_for(lambda: time.sleep(0.3) or nginx.owner.status()["recompressed"]["entries"] == 1, "an idle moment")
+        else:
+            time.sleep(1)
+        status = nginx.owner.status()
+        nginx.reload()
+        nginx.wait_for(lambda: nginx.owner.pid() not in (None, status["pid"]), "the next owner")
+        wait_until_linked(nginx)
+        after = asks(block(id="59"))
+        assert after.header("cache-status").startswith("sszip; hit")
+        assert after.decoded == before.decoded
+        assert asks(block(id="7"), accept="identity").decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % LARGE
+        saved = int(before.header("content-length")) - int(after.header("content-length"))
+        assert (saved > 0) == expected
+        assert status["recompressed"] == {"entries": int(expected), "saved": saved, "no_smaller": 0, "failed": 0}
+        assert asks.node.count() == 1
+
+
 class TestPurging:
     def fill(self, asks):
         for method in ("eth_getBlockByHash", "eth_chainId"):
@@ -349,7 +384,11 @@ class TestConfiguration:
             ("sszip_cache_path @prefix@/c max_size=1m;", "at least 64m"),
             ("sszip_cache_path @prefix@/c max_size=lots;", "at least 64m"),
             ("sszip_cache_path @prefix@/c memory=1k;", "at least 1m"),
-            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=" and "memory=" are known'),
+            ("sszip_cache_path @prefix@/c inactive=0;", "at least 1ms"),
+            ("sszip_cache_path @prefix@/c inactive=never;", "at least 1ms"),
+            ("sszip_cache_path @prefix@/c recompress=yes;", 'must be "on" or "off"'),
+            ("sszip_cache_path @prefix@/c recompress=;", 'must be "on" or "off"'),
+            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=", "memory=", "inactive=" and "recompress=" are known'),
             (f"sszip_cache_path @prefix@/{'c' * 120};", "too long"),
             ("", '"sszip_cache_purge" needs an "sszip_cache_path" or an "sszip_cache_owner"'),
         ],

@@ -13,7 +13,7 @@ use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
-const MAGIC: [u8; 4] = *b"SZE\x01";
+const MAGIC: [u8; 4] = *b"SZE\x02";
 
 /// Of magic and length. Bytes.
 const FIXED: usize = 8;
@@ -22,12 +22,12 @@ const FIXED: usize = 8;
 const NUMBER: usize = 10;
 
 /// More than all of a head takes but what is as long as another: five numbers,
-/// two options of one, a hash, five tags, and the lengths. Bytes.
+/// two options of one, a hash, six tags, and the lengths. Bytes.
 const FRAME: usize = 16 * NUMBER + 32;
 
 /// All of an entry but its payload and its times.
 #[derive(Deserialize, Serialize)]
-struct Head<'a> {
+pub(super) struct Head<'a> {
     status: u16,
     #[serde(borrow)]
     fields: Vec<(&'a [u8], &'a [u8])>,
@@ -42,9 +42,38 @@ struct Head<'a> {
     between: &'a [u8],
     after: &'a [u8],
     /// Checksum and length of what is coded; `None`: it is not.
-    coded: Option<(u32, u64)>,
+    pub(super) coded: Option<(u32, u64)>,
     /// It is to be read before it is given out.
     unread: bool,
+    /// It was coded a second time: it gets no smaller.
+    pub(super) recompressed: bool,
+}
+
+impl<'a> Head<'a> {
+    /// The head of an entry's bytes, and the payload that follows it.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (fixed, rest) = bytes.split_at_checked(FIXED)?;
+        let (magic, length) = fixed.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return None;
+        }
+        let length = u32::from_le_bytes(length.try_into().ok()?);
+        let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        let (head, left) = postcard::take_from_bytes(head).ok()?;
+        left.is_empty().then_some((head, payload))
+    }
+
+    /// All that comes before the payload; `None` when memory is refused.
+    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(FIXED + self.most()).ok()?;
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[0; FIXED - MAGIC.len()]);
+        let mut bytes = postcard::to_extend(self, bytes).ok()?;
+        let length = u32::try_from(bytes.len() - FIXED).ok()?;
+        bytes[MAGIC.len()..FIXED].copy_from_slice(&length.to_le_bytes());
+        Some(bytes)
+    }
 }
 
 impl Head<'_> {
@@ -97,16 +126,10 @@ impl Encoded {
             after: &envelope.after,
             coded,
             unread: entry.is_unread(),
+            recompressed: false,
         };
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(FIXED + head.most()).ok()?;
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&[0; 4]);
-        let mut bytes = postcard::to_extend(&head, bytes).ok()?;
-        let length = u32::try_from(bytes.len() - FIXED).ok()?;
-        bytes[MAGIC.len()..FIXED].copy_from_slice(&length.to_le_bytes());
         Some(Self {
-            head: bytes,
+            head: head.bytes()?,
             payload: payload.clone(),
         })
     }
@@ -145,17 +168,7 @@ struct Parts {
 
 impl Parts {
     fn of(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Self> {
-        let (fixed, rest) = bytes.split_at_checked(FIXED)?;
-        let (magic, length) = fixed.split_at(MAGIC.len());
-        if magic != MAGIC {
-            return None;
-        }
-        let length = u32::from_le_bytes(length.try_into().ok()?);
-        let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-        let (head, left): (Head<'_>, _) = postcard::take_from_bytes(head).ok()?;
-        if !left.is_empty() {
-            return None;
-        }
+        let (head, payload) = Head::parse(bytes)?;
         let envelope = Envelope {
             id: match head.id {
                 0 => IdPlace::BeforeResult,

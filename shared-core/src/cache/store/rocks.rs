@@ -86,6 +86,12 @@ mod ffi {
             size: u64,
             status: *mut Status,
         );
+        pub fn sszip_rocks_drop_before(
+            db: NonNull<Db>,
+            family: u32,
+            made: u64,
+            status: *mut Status,
+        ) -> usize;
         pub fn sszip_rocks_get(
             db: NonNull<Db>,
             family: u32,
@@ -253,6 +259,9 @@ pub struct Table {
     pub smallest_sequence: u64,
     /// The number of the newest write in it.
     pub largest_sequence: u64,
+    /// When it was flushed, or joined from others, in seconds since 1970: not
+    /// before anything in it was written. 0 if that is unknown.
+    pub made: u64,
 }
 
 /// Bytes written since the opening.
@@ -365,6 +374,16 @@ impl Rocks {
             ffi::sszip_rocks_set_fifo_size(self.db, family as u32, size, &mut status);
         }
         status.result()
+    }
+
+    /// Drops the oldest tables of a family with FIFO, if they were made before
+    /// that time (seconds since 1970). Those that are being joined stay.
+    pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, Failure> {
+        let mut status = ffi::Status::new();
+        // SAFETY: the database is open as long as `self` lives.
+        let dropped =
+            unsafe { ffi::sszip_rocks_drop_before(self.db, family as u32, made, &mut status) };
+        status.result().map(|()| dropped)
     }
 
     /// What `family` has under `key`, pinned where it lies. It keeps the
