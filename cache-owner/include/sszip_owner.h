@@ -148,7 +148,11 @@ sszip_owner *sszip_owner_start(const sszip_owner_config *config,
                                size_t error_size);
 
 /*
- What it is doing. SSZIP_OWNER_ENDED for NULL.
+ What it is doing. SSZIP_OWNER_ENDED for NULL. The store is opened while this
+ is called, and only then, so that the process does not exit meanwhile: to be
+ called until it serves, and now and then. Until it does a call takes as long
+ as an attempt, two seconds at most. A handler of atexit that is to stop the
+ owner has to be registered when it serves.
 
  # Safety
  `owner` is NULL or from sszip_owner_start, and was not stopped.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::{Config, Time};
+use crate::gate::Gate;
 use crate::open::store;
 use crate::run::{Level, Log, Running, State};
 
@@ -88,6 +89,7 @@ type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
 /// An owner that was started.
 pub struct sszip_owner {
     running: Running,
+    gate: Gate,
     lines: Lines,
 }
 
@@ -125,7 +127,11 @@ pub unsafe extern "C" fn sszip_owner_start(
     ptr::null_mut()
 }
 
-/// What it is doing. SSZIP_OWNER_ENDED for NULL.
+/// What it is doing. SSZIP_OWNER_ENDED for NULL. The store is opened while this
+/// is called, and only then, so that the process does not exit meanwhile: to be
+/// called until it serves, and now and then. Until it does a call takes as long
+/// as an attempt, two seconds at most. A handler of atexit that is to stop the
+/// owner has to be registered when it serves.
 ///
 /// # Safety
 /// `owner` is NULL or from sszip_owner_start, and was not stopped.
@@ -135,6 +141,9 @@ pub unsafe extern "C" fn sszip_owner_poll(owner: *const sszip_owner) -> sszip_ow
     let Some(owner) = (unsafe { owner.as_ref() }) else {
         return sszip_owner_state::SSZIP_OWNER_ENDED;
     };
+    if owner.running.state() == State::Waiting && owner.gate.wait() {
+        owner.running.wait_while_waiting();
+    }
     match owner.running.state() {
         State::Waiting => sszip_owner_state::SSZIP_OWNER_WAITING,
         State::Serving => sszip_owner_state::SSZIP_OWNER_SERVING,
@@ -258,10 +267,17 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
             lines.push_back((level, line.to_owned()));
         })
     };
-    let open = store(&config.path, config.max_size.0, Arc::clone(&log));
+    // the host may close it at its exit
+    sszip_core::cache::store::rocks::prepare();
+    let gate = Gate::default();
+    let open = gate.guard(store(&config.path, config.max_size.0, Arc::clone(&log)));
     let running =
         Running::start(config.settings(), open, log).map_err(|error| error.to_string())?;
-    Ok(sszip_owner { running, lines })
+    Ok(sszip_owner {
+        running,
+        gate,
+        lines,
+    })
 }
 
 /// # Safety

@@ -26,6 +26,7 @@ pub mod config;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod gate;
 pub mod idle;
 pub mod open;
 pub mod request;

@@ -29,6 +29,9 @@ use crate::socket::Socket;
 /// How often another owner's store is tried. Milliseconds.
 const RETRY: u64 = 25;
 
+/// How often it is looked whether the store may be opened. Milliseconds.
+const RETRY_SOON: u64 = 2;
+
 /// How long after another failure it is tried again. Milliseconds.
 const RETRY_BROKEN: u64 = 1_000;
 
@@ -66,6 +69,8 @@ pub struct Settings {
 /// Why there is no store now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotOpened {
+    /// The host has not said that it may be.
+    NotYet,
     /// Another process has it.
     Locked,
     /// Another reason, for people.
@@ -149,6 +154,16 @@ impl Running {
             1 => State::Serving,
             2 => State::Closing,
             _ => State::Ended,
+        }
+    }
+
+    /// Waits until an owner with an open store serves, two seconds at most.
+    pub fn wait_while_waiting(&self) {
+        for _ in 0..2_000 {
+            if self.state() != State::Waiting {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -266,17 +281,19 @@ impl Life {
                 Err(why) => why,
             };
             let wait = match &why {
+                NotOpened::NotYet => RETRY_SOON,
                 NotOpened::Locked => RETRY,
                 NotOpened::Failed(_) => RETRY_BROKEN,
             };
             // once, not at each attempt
-            if said.as_ref() != Some(&why) {
+            if why != NotOpened::NotYet && said.as_ref() != Some(&why) {
                 match &why {
                     NotOpened::Locked => (self.log)(
                         Level::Notice,
                         "another owner has the store; waiting for it to end",
                     ),
                     NotOpened::Failed(text) => (self.log)(Level::Error, text),
+                    NotOpened::NotYet => {}
                 }
                 said = Some(why);
             }

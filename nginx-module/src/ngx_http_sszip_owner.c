@@ -58,7 +58,7 @@ static ngx_int_t ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_open(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_symbol(void *dl, const char *name);
 static void ngx_http_sszip_owner_log(void);
-static void ngx_http_sszip_owner_at_exit(void);
+static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
 static void ngx_http_sszip_owner_exit(void);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 
@@ -316,6 +316,8 @@ ngx_http_sszip_owner_manager(void *data)
 {
     ngx_http_sszip_owner_t  *owner = data;
 
+    static ngx_uint_t  registered;
+
     if (ngx_http_sszip_owner_running == NULL
         && ngx_http_sszip_owner_start(owner) != NGX_OK)
     {
@@ -327,7 +329,7 @@ ngx_http_sszip_owner_manager(void *data)
     switch (ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running)) {
 
     case SSZIP_OWNER_SERVING:
-        ngx_http_sszip_owner_at_exit();
+        ngx_http_sszip_owner_at_exit(&registered);
         return NGX_HTTP_SSZIP_OWNER_POLL;
 
     case SSZIP_OWNER_ENDED:
@@ -387,8 +389,9 @@ ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 static ngx_int_t
 ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
 {
-    char                text[NGX_HTTP_SSZIP_OWNER_LINE];
-    sszip_owner_config  config;
+    char                 text[NGX_HTTP_SSZIP_OWNER_LINE];
+    static ngx_uint_t    registered;
+    sszip_owner_config   config;
 
     if (ngx_http_sszip_owner_start_f == NULL
         && ngx_http_sszip_owner_open(owner) == NULL)
@@ -417,6 +420,10 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
                       "sszip: the store can't be started: %s", text);
         return NGX_ERROR;
     }
+
+    /* it may be told to quit while it opens the store */
+
+    ngx_http_sszip_owner_at_exit(&registered);
 
     return NGX_OK;
 }
@@ -502,17 +509,15 @@ ngx_http_sszip_owner_log(void)
 
 /*
  * Told to quit, the cache manager exits at once.  The handler has to run before
- * RocksDB's own static objects are destroyed, so it is registered once they
- * are there: when the store is open.
+ * RocksDB's own static objects are destroyed, so it is registered after them:
+ * once at the start, for an owner without a store, and once it has one.
  */
 
 static void
-ngx_http_sszip_owner_at_exit(void)
+ngx_http_sszip_owner_at_exit(ngx_uint_t *registered)
 {
-    static ngx_uint_t  registered;
-
-    if (!registered) {
-        registered = 1;
+    if (!*registered) {
+        *registered = 1;
         (void) atexit(ngx_http_sszip_owner_exit);
     }
 }

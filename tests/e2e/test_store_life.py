@@ -246,6 +246,18 @@ class TestStops:
             nginx.stop()
 
 
+    def test_a_stop_at_any_moment_of_the_start_is_clean(self, origin, node):
+        nginx = Nginx(CONFIG, origin=origin)
+        try:
+            for turn in range(25):
+                nginx.start()
+                time.sleep(turn * 0.003)
+                end(nginx, signal.SIGQUIT if turn % 2 else signal.SIGTERM)
+                nginx.check()
+        finally:
+            nginx.stop()
+
+
 class TestUnderLoad:
     def test_reloads(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)

@@ -307,6 +307,16 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
     }
 }
 
+// Makes RocksDB's own static objects: what is registered with atexit afterwards
+// runs before they are destroyed.
+void sszip_rocks_prepare(void) {
+    try {
+        (void) rocksdb::Env::Default();
+    } catch (...) {
+        // opening will say what is wrong
+    }
+}
+
 // Flushes what is in memory, closes and frees.
 void sszip_rocks_close(rocks_db *db, rocks_status *status) {
     try {

@@ -70,6 +70,7 @@ mod ffi {
 
     extern "C" {
         pub fn sszip_rocks_open(options: *const Options, status: *mut Status) -> *mut Db;
+        pub fn sszip_rocks_prepare();
         pub fn sszip_rocks_close(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_write(
             db: NonNull<Db>,
@@ -287,6 +288,13 @@ pub struct Rocks {
 unsafe impl Send for Rocks {}
 // SAFETY: as above.
 unsafe impl Sync for Rocks {}
+
+/// Makes RocksDB's own static objects, for a process that will register a
+/// handler with `atexit`: it then runs before they are destroyed.
+pub fn prepare() {
+    // SAFETY: it has no arguments, and may be called by any thread.
+    unsafe { ffi::sszip_rocks_prepare() };
+}
 
 impl Rocks {
     /// Opens what lies at `path`. With `create` what is missing is made.
