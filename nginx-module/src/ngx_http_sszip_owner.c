@@ -316,6 +316,7 @@ ngx_http_sszip_owner_manager(void *data)
 {
     ngx_http_sszip_owner_t  *owner = data;
 
+    sszip_owner_state  state;
     static ngx_uint_t  registered;
 
     if (ngx_http_sszip_owner_running == NULL
@@ -324,9 +325,11 @@ ngx_http_sszip_owner_manager(void *data)
         return NGX_HTTP_SSZIP_OWNER_FAIL;
     }
 
+    state = ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running);
+
     ngx_http_sszip_owner_log();
 
-    switch (ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running)) {
+    switch (state) {
 
     case SSZIP_OWNER_SERVING:
         ngx_http_sszip_owner_at_exit(&registered);

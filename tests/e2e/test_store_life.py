@@ -350,7 +350,7 @@ class TestUnderLoad:
 def test_the_log_says_what_the_store_does(start_nginx, origin, node):
     nginx = start_nginx(CONFIG)
     wait_until_linked(nginx)
-    assert len(re.findall(r"\[notice\].*sszip: a new store in ", nginx.error_log())) == 1
+    nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: a new store in ", nginx.error_log()), "the line")
     nginx.reload()
     wait_until_linked(nginx)
     nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: the store in ", nginx.error_log()), "the line")
