@@ -87,6 +87,15 @@ def wait_until_linked(nginx, owner=None):
     nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
 
 
+def reload(nginx):
+    """... and the new workers are linked to the owner that stays."""
+    before = nginx.owner.status()["pid"]
+    nginx.reload()
+    if not isinstance(nginx.owner, Owner):
+        nginx.wait_for(lambda: nginx.owner.pid() not in (None, before), "the new manager")
+    wait_until_linked(nginx)
+
+
 class Asker:
     def __init__(self, nginx, origin, results, **options):
         self.nginx = nginx
@@ -125,8 +134,7 @@ class TestTwoProcesses:
         asks = ask(nginx)
         asks(block())
         asks(call("eth_chainId"))
-        nginx.reload()
-        wait_until_linked(nginx)
+        reload(nginx)
         for method, result in (("eth_getBlockByHash", LARGE), ("eth_chainId", b'"0x1"')):
             answer = asks(CALLS[method](id="7"), accept=accept)
             assert answer.decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % result
@@ -138,8 +146,7 @@ class TestTwoProcesses:
         asks = ask(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
         asks(block())
         asks(call("eth_chainId"))
-        nginx.reload()
-        wait_until_linked(nginx)
+        reload(nginx)
         batch = b"[" + b",".join([call("eth_chainId", id="5"), call("eth_gasPrice", id="6"), block(id="7")]) + b"]"
         answer = asks(batch)
         assert json.loads(answer.decoded)[0] == {"jsonrpc": "2.0", "id": 5, "result": "0x1"}
