@@ -49,6 +49,14 @@ const ALIGN: usize = 16;
 /// `realloc` has made of it since.
 const HEADER: usize = ALIGN;
 
+/// Free memory at the end of glibc's heap that the process keeps, in bytes.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const KEPT: i32 = 16 << 20;
+
+/// Longer allocations are the system's own, and go back to it at once. Bytes.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const MAPPED: i32 = 4 << 20;
+
 #[repr(C, align(16))]
 struct Reserve(UnsafeCell<[u8; RESERVE]>);
 
@@ -57,6 +65,21 @@ struct Reserve(UnsafeCell<[u8; RESERVE]>);
 unsafe impl Sync for Reserve {}
 
 static MEMORY: Reserve = Reserve(UnsafeCell::new([0; RESERVE]));
+
+/// Of the whole process, nginx's own allocations too: what a body took is kept
+/// for the next one. By itself glibc gives the end of its heap back whenever
+/// some hundred kilobytes of it are free, and with every other body the kernel
+/// clears all of its pages anew (docs/decisions/020).
+pub fn keep_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[allow(unsafe_code)]
+    // SAFETY: it changes two numbers of the allocator's, behind its lock. If it
+    // does not, all is as before.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
+    }
+}
 
 /// `None` until it is needed.
 static HEAP: Mutex<Option<Heap>> = Mutex::new(None);

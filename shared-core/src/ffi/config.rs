@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{slice_of, sszip_status, sszip_str};
+use crate::allocator;
 use crate::cache::process::Process;
 use crate::config::{Config, Directives};
 use crate::exchange;
@@ -132,6 +133,7 @@ pub unsafe extern "C" fn sszip_process_start(
 ) -> sszip_status {
     boundary(|| {
         let config = &borrow!(config).0;
+        allocator::keep_memory();
         let share = config.cache.memory / processes.max(1) as u64;
         if config.enable && config.cache.enable {
             config.process.tier.start(share, 1);
