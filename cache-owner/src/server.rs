@@ -84,8 +84,6 @@ async fn connection(
         .auto_date_header(false)
         .max_buf_size(BUFFER)
         .max_headers(MOST_FIELDS)
-        // what came together is answered together
-        .pipeline_flush(true)
         .timer(TokioTimer::new())
         .header_read_timeout(idle)
         .serve_connection(TokioIo::new(socket), answer);

@@ -678,9 +678,9 @@ impl State {
 
     fn next_tick(&self, now: u64) -> u64 {
         let busy = self.slots.iter().flat_map(|slot| match slot {
-            Slot::Open(open) => (&open.jobs).into_iter().chain(None),
-            Slot::Connecting(job) => NO_JOBS.into_iter().chain(Some(job)),
-            Slot::Closed { .. } => NO_JOBS.into_iter().chain(None),
+            Slot::Open(open) => open.jobs.iter().chain(None),
+            Slot::Connecting(job) => NO_JOBS.iter().chain(Some(job)),
+            Slot::Closed { .. } => NO_JOBS.iter().chain(None),
         });
         let dues = self.asked.iter().chain(busy).filter_map(Job::due);
         let retry = match self.slots[EVENTS] {
