@@ -25,11 +25,19 @@ const SLOTS: usize = 1024;
 /// it bounds the table to some 600 KiB.
 const MOST: usize = 512;
 
+/// The [bytes of a scope](super::scope::Scope::bytes), hashed once for all the
+/// calls of a request: see [`Memo::hashed`].
+#[derive(Clone, Copy, Debug)]
+pub struct Hashed<'a> {
+    bytes: &'a [u8],
+    hash: u64,
+}
+
 /// What decides a call's key and prospect, as it came.
 #[derive(Clone, Copy, Debug)]
 pub struct Spelling<'a> {
-    /// What tells places apart: see [`Scope::bytes`](super::scope::Scope::bytes).
-    pub scope: &'a [u8],
+    /// What tells places apart.
+    pub scope: Hashed<'a>,
     /// The method's name.
     pub method: &'a [u8],
     /// As they were written; `None`: there are none.
@@ -38,7 +46,7 @@ pub struct Spelling<'a> {
 
 impl Spelling<'_> {
     fn length(&self) -> usize {
-        self.scope.len() + self.method.len() + self.params.map_or(0, <[u8]>::len)
+        self.scope.bytes.len() + self.method.len() + self.params.map_or(0, <[u8]>::len)
     }
 }
 
@@ -62,7 +70,7 @@ impl Slot {
             && method == call.method
             && params == call.params.unwrap_or_default()
             && self.has_params == call.params.is_some()
-            && scope == call.scope
+            && scope == call.scope.bytes
     }
 }
 
@@ -74,6 +82,16 @@ pub struct Memo {
 }
 
 impl Memo {
+    /// A scope, for this table.
+    pub fn hashed<'a>(&self, scope: &'a [u8]) -> Hashed<'a> {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(scope);
+        Hashed {
+            bytes: scope,
+            hash: hasher.finish(),
+        }
+    }
+
     /// The table, for as long as nobody else needs it.
     pub fn lock(&self) -> Locked<'_> {
         Locked {
@@ -96,7 +114,7 @@ impl Locked<'_> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(call.method);
         hasher.write(call.params.unwrap_or_default());
-        hasher.write(call.scope);
+        hasher.write_u64(call.scope.hash);
         // far below 2^32 slots
         hasher.finish() as usize % SLOTS
     }
@@ -124,7 +142,11 @@ impl Locked<'_> {
             }
             self.slots.resize_with(SLOTS, || None);
         }
-        for part in [call.scope, call.method, call.params.unwrap_or_default()] {
+        for part in [
+            call.scope.bytes,
+            call.method,
+            call.params.unwrap_or_default(),
+        ] {
             text.extend_from_slice(part);
         }
         let place = self.place(call);
@@ -132,7 +154,7 @@ impl Locked<'_> {
             *slot = Some(Slot {
                 valid: Arc::downgrade(valid),
                 text: text.into(),
-                scope: call.scope.len(),
+                scope: call.scope.bytes.len(),
                 method: call.method.len(),
                 has_params: call.params.is_some(),
                 found,
@@ -148,9 +170,14 @@ mod tests {
     use super::{Memo, Spelling, MOST, SLOTS};
     use crate::cache::freshness::{Class, Prospect, Valid};
 
-    fn spelling<'a>(scope: &'a str, method: &'a str, params: Option<&'a str>) -> Spelling<'a> {
+    fn spelling<'a>(
+        memo: &Memo,
+        scope: &'a str,
+        method: &'a str,
+        params: Option<&'a str>,
+    ) -> Spelling<'a> {
         Spelling {
-            scope: scope.as_bytes(),
+            scope: memo.hashed(scope.as_bytes()),
             method: method.as_bytes(),
             params: params.map(str::as_bytes),
         }
@@ -164,17 +191,17 @@ mod tests {
     fn only_the_very_same_call_is_found() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
-        let kept = spelling("scope", "eth_chainId", Some("[]"));
+        let kept = spelling(&memo, "scope", "eth_chainId", Some("[]"));
         assert!(memo.lock().find(&valid, &kept).is_none());
         memo.lock().keep(&valid, &kept, ([7; 32], prospect()));
         assert_eq!(memo.lock().find(&valid, &kept).unwrap().0, [7; 32]);
         for other in [
-            spelling("scope", "eth_chainId", Some("[ ]")),
-            spelling("scope", "eth_chainId", Some("")),
-            spelling("scope", "eth_chainId", None),
-            spelling("scope", "eth_chainI", Some("d[]")),
-            spelling("scop", "eeth_chainId", Some("[]")),
-            spelling("other", "eth_chainId", Some("[]")),
+            spelling(&memo, "scope", "eth_chainId", Some("[ ]")),
+            spelling(&memo, "scope", "eth_chainId", Some("")),
+            spelling(&memo, "scope", "eth_chainId", None),
+            spelling(&memo, "scope", "eth_chainI", Some("d[]")),
+            spelling(&memo, "scop", "eeth_chainId", Some("[]")),
+            spelling(&memo, "other", "eth_chainId", Some("[]")),
         ] {
             // wherever it would be: the table is full of it
             let mut memo = memo.lock();
@@ -195,9 +222,9 @@ mod tests {
     fn absent_params_are_not_empty_ones() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
-        let absent = spelling("", "eth_chainId", None);
+        let absent = spelling(&memo, "", "eth_chainId", None);
         memo.lock().keep(&valid, &absent, ([1; 32], prospect()));
-        let empty = spelling("", "eth_chainId", Some(""));
+        let empty = spelling(&memo, "", "eth_chainId", Some(""));
         assert!(memo.lock().find(&valid, &empty).is_none());
     }
 
@@ -205,7 +232,7 @@ mod tests {
     fn other_lifetimes_are_another_judgement() {
         let memo = Memo::default();
         let mut valid = Arc::new(Valid::default());
-        let call = spelling("", "eth_chainId", None);
+        let call = spelling(&memo, "", "eth_chainId", None);
         memo.lock().keep(&valid, &call, ([1; 32], prospect()));
         assert!(memo
             .lock()
@@ -229,13 +256,13 @@ mod tests {
         let valid = Arc::new(Valid::default());
         for n in 0..4 * SLOTS {
             let params = format!("[{n}]");
-            let call = spelling("scope", "eth_call", Some(&params));
+            let call = spelling(&memo, "scope", "eth_call", Some(&params));
             memo.lock().keep(&valid, &call, ([2; 32], prospect()));
             assert!(memo.lock().find(&valid, &call).is_some());
         }
         assert_eq!(memo.lock().slots.len(), SLOTS);
         let long = "1".repeat(MOST);
-        let call = spelling("", "m", Some(&long));
+        let call = spelling(&memo, "", "m", Some(&long));
         memo.lock().keep(&valid, &call, ([3; 32], prospect()));
         assert!(memo.lock().find(&valid, &call).is_none());
     }
