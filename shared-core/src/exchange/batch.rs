@@ -48,15 +48,18 @@ enum Member {
 }
 
 impl Exchange {
-    pub(super) fn look_up_batch(&mut self, calls: &[Call<'_>], asked: &Asked<'_>) -> LookUp {
+    pub(super) fn look_up_batch(
+        &mut self,
+        calls: &[Call<'_>],
+        places: Vec<Option<Place>>,
+        judge: &Calls<'_>,
+        asked: &Asked<'_>,
+    ) -> LookUp {
         self.batch_size = Some(calls.len());
-        let scope = self.scope(asked);
         let process = self.config.process.clone();
         let Some(hot) = process.tier.hot() else {
             return LookUp::Forward;
         };
-        let mut judge = Calls::new(self, &scope);
-        let places = judge.places(calls);
         let looks = !asked.bypass && process.tier.may_send(asked.monotonic);
         let mut found: Vec<Option<Arc<Entry>>> = calls
             .iter()
@@ -133,7 +136,8 @@ impl Exchange {
             })
             .collect();
         if !self.request.cache.no_store {
-            self.fill = Some(self.new_fill(What::Batch(fetched), scope, None, asked));
+            self.fill =
+                Some(self.new_fill(What::Batch(fetched), judge.scope().clone(), None, asked));
         }
         match mixed {
             Some(mixed) => {

@@ -222,6 +222,12 @@ impl<'a> Scanner<'a> {
         self.name()
     }
 
+    /// Takes an element up to there, of which it is known that it is one.
+    #[inline]
+    pub(super) fn skip_to(&mut self, end: usize) {
+        self.at = end;
+    }
+
     /// Takes these very bytes, if they come next. They have to be a name and
     /// its colon, or a value whose end they show.
     #[inline(always)]
