@@ -6,7 +6,7 @@
 //! read before. Whether it is one only a comparison with that call tells, byte
 //! for byte.
 
-use memchr::{memchr_iter, memrchr};
+use memchr::memchr_iter;
 
 use super::plain::{end_of_digits, end_of_plain};
 
@@ -26,11 +26,16 @@ impl<'a> Sketch<'a> {
     /// telling.
     #[inline]
     pub fn of(text: &'a [u8]) -> Option<Self> {
-        let next = memchr_iter(b'{', text).find(|&at| is_next(text, at));
-        let call = &text[..next.unwrap_or(text.len())];
-        // what is after it ends in `,` or `]`, or there is nothing
-        let end = memrchr(b'}', call)? + 1;
-        let call = &call[..end];
+        let call = memchr_iter(b'{', text)
+            .find_map(|at| before_call(text, at))
+            .unwrap_or_else(|| {
+                let all = text.trim_ascii_end();
+                all.strip_suffix(b"]").unwrap_or(all)
+            })
+            .trim_ascii_end();
+        if call.last() != Some(&b'}') {
+            return None;
+        }
         let colon = if call.starts_with(b"{\"id\":") {
             5
         } else {
@@ -54,18 +59,23 @@ impl<'a> Sketch<'a> {
     }
 }
 
-/// Whether the bracket there is that of a call behind another one.
+/// What is before the comma, if the bracket there is that of a call behind
+/// another one.
 #[inline]
-fn is_next(text: &[u8], at: usize) -> bool {
+fn before_call(text: &[u8], at: usize) -> Option<&[u8]> {
     let (before, from) = text.split_at(at);
-    let first = match from.get(2) {
-        Some(b'i') => &b"{\"id\""[..],
-        Some(b'j') => b"{\"jsonrpc\"",
-        Some(b'm') => b"{\"method\"",
-        Some(b'p') => b"{\"params\"",
-        _ => return false,
+    let is_call = match from.get(2) {
+        Some(b'i') => from.starts_with(b"{\"id\""),
+        Some(b'j') => from.starts_with(b"{\"jsonrpc\""),
+        Some(b'm') => from.starts_with(b"{\"method\""),
+        Some(b'p') => from.starts_with(b"{\"params\""),
+        _ => false,
     };
-    from.starts_with(first) && before.trim_ascii_end().ends_with(b",")
+    if is_call {
+        before.trim_ascii_end().strip_suffix(b",")
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
