@@ -35,8 +35,8 @@ pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
 }
 
 /// Most that is copied rather than referred to, in bytes. A slice costs what
-/// copying some KiB does (a batch of ten times 6 KiB takes 7 % less CPU): counting its owners, and what a host needs for each
-/// piece that it sends.
+/// copying some KiB does (a batch of ten times 6 KiB takes 7 % less CPU):
+/// counting its owners, and what a host needs for each piece that it sends.
 const COPIED: usize = 8 << 10;
 
 /// What is sent, in slices that own what they refer to, so that it outlives
