@@ -120,8 +120,8 @@ pub unsafe extern "C" fn sszip_config_new(
 
 /// Prepares the process that will serve, one of `processes`, after any fork:
 /// makes the hot tier, with its share of `cache_memory`, if `config` has a cache,
-/// and opens what would
-/// else be opened when it is needed first, and there may be no memory.
+/// opens what would else be opened when it is needed first, and there may be no
+/// memory, and sets how the C library keeps what is freed.
 /// Without it nothing is cached.
 ///
 /// # Safety
@@ -133,12 +133,12 @@ pub unsafe extern "C" fn sszip_process_start(
 ) -> sszip_status {
     boundary(|| {
         let config = &borrow!(config).0;
-        allocator::keep_memory();
         let share = config.cache.memory / processes.max(1) as u64;
         if config.enable && config.cache.enable {
             config.process.tier.start(share, 1);
         }
         exchange::prepare();
+        allocator::keep_freed();
         sszip_status::SSZIP_STATUS_OK
     })
 }
