@@ -200,6 +200,13 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       "cache_lock_timeout" },
 
+    { ngx_string("sszip_cache_use_stale"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_use_stale" },
+
     { ngx_string("sszip_cache_owner"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_sszip_cache_owner,

@@ -72,6 +72,7 @@ typedef struct {
     unsigned                     keepalive:1;    /* before the head was held */
     unsigned                     failed:1;       /* there is nothing to send */
     unsigned                     upstream_failed:1;
+    unsigned                     told:1;         /* how the node failed */
     unsigned                     nomem:1;        /* all buffers are busy */
     unsigned                     unflushed:1;    /* the encoder keeps some */
     unsigned                     pending:1;      /* a piece is not done */
@@ -153,6 +154,8 @@ void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_node_failed(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_uint_t status);
 
 /* NGX_OK: a thread has it; NGX_DECLINED: it is to be done here */
 ngx_int_t ngx_http_sszip_code_in_thread(ngx_http_request_t *r,

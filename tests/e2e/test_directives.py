@@ -107,6 +107,8 @@ def test_numbers_outside_their_range(name, value, bounds):
         ("sszip_types", "application/json html", ['"type/subtype"', '"*"']),
         ("sszip_types", '"text/html; charset=utf-8"', ['"type/subtype"', '"*"']),
         ("sszip_thread_pool", '""', ["thread pool", '"off"']),
+        ("sszip_cache_use_stale", "error http_501", ['"updating"', '"http_429"', '"off"']),
+        ("sszip_cache_use_stale", "Error", ['"error"', '"timeout"', '"invalid_header"']),
     ],
 )
 def test_words_that_are_not_taken(name, value, told):
@@ -128,6 +130,7 @@ DIRECTIVES = {
     "sszip_memory": "64m",
     "sszip_upstream_encoding": "pass",
     "sszip_thread_pool": "off",
+    "sszip_cache_use_stale": "error updating",
 }
 
 

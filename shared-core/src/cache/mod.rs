@@ -25,6 +25,7 @@ pub mod memo;
 pub mod owner;
 pub mod process;
 pub mod scope;
+pub mod stale;
 pub mod status;
 #[cfg(feature = "store")]
 pub mod store;

@@ -129,6 +129,8 @@ pub(super) struct Settings {
     pub(super) gate: Gate,
     /// Longer answers are not stored. Bytes.
     pub(super) max_entry: usize,
+    /// They may be sent when they have expired.
+    pub(super) keeps_stale: bool,
 }
 
 impl Fill {
@@ -471,14 +473,6 @@ impl Fill {
         matches!(&self.what, What::Resource(resource) if resource.said.lifetime.is_some())
     }
 
-    /// The resource that it is about, if it is.
-    pub(super) fn resource(&mut self) -> Option<&mut Resource> {
-        match &mut self.what {
-            What::Resource(resource) => Some(resource),
-            What::Call(_) | What::Batch(_) => None,
-        }
-    }
-
     /// What is to be stored, whatever comes. `valid` in milliseconds.
     pub(super) fn keep(&mut self, entry: Entry, valid: u64) {
         let key = self.what.key().unwrap_or_default();
@@ -514,16 +508,21 @@ impl Fill {
             asked_at,
             generation,
             namespace,
+            keeps_stale,
             ..
         } = self.settings;
         let entry = Arc::new(built.entry.stored(asked_at, built.valid));
+        if keeps_stale {
+            entry.keep_stale();
+        }
         let is_current = || self.tier.generation() == generation;
         let is_fresh = entry.is_fresh(now);
         if let (Some(hot), true) = (self.tier.hot(), is_current()) {
-            let is_newest = hot
-                .get(&built.key, now)
-                .is_none_or(|other| other.meta().stored_at <= asked_at);
-            if is_newest && (is_fresh || entry.is_of_use_stale()) {
+            // one that has expired may be sent, too: never an older one after it
+            let is_newest = hot.stale(&built.key).is_none_or(|other| {
+                other.meta().stored_at <= asked_at || is_fresh && !other.is_fresh(now)
+            });
+            if is_newest && (is_fresh || entry.is_of_use_stale(now)) {
                 hot.insert(built.key, Arc::clone(&entry));
                 if !is_current() {
                     // a purge came between

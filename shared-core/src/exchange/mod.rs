@@ -40,6 +40,7 @@ mod head;
 mod judgement;
 mod resource;
 mod room;
+mod standing_in;
 mod streaming;
 pub mod transitions;
 
@@ -184,6 +185,14 @@ pub struct Exchange {
     waiting: Option<([u8; 32], Waiter)>,
     /// Under which name it waits for what the owner of a store has of a batch.
     waiting_for_all: Option<Waiter>,
+    /// What may be sent in place of the node's answer.
+    stand_in: Option<standing_in::StandIn>,
+    /// How the node failed, as the host has said.
+    failed: Option<standing_in::Failed>,
+    /// The status of the node's answer that another one stands in for.
+    forward_status: Option<u16>,
+    /// As what a stored answer is given out.
+    given_as: CacheStatus,
     /// What will be stored when the answer is whole.
     fill: Option<Box<Fill>>,
     /// The batch of which the node was asked a part.
@@ -234,6 +243,10 @@ impl Exchange {
             batch_size: None,
             waiting: None,
             waiting_for_all: None,
+            stand_in: None,
+            failed: None,
+            forward_status: None,
+            given_as: CacheStatus::Hit,
             fill: None,
             mixed: None,
             looked_up_at: 0,

@@ -1,0 +1,242 @@
+//! Expired answers that are sent all the same: when, for how long, and in which
+//! order.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sszip_core::cache::process::Process;
+use sszip_core::cache::stale::{Failure, MOST};
+use sszip_core::cache::status::CacheStatus;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{Asked, Exchange, HeadAction, LookUp, RequestHead, ResponseHead};
+
+/// For how long answers are fresh here, in milliseconds.
+const VALID: u64 = 1000;
+
+struct Host {
+    config: Arc<Config>,
+    process: Process,
+}
+
+impl Host {
+    fn new(words: &str) -> Self {
+        let mut directives = Directives::default();
+        for line in ["enable on", "cache on", "cache_valid tip 1s", words] {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap();
+            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            directives.set(name, &values).unwrap();
+        }
+        let process = Process::default();
+        process.tier.start(1 << 20, 1);
+        let config = Arc::new(directives.resolve(process.clone()));
+        Self { config, process }
+    }
+
+    fn ask(&self, now: u64, waiter: usize) -> (Exchange, LookUp) {
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: fields.into_iter(),
+            })
+            .unwrap();
+        let found = exchange
+            .look_up(Asked {
+                body: br#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
+                now,
+                waiter: Some(waiter),
+                coding_allowed: true,
+                ..Asked::default()
+            })
+            .unwrap();
+        (exchange, found)
+    }
+}
+
+fn head(exchange: &mut Exchange, status: u16) -> HeadAction {
+    let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
+    exchange
+        .response_head(ResponseHead {
+            status,
+            content_length: None,
+            fields: fields.into_iter(),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+            now: 0,
+        })
+        .unwrap()
+}
+
+fn answer(mut exchange: Exchange, number: u64, now: u64) {
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{number}}}"#);
+    assert_eq!(head(&mut exchange, 200), HeadAction::Tee);
+    exchange.observe(body.as_bytes()).unwrap();
+    let mut fill = exchange.take_fill().unwrap();
+    fill.build();
+    fill.publish(now);
+}
+
+/// The result in a stored answer.
+fn given(exchange: &Exchange) -> u64 {
+    let body: Vec<u8> = exchange.body().flatten().copied().collect();
+    let text = String::from_utf8(body).unwrap();
+    let (_, result) = text.split_once(r#""result":"#).unwrap();
+    result.trim_end_matches('}').parse().unwrap()
+}
+
+/// What a client gets whose request the node fails; `None`: the failure.
+fn failed(mut exchange: Exchange, failure: Failure, now: u64) -> Option<u64> {
+    let stands_in = exchange.would_stand_in(failure, now, 0);
+    assert_eq!(exchange.fails(failure, now, 0), stands_in);
+    let status = match failure {
+        Failure::Status(status) => status,
+        Failure::Timeout => 504,
+        _ => 502,
+    };
+    let action = head(&mut exchange, status);
+    assert_eq!(action == HeadAction::Hold, stands_in);
+    if !stands_in {
+        return None;
+    }
+    exchange.piece(b"the failure").unwrap();
+    exchange.end().unwrap();
+    exchange.code().unwrap();
+    assert_eq!(exchange.status(), 200);
+    assert_eq!(exchange.cache_status(), CacheStatus::Stale);
+    Some(given(&exchange))
+}
+
+#[test]
+fn it_stands_in_until_its_time_is_over_and_is_then_forgotten() {
+    let host = Host::new("cache_use_stale error");
+    answer(host.ask(0, 1).0, 7, 0);
+    let last = VALID + MOST - 1;
+    for now in [VALID, VALID + 1, last] {
+        let (exchange, found) = host.ask(now, 1);
+        assert_eq!(found, LookUp::Forward);
+        assert_eq!(failed(exchange, Failure::Error, now), Some(7), "{now}");
+    }
+    // the node's failure may come later than the question
+    let (exchange, _) = host.ask(last, 1);
+    assert_eq!(failed(exchange, Failure::Error, last + 1), None);
+    let (exchange, _) = host.ask(last + 1, 1);
+    assert_eq!(failed(exchange, Failure::Error, last + 1), None);
+    assert!(host.process.tier.hot().unwrap().is_empty());
+}
+
+#[test]
+fn without_the_directive_nothing_expired_is_kept() {
+    let host = Host::new("cache_use_stale off");
+    answer(host.ask(0, 1).0, 7, 0);
+    let (exchange, _) = host.ask(VALID, 1);
+    assert!(host.process.tier.hot().unwrap().is_empty());
+    assert_eq!(failed(exchange, Failure::Error, VALID), None);
+}
+
+#[test]
+fn an_answer_of_the_node_is_never_replaced() {
+    let host = Host::new("cache_use_stale error http_503");
+    answer(host.ask(0, 1).0, 7, 0);
+    let (mut exchange, _) = host.ask(VALID, 1);
+    assert!(exchange.would_stand_in(Failure::Error, VALID, 0));
+    assert_eq!(head(&mut exchange, 200), HeadAction::Tee);
+    assert_eq!(exchange.cache_status(), CacheStatus::Miss);
+}
+
+#[test]
+fn a_new_answer_that_has_expired_on_its_way_is_kept_for_that() {
+    let host = Host::new("cache_use_stale error");
+    answer(host.ask(0, 1).0, 7, 5 * VALID);
+    let (exchange, _) = host.ask(5 * VALID, 1);
+    assert_eq!(failed(exchange, Failure::Error, 5 * VALID), Some(7));
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ask,
+    Answer(usize),
+    Fail(usize, Failure),
+    Leave(usize),
+    Pause(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let failure = prop_oneof![
+        Just(Failure::Error),
+        Just(Failure::Timeout),
+        Just(Failure::Status(503)),
+        Just(Failure::Status(500)),
+    ];
+    prop_oneof![
+        4 => Just(Step::Ask),
+        3 => (0..8usize).prop_map(Step::Answer),
+        2 => (0..8usize, failure).prop_map(|(n, failure)| Step::Fail(n, failure)),
+        1 => (0..8usize).prop_map(Step::Leave),
+        2 => prop_oneof![0..3 * VALID, Just(MOST / 2), Just(MOST + VALID)].prop_map(Step::Pause),
+    ]
+}
+
+proptest! {
+    /// The node's answer is the time at which it was asked. Whatever happens,
+    /// no stored answer is older than it may be, only one request at a time
+    /// asks the node while there is one to send, and no client gets an older
+    /// stored answer than one before it did.
+    #[test]
+    fn no_answer_is_too_old_and_none_goes_back(steps in prop::collection::vec(step(), 1..60)) {
+        let host = Host::new("cache_use_stale updating error http_503");
+        let mut now = 0;
+        let mut waiter = 0;
+        let mut asking: Vec<(u64, Exchange)> = Vec::new();
+        let mut newest = 0;
+        let mut seen = |asked_at: u64, now: u64| {
+            assert!(now < asked_at + VALID + MOST, "of {asked_at} at {now}");
+            assert!(asked_at >= newest, "{asked_at} after {newest}");
+            newest = asked_at;
+        };
+        for step in steps {
+            match step {
+                Step::Ask => {
+                    waiter += 1;
+                    let (exchange, found) = host.ask(now, waiter);
+                    match found {
+                        LookUp::Respond => {
+                            seen(given(&exchange), now);
+                            if exchange.cache_status() == CacheStatus::Updating {
+                                prop_assert!(!asking.is_empty());
+                            }
+                        }
+                        LookUp::Forward => asking.push((now, exchange)),
+                        // it leaves: there is nothing to send yet
+                        other => prop_assert_eq!(other, LookUp::Wait),
+                    }
+                }
+                Step::Answer(n) if !asking.is_empty() => {
+                    let (asked_at, exchange) = asking.remove(n % asking.len());
+                    answer(exchange, asked_at, now);
+                }
+                Step::Fail(n, failure) if !asking.is_empty() => {
+                    let (_, exchange) = asking.remove(n % asking.len());
+                    let covered = !matches!(failure, Failure::Timeout | Failure::Status(500));
+                    if let Some(asked_at) = failed(exchange, failure, now) {
+                        prop_assert!(covered);
+                        seen(asked_at, now);
+                    }
+                }
+                Step::Leave(n) if !asking.is_empty() => {
+                    drop(asking.remove(n % asking.len()));
+                }
+                Step::Pause(time) => now += time,
+                _ => {}
+            }
+            while host.process.tier.next_woken().is_some() {}
+        }
+    }
+}
