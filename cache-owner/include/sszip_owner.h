@@ -18,7 +18,7 @@
 /*
  What `sszip_owner_abi` returns if this header fits the library.
  */
-#define SSZIP_OWNER_ABI 1
+#define SSZIP_OWNER_ABI 2
 
 /*
  What an owner is doing. Values are never reused.
@@ -112,6 +112,16 @@ typedef struct {
      milliseconds; a minute.
      */
     uint64_t flush_interval;
+    /*
+     For how long what nobody asks for is kept, in milliseconds; for as long
+     as there is room.
+     */
+    uint64_t inactive;
+    /*
+     Not zero: entries that are asked for often are not made smaller while
+     nobody asks for anything.
+     */
+    uint8_t no_recompress;
 } sszip_owner_config;
 
 #ifdef __cplusplus
@@ -138,7 +148,11 @@ sszip_owner *sszip_owner_start(const sszip_owner_config *config,
                                size_t error_size);
 
 /*
- What it is doing. SSZIP_OWNER_ENDED for NULL.
+ What it is doing. SSZIP_OWNER_ENDED for NULL. The store is opened while this
+ is called, and only then, so that the process does not exit meanwhile: to be
+ called until it serves, and now and then. Until it does a call takes as long
+ as an attempt, two seconds at most. A handler of atexit that is to stop the
+ owner has to be registered when it serves.
 
  # Safety
  `owner` is NULL or from sszip_owner_start, and was not stopped.

@@ -212,6 +212,12 @@ pub fn status(status: &Status, uptime: u64, connections: usize) -> Response<Answ
         },
         "fills": { "kept": status.fills, "refused": status.refused },
         "stores": { "done": status.stored, "failed": status.not_stored },
+        "recompressed": {
+            "entries": status.recompressed.entries,
+            "saved": status.recompressed.saved,
+            "no_smaller": status.recompressed.no_smaller,
+            "failed": status.recompressed.failed,
+        },
         "store": {
             "entries": status.store.entries,
             "bytes": status.store.bytes,

@@ -39,6 +39,18 @@ pub struct Config {
     /// How often what the store has in memory is written down.
     #[serde(default = "Time::of::<60>")]
     pub flush_interval: Time,
+    /// Whether entries that are asked for often are made smaller while nobody
+    /// asks for anything.
+    #[serde(default = "yes")]
+    pub recompress: bool,
+    /// For how long what nobody asks for is kept; without it for as long as
+    /// there is room.
+    #[serde(default)]
+    pub inactive: Option<Time>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// What is wrong with a configuration, with the file and the line.
@@ -77,6 +89,8 @@ impl Config {
             threads: Threads::default(),
             idle_timeout: Time::of::<60>(),
             flush_interval: Time::of::<60>(),
+            recompress: true,
+            inactive: None,
         }
     }
 
@@ -118,6 +132,8 @@ impl Config {
             threads: self.threads.0,
             idle_timeout: self.idle_timeout.0,
             flush_interval: self.flush_interval.0,
+            recompress: self.recompress,
+            inactive: self.inactive.map(|time| time.0),
         }
     }
 }
@@ -143,7 +159,7 @@ impl Size {
     }
 }
 
-/// Milliseconds: a number with ms, s, m or h.
+/// Milliseconds: a number with ms, s, m, h or d.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub u64);
 
@@ -220,9 +236,15 @@ impl<'de> Deserialize<'de> for Size {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Text(
-            "a time, such as \"500ms\", \"60s\", \"5m\" or \"1h\"",
+            "a time, such as \"500ms\", \"60s\", \"5m\", \"1h\" or \"7d\"",
             |text| {
-                let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+                let units = [
+                    ("ms", 1),
+                    ("s", 1_000),
+                    ("m", 60_000),
+                    ("h", 3_600_000),
+                    ("d", 86_400_000),
+                ];
                 with_unit(text, &units).filter(|time| *time > 0).map(Self)
             },
         ))
@@ -318,6 +340,10 @@ mod tests {
         assert_eq!(with("max_size = \"3M\"").max_size, Size(3 << 20));
         assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, Time(500));
         assert_eq!(with("threads = 4").threads, Threads(4));
+        assert!(with("").recompress && !with("recompress = false").recompress);
+        assert_eq!(with("").settings().inactive, None);
+        let week = with("inactive = \"7d\"").settings().inactive;
+        assert_eq!(week, Some(7 * 86_400_000));
         let root = User { user: 0, group: 0 };
         assert_eq!(with("socket_user = \"root\"").socket_user, Some(root));
         assert_eq!(with("socket_user = \"root:root\"").socket_user, Some(root));
@@ -331,6 +357,8 @@ mod tests {
             ("memory = true", "cached.toml:3: invalid type: boolean `true`, expected a size"),
             ("idle_timeout = 5", "cached.toml:3: invalid value: integer `5`, expected a time"),
             ("idle_timeout = \"0s\"", "cached.toml:3: invalid value: string \"0s\", expected a time"),
+            ("recompress = \"on\"", "cached.toml:3: invalid type: string \"on\", expected a boolean"),
+            ("inactive = 0", "cached.toml:3: invalid value: integer `0`, expected a time"),
             ("threads = 0", "cached.toml:3: invalid value: integer `0`, expected a number from 1 to 64"),
             ("socket_user = \"nobody-of-that-name\"", "cached.toml:3: invalid value: string \"nobody-of-that-name\", expected a user of this system"),
             ("sokcet = \"/x\"", "cached.toml:3: unknown field `sokcet`, expected one of `socket`, `socket_user`, `path`"),

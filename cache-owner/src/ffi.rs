@@ -12,12 +12,13 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, Time};
+use crate::gate::Gate;
 use crate::open::store;
 use crate::run::{Level, Log, Running, State};
 
 /// What `sszip_owner_abi` returns if this header fits the library.
-pub const SSZIP_OWNER_ABI: u32 = 1;
+pub const SSZIP_OWNER_ABI: u32 = 2;
 
 /// Lines of the log that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
@@ -75,6 +76,12 @@ pub struct sszip_owner_config {
     /// How often what the store has in memory is written down, in
     /// milliseconds; a minute.
     pub flush_interval: u64,
+    /// For how long what nobody asks for is kept, in milliseconds; for as long
+    /// as there is room.
+    pub inactive: u64,
+    /// Not zero: entries that are asked for often are not made smaller while
+    /// nobody asks for anything.
+    pub no_recompress: u8,
 }
 
 type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
@@ -82,6 +89,7 @@ type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
 /// An owner that was started.
 pub struct sszip_owner {
     running: Running,
+    gate: Gate,
     lines: Lines,
 }
 
@@ -119,7 +127,11 @@ pub unsafe extern "C" fn sszip_owner_start(
     ptr::null_mut()
 }
 
-/// What it is doing. SSZIP_OWNER_ENDED for NULL.
+/// What it is doing. SSZIP_OWNER_ENDED for NULL. The store is opened while this
+/// is called, and only then, so that the process does not exit meanwhile: to be
+/// called until it serves, and now and then. Until it does a call takes as long
+/// as an attempt, two seconds at most. A handler of atexit that is to stop the
+/// owner has to be registered when it serves.
 ///
 /// # Safety
 /// `owner` is NULL or from sszip_owner_start, and was not stopped.
@@ -129,6 +141,9 @@ pub unsafe extern "C" fn sszip_owner_poll(owner: *const sszip_owner) -> sszip_ow
     let Some(owner) = (unsafe { owner.as_ref() }) else {
         return sszip_owner_state::SSZIP_OWNER_ENDED;
     };
+    if owner.running.state() == State::Waiting && owner.gate.wait() {
+        owner.running.wait_while_waiting();
+    }
     match owner.running.state() {
         State::Waiting => sszip_owner_state::SSZIP_OWNER_WAITING,
         State::Serving => sszip_owner_state::SSZIP_OWNER_SERVING,
@@ -236,6 +251,8 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
     config.max_entry.0 = or(given.max_entry, config.max_entry.0);
     config.idle_timeout.0 = or(given.idle_timeout, config.idle_timeout.0);
     config.flush_interval.0 = or(given.flush_interval, config.flush_interval.0);
+    config.inactive = (given.inactive != 0).then_some(Time(given.inactive));
+    config.recompress = given.no_recompress == 0;
     if given.threads != 0 {
         config.threads.0 = given.threads.min(64) as usize;
     }
@@ -250,10 +267,17 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
             lines.push_back((level, line.to_owned()));
         })
     };
-    let open = store(&config.path, config.max_size.0, Arc::clone(&log));
+    // the host may close it at its exit
+    sszip_core::cache::store::rocks::prepare();
+    let gate = Gate::default();
+    let open = gate.guard(store(&config.path, config.max_size.0, Arc::clone(&log)));
     let running =
         Running::start(config.settings(), open, log).map_err(|error| error.to_string())?;
-    Ok(sszip_owner { running, lines })
+    Ok(sszip_owner {
+        running,
+        gate,
+        lines,
+    })
 }
 
 /// # Safety

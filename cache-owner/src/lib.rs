@@ -16,6 +16,7 @@
 //! | [`request`] | what a request asks for                        |
 //! | [`answer`]  | heads and bodies that go back                  |
 //! | [`events`]  | the event stream                               |
+//! | [`idle`]      | what is done while nobody asks                 |
 //! | [`clock`]   | the machine's clocks                           |
 
 pub mod answer;
@@ -25,6 +26,8 @@ pub mod config;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod gate;
+pub mod idle;
 pub mod open;
 pub mod request;
 pub mod run;

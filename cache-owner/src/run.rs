@@ -21,12 +21,16 @@ use sszip_core::cache::owner::{Now, Owner};
 use tokio::sync::watch;
 
 use crate::clock::now;
+use crate::idle::{Activity, Idle};
 use crate::server;
 use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
 use crate::socket::Socket;
 
 /// How often another owner's store is tried. Milliseconds.
 const RETRY: u64 = 25;
+
+/// How often it is looked whether the store may be opened. Milliseconds.
+const RETRY_SOON: u64 = 2;
 
 /// How long after another failure it is tried again. Milliseconds.
 const RETRY_BROKEN: u64 = 1_000;
@@ -54,11 +58,19 @@ pub struct Settings {
     /// How often what the store has in memory is written down, in
     /// milliseconds.
     pub flush_interval: u64,
+    /// Entries that are asked for often are made smaller while nobody asks for
+    /// anything.
+    pub recompress: bool,
+    /// For how many milliseconds what nobody asks for is kept; `None`: for as
+    /// long as there is room.
+    pub inactive: Option<u64>,
 }
 
 /// Why there is no store now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotOpened {
+    /// The host has not said that it may be.
+    NotYet,
     /// Another process has it.
     Locked,
     /// Another reason, for people.
@@ -145,6 +157,16 @@ impl Running {
         }
     }
 
+    /// Waits until an owner with an open store serves, two seconds at most.
+    pub fn wait_while_waiting(&self) {
+        for _ in 0..2_000 {
+            if self.state() != State::Waiting {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Asks it to end.
     pub fn stop(&self) {
         // no receiver: it has ended
@@ -227,9 +249,20 @@ impl Life {
             return Ok(());
         };
         // nobody else has given times since: its store was open until now
-        let owner = Arc::new(Owner::new(disk, self.settings.memory, now()));
-        let served = runtime.block_on(self.serve(Arc::clone(&owner)));
+        let owner = Owner::new(disk, self.settings.memory, now())
+            .recompressing(self.settings.recompress)
+            .inactive(self.settings.inactive);
+        let owner = Arc::new(owner);
+        let activity = Arc::new(Activity::default());
+        let idle = match self.settings.recompress {
+            true => Some(Idle::start(&owner, Arc::clone(&activity))?),
+            false => None,
+        };
+        let served = runtime.block_on(self.serve(Arc::clone(&owner), activity));
         self.enter(State::Closing);
+        if let Some(idle) = idle {
+            idle.stop();
+        }
         // ends what is left of connections and what waits for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(error) = owner.close(now()) {
@@ -248,17 +281,19 @@ impl Life {
                 Err(why) => why,
             };
             let wait = match &why {
+                NotOpened::NotYet => RETRY_SOON,
                 NotOpened::Locked => RETRY,
                 NotOpened::Failed(_) => RETRY_BROKEN,
             };
             // once, not at each attempt
-            if said.as_ref() != Some(&why) {
+            if why != NotOpened::NotYet && said.as_ref() != Some(&why) {
                 match &why {
                     NotOpened::Locked => (self.log)(
                         Level::Notice,
                         "another owner has the store; waiting for it to end",
                     ),
                     NotOpened::Failed(text) => (self.log)(Level::Error, text),
+                    NotOpened::NotYet => {}
                 }
                 said = Some(why);
             }
@@ -269,7 +304,11 @@ impl Life {
         }
     }
 
-    async fn serve(&self, owner: Arc<Owner>) -> Result<(), std::io::Error> {
+    async fn serve(
+        &self,
+        owner: Arc<Owner>,
+        activity: Arc<Activity>,
+    ) -> Result<(), std::io::Error> {
         let settings = &self.settings;
         let idle = Duration::from_millis(settings.idle_timeout);
         let limits = Limits {
@@ -279,7 +318,7 @@ impl Life {
         let path = settings.socket.display();
         let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
-        let service = Arc::new(Service::new(owner, limits));
+        let service = Arc::new(Service::new(owner, limits, activity));
         let timer = tokio::spawn({
             let service = Arc::clone(&service);
             async move { service.run_timer().await }
@@ -289,6 +328,10 @@ impl Life {
             let every = Duration::from_millis(settings.flush_interval);
             async move { service.run_flushes(every, &log).await }
         });
+        let forgets = settings.inactive.map(|inactive| {
+            let service = Arc::clone(&service);
+            tokio::spawn(async move { service.run_forgetting(inactive).await })
+        });
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
         // on the pool: here would be one thread that only accepts
@@ -296,6 +339,9 @@ impl Life {
         let served = served.await;
         timer.abort();
         flushes.abort();
+        if let Some(forgets) = forgets {
+            forgets.abort();
+        }
         drop(socket);
         served.map_err(std::io::Error::other)?
     }

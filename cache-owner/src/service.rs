@@ -30,6 +30,7 @@ use crate::answer::{self, Answer};
 use crate::bodies::Bodies;
 use crate::clock::now;
 use crate::events::EventStream;
+use crate::idle::Activity;
 use crate::request::{self, Problem, Request};
 use crate::run::{Level, Log};
 
@@ -47,6 +48,11 @@ const TICK: u64 = 1_000;
 
 /// How often the store is asked whether it has something to say.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often the owner looks for what nobody has asked for: a sixteenth of
+/// that time, but neither more often nor more seldom than this. Milliseconds.
+const FORGET_OFTEN: u64 = 50;
+const FORGET_SELDOM: u64 = 60_000;
 
 /// How requests are treated.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +82,12 @@ pub struct Service {
     started: u64,
     /// Open connections.
     pub connections: AtomicUsize,
+    activity: Arc<Activity>,
 }
 
 impl Service {
     /// For an owner that has started.
-    pub fn new(owner: Arc<Owner>, limits: Limits) -> Self {
+    pub fn new(owner: Arc<Owner>, limits: Limits, activity: Arc<Activity>) -> Self {
         Self {
             owner,
             limits,
@@ -94,6 +101,7 @@ impl Service {
             stopping: AtomicBool::new(false),
             started: now().monotonic,
             connections: AtomicUsize::new(0),
+            activity,
         }
     }
 
@@ -105,6 +113,7 @@ impl Service {
         self: Arc<Self>,
         request: HttpRequest<Incoming>,
     ) -> Result<Response<Answer>, Infallible> {
+        let _busy = self.activity.begin();
         let (head, mut body) = request.into_parts();
         let answer = match request::read(&head) {
             Ok(request) => self.act(request, &mut body).await,
@@ -216,8 +225,9 @@ impl Service {
             return;
         };
         let (owner, writes) = (Arc::clone(&self.owner), Arc::clone(&self.writes));
+        let busy = self.activity.begin();
         tokio::spawn(async move {
-            let _place = place;
+            let _place = (place, busy);
             // never closed
             let Ok(_permit) = writes.acquire().await else {
                 return;
@@ -421,6 +431,17 @@ impl Service {
             while let Some(event) = self.owner.next_event() {
                 log(Level::Error, &event);
             }
+        }
+    }
+
+    /// Lets go of what nobody has asked for in so many milliseconds. Never
+    /// returns.
+    pub async fn run_forgetting(&self, inactive: u64) {
+        let every = Duration::from_millis((inactive / 16).clamp(FORGET_OFTEN, FORGET_SELDOM));
+        loop {
+            sleep(every).await;
+            // it is tried again
+            drop(self.writing(|owner| owner.forget_inactive(now())).await);
         }
     }
 

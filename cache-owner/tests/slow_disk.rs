@@ -82,6 +82,8 @@ impl Disk for Slow {
         Ok(())
     }
 
+    fn forget(&self, _: u64, _: u64, _: Now) {}
+
     fn next_event(&self) -> Option<String> {
         None
     }
@@ -140,6 +142,8 @@ fn a_disk_that_hangs_stops_nobody_else() {
             threads: 1,
             idle_timeout: 60_000,
             flush_interval: 60_000,
+            recompress: true,
+            inactive: None,
         },
         Box::new(move |_| Ok(Box::new(Slow(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),

@@ -18,29 +18,38 @@ def exchange(port, path, body, accept):
 
 def send(port, path, request, accept):
     """The same with bytes; without any it is a GET."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
+        return ask(peer, peer.makefile("rb"), path, request, accept)
+
+
+def ask(peer, stream, path, request, accept):
+    """The same over a connection that is there, and the file made of it."""
+    peer.sendall(written(peer.getpeername()[1], path, request, accept))
+    status = int(stream.readline().split()[1])
+    wire = len("HTTP/1.1 200 OK\r\n")
+    headers = {}
+    while (line := stream.readline()) not in (b"\r\n", b""):
+        wire += len(line)
+        name, _, value = line.decode("latin-1").partition(":")
+        headers[name.lower()] = value.strip()
+    wire += 2
+    if "content-length" in headers:
+        content = stream.read(int(headers["content-length"]))
+        return status, headers, content, wire + len(content)
+    content, framing = read_chunks(stream)
+    return status, headers, content, wire + len(content) + framing
+
+
+def written(port, path, request, accept):
+    """The bytes of a request. The host that it names may be a part of a
+    cache's key: it is wrk's."""
     head = (
         f"{'GET' if request is None else 'POST'} {path} HTTP/1.1\r\n"
         f"Host: 127.0.0.1:{port}\r\nAccept-Encoding: {accept}\r\n"
     )
     if request is not None:
         head += f"Content-Type: application/json\r\nContent-Length: {len(request)}\r\n"
-    head += "\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
-        peer.sendall(head.encode() + (request or b""))
-        stream = peer.makefile("rb")
-        status = int(stream.readline().split()[1])
-        wire = len("HTTP/1.1 200 OK\r\n")
-        headers = {}
-        while (line := stream.readline()) not in (b"\r\n", b""):
-            wire += len(line)
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        wire += 2
-        if "content-length" in headers:
-            content = stream.read(int(headers["content-length"]))
-            return status, headers, content, wire + len(content)
-        content, framing = read_chunks(stream)
-        return status, headers, content, wire + len(content) + framing
+    return f"{head}\r\n".encode() + (request or b"")
 
 
 def read_chunks(stream):

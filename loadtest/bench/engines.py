@@ -27,11 +27,16 @@ def written(work, identities):
 def bench(name, work, folder, quick):
     """What the bench of that name says of the bodies in the folder; without
     one, of its own."""
+    options = ["--rounds", "1", "--ms", "2"] if quick else ["--rounds", "5", "--ms", "10"]
+    return bench_with(name, work, options + ([str(folder)] if folder else []))
+
+
+def bench_with(name, work, options, features=()):
+    """The same, with options of its own."""
     output = work / f"{name}.json"
     build = ["cargo", "bench", "--quiet", "-p", "sszip-core", "--bench", name]
+    build += ["--features", ",".join(features)] if features else []
     subprocess.run([*build, "--no-run"], cwd=ROOT, check=True)
-    command = [*build, "--", "--json", str(output)]
-    command += ["--rounds", "1", "--ms", "2"] if quick else ["--rounds", "5", "--ms", "10"]
-    command += [str(folder)] if folder else []
+    command = [*build, "--", "--json", str(output), *options]
     subprocess.run(pinned(WORKER_CORE, command), cwd=ROOT, check=True)
     return json.loads(output.read_text())

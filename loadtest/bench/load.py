@@ -27,6 +27,11 @@ def cpu_ns(pid):
     return total
 
 
+def process_ns(pid):
+    """The same with those threads that have ended: clock_getcpuclockid(3)."""
+    return time.clock_gettime_ns(~pid << 3 | 2)
+
+
 def machine_ticks():
     """Busy, idle and stolen ticks of the whole machine."""
     fields = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
@@ -55,13 +60,15 @@ def wrk_command(port, path, connections, seconds, core):
     )
 
 
-def wrk_environment(body, coder, pause_ms):
+def wrk_environment(body, coder, pause_ms, keys):
     environment = dict(os.environ, BENCH_ACCEPT_ENCODING=coder.accept)
     environment.pop("BENCH_REQUEST", None)
     if body.request is not None:
         environment["BENCH_REQUEST"] = str(body.request)
     if pause_ms is not None:
         environment["BENCH_PAUSE_MS"] = str(pause_ms)
+    if keys is not None:
+        environment["BENCH_KEYS"] = str(keys)
     return environment
 
 
@@ -69,12 +76,20 @@ class Wrk:
     """A wrk that may run beside another one."""
 
     def __init__(
-        self, port, body, coder, connections, seconds, core=LOAD_CORE, pause_ms=None
+        self,
+        port,
+        body,
+        coder,
+        connections,
+        seconds,
+        core=LOAD_CORE,
+        pause_ms=None,
+        keys=None,
     ):
         self.limit = seconds + 60
         self.process = subprocess.Popen(
             wrk_command(port, body.path, connections, seconds, core),
-            env=wrk_environment(body, coder, pause_ms),
+            env=wrk_environment(body, coder, pause_ms, keys),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -93,11 +108,13 @@ class Wrk:
         raise SystemExit(f"wrk printed no result:\n{output}")
 
 
-def measure(nginx, body, coder, connections, seconds, expected, slack=0.02):
+def measure(nginx, body, coder, connections, seconds, expected, slack=0.02, keys=None):
     """One point: requests per second, CPU per request, and whether to trust it."""
+    owner = process_ns(nginx.owner) if nginx.owner else 0
     before, ticks = cpu_ns(nginx.worker), machine_ticks()
-    result = Wrk(nginx.port, body, coder, connections, seconds).result()
+    result = Wrk(nginx.port, body, coder, connections, seconds, keys=keys).result()
     spent = cpu_ns(nginx.worker) - before
+    owner = process_ns(nginx.owner) - owner if nginx.owner else 0
     share = machine_share(ticks, machine_ticks())
     check_answers(result, body, coder, connections, expected, slack)
     wall_us = result["duration_us"]
@@ -106,6 +123,8 @@ def measure(nginx, body, coder, connections, seconds, expected, slack=0.02):
         "wire": result["bytes"] / result["requests"],
         "rps": result["requests"] / wall_us * 1e6,
         "cpu_us": spent / 1000 / result["requests"],
+        "owner_us": owner / 1000 / result["requests"],
+        "p50_us": result["p50_us"],
         "utilisation": spent / 1000 / wall_us,
         "steal": share["steal"],
     }

@@ -61,17 +61,18 @@ def describe(argv):
     }
 
 
-def missing_tools():
-    """Every prerequisite that is absent, with what brings it."""
+def missing_tools(suites):
+    """Every prerequisite of these that is absent, with what brings it."""
     absent = []
-    for path, remedy in (
-        (Path(NGINX), "apt-get install nginx"),
-        (BROTLI_MODULE, "apt-get install libnginx-mod-http-brotli-filter"),
-        (MODULE, "make build"),
-        (REPLAY_NODE, "make build"),
-        (OHA, "scripts/setup bench"),
+    for path, remedy, needed in (
+        (Path(NGINX), "apt-get install nginx", suites),
+        (BROTLI_MODULE, "apt-get install libnginx-mod-http-brotli-filter", {"nginx"}),
+        (MODULE, "make build", suites),
+        (MODULE.parent / "libsszip_owner.so", "make build", {"store"}),
+        (REPLAY_NODE, "make build", suites),
+        (OHA, "scripts/setup bench", {"streaming"}),
     ):
-        if not path.exists():
+        if not suites.isdisjoint(needed) and not path.exists():
             absent.append(f"{path} is missing: {remedy}")
     for tool, remedy in (
         ("wrk", "apt-get install wrk"),

@@ -1,8 +1,9 @@
 """Benchmarks: nginx with sszip against the other coders.
 
-Three suites: `nginx`, answers with a length, `streaming`, answers in chunks,
-and `cache`, stored answers. Each verifies every answer before it measures, and writes tables, the
-raw numbers and a plot. See loadtest/README.md.
+Four suites: `nginx`, answers with a length, `streaming`, answers in chunks,
+`cache`, stored answers, and `store`, those that the cache's owner keeps. Each
+verifies every answer before it measures, and writes tables, the raw numbers and
+a plot. See loadtest/README.md.
 """
 
 import argparse
@@ -22,6 +23,8 @@ import load
 import machine
 import profiling
 import report
+import storing
+import storing_report
 import streaming
 import streaming_report
 import tail
@@ -33,6 +36,7 @@ SUITES = {
     "nginx": (["throughput", "tail", "codecs", "profiles"], "part-01-nginx", report),
     "streaming": (streaming.SECTIONS, streaming.NAME, streaming_report),
     "cache": (caching.SECTIONS, caching.NAME, caching_report),
+    "store": (storing.SECTIONS, storing.NAME, storing_report),
 }
 
 
@@ -113,6 +117,8 @@ def measure(suite, args, work):
         return results | streaming.run(args, work, library, chosen, pairs, say)
     if suite == "cache":
         return results | caching.run(args, work, library, chosen, pairs, say)
+    if suite == "store":
+        return results | storing.run(args, work, library, chosen, pairs, say)
     return results | nginx_suite(args, work, library, chosen, pairs)
 
 
@@ -156,10 +162,11 @@ def write(results, out, name, reporter):
 
 def main():
     args = parse(sys.argv[1:])
-    if absent := machine.missing_tools():
+    suites = [args.suite] if args.suite else list(SUITES)
+    if absent := machine.missing_tools(set(suites)):
         raise SystemExit("\n".join(absent))
     out = args.out or ROOT / ("build/bench" if args.quick else "loadtest/results")
-    for suite in [args.suite] if args.suite else SUITES:
+    for suite in suites:
         sections, name, reporter = SUITES[suite]
         chosen = SimpleNamespace(**vars(args) | {"only": args.only or sections})
         started = time.monotonic()

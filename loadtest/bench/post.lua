@@ -4,8 +4,10 @@
 --   BENCH_ACCEPT_ENCODING  value of Accept-Encoding
 --   BENCH_PAUSE_MS         mean pause before each request of a connection;
 --                          absent: none, the next follows at once
+--   BENCH_KEYS             so many numbers in turn, the same in each run
 -- Wherever the body has nine bytes of value 1, each request gets nine digits
--- that no request had before it, not even one of a run before this one.
+-- that no request had before it, not even one of a run before this one; unless
+-- there is a number of keys.
 
 local MARK = string.rep("\1", 9)
 
@@ -35,9 +37,14 @@ function init()
     end
     -- A run takes a second or more, and sends less than a million in each.
     local count = 100000000 + os.time() % 800 * 1000000
+    local keys = tonumber(os.getenv("BENCH_KEYS"))
+    if keys then
+        count = -1
+    end
     function request()
         count = count + 1
-        return table.concat(pieces, string.format("%d", count))
+        local number = keys and 100000000 + count % keys or count
+        return table.concat(pieces, string.format("%d", number))
     end
 end
 

@@ -40,12 +40,13 @@ def run(work, node, bodies, levels, seconds, say):
     return profiles
 
 
-def sample(work, nginx, body, coder, seconds, connections=CONNECTIONS):
+def sample(work, nginx, body, coder, seconds, connections=CONNECTIONS, pid=None, keys=None):
+    """Of the worker, unless it is another process."""
     data = work / "perf.data"
-    load = Wrk(nginx.port, body, coder, connections, seconds + 1)
+    load = Wrk(nginx.port, body, coder, connections, seconds + 1, keys=keys)
     record = subprocess.run(
         ["perf", "record", "-e", "cpu-clock", "-F", str(FREQUENCY), "-o", str(data)]
-        + ["-p", str(nginx.worker), "--", "sleep", str(seconds)],
+        + ["-p", str(pid or nginx.worker), "--", "sleep", str(seconds)],
         capture_output=True,
         text=True,
     )

@@ -5,6 +5,7 @@ shape the heap of another; all of them run at once and idle while another is
 measured. Processes are ended by the handles kept here and by nothing else.
 """
 
+import json
 import os
 import shutil
 import socket
@@ -151,10 +152,13 @@ class Node:
 
 
 class Nginx:
-    """One nginx with one worker; `coders` maps a path to its coder."""
+    """One nginx, with one worker unless more are wanted; `coders` maps a path
+    to its coder."""
 
-    def __init__(self, work, name, upstream_port, coders, core=WORKER_CORE, listen=""):
-        self.port = free_port()
+    def __init__(
+        self, work, name, upstream_port, coders, core=WORKER_CORE, listen="", workers=1
+    ):
+        self.port, self.workers, self.core = free_port(), workers, core
         prefix = self.prefix = work / f"nginx-{slug(name)}-{self.port}"
         shutil.rmtree(prefix, ignore_errors=True)
         prefix.mkdir(parents=True)
@@ -168,6 +172,7 @@ class Nginx:
                 for path, coder in coders.items()
             ),
             USER="user root;" if os.geteuid() == 0 else "",
+            WORKERS=str(workers),
             AFFINITY="" if core is None else f"worker_cpu_affinity {1 << core:b};",
             PREFIX=str(prefix),
             MODULE="\n".join(f"load_module {m};" for m in sorted(modules)),
@@ -177,15 +182,33 @@ class Nginx:
         )
         (prefix / "nginx.conf").write_text(conf)
         self.log = prefix / "error.log"
+        self.environment = self._environment(prefix, coders)
+        self._start()
+
+    def _start(self):
         self.process = subprocess.Popen(
-            [NGINX, "-p", str(prefix), "-e", str(self.log)]
-            + ["-c", str(prefix / "nginx.conf")],
+            [NGINX, "-p", str(self.prefix), "-e", str(self.log)]
+            + ["-c", str(self.prefix / "nginx.conf")],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=self._environment(prefix, coders),
+            env=self.environment,
         )
         wait_for_port(self.port, self.process, self.log)
-        self.worker = self._worker_pid()
+        try:
+            self.worker = self._child("worker process")
+            # what holds the cache's store, where one was asked for
+            owned = "sszip_cache_path" in (self.prefix / "nginx.conf").read_text()
+            self.owner = self._child("cache manager process") if owned else None
+            if owned:
+                self._wait_for_owner()
+        except BaseException:
+            stop(self.process)
+            raise
+
+    def restart(self):
+        """Another start of the same, on the same store."""
+        stop(self.process)
+        self._start()
 
     @staticmethod
     def _environment(prefix, coders):
@@ -196,17 +219,43 @@ class Nginx:
         (prefix / "libisal.so.2").write_text("no library\n")
         return dict(os.environ, LD_LIBRARY_PATH=str(prefix))
 
-    def _worker_pid(self):
+    def _child(self, title):
         pid = self.process.pid
         children = Path(f"/proc/{pid}/task/{pid}/children")
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for child in children.read_text().split():
-                title = Path(f"/proc/{child}/cmdline").read_bytes()
-                if b"worker process" in title:
+                if title in Path(f"/proc/{child}/cmdline").read_text():
                     return int(child)
             time.sleep(0.02)
-        raise SystemExit(f"nginx {pid} has no worker")
+        raise SystemExit(f"nginx {pid} has no {title}\n{self.complaints()[-2000:]}")
+
+    def owner_status(self):
+        """What the owner says of itself; None while it says nothing."""
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(START_SECONDS)
+            try:
+                peer.connect(str(self.prefix / "cache/owner.sock"))
+                peer.sendall(b"GET /v1/status HTTP/1.0\r\n\r\n")
+                text = peer.makefile("rb").read()
+            except OSError:
+                return None
+        return json.loads(text.partition(b"\r\n\r\n")[2])
+
+    def _wait_for_owner(self):
+        """Until every worker hears it, and on the core of the load: with two
+        cores the worker's is taken."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            status = self.owner_status()
+            if status and len(status["processes"]) >= self.workers:
+                break
+            time.sleep(0.02)
+        else:
+            raise SystemExit(f"no owner answers\n{self.complaints()[-2000:]}")
+        if self.core is not None:
+            for task in Path(f"/proc/{self.owner}/task").iterdir():
+                os.sched_setaffinity(int(task.name), {LOAD_CORE})
 
     def __enter__(self):
         return self

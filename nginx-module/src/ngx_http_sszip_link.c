@@ -297,6 +297,17 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
         }
 
         (void) sszip_link_filled(slot, n, ngx_current_msec);
+
+        if (!rev->ready) {
+
+            /* epoll has said how much there was */
+
+            if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+                goto close;
+            }
+
+            break;
+        }
     }
 
     ngx_http_sszip_wake();

@@ -113,6 +113,8 @@ ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
 
 void ngx_http_sszip_filter_init(void);
 
+ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
+
 /* heads */
 sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
     ngx_str_t *content_type, size_t *n);

@@ -44,6 +44,8 @@ typedef struct {
     ngx_str_t                    store;
     off_t                        max_size;
     ssize_t                      memory;
+    ngx_int_t                    inactive;
+    ngx_flag_t                   no_recompress;
     ngx_http_sszip_main_conf_t  *smcf;
 } ngx_http_sszip_owner_t;
 
@@ -56,7 +58,7 @@ static ngx_int_t ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_open(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_symbol(void *dl, const char *name);
 static void ngx_http_sszip_owner_log(void);
-static void ngx_http_sszip_owner_at_exit(void);
+static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
 static void ngx_http_sszip_owner_exit(void);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 
@@ -79,7 +81,10 @@ static bool             (*ngx_http_sszip_owner_stop_f)(sszip_owner *owner,
                                             uint64_t limit);
 
 
-/* sszip_cache_path path [max_size=size] [memory=size] */
+/*
+ * sszip_cache_path path [max_size=size] [memory=size] [inactive=time]
+ *                       [recompress=on|off]
+ */
 
 char *
 ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
@@ -218,9 +223,44 @@ ngx_http_sszip_owner_args(ngx_conf_t *cf, ngx_http_sszip_owner_t *owner)
             return NGX_ERROR;
         }
 
+        if (ngx_strncmp(value[i].data, "inactive=", 9) == 0) {
+            s.data = value[i].data + 9;
+            s.len = value[i].len - 9;
+
+            owner->inactive = ngx_parse_time(&s, 0);
+
+            if (owner->inactive > 0) {
+                continue;
+            }
+
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid inactive value \"%V\": it must be a "
+                               "time of at least 1ms", &value[i]);
+            return NGX_ERROR;
+        }
+
+        if (ngx_strncmp(value[i].data, "recompress=", 11) == 0) {
+
+            if (ngx_strcmp(&value[i].data[11], "on") == 0) {
+                owner->no_recompress = 0;
+                continue;
+            }
+
+            if (ngx_strcmp(&value[i].data[11], "off") == 0) {
+                owner->no_recompress = 1;
+                continue;
+            }
+
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid recompress value \"%V\": it must be "
+                               "\"on\" or \"off\"", &value[i]);
+            return NGX_ERROR;
+        }
+
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\": \"max_size=\" and "
-                           "\"memory=\" are known", &value[i]);
+                           "invalid parameter \"%V\": \"max_size=\", "
+                           "\"memory=\", \"inactive=\" and \"recompress=\" "
+                           "are known", &value[i]);
         return NGX_ERROR;
     }
 
@@ -276,18 +316,23 @@ ngx_http_sszip_owner_manager(void *data)
 {
     ngx_http_sszip_owner_t  *owner = data;
 
+    sszip_owner_state  state;
+    static ngx_uint_t  registered;
+
     if (ngx_http_sszip_owner_running == NULL
         && ngx_http_sszip_owner_start(owner) != NGX_OK)
     {
         return NGX_HTTP_SSZIP_OWNER_FAIL;
     }
 
+    state = ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running);
+
     ngx_http_sszip_owner_log();
 
-    switch (ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running)) {
+    switch (state) {
 
     case SSZIP_OWNER_SERVING:
-        ngx_http_sszip_owner_at_exit();
+        ngx_http_sszip_owner_at_exit(&registered);
         return NGX_HTTP_SSZIP_OWNER_POLL;
 
     case SSZIP_OWNER_ENDED:
@@ -347,8 +392,9 @@ ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 static ngx_int_t
 ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
 {
-    char                text[NGX_HTTP_SSZIP_OWNER_LINE];
-    sszip_owner_config  config;
+    char                 text[NGX_HTTP_SSZIP_OWNER_LINE];
+    static ngx_uint_t    registered;
+    sszip_owner_config   config;
 
     if (ngx_http_sszip_owner_start_f == NULL
         && ngx_http_sszip_owner_open(owner) == NULL)
@@ -366,6 +412,8 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
     config.max_size = owner->max_size;
     config.memory = owner->memory;
     config.max_entry = owner->smcf->max_entry;
+    config.inactive = owner->inactive;
+    config.no_recompress = (uint8_t) owner->no_recompress;
 
     ngx_http_sszip_owner_running =
                  ngx_http_sszip_owner_start_f(&config, text, sizeof(text));
@@ -375,6 +423,10 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
                       "sszip: the store can't be started: %s", text);
         return NGX_ERROR;
     }
+
+    /* it may be told to quit while it opens the store */
+
+    ngx_http_sszip_owner_at_exit(&registered);
 
     return NGX_OK;
 }
@@ -460,17 +512,15 @@ ngx_http_sszip_owner_log(void)
 
 /*
  * Told to quit, the cache manager exits at once.  The handler has to run before
- * RocksDB's own static objects are destroyed, so it is registered once they
- * are there: when the store is open.
+ * RocksDB's own static objects are destroyed, so it is registered after them:
+ * once at the start, for an owner without a store, and once it has one.
  */
 
 static void
-ngx_http_sszip_owner_at_exit(void)
+ngx_http_sszip_owner_at_exit(ngx_uint_t *registered)
 {
-    static ngx_uint_t  registered;
-
-    if (!registered) {
-        registered = 1;
+    if (!*registered) {
+        *registered = 1;
         (void) atexit(ngx_http_sszip_owner_exit);
     }
 }

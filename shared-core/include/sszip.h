@@ -897,6 +897,18 @@ sszip_status sszip_exchange_cache_status(const sszip_exchange *exchange,
                                          sszip_str *out);
 
 /*
+ The key of a single answer, 64 hexadecimal digits, is written to `text`;
+ `*len` is 0 where there is none.
+
+ # Safety
+ `exchange` is NULL or valid; `text` points at 64 bytes, `len` at memory of
+ its type.
+ */
+sszip_status sszip_exchange_cache_key(const sszip_exchange *exchange,
+                                      uint8_t *text,
+                                      size_t *len);
+
+/*
  The method of a single JSON-RPC call as it stood in the request, and the
  number of calls in a batch; empty and 0 where they are not known. Valid
  until the next look-up or `sszip_exchange_free`.

@@ -7,9 +7,16 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+/// What is not shown may take this part of what is.
+const KEPT_IN: usize = 64;
+
 /// Bytes that several hold. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bytes(Arc<Box<[u8]>>);
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    all: Arc<Box<[u8]>>,
+    /// Those before it are kept and not shown.
+    start: usize,
+}
 
 impl Bytes {
     /// A copy, exactly as long. `None` when memory is refused.
@@ -17,16 +24,40 @@ impl Bytes {
         copy_of(bytes).map(Self::from)
     }
 
+    /// What `bytes` have from `start` on, without copying them where those
+    /// before it are few. `None` when memory is refused, or there is no `start`.
+    pub fn rest_of(bytes: Vec<u8>, start: usize) -> Option<Self> {
+        let rest = bytes.get(start..)?;
+        if rest.len() / KEPT_IN < start {
+            return Self::copy_of(rest);
+        }
+        Some(Self {
+            start,
+            ..Self::from(bytes)
+        })
+    }
+
     /// Whether both are the same piece of memory.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.all, &other.all) && self.start == other.start
     }
 }
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Bytes {}
 
 impl From<Vec<u8>> for Bytes {
     /// Keeps what was allocated, up to the length.
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Arc::new(bytes.into_boxed_slice()))
+        Self {
+            all: Arc::new(bytes.into_boxed_slice()),
+            start: 0,
+        }
     }
 }
 
@@ -34,7 +65,8 @@ impl Deref for Bytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        // never beyond the end
+        self.all.get(self.start..).unwrap_or(&[])
     }
 }
 
@@ -66,4 +98,25 @@ pub(crate) fn push<T>(all: &mut Vec<T>, one: T) -> Option<()> {
     all.try_reserve(1).ok()?;
     all.push(one);
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bytes, KEPT_IN};
+
+    #[test]
+    fn the_rest_of_bytes_is_copied_only_where_little_is_left() {
+        let bytes: Vec<u8> = (0..=200).collect();
+        for (start, is_copied) in [(0, false), (200 / KEPT_IN, false), (4, true), (201, true)] {
+            let kept = Bytes::rest_of(bytes.clone(), start).unwrap();
+            assert!(kept.is(&kept.clone()));
+            assert_eq!(&kept[..], &bytes[start..]);
+            assert_eq!(kept, Bytes::copy_of(&bytes[start..]).unwrap());
+            assert_eq!(
+                kept.all.len(),
+                bytes.len() - if is_copied { start } else { 0 }
+            );
+        }
+        assert!(Bytes::rest_of(bytes, 202).is_none());
+    }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use sszip_core::allocator::faulty::{left, refusing, Refusals};
+use sszip_core::allocator::faulty::{left, most_of, refusing, Refusals};
 use sszip_core::allocator::{self, SMALL};
 use sszip_core::bytes::Bytes;
 use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
@@ -441,4 +441,67 @@ fn the_tables_of_the_tier_grow_in_what_was_put_aside() {
         }
     }
     assert!(grown > 0, "no table has grown");
+}
+
+/// What a look-up makes of a batch is long only in all, and can't be refused:
+/// sixteen times the request has to be there, so it must never take more.
+#[test]
+fn a_batch_takes_no_more_than_had_to_be_there() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // the shortest call that may be stored
+    let call = |id: usize| format!(r#"{{"id":{id},"method":"eth_chainId","jsonrpc":"2.0"}}"#);
+    let calls: Vec<String> = (10_000..15_000).map(call).collect();
+    let batch = format!("[{}]", calls.join(","));
+    for stored in [false, true] {
+        let config = config(&[("batch_max", "10000")]);
+        let look_up = |body: &str| {
+            let mut exchange = Exchange::new(Arc::clone(&config));
+            let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
+            let head = RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: fields.into_iter(),
+            };
+            exchange.request_head(head).unwrap();
+            let asked = Asked {
+                namespace: Some(b"n"),
+                body: body.as_bytes(),
+                now: 1000,
+                ..Asked::default()
+            };
+            let found = exchange.look_up(asked).unwrap();
+            (exchange, found)
+        };
+        if stored {
+            let (mut exchange, _) = look_up(&call(1));
+            let body = br#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#;
+            let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
+            exchange
+                .response_head(ResponseHead {
+                    status: 200,
+                    content_length: Some(body.len() as u64),
+                    fields: fields.into_iter(),
+                    delimited: true,
+                    unbuffered: false,
+                    subrequest: false,
+                    coding_allowed: true,
+                    host_writes_vary: false,
+                    now: 0,
+                })
+                .unwrap();
+            exchange.observe(body).unwrap();
+            let mut fill = exchange.take_fill().unwrap();
+            fill.build();
+            fill.publish(1000);
+            // what is remembered for ever
+            assert_eq!(look_up(&batch).1, LookUp::Respond);
+        }
+        let took = most_of(|| {
+            let (_, found) = look_up(&batch);
+            assert_eq!(found == LookUp::Respond, stored, "{found:?}");
+        });
+        // beside an exchange's own; the look-up tries whether all of it is there
+        let most = 16 * batch.len() + 1024;
+        assert!((most - 2048..=most).contains(&took), "{took} of {most}");
+    }
 }

@@ -649,7 +649,11 @@ class TestLargeAnswersInIdentity:
     @pytest.mark.parametrize("missing", [0, 1])
     @pytest.mark.parametrize("at_once", [1, 8])
     def test_in_a_batch(self, stored, missing, at_once):
-        """Alone and together with what the node has to be asked for."""
+        """Alone and together with what the node has to be asked for.
+
+        What is to be put together with the node's answers must have been read:
+        here by the first hit."""
+        stored(call("eth_getBlockByHash", BY_HASH))
         stored.node.results["eth_syncing"] = b"false"
         calls = [call("eth_getBlockByHash", BY_HASH, str(id)) for id in (1, 2)]
         calls += [call("eth_syncing", id="3")] * missing

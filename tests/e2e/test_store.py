@@ -39,7 +39,7 @@ sszip_cache_valid unfinalized 1h;
 proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@ reuseport;
-    location / { sszip_cache_namespace $arg_chain; proxy_pass http://@origin@; }
+    location / { sszip_cache_namespace $arg_chain; add_header X-Key $sszip_cache_key; proxy_pass http://@origin@; }
     location /unlocked { sszip_cache_namespace $arg_chain; sszip_cache_lock off; proxy_pass http://@origin@; }
     location /impatient { sszip_cache_namespace $arg_chain; sszip_cache_lock_timeout 200ms; proxy_pass http://@origin@; }
     location = /purge { allow 127.0.0.1; deny all; sszip_cache_purge on; }
@@ -87,6 +87,15 @@ def wait_until_linked(nginx, owner=None):
     nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
 
 
+def reload(nginx):
+    """... and the new workers are linked to the owner that stays."""
+    before = nginx.owner.status()["pid"]
+    nginx.reload()
+    if not isinstance(nginx.owner, Owner):
+        nginx.wait_for(lambda: nginx.owner.pid() not in (None, before), "the new manager")
+    wait_until_linked(nginx)
+
+
 class Asker:
     def __init__(self, nginx, origin, results, **options):
         self.nginx = nginx
@@ -125,8 +134,7 @@ class TestTwoProcesses:
         asks = ask(nginx)
         asks(block())
         asks(call("eth_chainId"))
-        nginx.reload()
-        wait_until_linked(nginx)
+        reload(nginx)
         for method, result in (("eth_getBlockByHash", LARGE), ("eth_chainId", b'"0x1"')):
             answer = asks(CALLS[method](id="7"), accept=accept)
             assert answer.decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % result
@@ -138,8 +146,7 @@ class TestTwoProcesses:
         asks = ask(nginx, {"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"', "eth_gasPrice": b'"0x5"'})
         asks(block())
         asks(call("eth_chainId"))
-        nginx.reload()
-        wait_until_linked(nginx)
+        reload(nginx)
         batch = b"[" + b",".join([call("eth_chainId", id="5"), call("eth_gasPrice", id="6"), block(id="7")]) + b"]"
         answer = asks(batch)
         assert json.loads(answer.decoded)[0] == {"jsonrpc": "2.0", "id": 5, "result": "0x1"}
@@ -211,6 +218,41 @@ class TestOneAsksForAll:
             thread.join()
 
 
+class TestRecompressing:
+    """What several workers ask the owner for is coded again while nobody asks."""
+
+    def ask_until_hot(self, nginx, asks):
+        # each worker asks the owner once, whichever of them a connection meets
+        for id in range(60):
+            answer = asks(block(id=str(id)))
+        return answer
+
+    @pytest.mark.parametrize("parameter,expected", [("", True), ("recompress=on", True), ("recompress=off", False)])
+    def test_it_is_smaller_after_a_reload_and_the_same(self, start_nginx, ask, parameter, expected):
+        path = f"sszip_cache_path @prefix@/cache max_size=64m memory=32m {parameter};"
+        nginx = start_nginx(config(path), workers=4)
+        nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+        wait_until_linked(nginx)
+        asks = ask(nginx)
+        before = self.ask_until_hot(nginx, asks)
+        if expected:
+            nginx.wait_for(lambda: time.sleep(0.3) or nginx.owner.status()["recompressed"]["entries"] == 1, "an idle moment")
+        else:
+            time.sleep(1)
+        status = nginx.owner.status()
+        nginx.reload()
+        nginx.wait_for(lambda: nginx.owner.pid() not in (None, status["pid"]), "the next owner")
+        wait_until_linked(nginx)
+        after = asks(block(id="59"))
+        assert after.header("cache-status").startswith("sszip; hit")
+        assert after.decoded == before.decoded
+        assert asks(block(id="7"), accept="identity").decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % LARGE
+        saved = int(before.header("content-length")) - int(after.header("content-length"))
+        assert (saved > 0) == expected
+        assert status["recompressed"] == {"entries": int(expected), "saved": saved, "no_smaller": 0, "failed": 0}
+        assert asks.node.count() == 1
+
+
 class TestPurging:
     def fill(self, asks):
         for method in ("eth_getBlockByHash", "eth_chainId"):
@@ -251,6 +293,15 @@ class TestPurging:
         answer = purge(run(), query)
         assert answer.status == 400 and why in json.loads(answer.decoded)["detail"]
         assert answer.header("content-type") == "application/problem+json"
+
+    def test_one_entry_is_purged_by_its_key(self, run, ask):
+        asks = ask(run())
+        self.fill(asks)
+        key = asks(block()).header("x-key")
+        assert len(key) == 64 and key != asks(chain_id()).header("x-key")
+        assert purge(asks.nginx, f"key={key}").status == 200
+        assert self.hits(asks) == ["eth_chainId"]
+        assert purge(asks.nginx, "key=12").status == 400
 
     def test_it_has_rules_of_its_own(self, run):
         nginx = run()
@@ -340,7 +391,11 @@ class TestConfiguration:
             ("sszip_cache_path @prefix@/c max_size=1m;", "at least 64m"),
             ("sszip_cache_path @prefix@/c max_size=lots;", "at least 64m"),
             ("sszip_cache_path @prefix@/c memory=1k;", "at least 1m"),
-            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=" and "memory=" are known'),
+            ("sszip_cache_path @prefix@/c inactive=0;", "at least 1ms"),
+            ("sszip_cache_path @prefix@/c inactive=never;", "at least 1ms"),
+            ("sszip_cache_path @prefix@/c recompress=yes;", 'must be "on" or "off"'),
+            ("sszip_cache_path @prefix@/c recompress=;", 'must be "on" or "off"'),
+            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=", "memory=", "inactive=" and "recompress=" are known'),
             (f"sszip_cache_path @prefix@/{'c' * 120};", "too long"),
             ("", '"sszip_cache_purge" needs an "sszip_cache_path" or an "sszip_cache_owner"'),
         ],

@@ -246,6 +246,18 @@ class TestStops:
             nginx.stop()
 
 
+    def test_a_stop_at_any_moment_of_the_start_is_clean(self, origin, node):
+        nginx = Nginx(CONFIG, origin=origin)
+        try:
+            for turn in range(25):
+                nginx.start()
+                time.sleep(turn * 0.003)
+                end(nginx, signal.SIGQUIT if turn % 2 else signal.SIGTERM)
+                nginx.check()
+        finally:
+            nginx.stop()
+
+
 class TestUnderLoad:
     def test_reloads(self, start_nginx, origin):
         nginx = start_nginx(CONFIG, workers=2)
@@ -338,7 +350,7 @@ class TestUnderLoad:
 def test_the_log_says_what_the_store_does(start_nginx, origin, node):
     nginx = start_nginx(CONFIG)
     wait_until_linked(nginx)
-    assert len(re.findall(r"\[notice\].*sszip: a new store in ", nginx.error_log())) == 1
+    nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: a new store in ", nginx.error_log()), "the line")
     nginx.reload()
     wait_until_linked(nginx)
     nginx.wait_for(lambda: re.search(r"\[notice\].*sszip: the store in ", nginx.error_log()), "the line")

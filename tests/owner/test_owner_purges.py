@@ -27,8 +27,9 @@ def fill(owner):
         ({"namespace": OTHER}, {1, 2, 3, 5}),
         ({"method": "eth_call"}, {3, 5}),
         ({"method": "eth_call", "namespace": NAMESPACE}, {3, 4, 5}),
-        ({"namespace": NAMESPACE, "blocks": [10, 11]}, {3, 4, 5}),
-        ({"namespace": NAMESPACE, "blocks": [12, 12]}, {1, 2, 4, 5}),
+        # and what names no block
+        ({"namespace": NAMESPACE, "blocks": [10, 11]}, {3, 4}),
+        ({"namespace": NAMESPACE, "blocks": [12, 12]}, {1, 2, 4}),
         ({"namespace": OTHER, "blocks": [0, 2**64 - 1]}, {1, 2, 3, 5}),
         ({"key": key(5)}, {1, 2, 3, 4}),
     ],

@@ -126,6 +126,8 @@ impl Disk for Model {
         Ok(())
     }
 
+    fn forget(&self, _: u64, _: u64, _: Now) {}
+
     fn next_event(&self) -> Option<String> {
         None
     }

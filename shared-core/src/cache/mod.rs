@@ -24,6 +24,8 @@ pub mod memo;
 #[cfg(feature = "store")]
 pub mod owner;
 pub mod process;
+#[cfg(feature = "store")]
+pub mod recompress;
 pub mod scope;
 pub mod stale;
 pub mod status;

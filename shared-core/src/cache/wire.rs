@@ -13,7 +13,7 @@ use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
-const MAGIC: [u8; 4] = *b"SZE\x01";
+const MAGIC: [u8; 4] = *b"SZE\x02";
 
 /// Of magic and length. Bytes.
 const FIXED: usize = 8;
@@ -22,12 +22,12 @@ const FIXED: usize = 8;
 const NUMBER: usize = 10;
 
 /// More than all of a head takes but what is as long as another: five numbers,
-/// two options of one, a hash, five tags, and the lengths. Bytes.
+/// two options of one, a hash, six tags, and the lengths. Bytes.
 const FRAME: usize = 16 * NUMBER + 32;
 
 /// All of an entry but its payload and its times.
 #[derive(Deserialize, Serialize)]
-struct Head<'a> {
+pub(super) struct Head<'a> {
     status: u16,
     #[serde(borrow)]
     fields: Vec<(&'a [u8], &'a [u8])>,
@@ -42,9 +42,38 @@ struct Head<'a> {
     between: &'a [u8],
     after: &'a [u8],
     /// Checksum and length of what is coded; `None`: it is not.
-    coded: Option<(u32, u64)>,
+    pub(super) coded: Option<(u32, u64)>,
     /// It is to be read before it is given out.
     unread: bool,
+    /// It was coded a second time: it gets no smaller.
+    pub(super) recompressed: bool,
+}
+
+impl<'a> Head<'a> {
+    /// The head of an entry's bytes, and the payload that follows it.
+    pub(super) fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let (fixed, rest) = bytes.split_at_checked(FIXED)?;
+        let (magic, length) = fixed.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return None;
+        }
+        let length = u32::from_le_bytes(length.try_into().ok()?);
+        let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        let (head, left) = postcard::take_from_bytes(head).ok()?;
+        left.is_empty().then_some((head, payload))
+    }
+
+    /// All that comes before the payload; `None` when memory is refused.
+    pub(super) fn bytes(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(FIXED + self.most()).ok()?;
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[0; FIXED - MAGIC.len()]);
+        let mut bytes = postcard::to_extend(self, bytes).ok()?;
+        let length = u32::try_from(bytes.len() - FIXED).ok()?;
+        bytes[MAGIC.len()..FIXED].copy_from_slice(&length.to_le_bytes());
+        Some(bytes)
+    }
 }
 
 impl Head<'_> {
@@ -97,16 +126,10 @@ impl Encoded {
             after: &envelope.after,
             coded,
             unread: entry.is_unread(),
+            recompressed: false,
         };
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(FIXED + head.most()).ok()?;
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&[0; 4]);
-        let mut bytes = postcard::to_extend(&head, bytes).ok()?;
-        let length = u32::try_from(bytes.len() - FIXED).ok()?;
-        bytes[MAGIC.len()..FIXED].copy_from_slice(&length.to_le_bytes());
         Some(Self {
-            head: bytes,
+            head: head.bytes()?,
             payload: payload.clone(),
         })
     }
@@ -121,56 +144,84 @@ impl Encoded {
 /// both of the caller's clock. `None`: these are no bytes of an entry, or
 /// memory is refused.
 pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
-    let (fixed, rest) = bytes.split_at_checked(FIXED)?;
-    let (magic, length) = fixed.split_at(MAGIC.len());
-    if magic != MAGIC {
-        return None;
+    let parts = Parts::of(bytes, now, age, fresh)?;
+    let payload = Bytes::copy_of(bytes.get(parts.start..)?)?;
+    Some(parts.with(payload))
+}
+
+/// The same; a long payload stays where it is.
+pub fn decode_all(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<Entry> {
+    let parts = Parts::of(&bytes, now, age, fresh)?;
+    let payload = Bytes::rest_of(bytes, parts.start)?;
+    Some(parts.with(payload))
+}
+
+/// An entry but for its payload.
+struct Parts {
+    envelope: Envelope,
+    meta: Meta,
+    coded: Option<(u32, u64)>,
+    unread: bool,
+    /// Where the payload starts.
+    start: usize,
+}
+
+impl Parts {
+    fn of(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Self> {
+        let (head, payload) = Head::parse(bytes)?;
+        let envelope = Envelope {
+            id: match head.id {
+                0 => IdPlace::BeforeResult,
+                1 => IdPlace::AfterResult,
+                2 => IdPlace::Nowhere,
+                _ => return None,
+            },
+            before: copy_of(head.before)?.into(),
+            between: copy_of(head.between)?.into(),
+            after: copy_of(head.after)?.into(),
+        };
+        let fields = head.fields.iter();
+        let meta = Meta {
+            status: head.status,
+            fields: fields
+                .map(|(name, value)| Some((copy_of(name)?, copy_of(value)?)))
+                .collect::<Option<_>>()?,
+            stored_at: now.saturating_sub(age),
+            age: head.age,
+            revalidates: head.revalidates,
+            stale_if_error: head.stale_if_error,
+            expires_at: now.saturating_add(fresh),
+            class: head.class,
+            block_number: head.block_number,
+            block_hash: head.block_hash,
+        };
+        Some(Self {
+            envelope,
+            meta,
+            coded: head.coded,
+            unread: head.unread,
+            start: bytes.len() - payload.len(),
+        })
     }
-    let length = u32::from_le_bytes(length.try_into().ok()?);
-    let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    let (head, left): (Head<'_>, _) = postcard::take_from_bytes(head).ok()?;
-    if !left.is_empty() {
-        return None;
+
+    fn with(self, payload: Bytes) -> Entry {
+        let payload = match self.coded {
+            None => Payload::Raw(payload),
+            Some((crc, length)) => Payload::Open(Open::new(payload, crc, length)),
+        };
+        let entry = Entry::new(self.envelope, payload, self.meta);
+        if self.unread {
+            entry.unread()
+        } else {
+            entry
+        }
     }
-    let envelope = Envelope {
-        id: match head.id {
-            0 => IdPlace::BeforeResult,
-            1 => IdPlace::AfterResult,
-            2 => IdPlace::Nowhere,
-            _ => return None,
-        },
-        before: copy_of(head.before)?.into(),
-        between: copy_of(head.between)?.into(),
-        after: copy_of(head.after)?.into(),
-    };
-    let payload = Bytes::copy_of(payload)?;
-    let payload = match head.coded {
-        None => Payload::Raw(payload),
-        Some((crc, length)) => Payload::Open(Open::new(payload, crc, length)),
-    };
-    let fields = head.fields.iter();
-    let meta = Meta {
-        status: head.status,
-        fields: fields
-            .map(|(name, value)| Some((copy_of(name)?, copy_of(value)?)))
-            .collect::<Option<_>>()?,
-        stored_at: now.saturating_sub(age),
-        age: head.age,
-        revalidates: head.revalidates,
-        stale_if_error: head.stale_if_error,
-        expires_at: now.saturating_add(fresh),
-        class: head.class,
-        block_number: head.block_number,
-        block_hash: head.block_hash,
-    };
-    let entry = Entry::new(envelope, payload, meta);
-    Some(if head.unread { entry.unread() } else { entry })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
-    use super::{decode, Encoded};
+    use super::{decode, decode_all, Encoded};
 
     fn envelope(id: IdPlace) -> Envelope {
         Envelope {
@@ -228,6 +279,12 @@ mod tests {
     fn what_was_written_is_read() {
         for entry in entries() {
             let read = decode(&bytes_of(&entry), 11_000, 500, 700).unwrap();
+            let whole = decode_all(bytes_of(&entry), 11_000, 500, 700).unwrap();
+            assert_eq!(bytes_of(&whole), bytes_of(&read));
+            assert_eq!(
+                (whole.envelope(), whole.meta()),
+                (read.envelope(), read.meta())
+            );
             assert_eq!(read.envelope(), entry.envelope());
             let expected = Meta {
                 stored_at: 10_500,

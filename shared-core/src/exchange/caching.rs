@@ -135,6 +135,12 @@ impl Exchange {
         &self.rpc_method
     }
 
+    /// What the answer is stored under, after the look-up; `None` for batches
+    /// and for what is not stored.
+    pub fn cache_key(&self) -> Option<&[u8; 32]> {
+        self.key.as_ref()
+    }
+
     /// Calls of a batch; `None` if it is none.
     pub fn batch_size(&self) -> Option<usize> {
         self.batch_size
@@ -214,6 +220,7 @@ impl Exchange {
             return LookUp::Forward;
         };
         let key = sought.key;
+        self.key = Some(key);
         if let Some(waited) = self.waiting.take() {
             return self.after_waiting(waited, sought, scope, asked, what);
         }

@@ -181,6 +181,8 @@ pub struct Exchange {
     cache_status: CacheStatus,
     rpc_method: Vec<u8>,
     batch_size: Option<usize>,
+    /// What a single answer is stored under.
+    key: Option<[u8; 32]>,
     /// What it waits for, and under which name.
     waiting: Option<([u8; 32], Waiter)>,
     /// Under which name it waits for what the owner of a store has of a batch.
@@ -241,6 +243,7 @@ impl Exchange {
             cache_status: CacheStatus::None,
             rpc_method: Vec::new(),
             batch_size: None,
+            key: None,
             waiting: None,
             waiting_for_all: None,
             stand_in: None,

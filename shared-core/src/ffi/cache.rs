@@ -319,6 +319,32 @@ pub unsafe extern "C" fn sszip_exchange_cache_status(
     })
 }
 
+/// The key of a single answer, 64 hexadecimal digits, is written to `text`;
+/// `*len` is 0 where there is none.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `text` points at 64 bytes, `len` at memory of
+/// its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_cache_key(
+    exchange: *const sszip_exchange,
+    text: *mut u8,
+    len: *mut usize,
+) -> sszip_status {
+    boundary(|| {
+        let key = borrow!(exchange).exchange.cache_key();
+        let hex = key.map(|key| blake3::Hash::from_bytes(*key).to_hex());
+        let hex = hex.as_ref().map_or("", |hex| hex.as_str());
+        if text.is_null() {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
+        // SAFETY: not NULL, and room for a key by the function's contract.
+        unsafe { std::ptr::copy_nonoverlapping(hex.as_ptr(), text, hex.len()) };
+        give!(len, hex.len());
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
 /// The method of a single JSON-RPC call as it stood in the request, and the
 /// number of calls in a batch; empty and 0 where they are not known. Valid
 /// until the next look-up or `sszip_exchange_free`.

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use sszip_core::cache::store::{Config, Damage, OpenError, Opening, Scope, Store};
 use tempfile::TempDir;
 
-use super::support::{body, config, count, folder, has, key, open, put, record, reopen, NOW};
+use super::support::{
+    body, config, count, folder, has, key, open, put, record, reopen, try_open, NOW,
+};
 
 /// 1 to 100, of which 50 is purged before the last flush and 60 after it.
 const ENTRIES: u64 = 101;
@@ -99,7 +101,7 @@ fn strike(path: &Path, blow: Blow) {
 
 /// Opens what is left, and gives how it opened and how much is found.
 fn outlast(config: &Config, what: &str) -> (Opening, u64) {
-    let (store, opening) = Store::open(config, LATER).unwrap_or_else(|error| {
+    let (store, opening) = try_open(config, LATER).unwrap_or_else(|error| {
         panic!("{what}: {error}");
     });
     let found = count(&store, ENTRIES);
@@ -339,7 +341,7 @@ fn a_newer_format_is_left_alone() {
     let content = "sszip-store 2\nsomething new\n";
     let crc = crc32fast::hash(content.as_bytes());
     fs::write(&marker, format!("{content}crc32 {crc:08x}\n")).unwrap();
-    let error = Store::open(&config, NOW).unwrap_err();
+    let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Newer { format: 2 }), "{error}");
     fs::write(&marker, old).unwrap();
     let (opening, found) = outlast(&config, "the old version again");
@@ -356,7 +358,7 @@ fn a_folder_or_a_file_of_another_user() {
     let folder = closed();
     let config = config(folder.path());
     std::os::unix::fs::chown(&config.path, nobody, None).unwrap();
-    let error = Store::open(&config, NOW).unwrap_err();
+    let error = try_open(&config, NOW).unwrap_err();
     assert!(
         matches!(error, OpenError::Owner { owner: 65_534, .. }),
         "{error}"
@@ -366,7 +368,7 @@ fn a_folder_or_a_file_of_another_user() {
     let current = config.path.join("db/CURRENT");
     fs::write(&current, "MANIFEST-nonsense\n").unwrap();
     std::os::unix::fs::chown(&current, nobody, None).unwrap();
-    let error = Store::open(&config, NOW).unwrap_err();
+    let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Owner { .. }), "{error}");
     assert!(!config.path.join("broken-1").exists());
 }
@@ -377,7 +379,7 @@ fn a_file_instead_of_a_folder_is_an_error() {
     let folder = folder();
     let config = config(folder.path());
     fs::write(&config.path, b"something").unwrap();
-    let error = Store::open(&config, NOW).unwrap_err();
+    let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
     assert_eq!(fs::read(&config.path).unwrap(), b"something");
 }

@@ -12,7 +12,7 @@ use sszip_core::cache::store::{
 };
 
 use super::child::start_where_it_may_mount;
-use super::support::{body, folder, has, key, open, record, reopen, NOW};
+use super::support::{body, folder, has, key, open, record, reopen, try_open, NOW};
 
 fn mount(options: &str, on: &Path) {
     let status = Command::new("mount")
@@ -98,10 +98,10 @@ pub fn full(folder: &Path) {
 
     // a full disk is no damage
     fill(&filler, 1 << 30);
-    let error = Store::open(&config, NOW).unwrap_err();
+    let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
     let other = Config::new(folder.join("other"), 64 << 20);
-    assert!(Store::open(&other, NOW).is_err());
+    assert!(try_open(&other, NOW).is_err());
     fs::remove_file(&filler).unwrap();
     let store = reopen(&config);
     let missing: Vec<_> = (0..=stored).filter(|n| !has(&store, *n)).collect();
@@ -159,7 +159,7 @@ pub fn read_only(folder: &Path) {
     try_put(&store, 1).unwrap();
     store.close().unwrap();
     mount("remount,ro", folder);
-    let error = Store::open(&config, NOW).unwrap_err();
+    let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
     mount("remount,rw", folder);
     assert!(has(&reopen(&config), 1));

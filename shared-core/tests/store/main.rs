@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod age;
 mod bounds;
 mod child;
 mod crash;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sszip_core::cache::store::{Class, Config, Opening, Record, Store, StoreError};
+use sszip_core::cache::store::{Class, Config, OpenError, Opening, Record, Store, StoreError};
 use sszip_core::cache::Key;
 use tempfile::TempDir;
 
@@ -75,8 +75,20 @@ pub fn config(path: &Path) -> Config {
     Config::new(path.join("store"), 64 << 20)
 }
 
+/// Opens a store that this test has let go of. A child that another test has
+/// just forked keeps the lock until it has executed its program.
+pub fn try_open(config: &Config, now: u64) -> Result<(Store, Opening), OpenError> {
+    for _ in 0..1000 {
+        match Store::open(config, now) {
+            Err(OpenError::Locked) => std::thread::sleep(Duration::from_millis(5)),
+            opened => return opened,
+        }
+    }
+    Err(OpenError::Locked)
+}
+
 pub fn open(config: &Config) -> (Store, Opening) {
-    Store::open(config, NOW).unwrap()
+    try_open(config, NOW).unwrap()
 }
 
 pub fn reopen(config: &Config) -> Store {

@@ -52,6 +52,13 @@ class Client:
             return False
         return True
 
+    def pid(self):
+        """Its own; None while it is away."""
+        try:
+            return self.status()["pid"]
+        except (OSError, http.client.HTTPException):
+            return None
+
     def pids(self):
         """Of the processes that hear its events; none while it is away."""
         try:

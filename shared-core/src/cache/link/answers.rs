@@ -41,7 +41,7 @@ impl Link {
             Job::Late(Some(key)) if response.granted == Some(true) => {
                 // whoever asked may be fetching it
                 if !tier.flights.lease(&key) {
-                    state.favour(Job::GiveBack(key));
+                    state.favours.push(Job::GiveBack(key));
                 }
             }
             Job::Purge { .. }
@@ -64,7 +64,7 @@ impl Link {
         if look_up.generation != self.generation() {
             // it may be what was purged meanwhile
             if response.granted == Some(true) {
-                state.favour(Job::GiveBack(look_up.key));
+                state.favours.push(Job::GiveBack(look_up.key));
             }
             look_up.generation = self.generation();
             self.ask_again(state, tier, look_up);
@@ -74,7 +74,7 @@ impl Link {
             // while memory is short nothing is stored
             (200, _) if !memory::is_short() => {
                 let age = response.age.saturating_mul(1000);
-                match wire::decode(&response.body, now, age, response.fresh) {
+                match wire::decode_all(response.body, now, age, response.fresh) {
                     Some(entry) => {
                         let entry = Arc::new(entry);
                         if let Some(hot) = tier.hot() {

@@ -3,16 +3,24 @@
 
 use crate::bytes::Bytes;
 
-/// A head is read into this many bytes; a longer one is not the owner's.
+/// A longer head is not the owner's. Bytes.
 const MAX_HEAD: usize = 8 << 10;
+
+/// Bytes that are read at a time until the head is complete: usual entries come
+/// with it, in one read.
+const HEAD_ROOM: usize = 16 << 10;
 
 /// Bytes of the event stream that are read at a time.
 const EVENTS_ROOM: usize = 4 << 10;
 
+/// What is shared and not longer goes out with the rest: copying it costs less
+/// than a write of its own, which wakes the owner once more. Bytes.
+const LITTLE: usize = 64 << 10;
+
 /// A request, as it goes over the wire.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    parts: [Part; 3],
+    parts: [Part; 2],
     /// The part that is being written, and how many of its bytes are.
     at: usize,
     written: usize,
@@ -41,16 +49,23 @@ impl Part {
 
 impl Outgoing {
     /// Head and body; the body in two pieces, of which the second is shared.
-    pub(super) fn new(head: Vec<u8>, body: Vec<u8>, shared: Option<Bytes>) -> Self {
-        Self {
-            parts: [
-                Part::Owned(head),
-                Part::Owned(body),
-                shared.map_or_else(Part::default, Part::Shared),
-            ],
+    /// `None` when memory is refused.
+    pub(super) fn new(mut head: Vec<u8>, body: &[u8], shared: Option<Bytes>) -> Option<Self> {
+        let is_little = |shared: &Bytes| shared.len() <= LITTLE;
+        let (little, shared) = match shared {
+            Some(little) if is_little(&little) => (Some(little), None),
+            shared => (None, shared),
+        };
+        let little = little.as_deref().unwrap_or(&[]);
+        head.try_reserve_exact(body.len() + little.len()).ok()?;
+        head.extend_from_slice(body);
+        head.extend_from_slice(little);
+        let shared = shared.map_or_else(Part::default, Part::Shared);
+        Some(Self {
+            parts: [Part::Owned(head), shared],
             at: 0,
             written: 0,
-        }
+        })
     }
 
     /// What is to be written next; empty: all is.
@@ -133,11 +148,16 @@ impl Reader {
         }
     }
 
+    /// Whether a response has begun, and its body is not complete.
+    pub(super) fn is_in_body(&self) -> bool {
+        matches!(self.state, Reading::Body { .. })
+    }
+
     /// Room for what comes next: the bytes of a body are read to where they
     /// stay. `None` when memory is refused.
     pub(super) fn room(&mut self) -> Option<&mut [std::mem::MaybeUninit<u8>]> {
         let (buffer, wanted) = match &mut self.state {
-            Reading::Head => (&mut self.buffer, MAX_HEAD),
+            Reading::Head => (&mut self.buffer, HEAD_ROOM),
             Reading::Body { response, length } => {
                 let left = *length - response.body.len();
                 (&mut response.body, left)
@@ -304,7 +324,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::{Incoming, NotOurs, Outgoing, Read, Reader};
+    use super::{Incoming, NotOurs, Outgoing, Read, Reader, LITTLE};
 
     fn read(pieces: &[&[u8]]) -> Result<Vec<Read>, NotOurs> {
         let mut reader = Reader::new(1000);
@@ -388,17 +408,26 @@ mod tests {
 
     #[test]
     fn a_request_is_written_in_any_pieces() {
-        for step in 1..12 {
-            let shared = Some(b"load".to_vec().into());
-            let mut out = Outgoing::new(b"head".to_vec(), Vec::new(), shared);
-            let mut written = Vec::new();
-            while !out.next().is_empty() {
-                let next = &out.next()[..step.min(out.next().len())];
-                written.extend_from_slice(next);
-                let length = next.len();
-                out.advance(length);
+        for (length, pieces) in [(4, 1), (LITTLE, 1), (LITTLE + 1, 2)] {
+            let load = vec![b'x'; length];
+            for step in [1, 3, 12, 70_000] {
+                let mut out =
+                    Outgoing::new(b"head".to_vec(), b"er", Some(load.clone().into())).unwrap();
+                let (mut written, mut writes) = (Vec::new(), 0);
+                while !out.next().is_empty() {
+                    let next = &out.next()[..step.min(out.next().len())];
+                    written.extend_from_slice(next);
+                    let length = next.len();
+                    out.advance(length);
+                    writes += 1;
+                }
+                assert_eq!(
+                    written,
+                    [&b"header"[..], &load].concat(),
+                    "{length}, {step}"
+                );
+                assert!(step < 70_000 || writes == pieces, "{length}");
             }
-            assert_eq!(written, b"headload", "{step}");
         }
     }
 }

@@ -77,14 +77,14 @@ impl Job {
     /// memory. `now` is in
     /// milliseconds of the host's clock.
     pub(super) fn outgoing(&self, process: &str, now: u64) -> Option<Outgoing> {
-        Some(match self {
+        match self {
             Self::LookUp(look_up) => {
                 let query = match look_up.leases {
                     true => format!("?lease={process}&for={LEASE}"),
                     false => String::new(),
                 };
                 let path = format!("/v1/entries/{}{query}", hex(&look_up.key));
-                request("GET", &path, "", Vec::new(), None)
+                request("GET", &path, "", &[], None)
             }
             Self::LookUps { keys, .. } => {
                 let mut body = Vec::new();
@@ -94,7 +94,7 @@ impl Job {
                     body.extend_from_slice(blake3::Hash::from_bytes(*key).to_hex().as_bytes());
                     body.push(b'\n');
                 }
-                request("POST", "/v1/lookups", "", body, None)
+                request("POST", "/v1/lookups", "", &body, None)
             }
             Self::Store { key, entry, about } => {
                 let fresh = entry.meta().expires_at.checked_sub(now)?;
@@ -117,25 +117,23 @@ impl Job {
                 }
                 let path = format!("/v1/entries/{}", hex(key));
                 let encoded = Encoded::of(entry)?;
-                request("PUT", &path, &fields, encoded.head, Some(encoded.payload))
+                request("PUT", &path, &fields, &encoded.head, Some(encoded.payload))
             }
             Self::GiveBack(key) => {
                 let path = format!("/v1/leases/{}?process={process}", hex(key));
-                request("DELETE", &path, "", Vec::new(), None)
+                request("DELETE", &path, "", &[], None)
             }
             Self::Acknowledge(generation) => {
                 let path = format!("/v1/acknowledgements?process={process}");
-                request("POST", &path, "", generation.to_string().into(), None)
+                request("POST", &path, "", generation.to_string().as_bytes(), None)
             }
-            Self::Purge { body, .. } => {
-                request("POST", "/v1/purges", "", body.clone().into(), None)
-            }
+            Self::Purge { body, .. } => request("POST", "/v1/purges", "", body.as_bytes(), None),
             Self::Listen => {
                 let path = format!("/v1/events?process={process}");
-                request("GET", &path, "", Vec::new(), None)
+                request("GET", &path, "", &[], None)
             }
-            Self::Late(_) => return None,
-        })
+            Self::Late(_) => None,
+        }
     }
 }
 
@@ -143,9 +141,9 @@ fn request(
     method: &str,
     path: &str,
     fields: &str,
-    body: Vec<u8>,
+    body: &[u8],
     shared: Option<Bytes>,
-) -> Outgoing {
+) -> Option<Outgoing> {
     let length = body.len() + shared.as_ref().map_or(0, |shared| shared.len());
     let length = match method {
         "GET" | "DELETE" => String::new(),

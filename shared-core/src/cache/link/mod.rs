@@ -11,6 +11,7 @@
 mod answers;
 mod channel;
 mod events;
+mod favours;
 mod job;
 mod purge;
 
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::channel::{NotOurs, Outgoing, Read, Reader};
 use self::events::Events;
+use self::favours::Favours;
 pub use self::job::{About, Namespace};
 use self::job::{Job, LookUp};
 pub(crate) use self::purge::first_half;
@@ -47,10 +49,6 @@ const RETRY_SELDOM: u64 = 250;
 /// Milliseconds.
 const SILENCE: u64 = 1_500;
 
-/// Requests that nobody waits for, and that wait to be sent. Beyond it the
-/// oldest are dropped: they were a favour.
-const MOST_FAVOURS: usize = 256;
-
 /// A purge waits for processes that the owner can't reach, so it may take
 /// longer than anything else. Milliseconds.
 const PURGE: u64 = 10_000;
@@ -66,7 +64,8 @@ pub type Purged = (u16, Vec<u8>);
 pub struct Settings {
     /// Connections besides the event stream.
     pub connections: usize,
-    /// A look-up that takes longer is not waited for. Milliseconds.
+    /// A look-up that takes longer is not waited for; nor is one whose answer
+    /// has begun, if no more of it comes for so long. Milliseconds.
     pub deadline: u64,
     /// Longer bodies are refused. Bytes.
     pub max_body: usize,
@@ -117,7 +116,7 @@ struct State {
     /// Those that somebody waits for.
     asked: VecDeque<Job>,
     /// And those that nobody does.
-    favours: VecDeque<Job>,
+    favours: Favours,
     needs: VecDeque<Need>,
     /// Another process fetches it.
     pending: HashMap<Key, LookUp>,
@@ -162,7 +161,7 @@ impl Link {
             state: Mutex::new(State {
                 slots: slots.collect(),
                 asked: VecDeque::new(),
-                favours: VecDeque::new(),
+                favours: Favours::default(),
                 needs: VecDeque::new(),
                 pending: HashMap::new(),
                 purged: HashMap::new(),
@@ -295,10 +294,7 @@ impl Link {
         if !state.up {
             return;
         }
-        if state.favours.len() >= MOST_FAVOURS {
-            state.favours.pop_front();
-        }
-        state.favour(job);
+        state.favours.push(job);
         self.stir();
     }
 
@@ -388,7 +384,15 @@ impl Link {
         // SAFETY: the function's contract.
         let read = unsafe { open.reader.filled(bytes) };
         match read {
-            Ok(Read::More) => {}
+            Ok(Read::More) => {
+                // what has begun to come is no slower from here than from the
+                // node, as long as more of it does
+                if open.reader.is_in_body() {
+                    if let Some(job) = &mut open.job {
+                        job.put_off(now.saturating_add(self.settings.deadline));
+                    }
+                }
+            }
             Ok(Read::Events(data)) if slot == EVENTS => {
                 self.hear(&mut state, tier, &data, now);
             }
@@ -453,7 +457,7 @@ impl Link {
             let job = match state.asked.pop_front() {
                 Some(job) => job,
                 None if is_last => return,
-                None => match state.favours.pop_front() {
+                None => match state.favours.pop() {
                     Some(job) => job,
                     None => return,
                 },
@@ -505,7 +509,7 @@ impl Link {
     /// It came too late, or never can be sent, or memory was refused for it.
     fn drop_unsent(&self, state: &mut State, tier: &Tier, job: Job) {
         match job {
-            Job::Store { key, .. } => state.favour(Job::GiveBack(key)),
+            Job::Store { key, .. } => state.favours.push(Job::GiveBack(key)),
             job => self.fail(state, tier, job),
         }
     }
@@ -596,7 +600,7 @@ impl Link {
         }
         // if nobody is left who wants it
         for key in tier.flights.over() {
-            state.favour(Job::GiveBack(key));
+            state.favours.push(Job::GiveBack(key));
         }
     }
 
@@ -607,13 +611,6 @@ impl Link {
 }
 
 impl State {
-    /// To be done in time, unless memory is refused: it is a favour.
-    fn favour(&mut self, job: Job) {
-        if self.favours.try_reserve(1).is_ok() {
-            self.favours.push_back(job);
-        }
-    }
-
     fn next_tick(&self, now: u64) -> u64 {
         let busy = self.slots.iter().filter_map(|slot| match slot {
             Slot::Open(open) => open.job.as_ref(),
@@ -647,6 +644,16 @@ impl Job {
             Self::LookUp(look_up) => Some(look_up.due),
             Self::LookUps { due, .. } | Self::Purge { due, .. } => Some(*due),
             _ => None,
+        }
+    }
+
+    /// The same for a look-up, no earlier than it was.
+    fn put_off(&mut self, until: u64) {
+        match self {
+            Self::LookUp(LookUp { due, .. }) | Self::LookUps { due, .. } => {
+                *due = until.max(*due);
+            }
+            _ => {}
         }
     }
 }

@@ -291,6 +291,24 @@ fn an_owner_that_is_slow_is_not_waited_for() {
 }
 
 #[test]
+fn an_answer_that_comes_is_waited_for_while_it_does() {
+    let mut host = Host::up();
+    host.want(1, true);
+    let answer = found();
+    let (begun, rest) = answer.split_at(answer.len() - 3);
+    host.pass(19);
+    host.receive(1, begun);
+    host.pass(19);
+    host.receive(1, &rest[..1]);
+    host.pass(19);
+    assert!(host.woken().is_empty());
+    host.receive(1, &rest[1..2]);
+    host.pass(20);
+    assert_eq!(host.woken(), [1]);
+    assert!(host.answer(1).is_none());
+}
+
+#[test]
 fn look_ups_wait_for_a_connection_and_not_for_ever() {
     let mut host = Host::up();
     for n in 0..4 {
@@ -636,5 +654,84 @@ proptest! {
         }
         prop_assert!(waiting.is_empty(), "{:?} wait", waiting);
         prop_assert!(host.tier.flights.is_empty());
+    }
+}
+
+#[cfg(all(feature = "ffi", feature = "faults"))]
+mod refused {
+    //! Memory that is refused to what is as long as a batch or an entry.
+
+    use super::{bytes_of, entry, Host};
+    use crate::allocator::faulty::{refusing, Refusals};
+    use crate::allocator::SMALL;
+    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+    use crate::cache::wire::{decode, Encoded};
+
+    /// Runs `run` with each long allocation refused in turn, until none is.
+    fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> Refusals)) {
+        for passed in 0.. {
+            let mut all = Refusals::default();
+            run(&mut |step| {
+                let ((), refusals) = refusing(SMALL + 1, passed, step);
+                all += refusals;
+                refusals
+            });
+            if all.all == 0 {
+                assert!(passed > 0, "nothing was long");
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_that_cannot_be_written_is_not_waited_for() {
+        let keys: Vec<_> = (0..2000u64)
+            .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
+            .collect();
+        each(|step| {
+            let mut host = Host::up();
+            let asks = host.link().ask_for_all(keys.clone(), 5, host.now);
+            assert!(asks);
+            // the connection is there: it sends at once
+            host.run();
+            host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+            assert_eq!(host.woken(), [5]);
+            host.sent.clear();
+            assert!(host.link().ask_for_all(keys.clone(), 6, host.now));
+            let (tier, link, now) = (&host.tier, host.link(), host.now);
+            let refusals = step(&mut || {
+                link.tick(tier, now);
+            });
+            if refusals.all > 0 {
+                assert_eq!(host.woken(), [6]);
+            } else {
+                host.run();
+                assert_eq!(host.sent.len(), 1);
+            }
+        });
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_copied_is_none() {
+        let part = |byte: u8| vec![byte; 2 * SMALL].into_boxed_slice();
+        let envelope = Envelope {
+            before: part(b'b'),
+            between: part(b'c'),
+            after: part(b'd'),
+            ..entry().envelope().clone()
+        };
+        let payload = Payload::Raw(vec![b'p'; 2 * SMALL].into());
+        let long = Entry::new(envelope, payload, Meta::default());
+        let bytes = bytes_of(&long);
+        each(|step| {
+            let mut read = None;
+            let refusals = step(&mut || read = decode(&bytes, 0, 0, 0));
+            assert_eq!(read.is_none(), refusals.all > 0);
+            let mut written = None;
+            let refusals = step(&mut || written = Encoded::of(&long));
+            assert_eq!(written.is_none(), refusals.all > 0);
+            let same = written.is_none_or(|written| bytes.starts_with(&written.head));
+            assert!(same);
+        });
     }
 }

@@ -118,6 +118,11 @@ pub trait Disk: Send + Sync {
     /// [`DiskError`].
     fn flush(&self) -> Result<(), DiskError>;
 
+    /// Lets go of what was written more than `goes` milliseconds ago, or later,
+    /// in large pieces. From then on what was written more than `renews`
+    /// milliseconds ago [is old](Stored::is_old).
+    fn forget(&self, goes: u64, renews: u64, now: Now);
+
     /// Something for the log, once.
     fn next_event(&self) -> Option<String>;
 

@@ -5,7 +5,7 @@
 //! Eviction is `quick_cache`'s, as in the hot tier (`cache::hot`).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -26,6 +26,14 @@ pub struct Kept {
     /// Monotonic milliseconds.
     since: u64,
     is_stored: AtomicBool,
+    /// When it went to the store, or was found there. Monotonic milliseconds.
+    placed: AtomicU64,
+    /// When it was last asked for. Monotonic milliseconds.
+    asked: AtomicU64,
+    /// How often it was asked for since it is in memory.
+    hits: AtomicU32,
+    /// Somebody has looked whether it can be made smaller, or will.
+    is_considered: AtomicBool,
 }
 
 impl Kept {
@@ -38,6 +46,10 @@ impl Kept {
             fresh,
             since: now.monotonic,
             is_stored: AtomicBool::new(false),
+            placed: AtomicU64::new(now.monotonic),
+            asked: AtomicU64::new(now.monotonic),
+            hits: AtomicU32::new(0),
+            is_considered: AtomicBool::new(false),
         }
     }
 
@@ -52,6 +64,27 @@ impl Kept {
             fresh: stored.expires_at.saturating_sub(now.unix).min(lifetime),
             since: now.monotonic,
             is_stored: AtomicBool::new(!stored.is_old),
+            placed: AtomicU64::new(now.monotonic),
+            asked: AtomicU64::new(now.monotonic),
+            hits: AtomicU32::new(1),
+            is_considered: AtomicBool::new(false),
+        }
+    }
+
+    /// The same entry in another form, which is not in the store.
+    pub fn with_body(&self, body: Vec<u8>) -> Self {
+        let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
+        Self {
+            about: self.about.clone(),
+            body,
+            age: self.age,
+            fresh: self.fresh,
+            since: self.since,
+            is_stored: AtomicBool::new(false),
+            placed: copy(&self.placed),
+            asked: copy(&self.asked),
+            hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
+            is_considered: AtomicBool::new(true),
         }
     }
 
@@ -86,6 +119,57 @@ impl Kept {
     /// The store has refused it: it may be asked to again.
     pub fn is_not_stored(&self) {
         self.is_stored.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the store has it, or is about to get it.
+    pub fn is_stored(&self) -> bool {
+        self.is_stored.load(Ordering::Relaxed)
+    }
+
+    /// The store has got it.
+    pub fn is_placed(&self, now: Now) {
+        self.placed.store(now.monotonic, Ordering::Relaxed);
+    }
+
+    /// It [is to be stored](Self::is_to_be_stored) again if the store got it
+    /// so many milliseconds ago, or longer.
+    pub fn renew(&self, after: u64, now: Now) {
+        let placed = self.placed.load(Ordering::Relaxed);
+        if now.monotonic.saturating_sub(placed) >= after {
+            // one of those who ask at the same time
+            let renews = self.placed.compare_exchange(
+                placed,
+                now.monotonic,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if renews.is_ok() {
+                self.is_not_stored();
+            }
+        }
+    }
+
+    /// When it was last asked for, in monotonic milliseconds.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was asked for as often as that, and nobody was told so yet.
+    pub fn is_to_be_considered(&self, hits: u32) -> bool {
+        self.hits.load(Ordering::Relaxed) >= hits
+            && !self.is_considered.load(Ordering::Relaxed)
+            && !self.is_considered.swap(true, Ordering::Relaxed)
+    }
+
+    /// It was not: somebody else may be told so.
+    pub fn is_not_considered(&self) {
+        self.is_considered.store(false, Ordering::Relaxed);
+    }
+
+    fn is_asked_for(&self, now: Now) {
+        self.asked.store(now.monotonic, Ordering::Relaxed);
+        // wraps after 4 billion, and is hot again soon
+        self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
     fn passed(&self, now: Now) -> u64 {
@@ -172,6 +256,7 @@ impl Memory {
             self.cache.remove_if(key, |other| Arc::ptr_eq(other, &kept));
             return None;
         }
+        kept.is_asked_for(now);
         Some(kept)
     }
 
@@ -189,6 +274,22 @@ impl Memory {
         }
         self.cache.insert(key, Arc::clone(kept));
         true
+    }
+
+    /// Puts another form of an entry in its place, if it is still there.
+    /// Nothing else may be put under that key meanwhile.
+    pub fn replace(&self, key: &Key, kept: &Arc<Kept>, by: &Arc<Kept>) -> bool {
+        let is_there = self
+            .cache
+            .peek(key)
+            .is_some_and(|there| Arc::ptr_eq(&there, kept));
+        is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
+    }
+
+    /// Takes out what was last asked for before then, in monotonic
+    /// milliseconds.
+    pub fn forget(&self, asked_before: u64) {
+        self.cache.retain(|_, kept| kept.asked() >= asked_before);
     }
 
     /// Takes out what a purge is about.
@@ -334,6 +435,66 @@ mod tests {
         };
         let entry = Kept::from_store(stored(false), early);
         assert_eq!((entry.age(early), entry.fresh(early)), (0, 10_000));
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_forgotten() {
+        let memory = Memory::new(10_000);
+        memory.insert([1; 32], &kept(Class::Immutable, 10_000));
+        memory.insert([2; 32], &kept(Class::Tip, 10_000));
+        memory.get(&[1; 32], at(500)).unwrap();
+        // a look that is nobody's request
+        memory.peek(&[2; 32], at(600)).unwrap();
+        memory.forget(500);
+        assert!(memory.peek(&[1; 32], at(700)).is_some());
+        assert!(memory.peek(&[2; 32], at(700)).is_none());
+        memory.forget(501);
+        assert!(memory.is_empty());
+    }
+
+    #[test]
+    fn what_is_asked_for_often_is_told_once() {
+        let memory = Memory::new(10_000);
+        memory.insert(KEY, &kept(Class::Immutable, 10_000));
+        for hits in 1..=5 {
+            let entry = memory.get(&KEY, at(1)).unwrap();
+            assert_eq!(entry.is_to_be_considered(3), hits == 3, "{hits}");
+        }
+        let entry = memory.get(&KEY, at(1)).unwrap();
+        entry.is_not_considered();
+        assert!(entry.is_to_be_considered(3));
+    }
+
+    #[test]
+    fn another_form_takes_only_its_own_entrys_place() {
+        let memory = Memory::new(10_000);
+        let (old, newer) = (kept(Class::Immutable, 1_000), kept(Class::Immutable, 1_000));
+        let form = Arc::new(old.with_body(vec![2; 10]));
+        assert!(!memory.replace(&KEY, &old, &form));
+        assert!(memory.is_empty());
+        memory.insert(KEY, &old);
+        let before = memory.bytes();
+        assert!(memory.replace(&KEY, &old, &form));
+        assert_eq!(memory.peek(&KEY, at(0)).unwrap().body(), [2; 10]);
+        assert_eq!(memory.bytes(), before - 90);
+        assert_eq!(form.fresh(at(400)), old.fresh(at(400)));
+        assert!(!form.is_to_be_considered(0));
+        memory.insert(KEY, &newer);
+        assert!(!memory.replace(&KEY, &form, &old));
+        assert!(Arc::ptr_eq(&memory.peek(&KEY, at(0)).unwrap(), &newer));
+    }
+
+    #[test]
+    fn what_the_store_has_is_put_there_again_in_time_and_once() {
+        let entry = kept(Class::Immutable, 10_000);
+        assert!(entry.is_to_be_stored());
+        entry.is_placed(at(100));
+        entry.renew(50, at(149));
+        assert!(!entry.is_to_be_stored());
+        entry.renew(50, at(150));
+        assert!(entry.is_to_be_stored());
+        entry.renew(50, at(199));
+        assert!(!entry.is_to_be_stored());
     }
 
     #[test]

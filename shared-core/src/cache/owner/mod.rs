@@ -10,11 +10,13 @@
 //! | [`processes`] | events, the time each may use its memory, purges     |
 //! | [`memory`]    | entries in memory, within a number of bytes          |
 //! | [`disk`]      | what the owner needs of a store                      |
+//! | [`idle`]      | what is done while nobody asks                       |
 //! | [`store`]     | that store                                           |
 //! | [`state`]     | all of it together                                   |
 
 pub mod about;
 pub mod disk;
+pub mod idle;
 pub mod leases;
 pub mod memory;
 pub mod processes;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::disk::{Disk, DiskError, StoreStatus};
+use super::idle::{quarters, Candidates, RecompressedStatus, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
 use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
@@ -104,6 +105,8 @@ pub struct Status {
     pub stored: u64,
     /// Entries that the store failed to take.
     pub not_stored: u64,
+    /// What was done while nobody asked.
+    pub recompressed: RecompressedStatus,
     /// What the store says of itself.
     pub store: StoreStatus,
 }
@@ -116,14 +119,18 @@ struct Shared {
 
 /// All that an owner has. Any number of threads may use it.
 pub struct Owner {
-    disk: Box<dyn Disk>,
-    memory: Memory,
+    pub(super) disk: Box<dyn Disk>,
+    pub(super) memory: Memory,
     shared: Mutex<Shared>,
-    /// Read by fills, written by purges.
-    effect: RwLock<()>,
+    /// Read by fills, written by purges and by what replaces an entry.
+    pub(super) effect: RwLock<()>,
     /// Held by the purge that the store is writing down.
     purging: Mutex<()>,
     counters: Counters,
+    pub(super) candidates: Candidates,
+    recompresses: bool,
+    /// Milliseconds.
+    pub(super) inactive: Option<u64>,
 }
 
 impl Owner {
@@ -141,7 +148,24 @@ impl Owner {
             effect: RwLock::new(()),
             purging: Mutex::new(()),
             counters: Counters::default(),
+            candidates: Candidates::default(),
+            recompresses: false,
+            inactive: None,
         }
+    }
+
+    /// Whether entries that are asked for often are to be
+    /// [candidates](Self::next_candidate). Without it none is.
+    pub fn recompressing(mut self, is_wanted: bool) -> Self {
+        self.recompresses = is_wanted;
+        self
+    }
+
+    /// What nobody asks for in so many milliseconds is to be
+    /// [forgotten](Self::forget_inactive). Without it nothing is.
+    pub fn inactive(mut self, after: Option<u64>) -> Self {
+        self.inactive = after;
+        self
     }
 
     /// What is under `key`, as far as can be told without a disk.
@@ -154,6 +178,12 @@ impl Owner {
             return LookUp::Missing;
         };
         count(&self.counters.memory_hits);
+        if self.recompresses {
+            self.candidates.hit(key, &kept);
+        }
+        if let Some(inactive) = self.inactive {
+            kept.renew(quarters(inactive, RENEWS), now);
+        }
         LookUp::Found(Found {
             is_to_be_stored: kept.is_to_be_stored(),
             kept,
@@ -290,8 +320,10 @@ impl Owner {
             Ok(()) => &self.counters.stored,
             Err(_) => &self.counters.not_stored,
         });
-        if let Err(DiskError::Busy | DiskError::Off(_)) = put {
-            kept.is_not_stored();
+        match put {
+            Ok(()) => kept.is_placed(now),
+            Err(DiskError::Busy | DiskError::Off(_)) => kept.is_not_stored(),
+            Err(_) => {}
         }
         put
     }
@@ -434,6 +466,7 @@ impl Owner {
             refused: load(&counters.refused),
             stored: load(&counters.stored),
             not_stored: load(&counters.not_stored),
+            recompressed: self.candidates.status(),
             store,
         }
     }

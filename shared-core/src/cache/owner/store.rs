@@ -163,6 +163,11 @@ impl Disk for StoreDisk {
         Ok(self.store.flush()?)
     }
 
+    fn forget(&self, goes: u64, renews: u64, now: Now) {
+        // an event says why it can't, and it is tried again
+        drop(self.store.forget(goes, renews, now.unix));
+    }
+
     fn next_event(&self) -> Option<String> {
         Some(match self.store.next_event()? {
             Event::StoringOff(reason) => format!("nothing is stored any more: {reason}"),

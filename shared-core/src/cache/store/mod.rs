@@ -17,7 +17,8 @@
 //!
 //! Tables leave in the order in which they were written, once their class has
 //! more than its share of `max_size`. A hit says when its entry is about to
-//! leave ([`Stored::is_old`]), and may be put again.
+//! leave ([`Stored::is_old`]), and may be put again. [`Store::forget`] lets go of
+//! tables for their age.
 //!
 //! This is a library: it opens no socket, reads no clock, and starts no thread
 //! (RocksDB does, at [`Store::open`]). All methods may be called by any thread,
@@ -31,12 +32,14 @@
 //! | `purges`    | which entries were purged; needs no RocksDB          |
 //! | `admission` | what is worth storing; needs no RocksDB              |
 //! | `lasting`   | purges, and what else must last; `control`, `marker` |
+//! | `age`       | tables that are old                                  |
 //! | `storing`   | on or off, and what the log hears of it              |
 //! | `open`      | locks, damage, setting aside                         |
 //! | `config`    | how `max_size` is shared out                         |
 //! | `rocks`     | RocksDB (`rocks.cc`)                                 |
 
 mod admission;
+mod age;
 mod config;
 mod control;
 mod lasting;
@@ -82,8 +85,12 @@ pub struct Store {
     /// Something was written without the log since the last flush.
     unflushed: AtomicBool,
     flushing: Mutex<()>,
-    /// Entries of [`Class::ALL`] that were written before these are old.
+    /// Entries of [`Class::ALL`] that were written before these are old: they
+    /// leave with the next tables, or will have been here for too long.
     old: [AtomicU64; 2],
+    aged: [AtomicU64; 2],
+    /// The newest write before the last flush.
+    flushed: AtomicU64,
     /// Bytes of tables that each of them may have.
     room: Mutex<[u64; 2]>,
     /// Bytes put since the tables were looked over.
@@ -140,8 +147,8 @@ impl Stored {
         Header::decode(&self.key, &self.value).map(|(header, _)| header)
     }
 
-    /// It lies in the oldest quarter of a full store, and leaves soon unless
-    /// it is put again.
+    /// It lies in the oldest quarter of a full store, or is old by
+    /// [`Store::forget`], and leaves soon unless it is put again.
     pub fn is_old(&self) -> bool {
         self.old
     }
@@ -177,12 +184,16 @@ impl Store {
             unflushed: AtomicBool::new(false),
             flushing: Mutex::new(()),
             old: [const { AtomicU64::new(0) }; 2],
+            aged: [const { AtomicU64::new(0) }; 2],
+            flushed: AtomicU64::new(0),
             room: Mutex::new([u64::MAX; 2]),
             put_since: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             busy: AtomicU64::new(0),
         };
+        // all that there is lies in tables
+        store.note_flush(store.rocks.sequence());
         store.look_over();
         Ok((store, opened.opening))
     }
@@ -283,14 +294,14 @@ impl Store {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let [immutable, aging] = &self.old;
-        let old = match class {
-            Class::Immutable => immutable,
-            Class::Aging => aging,
+        let place = match class {
+            Class::Immutable => 0,
+            Class::Aging => 1,
         };
+        let is_before = |old: &[AtomicU64; 2]| header.sequence < old[place].load(Ordering::Relaxed);
         let (body, old) = (
             value.len() - body.len(),
-            header.sequence < old.load(Ordering::Relaxed),
+            is_before(&self.old) || is_before(&self.aged),
         );
         Some(Stored {
             value,
@@ -338,13 +349,15 @@ impl Store {
         if !self.unflushed.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
+        let sequence = self.rocks.sequence();
         let flushed = if injected_once(Fault::FailFlush) {
             Err(Failure::other("injected fault"))
         } else {
             self.rocks.flush()
         };
-        if flushed.is_err() {
-            self.unflushed.store(true, Ordering::SeqCst);
+        match flushed {
+            Ok(()) => self.note_flush(sequence),
+            Err(_) => self.unflushed.store(true, Ordering::SeqCst),
         }
         self.judge(flushed)
     }

@@ -77,6 +77,7 @@ struct rocks_file {
     uint64_t size;
     uint64_t smallest_sequence;
     uint64_t largest_sequence;
+    uint64_t made; // seconds since 1970; 0: unknown
 };
 
 } // extern "C"
@@ -306,6 +307,16 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
     }
 }
 
+// Makes RocksDB's own static objects: what is registered with atexit afterwards
+// runs before they are destroyed.
+void sszip_rocks_prepare(void) {
+    try {
+        (void) rocksdb::Env::Default();
+    } catch (...) {
+        // opening will say what is wrong
+    }
+}
+
 // Flushes what is in memory, closes and frees.
 void sszip_rocks_close(rocks_db *db, rocks_status *status) {
     try {
@@ -370,6 +381,46 @@ void sszip_rocks_set_fifo_size(rocks_db *db, uint32_t family, uint64_t size,
     } catch (...) {
         set_thrown(status);
     }
+}
+
+// Drops tables of a family with FIFO that were made before that time (seconds
+// since 1970), the oldest first, and up to one that was not: how many.
+//
+// FIFO's own `ttl` goes by the oldest entry of a table, and what joins small
+// tables keeps the oldest of all: entries would leave that were written just
+// before. It also looks only when something is flushed.
+size_t sszip_rocks_drop_before(rocks_db *db, uint32_t family, uint64_t made,
+                               rocks_status *status) {
+    size_t dropped = 0;
+    try {
+        ColumnFamilyHandle *handle = db->families.at(family);
+        rocksdb::ColumnFamilyMetaData data;
+        db->db->GetColumnFamilyMetaData(handle, &data);
+        set(status, Status::OK());
+        if (data.levels.empty()) {
+            return 0;
+        }
+        // the newest is first
+        const auto &files = data.levels[0].files;
+        for (auto file = files.rbegin(); file != files.rend(); ++file) {
+            if (file->file_creation_time == 0 ||
+                file->file_creation_time >= made) {
+                break;
+            }
+            Status deleted = db->db->DeleteFile(file->name);
+            if (deleted.IsInvalidArgument()) {
+                break; // it, or the one before it, is being joined
+            }
+            set(status, deleted);
+            if (!deleted.ok()) {
+                break;
+            }
+            dropped++;
+        }
+    } catch (...) {
+        set_thrown(status);
+    }
+    return dropped;
 }
 
 // The value, pinned where it lies; NULL if there is none or on failure.
@@ -508,7 +559,8 @@ size_t sszip_rocks_files(rocks_db *db, uint32_t family, rocks_file *out,
         for (const auto &level : data.levels) {
             for (const auto &file : level.files) {
                 files.push_back(rocks_file{file.size, file.smallest_seqno,
-                                           file.largest_seqno});
+                                           file.largest_seqno,
+                                           file.file_creation_time});
             }
         }
         std::sort(files.begin(), files.end(),

@@ -70,6 +70,7 @@ mod ffi {
 
     extern "C" {
         pub fn sszip_rocks_open(options: *const Options, status: *mut Status) -> *mut Db;
+        pub fn sszip_rocks_prepare();
         pub fn sszip_rocks_close(db: NonNull<Db>, status: *mut Status);
         pub fn sszip_rocks_write(
             db: NonNull<Db>,
@@ -86,6 +87,12 @@ mod ffi {
             size: u64,
             status: *mut Status,
         );
+        pub fn sszip_rocks_drop_before(
+            db: NonNull<Db>,
+            family: u32,
+            made: u64,
+            status: *mut Status,
+        ) -> usize;
         pub fn sszip_rocks_get(
             db: NonNull<Db>,
             family: u32,
@@ -253,6 +260,9 @@ pub struct Table {
     pub smallest_sequence: u64,
     /// The number of the newest write in it.
     pub largest_sequence: u64,
+    /// When it was flushed, or joined from others, in seconds since 1970: not
+    /// before anything in it was written. 0 if that is unknown.
+    pub made: u64,
 }
 
 /// Bytes written since the opening.
@@ -278,6 +288,13 @@ pub struct Rocks {
 unsafe impl Send for Rocks {}
 // SAFETY: as above.
 unsafe impl Sync for Rocks {}
+
+/// Makes RocksDB's own static objects, for a process that will register a
+/// handler with `atexit`: it then runs before they are destroyed.
+pub fn prepare() {
+    // SAFETY: it has no arguments, and may be called by any thread.
+    unsafe { ffi::sszip_rocks_prepare() };
+}
 
 impl Rocks {
     /// Opens what lies at `path`. With `create` what is missing is made.
@@ -365,6 +382,16 @@ impl Rocks {
             ffi::sszip_rocks_set_fifo_size(self.db, family as u32, size, &mut status);
         }
         status.result()
+    }
+
+    /// Drops the oldest tables of a family with FIFO, if they were made before
+    /// that time (seconds since 1970). Those that are being joined stay.
+    pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, Failure> {
+        let mut status = ffi::Status::new();
+        // SAFETY: the database is open as long as `self` lives.
+        let dropped =
+            unsafe { ffi::sszip_rocks_drop_before(self.db, family as u32, made, &mut status) };
+        status.result().map(|()| dropped)
     }
 
     /// What `family` has under `key`, pinned where it lies. It keeps the

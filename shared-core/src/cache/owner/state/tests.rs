@@ -4,6 +4,8 @@ use super::super::disk::Stored;
 use super::super::{About, Class};
 use super::*;
 
+mod idle;
+
 const KEY: Key = [7; 32];
 
 /// A disk as the owner should see it.
@@ -94,6 +96,14 @@ impl Disk for Arc<Model> {
             *room = 3;
         }
         Ok(())
+    }
+
+    fn forget(&self, goes: u64, renews: u64, now: Now) {
+        let mut entries = self.entries.lock().unwrap();
+        entries.retain(|_, stored| now.unix < stored.stored_at + goes);
+        for stored in entries.values_mut() {
+            stored.is_old = now.unix >= stored.stored_at + renews;
+        }
     }
 
     fn next_event(&self) -> Option<String> {

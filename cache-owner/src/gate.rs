@@ -1,0 +1,121 @@
+//! Opening the store only while the host waits for it.
+//!
+//! RocksDB makes static objects while it opens a database, and a process that
+//! exits then destroys them under the thread that opens. A host whose main
+//! thread may exit at any moment opens the store by polling: it is in here
+//! while the database is being opened.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::run::{NotOpened, Open};
+
+/// The longest that a host waits for one attempt.
+const LONGEST: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    /// The host is elsewhere.
+    #[default]
+    Closed,
+    /// An attempt may begin.
+    Open,
+    /// There is one.
+    Busy,
+    /// The store is open: nothing more is to be waited for.
+    Done,
+}
+
+/// Lets attempts through, one each time that the host waits.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<(Mutex<Turn>, Condvar)>);
+
+impl Gate {
+    /// `open` behind the gate.
+    pub fn guard(&self, mut open: Open) -> Open {
+        let gate = self.clone();
+        Box::new(move |now| {
+            if !gate.enter() {
+                return Err(NotOpened::NotYet);
+            }
+            let opened = open(now);
+            gate.leave(if opened.is_ok() {
+                Turn::Done
+            } else {
+                Turn::Closed
+            });
+            opened
+        })
+    }
+
+    /// Waits until an attempt has been made; whether the store is open.
+    pub fn wait(&self) -> bool {
+        let (_, changed) = &*self.0;
+        let mut turn = self.lock();
+        if *turn == Turn::Closed {
+            *turn = Turn::Open;
+        }
+        let waited = changed
+            .wait_timeout_while(turn, LONGEST, |turn| {
+                matches!(turn, Turn::Open | Turn::Busy)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut turn = waited.0;
+        if *turn == Turn::Open {
+            *turn = Turn::Closed;
+        }
+        *turn == Turn::Done
+    }
+
+    fn enter(&self) -> bool {
+        let mut turn = self.lock();
+        let is_open = *turn == Turn::Open;
+        if is_open {
+            *turn = Turn::Busy;
+        }
+        is_open
+    }
+
+    fn leave(&self, next: Turn) {
+        *self.lock() = next;
+        self.0 .1.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.0 .0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+
+    use super::Gate;
+    use crate::clock::now;
+    use crate::run::NotOpened;
+
+    #[test]
+    fn nothing_is_tried_while_nobody_waits() {
+        let gate = Gate::default();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tries);
+        let mut open = gate.guard(Box::new(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Err(NotOpened::Locked)
+        }));
+        for _ in 0..10 {
+            assert_eq!(open(now()).err(), Some(NotOpened::NotYet));
+        }
+        let thread = std::thread::spawn(move || {
+            while open(now()).err() != Some(NotOpened::Locked) {
+                std::thread::yield_now();
+            }
+            open
+        });
+        assert!(!gate.wait());
+        let mut open = thread.join().unwrap();
+        assert_eq!(tries.load(Ordering::SeqCst), 1);
+        assert_eq!(open(now()).err(), Some(NotOpened::NotYet));
+    }
+}

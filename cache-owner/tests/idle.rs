@@ -1,0 +1,317 @@
+//! What the owner does while nobody asks it for anything.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sszip_core::cache::entry::{Entry, Envelope, Gate, Meta, Payload};
+use sszip_core::cache::wire::{decode, Encoded};
+use sszip_owner::config::{Config, Size, Time};
+use sszip_owner::open::store;
+use sszip_owner::run::{Log, Running, State};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+struct Served {
+    folder: tempfile::TempDir,
+    running: Running,
+}
+
+impl Served {
+    fn start(change: impl Fn(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let running = Self::run(folder.path(), change);
+        Self { folder, running }
+    }
+
+    fn run(folder: &Path, change: impl Fn(&mut Config)) -> Running {
+        let mut config = Config::of(folder.join("socket"), folder.join("store"));
+        config.max_size = Size(64 << 20);
+        change(&mut config);
+        let log: Log = Arc::new(|_, _| {});
+        let open = store(&config.path, config.max_size.0, Arc::clone(&log));
+        let running = Running::start(config.settings(), open, log).unwrap();
+        until(|| running.state() == State::Serving);
+        running
+    }
+
+    fn restart(&mut self) {
+        assert!(self.running.join(LIMIT));
+        self.running = Self::run(self.folder.path(), |_| {});
+    }
+
+    fn ask(&self, head: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
+        let socket: PathBuf = self.folder.path().join("socket");
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        let length = body.len();
+        let head =
+            format!("{head}\r\nhost: o\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n")
+                .replacen("\r\n", " HTTP/1.1\r\n", 1);
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let body = answer.split_off(end.unwrap() + 4);
+        let head = String::from_utf8(answer).unwrap();
+        (head[9..12].parse().unwrap(), head, body)
+    }
+
+    fn get(&self, n: u8) -> Option<Vec<u8>> {
+        match self.ask(&format!("GET /v1/entries/{}", key(n)), b"") {
+            (200, _, body) => Some(body),
+            (404, ..) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn put(&self, n: u8, body: &[u8]) {
+        let (status, ..) = self.ask(
+            &format!(
+                "PUT /v1/entries/{}\r\nsszip-generation: {}\r\nsszip-fresh: 3600000\r\n\
+                 sszip-class: immutable\r\nsszip-namespace: {}",
+                key(n),
+                self.status("generation"),
+                "00".repeat(16)
+            ),
+            body,
+        );
+        assert_eq!(status, 201);
+    }
+
+    /// A number of the status, by its first appearance after `name`.
+    fn status(&self, name: &str) -> u64 {
+        let (_, _, body) = self.ask("GET /v1/status", b"");
+        let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let path = format!("/{}", name.replace('.', "/"));
+        value.pointer(&path).unwrap().as_u64().unwrap()
+    }
+
+    /// Until that many were recompressed; asks no more often than it takes to
+    /// be left alone.
+    fn wait_for_recompressed(&self, count: u64) {
+        until(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            self.status("recompressed.entries") >= count
+        });
+    }
+}
+
+fn until(mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// As random as a hash.
+fn key(n: u8) -> String {
+    (0..32u32)
+        .map(|at| format!("{:02x}", (u32::from(n) * 151 + at * 89 + at * at * 7) % 256))
+        .collect()
+}
+
+fn text(n: u8, length: usize) -> Vec<u8> {
+    let mut state = u32::from(n);
+    let mut text = String::new();
+    while text.len() < length {
+        state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+        text += &format!("0x{:08x}000000000000,", state >> 12);
+    }
+    text.into_bytes()
+}
+
+fn entry(n: u8, length: usize) -> Vec<u8> {
+    let gate = Gate {
+        min_length: 0,
+        level: 1,
+    };
+    let text = text(n, length);
+    let entry = Entry::code(Envelope::none(), &text, gate, Meta::default()).unwrap();
+    let encoded = Encoded::of(&entry).unwrap();
+    [&encoded.head[..], &encoded.payload].concat()
+}
+
+fn plain(bytes: &[u8]) -> Vec<u8> {
+    match decode(bytes, 0, 0, 1).unwrap().payload() {
+        Payload::Open(open) => open.inflate().unwrap(),
+        Payload::Raw(bytes) => bytes.to_vec(),
+    }
+}
+
+#[test]
+fn what_is_asked_for_often_gets_smaller_and_stays_so() {
+    let mut owner = Served::start(|_| {});
+    let before = entry(1, 200_000);
+    owner.put(1, &before);
+    owner.put(2, &entry(2, 200_000));
+    assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
+    for _ in 0..3 {
+        assert_eq!(owner.get(1).unwrap(), before);
+    }
+    owner.wait_for_recompressed(1);
+    let after = owner.get(1).unwrap();
+    assert!(after.len() < before.len());
+    assert_eq!(plain(&after), text(1, 200_000));
+    assert_eq!(owner.status("recompressed.entries"), 1);
+    let saved = (before.len() - after.len()) as u64;
+    assert_eq!(owner.status("recompressed.saved"), saved);
+    // asked for too seldom
+    assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
+    owner.restart();
+    for _ in 0..5 {
+        assert_eq!(owner.get(1).unwrap(), after);
+    }
+    std::thread::sleep(Duration::from_millis(1_000));
+    assert_eq!(owner.get(1).unwrap(), after);
+    assert_eq!(owner.status("recompressed.entries"), 0);
+    assert_eq!(owner.status("recompressed.no_smaller"), 0);
+    assert!(owner.running.join(LIMIT));
+}
+
+#[test]
+fn it_has_the_lowest_priority() {
+    let mut owner = Served::start(|_| {});
+    let nice_of_idle = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let stats = tasks
+            .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
+        let nice: Vec<i64> = stats
+            .filter(|stat| stat.contains("(sszip-idle)"))
+            .map(|stat| {
+                let fields = stat.rsplit(") ").next().unwrap();
+                fields.split(' ').nth(16).unwrap().parse().unwrap()
+            })
+            .collect();
+        // other tests of this process have one too
+        !nice.is_empty() && nice.iter().all(|nice| *nice == 19)
+    };
+    until(nice_of_idle);
+    assert!(owner.running.join(LIMIT));
+}
+
+#[test]
+fn what_is_purged_meanwhile_is_gone() {
+    let mut owner = Served::start(|_| {});
+    for n in 0..20 {
+        owner.put(n, &entry(n, 1_000_000));
+        for _ in 0..3 {
+            owner.get(n).unwrap();
+        }
+        // at different moments of the coding, which takes some 25 ms
+        std::thread::sleep(Duration::from_millis(90 + u64::from(n) * 4));
+        let purge = match n % 2 {
+            0 => format!("{{\"key\":\"{}\"}}", key(n)),
+            _ => r#"{"everything":true}"#.into(),
+        };
+        assert_eq!(owner.ask("POST /v1/purges", purge.as_bytes()).0, 200);
+        assert!(owner.get(n).is_none());
+    }
+    std::thread::sleep(Duration::from_millis(700));
+    for n in 0..20 {
+        assert!(owner.get(n).is_none(), "{n}");
+    }
+    owner.restart();
+    for n in 0..20 {
+        assert!(owner.get(n).is_none(), "{n} after a restart");
+    }
+    assert!(owner.running.join(LIMIT));
+}
+
+#[test]
+fn it_waits_until_nobody_asks() {
+    let mut owner = Served::start(|_| {});
+    owner.put(1, &entry(1, 50_000));
+    let end = Instant::now() + LIMIT;
+    let mut asked = Instant::now();
+    let mut longest = Duration::ZERO;
+    for count in 0.. {
+        owner.get(1).unwrap();
+        longest = longest.max(asked.elapsed());
+        asked = Instant::now();
+        // three times as long as it takes to find something to do
+        if count >= 75 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // a machine that was busy with something else has left it alone
+    if longest < Duration::from_millis(80) {
+        assert_eq!(owner.status("recompressed.entries"), 0);
+    }
+    assert!(Instant::now() < end);
+    owner.wait_for_recompressed(1);
+    assert!(owner.running.join(LIMIT));
+}
+
+#[test]
+fn an_end_does_not_wait_for_it() {
+    for wait in [0, 100, 150, 600] {
+        let mut owner = Served::start(|_| {});
+        for n in 0..4 {
+            owner.put(n, &entry(n, 4_000_000));
+            for _ in 0..3 {
+                owner.get(n).unwrap();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(wait));
+        owner.restart();
+        for n in 0..4 {
+            assert_eq!(plain(&owner.get(n).unwrap()), text(n, 4_000_000));
+        }
+        assert!(owner.running.join(LIMIT));
+    }
+}
+
+#[test]
+fn without_it_nothing_changes() {
+    let mut owner = Served::start(|config| config.recompress = false);
+    owner.put(1, &entry(1, 50_000));
+    for _ in 0..10 {
+        owner.get(1).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(900));
+    assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
+    assert_eq!(owner.status("recompressed.entries"), 0);
+    assert!(owner.running.join(LIMIT));
+}
+
+#[test]
+fn what_nobody_asks_for_leaves_memory_and_disk() {
+    let mut owner = Served::start(|config| {
+        config.inactive = Some(Time(4_000));
+        config.flush_interval = Time(100);
+        config.recompress = false;
+    });
+    for n in [1, 2] {
+        owner.put(n, &entry(n, 50_000));
+        // the second time it goes to the disk
+        owner.get(n).unwrap();
+    }
+    until(|| owner.status("store.entries") >= 2);
+    let begin = Instant::now();
+    let mut asked = Instant::now();
+    // seldom enough for tables not to be joined: entries of one go together
+    while begin.elapsed() < Duration::from_millis(8_500) {
+        std::thread::sleep(Duration::from_millis(1_500));
+        owner.get(1).unwrap();
+        // a machine that stops for so long has not asked in time
+        assert!(asked.elapsed() < Duration::from_millis(3_900));
+        asked = Instant::now();
+    }
+    assert_eq!(owner.status("memory.entries"), 1);
+    assert!(owner.get(2).is_none(), "neither memory nor disk has it");
+    // what was asked for was put again: the disk alone has it
+    let written = owner.status("stores.done");
+    assert!((3..=2 + 6).contains(&written), "{written}");
+    owner.restart();
+    assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
+    assert!(owner.get(2).is_none());
+    assert!(owner.running.join(LIMIT));
+}

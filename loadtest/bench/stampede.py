@@ -1,0 +1,210 @@
+"""Many at once who want what nobody has: how often the node is asked, and
+when the last of them has the answer.
+
+All connections are open, and have been served, before. The client sleeps
+until all is over, so that it takes no time from what is measured: when the
+last byte of an answer came is the kernel's to say (SO_TIMESTAMPNS).
+"""
+
+import gzip
+import json
+import resource
+import select
+import socket
+import struct
+import threading
+import time
+
+import check
+import storing_bodies as bodylib
+from caching_coders import sszip_cache
+from stack import Nginx
+from storing_coders import stored
+
+CLIENTS = 1_000
+WORKERS = 4
+NODE_SECONDS = 0.3
+# All is over then, or the run ends.
+PATIENCE_SECONDS = 20
+SETTLE_SECONDS = 0.2
+# Linux's number of it, which Python's socket module does not have.
+SO_TIMESTAMPNS = getattr(socket, "SO_TIMESTAMPNS", 35)
+KINDS = {
+    "with a store": (WORKERS, True),
+    "without a store": (WORKERS, False),
+    "one worker, without a store": (1, False),
+}
+
+
+class SlowNode:
+    """Answers every call after a while, and knows when it did."""
+
+    def __init__(self, result):
+        self.result = result
+        self.answered = []
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        while True:
+            try:
+                peer, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(peer,), daemon=True).start()
+
+    def serve(self, peer):
+        with peer, peer.makefile("rb") as stream:
+            while stream.readline():
+                length = 0
+                while (line := stream.readline()) not in (b"\r\n", b""):
+                    name, _, value = line.partition(b":")
+                    if name.lower() == b"content-length":
+                        length = int(value)
+                call = json.loads(stream.read(length))
+                time.sleep(NODE_SECONDS)
+                answer = {"jsonrpc": "2.0", "id": call["id"], "result": self.result}
+                body = bodylib.compact(answer)
+                head = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+                # before it is sent: what it takes counts as the waiters'
+                self.answered.append(time.time_ns())
+                peer.sendall(f"HTTP/1.1 200 OK\r\n{head}".encode() + body)
+
+
+def run(work, pairs, rounds, say):
+    """Each round asks for a key that is new."""
+    # a connection at both ends
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, (call,) = bodylib.calls(pairs, work, 1)
+    result = bodylib.nearest(pairs)[0][2]["result"]
+    samples = []
+    for kind, (workers, has_store) in KINDS.items():
+        say(f"{CLIENTS:,} clients, {kind}")
+        with SlowNode(result) as node:
+            coder = (stored if has_store else sszip_cache)(kind)
+            with Nginx(
+                work, f"stampede {kind}", node.port, {"/": coder}, core=None,
+                listen="reuseport", workers=workers,
+            ) as nginx:
+                clients = Clients(nginx.port)
+                try:
+                    # opens what is opened once, at the node and at the owner
+                    clients.ask(call, CLIENTS, node, result)
+                    for turn in range(rounds):
+                        samples.append(
+                            {"kind": kind, "round": turn}
+                            | clients.ask(call, turn, node, result)
+                        )
+                finally:
+                    clients.close()
+                complaints = nginx.complaints()
+        if complaints:
+            raise SystemExit(f"{kind}: nginx logged\n{complaints[-2000:]}")
+    return {
+        "clients": CLIENTS,
+        "workers": {kind: workers for kind, (workers, _) in KINDS.items()},
+        "call": call.name,
+        "size": call.size,
+        "samples": samples,
+    }
+
+
+class Clients:
+    def __init__(self, port):
+        self.port, self.peers = port, []
+        try:
+            for _ in range(CLIENTS):
+                peer = socket.create_connection(("127.0.0.1", port), timeout=30)
+                self.peers.append(peer)
+                peer.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self):
+        for peer in self.peers:
+            peer.close()
+
+    def ask(self, call, number, node, result):
+        """All for one key, under ids of their own."""
+        asked = bodylib.numbered(call, number)
+        before = len(node.answered)
+        # of a client its own id, and in the params everybody's number
+        own = b"%d" % (bodylib.FIRST + number)
+        texts = [
+            check.written(self.port, "/", asked.replace(b'"id":' + own, b'"id":%d' % n), "gzip")
+            for n in range(CLIENTS)
+        ]
+        begun = time.time_ns()
+        for peer, text in zip(self.peers, texts, strict=True):
+            peer.sendall(text)
+        sent = time.time_ns()
+        self.wait(node, before, sent)
+        ends = [self.read(peer, n, result) for n, peer in enumerate(self.peers)]
+        answered = node.answered[before:]
+        if min(answered) < sent:
+            raise SystemExit("the node answered before all had asked: the machine is too slow")
+        after = sorted((end - min(answered)) / 1e6 for end in ends)
+        return {
+            "asked_ms": (sent - begun) / 1e6,
+            "reached": len(answered),
+            "first_ms": after[0],
+            "median_ms": after[len(after) // 2],
+            "p99_ms": after[len(after) * 99 // 100],
+            "last_ms": after[-1],
+        }
+
+    def wait(self, node, before, sent):
+        """Until every client has something to read, and a little longer."""
+        time.sleep(NODE_SECONDS + SETTLE_SECONDS)
+        poll = select.poll()
+        left = {peer.fileno() for peer in self.peers}
+        for fileno in left:
+            poll.register(fileno, select.POLLIN)
+        while left:
+            if time.time_ns() - sent > PATIENCE_SECONDS * 1e9:
+                raise SystemExit(f"{len(left)} clients have no answer, of {CLIENTS}")
+            for fileno, _ in poll.poll(1000):
+                left.discard(fileno)
+                poll.unregister(fileno)
+        time.sleep(SETTLE_SECONDS)
+
+    def read(self, peer, number, result):
+        """Verifies an answer; when its last byte came, in ns since 1970."""
+        data, came = b"", 0
+        length = None
+        while length is None or len(data) < length:
+            piece, controls, _, _ = peer.recvmsg(1 << 20, 128)
+            if not piece:
+                raise SystemExit("a client was cut off")
+            data += piece
+            came = max([came, *(stamp(control) for control in controls)])
+            head, end, _ = data.partition(b"\r\n\r\n")
+            if end and length is None:
+                fields = dict(
+                    line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:]
+                )
+                length = len(head) + 4 + int(fields[b"content-length"])
+        body = data.partition(b"\r\n\r\n")[2]
+        if not came:
+            raise SystemExit("the kernel does not say when an answer came")
+        expected = {"jsonrpc": "2.0", "id": number, "result": result}
+        if json.loads(gzip.decompress(body)) != expected:
+            raise check.WrongAnswer(f"client {number} has another answer")
+        return came
+
+
+def stamp(control):
+    level, kind, data = control
+    if (level, kind) != (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+        return 0
+    seconds, nanoseconds = struct.unpack("@ll", data[:16])
+    return seconds * 1_000_000_000 + nanoseconds

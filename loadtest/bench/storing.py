@@ -1,0 +1,255 @@
+"""The store suite: answers that the cache's owner keeps.
+
+What a hit costs that the owner answers, from its memory and from RocksDB,
+beside one of the worker's own memory; how fast a long entry comes; what the
+store adds to a miss; who waits when many want the same; and what RocksDB
+writes with its log and without.
+"""
+
+import gzip
+import json
+import re
+import socket
+import urllib.request
+
+import caching_bodies
+import check
+import engines
+import load
+import profiling
+import stampede
+import storing_bodies as bodylib
+from caching import CONNECTIONS, PER_GROUP, SLACK, Servers
+from caching_coders import FRESH, SMALL_TIER, Row, sszip_cache
+from stack import PASS, Nginx, Node
+from storing_coders import HOT, MEMORY, PLACES, STORE, TIERS, stored
+
+SECTIONS = ["hit", "large", "miss", "stampede", "log", "profiles"]
+NAME = "part-04-store"
+# Which of the owner's counters tells that a hit came from there.
+COUNTERS = {MEMORY: "memory", STORE: "store"}
+# Of a run, at least so many have to come from where they should; the others are
+# taken out of what a hit costs.
+SHARE = 0.8
+# A fill is asked for, is there, is asked for again; what comes last is a hit.
+MOST_PASSES = 6
+# A look-up that takes too long is given up, and the node asked: on a machine
+# that is busy this is so many of them.
+LATE = 0.01
+# Of a fill, so many requests are sent before the first is read.
+PIPELINED = 32
+LENGTH = re.compile(rb"\r\nContent-Length: (\d+)\r\n(?:[^\r\n]+\r\n)*\r\n")
+LARGE_ENTRY = "sszip_cache_max_entry 64m; sszip_max_oneshot 64m;"
+
+
+def run(args, work, library, chosen, pairs, say):
+    """The sections asked for, by name."""
+    quick = args.quick
+    out = {}
+    if {"hit", "profiles"} & set(args.only):
+        folder, calls = bodylib.calls(pairs, work, 1 if quick else 3)
+        with Node(work, [folder], options=["--lenient"]) as node:
+            say("hits")
+            with Places(work, node, calls, bodylib.KEYS, say) as places:
+                if "hit" in args.only:
+                    out["hit"] = places.hits(1 if quick else 5, 1, CONNECTIONS)
+                if "profiles" in args.only:
+                    say("profiles")
+                    out["profiles"] = places.profiles(work, 1 if quick else 3)
+    if "large" in args.only:
+        out["large"] = large(work, quick, say)
+    if "miss" in args.only:
+        say("misses")
+        out["miss"] = misses(work, chosen, quick, say)
+    if "stampede" in args.only:
+        say("many at once")
+        out["stampede"] = stampede.run(work, pairs, 2 if quick else 10, say)
+    if "log" in args.only:
+        say("RocksDB's log")
+        options = ["--rounds", "1", "--mb", "32"] if quick else ["--rounds", "3", "--mb", "128"]
+        out["log"] = engines.bench_with("store", work, options, ["store"])
+    return out
+
+
+def large(work, quick, say):
+    """A node for each, since it goes by the method alone."""
+    found = {}
+    for folder, call in bodylib.large(work):
+        with Node(work, [folder], options=["--lenient"]) as node:
+            say(f"a long entry: {call.name}")
+            with Places(work, node, [call], 1, say, LARGE_ENTRY) as places:
+                # one at a time: a second one would wait for the first one's
+                merge(found, places.hits(1 if quick else 5, 1, 1))
+    return found
+
+
+def merge(found, more):
+    """Adds the measurements of another group of calls."""
+    for key, value in more.items():
+        if key in found and key not in ("rows", "keys"):
+            found[key] += value
+        else:
+            found[key] = value
+
+
+def misses(work, chosen, quick, say):
+    """As the cache suite's: a node for each group, and ids and params that
+    none had before."""
+    methods = {b.method for b in chosen if b.method.startswith("erigon_")}
+    rows = [
+        Row(sszip_cache("without a store", methods, SMALL_TIER), FRESH),
+        Row(stored("with a store", "16m", methods=methods), FRESH),
+    ]
+    found = {}
+    groups = caching_bodies.never_asked(chosen, work, 1 if quick else PER_GROUP)
+    for group, (pairs, calls) in groups.items():
+        with Node(work, [pairs], options=["--lenient"]) as node:
+            say(f"misses, {group}")
+            with Servers(work, node, rows, calls) as servers:
+                merge(found, servers.measure(calls, 1 if quick else 5, say, misses=True))
+    return found
+
+
+class Places:
+    """An nginx for each place that a hit comes from, filled with the same."""
+
+    def __init__(self, work, node, calls, keys, say, more=""):
+        self.node, self.calls, self.keys, self.say = node, calls, keys, say
+        self.servers, self.wire, self.facts = {}, {}, []
+        try:
+            with Nginx(work, "identity", node.port, {"/": PASS}) as plain:
+                for place in PLACES:
+                    self.prepare(work, place, plain, more)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for server in self.servers.values():
+            server.__exit__()
+
+    def prepare(self, work, place, plain, more):
+        hot, memory = TIERS[place]
+        coder = stored(place, hot, memory, more=more)
+        server = self.servers[place] = Nginx(work, place, self.node.port, {"/": coder})
+        self.coder = coder
+        for call in self.calls:
+            self.fill(server, call)
+        if place == STORE:
+            # what is in its memory goes to its files
+            server.restart()
+            for call in self.calls:
+                self.fill(server, call)
+        for call in self.calls:
+            self.verify(place, server, call, plain)
+
+    def fill(self, server, call):
+        """Asks for every key until the node hears of hardly any."""
+        for _ in range(MOST_PASSES):
+            before = self.asked()
+            self.ask_for_all(server, call)
+            if self.asked() - before <= self.keys * LATE:
+                return
+        raise SystemExit(f"{call.name}: keys are still missing after {MOST_PASSES} passes")
+
+    def ask_for_all(self, server, call):
+        """Some requests at a time, whose answers are only counted."""
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as peer:
+            for first in range(0, self.keys, PIPELINED):
+                numbers = range(first, min(first + PIPELINED, self.keys))
+                texts = (
+                    check.written(server.port, "/", bodylib.numbered(call, n), "gzip")
+                    for n in numbers
+                )
+                peer.sendall(b"".join(texts))
+                left = len(numbers)
+                data = bytearray()
+                while left:
+                    if not (piece := peer.recv(1 << 20)):
+                        raise SystemExit(f"{call.name}: nginx closed the connection")
+                    data += piece
+                    while found := LENGTH.search(data):
+                        end = found.end() + int(found[1])
+                        if len(data) < end:
+                            break
+                        del data[:end]
+                        left -= 1
+
+    def verify(self, place, server, call, plain):
+        request = bodylib.numbered(call, self.keys - 1)
+        sent = check.send(plain.port, "/", request, "")[2]
+        status, headers, content, wire = check.send(server.port, "/", request, "gzip")
+        if status != 200 or gzip.decompress(content) != sent:
+            raise check.WrongAnswer(f"{place}, {call.name}: not what the node sent")
+        self.wire[place, call.name] = wire
+        self.facts.append(
+            {"row": place, "call": call.name, "bytes": len(content), "wire": wire}
+        )
+
+    def hits(self, rounds, seconds, connections):
+        """Rounds interleave as in throughput.py."""
+        samples = []
+        for turn in range(rounds):
+            self.say(f"round {turn + 1} of {rounds}")
+            for index, call in enumerate(self.calls):
+                first = (turn + index) % len(PLACES)
+                for place in PLACES[first:] + PLACES[:first]:
+                    samples.append(
+                        {"round": turn, "call": call.name, "group": call.group, "row": place}
+                        | self.point(place, call, seconds, connections)
+                    )
+        logged = {place: s.complaints() for place, s in self.servers.items()}
+        return {
+            "rows": [{"name": place} for place in PLACES],
+            "keys": self.keys,
+            "calls": [{"name": c.name, "group": c.group, "size": c.size} for c in self.calls],
+            "verified": self.facts,
+            "samples": samples,
+            "complaints": [[place, text] for place, text in logged.items() if text],
+        }
+
+    def point(self, place, call, seconds, connections):
+        """One sample; the node and the owner tell where the answers came
+        from."""
+        server = self.servers[place]
+        asked, found = self.asked(), server.owner_status()["lookups"]
+        sample = load.measure(
+            server, call.fresh(), self.coder, connections, seconds,
+            self.wire[place, call.name], SLACK, self.keys,
+        )
+        asked, after = self.asked() - asked, server.owner_status()["lookups"]
+        found = {name: after[name] - found[name] for name in after}
+        if place == HOT:
+            share = 1 - sum(found.values()) / sample["requests"]
+        else:
+            share = found[COUNTERS[place]] / sample["requests"]
+        sample |= {"share": share, "reached": asked / sample["requests"]}
+        if share < SHARE:
+            raise SystemExit(
+                f"{place}, {call.name}: {share:.0%} of {sample['requests']} requests came "
+                f"from there, the owner counted {found}, the node {asked}"
+            )
+        return sample
+
+    def asked(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.node.port}/stats") as reply:
+            return json.load(reply)["requests"]
+
+    def profiles(self, work, seconds):
+        """Worker and owner, while the owner answers."""
+        call = self.calls[0]
+        found = []
+        for place in (MEMORY, STORE):
+            server = self.servers[place]
+            for process, pid in (("worker", server.worker), ("owner", server.owner)):
+                found.append(
+                    {"coder": f"{process}, from {place}", "body": call.name}
+                    | profiling.sample(
+                        work, server, call.fresh(), self.coder, seconds, CONNECTIONS, pid,
+                        self.keys,
+                    )
+                )
+        return found

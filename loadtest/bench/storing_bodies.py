@@ -1,0 +1,89 @@
+"""What the store is asked: answers that never change, under many keys."""
+
+import random
+
+from bodies import Library, compact
+from caching_bodies import DIGITS, MARK, Call, any_id
+
+GROUP = "30 KB"
+SIZE = 30_000
+# A request's keys have to be many more than the smallest tier has room for.
+KEYS = 6_000
+# Where wrk's script and `fill` begin to count; see post.lua.
+FIRST = 100_000_000
+# Methods whose answers are immutable when the block is named by its hash, and
+# what they are asked then.
+BY_HASH = {
+    "debug_getRawBlock": lambda block: [block],
+    "debug_getRawReceipts": lambda block: [block],
+    "eth_getBlockReceipts": lambda block: [block],
+    "eth_getLogs": lambda block: [{"blockHash": block}],
+}
+# Hex of random bytes: deflate halves it, and no more.
+LARGE_BYTES = 10_000_000
+LARGE_METHOD = "debug_getRawBlock"
+READ, UNREAD = "10 MB", "10 MB read at each hit"
+
+
+def block_hash():
+    """One of a block that no node has, which ends in what wrk counts."""
+    return "0x" + "ab" * 27 + "c" + MARK.decode()
+
+
+def written(library, name, group, method, params, response):
+    pair = {"request": {"jsonrpc": "2.0", "id": 1, "method": method, "params": []}}
+    body = library.add(name, pair | {"response": response}, group)
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    text = any_id(compact(request).replace(rb"\u0001", b"\1"))
+    return Call.written(library, name, group, method, body.size, text)
+
+
+def calls(pairs, work, count):
+    """Calls for the block with a hash, and the folder for a node that goes by
+    the method."""
+    library = Library(work / "by-hash")
+    return library.pairs, [
+        written(library, name, GROUP, method, BY_HASH[method](block_hash()), response)
+        for method, name, response in nearest(pairs)[:count]
+    ]
+
+
+def nearest(pairs):
+    """Of each method the recorded answer that is nearest to 30 KB; the nearest
+    of all first."""
+    found = {}
+    for name, pair in pairs:
+        request, response = pair["request"], pair["response"]
+        if not isinstance(request, dict) or request["method"] not in BY_HASH:
+            continue
+        if not response.get("result"):
+            continue
+        off = abs(len(compact(response)) - SIZE)
+        best = found.get(request["method"])
+        if best is None or off < best[0]:
+            found[request["method"]] = off, name, response
+    ranked = sorted(found.items(), key=lambda one: one[1][0])
+    if not ranked:
+        raise SystemExit("no answer that never changes is among the recorded ones")
+    return [(method, name, response) for method, (_, name, response) in ranked]
+
+
+def large(work):
+    """Calls whose stored answers take about 10 MB each: one that is read
+    strictly when it comes, since its members are in no usual order, and one
+    that is read at the first hit of each process (decision 015). For each the
+    folder of a node."""
+    result = "0x" + random.Random(1).randbytes(LARGE_BYTES).hex()
+    params = BY_HASH[LARGE_METHOD](block_hash().replace(MARK.decode(), DIGITS.decode()))
+    for name, response in (
+        (READ, {"result": result, "id": 1, "jsonrpc": "2.0"}),
+        (UNREAD, {"jsonrpc": "2.0", "id": 1, "result": result}),
+    ):
+        library = Library(work / name.replace(" ", "-"))
+        call = written(library, name, name, LARGE_METHOD, params, response)
+        yield library.pairs, call
+
+
+def numbered(call, number):
+    """The request that asks for a call's key of that number."""
+    return call.request(b"%d" % (FIRST + number))

@@ -1,0 +1,125 @@
+//! Requests that nobody waits for, until there is time for them.
+
+use std::collections::VecDeque;
+
+use super::job::Job;
+
+/// So many of them, and so many bytes of entries that they keep alive: beyond
+/// it the oldest are dropped.
+const MOST: usize = 256;
+const MOST_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Favours {
+    /// Each with what it weighed when it came.
+    queue: VecDeque<(Job, u64)>,
+    bytes: u64,
+}
+
+impl Favours {
+    /// Takes one, unless memory is refused. An entry for which there is no
+    /// room leaves its lease to be given back.
+    pub(super) fn push(&mut self, job: Job) {
+        let (job, weight) = match job {
+            Job::Store { key, entry, .. } if entry.weight() > MOST_BYTES => (Job::GiveBack(key), 0),
+            Job::Store { ref entry, .. } => {
+                let weight = entry.weight();
+                (job, weight)
+            }
+            job => (job, 0),
+        };
+        if self.queue.try_reserve(2).is_err() {
+            return;
+        }
+        while self.queue.len() >= MOST || self.bytes + weight > MOST_BYTES {
+            match self.pop() {
+                Some(Job::Store { key, .. }) => self.queue.push_back((Job::GiveBack(key), 0)),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.bytes += weight;
+        self.queue.push_back((job, weight));
+    }
+
+    /// The oldest.
+    pub(super) fn pop(&mut self) -> Option<Job> {
+        let (job, weight) = self.queue.pop_front()?;
+        self.bytes -= weight;
+        Some(job)
+    }
+
+    /// None of them is done.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Favours, Job, MOST, MOST_BYTES};
+    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+    use crate::cache::link::About;
+
+    fn store(n: u8, length: u64) -> Job {
+        let bytes = vec![b'1'; usize::try_from(length).unwrap()];
+        let payload = Payload::Raw(bytes.into());
+        Job::Store {
+            key: [n; 32],
+            entry: Arc::new(Entry::new(Envelope::none(), payload, Meta::default())),
+            about: Box::new(About {
+                class: "immutable",
+                namespace: [0; 16],
+                method: None,
+                generation: 0,
+            }),
+        }
+    }
+
+    fn keys(mut favours: Favours) -> Vec<u8> {
+        std::iter::from_fn(|| favours.pop())
+            .map(|job| match job {
+                Job::Store { key, .. } | Job::GiveBack(key) => key[0],
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_oldest_make_way_for_what_is_long() {
+        let mut favours = Favours::default();
+        for n in 0..3 {
+            favours.push(store(n, MOST_BYTES / 3));
+        }
+        favours.push(Job::GiveBack([7; 32]));
+        // its lease is given back
+        assert_eq!(keys(favours), [1, 0, 2, 7]);
+    }
+
+    #[test]
+    fn what_is_longer_than_all_room_is_not_kept() {
+        let mut favours = Favours::default();
+        favours.push(store(1, 10));
+        favours.push(store(2, MOST_BYTES));
+        assert!(favours.bytes < 10_000);
+        assert_eq!(keys(favours), [1, 2]);
+    }
+
+    #[test]
+    fn there_are_never_too_many() {
+        let mut favours = Favours::default();
+        for n in 0..MOST {
+            favours.push(store(u8::try_from(n % 256).unwrap(), 1));
+        }
+        for n in 0..=MOST {
+            favours.push(Job::GiveBack([u8::try_from(n % 256).unwrap(); 32]));
+        }
+        assert_eq!(favours.queue.len(), MOST);
+        favours.clear();
+        assert_eq!(favours.bytes, 0);
+        assert!(favours.pop().is_none());
+    }
+}

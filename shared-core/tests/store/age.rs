@@ -1,0 +1,169 @@
+//! Tables that are old leave; what is asked for is put again in time.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use sszip_core::cache::store::{Class, Record, Store};
+
+use super::support::{body, config, count, folder, has, key, open, put, record, reopen, NOW};
+
+/// RocksDB notes with its own clock when a table was made.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}
+
+fn is_old(store: &Store, n: u64) -> bool {
+    store.get(&key(n), NOW).unwrap().is_old()
+}
+
+const HOUR: u64 = 3_600_000;
+
+#[test]
+fn a_table_leaves_by_the_time_it_was_made() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    put(&store, 1, 1000);
+    // what lies in memory stays
+    assert_eq!(store.forget(HOUR, HOUR, now() + 3 * HOUR).unwrap(), 0);
+    store.flush().unwrap();
+    put(&store, 2, 1000);
+    let made = now();
+    assert_eq!(store.forget(HOUR, HOUR, made + HOUR - 3_000).unwrap(), 0);
+    assert_eq!(count(&store, 3), 2);
+    assert_eq!(store.forget(HOUR, HOUR, made + HOUR + 3_000).unwrap(), 1);
+    assert!(!has(&store, 1));
+    assert!(has(&store, 2));
+    // and it does not come back
+    store.close().unwrap();
+    let store = reopen(&config(folder.path()));
+    assert_eq!(count(&store, 3), 1);
+    assert_eq!(store.status().read_errors, 0);
+}
+
+#[test]
+fn each_class_has_its_own_tables() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    let bytes = body(1, 100);
+    let aging = Record {
+        class: Class::Aging,
+        ..record(&store, 1, &bytes)
+    };
+    store.put(&key(1), &aging).unwrap();
+    put(&store, 2, 100);
+    store.flush().unwrap();
+    assert_eq!(store.forget(HOUR, HOUR, now() + 2 * HOUR).unwrap(), 2);
+    assert_eq!(count(&store, 3), 0);
+}
+
+#[test]
+fn what_is_older_is_old_and_stays_when_it_is_put_again() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    for n in 0..4 {
+        put(&store, n, 1000);
+    }
+    store.flush().unwrap();
+    let made = now();
+    let quarter = HOUR / 4;
+    store.forget(6 * quarter, quarter, made).unwrap();
+    assert!(!is_old(&store, 0));
+    store
+        .forget(6 * quarter, quarter, made + quarter + 3_000)
+        .unwrap();
+    for n in 0..4 {
+        assert!(is_old(&store, n), "{n}");
+    }
+    // asked for, and put again: it lies in memory
+    put(&store, 0, 1000);
+    assert!(!is_old(&store, 0));
+    assert!(is_old(&store, 1));
+    store.forget(HOUR, quarter, made + 2 * HOUR).unwrap();
+    assert!(has(&store, 0) && !is_old(&store, 0));
+    assert_eq!(count(&store, 4), 1);
+}
+
+#[test]
+fn what_was_there_before_a_start_has_the_age_it_had() {
+    let folder = folder();
+    let config = config(folder.path());
+    let (store, _) = open(&config);
+    put(&store, 1, 1000);
+    store.close().unwrap();
+    let store = reopen(&config);
+    store.forget(6 * HOUR, HOUR, now()).unwrap();
+    assert!(!is_old(&store, 1));
+    store.forget(6 * HOUR, HOUR, now() + 2 * HOUR).unwrap();
+    assert!(is_old(&store, 1));
+    assert_eq!(store.forget(HOUR, HOUR, now() + 2 * HOUR).unwrap(), 1);
+}
+
+/// RocksDB's own `ttl` lets a table go whose oldest entry is too old, with the
+/// newest in it.
+#[test]
+fn a_join_makes_nothing_leave_early() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    let first = now();
+    for n in 0..8 {
+        put(&store, n, 1000);
+        store.flush().unwrap();
+        if n == 0 {
+            std::thread::sleep(Duration::from_millis(2_500));
+        }
+    }
+    let joined = now();
+    let end = Instant::now() + Duration::from_secs(30);
+    // in the background
+    let tables = || {
+        let files = std::fs::read_dir(folder.path().join("store/db")).unwrap();
+        files
+            .filter(|file| {
+                let path = file.as_ref().unwrap().path();
+                path.extension().is_some_and(|kind| kind == "sst")
+            })
+            .count()
+    };
+    while tables() > 4 {
+        assert!(Instant::now() < end, "nothing is joined");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(joined - first >= 2_500);
+    // too old for the first entry alone
+    assert_eq!(store.forget(HOUR, HOUR, first + HOUR + 1_500).unwrap(), 0);
+    assert_eq!(count(&store, 8), 8);
+    let dropped = store.forget(HOUR, HOUR, now() + HOUR + 3_000).unwrap();
+    assert!(dropped > 0);
+    assert_eq!(count(&store, 8), 0);
+}
+
+#[test]
+fn tables_leave_while_others_come() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 0..400 {
+                put(&store, n, 20_000);
+                if n % 20 == 0 {
+                    store.flush().unwrap();
+                }
+            }
+        });
+        while !writer.is_finished() {
+            // all that is a table goes, unless it is being joined
+            store.forget(1, 1, now() + HOUR).unwrap();
+        }
+    });
+    store.flush().unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while count(&store, 400) > 0 {
+        store.forget(1, 1, now() + HOUR).unwrap();
+        assert!(Instant::now() < end, "{} are left", count(&store, 400));
+    }
+    put(&store, 1, 100);
+    assert!(has(&store, 1));
+    assert_eq!(store.next_event(), None);
+    store.close().unwrap();
+    assert_eq!(count(&reopen(&config(folder.path())), 400), 1);
+}
