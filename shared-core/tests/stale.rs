@@ -142,6 +142,15 @@ fn without_the_directive_nothing_expired_is_kept() {
 }
 
 #[test]
+fn what_was_driven_out_of_memory_stands_in_for_nothing() {
+    let host = Host::new("cache_use_stale error");
+    answer(host.ask(0, 1).0, 7, 0);
+    host.process.tier.hot().unwrap().clear();
+    let (exchange, _) = host.ask(VALID, 1);
+    assert_eq!(failed(exchange, Failure::Error, VALID), None);
+}
+
+#[test]
 fn an_answer_of_the_node_is_never_replaced() {
     let host = Host::new("cache_use_stale error http_503");
     answer(host.ask(0, 1).0, 7, 0);
