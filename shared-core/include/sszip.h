@@ -775,6 +775,18 @@ sszip_status sszip_exchange_wait_ms(const sszip_exchange *exchange,
                                     uint64_t *out);
 
 /*
+ After `SSZIP_LOOK_UP_RESPOND` and `SSZIP_LOOK_UP_RESPOND_OFF_LOOP`, before
+ anything else: an exchange that awaits the response head of a request like
+ this one, which the host is to make in the background; NULL: none is to be
+ made. It is freed like any other.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_take_update(sszip_exchange *exchange,
+                                        sszip_exchange **out);
+
+/*
  The node fails the request: to be said before `sszip_exchange_response_head`
  with what the client would get, of which `status` is the status. `now` and
  `monotonic` are as in `sszip_asked`. Whether a stored answer will be sent in

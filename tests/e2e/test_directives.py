@@ -108,6 +108,7 @@ def test_numbers_outside_their_range(name, value, bounds):
         ("sszip_types", '"text/html; charset=utf-8"', ['"type/subtype"', '"*"']),
         ("sszip_thread_pool", '""', ["thread pool", '"off"']),
         ("sszip_cache_use_stale", "error http_501", ['"updating"', '"http_429"', '"off"']),
+        ("sszip_cache_background_update", "yes", ['"on"', '"off"']),
         ("sszip_cache_use_stale", "Error", ['"error"', '"timeout"', '"invalid_header"']),
     ],
 )
@@ -131,6 +132,7 @@ DIRECTIVES = {
     "sszip_upstream_encoding": "pass",
     "sszip_thread_pool": "off",
     "sszip_cache_use_stale": "error updating",
+    "sszip_cache_background_update": "on",
 }
 
 

@@ -41,6 +41,8 @@ pub struct CacheConfig {
     pub lock_timeout: u64,
     /// When expired answers may be sent.
     pub use_stale: UseStale,
+    /// Whether the one that fetches a new one gets the expired one, too.
+    pub background_update: bool,
 }
 
 /// What one block says of the cache; `None` where it says nothing.
@@ -56,6 +58,7 @@ pub(super) struct CacheDirectives {
     lock: Option<bool>,
     lock_timeout: Option<u64>,
     use_stale: Option<UseStale>,
+    background_update: Option<bool>,
 }
 
 const TIMES: Range = Range {
@@ -104,6 +107,7 @@ impl CacheDirectives {
             "cache_lock" => once(&mut self.lock, || flag(one(values)?)),
             "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
             "cache_use_stale" => once(&mut self.use_stale, || use_stale(values)),
+            "cache_background_update" => once(&mut self.background_update, || flag(one(values)?)),
             "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -150,6 +154,7 @@ impl CacheDirectives {
         fill(&mut self.lock, &outer.lock);
         fill(&mut self.lock_timeout, &outer.lock_timeout);
         fill(&mut self.use_stale, &outer.use_stale);
+        fill(&mut self.background_update, &outer.background_update);
     }
 
     /// As [`super::Directives::resolve`].
@@ -165,6 +170,7 @@ impl CacheDirectives {
             lock: self.lock.unwrap_or(true),
             lock_timeout: self.lock_timeout.unwrap_or(5_000),
             use_stale: self.use_stale.unwrap_or_default(),
+            background_update: self.background_update.unwrap_or(false),
         }
     }
 }

@@ -263,8 +263,7 @@ impl Exchange {
             }
             _ => None,
         };
-        self.fill = Some(self.new_fill(what(), scope.clone(), token, asked));
-        LookUp::Forward
+        self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
     }
 
     fn keep_stale(&self, entry: &Entry) {
@@ -353,8 +352,7 @@ impl Exchange {
         };
         let mut fill = self.new_fill(what(), scope.clone(), token, asked);
         fill.rekeyed = parted;
-        self.fill = Some(fill);
-        LookUp::Forward
+        self.fetch(fill, asked)
     }
 
     /// Whether an event loop should not wait until the entry can be sent.
@@ -626,6 +624,7 @@ impl Exchange {
         self.fill = None;
         self.stored = None;
         self.stand_in = None;
+        self.update = None;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;
     }

@@ -43,6 +43,7 @@ mod room;
 mod standing_in;
 mod streaming;
 pub mod transitions;
+mod update;
 
 use std::fmt;
 use std::sync::Arc;
@@ -197,6 +198,10 @@ pub struct Exchange {
     given_as: CacheStatus,
     /// What will be stored when the answer is whole.
     fill: Option<Box<Fill>>,
+    /// What another exchange is to fetch.
+    update: Option<Box<Fill>>,
+    /// It only fetches what is to be stored: there is no client.
+    background: bool,
     /// The batch of which the node was asked a part.
     mixed: Option<Box<batch::Mixed>>,
     /// When it was looked up, and what the host said then.
@@ -251,6 +256,8 @@ impl Exchange {
             forward_status: None,
             given_as: CacheStatus::Hit,
             fill: None,
+            update: None,
+            background: false,
             mixed: None,
             looked_up_at: 0,
             decoding: None,
@@ -368,6 +375,9 @@ impl Exchange {
             return Err(self.misuse(Event::HeadToPass));
         }
         panic_if(Fault::PanicHead);
+        if self.background {
+            return self.judge_update(head);
+        }
         self.judge_storing(&head);
         if self.task == Task::Replace {
             self.move_on(Event::HeadToHold)?;

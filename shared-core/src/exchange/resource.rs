@@ -134,7 +134,7 @@ impl Exchange {
         let entry = stale
             .with(meta)
             .stored(self.looked_up_at, said.lifetime.unwrap_or(0));
-        let served = self.replace(&entry, None, CacheStatus::Revalidated);
+        let served = self.background || self.replace(&entry, None, CacheStatus::Revalidated);
         match (said.lifetime, &mut self.fill) {
             (Some(lifetime), Some(fill)) if !said.forbidden => fill.keep(entry, lifetime),
             _ => self.refuse_fill(),

@@ -20,7 +20,7 @@ const WAIT: u64 = 30;
 /// What may be sent in place of the node's answer.
 #[derive(Debug)]
 pub(super) struct StandIn {
-    key: Key,
+    pub(super) key: Key,
     pub(super) entry: Arc<Entry>,
     /// What it is to be sent under; `None`: it is a resource.
     id: Option<Vec<u8>>,
@@ -28,6 +28,19 @@ pub(super) struct StandIn {
     generation: u64,
     /// The node was asked whether it is still right.
     pub(super) is_asked_for: bool,
+}
+
+impl StandIn {
+    /// For another request.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            key: self.key,
+            entry: Arc::clone(&self.entry),
+            id: self.id.clone(),
+            generation: self.generation,
+            is_asked_for: false,
+        }
+    }
 }
 
 /// What the host has said of the node's answer.
@@ -171,6 +184,11 @@ impl Exchange {
                 (failure, covers && self.is_not_purged(&stand_in, 0))
             }
         };
+        if stands_in && self.background {
+            // what is stored is better than this
+            self.refuse_fill();
+            return true;
+        }
         if !stands_in || !self.replace(&stand_in.entry, stand_in.id.as_deref(), CacheStatus::Stale)
         {
             return false;

@@ -104,6 +104,34 @@ pub unsafe extern "C" fn sszip_exchange_wait_ms(
     })
 }
 
+/// After `SSZIP_LOOK_UP_RESPOND` and `SSZIP_LOOK_UP_RESPOND_OFF_LOOP`, before
+/// anything else: an exchange that awaits the response head of a request like
+/// this one, which the host is to make in the background; NULL: none is to be
+/// made. It is freed like any other.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_take_update(
+    exchange: *mut sszip_exchange,
+    out: *mut *mut sszip_exchange,
+) -> sszip_status {
+    boundary(|| {
+        // it can be taken once
+        if out.is_null() {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
+        let update = borrow_mut!(exchange).exchange.take_update();
+        give!(
+            out,
+            update.map_or(std::ptr::null_mut(), |update| Box::into_raw(Box::new(
+                sszip_exchange::of(update)
+            )))
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
 /// The node fails the request: to be said before `sszip_exchange_response_head`
 /// with what the client would get, of which `status` is the status. `now` and
 /// `monotonic` are as in `sszip_asked`. Whether a stored answer will be sent in
