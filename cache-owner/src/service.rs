@@ -43,6 +43,11 @@ pub const MOST_WRITES: usize = 16;
 /// Entries that wait to be stored. Those beyond are not, for now.
 const MOST_STORING: usize = 256;
 
+/// Entries of so many plain bytes in all are read, if they have to be (see
+/// [`Kept::unread`]), while a request waits; others are sent for the client to
+/// read, and read here when there is time.
+const READ_AT_ONCE: u64 = 256 << 10;
+
 /// The owner's timer looks at least this often, in milliseconds.
 const TICK: u64 = 1_000;
 
@@ -195,8 +200,9 @@ impl Service {
                     .await?
             }
         };
-        if let Some(found) = found {
-            return Ok(self.found(key, found));
+        let mut room = READ_AT_ONCE;
+        if let Some(found) = found.and_then(|found| self.found(key, found, &mut room)) {
+            return Ok(answer::entry(found, now()));
         }
         let Some((process, time)) = lease else {
             return Ok(answer::missing(None));
@@ -205,23 +211,39 @@ impl Service {
         self.stirred.notify_one();
         self.wake();
         Ok(match leased {
-            Leased::Found(found) => self.found(key, found),
+            Leased::Found(found) => match self.found(key, found, &mut room) {
+                Some(found) => answer::entry(found, now()),
+                // whoever asks next gets the lease
+                None => answer::missing(None),
+            },
             Leased::Lease(lease) => answer::missing(Some(lease)),
         })
     }
 
-    fn found(&self, key: Key, found: Found) -> Response<Answer> {
-        if found.is_to_be_stored {
-            self.store(key, Arc::clone(&found.kept));
+    /// What of an entry may be sent, if anything. It is stored in the
+    /// background if it should be. `room` is for what is
+    /// [read](READ_AT_ONCE).
+    fn found(&self, key: Key, mut found: Found, room: &mut u64) -> Option<Found> {
+        if let Some(length) = found.kept.unread() {
+            if length <= *room {
+                *room -= length;
+                found.kept = self.owner.read(&key, &found.kept)?;
+            }
         }
-        answer::entry(found, now())
+        if found.is_to_be_stored || found.kept.unread().is_some() {
+            self.read_and_store(key, Arc::clone(&found.kept), found.is_to_be_stored);
+        }
+        Some(found)
     }
 
-    /// Puts an entry on the disk, in the background.
-    fn store(&self, key: Key, kept: Arc<Kept>) {
+    /// Reads an entry, if nobody did yet, and puts it on the disk if that is
+    /// wanted, in the background.
+    fn read_and_store(&self, key: Key, kept: Arc<Kept>, is_to_be_stored: bool) {
         let Ok(place) = Arc::clone(&self.storing).try_acquire_owned() else {
             // when it is asked for again
-            kept.is_not_stored();
+            if is_to_be_stored {
+                kept.is_not_stored();
+            }
             return;
         };
         let (owner, writes) = (Arc::clone(&self.owner), Arc::clone(&self.writes));
@@ -233,7 +255,17 @@ impl Service {
                 return;
             };
             // a failure is counted, and the store says once why
-            let _ = spawn_blocking(move || owner.store(&key, &kept, now())).await;
+            let _ = spawn_blocking(move || {
+                let kept = match kept.unread() {
+                    Some(_) => owner.read(&key, &kept)?,
+                    None => kept,
+                };
+                if is_to_be_stored {
+                    drop(owner.store(&key, &kept, now()));
+                }
+                Some(())
+            })
+            .await;
         });
     }
 
@@ -269,11 +301,11 @@ impl Service {
             let stored: Vec<_> = stored.await?;
             found.extend(stored);
         }
-        for (key, entry) in &found {
-            if entry.is_to_be_stored {
-                self.store(*key, Arc::clone(&entry.kept));
-            }
-        }
+        let mut room = READ_AT_ONCE;
+        let found = found
+            .into_iter()
+            .filter_map(|(key, found)| Some((key, self.found(key, found, &mut room)?)))
+            .collect();
         Ok(answer::entries(found, now()))
     }
 
@@ -309,7 +341,7 @@ impl Service {
         match put {
             Ok(is_to_be_stored) => {
                 if is_to_be_stored {
-                    self.store(key, kept);
+                    self.read_and_store(key, kept, true);
                 }
                 Ok(answer::empty(StatusCode::CREATED))
             }

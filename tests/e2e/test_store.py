@@ -218,6 +218,50 @@ class TestOneAsksForAll:
             thread.join()
 
 
+class TestReading:
+    """A long answer is stored at a glance; the owner reads it when it is asked for."""
+
+    def stored(self, asks, key):
+        """Its flags, or the status of an answer without it."""
+
+        def look():
+            status, _, body = asks.nginx.owner.request("GET", f"/v1/entries/{key}")
+            assert status in (200, 404)
+            return body[8] if status == 200 else None
+
+        return look
+
+    def test_it_is_read_once(self, run, ask):
+        asks = ask(run())
+        flags = self.stored(asks, asks(block()).header("x-key"))
+        assert asks.nginx.wait_for(lambda: flags() is not None and [flags()], "it to be stored") == [0]
+
+    def test_one_that_takes_longer_is_read_meanwhile(self, run, ask):
+        long = b'"0x' + bodies.json(200_000).hex().encode() + b'"'
+        asks = ask(run(), {"eth_getBlockByHash": long})
+        flags = self.stored(asks, asks(block()).header("x-key"))
+        first = asks.nginx.wait_for(lambda: (found := flags()) is not None and [found], "it to be stored")
+        assert first == [1]
+        asks.nginx.wait_for(lambda: flags() == 0, "it to be read")
+        reload(asks.nginx)
+        answer = asks(block(id="7"))
+        assert answer.decoded == b'{"jsonrpc":"2.0","id":7,"result":%b}\n' % long
+        assert answer.header("cache-status").startswith("sszip; hit") and asks.node.count() == 1
+
+    @pytest.mark.parametrize("length", [20_000, 400_000])
+    def test_what_is_no_answer_is_given_to_nobody(self, run, ask, length):
+        wrong = b'["0x' + b"ab" * (length // 2) + b'",,"1"]'
+        asks = ask(run(), {"eth_getBlockByHash": wrong})
+        fills = asks.nginx.owner.status()["fills"]["kept"]
+        key = asks(block()).header("x-key")
+        asks.nginx.wait_for(lambda: asks.nginx.owner.status()["fills"]["kept"] > fills, "it to be stored")
+        asks.nginx.wait_for(lambda: self.stored(asks, key)() is None, "it to be read")
+        reload(asks.nginx)
+        for id in ("7", "8"):
+            assert asks(block(id=id)).decoded == b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), wrong)
+        assert asks.node.count() == 3
+
+
 class TestRecompressing:
     """What several workers ask the owner for is coded again while nobody asks."""
 

@@ -34,10 +34,10 @@ server {
     location /hard/off { sszip_comp_level 12; sszip_thread_pool off; proxy_pass http://@origin@; }
     location /hard/impatient {
         sszip_comp_level 12;
-        send_timeout 50ms;
-        proxy_send_timeout 50ms;
-        proxy_read_timeout 50ms;
-        client_body_timeout 50ms;
+        send_timeout 300ms;
+        proxy_send_timeout 300ms;
+        proxy_read_timeout 300ms;
+        client_body_timeout 300ms;
         proxy_pass http://@origin@;
     }
     location /ssi { ssi on; ssi_types application/json; proxy_pass http://@origin@; }
@@ -51,10 +51,10 @@ server {
     location / { proxy_pass http://@origin@; }
     location /hard/impatient {
         sszip_comp_level 12;
-        send_timeout 50ms;
-        proxy_send_timeout 50ms;
-        proxy_read_timeout 50ms;
-        client_body_timeout 50ms;
+        send_timeout 300ms;
+        proxy_send_timeout 300ms;
+        proxy_read_timeout 300ms;
+        client_body_timeout 300ms;
         proxy_pass http://@origin@;
     }
 }
@@ -155,21 +155,23 @@ def test_a_pool_without_a_queue(nginx, origin):
 def test_no_timeout_runs_while_it_compresses(nginx, origin, port):
     """The threads take several times as long as any timeout: those are for
     the peers' silence, not for ours."""
+    # the node is not to be late itself
+    bodies.json(4000000)
     origin.answers(by_path)
-    path = "/hard/impatient/1500000"
+    path = "/hard/impatient/4000000"
     if port == "port_h2":
         with Http2Client(nginx.ports[port]) as client:
             streams = [client.ask(path) for _ in range(3)]
             client.finish(*streams)
             for stream in streams:
-                client.judge(stream, bodies.json(1500000))
+                client.judge(stream, bodies.json(4000000))
         return
     connections = [nginx.connect() for _ in range(3)]
     for connection in connections:
         connection.send(request_bytes(path, headers=GZIP))
     for connection in connections:
         response = connection.read()
-        assert (response.status, response.decoded) == (200, bodies.json(1500000))
+        assert (response.status, response.decoded) == (200, bodies.json(4000000))
         connection.close()
 
 

@@ -8,6 +8,8 @@
 use std::sync::atomic::Ordering;
 
 use super::entry::{Entry, IdPlace};
+#[cfg(feature = "store")]
+use super::wire;
 use crate::gzip::inflate::gunzip;
 use crate::jsonrpc::response::{self, Outcome};
 
@@ -65,4 +67,15 @@ impl Entry {
             && answer.id.len() == ANY_ID.len();
         stands.then_some(())
     }
+}
+
+/// The bytes of an entry that was read: it [stands](Entry::stands).
+#[cfg(feature = "store")]
+pub(super) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
+    // times are of no matter
+    let entry = wire::decode(bytes, 0, 0, 0)?;
+    if !entry.stands() {
+        return None;
+    }
+    wire::as_read(bytes)
 }

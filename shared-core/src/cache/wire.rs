@@ -1,9 +1,9 @@
 //! Entries as bytes, for a store and for other processes.
 //!
 //! Four bytes of magic and version, the length of the head (4 bytes, little
-//! endian), the head in postcard's format (<https://postcard.jamesmunns.com>),
-//! and the payload, which ends with the bytes. Times are not in it: a clock
-//! means nothing elsewhere.
+//! endian), a byte of flags, the head in postcard's format
+//! (<https://postcard.jamesmunns.com>), and the payload, which ends with the
+//! bytes. Times are not in it: a clock means nothing elsewhere.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +13,14 @@ use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
-const MAGIC: [u8; 4] = *b"SZE\x02";
+const MAGIC: [u8; 4] = *b"SZE\x03";
 
-/// Of magic and length. Bytes.
-const FIXED: usize = 8;
+/// Of magic and length, then of all that comes before the head. Bytes.
+const FLAGS: usize = 8;
+const FIXED: usize = FLAGS + 1;
+
+/// Flags: it is to be read before it is given out.
+const UNREAD: u8 = 1;
 
 /// Most that a number or a length takes in postcard's format (LEB128). Bytes.
 const NUMBER: usize = 10;
@@ -43,7 +47,8 @@ pub(super) struct Head<'a> {
     after: &'a [u8],
     /// Checksum and length of what is coded; `None`: it is not.
     pub(super) coded: Option<(u32, u64)>,
-    /// It is to be read before it is given out.
+    /// Among the flags.
+    #[serde(skip)]
     unread: bool,
     /// It was coded a second time: it gets no smaller.
     pub(super) recompressed: bool,
@@ -53,13 +58,15 @@ impl<'a> Head<'a> {
     /// The head of an entry's bytes, and the payload that follows it.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (fixed, rest) = bytes.split_at_checked(FIXED)?;
-        let (magic, length) = fixed.split_at(MAGIC.len());
-        if magic != MAGIC {
+        let (magic, length) = fixed[..FLAGS].split_at(MAGIC.len());
+        let flags = fixed[FLAGS];
+        if magic != MAGIC || flags & !UNREAD != 0 {
             return None;
         }
         let length = u32::from_le_bytes(length.try_into().ok()?);
         let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-        let (head, left) = postcard::take_from_bytes(head).ok()?;
+        let (mut head, left): (Self, _) = postcard::take_from_bytes(head).ok()?;
+        head.unread = flags & UNREAD != 0;
         left.is_empty().then_some((head, payload))
     }
 
@@ -71,7 +78,8 @@ impl<'a> Head<'a> {
         bytes.extend_from_slice(&[0; FIXED - MAGIC.len()]);
         let mut bytes = postcard::to_extend(self, bytes).ok()?;
         let length = u32::try_from(bytes.len() - FIXED).ok()?;
-        bytes[MAGIC.len()..FIXED].copy_from_slice(&length.to_le_bytes());
+        bytes[MAGIC.len()..FLAGS].copy_from_slice(&length.to_le_bytes());
+        bytes[FLAGS] = if self.unread { UNREAD } else { 0 };
         Some(bytes)
     }
 }
@@ -156,6 +164,27 @@ pub fn decode_all(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<Entr
     Some(parts.with(payload))
 }
 
+/// If an entry's bytes are [to be read](Entry::is_unread) before they are given
+/// out: how long its plain payload says that it is. Bytes.
+pub fn unread_length(bytes: &[u8]) -> Option<u64> {
+    if bytes.get(FLAGS)? & UNREAD == 0 {
+        return None;
+    }
+    let (head, payload) = Head::parse(bytes)?;
+    Some(
+        head.coded
+            .map_or(payload.len() as u64, |(_, length)| length),
+    )
+}
+
+/// The bytes of the same entry, which was read. `None`: they are none, or
+/// memory is refused.
+pub fn as_read(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut read = copy_of(bytes)?;
+    *read.get_mut(FLAGS)? &= !UNREAD;
+    Some(read)
+}
+
 /// An entry but for its payload.
 struct Parts {
     envelope: Envelope,
@@ -221,7 +250,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
-    use super::{decode, decode_all, Encoded};
+    use super::{as_read, decode, decode_all, unread_length, Encoded};
 
     fn envelope(id: IdPlace) -> Envelope {
         Envelope {
@@ -303,8 +332,13 @@ mod tests {
         for entry in entries() {
             let read = decode(&bytes_of(&entry), 0, 0, 0).unwrap();
             assert!(!read.is_unread());
-            let unread = decode(&bytes_of(&entry.unread()), 0, 0, 0).unwrap();
-            assert!(unread.is_unread());
+            assert_eq!(unread_length(&bytes_of(&entry)), None);
+            let (read, entry) = (bytes_of(&entry), entry.unread());
+            let unread = bytes_of(&entry);
+            assert!(decode(&unread, 0, 0, 0).unwrap().is_unread());
+            let length = entry.length(b"") - entry.envelope().length() as u64;
+            assert_eq!(unread_length(&unread), Some(length));
+            assert_eq!(as_read(&unread), Some(read));
         }
     }
 
@@ -316,7 +350,7 @@ mod tests {
             for cut in 0..head {
                 assert!(decode(&bytes[..cut], 0, 0, 0).is_none(), "{cut}");
             }
-            for at in 0..8 {
+            for at in 0..9 {
                 let mut other = bytes.clone();
                 other[at] ^= 0x10;
                 assert!(decode(&other, 0, 0, 0).is_none(), "{at}");

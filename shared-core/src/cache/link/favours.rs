@@ -3,17 +3,22 @@
 use std::collections::VecDeque;
 
 use super::job::Job;
+use crate::cache::Key;
 
 /// So many of them, and so many bytes of entries that they keep alive: beyond
 /// it the oldest are dropped.
 const MOST: usize = 256;
 const MOST_BYTES: u64 = 64 << 20;
+/// So many leases of entries for which there was no room.
+const MOST_LEASES: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct Favours {
     /// Each with what it weighed when it came.
     queue: VecDeque<(Job, u64)>,
     bytes: u64,
+    /// To be given back. They go first: others may wait for them.
+    leases: VecDeque<Key>,
 }
 
 impl Favours {
@@ -21,19 +26,22 @@ impl Favours {
     /// room leaves its lease to be given back.
     pub(super) fn push(&mut self, job: Job) {
         let (job, weight) = match job {
-            Job::Store { key, entry, .. } if entry.weight() > MOST_BYTES => (Job::GiveBack(key), 0),
+            Job::GiveBack(key) => return self.give_back(key),
+            Job::Store { key, entry, .. } if entry.weight() > MOST_BYTES => {
+                return self.give_back(key)
+            }
             Job::Store { ref entry, .. } => {
                 let weight = entry.weight();
                 (job, weight)
             }
             job => (job, 0),
         };
-        if self.queue.try_reserve(2).is_err() {
+        if self.queue.try_reserve(1).is_err() {
             return;
         }
         while self.queue.len() >= MOST || self.bytes + weight > MOST_BYTES {
-            match self.pop() {
-                Some(Job::Store { key, .. }) => self.queue.push_back((Job::GiveBack(key), 0)),
+            match self.oldest() {
+                Some(Job::Store { key, .. }) => self.give_back(key),
                 Some(_) => {}
                 None => break,
             }
@@ -42,8 +50,20 @@ impl Favours {
         self.queue.push_back((job, weight));
     }
 
-    /// The oldest.
+    /// Without the room for it the lease ends by its time.
+    fn give_back(&mut self, key: Key) {
+        if self.leases.len() < MOST_LEASES && self.leases.try_reserve(1).is_ok() {
+            self.leases.push_back(key);
+        }
+    }
+
+    /// A lease, then the oldest.
     pub(super) fn pop(&mut self) -> Option<Job> {
+        let lease = self.leases.pop_front().map(Job::GiveBack);
+        lease.or_else(|| self.oldest())
+    }
+
+    fn oldest(&mut self) -> Option<Job> {
         let (job, weight) = self.queue.pop_front()?;
         self.bytes -= weight;
         Some(job)
@@ -53,6 +73,7 @@ impl Favours {
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.bytes = 0;
+        self.leases.clear();
     }
 }
 
@@ -60,7 +81,7 @@ impl Favours {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Favours, Job, MOST, MOST_BYTES};
+    use super::{Favours, Job, MOST, MOST_BYTES, MOST_LEASES};
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
     use crate::cache::link::About;
 
@@ -96,7 +117,19 @@ mod tests {
         }
         favours.push(Job::GiveBack([7; 32]));
         // its lease is given back
-        assert_eq!(keys(favours), [1, 0, 2, 7]);
+        assert_eq!(keys(favours), [0, 7, 1, 2]);
+    }
+
+    #[test]
+    fn one_too_many_costs_one() {
+        let mut favours = Favours::default();
+        for n in 0..=MOST {
+            favours.push(store(u8::try_from(n % 256).unwrap(), 1));
+        }
+        let stored = std::iter::from_fn(|| favours.pop())
+            .filter(|job| matches!(job, Job::Store { .. }))
+            .count();
+        assert_eq!(stored, MOST);
     }
 
     #[test]
@@ -105,19 +138,17 @@ mod tests {
         favours.push(store(1, 10));
         favours.push(store(2, MOST_BYTES));
         assert!(favours.bytes < 10_000);
-        assert_eq!(keys(favours), [1, 2]);
+        assert_eq!(keys(favours), [2, 1]);
     }
 
     #[test]
     fn there_are_never_too_many() {
         let mut favours = Favours::default();
-        for n in 0..MOST {
-            favours.push(store(u8::try_from(n % 256).unwrap(), 1));
-        }
-        for n in 0..=MOST {
-            favours.push(Job::GiveBack([u8::try_from(n % 256).unwrap(); 32]));
+        for _ in 0..2 * MOST_LEASES {
+            favours.push(store(0, 1));
         }
         assert_eq!(favours.queue.len(), MOST);
+        assert_eq!(favours.leases.len(), MOST_LEASES);
         favours.clear();
         assert_eq!(favours.bytes, 0);
         assert!(favours.pop().is_none());

@@ -125,6 +125,7 @@ impl Owner {
         };
         let saved = kept.body().len().saturating_sub(body.len()) as u64;
         let other = Arc::new(kept.with_body(body));
+        other.is_not_stored();
         let was_stored = {
             // alone: neither a fill nor a purge comes in between
             let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);

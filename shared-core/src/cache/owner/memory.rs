@@ -14,12 +14,13 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use super::disk::Stored;
 use super::{About, Now, Scope};
-use crate::cache::Key;
+use crate::cache::{wire, Key};
 
 /// An entry in memory.
 pub struct Kept {
     about: About,
     body: Vec<u8>,
+    unread: Option<u64>,
     /// How old it was at `since`, and then for how long still fresh.
     age: u64,
     fresh: u64,
@@ -41,6 +42,7 @@ impl Kept {
     pub fn new(about: About, body: Vec<u8>, fresh: u64, now: Now) -> Self {
         Self {
             about,
+            unread: wire::unread_length(&body),
             body,
             age: 0,
             fresh,
@@ -59,6 +61,7 @@ impl Kept {
         let lifetime = stored.expires_at.saturating_sub(stored.stored_at);
         Self {
             about: stored.about,
+            unread: wire::unread_length(&stored.body),
             body: stored.body,
             age: now.unix.saturating_sub(stored.stored_at),
             fresh: stored.expires_at.saturating_sub(now.unix).min(lifetime),
@@ -71,20 +74,22 @@ impl Kept {
         }
     }
 
-    /// The same entry in another form, which is not in the store.
+    /// The same entry in another form.
     pub fn with_body(&self, body: Vec<u8>) -> Self {
-        let copy = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
+        let number = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
+        let flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Self {
             about: self.about.clone(),
+            unread: wire::unread_length(&body),
             body,
             age: self.age,
             fresh: self.fresh,
             since: self.since,
-            is_stored: AtomicBool::new(false),
-            placed: copy(&self.placed),
-            asked: copy(&self.asked),
+            is_stored: flag(&self.is_stored),
+            placed: number(&self.placed),
+            asked: number(&self.asked),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
-            is_considered: AtomicBool::new(true),
+            is_considered: flag(&self.is_considered),
         }
     }
 
@@ -96,6 +101,12 @@ impl Kept {
     /// Opaque.
     pub fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// If it was stored at a glance and nobody has read it yet: how long it
+    /// is, in plain bytes.
+    pub fn unread(&self) -> Option<u64> {
+        self.unread
     }
 
     /// For how many milliseconds it is still fresh; 0: it is not.
@@ -253,7 +264,7 @@ impl Memory {
     pub fn get(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
         let kept = self.cache.get(key)?;
         if kept.fresh(now) == 0 {
-            self.cache.remove_if(key, |other| Arc::ptr_eq(other, &kept));
+            self.remove_this(key, &kept);
             return None;
         }
         kept.is_asked_for(now);
@@ -284,6 +295,11 @@ impl Memory {
             .peek(key)
             .is_some_and(|there| Arc::ptr_eq(&there, kept));
         is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
+    }
+
+    /// Takes out `kept`, unless it was replaced.
+    pub fn remove_this(&self, key: &Key, kept: &Arc<Kept>) {
+        self.cache.remove_if(key, |other| Arc::ptr_eq(other, kept));
     }
 
     /// Takes out what was last asked for before then, in monotonic
@@ -478,7 +494,6 @@ mod tests {
         assert_eq!(memory.peek(&KEY, at(0)).unwrap().body(), [2; 10]);
         assert_eq!(memory.bytes(), before - 90);
         assert_eq!(form.fresh(at(400)), old.fresh(at(400)));
-        assert!(!form.is_to_be_considered(0));
         memory.insert(KEY, &newer);
         assert!(!memory.replace(&KEY, &form, &old));
         assert!(Arc::ptr_eq(&memory.peek(&KEY, at(0)).unwrap(), &newer));

@@ -11,6 +11,7 @@
 //! | [`memory`]    | entries in memory, within a number of bytes          |
 //! | [`disk`]      | what the owner needs of a store                      |
 //! | [`idle`]      | what is done while nobody asks                       |
+//! | [`reading`]   | long answers are read once, at the first hit         |
 //! | [`store`]     | that store                                           |
 //! | [`state`]     | all of it together                                   |
 
@@ -20,6 +21,7 @@ pub mod idle;
 pub mod leases;
 pub mod memory;
 pub mod processes;
+pub mod reading;
 pub mod state;
 pub mod store;
 

@@ -5,6 +5,7 @@ use super::super::{About, Class};
 use super::*;
 
 mod idle;
+mod reading;
 
 const KEY: Key = [7; 32];
 
