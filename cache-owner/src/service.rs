@@ -1,11 +1,11 @@
 //! Requests become answers: the owner's rules, and where they wait.
 //!
-//! What memory knows is answered where the request was read. What may wait for
-//! a disk must make nobody else wait. A read of the store is done in place,
-//! while another thread takes over the connections: with entries of 8 KB in the
-//! page cache that costs 19 to 30 us of CPU a look-up, handing it to a pool 30
-//! to 114, and not caring 14. Writes go to a pool. Both are bounded, so that a
-//! disk that hangs leaves threads for what does not need it.
+//! What memory or the page cache knows is answered where the request was read.
+//! What may wait for a disk must make nobody else wait. A read of the disk is
+//! done in place, while another thread takes over the connections: that costs 19
+//! to 30 us of CPU a look-up, handing it to a pool 30 to 114. Writes go to a
+//! pool. Both are bounded, so that a disk that hangs leaves threads for what does
+//! not need it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -334,8 +334,15 @@ impl Service {
             self.owner.put(&key, &kept, process.as_ref(), now())
         } else {
             let kept = Arc::clone(&kept);
-            self.writing(move |owner| owner.put(&key, &kept, process.as_ref(), now()))
-                .await?
+            self.writing(move |owner| {
+                // it will come from the disk each time, and nobody waits now
+                let kept = match kept.unread() {
+                    Some(_) => owner.read(&key, &kept).unwrap_or(kept),
+                    None => kept,
+                };
+                owner.put(&key, &kept, process.as_ref(), now())
+            })
+            .await?
         };
         self.wake();
         match put {

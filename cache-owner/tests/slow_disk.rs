@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored};
+use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::{About, Now, Scope};
 use sszip_core::cache::Key;
 use sszip_owner::run::{Running, Settings, State};
@@ -54,6 +54,13 @@ impl Disk for Slow {
             body: b"from the disk".to_vec(),
             is_old: false,
         })
+    }
+
+    fn get_ready(&self, key: &Key, _: Now) -> Result<Option<Stored>, Waits> {
+        match self.may_have(key) {
+            true => Err(Waits),
+            false => Ok(None),
+        }
     }
 
     fn may_have(&self, key: &Key) -> bool {

@@ -20,6 +20,8 @@
 #define NGX_HTTP_SSZIP_LINK_GRACE  3000
 
 
+static void ngx_http_sszip_link_wake_waiters(void);
+static void ngx_http_sszip_link_run_handler(ngx_event_t *ev);
 static void ngx_http_sszip_link_run(void);
 static ngx_int_t ngx_http_sszip_link_connect(ngx_uint_t slot);
 static void ngx_http_sszip_link_write(ngx_uint_t slot);
@@ -34,6 +36,7 @@ static void ngx_http_sszip_link_report(void);
 static ngx_addr_t        *ngx_http_sszip_owner;
 static ngx_connection_t  *ngx_http_sszip_link[NGX_HTTP_SSZIP_LINK_SLOTS];
 static ngx_event_t        ngx_http_sszip_link_timer;
+static ngx_event_t        ngx_http_sszip_link_posted;
 
 /* since when it is down, and whether the log says so */
 static ngx_msec_t         ngx_http_sszip_link_down;
@@ -68,23 +71,37 @@ ngx_http_sszip_link_start(ngx_cycle_t *cycle,
     /* a worker that is told to quit need not wait for it */
     ngx_http_sszip_link_timer.cancelable = 1;
 
-    ngx_http_sszip_wake();
+    ngx_http_sszip_link_posted.handler = ngx_http_sszip_link_run_handler;
+    ngx_http_sszip_link_posted.log = cycle->log;
+
+    /* there is no event yet after which posted ones would be looked at */
+    ngx_http_sszip_link_run();
 
     return NGX_OK;
 }
 
 
-/* lets those go on whose wait is over, and sends what they have asked for */
+/*
+ * Lets those go on whose wait is over.  What was asked for goes to the owner
+ * after all events that there are now: together it costs little more than one.
+ */
 
 void
 ngx_http_sszip_wake(void)
 {
+    if (ngx_http_sszip_owner != NULL) {
+        ngx_post_event(&ngx_http_sszip_link_posted, &ngx_posted_events);
+    }
+
+    ngx_http_sszip_link_wake_waiters();
+}
+
+
+static void
+ngx_http_sszip_link_wake_waiters(void)
+{
     uintptr_t              waiter;
     ngx_http_sszip_ctx_t  *ctx;
-
-    if (ngx_http_sszip_owner != NULL) {
-        ngx_http_sszip_link_run();
-    }
 
     while ((waiter = sszip_next_woken()) != 0) {
         ctx = (ngx_http_sszip_ctx_t *) waiter;
@@ -107,6 +124,14 @@ ngx_http_sszip_monotonic(void)
     }
 
     return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+
+static void
+ngx_http_sszip_link_run_handler(ngx_event_t *ev)
+{
+    ngx_http_sszip_link_run();
+    ngx_http_sszip_link_wake_waiters();
 }
 
 

@@ -505,8 +505,8 @@ sszip_status sszip_config_new(const sszip_directives *directives,
 /*
  Prepares the process that will serve, one of `processes`, after any fork:
  makes the hot tier, with its share of `cache_memory`, if `config` has a cache,
- and opens what would
- else be opened when it is needed first, and there may be no memory.
+ opens what would else be opened when it is needed first, and there may be no
+ memory, and sets how the C library keeps what is freed.
  Without it nothing is cached.
 
  # Safety

@@ -581,6 +581,32 @@ fn many_small_answers_make_a_coded_batch() {
     );
 }
 
+#[test]
+fn texts_that_no_coder_shortens_stand_between_the_coded_in_a_batch() {
+    let (entry, result) = &stored()[18];
+    assert!(entry.is_coded());
+    let coded = answer(entry.envelope(), result, "1");
+    for length in [10, 65_000, 65_535, 200_000] {
+        let text = noise(length);
+        let text = text.trim_ascii();
+        let elements = [
+            Element::Text(text),
+            (entry, &b"1"[..]).into(),
+            Element::Text(text),
+            Element::Text(text),
+            (entry, &b"1"[..]).into(),
+        ];
+        let coded = coded.trim_ascii();
+        let expected = [text, coded, text, text, coded].join(&b","[..]);
+        let body = batch_gzip(&elements, GATE).unwrap();
+        assert!(body.is_gzip());
+        assert!(
+            decoded(&body) == [b"[", &expected[..], b"]"].concat(),
+            "{length}"
+        );
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Piece {
     Text(Vec<u8>),

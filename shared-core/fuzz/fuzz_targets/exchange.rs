@@ -163,7 +163,7 @@ fn tell(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
         }
         Event::CutShort => (
             exchange.cut_short().is_ok(),
-            matches!(state, Collecting | Streaming),
+            matches!(state, Collecting | Coding | Streaming),
         ),
         Event::Code => (exchange.code().is_ok(), state == Coding),
         Event::GiveUp => (

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored};
+use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::processes::Next;
 use sszip_core::cache::owner::state::{Leased, LookUp};
@@ -78,6 +78,14 @@ impl Disk for Model {
     fn get(&self, key: &Key, _: Now) -> Option<Stored> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
         (!self.refuses(key, &stored.about)).then_some(stored)
+    }
+
+    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
+        // some are in the page cache
+        match self.may_have(key) && key[0] % 2 == 0 {
+            true => Err(Waits),
+            false => Ok(self.get(key, now)),
+        }
     }
 
     fn may_have(&self, key: &Key) -> bool {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::entry::{Entry, Gate, Payload};
-use crate::bytes::{self, push};
 use crate::gzip::open::open;
 use crate::gzip::splice::{Body, Member};
 
@@ -48,31 +47,31 @@ pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
     if !has_coded && length < gate.min_length {
         return batch_identity(elements);
     }
-    let mut member = Member::default();
-    member.make_room(
-        elements.len() + 1,
-        own_length(elements, Entry::coded_length),
-    )?;
-    let mut text = Vec::with_capacity(256);
+    let own = own_length(elements, Entry::coded_length);
+    let mut member = Member::with_room(elements.len() + 1, own)?;
     for (n, element) in elements.iter().enumerate() {
-        push(&mut text, if n == 0 { b'[' } else { b',' })?;
+        member.text(if n == 0 { b"[" } else { b"," })?;
         match element {
-            Element::Text(json) => bytes::extend(&mut text, json.trim_ascii())?,
+            Element::Text(json) => member.text(json.trim_ascii())?,
             Element::Stored(entry, id) => {
-                extend(&mut text, entry.envelope().head(id))?;
+                for text in entry.envelope().head(id) {
+                    member.text(text)?;
+                }
                 match entry.payload() {
-                    Payload::Raw(bytes) => bytes::extend(&mut text, bytes)?,
+                    Payload::Raw(bytes) => member.text(bytes)?,
                     Payload::Open(open) => {
-                        close(&mut text, gate, &mut member)?;
+                        code(&mut member, gate)?;
                         member.open(open)?;
                     }
                 }
-                extend(&mut text, trimmed(entry.envelope().tail(id)))?;
+                for text in trimmed(entry.envelope().tail(id)) {
+                    member.text(text)?;
+                }
             }
         }
     }
-    finish_text(&mut text, elements)?;
-    close(&mut text, gate, &mut member)?;
+    member.text(if elements.is_empty() { b"[]" } else { b"]" })?;
+    code(&mut member, gate)?;
     let body = member.finish()?;
     if has_coded || body.length() < length {
         Some(body)
@@ -125,36 +124,18 @@ fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize 
     lengths.sum::<usize>() + elements.len() + 2
 }
 
-fn extend(text: &mut Vec<u8>, pieces: [&[u8]; 3]) -> Option<()> {
-    for piece in pieces {
-        bytes::extend(text, piece)?;
-    }
-    Some(())
-}
-
 fn trimmed([between, id, after]: [&[u8]; 3]) -> [&[u8]; 3] {
     [between, id, after.trim_ascii_end()]
 }
 
-fn finish_text(text: &mut Vec<u8>, elements: &[Element]) -> Option<()> {
-    if elements.is_empty() {
-        push(text, b'[')?;
+/// Codes the text that is being written, if that is worth it.
+fn code(member: &mut Member, gate: Gate) -> Option<()> {
+    let text = member.written();
+    if (text.len() as u64) < gate.min_length {
+        return Some(());
     }
-    push(text, b']')
-}
-
-/// Moves `text` into `member`, coded if that is worth it.
-fn close(text: &mut Vec<u8>, gate: Gate, member: &mut Member) -> Option<()> {
-    let is_long = text.len() as u64 >= gate.min_length;
-    let coded = if is_long {
-        open(text, gate.level)
-    } else {
-        None
-    };
-    match coded.filter(|open| open.bytes.len() < text.len()) {
-        Some(open) => member.open(&open)?,
-        None => member.text(text)?,
+    match open(text, gate.level).filter(|open| open.bytes.len() < text.len()) {
+        Some(open) => member.replace(&open),
+        None => Some(()),
     }
-    text.clear();
-    Some(())
 }

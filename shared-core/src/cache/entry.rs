@@ -298,8 +298,8 @@ impl Entry {
         match &self.payload {
             Payload::Raw(bytes) => self.assemble(id, bytes.len(), |body| body.push_shared(bytes)),
             Payload::Open(open) => {
-                let mut member = Member::default();
-                member.make_room(2, self.own_length(id, open.bytes.len()))?;
+                let own = self.own_length(id, open.bytes.len());
+                let mut member = Member::with_room(2, own)?;
                 for text in self.envelope.head(id) {
                     member.text(text)?;
                 }

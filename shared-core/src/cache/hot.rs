@@ -5,6 +5,7 @@
 //! Any number of threads may use it; a look-up takes a read lock of a shard.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -18,10 +19,21 @@ use crate::allocator::with_spares;
 
 /// Entries by key.
 pub struct Hot {
-    cache: Cache<Key, Slot, ByWeight, RandomState>,
+    cache: Cache<Name, Slot, ByWeight, RandomState>,
     max_entry: u64,
     /// Held by whoever changes a slot that it has looked at.
     writing: Mutex<()>,
+}
+
+/// A key. It is a hash already: to find a place for it half of it does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Name(Key);
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let half = self.0.first_chunk();
+        state.write_u128(half.map_or(0, |half| u128::from_le_bytes(*half)));
+    }
 }
 
 /// An entry and what it is counted for: the cache must see the same weight
@@ -35,8 +47,8 @@ struct Slot {
 #[derive(Clone)]
 struct ByWeight;
 
-impl Weighter<Key, Slot> for ByWeight {
-    fn weight(&self, _: &Key, slot: &Slot) -> u64 {
+impl Weighter<Name, Slot> for ByWeight {
+    fn weight(&self, _: &Name, slot: &Slot) -> u64 {
         slot.weight
     }
 }
@@ -88,13 +100,13 @@ impl Hot {
 
     /// The entry under `key`, fresh or not.
     pub fn stale(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.cache.get(key).map(|slot| slot.entry)
+        self.cache.get(&Name(*key)).map(|slot| slot.entry)
     }
 
     /// The entry under `key`, if it is fresh at `now`, in milliseconds of the
     /// caller's clock. One that is not, and is of no use, is removed.
     pub fn get(&self, key: &Key, now: u64) -> Option<Arc<Entry>> {
-        let slot = self.cache.get(key)?;
+        let slot = self.cache.get(&Name(*key))?;
         if !slot.entry.is_fresh(now) {
             if !slot.entry.is_of_use_stale(now) {
                 self.remove_this(key, &slot.entry);
@@ -113,11 +125,11 @@ impl Hot {
         let weight = entry.weight();
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if weight > self.max_entry {
-            self.cache.remove(&key);
+            self.cache.remove(&Name(key));
             return false;
         }
         if !self.insert_into_table(key, Slot { entry, weight }) {
-            self.cache.remove(&key);
+            self.cache.remove(&Name(key));
             return false;
         }
         true
@@ -130,14 +142,14 @@ impl Hot {
         let used = self.cache.memory_used();
         let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
         with_spares([twice(used.entries), twice(used.map)], || {
-            self.cache.insert(key, slot);
+            self.cache.insert(Name(key), slot);
         })
         .is_some()
     }
 
     #[cfg(not(feature = "ffi"))]
     fn insert_into_table(&self, key: Key, slot: Slot) -> bool {
-        self.cache.insert(key, slot);
+        self.cache.insert(Name(key), slot);
         true
     }
 
@@ -148,7 +160,7 @@ impl Hot {
     /// that would be too large in both codings stays in one.
     pub fn reweigh(&self, key: &Key, entry: &Arc<Entry>) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(slot) = self.cache.peek(key) else {
+        let Some(slot) = self.cache.peek(&Name(*key)) else {
             return;
         };
         if !Arc::ptr_eq(&slot.entry, entry) {
@@ -161,19 +173,19 @@ impl Hot {
         if weight != slot.weight {
             let entry = slot.entry;
             // refused only if it was evicted just now
-            drop(self.cache.replace(*key, Slot { entry, weight }, true));
+            drop(self.cache.replace(Name(*key), Slot { entry, weight }, true));
         }
     }
 
     /// Takes out what is under `key`.
     pub fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.cache.remove(key).map(|(_, slot)| slot.entry)
+        self.cache.remove(&Name(*key)).map(|(_, slot)| slot.entry)
     }
 
     /// Takes out `entry`, unless it was replaced.
     pub fn remove_this(&self, key: &Key, entry: &Arc<Entry>) {
         self.cache
-            .remove_if(key, |other| Arc::ptr_eq(&other.entry, entry));
+            .remove_if(&Name(*key), |other| Arc::ptr_eq(&other.entry, entry));
     }
 
     /// Takes out all.

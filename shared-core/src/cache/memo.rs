@@ -1,16 +1,18 @@
 //! The keys of calls that were hits, by their very bytes.
 //!
 //! Whoever asks for what many ask for writes it in the same way each time, but
-//! for the id. To compare some hundred bytes is far cheaper than to put them
-//! into canonical form, hash them and find the block that they are about. A
-//! call that is remembered has the same scope, method and params, byte for
-//! byte, and is judged by the same lifetimes: it can have no other key.
+//! for the id. To compare some hundred bytes is far cheaper than to read a
+//! call, put it into canonical form, hash it and find the block that it is
+//! about. A call that is remembered stands in the same scope, has the same text
+//! around its id, byte for byte, and is judged by the same lifetimes: it is the
+//! same call, and can have no other key.
 //!
 //! Only hits are remembered, so that asking for what is not stored costs
-//! nothing more; in a table of fixed size, where the newer of two takes the
-//! place.
+//! little more; in a table of fixed size, where two share each place and the
+//! newer one drives out the older.
 
 use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use foldhash::fast::RandomState;
@@ -18,62 +20,96 @@ use foldhash::fast::RandomState;
 use super::freshness::{Prospect, Valid};
 use super::Key;
 
-/// Calls that are remembered; a power of two.
-const SLOTS: usize = 1024;
+/// Places; a power of two.
+const PLACES: usize = 512;
 
-/// The longest that is, in bytes of scope, method and params. With [`SLOTS`]
-/// it bounds the table to some 600 KiB.
-const MOST: usize = 512;
+/// Calls that share a place: with one, a tenth of a hundred calls would drive
+/// one another out.
+const SHARE: usize = 2;
+
+/// The longest call that is remembered, in bytes of scope and text. It bounds
+/// the table to some 800 KiB. Nothing so short is nested too deep to be read.
+pub const MOST: usize = 640;
+
+/// The [bytes of a scope](super::scope::Scope::bytes), hashed once for all the
+/// calls of a request: see [`Memo::hashed`].
+#[derive(Clone, Copy, Debug)]
+pub struct Hashed<'a> {
+    bytes: &'a [u8],
+    hash: u64,
+}
 
 /// What decides a call's key and prospect, as it came.
 #[derive(Clone, Copy, Debug)]
 pub struct Spelling<'a> {
-    /// What tells places apart: see [`Scope::bytes`](super::scope::Scope::bytes).
-    pub scope: &'a [u8],
-    /// The method's name.
-    pub method: &'a [u8],
-    /// As they were written; `None`: there are none.
-    pub params: Option<&'a [u8]>,
+    /// What tells places apart.
+    pub scope: Hashed<'a>,
+    /// The call's text up to its id.
+    pub before: &'a [u8],
+    /// The text after it.
+    pub after: &'a [u8],
 }
 
 impl Spelling<'_> {
     fn length(&self) -> usize {
-        self.scope.len() + self.method.len() + self.params.map_or(0, <[u8]>::len)
+        self.scope.bytes.len() + self.before.len() + self.after.len()
     }
+}
+
+/// What is known of a call. Ranges are of its text without the id.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// What its answer is stored under.
+    pub key: Key,
+    /// For how long.
+    pub prospect: Prospect,
+    /// Where the method's name is.
+    pub method: Range<usize>,
+    /// Where the params are, if there are any.
+    pub params: Option<Range<usize>>,
 }
 
 #[derive(Debug)]
 struct Slot {
+    hash: u64,
     /// Kept from being freed, so that its address stays its own.
     valid: Weak<Valid>,
-    /// Scope, method, params.
+    /// What is before the id, what is after it, the scope.
     text: Box<[u8]>,
-    scope: usize,
-    method: usize,
-    has_params: bool,
-    found: (Key, Prospect),
+    before: usize,
+    after: usize,
+    known: Known,
 }
 
 impl Slot {
     fn is(&self, valid: &Arc<Valid>, call: &Spelling<'_>) -> bool {
-        let (scope, rest) = self.text.split_at(self.scope);
-        let (method, params) = rest.split_at(self.method);
+        let (before, rest) = self.text.split_at(self.before);
+        let (after, scope) = rest.split_at(self.after);
         self.valid.as_ptr() == Arc::as_ptr(valid)
-            && method == call.method
-            && params == call.params.unwrap_or_default()
-            && self.has_params == call.params.is_some()
-            && scope == call.scope
+            && before == call.before
+            && after == call.after
+            && scope == call.scope.bytes
     }
 }
 
 /// The table.
 #[derive(Debug, Default)]
 pub struct Memo {
-    slots: Mutex<Vec<Option<Slot>>>,
+    slots: Mutex<Vec<[Option<Slot>; SHARE]>>,
     hasher: RandomState,
 }
 
 impl Memo {
+    /// A scope, for this table.
+    pub fn hashed<'a>(&self, scope: &'a [u8]) -> Hashed<'a> {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(scope);
+        Hashed {
+            bytes: scope,
+            hash: hasher.finish(),
+        }
+    }
+
     /// The table, for as long as nobody else needs it.
     pub fn lock(&self) -> Locked<'_> {
         Locked {
@@ -87,139 +123,164 @@ impl Memo {
 /// The table, to be looked at and changed.
 #[derive(Debug)]
 pub struct Locked<'a> {
-    slots: MutexGuard<'a, Vec<Option<Slot>>>,
+    slots: MutexGuard<'a, Vec<[Option<Slot>; SHARE]>>,
     hasher: &'a RandomState,
 }
 
 impl Locked<'_> {
-    fn place(&self, call: &Spelling<'_>) -> usize {
+    fn hash(&self, call: &Spelling<'_>) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(call.method);
-        hasher.write(call.params.unwrap_or_default());
-        hasher.write(call.scope);
-        // far below 2^32 slots
-        hasher.finish() as usize % SLOTS
+        hasher.write(call.before);
+        hasher.write(call.after);
+        hasher.write_u64(call.scope.hash);
+        hasher.finish()
     }
 
-    /// The key and the prospect of a call, if it is remembered. `valid` are
-    /// the lifetimes it is judged by.
-    pub fn find(&self, valid: &Arc<Valid>, call: &Spelling<'_>) -> Option<(Key, Prospect)> {
+    /// What is known of a call, if it is remembered. `valid` are the lifetimes
+    /// it is judged by.
+    pub fn find(&self, valid: &Arc<Valid>, call: &Spelling<'_>) -> Option<&Known> {
         if self.slots.is_empty() {
             return None;
         }
-        let slot = self.slots.get(self.place(call))?.as_ref()?;
-        slot.is(valid, call).then_some(slot.found)
+        let hash = self.hash(call);
+        let slots = self.slots.get(place(hash))?.iter().flatten();
+        slots
+            .filter(|slot| slot.hash == hash)
+            .find(|slot| slot.is(valid, call))
+            .map(|slot| &slot.known)
     }
 
     /// Remembers a call, unless it is too long or there is no memory.
-    pub fn keep(&mut self, valid: &Arc<Valid>, call: &Spelling<'_>, found: (Key, Prospect)) {
+    pub fn keep(&mut self, valid: &Arc<Valid>, call: &Spelling<'_>, known: Known) {
         let length = call.length();
         let mut text = Vec::new();
         if length > MOST || text.try_reserve_exact(length).is_err() {
             return;
         }
         if self.slots.is_empty() {
-            if self.slots.try_reserve_exact(SLOTS).is_err() {
+            if self.slots.try_reserve_exact(PLACES).is_err() {
                 return;
             }
-            self.slots.resize_with(SLOTS, || None);
+            self.slots.resize_with(PLACES, || [None, None]);
         }
-        for part in [call.scope, call.method, call.params.unwrap_or_default()] {
+        for part in [call.before, call.after, call.scope.bytes] {
             text.extend_from_slice(part);
         }
-        let place = self.place(call);
-        if let Some(slot) = self.slots.get_mut(place) {
-            *slot = Some(Slot {
+        let hash = self.hash(call);
+        if let Some([newer, older]) = self.slots.get_mut(place(hash)) {
+            let slot = Slot {
+                hash,
                 valid: Arc::downgrade(valid),
                 text: text.into(),
-                scope: call.scope.len(),
-                method: call.method.len(),
-                has_params: call.params.is_some(),
-                found,
-            });
+                before: call.before.len(),
+                after: call.after.len(),
+                known,
+            };
+            *older = newer.replace(slot);
         }
     }
+}
+
+fn place(hash: u64) -> usize {
+    // far below 2^32 places
+    hash as usize % PLACES
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::{Memo, Spelling, MOST, SLOTS};
+    use super::{Known, Locked, Memo, Spelling, MOST, PLACES, SHARE};
     use crate::cache::freshness::{Class, Prospect, Valid};
 
-    fn spelling<'a>(scope: &'a str, method: &'a str, params: Option<&'a str>) -> Spelling<'a> {
+    fn spelling<'a>(memo: &Memo, scope: &'a str, before: &'a str, after: &'a str) -> Spelling<'a> {
         Spelling {
-            scope: scope.as_bytes(),
-            method: method.as_bytes(),
-            params: params.map(str::as_bytes),
+            scope: memo.hashed(scope.as_bytes()),
+            before: before.as_bytes(),
+            after: after.as_bytes(),
         }
     }
 
-    fn prospect() -> Prospect {
-        Prospect::of(b"eth_chainId", None, &Valid::default()).unwrap()
+    fn known(n: u8) -> Known {
+        Known {
+            key: [n; 32],
+            prospect: Prospect::of(b"eth_chainId", None, &Valid::default()).unwrap(),
+            method: 0..0,
+            params: None,
+        }
+    }
+
+    fn found(memo: &Locked<'_>, valid: &Arc<Valid>, call: &Spelling<'_>) -> Option<u8> {
+        memo.find(valid, call).map(|known| known.key[0])
     }
 
     #[test]
     fn only_the_very_same_call_is_found() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
-        let kept = spelling("scope", "eth_chainId", Some("[]"));
-        assert!(memo.lock().find(&valid, &kept).is_none());
-        memo.lock().keep(&valid, &kept, ([7; 32], prospect()));
-        assert_eq!(memo.lock().find(&valid, &kept).unwrap().0, [7; 32]);
+        let kept = spelling(&memo, "scope", "before", "after");
+        assert_eq!(found(&memo.lock(), &valid, &kept), None);
+        memo.lock().keep(&valid, &kept, known(7));
+        assert_eq!(found(&memo.lock(), &valid, &kept), Some(7));
         for other in [
-            spelling("scope", "eth_chainId", Some("[ ]")),
-            spelling("scope", "eth_chainId", Some("")),
-            spelling("scope", "eth_chainId", None),
-            spelling("scope", "eth_chainI", Some("d[]")),
-            spelling("scop", "eeth_chainId", Some("[]")),
-            spelling("other", "eth_chainId", Some("[]")),
+            spelling(&memo, "scope", "before", "after "),
+            spelling(&memo, "scope", "before", ""),
+            spelling(&memo, "scope", "befor", "eafter"),
+            spelling(&memo, "scope", "", "beforeafter"),
+            spelling(&memo, "rscope", "before", "afte"),
+            spelling(&memo, "", "before", "afterscope"),
+            spelling(&memo, "other", "before", "after"),
         ] {
-            // wherever it would be: the table is full of it
-            let mut memo = memo.lock();
-            for slot in memo.slots.iter_mut() {
-                *slot = None;
-            }
-            memo.keep(&valid, &kept, ([7; 32], prospect()));
-            let place = memo.place(&kept);
-            let slot = memo.slots[place].as_ref().unwrap();
-            assert!(
-                slot.is(&valid, &kept) && !slot.is(&valid, &other),
-                "{other:?}"
-            );
+            let memo = memo.lock();
+            assert_eq!(found(&memo, &valid, &other), None, "{other:?}");
+            // whatever the hash is
+            let mut slots = memo.slots.iter().flatten().flatten();
+            assert!(slots.all(|slot| !slot.is(&valid, &other)), "{other:?}");
         }
     }
 
     #[test]
-    fn absent_params_are_not_empty_ones() {
+    fn two_share_a_place_and_the_newer_drives_out_the_older() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
-        let absent = spelling("", "eth_chainId", None);
-        memo.lock().keep(&valid, &absent, ([1; 32], prospect()));
-        let empty = spelling("", "eth_chainId", Some(""));
-        assert!(memo.lock().find(&valid, &empty).is_none());
+        let texts: Vec<String> = (0..PLACES * 20).map(|n| n.to_string()).collect();
+        let calls: Vec<_> = texts
+            .iter()
+            .map(|text| spelling(&memo, "", text, ""))
+            .collect();
+        let mut memo = memo.lock();
+        let place = super::place(memo.hash(&calls[0]));
+        let others = calls[1..]
+            .iter()
+            .filter(|call| super::place(memo.hash(call)) == place);
+        let others: Vec<_> = others.copied().take(SHARE).collect();
+        memo.keep(&valid, &calls[0], known(0));
+        memo.keep(&valid, &others[0], known(1));
+        assert_eq!(found(&memo, &valid, &calls[0]), Some(0));
+        assert_eq!(found(&memo, &valid, &others[0]), Some(1));
+        memo.keep(&valid, &others[1], known(2));
+        assert_eq!(found(&memo, &valid, &calls[0]), None);
+        assert_eq!(found(&memo, &valid, &others[0]), Some(1));
+        assert_eq!(found(&memo, &valid, &others[1]), Some(2));
     }
 
     #[test]
     fn other_lifetimes_are_another_judgement() {
         let memo = Memo::default();
         let mut valid = Arc::new(Valid::default());
-        let call = spelling("", "eth_chainId", None);
-        memo.lock().keep(&valid, &call, ([1; 32], prospect()));
-        assert!(memo
-            .lock()
-            .find(&Arc::new(Valid::default()), &call)
-            .is_none());
-        assert!(memo.lock().find(&valid, &call).is_some());
+        let call = spelling(&memo, "", "a", "b");
+        memo.lock().keep(&valid, &call, known(1));
+        let other = Arc::new(Valid::default());
+        assert_eq!(found(&memo.lock(), &other, &call), None);
+        assert_eq!(found(&memo.lock(), &valid, &call), Some(1));
         // changed: what is remembered was not judged by it
         let _ = Arc::make_mut(&mut valid).set_class(Class::Immutable, 0);
-        assert!(memo.lock().find(&valid, &call).is_none());
+        assert_eq!(found(&memo.lock(), &valid, &call), None);
         // freed: nothing new can come to lie where it was
         drop(valid);
         for _ in 0..1000 {
             let next = Arc::new(Valid::default());
-            assert!(memo.lock().find(&next, &call).is_none());
+            assert_eq!(found(&memo.lock(), &next, &call), None);
         }
     }
 
@@ -227,16 +288,16 @@ mod tests {
     fn the_table_does_not_grow() {
         let memo = Memo::default();
         let valid = Arc::new(Valid::default());
-        for n in 0..4 * SLOTS {
-            let params = format!("[{n}]");
-            let call = spelling("scope", "eth_call", Some(&params));
-            memo.lock().keep(&valid, &call, ([2; 32], prospect()));
-            assert!(memo.lock().find(&valid, &call).is_some());
+        for n in 0..4 * PLACES {
+            let after = format!("[{n}]");
+            let call = spelling(&memo, "scope", "eth_call", &after);
+            memo.lock().keep(&valid, &call, known(2));
+            assert_eq!(found(&memo.lock(), &valid, &call), Some(2));
         }
-        assert_eq!(memo.lock().slots.len(), SLOTS);
+        assert_eq!(memo.lock().slots.len(), PLACES);
         let long = "1".repeat(MOST);
-        let call = spelling("", "m", Some(&long));
-        memo.lock().keep(&valid, &call, ([3; 32], prospect()));
-        assert!(memo.lock().find(&valid, &call).is_none());
+        let call = spelling(&memo, "", "m", &long);
+        memo.lock().keep(&valid, &call, known(3));
+        assert_eq!(found(&memo.lock(), &valid, &call), None);
     }
 }

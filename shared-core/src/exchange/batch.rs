@@ -48,20 +48,20 @@ enum Member {
 }
 
 impl Exchange {
-    pub(super) fn look_up_batch(&mut self, calls: &[Call<'_>], asked: &Asked<'_>) -> LookUp {
+    pub(super) fn look_up_batch(
+        &mut self,
+        calls: &[Call<'_>],
+        places: Vec<Option<Place>>,
+        judge: &Calls<'_>,
+        asked: &Asked<'_>,
+    ) -> LookUp {
         self.batch_size = Some(calls.len());
-        let scope = self.scope(asked);
         let process = self.config.process.clone();
         let Some(hot) = process.tier.hot() else {
             return LookUp::Forward;
         };
-        let mut judge = Calls::new(self, &scope);
-        let places: Vec<Option<Place>> = calls
-            .iter()
-            .map(|call| call.id.and_then(|_| judge.place(call)))
-            .collect();
         let looks = !asked.bypass && process.tier.may_send(asked.monotonic);
-        let found: Vec<Option<Arc<Entry>>> = calls
+        let mut found: Vec<Option<Arc<Entry>>> = calls
             .iter()
             .zip(&places)
             .map(|(call, place)| {
@@ -76,7 +76,9 @@ impl Exchange {
         }
         let gzip = self.may_gzip(asked);
         let most = off_loop_length(self.config.comp_level) as u64;
-        if are_alike(&found) && found.iter().all(Option::is_some) {
+        // what is sent together is sent under one head
+        let mut alike = are_alike(&found);
+        if alike && found.iter().all(Option::is_some) {
             let entries = || found.iter().flatten();
             let work: u64 = entries()
                 .map(|entry| unread(entry) + work(entry, gzip))
@@ -91,9 +93,9 @@ impl Exchange {
                 return LookUp::RespondOffLoop;
             }
         }
-        let found = read(hot, &places, found, most);
-        // what is sent together is sent under one head
-        let alike = are_alike(&found);
+        if read(hot, &places, &mut found, most) {
+            alike = are_alike(&found);
+        }
         if let (Some(Some(first)), true, true) =
             (found.first(), alike, found.iter().all(Option::is_some))
         {
@@ -134,7 +136,8 @@ impl Exchange {
             })
             .collect();
         if !self.request.cache.no_store {
-            self.fill = Some(self.new_fill(What::Batch(fetched), scope, None, asked));
+            self.fill =
+                Some(self.new_fill(What::Batch(fetched), judge.scope().clone(), None, asked));
         }
         match mixed {
             Some(mixed) => {
@@ -445,28 +448,27 @@ fn unread(entry: &Entry) -> u64 {
     }
 }
 
-/// Those that may be given out. What was not read yet is read now, as much as
-/// a single answer may be: at most so many bytes; others count as not found.
-fn read(
-    hot: &Hot,
-    places: &[Option<Place>],
-    mut found: Vec<Option<Arc<Entry>>>,
-    most: u64,
-) -> Vec<Option<Arc<Entry>>> {
+/// Leaves those that may be given out; whether others were there. What was not
+/// read yet is read now, as much as a single answer may be: at most so many
+/// bytes; others count as not found.
+fn read(hot: &Hot, places: &[Option<Place>], found: &mut [Option<Arc<Entry>>], most: u64) -> bool {
     let mut all = 0;
-    for (place, found) in places.iter().zip(&mut found) {
+    let mut fewer = false;
+    for (place, found) in places.iter().zip(found) {
         let (Some(place), Some(entry)) = (place, &found) else {
             continue;
         };
         all += unread(entry);
         if all > most && entry.is_unread() {
             *found = None;
+            fewer = true;
         } else if !entry.stands() {
             hot.remove_this(&place.key, entry);
             *found = None;
+            fewer = true;
         }
     }
-    found
+    fewer
 }
 
 /// The batch of what is missing, notifications included.

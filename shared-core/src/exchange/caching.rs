@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::calls::Calls;
+use super::calls::{Calls, Place};
 use super::coding::off_loop_length;
 use super::fill::{Fill, Settings, Wanted, What};
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
@@ -17,7 +17,7 @@ use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::config::Credentials;
 use crate::gzip::splice::Body;
-use crate::jsonrpc::request::{self, Call, Request};
+use crate::jsonrpc::request::{Call, Request};
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
@@ -172,9 +172,16 @@ impl Exchange {
             })?;
             return Ok(found);
         }
-        let found = match request::parse(asked.body, self.config.cache.batch_max) {
-            Ok(Request::Single(call)) => self.look_up_call(&call, &asked),
-            Ok(Request::Batch(calls)) => self.look_up_batch(&calls, &asked),
+        let (config, scope) = (Arc::clone(&self.config), self.scope(&asked));
+        let mut judge = Calls::new(&config, &scope, asked.body);
+        let found = match judge.read(config.cache.batch_max) {
+            Ok((Request::Single(call), places)) => {
+                let place = places.into_iter().flatten().next();
+                self.look_up_call(&call, place, &judge, &asked)
+            }
+            Ok((Request::Batch(calls), places)) => {
+                self.look_up_batch(&calls, places, &judge, &asked)
+            }
             Err(_) => LookUp::Forward,
         };
         self.move_on(match found {
@@ -185,10 +192,14 @@ impl Exchange {
         Ok(found)
     }
 
-    fn look_up_call(&mut self, call: &Call<'_>, asked: &Asked<'_>) -> LookUp {
+    fn look_up_call(
+        &mut self,
+        call: &Call<'_>,
+        place: Option<Place>,
+        judge: &Calls<'_>,
+        asked: &Asked<'_>,
+    ) -> LookUp {
         self.rpc_method = call.method.to_vec();
-        let scope = self.scope(asked);
-        let place = Calls::new(self, &scope).place(call);
         let (Some(id), Some(place)) = (call.id, place) else {
             return LookUp::Forward;
         };
@@ -198,11 +209,11 @@ impl Exchange {
             is_whole: true,
             coalesces: true,
         };
-        let found = self.seek(&sought, &scope, asked, || {
+        let found = self.seek(&sought, judge.scope(), asked, || {
             What::Call(Wanted::new(call, id, place.key, place.prospect))
         });
         if let LookUp::Respond | LookUp::RespondOffLoop = found {
-            Calls::new(self, &scope).remember(call, &place);
+            judge.remember(call, &place);
         }
         found
     }

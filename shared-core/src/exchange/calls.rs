@@ -1,14 +1,16 @@
 //! Where the answers to calls would be stored, and whether they may be.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::Exchange;
 use crate::cache::freshness::{Prospect, Valid};
-use crate::cache::memo::{Memo, Spelling};
+use crate::cache::memo::{Hashed, Known, Locked, Memo, Spelling, MOST};
 use crate::cache::scope::Scope;
 use crate::cache::Key;
+use crate::config::Config;
 use crate::jsonrpc::key::Keys;
-use crate::jsonrpc::request::Call;
+use crate::jsonrpc::request::{self, Call, Refusal, Request, Starts, MAX_ID};
+use crate::jsonrpc::sketch::Sketch;
 
 /// A call whose answer may be stored.
 #[derive(Clone, Copy, Debug)]
@@ -19,37 +21,118 @@ pub(super) struct Place {
     remembered: bool,
 }
 
-/// Judges the calls of one request.
+/// Reads and judges the calls of one request.
 #[derive(Debug)]
 pub(super) struct Calls<'a> {
+    body: &'a [u8],
     valid: &'a Arc<Valid>,
     scope: &'a Scope,
+    hashed: Hashed<'a>,
     memo: &'a Memo,
     /// Made for the first call that is not remembered.
     keys: Option<Keys>,
 }
 
 impl<'a> Calls<'a> {
-    pub(super) fn new(exchange: &'a Exchange, scope: &'a Scope) -> Self {
-        let config = &exchange.config;
+    pub(super) fn new(config: &'a Config, scope: &'a Scope, body: &'a [u8]) -> Self {
+        let memo = &config.process.tier.memo;
         Self {
+            body,
             valid: &config.cache.valid,
             scope,
-            memo: &config.process.tier.memo,
+            hashed: memo.hashed(scope.bytes()),
+            memo,
             keys: None,
         }
     }
 
-    /// Where the answer to a call would be, if it may be stored.
-    pub(super) fn place(&mut self, call: &Call<'_>) -> Option<Place> {
-        let known = self.memo.lock().find(self.valid, &self.spelling(call));
-        if let Some((key, prospect)) = known {
-            return Some(Place {
-                key,
-                prospect,
-                remembered: true,
-            });
+    /// What tells answers to the same call apart.
+    pub(super) fn scope(&self) -> &Scope {
+        self.scope
+    }
+
+    /// The calls, and where the answers to those would be that want one, if
+    /// they may be stored.
+    pub(super) fn read(
+        &mut self,
+        batch_max: usize,
+    ) -> Result<(Request<'a>, Vec<Option<Place>>), Refusal> {
+        let mut places = Vec::with_capacity(request::expected(self.body).min(batch_max));
+        let mut memo = None;
+        let request = request::parse_unknown(self.body, batch_max, |start| {
+            let found = self.known(memo.get_or_insert_with(|| self.memo.lock()), start);
+            if found.is_none() {
+                // others need it meanwhile: reading may take long
+                memo = None;
+            }
+            let (call, place) = found.unzip();
+            places.push(place);
+            call
+        });
+        drop(memo);
+        let request = request?;
+        let calls = match &request {
+            Request::Single(call) => std::slice::from_ref(call),
+            Request::Batch(calls) => calls,
+        };
+        for (call, place) in calls.iter().zip(&mut places) {
+            if place.is_none() && call.id.is_some() {
+                *place = self.judge(call);
+            }
         }
+        Ok((request, places))
+    }
+
+    /// The call that starts there, if it is remembered.
+    fn known(&self, memo: &Locked<'_>, start: usize) -> Option<(Call<'a>, Place)> {
+        let text = self.body.get(start..)?;
+        // what is longer is not remembered
+        let text = &text[..text.len().min(MOST + MAX_ID)];
+        let Sketch { before, id, after } = Sketch::of(text)?;
+        if id.len() > MAX_ID {
+            return None;
+        }
+        let known = memo.find(
+            self.valid,
+            &Spelling {
+                scope: self.hashed,
+                before,
+                after,
+            },
+        )?;
+        let there = |range: &Range<usize>| {
+            let moved = if range.start < before.len() {
+                0
+            } else {
+                id.len()
+            };
+            range.start + moved..range.end + moved
+        };
+        let (method, params) = (there(&known.method), known.params.as_ref().map(there));
+        let length = before.len() + id.len() + after.len();
+        let call = Call {
+            span: start..start + length,
+            id: Some(id),
+            starts: Starts {
+                id: before.len(),
+                method: method.start,
+                params: params.as_ref().map_or(0, |params| params.start),
+            },
+            method: text.get(method)?,
+            params: match params {
+                Some(params) => Some(text.get(params)?),
+                None => None,
+            },
+        };
+        let place = Place {
+            key: known.key,
+            prospect: known.prospect,
+            remembered: true,
+        };
+        Some((call, place))
+    }
+
+    fn judge(&mut self, call: &Call<'_>) -> Option<Place> {
         let prospect = Prospect::of(call.method, call.params, self.valid)?;
         let keys = self.keys.get_or_insert_with(|| self.scope.keys());
         let key = keys.key(call.method, call.params).ok()?.0;
@@ -62,19 +145,187 @@ impl<'a> Calls<'a> {
 
     /// The call was a hit.
     pub(super) fn remember(&self, call: &Call<'_>, place: &Place) {
-        if !place.remembered {
-            let found = (place.key, place.prospect);
-            self.memo
-                .lock()
-                .keep(self.valid, &self.spelling(call), found);
+        if place.remembered {
+            return;
+        }
+        let text = &self.body[call.span.clone()];
+        let Some(Sketch { before, id, after }) = Sketch::of(text) else {
+            return;
+        };
+        // of others the sketch is wrong: they would not be found
+        let is_whole = before.len() + id.len() + after.len() == text.len();
+        if !is_whole || before.len() != call.starts.id || call.id != Some(id) {
+            return;
+        }
+        let here = |start: usize, length: usize| {
+            let moved = if start < call.starts.id { 0 } else { id.len() };
+            start - moved..start - moved + length
+        };
+        let known = Known {
+            key: place.key,
+            prospect: place.prospect,
+            method: here(call.starts.method, call.method.len()),
+            params: call
+                .params
+                .map(|params| here(call.starts.params, params.len())),
+        };
+        let spelling = Spelling {
+            scope: self.hashed,
+            before,
+            after,
+        };
+        self.memo.lock().keep(self.valid, &spelling, known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Calls, Scope};
+    use crate::cache::process::Process;
+    use crate::config::{Config, Directives};
+    use crate::jsonrpc::request::{parse, Request};
+
+    const MOST: usize = 100;
+
+    fn config() -> Config {
+        Directives::default().resolve(Process::default())
+    }
+
+    /// Members in any order, those that make a call among them.
+    fn call() -> impl Strategy<Value = String> {
+        let id = prop_oneof![
+            "[1-9][0-9]{0,20}",
+            "\"[a-z0-9 {},:-]{0,20}\"",
+            Just("0".to_owned()),
+            prop::sample::select(vec!["null", "-1", "1.5", "1e3", "\"\\u0041\"", "01", "{}"])
+                .prop_map(str::to_owned),
+        ];
+        let params = prop::sample::select(vec![
+            "[]",
+            "[\"0x52908400098527886E0F7030069857D2E4169EE7\",\"0x5\"]",
+            "[{\"id\":1},{\"id\":2,\"method\":\"m\"}]",
+            "[{\"to\":\"0x5\"},\"0x1\",{\"id\" : [{\"jsonrpc\":\"2.0\"}, {\"id\":7}]}]",
+            "{\"id\":{\"params\":[]}}",
+            "null",
+            "[\"\\\"id\\\":5},{\\\"id\\\":6\"]",
+        ]);
+        let version = prop::sample::select(vec!["\"2.0\"", "\"2.0\"", "\"2.0\"", "\"1.0\""]);
+        let method = prop::sample::select(vec!["\"eth_getBalance\"", "\"eth_chainId\"", "\"m\""]);
+        let blank = || prop::sample::select(vec!["", "", " ", "\n"]);
+        let members = (
+            prop::option::weighted(0.9, id),
+            prop::option::of(params),
+            version,
+            method,
+            prop::option::weighted(0.1, Just("\"id\":3")),
+        );
+        (
+            members,
+            any::<prop::sample::Index>(),
+            blank(),
+            blank(),
+            any::<bool>(),
+        )
+            .prop_map(
+                |((id, params, version, method, more), turn, colon, comma, turned)| {
+                    let mut members = vec![
+                        format!("\"jsonrpc\":{colon}{version}"),
+                        format!("\"method\"{colon}:{method}"),
+                    ];
+                    members.extend(id.map(|id| format!("\"id\":{colon}{id}")));
+                    members.extend(params.map(|params| format!("\"params\":{colon}{params}")));
+                    members.extend(more.map(str::to_owned));
+                    let turn = turn.index(members.len());
+                    members.rotate_left(turn);
+                    if turned {
+                        members.reverse();
+                    }
+                    format!(
+                        "{{{comma}{}{comma}}}",
+                        members.join(&format!("{comma},{comma}"))
+                    )
+                },
+            )
+    }
+
+    /// What is read, with and without the memo.
+    fn agree(config: &Config, scope: &Scope, body: &str) -> Result<(), TestCaseError> {
+        let mut calls = Calls::new(config, scope, body.as_bytes());
+        let read = calls.read(MOST);
+        let parsed = parse(body.as_bytes(), MOST);
+        prop_assert_eq!(read.as_ref().map(|(request, _)| request), parsed.as_ref());
+        let Ok((request, places)) = read else {
+            return Ok(());
+        };
+        let read = match &request {
+            Request::Single(call) => std::slice::from_ref(call),
+            Request::Batch(calls) => calls,
+        };
+        prop_assert_eq!(read.len(), places.len());
+        for (call, place) in read.iter().zip(&places) {
+            let judged = calls.judge(call).filter(|_| call.id.is_some());
+            prop_assert_eq!(place.map(|it| it.key), judged.map(|it| it.key));
+            let prospect = |place: super::Place| format!("{:?}", place.prospect);
+            prop_assert_eq!(place.map(prospect), judged.map(prospect));
+            if let Some(place) = place {
+                calls.remember(call, place);
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_remembered_is_read_as_it_was(
+            requests in prop::collection::vec(
+                (prop::collection::vec(call(), 1..5), any::<bool>(), 0..4usize),
+                1..5,
+            ),
+        ) {
+            let (config, scope) = (config(), Scope::new());
+            // the second time more of them are remembered
+            for (calls, is_batch, between) in requests.iter().chain(&requests) {
+                let between = [",", ", ", " ,\n", ",,"][*between];
+                let body = match is_batch {
+                    true => format!("[{}]", calls.join(between)),
+                    false => calls[0].clone(),
+                };
+                agree(&config, &scope, &body)?;
+                // and cut short, whole calls are not a whole request
+                agree(&config, &scope, &body[..body.len() - 1])?;
+            }
         }
     }
 
-    fn spelling<'b>(&'b self, call: &Call<'b>) -> Spelling<'b> {
-        Spelling {
-            scope: self.scope.bytes(),
-            method: call.method,
-            params: call.params,
+    #[test]
+    fn a_call_is_known_under_any_id_that_it_may_have() {
+        let (config, scope) = (config(), Scope::new());
+        let body = |id: &str| {
+            let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_chainId"}}"#);
+            format!("[{call},{call}]")
+        };
+        let remembered = |id: &str| {
+            let body = body(id);
+            let mut calls = Calls::new(&config, &scope, body.as_bytes());
+            let Ok((Request::Batch(read), places)) = calls.read(MOST) else {
+                return None;
+            };
+            let places: Vec<_> = places.into_iter().flatten().collect();
+            calls.remember(&read[0], &places[0]);
+            Some(places.iter().filter(|place| place.remembered).count())
+        };
+        assert_eq!(remembered("1"), Some(0));
+        for id in ["1", "0", "18446744073709551616", "\"1\"", "\"a\u{e9}\""] {
+            assert_eq!(remembered(id), Some(2), "{id}");
+        }
+        // read, each time
+        for id in ["null", "-1", "1.0", "\"\\n\""] {
+            assert_eq!(remembered(id), Some(0), "{id}");
+        }
+        for id in ["01", "1.", "{}", "\"", "", &"1".repeat(257)] {
+            assert_eq!(remembered(id), None, "{id}");
         }
     }
 }

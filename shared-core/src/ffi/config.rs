@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{slice_of, sszip_status, sszip_str};
+use crate::allocator;
 use crate::cache::process::Process;
 use crate::config::{Config, Directives};
 use crate::exchange;
@@ -119,8 +120,8 @@ pub unsafe extern "C" fn sszip_config_new(
 
 /// Prepares the process that will serve, one of `processes`, after any fork:
 /// makes the hot tier, with its share of `cache_memory`, if `config` has a cache,
-/// and opens what would
-/// else be opened when it is needed first, and there may be no memory.
+/// opens what would else be opened when it is needed first, and there may be no
+/// memory, and sets how the C library keeps what is freed.
 /// Without it nothing is cached.
 ///
 /// # Safety
@@ -137,6 +138,7 @@ pub unsafe extern "C" fn sszip_process_start(
             config.process.tier.start(share, 1);
         }
         exchange::prepare();
+        allocator::keep_freed();
         sszip_status::SSZIP_STATUS_OK
     })
 }

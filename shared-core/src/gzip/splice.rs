@@ -24,7 +24,7 @@ pub enum Part<'a> {
 
 /// Assembles one gzip member. `None` when memory is refused.
 pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
-    let mut member = Member::default();
+    let mut member = Member::with_room(0, 0)?;
     for part in parts {
         match part {
             Part::Text(text) => member.text(text)?,
@@ -35,8 +35,8 @@ pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
 }
 
 /// Most that is copied rather than referred to, in bytes. A slice costs what
-/// copying some KiB does (a batch of ten times 6 KiB takes 7 % less CPU): counting its owners, and what a host needs for each
-/// piece that it sends.
+/// copying some KiB does (a batch of ten times 6 KiB takes 7 % less CPU):
+/// counting its owners, and what a host needs for each piece that it sends.
 const COPIED: usize = 8 << 10;
 
 /// What is sent, in slices that own what they refer to, so that it outlives
@@ -166,6 +166,9 @@ pub(super) const HEADER: [u8; 10] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
 /// be written.
 const STORED: [u8; 5] = [0; 5];
 
+/// The sum and the length.
+const TRAILER: usize = 8;
+
 /// Most that a stored block can hold.
 const STORED_MAX: usize = 0xFFFF;
 
@@ -176,86 +179,115 @@ pub(super) const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 /// and it is of no use any more.
 pub(crate) struct Member {
     body: Body,
-    /// Where in the body's own bytes the header of a stored block is that can
-    /// grow. The texts in it are not in the sum yet.
-    block: Option<usize>,
+    /// Where in the body's own bytes the text is that is being written, behind
+    /// room for a block's header. It is not in the sum yet.
+    text: Option<usize>,
     crc: Crc,
 }
 
-impl Default for Member {
-    fn default() -> Self {
+impl Member {
+    /// One with room for so many texts, and for so many bytes of them and of
+    /// what is copied.
+    pub(crate) fn with_room(texts: usize, bytes: usize) -> Option<Self> {
+        let frame = HEADER.len() + EMPTY_LAST.len() + TRAILER;
         let mut body = Body {
-            own: Vec::with_capacity(192),
             is_gzip: true,
             ..Body::default()
         };
-        body.own.extend_from_slice(&HEADER);
-        Self {
+        body.make_room(frame + STORED.len() * (texts + bytes / STORED_MAX) + bytes)?;
+        body.copy(&HEADER)?;
+        Some(Self {
             body,
-            block: None,
+            text: None,
             crc: Crc::new(),
-        }
-    }
-}
-
-impl Member {
-    /// Makes room for so many bytes of texts and of what is copied. `None`
-    /// when memory is refused.
-    pub(crate) fn make_room(&mut self, texts: usize, bytes: usize) -> Option<()> {
-        let frame = EMPTY_LAST.len() + 8 + STORED.len() * (texts + bytes / STORED_MAX);
-        self.body.make_room(frame + bytes)
+        })
     }
 
-    pub(crate) fn text(&mut self, text: &[u8]) -> Option<()> {
-        let mut rest = text;
-        while !rest.is_empty() {
-            let own = &mut self.body.own;
-            let block = match self.block {
-                Some(block) => block,
-                None => {
-                    let block = own.len();
-                    extend(own, &STORED)?;
-                    *self.block.insert(block)
-                }
-            };
-            let used = own.len() - block - STORED.len();
-            let (now, later) = rest.split_at(rest.len().min(STORED_MAX - used));
-            extend(own, now)?;
-            rest = later;
-            if used + now.len() == STORED_MAX && !rest.is_empty() {
-                self.close_block(false);
-            }
+    /// Appends to the text, or begins one.
+    pub(crate) fn text(&mut self, more: &[u8]) -> Option<()> {
+        if more.is_empty() {
+            return Some(());
         }
-        Some(())
+        if self.text.is_none() {
+            self.body.copy(&STORED)?;
+            self.text = Some(self.body.own.len());
+        }
+        self.body.copy(more)
+    }
+
+    /// The text that is being written.
+    pub(crate) fn written(&self) -> &[u8] {
+        self.text.map_or(&[], |text| &self.body.own[text..])
+    }
+
+    /// Puts the text that is being written under `open`, its coded form.
+    pub(crate) fn replace(&mut self, open: &Open) -> Option<()> {
+        if let Some(text) = self.text.take() {
+            self.body.own.truncate(text - STORED.len());
+        }
+        self.open(open)
     }
 
     pub(crate) fn open(&mut self, open: &Open) -> Option<()> {
-        self.close_block(false);
+        self.end_text(false)?;
         self.crc.append(open.crc, open.length, open.shift);
         self.body.push_shared(&open.bytes)
     }
 
     pub(crate) fn finish(mut self) -> Option<Body> {
-        if !self.close_block(true) {
+        if self.text.is_some() {
+            self.end_text(true)?;
+        } else {
             self.body.copy(&EMPTY_LAST)?;
         }
-        self.body.copy(&self.crc.sum().to_le_bytes())?;
+        let mut trailer = [0; TRAILER];
+        let (sum, length) = trailer.split_at_mut(4);
+        sum.copy_from_slice(&self.crc.sum().to_le_bytes());
         // ISIZE is modulo 2^32
-        let isize = self.crc.length() as u32;
-        self.body.copy(&isize.to_le_bytes())?;
+        length.copy_from_slice(&(self.crc.length() as u32).to_le_bytes());
+        self.body.copy(&trailer)?;
         Some(self.body)
     }
 
-    /// Writes the length of the stored block that is being written, and sums
-    /// it up; `false` if there is none.
-    fn close_block(&mut self, is_final: bool) -> bool {
-        let Some(block) = self.block.take() else {
-            return false;
+    /// Makes stored blocks of the text that is being written, and sums it up.
+    #[inline]
+    fn end_text(&mut self, is_final: bool) -> Option<()> {
+        let Some(start) = self.text.take() else {
+            return Some(());
         };
-        let (header, text) = self.body.own[block..].split_at_mut(STORED.len());
+        let text = &self.body.own[start..];
         self.crc.update(text);
-        let [low, high] = (text.len() as u16).to_le_bytes();
-        header.copy_from_slice(&[u8::from(is_final), low, high, !low, !high]);
-        true
+        if text.len() > STORED_MAX {
+            return self.split(start, is_final);
+        }
+        self.head_block(start, text.len(), is_final);
+        Some(())
+    }
+
+    /// Makes blocks of a text that is longer than one can be.
+    #[cold]
+    fn split(&mut self, start: usize, is_final: bool) -> Option<()> {
+        let own = &mut self.body.own;
+        let length = own.len() - start;
+        let last = (length - 1) / STORED_MAX;
+        let more = STORED.len() * last;
+        own.try_reserve(more).ok()?;
+        own.resize(own.len() + more, 0);
+        // from the last one on: each moves by the headers of those before it
+        for n in (0..=last).rev() {
+            let from = start + n * STORED_MAX;
+            let to = from + n * STORED.len();
+            let block = STORED_MAX.min(length - n * STORED_MAX);
+            self.body.own.copy_within(from..from + block, to);
+            self.head_block(to, block, is_final && n == last);
+        }
+        Some(())
+    }
+
+    /// Writes the header of the stored block whose text starts at `start`.
+    fn head_block(&mut self, start: usize, length: usize, is_final: bool) {
+        let [low, high] = (length as u16).to_le_bytes();
+        let header = [u8::from(is_final), low, high, !low, !high];
+        self.body.own[start - STORED.len()..start].copy_from_slice(&header);
     }
 }

@@ -15,6 +15,7 @@
 //! | [`methods`]  | the method table: what may be stored for how long      |
 //! | [`block`]    | the block that a call is about                         |
 //! | [`key`]      | which calls are the same call                          |
+//! | [`sketch`]   | where a call that was read before may stand            |
 
 pub mod block;
 pub mod key;
@@ -24,4 +25,5 @@ mod plain;
 pub mod request;
 pub mod response;
 pub mod scan;
+pub mod sketch;
 mod string;

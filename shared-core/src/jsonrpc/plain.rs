@@ -1,5 +1,6 @@
 //! How far a string is plain: one step over 16 bytes on x86-64, where SSE2 is
-//! part of the architecture, over 8 in a word elsewhere.
+//! part of the architecture, over 8 in a word elsewhere. And how far there are
+//! digits: many clients number their calls with nine of them and more.
 #![allow(unsafe_code)]
 
 /// The first byte from `at` on that is not a plain part of a string: a quote,
@@ -16,6 +17,38 @@ pub fn end_of_plain(text: &[u8], mut at: usize) -> usize {
         at += 1;
     }
     at
+}
+
+/// The first byte from `at` on that is no digit; the text's length if there is
+/// none.
+#[inline]
+pub fn end_of_digits(text: &[u8], mut at: usize) -> usize {
+    while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk()) {
+        match first_other(u64::from_le_bytes(*block)) {
+            Some(other) => return at + other,
+            None => at += block.len(),
+        }
+    }
+    while text.get(at).is_some_and(u8::is_ascii_digit) {
+        at += 1;
+    }
+    at
+}
+
+/// The lowest byte of a word that is no digit.
+#[inline(always)]
+fn first_other(word: u64) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 0xFF;
+    const UPPER: u64 = ONES * 0xF0;
+    const DIGITS: u64 = ONES * 0x30;
+    // Of digits alone the upper half is 3, and is so still with 6 more. Above
+    // 0xF9 that carries into the next byte: only the lowest is to be believed.
+    let with_6 = word.wrapping_add(ONES * 6);
+    let other = ((word & UPPER) ^ DIGITS) | ((with_6 & UPPER) ^ DIGITS);
+    match other {
+        0 => None,
+        other => Some((other.trailing_zeros() / 8) as usize),
+    }
 }
 
 fn is_plain(byte: u8) -> bool {
@@ -71,7 +104,7 @@ fn in_word(word: u64) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{end_of_plain, in_word, is_plain};
+    use super::{end_of_digits, end_of_plain, in_word, is_plain};
 
     const NEIGHBOURS: [u8; 11] = [
         b'a', 0x1F, 0x20, b'!', b'"', b'#', b'\\', b']', 0x7F, 0x80, 0xFF,
@@ -98,6 +131,28 @@ mod tests {
                         for at in [0, 1, place, length] {
                             let expected = naive(&text, at);
                             assert_eq!(end_of_plain(&text, at), expected, "{text:?} from {at}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn digits_end_at_every_byte_at_every_place_beside_every_byte() {
+        for length in 0..20 {
+            for place in 0..length {
+                for byte in 0..=255 {
+                    for next in [b'0', b'9', b'/', b':', 0xFA, 0xFF] {
+                        let mut text = vec![b'0' + (place % 10) as u8; length];
+                        text[place] = byte;
+                        if let Some(after) = text.get_mut(place + 1) {
+                            *after = next;
+                        }
+                        for at in [0, 1, place, length] {
+                            let digits = text.iter().skip(at);
+                            let expected = at + digits.take_while(|b| b.is_ascii_digit()).count();
+                            assert_eq!(end_of_digits(&text, at), expected, "{text:?} from {at}");
                         }
                     }
                 }

@@ -35,6 +35,19 @@ pub struct Call<'a> {
     pub method: &'a [u8],
     /// An array, an object or `null`, as it was written.
     pub params: Option<&'a [u8]>,
+    /// Where in the call they start.
+    pub starts: Starts,
+}
+
+/// Where in a call its parts start; 0 for what is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Starts {
+    /// The id.
+    pub id: usize,
+    /// The method's name, behind its quote.
+    pub method: usize,
+    /// The params.
+    pub params: usize,
 }
 
 /// Why a request goes to the node unread. In a batch one such call is enough.
@@ -110,10 +123,28 @@ impl From<ScanError> for Refusal {
 /// Reading stops at the first reason to refuse: what follows it may not even
 /// be JSON.
 pub fn parse(body: &[u8], batch_max: usize) -> Result<Request<'_>, Refusal> {
+    parse_unknown(body, batch_max, |_| None)
+}
+
+/// The same. Before a call is read, `known` is asked for it, with where it
+/// starts: what it gives has to be what reading would have given. A known call
+/// has fewer than [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
+pub fn parse_unknown<'a>(
+    body: &'a [u8],
+    batch_max: usize,
+    mut known: impl FnMut(usize) -> Option<Call<'a>>,
+) -> Result<Request<'a>, Refusal> {
     let mut scanner = Scanner::of_text(body)?;
+    let call = |scanner: &mut Scanner<'a>| {
+        if let Some(call) = known(scanner.start()) {
+            scanner.skip_to(call.span.end);
+            return Ok(call);
+        }
+        call(scanner, body)
+    };
     let request = match scanner.kind()? {
-        Kind::Object => Request::Single(call(&mut scanner, body)?),
-        Kind::Array => Request::Batch(batch(&mut scanner, body, batch_max)?),
+        Kind::Object => Request::Single({ call }(&mut scanner)?),
+        Kind::Array => Request::Batch(batch(&mut scanner, body, batch_max, call)?),
         _ => return Err(Refusal::NotObject),
     };
     scanner.end()?;
@@ -124,10 +155,9 @@ fn batch<'a>(
     scanner: &mut Scanner<'a>,
     body: &'a [u8],
     batch_max: usize,
+    mut call: impl FnMut(&mut Scanner<'a>) -> Result<Call<'a>, Refusal>,
 ) -> Result<Vec<Call<'a>>, Refusal> {
-    // by the length of short ones, and not so many that their number is paid
-    // for by those who send few
-    let mut calls = Vec::with_capacity((body.len() / 96 + 1).min(batch_max).min(128));
+    let mut calls = Vec::with_capacity(expected(body).min(batch_max));
     let mut another = scanner.first_element()?;
     if !another {
         return Err(Refusal::EmptyBatch);
@@ -139,10 +169,16 @@ fn batch<'a>(
         if scanner.kind()? != Kind::Object {
             return Err(Refusal::NotObject);
         }
-        calls.push(call(scanner, body)?);
+        calls.push(call(scanner)?);
         another = scanner.next_element()?;
     }
     Ok(calls)
+}
+
+/// How many calls there will be, by the length of short ones, and not so many
+/// that their number is paid for by those who send few.
+pub(crate) fn expected(body: &[u8]) -> usize {
+    (body.len() / 96 + 1).min(128)
 }
 
 /// A member of a call.
@@ -179,6 +215,7 @@ fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, Refusal> {
 fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refusal> {
     let start = scanner.start();
     let (mut version, mut id, mut method, mut params) = (false, None, None, None);
+    let mut starts = Starts::default();
     let mut another = scanner.first_name()?;
     while another {
         if !version && scanner.verbatim(b"\"jsonrpc\":\"2.0\"") {
@@ -204,6 +241,7 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
                 if value.span.len() > MAX_ID {
                     return Err(Refusal::LongId);
                 }
+                starts.id = value.span.start - start;
                 id = Some(&body[value.span]);
             }
             Member::Method if method.is_some() => return Err(Refusal::Duplicate),
@@ -215,6 +253,7 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
                 if name.escaped {
                     return Err(Refusal::EscapedMethod);
                 }
+                starts.method = name.content.start - start;
                 method = Some(&body[name.content]);
             }
             Member::Params if params.is_some() => return Err(Refusal::Duplicate),
@@ -224,6 +263,7 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
                     Kind::Array | Kind::Object | Kind::Null => {}
                     _ => return Err(Refusal::ParamsKind),
                 }
+                starts.params = value.span.start - start;
                 params = Some(&body[value.span]);
             }
         }
@@ -237,5 +277,6 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
         id,
         method: method.ok_or(Refusal::NoMethod)?,
         params,
+        starts,
     })
 }

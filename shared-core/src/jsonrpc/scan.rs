@@ -15,7 +15,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::plain::end_of_plain;
+use super::plain::{end_of_digits, end_of_plain};
 use super::string::end_of_escape;
 
 /// How many arrays and objects may be open at once.
@@ -222,8 +222,14 @@ impl<'a> Scanner<'a> {
         self.name()
     }
 
+    /// Takes an element up to there, of which it is known that it is one.
+    #[inline]
+    pub(super) fn skip_to(&mut self, end: usize) {
+        self.at = end;
+    }
+
     /// Takes these very bytes, if they come next. They have to be a name and
-    /// its colon, or those and a value.
+    /// its colon, or a value whose end they show.
     #[inline(always)]
     pub(super) fn verbatim(&mut self, bytes: &[u8]) -> bool {
         let rest = self.text.get(self.at..).unwrap_or_default();
@@ -425,7 +431,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    #[inline(always)]
     fn word(&mut self, word: &[u8]) -> Result<(), ScanError> {
+        if self.verbatim(word) {
+            return Ok(());
+        }
+        // where it is misspelt
         for &byte in word {
             if self.here()? != byte {
                 return Err(self.fault(Fault::Value));
@@ -468,9 +479,7 @@ impl<'a> Scanner<'a> {
         if !self.here()?.is_ascii_digit() {
             return Err(self.fault(Fault::Number));
         }
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
-        }
+        self.at = end_of_digits(self.text, self.at + 1);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What is stored is found, for as long as it may be.
 
 use sszip_core::cache::store::{
-    Class, Config, OpenError, Opening, Record, Scope, Store, StoreError, MIN_SIZE,
+    Class, Config, OpenError, Opening, Record, Scope, Store, StoreError, Waits, MIN_SIZE,
 };
 
 use super::support::{
@@ -27,6 +27,50 @@ fn an_entry_is_found_before_and_after_a_clean_stop() {
     assert_eq!(header.method, b"eth_getBlockByNumber");
     assert_eq!((header.class, header.namespace), (Class::Immutable, CHAIN));
     assert_eq!((header.stored_at, header.expires_at), (NOW, u64::MAX));
+    assert_eq!(store.status().read_errors, 0);
+}
+
+/// Whether the file system of that folder reads without waiting.
+fn reads_without_waiting(folder: &std::path::Path) -> bool {
+    use rustix::io::ReadWriteFlags;
+    let file = folder.join("probe");
+    std::fs::write(&file, [1; 100]).unwrap();
+    let file = std::fs::File::open(file).unwrap();
+    let mut bytes = [0; 100];
+    let part = std::io::IoSliceMut::new(&mut bytes);
+    rustix::io::preadv2(&file, &mut [part], 0, ReadWriteFlags::NOWAIT) == Ok(100)
+}
+
+#[test]
+fn what_needs_no_disk_is_read_without_waiting() {
+    let folder = folder();
+    let (store, _) = open(&config(folder.path()));
+    let ready = |n| match store.get_ready(&key(n), NOW) {
+        Ok(stored) => Ok(stored.map(|stored| stored.to_vec())),
+        Err(Waits) => Err(Waits),
+    };
+    for (n, length) in [(0, 0), (1, 30_000), (2, 1_000_000)] {
+        put(&store, n, length);
+        assert_eq!(ready(n), Ok(Some(body(n, length))), "in a memtable");
+    }
+    store.flush().unwrap();
+    assert_eq!(
+        ready(2),
+        Err(Waits),
+        "it is too long to be copied meanwhile"
+    );
+    assert_eq!(store.get(&key(2), NOW).unwrap().len(), 1_000_000);
+    // away from the long one, beside which it may lie
+    for (n, length) in [(0, 0), (1, 30_000)] {
+        put(&store, n, length);
+    }
+    store.flush().unwrap();
+    for (n, length) in [(0, 0), (1, 30_000)] {
+        if reads_without_waiting(folder.path()) {
+            assert_eq!(ready(n), Ok(Some(body(n, length))), "in the page cache");
+        }
+    }
+    assert_eq!(ready(3), Ok(None));
     assert_eq!(store.status().read_errors, 0);
 }
 

@@ -148,7 +148,7 @@ impl Link {
                     look_up.generation = self.generation();
                     self.ask_again(state, tier, look_up);
                 }
-                let jobs = state.slots.iter_mut().filter_map(Slot::job);
+                let jobs = state.slots.iter_mut().flat_map(Slot::jobs);
                 for job in jobs.chain(&mut state.asked) {
                     if let Job::LookUp(look_up) = job {
                         look_up.missed_event |= look_up.key == key;

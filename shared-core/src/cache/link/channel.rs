@@ -1,5 +1,5 @@
-//! HTTP/1.1 over one connection to the owner, without the connection: one
-//! request at a time, and what comes back.
+//! HTTP/1.1 over one connection to the owner, without the connection: requests
+//! that are sent together (RFC 9112, 9.3.2), and what comes back.
 
 use crate::bytes::Bytes;
 
@@ -17,7 +17,10 @@ const EVENTS_ROOM: usize = 4 << 10;
 /// than a write of its own, which wakes the owner once more. Bytes.
 const LITTLE: usize = 64 << 10;
 
-/// A request, as it goes over the wire.
+/// To requests that are as long another one is not added. Bytes.
+const BURST: usize = 64 << 10;
+
+/// Requests, as they go over the wire.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     parts: [Part; 2],
@@ -66,6 +69,25 @@ impl Outgoing {
             at: 0,
             written: 0,
         })
+    }
+
+    /// Whether more may be [added](Self::add).
+    pub(super) fn has_room(&self) -> bool {
+        let [first, second] = &self.parts;
+        second.bytes().is_empty() && first.bytes().len() < BURST
+    }
+
+    /// Adds what is to be sent after it, before any of it is written. `None`
+    /// when memory is refused: nothing is added then.
+    pub(super) fn add(&mut self, more: Self) -> Option<()> {
+        let [Part::Owned(first), second] = &mut self.parts else {
+            return None;
+        };
+        let [next, last] = more.parts;
+        first.try_reserve(next.bytes().len()).ok()?;
+        first.extend_from_slice(next.bytes());
+        *second = last;
+        Some(())
     }
 
     /// What is to be written next; empty: all is.
@@ -198,20 +220,15 @@ impl Reader {
         let length = buffer.len() + bytes.min(buffer.capacity() - buffer.len());
         // SAFETY: within the capacity, and written by the contract.
         unsafe { buffer.set_len(length) };
-        self.advance()
+        self.next()
     }
 
-    /// The same of bytes that are elsewhere.
-    #[cfg(test)]
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Read, NotOurs> {
-        match &mut self.state {
-            Reading::Body { response, .. } => response.body.extend_from_slice(bytes),
-            _ => self.buffer.extend_from_slice(bytes),
-        }
-        self.advance()
-    }
-
-    fn advance(&mut self) -> Result<Read, NotOurs> {
+    /// What else has come: to be asked until there is no more after something
+    /// was complete.
+    ///
+    /// # Errors
+    /// [`NotOurs`].
+    pub(super) fn next(&mut self) -> Result<Read, NotOurs> {
         if matches!(self.state, Reading::Head) && !self.read_head()? {
             return Ok(Read::More);
         }
@@ -268,14 +285,15 @@ impl Reader {
                 .and_then(|length| usize::try_from(length).ok())
                 .ok_or(NotOurs)?,
         };
-        let begun = self.buffer.len() - end;
-        if length > self.max_body || begun > length {
+        if length > self.max_body {
             return Err(NotOurs);
         }
+        // what follows is of the next one
+        let begun = length.min(self.buffer.len() - end);
         let mut body = Vec::new();
         body.try_reserve_exact(length).map_err(|_| NotOurs)?;
-        body.extend_from_slice(&self.buffer[end..]);
-        self.buffer.clear();
+        body.extend_from_slice(&self.buffer[end..end + begun]);
+        self.buffer.drain(..end + begun);
         response.body = body;
         self.state = Reading::Body { response, length };
         Ok(true)
@@ -326,13 +344,24 @@ impl Reader {
 mod tests {
     use super::{Incoming, NotOurs, Outgoing, Read, Reader, LITTLE};
 
+    #[allow(unsafe_code)]
     fn read(pieces: &[&[u8]]) -> Result<Vec<Read>, NotOurs> {
         let mut reader = Reader::new(1000);
         let mut all = Vec::new();
-        for piece in pieces {
-            match reader.push(piece)? {
-                Read::More => {}
-                read => all.push(read),
+        for mut piece in pieces.iter().copied() {
+            while !piece.is_empty() {
+                let room = reader.room().unwrap();
+                let (now, later) = piece.split_at(room.len().min(piece.len()));
+                for (to, from) in room.iter_mut().zip(now) {
+                    to.write(*from);
+                }
+                // SAFETY: just written.
+                let mut read = unsafe { reader.filled(now.len()) }?;
+                while read != Read::More {
+                    all.push(read);
+                    read = reader.next()?;
+                }
+                piece = later;
             }
         }
         Ok(all)
@@ -369,6 +398,13 @@ mod tests {
         assert!(matches!(&all[0], Read::Response(miss)
             if miss.granted == Some(true) && miss.status == 404));
         assert!(matches!(&all[2], Read::Response(gone) if gone.status == 204));
+        // wherever they are cut
+        let whole = [&miss[..], FOUND, gone, FOUND].concat();
+        for at in 0..whole.len() {
+            let (first, second) = whole.split_at(at);
+            let read = read(&[first, second]).unwrap();
+            assert_eq!((read.len(), &read[..3]), (4, &all[..]), "{at}");
+        }
     }
 
     #[test]
@@ -378,7 +414,7 @@ mod tests {
             b"HTTP/1.1 200 OK\r\n\r\n",
             b"HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n",
             b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
-            b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab",
+            b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab\r\n",
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         ] {
@@ -404,6 +440,22 @@ mod tests {
                 .collect();
             assert_eq!(data, b"event: hello\n\n", "{size}");
         }
+    }
+
+    #[test]
+    fn requests_that_are_sent_together_are_written_at_once() {
+        let little = |text: &str| Outgoing::new(text.into(), b"", None).unwrap();
+        let load = vec![b'x'; LITTLE + 1];
+        let mut out = little("one");
+        out.add(little("two")).unwrap();
+        assert!(out.has_room());
+        out.add(Outgoing::new(b"three".into(), b"", Some(load.clone().into())).unwrap())
+            .unwrap();
+        assert!(!out.has_room());
+        assert_eq!(out.next(), b"onetwothree");
+        out.advance(11);
+        assert_eq!(out.next(), load);
+        assert!(!little(&"x".repeat(super::BURST)).has_room());
     }
 
     #[test]

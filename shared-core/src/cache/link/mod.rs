@@ -2,8 +2,8 @@
 //! its connections: the host opens them, and carries bytes.
 //!
 //! The standing event stream says until when the process may send what it has
-//! in memory, and what was purged. The other connections carry one request at
-//! a time each. A look-up leads the flight of its key until it is answered,
+//! in memory, and what was purged. The other connections carry what is asked
+//! for at the same time together, to be read and written at once. A look-up leads the flight of its key until it is answered,
 //! so that all who want the key wait for one answer; what comes of it goes to
 //! the hot tier. Whatever fails, or takes too long, fails open: the node is
 //! asked.
@@ -52,6 +52,11 @@ const SILENCE: u64 = 1_500;
 /// A purge waits for processes that the owner can't reach, so it may take
 /// longer than anything else. Milliseconds.
 const PURGE: u64 = 10_000;
+
+/// So many requests go over one connection at a time: what is to be sent when
+/// one is free goes there together, since waking the owner costs more than most
+/// requests do.
+const TOGETHER: usize = 8;
 
 /// No host has a waiter of that name.
 const NOBODY: Waiter = 0;
@@ -145,7 +150,8 @@ enum Slot {
 struct Open {
     out: Outgoing,
     reader: Reader,
-    job: Option<Job>,
+    /// Whose answers are still to come, in their order.
+    jobs: VecDeque<Job>,
     /// When something last came, or was asked.
     since: u64,
 }
@@ -243,7 +249,7 @@ impl Link {
         let mut state = self.lock();
         state.purged.remove(&gone);
         let State { slots, asked, .. } = &mut *state;
-        let busy = slots.iter_mut().filter_map(Slot::job);
+        let busy = slots.iter_mut().flat_map(Slot::jobs);
         for job in asked.iter_mut().chain(busy) {
             match job {
                 Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
@@ -325,7 +331,7 @@ impl Link {
         let mut open = Box::new(Open {
             out: Outgoing::default(),
             reader: Reader::new(self.settings.max_body),
-            job: None,
+            jobs: VecDeque::new(),
             since: now,
         });
         if slot == EVENTS {
@@ -334,7 +340,7 @@ impl Link {
         match job.outgoing(&self.process, now) {
             Some(out) => {
                 open.out = out;
-                open.job = Some(job);
+                open.jobs.push_back(job);
                 state.needs.push_back(Need::Write(slot));
             }
             None => self.drop_unsent(&mut state, tier, job),
@@ -382,29 +388,56 @@ impl Link {
         };
         open.since = now;
         // SAFETY: the function's contract.
-        let read = unsafe { open.reader.filled(bytes) };
+        let mut read = unsafe { open.reader.filled(bytes) };
+        while self.take(&mut state, tier, slot, read, now) {
+            let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
+                break;
+            };
+            read = open.reader.next();
+        }
+        self.assign(&mut state, tier, now);
+    }
+
+    /// Takes what was read from a connection. Whether there may be more.
+    fn take(
+        &self,
+        state: &mut State,
+        tier: &Tier,
+        slot: usize,
+        read: Result<Read, NotOurs>,
+        now: u64,
+    ) -> bool {
+        let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
+            return false;
+        };
         match read {
             Ok(Read::More) => {
                 // what has begun to come is no slower from here than from the
                 // node, as long as more of it does
                 if open.reader.is_in_body() {
-                    if let Some(job) = &mut open.job {
+                    if let Some(job) = open.jobs.front_mut() {
                         job.put_off(now.saturating_add(self.settings.deadline));
                     }
                 }
+                false
             }
             Ok(Read::Events(data)) if slot == EVENTS => {
-                self.hear(&mut state, tier, &data, now);
+                self.hear(state, tier, &data, now);
+                true
             }
-            Ok(Read::Response(response)) if slot != EVENTS => {
-                let job = open.job.take();
-                if let Some(job) = job {
-                    self.answered(&mut state, tier, job, response, now);
+            Ok(Read::Response(response)) if slot != EVENTS => match open.jobs.pop_front() {
+                Some(job) => {
+                    self.answered(state, tier, job, response, now);
+                    true
                 }
+                // it goes on to close it
+                None => false,
+            },
+            Ok(_) | Err(NotOurs) => {
+                self.close(state, tier, slot, now);
+                false
             }
-            Ok(_) | Err(NotOurs) => self.close(&mut state, tier, slot, now),
         }
-        self.assign(&mut state, tier, now);
     }
 
     /// The connection is closed.
@@ -422,7 +455,7 @@ impl Link {
         self.give_up_late(&mut state, tier, now);
         for slot in 0..state.slots.len() {
             let silent = match &state.slots[slot] {
-                Slot::Open(open) => match &open.job {
+                Slot::Open(open) => match open.jobs.front() {
                     Some(Job::Purge { .. }) => false,
                     Some(_) => now >= open.since + SILENCE,
                     None => slot == EVENTS && now >= open.since + SILENCE,
@@ -445,7 +478,7 @@ impl Link {
     fn assign(&self, state: &mut State, tier: &Tier, now: u64) {
         for slot in EVENTS + 1..state.slots.len() {
             let free = match &state.slots[slot] {
-                Slot::Open(open) => open.job.is_none(),
+                Slot::Open(open) => open.jobs.is_empty(),
                 Slot::Closed { retry_at } => *retry_at <= now,
                 Slot::Connecting(_) => false,
             };
@@ -454,53 +487,72 @@ impl Link {
             }
             // favours never take the last one from those who wait
             let is_last = slot + 1 == state.slots.len();
-            let job = match state.asked.pop_front() {
-                Some(job) => job,
-                None if is_last => return,
-                None => match state.favours.pop() {
-                    Some(job) => job,
-                    None => return,
-                },
-            };
-            match &mut state.slots[slot] {
-                Slot::Open(open) => {
-                    let Some(out) = job.outgoing(&self.process, now) else {
-                        self.drop_unsent(state, tier, job);
-                        continue;
-                    };
-                    open.out = out;
-                    open.job = Some(job);
-                    open.since = now;
-                    state.needs.push_back(Need::Write(slot));
-                }
-                place => {
-                    *place = Slot::Connecting(job);
-                    state.needs.push_back(Need::Connect(slot));
-                }
+            let is_asked = !state.asked.is_empty();
+            if !is_asked && is_last {
+                return;
             }
+            if matches!(state.slots[slot], Slot::Open(_)) {
+                self.send(state, tier, slot, is_asked, now);
+                continue;
+            }
+            let Some(job) = state.next(is_asked) else {
+                return;
+            };
+            state.slots[slot] = Slot::Connecting(job);
+            state.needs.push_back(Need::Connect(slot));
+        }
+    }
+
+    /// Sends over an open connection what waits, or favours.
+    fn send(&self, state: &mut State, tier: &Tier, slot: usize, is_asked: bool, now: u64) {
+        let mut jobs = VecDeque::new();
+        let mut out: Option<Outgoing> = None;
+        while jobs.len() < TOGETHER && out.as_ref().is_none_or(Outgoing::has_room) {
+            // what takes long is sent alone; favours don't
+            let is_alone = is_asked && state.asked.front().is_none_or(|job| !job.is_quick());
+            if is_alone && !jobs.is_empty() || jobs.try_reserve(1).is_err() {
+                break;
+            }
+            let Some(job) = state.next(is_asked) else {
+                break;
+            };
+            let is_sent = job
+                .outgoing(&self.process, now)
+                .and_then(|more| match &mut out {
+                    Some(out) => out.add(more),
+                    None => {
+                        out = Some(more);
+                        Some(())
+                    }
+                });
+            match is_sent {
+                Some(()) => jobs.push_back(job),
+                None => self.drop_unsent(state, tier, job),
+            }
+            if is_alone {
+                break;
+            }
+        }
+        if let (Some(Slot::Open(open)), Some(out)) = (state.slots.get_mut(slot), out) {
+            open.out = out;
+            open.jobs = jobs;
+            open.since = now;
+            state.needs.push_back(Need::Write(slot));
         }
     }
 
     /// Those whose time is over go on without the owner.
     fn give_up_late(&self, state: &mut State, tier: &Tier, now: u64) {
-        let is_late = |job: &Job| job.due().is_some_and(|due| due <= now);
         // once around: nothing is allocated
         for _ in 0..state.asked.len() {
             match state.asked.pop_front() {
-                Some(job) if is_late(&job) => self.fail(state, tier, job),
+                Some(job) if job.is_late(now) => self.fail(state, tier, job),
                 Some(job) => state.asked.push_back(job),
                 None => break,
             }
         }
         for slot in 0..state.slots.len() {
-            let job = state.slots[slot].job();
-            if let Some(job) = job.filter(|job| is_late(job)) {
-                // its answer still comes on that connection
-                let key = match job {
-                    Job::LookUp(look_up) => Some(look_up.key),
-                    _ => None,
-                };
-                let late = std::mem::replace(job, Job::Late(key));
+            while let Some(late) = state.slots[slot].take_late(now) {
                 self.fail(state, tier, late);
             }
         }
@@ -533,13 +585,13 @@ impl Link {
             return;
         };
         // an owner may close what is not in use
-        let is_idle = matches!(place, Slot::Open(open) if open.job.is_none());
+        let is_idle = matches!(place, Slot::Open(open) if open.jobs.is_empty());
         match std::mem::replace(place, Slot::Closed { retry_at: now }) {
             Slot::Open(open) => {
                 if !is_idle {
                     self.retry_later(state, slot, now);
                 }
-                if let Some(job) = open.job {
+                for job in open.jobs {
                     self.fail(state, tier, job);
                 }
             }
@@ -587,6 +639,8 @@ impl Link {
                 }
                 state.favours.clear();
             }
+            // it may have arrived, or not: others are not to wait for it
+            Job::Store { key, .. } if state.up => state.favours.push(Job::GiveBack(key)),
             Job::Store { .. } | Job::GiveBack(_) | Job::Acknowledge(_) | Job::Late(_) => {}
         }
     }
@@ -610,12 +664,23 @@ impl Link {
     }
 }
 
+/// An iterator has one type.
+static NO_JOBS: &VecDeque<Job> = &VecDeque::new();
+
 impl State {
+    /// The next of those that wait, or of the favours.
+    fn next(&mut self, is_asked: bool) -> Option<Job> {
+        match is_asked {
+            true => self.asked.pop_front(),
+            false => self.favours.pop(),
+        }
+    }
+
     fn next_tick(&self, now: u64) -> u64 {
-        let busy = self.slots.iter().filter_map(|slot| match slot {
-            Slot::Open(open) => open.job.as_ref(),
-            Slot::Connecting(job) => Some(job),
-            Slot::Closed { .. } => None,
+        let busy = self.slots.iter().flat_map(|slot| match slot {
+            Slot::Open(open) => open.jobs.iter().chain(None),
+            Slot::Connecting(job) => NO_JOBS.iter().chain(Some(job)),
+            Slot::Closed { .. } => NO_JOBS.iter().chain(None),
         });
         let dues = self.asked.iter().chain(busy).filter_map(Job::due);
         let retry = match self.slots[EVENTS] {
@@ -628,16 +693,36 @@ impl State {
 }
 
 impl Slot {
-    fn job(&mut self) -> Option<&mut Job> {
-        match self {
-            Self::Open(open) => open.job.as_mut(),
-            Self::Connecting(job) => Some(job),
-            Self::Closed { .. } => None,
-        }
+    /// A job whose time is over; its answer still comes on that connection.
+    fn take_late(&mut self, now: u64) -> Option<Job> {
+        let job = self.jobs().find(|job| job.is_late(now))?;
+        let key = match job {
+            Job::LookUp(look_up) => Some(look_up.key),
+            _ => None,
+        };
+        Some(std::mem::replace(job, Job::Late(key)))
+    }
+
+    fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
+        let (open, connecting) = match self {
+            Self::Open(open) => (Some(&mut open.jobs), None),
+            Self::Connecting(job) => (None, Some(job)),
+            Self::Closed { .. } => (None, None),
+        };
+        open.into_iter().flatten().chain(connecting)
     }
 }
 
 impl Job {
+    /// Whether the owner answers at once, with little, so that others may be
+    /// sent before the answer has come.
+    fn is_quick(&self) -> bool {
+        matches!(
+            self,
+            Self::LookUp(_) | Self::Store { .. } | Self::GiveBack(_) | Self::Acknowledge(_)
+        )
+    }
+
     /// When whoever waits for it goes on without it.
     fn due(&self) -> Option<u64> {
         match self {
@@ -647,7 +732,11 @@ impl Job {
         }
     }
 
-    /// The same for a look-up, no earlier than it was.
+    fn is_late(&self, now: u64) -> bool {
+        self.due().is_some_and(|due| due <= now)
+    }
+
+    /// Makes that later for a look-up, never earlier.
     fn put_off(&mut self, until: u64) {
         match self {
             Self::LookUp(LookUp { due, .. }) | Self::LookUps { due, .. } => {

@@ -162,7 +162,11 @@ impl Host {
     fn requests(&mut self) -> Vec<(usize, String)> {
         std::mem::take(&mut self.sent)
             .into_iter()
-            .map(|(slot, text)| (slot, text.lines().next().unwrap_or_default().to_string()))
+            .flat_map(|(slot, text)| {
+                let lines = text.lines().filter(|line| line.ends_with(" HTTP/1.1"));
+                let lines: Vec<String> = lines.map(Into::into).collect();
+                lines.into_iter().map(move |line| (slot, line))
+            })
             .collect()
     }
 }
@@ -322,7 +326,7 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
     host.run();
     assert_eq!(host.requests().len(), 2);
     host.receive(1, &missing("granted"));
-    assert_eq!(host.requests().len(), 1);
+    assert_eq!(host.requests().len(), 2);
     host.pass(20);
     let mut woken = host.woken();
     woken.sort_unstable();
@@ -523,13 +527,90 @@ fn entries_are_stored_when_nobody_waits() {
     let sent = host.requests();
     assert_eq!(sent.len(), 1);
     assert!(sent[0].1.starts_with("GET"));
-    for _ in 0..4 {
-        host.receive(1, DONE);
-    }
+    host.receive(1, DONE);
     let sent = host.requests();
     assert_eq!(sent.len(), 3, "{sent:?}");
-    let is_put = |(slot, line): &(usize, String)| *slot == 1 && line.starts_with("PUT");
+    // the first line follows the entry before it
+    let is_put = |(slot, line): &(usize, String)| *slot == 1 && line.contains("PUT /v1/entries");
     assert!(sent.iter().all(is_put), "{sent:?}");
+}
+
+/// Look-ups of these keys, asked at once.
+fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
+    for n in keys {
+        let Some(Role::Leader(token)) = host.tier.flights.begin([n; 32], 10) else {
+            panic!()
+        };
+        host.tier.flights.follow(&token, usize::from(n)).unwrap();
+        host.link().ask([n; 32], token, true, host.now).unwrap();
+    }
+    host.run();
+}
+
+#[test]
+fn what_is_asked_at_once_is_sent_together() {
+    let mut host = Host::up();
+    // the first of them opens the connection
+    want_all(&mut host, 1..2);
+    host.receive(1, &missing("granted"));
+    assert_eq!(host.woken(), [1]);
+    host.sent.clear();
+    want_all(&mut host, 2..5);
+    assert_eq!(host.sent.len(), 1);
+    let sent = host.requests();
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    assert!((2..5u8).zip(&sent).all(|(n, (slot, line))| {
+        *slot == 1 && line.starts_with(&format!("GET /v1/entries/{n:02x}{n:02x}"))
+    }));
+    // in their order, wherever what comes is cut
+    let answers = [missing("granted"), found(), missing("granted")].concat();
+    host.receive(1, &answers);
+    assert_eq!(host.woken(), [2, 3, 4]);
+    assert!(host.lead(2).is_some() && host.answer(3).is_some() && host.lead(4).is_some());
+    // more than that go over another one
+    want_all(&mut host, 20..31);
+    let slots: Vec<usize> = host.requests().iter().map(|(slot, _)| *slot).collect();
+    assert_eq!(slots, [[1; super::TOGETHER].as_slice(), &[2]].concat());
+}
+
+#[test]
+fn of_those_that_were_sent_together_each_has_its_time() {
+    let mut host = Host::up();
+    want_all(&mut host, 1..2);
+    host.receive(1, &missing("granted"));
+    host.woken();
+    want_all(&mut host, 2..4);
+    let answer = found();
+    let (begun, rest) = answer.split_at(answer.len() - 3);
+    host.pass(19);
+    host.receive(1, begun);
+    host.pass(1);
+    // the one behind it goes to the node, and its answer is still its own
+    assert_eq!(host.woken(), [3]);
+    host.receive(1, rest);
+    assert_eq!(host.woken(), [2]);
+    assert!(host.answer(2).is_some());
+    let token = host.lead(3).unwrap();
+    host.receive(1, &missing("granted"));
+    host.requests();
+    host.tier.finish(token, Outcome::Alone);
+    host.run();
+    let sent = host.requests();
+    assert!(sent[0].1.starts_with("DELETE /v1/leases/0303"), "{sent:?}");
+}
+
+#[test]
+fn all_that_were_sent_together_fail_with_their_connection() {
+    let mut host = Host::up();
+    want_all(&mut host, 1..2);
+    host.receive(1, &missing("granted"));
+    host.woken();
+    want_all(&mut host, 2..5);
+    host.open.remove(&1);
+    host.link().closed(&host.tier, 1, host.now);
+    host.run();
+    assert_eq!(host.woken(), [2, 3, 4]);
+    assert!((2..5).all(|waiter| host.lead(waiter).is_some()));
 }
 
 #[derive(Clone, Debug)]

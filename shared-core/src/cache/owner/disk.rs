@@ -21,6 +21,10 @@ pub struct Stored {
     pub is_old: bool,
 }
 
+/// It takes a disk to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits;
+
 /// Why the store did not do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskError {
@@ -79,6 +83,12 @@ pub trait Disk: Send + Sync {
     /// What is under `key`, fresh or not, unless it was purged. What can't be
     /// read isn't there.
     fn get(&self, key: &Key, now: Now) -> Option<Stored>;
+
+    /// The same, if it can be told at once. Never waits.
+    ///
+    /// # Errors
+    /// [`Waits`]: [`get`](Self::get) has to.
+    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits>;
 
     /// `false`: [`get`](Self::get) would find nothing. Never waits.
     fn may_have(&self, key: &Key) -> bool;

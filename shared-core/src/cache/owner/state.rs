@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::disk::{Disk, DiskError, StoreStatus};
+use super::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
 use super::idle::{quarters, Candidates, RecompressedStatus, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
@@ -171,11 +171,13 @@ impl Owner {
     /// What is under `key`, as far as can be told without a disk.
     pub fn look_up(&self, key: &Key, now: Now) -> LookUp {
         let Some(kept) = self.memory.get(key, now) else {
-            if self.disk.may_have(key) {
-                return LookUp::AskStore;
-            }
-            count(&self.counters.misses);
-            return LookUp::Missing;
+            return match self.disk.get_ready(key, now) {
+                Ok(stored) => match self.take_in(key, stored, now) {
+                    Some(found) => LookUp::Found(found),
+                    None => LookUp::Missing,
+                },
+                Err(Waits) => LookUp::AskStore,
+            };
         };
         count(&self.counters.memory_hits);
         if self.recompresses {
@@ -193,9 +195,12 @@ impl Owner {
     /// What the store has under `key`; memory has it then too. May wait for a
     /// disk.
     pub fn look_up_store(&self, key: &Key, now: Now) -> Option<Found> {
-        let kept = self
-            .disk
-            .get(key, now)
+        self.take_in(key, self.disk.get(key, now), now)
+    }
+
+    /// What the store gave goes to memory.
+    fn take_in(&self, key: &Key, stored: Option<Stored>, now: Now) -> Option<Found> {
+        let kept = stored
             .map(|stored| Arc::new(Kept::from_store(stored, now)))
             .filter(|kept| kept.fresh(now) > 0)
             .filter(|kept| {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::disk::{Disk, DiskError, StoreStatus, Stored};
+use super::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
 use super::{about, About, Now};
 use crate::cache::store::{self, Admission, Event, Header, Record, Status, Store, StoreError};
 use crate::cache::Key;
@@ -82,33 +82,45 @@ impl From<StoreError> for DiskError {
     }
 }
 
+/// What was found, on its own.
+fn copy(stored: &store::Stored) -> Option<Stored> {
+    let header = stored.header()?;
+    Some(Stored {
+        about: About {
+            class: match header.class {
+                store::Class::Immutable => about::Class::Immutable,
+                store::Class::Aging => about::Class::Resource,
+            },
+            namespace: header.namespace,
+            method: match std::str::from_utf8(header.method).ok()? {
+                "" => None,
+                method => Some(method.into()),
+            },
+            block: header.block,
+            generation: header.generation,
+        },
+        stored_at: header.stored_at,
+        expires_at: header.expires_at,
+        is_old: stored.is_old(),
+        body: stored.to_vec(),
+    })
+}
+
 impl Disk for StoreDisk {
     fn generation(&self) -> u64 {
         self.store.generation()
     }
 
     fn get(&self, key: &Key, now: Now) -> Option<Stored> {
-        let stored = self.store.get(key, now.unix)?;
-        let header = stored.header()?;
-        Some(Stored {
-            about: About {
-                class: match header.class {
-                    store::Class::Immutable => about::Class::Immutable,
-                    store::Class::Aging => about::Class::Resource,
-                },
-                namespace: header.namespace,
-                method: match std::str::from_utf8(header.method).ok()? {
-                    "" => None,
-                    method => Some(method.into()),
-                },
-                block: header.block,
-                generation: header.generation,
-            },
-            stored_at: header.stored_at,
-            expires_at: header.expires_at,
-            is_old: stored.is_old(),
-            body: stored.to_vec(),
-        })
+        self.store
+            .get(key, now.unix)
+            .and_then(|stored| copy(&stored))
+    }
+
+    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
+        let stored = self.store.get_ready(key, now.unix);
+        let stored = stored.map_err(|store::Waits| Waits)?;
+        Ok(stored.and_then(|stored| copy(&stored)))
     }
 
     fn may_have(&self, key: &Key) -> bool {

@@ -152,7 +152,28 @@ impl Stored {
     pub fn is_old(&self) -> bool {
         self.old
     }
+
+    fn is_fresh(&self, now: u64) -> bool {
+        self.header().is_some_and(|header| header.expires_at > now)
+    }
 }
+
+/// A key may have been stored in both classes: the newer one counts.
+fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
+    let (Some(first), Some(second)) = (&one, &other) else {
+        return one.or(other);
+    };
+    let sequence = |stored: &Stored| stored.header().map(|header| header.sequence);
+    if sequence(first) >= sequence(second) {
+        one
+    } else {
+        other
+    }
+}
+
+/// It takes a disk to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits;
 
 /// The body, where RocksDB has it.
 impl Deref for Stored {
@@ -249,9 +270,23 @@ impl Store {
     /// The entry under `key`, if it is fresh at `now` (milliseconds since
     /// 1970). What can't be read is a miss, and counted.
     pub fn get(&self, key: &Key, now: u64) -> Option<Stored> {
-        let stored = self.stale(key)?;
-        let fresh = stored.header()?.expires_at > now;
-        fresh.then_some(stored)
+        self.stale(key).filter(|stored| stored.is_fresh(now))
+    }
+
+    /// The same if that can be told from memory and the page cache. Never
+    /// waits for the disk.
+    ///
+    /// # Errors
+    /// [`Waits`]: [`get`](Self::get) has to.
+    pub fn get_ready(&self, key: &Key, now: u64) -> Result<Option<Stored>, Waits> {
+        let [one, other] = Class::ALL.map(|class| {
+            match self.rocks.get_ready(class.family(), key) {
+                // counted when it is read the other way
+                Err(_) => Err(Waits),
+                Ok(value) => Ok(value.and_then(|value| self.found(key, class, value))),
+            }
+        });
+        Ok(newer(one?, other?).filter(|stored| stored.is_fresh(now)))
     }
 
     /// `false`: nothing is under `key`. Asks memory only, and never waits for
@@ -263,29 +298,18 @@ impl Store {
 
     /// The entry under `key`, fresh or not; never one that was purged.
     pub fn stale(&self, key: &Key) -> Option<Stored> {
-        // a key may have been stored in both classes: the newer one counts
-        let [one, other] = Class::ALL.map(|class| self.find(key, class));
-        match (one, other) {
-            (Some(one), Some(other)) => {
-                let sequence = |stored: &Stored| stored.header().map(|header| header.sequence);
-                Some(if sequence(&one) >= sequence(&other) {
-                    one
-                } else {
-                    other
-                })
-            }
-            (one, other) => one.or(other),
-        }
-    }
-
-    fn find(&self, key: &Key, class: Class) -> Option<Stored> {
-        let value = match self.rocks.get(class.family(), key) {
-            Ok(value) => value?,
+        let [one, other] = Class::ALL.map(|class| match self.rocks.get(class.family(), key) {
+            Ok(value) => self.found(key, class, value?),
             Err(_) => {
                 self.read_errors.fetch_add(1, Ordering::Relaxed);
-                return None;
+                None
             }
-        };
+        });
+        newer(one, other)
+    }
+
+    /// What was read, unless it was purged or is damaged.
+    fn found(&self, key: &Key, class: Class, value: Pinned) -> Option<Stored> {
         let Some((header, body)) = Header::decode(key, &value) else {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
             return None;

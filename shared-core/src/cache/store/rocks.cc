@@ -27,6 +27,8 @@
 #include <rocksdb/statistics.h>
 #include <rocksdb/table.h>
 
+#include "rocks_ready.h"
+
 #ifdef SSZIP_ROCKS_FAULTS
 #include "rocks_faults.h"
 #endif
@@ -190,8 +192,8 @@ struct rocks_db {
     std::shared_ptr<rocksdb::Statistics> statistics;
 #ifdef SSZIP_ROCKS_FAULTS
     std::shared_ptr<PowerFileSystem> power;
-    std::unique_ptr<rocksdb::Env> env;
 #endif
+    std::unique_ptr<rocksdb::Env> env;
     std::unique_ptr<rocksdb::DB> db;
     std::vector<ColumnFamilyHandle *> families;
 
@@ -278,13 +280,16 @@ rocks_db *sszip_rocks_open(const rocks_options *wanted, rocks_status *status) {
         options.info_log = std::make_shared<NoLog>();
         options.stats_dump_period_sec = 0;
         options.stats_persist_period_sec = 0;
+        auto files = rocksdb::FileSystem::Default();
 #ifdef SSZIP_ROCKS_FAULTS
         out->power = PowerFileSystem::wanted(slice(wanted->path).ToString());
         if (out->power != nullptr) {
-            out->env = rocksdb::NewCompositeEnv(out->power);
-            options.env = out->env.get();
+            files = out->power;
         }
 #endif
+        out->env = rocksdb::NewCompositeEnv(
+            std::make_shared<ReadyFileSystem>(files));
+        options.env = out->env.get();
 
         auto cache = rocksdb::NewLRUCache(wanted->block_cache);
         std::vector<rocksdb::ColumnFamilyDescriptor> families;
@@ -423,12 +428,14 @@ size_t sszip_rocks_drop_before(rocks_db *db, uint32_t family, uint64_t made,
     return dropped;
 }
 
-// The value, pinned where it lies; NULL if there is none or on failure.
+// The value, pinned where it lies; NULL if there is none or on failure. With
+// `ready` it never waits: kBusy instead.
 rocks_value *sszip_rocks_get(rocks_db *db, uint32_t family,
-                             const rocks_bytes *key, rocks_bytes *out,
-                             rocks_status *status) {
+                             const rocks_bytes *key, uint8_t ready,
+                             rocks_bytes *out, rocks_status *status) {
     try {
         auto value = std::make_unique<rocks_value>();
+        Ready reads(ready != 0);
         Status got = db->db->Get(rocksdb::ReadOptions(),
                                  db->families.at(family), slice(*key),
                                  &value->slice);

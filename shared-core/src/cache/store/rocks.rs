@@ -97,6 +97,7 @@ mod ffi {
             db: NonNull<Db>,
             family: u32,
             key: *const Bytes,
+            ready: u8,
             out: *mut Bytes,
             status: *mut Status,
         ) -> *mut Value;
@@ -155,6 +156,11 @@ impl Failure {
     /// The disk is full.
     pub fn is_no_space(&self) -> bool {
         self.subcode == 4 // kNoSpace
+    }
+
+    /// What is asked for lies on a disk, and was not to be waited for.
+    pub fn waits(&self) -> bool {
+        self.code == 11 // kBusy
     }
 
     /// Memory is full of what is to be flushed: a matter of the moment.
@@ -397,11 +403,37 @@ impl Rocks {
     /// What `family` has under `key`, pinned where it lies. It keeps the
     /// database open.
     pub fn get(self: &Arc<Self>, family: usize, key: &[u8]) -> Result<Option<Pinned>, Failure> {
+        self.read(family, key, false)
+    }
+
+    /// The same if it is in memory or in the page cache; otherwise a failure
+    /// that [waits](Failure::waits). Never waits itself.
+    pub fn get_ready(
+        self: &Arc<Self>,
+        family: usize,
+        key: &[u8],
+    ) -> Result<Option<Pinned>, Failure> {
+        self.read(family, key, true)
+    }
+
+    fn read(
+        self: &Arc<Self>,
+        family: usize,
+        key: &[u8],
+        ready: bool,
+    ) -> Result<Option<Pinned>, Failure> {
         let mut status = ffi::Status::new();
         let mut bytes = ffi::Bytes::from(&[][..]);
         // SAFETY: the key is read before the call returns.
         let value = unsafe {
-            ffi::sszip_rocks_get(self.db, family as u32, &key.into(), &mut bytes, &mut status)
+            ffi::sszip_rocks_get(
+                self.db,
+                family as u32,
+                &key.into(),
+                ready.into(),
+                &mut bytes,
+                &mut status,
+            )
         };
         match NonNull::new(value) {
             Some(value) => Ok(Some(Pinned {

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::super::disk::Stored;
+use super::super::disk::{Stored, Waits};
 use super::super::{About, Class};
 use super::*;
 
@@ -16,6 +16,8 @@ struct Model {
     filled: Mutex<Vec<Key>>,
     purges: Mutex<Vec<(u64, Scope)>>,
     is_full: Mutex<bool>,
+    /// It can be read without waiting.
+    is_ready: Mutex<bool>,
     /// Entries until a flush is needed; `None`: never.
     room: Mutex<Option<usize>>,
 }
@@ -34,6 +36,13 @@ impl Disk for Arc<Model> {
     fn get(&self, key: &Key, _: Now) -> Option<Stored> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
         (!self.refuses(key, &stored.about)).then_some(stored)
+    }
+
+    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
+        match self.may_have(key) && !*self.is_ready.lock().unwrap() {
+            true => Err(Waits),
+            false => Ok(self.get(key, now)),
+        }
     }
 
     fn may_have(&self, key: &Key) -> bool {
@@ -213,6 +222,25 @@ fn the_store_is_asked_after_memory_and_fills_it() {
     );
     assert!(!found(owner.look_up(&KEY, at(200))).is_to_be_stored);
     assert!(owner.look_up_store(&KEY, at(60_000)).is_none());
+}
+
+#[test]
+fn what_the_store_has_at_once_is_found_at_once() {
+    let (owner, model) = owner();
+    *model.is_ready.lock().unwrap() = true;
+    owner.store(&KEY, &kept(5), at(0)).unwrap();
+    let hit = found(owner.look_up(&KEY, at(100)));
+    assert_eq!(hit.kept.fresh(at(100)), 59_900);
+    assert!(Arc::ptr_eq(
+        &found(owner.look_up(&KEY, at(200))).kept,
+        &hit.kept
+    ));
+    assert!(matches!(owner.look_up(&KEY, at(60_000)), LookUp::Missing));
+    let status = owner.status();
+    assert_eq!(
+        (status.store_hits, status.memory_hits, status.misses),
+        (1, 1, 1)
+    );
 }
 
 #[test]
