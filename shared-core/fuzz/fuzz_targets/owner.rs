@@ -82,7 +82,7 @@ impl Disk for Model {
 
     fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
         // some are in the page cache
-        match self.may_have(key) && key[0] % 2 == 0 {
+        match self.may_have(key) && key[0] & 1 == 0 {
             true => Err(Waits),
             false => Ok(self.get(key, now)),
         }

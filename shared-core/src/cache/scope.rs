@@ -65,6 +65,8 @@ impl Fields {
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     bytes: Vec<u8>,
+    /// The namespace ends here.
+    namespace: usize,
     /// Where what answers vary on starts; the place is before it.
     place: usize,
     names: Option<Names>,
@@ -85,6 +87,16 @@ impl Scope {
             .extend_from_slice(&(part.len() as u64).to_le_bytes());
         self.bytes.extend_from_slice(part);
         self.place = self.bytes.len();
+    }
+
+    /// What was pushed up to now is the namespace.
+    pub fn end_namespace(&mut self) {
+        self.namespace = self.bytes.len();
+    }
+
+    /// The encoding of the namespace.
+    pub fn namespace(&self) -> &[u8] {
+        &self.bytes[..self.namespace]
     }
 
     /// Adds the values of the named fields to the place.

@@ -10,7 +10,7 @@ use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, State, Task};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
-use crate::cache::link::{self, Link, Namespace};
+use crate::cache::link::Link;
 use crate::cache::process::Tier;
 use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
@@ -429,10 +429,14 @@ impl Exchange {
         asked: &Asked<'_>,
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        let link = self.config.process.tier.link();
         let settings = Settings {
             asked_at: asked.now,
             generation: self.config.process.tier.generation(),
-            namespace: self.namespace(asked),
+            // without an owner nobody asks for it
+            namespace: link
+                .map(|link| link.namespace_of(scope.namespace()))
+                .unwrap_or_default(),
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
             keeps_stale: self.config.cache.use_stale.is_any(),
@@ -447,17 +451,6 @@ impl Exchange {
             min_length: self.config.min_length,
             level: self.config.comp_level,
         }
-    }
-
-    /// What the owner of a store knows the namespace by; not needed without
-    /// one.
-    fn namespace(&self, asked: &Asked<'_>) -> Namespace {
-        if self.config.process.tier.link().is_none() {
-            return Namespace::default();
-        }
-        let mut base = Scope::new();
-        self.push_namespace(&mut base, asked);
-        link::first_half(&base)
     }
 
     fn push_namespace(&self, base: &mut Scope, asked: &Asked<'_>) {
@@ -485,6 +478,7 @@ impl Exchange {
         let request = &self.request.cache;
         let mut base = Scope::new();
         self.push_namespace(&mut base, asked);
+        base.end_namespace();
         if let Some(name) = name {
             base.push(name);
         }

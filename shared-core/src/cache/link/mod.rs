@@ -13,6 +13,7 @@ mod channel;
 mod events;
 mod favours;
 mod job;
+mod namespaces;
 mod purge;
 
 use std::collections::{HashMap, VecDeque};
@@ -25,7 +26,7 @@ use self::events::Events;
 use self::favours::Favours;
 pub use self::job::{About, Namespace};
 use self::job::{Job, LookUp};
-pub(crate) use self::purge::first_half;
+use self::namespaces::Namespaces;
 pub use self::purge::{namespace, request as purge_request, BadPurge};
 use super::entry::Entry;
 use super::flights::{Outcome, Token, Waiter};
@@ -106,6 +107,7 @@ pub struct Link {
     /// How the owner knows the process.
     process: String,
     state: Mutex<State>,
+    namespaces: Namespaces,
     /// Until when what is in memory may be sent, in milliseconds of the
     /// machine's monotonic clock.
     until: AtomicU64,
@@ -176,6 +178,7 @@ impl Link {
                 was_up: false,
                 failures: 0,
             }),
+            namespaces: Namespaces::default(),
             until: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             // the first tick opens the event stream
@@ -196,6 +199,12 @@ impl Link {
     /// The last purge that holds here.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// What the owner knows a namespace by, of the encoding of what it is made
+    /// of ([`Scope::namespace`](super::scope::Scope::namespace)).
+    pub fn namespace_of(&self, scope: &[u8]) -> Namespace {
+        self.namespaces.get(scope)
     }
 
     /// Whether the owner can be asked, as far as is known.

@@ -38,13 +38,13 @@ impl std::error::Error for BadPurge {}
 pub fn namespace(name: &[u8]) -> Namespace {
     let mut scope = Scope::default();
     scope.push(name);
-    first_half(&scope)
+    first_half(scope.bytes())
 }
 
 /// The first half of the hash of what a namespace is made of.
-pub(crate) fn first_half(scope: &Scope) -> Namespace {
+pub(super) fn first_half(scope: &[u8]) -> Namespace {
     let mut namespace = Namespace::default();
-    namespace.copy_from_slice(&blake3::hash(scope.bytes()).as_bytes()[..16]);
+    namespace.copy_from_slice(&blake3::hash(scope).as_bytes()[..16]);
     namespace
 }
 
