@@ -173,9 +173,14 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     switch (action) {
 
     case SSZIP_LOOK_UP_RESPOND:
+
+        ngx_http_sszip_update(r, ctx);
+
         return ngx_http_sszip_respond(r, ctx);
 
     case SSZIP_LOOK_UP_RESPOND_OFF_LOOP:
+
+        ngx_http_sszip_update(r, ctx);
 
         if (ngx_http_sszip_code_in_thread(r, ctx) == NGX_OK) {
             r->read_event_handler = ngx_http_test_reading;

@@ -89,6 +89,13 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         (void) sszip_exchange_no_store(ctx->exchange);
     }
 
+    if (slcf->caches
+        && r->headers_out.status >= NGX_HTTP_BAD_REQUEST
+        && !ctx->told)
+    {
+        ngx_http_sszip_node_failed(r, ctx, r->headers_out.status);
+    }
+
     rc = ngx_http_sszip_judge(r, ctx, &action);
 
     /* an answer that will not be stored is not worth waiting for */

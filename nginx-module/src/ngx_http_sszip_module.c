@@ -33,7 +33,6 @@ static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
 static void ngx_http_sszip_free_conf(void *data);
-static void ngx_http_sszip_free_exchange(void *data);
 
 
 #define NGX_HTTP_SSZIP_ANY_CONF                                               \
@@ -191,6 +190,20 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       "cache_lock_timeout" },
 
+    { ngx_string("sszip_cache_use_stale"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_use_stale" },
+
+    { ngx_string("sszip_cache_background_update"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_http_sszip_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_background_update" },
+
     { ngx_string("sszip_cache_owner"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_sszip_cache_owner,
@@ -343,7 +356,7 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
 }
 
 
-static void
+void
 ngx_http_sszip_free_exchange(void *data)
 {
     ngx_http_sszip_ctx_t  *ctx = data;

@@ -72,6 +72,7 @@ typedef struct {
     unsigned                     keepalive:1;    /* before the head was held */
     unsigned                     failed:1;       /* there is nothing to send */
     unsigned                     upstream_failed:1;
+    unsigned                     told:1;         /* how the node failed */
     unsigned                     nomem:1;        /* all buffers are busy */
     unsigned                     unflushed:1;    /* the encoder keeps some */
     unsigned                     pending:1;      /* a piece is not done */
@@ -95,6 +96,10 @@ typedef struct {
     ngx_event_t                  wake;
     ngx_http_request_t          *request;
 
+    /* of a subrequest that fetches for the cache alone */
+    ngx_connection_t            *nobody;         /* in the client's place */
+    ngx_int_t                  (*input_filter_init)(void *data);
+
     /* what the node gets in place of the client's body, or NULL */
     ngx_chain_t                 *request_bufs;
     off_t                        request_length;
@@ -109,6 +114,9 @@ typedef struct {
 
 /* the exchange of a request, made on first use; NULL: pass everything */
 ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
+
+/* the cleanup of a context */
+void ngx_http_sszip_free_exchange(void *data);
 
 void ngx_http_sszip_filter_init(void);
 
@@ -131,6 +139,7 @@ ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_publish(sszip_fill *fill);
+void ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
 /* the cache's owner */
 ngx_int_t ngx_http_sszip_link_start(ngx_cycle_t *cycle,
@@ -155,6 +164,8 @@ void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_node_failed(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_uint_t status);
 
 /* NGX_OK: a thread has it; NGX_DECLINED: it is to be done here */
 ngx_int_t ngx_http_sszip_code_in_thread(ngx_http_request_t *r,

@@ -55,6 +55,8 @@ static ngx_http_sszip_replaced_t *ngx_http_sszip_remember(
     ngx_str_t *value);
 static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
+static sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r,
+    ngx_uint_t status);
 static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
     ngx_int_t rc);
 
@@ -65,7 +67,9 @@ static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
 ngx_int_t
 ngx_http_sszip_content_handler(ngx_http_request_t *r)
 {
+    bool                        stands_in;
     ngx_int_t                   rc;
+    ngx_uint_t                  error_page;
     ngx_http_upstream_t        *u;
     ngx_http_sszip_ctx_t       *ctx;
     ngx_http_sszip_window_t     window;
@@ -85,6 +89,24 @@ ngx_http_sszip_content_handler(ngx_http_request_t *r)
         return slcf->content_handler(r);
     }
 
+    /*
+     * A node that can't be reached may fail before the handler returns, and
+     * the stored answer that stands in for it comes before error pages.
+     */
+
+    error_page = r->error_page;
+
+    if (slcf->caches
+        && sszip_exchange_would_stand_in(ctx->exchange, SSZIP_FAILURE_ERROR, 0,
+                                         ngx_current_msec,
+                                         ngx_http_sszip_monotonic(),
+                                         &stands_in)
+           == SSZIP_STATUS_OK
+        && stands_in)
+    {
+        r->error_page = 1;
+    }
+
     ngx_http_sszip_open_window(r, ctx, &window);
 
     rc = slcf->content_handler(r);
@@ -94,7 +116,17 @@ ngx_http_sszip_content_handler(ngx_http_request_t *r)
 
     /* the request is alive: the caller is still to finalize it with rc */
 
+    r->error_page = error_page;
+
     u = r->upstream;
+
+    if (slcf->caches
+        && u != NULL
+        && u->cleanup != NULL
+        && ngx_http_get_module_ctx(r, ngx_http_sszip_module) == ctx)
+    {
+        ngx_http_sszip_watch_upstream(r, ctx);
+    }
 
     if (u != NULL
         && u->create_request != NULL
@@ -125,6 +157,10 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
     }
 
     rc = ctx->create_request(r);
+
+    if (ctx->cache == NGX_HTTP_SSZIP_CACHE_DONE) {
+        ngx_http_sszip_watch_upstream(r, ctx);
+    }
 
     ngx_http_sszip_close_window(r);
     ngx_http_sszip_windows = window.outer;
@@ -491,7 +527,93 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
         return;
     }
 
-    ctx->upstream_failed = (rc >= NGX_HTTP_SPECIAL_RESPONSE);
+    if (ctx->state != NGX_HTTP_SSZIP_START) {
+        ctx->upstream_failed = (rc >= NGX_HTTP_SPECIAL_RESPONSE);
+
+    } else if (rc >= NGX_HTTP_SPECIAL_RESPONSE
+               && ctx->cache == NGX_HTTP_SSZIP_CACHE_DONE)
+    {
+        ngx_http_sszip_node_failed(r, ctx, rc);
+    }
 
     ctx->finalize_request(r, rc);
+}
+
+
+/*
+ * Before the head that says so.  A stored answer that stands in for the
+ * node's comes before error pages, which are what "r->error_page" rules out.
+ */
+
+void
+ngx_http_sszip_node_failed(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_uint_t status)
+{
+    bool  stands_in;
+
+    ctx->told = 1;
+
+    if (sszip_exchange_fails(ctx->exchange, ngx_http_sszip_failure(r, status),
+                             (uint16_t) status, ngx_current_msec,
+                             ngx_http_sszip_monotonic(), &stands_in)
+        == SSZIP_STATUS_OK
+        && stands_in)
+    {
+        r->error_page = 1;
+    }
+}
+
+
+/*
+ * The upstream module makes statuses of its own for what keeps it from an
+ * answer, and says no more about it.  A status is the node's if the module has
+ * read it from the node, for this request, and has not failed since.  Of its
+ * own ones a 502 is for a head that it could not read if there is one, and the
+ * connection neither ended nor failed.
+ */
+
+static sszip_failure
+ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status)
+{
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL) {
+        return SSZIP_FAILURE_STATUS;
+    }
+
+    if (u->cleanup != NULL && r->headers_out.status == status) {
+        /* it passes the node's head on */
+        return SSZIP_FAILURE_STATUS;
+    }
+
+    c = u->peer.connection;
+
+    if (c != NULL && u->request_sent && u->headers_in.status_n == status) {
+        /* it leaves the node's answer to an error page */
+        return SSZIP_FAILURE_STATUS;
+    }
+
+    switch (status) {
+
+    case NGX_HTTP_GATEWAY_TIME_OUT:
+        return SSZIP_FAILURE_TIMEOUT;
+
+    case NGX_HTTP_BAD_GATEWAY:
+
+        if (c != NULL
+            && u->buffer.last != u->buffer.start
+            && !c->read->eof
+            && !c->read->error)
+        {
+            return SSZIP_FAILURE_INVALID_HEADER;
+        }
+
+        return SSZIP_FAILURE_ERROR;
+
+    default:
+        return SSZIP_FAILURE_STATUS;
+    }
 }

@@ -183,6 +183,28 @@ typedef enum {
 } sszip_look_up;
 
 /*
+ How the node failed a request.
+ */
+typedef enum {
+    /*
+     By the status of its answer.
+     */
+    SSZIP_FAILURE_STATUS = 0,
+    /*
+     It could not be reached, or went away before its answer's head.
+     */
+    SSZIP_FAILURE_ERROR = 1,
+    /*
+     It took too long.
+     */
+    SSZIP_FAILURE_TIMEOUT = 2,
+    /*
+     What it answered is not HTTP.
+     */
+    SSZIP_FAILURE_INVALID_HEADER = 3,
+} sszip_failure;
+
+/*
  What to do with a connection to the cache's owner.
  */
 typedef enum {
@@ -751,6 +773,47 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
  */
 sszip_status sszip_exchange_wait_ms(const sszip_exchange *exchange,
                                     uint64_t *out);
+
+/*
+ After `SSZIP_LOOK_UP_RESPOND` and `SSZIP_LOOK_UP_RESPOND_OFF_LOOP`, before
+ anything else: an exchange that awaits the response head of a request like
+ this one, which the host is to make in the background; NULL: none is to be
+ made. It is freed like any other.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_take_update(sszip_exchange *exchange,
+                                        sszip_exchange **out);
+
+/*
+ The node fails the request: to be said before `sszip_exchange_response_head`
+ with what the client would get, of which `status` is the status. `now` and
+ `monotonic` are as in `sszip_asked`. Whether a stored answer will be sent in
+ its place.
+
+ # Safety
+ `exchange` is NULL or valid; `stands_in` points at memory of its type.
+ */
+sszip_status sszip_exchange_fails(sszip_exchange *exchange,
+                                  sszip_failure failure,
+                                  uint16_t status,
+                                  uint64_t now,
+                                  uint64_t monotonic,
+                                  bool *stands_in);
+
+/*
+ The same as `sszip_exchange_fails` would say; nothing is said.
+
+ # Safety
+ `exchange` is NULL or valid; `stands_in` points at memory of its type.
+ */
+sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
+                                           sszip_failure failure,
+                                           uint16_t status,
+                                           uint64_t now,
+                                           uint64_t monotonic,
+                                           bool *stands_in);
 
 /*
  The body of the request that goes to the node, after

@@ -107,6 +107,9 @@ def test_numbers_outside_their_range(name, value, bounds):
         ("sszip_types", "application/json html", ['"type/subtype"', '"*"']),
         ("sszip_types", '"text/html; charset=utf-8"', ['"type/subtype"', '"*"']),
         ("sszip_thread_pool", '""', ["thread pool", '"off"']),
+        ("sszip_cache_use_stale", "error http_501", ['"updating"', '"http_429"', '"off"']),
+        ("sszip_cache_background_update", "yes", ['"on"', '"off"']),
+        ("sszip_cache_use_stale", "Error", ['"error"', '"timeout"', '"invalid_header"']),
     ],
 )
 def test_words_that_are_not_taken(name, value, told):
@@ -128,6 +131,8 @@ DIRECTIVES = {
     "sszip_memory": "64m",
     "sszip_upstream_encoding": "pass",
     "sszip_thread_pool": "off",
+    "sszip_cache_use_stale": "error updating",
+    "sszip_cache_background_update": "on",
 }
 
 
@@ -137,7 +142,11 @@ def test_said_twice(name):
     assert f'"{name}" directive is duplicate' in complaint
 
 
-@pytest.mark.parametrize("name", [name for name in DIRECTIVES if name != "sszip_types"])
+# these take any number
+LISTS = {"sszip_types", "sszip_cache_use_stale"}
+
+
+@pytest.mark.parametrize("name", [name for name in DIRECTIVES if name not in LISTS])
 def test_too_many_values(name):
     assert "invalid number of arguments" in refused(f"{name} {DIRECTIVES[name]} 1 1;")
 

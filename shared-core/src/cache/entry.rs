@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Key;
+use super::{stale, Key};
 use crate::bytes::Bytes;
 use crate::gzip::open::{open_in, Open};
 use crate::gzip::splice::{Body, Member};
@@ -141,6 +141,8 @@ pub struct Entry {
     plain: Mutex<Plain>,
     /// It is to be read before it is given out: `check` says more.
     pub(super) unread: AtomicBool,
+    /// A place where it is used may send it when it has expired.
+    kept_stale: AtomicBool,
 }
 
 /// The identity form of a coded payload: kept from the second time on that
@@ -191,6 +193,7 @@ impl Entry {
             meta,
             plain: Mutex::new(Plain::Unwanted),
             unread: AtomicBool::new(false),
+            kept_stale: AtomicBool::new(false),
         }
     }
 
@@ -223,9 +226,33 @@ impl Entry {
         other
     }
 
-    /// Whether it is of use when it is stale.
-    pub fn is_of_use_stale(&self) -> bool {
-        self.meta.revalidates || self.meta.stale_if_error > 0
+    /// Some place may send it when it has expired: see [`stands_in`](Self::stands_in).
+    pub fn keep_stale(&self) {
+        // a hit changes no line of memory that others read
+        if !self.kept_stale.load(Ordering::Relaxed) {
+            self.kept_stale.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it may be sent at `now`, expired or not, where the operator
+    /// allows it. Milliseconds of the caller's clock.
+    pub fn stands_in(&self, now: u64) -> bool {
+        self.kept_stale.load(Ordering::Relaxed)
+            && now < self.meta.expires_at.saturating_add(stale::MOST)
+    }
+
+    /// Whether it may stand in for an error at `now`, as the node says (RFC
+    /// 5861, 4).
+    pub fn stands_in_for_error(&self, now: u64) -> bool {
+        now < self
+            .meta
+            .expires_at
+            .saturating_add(self.meta.stale_if_error)
+    }
+
+    /// Whether it is of use at `now`, when it is stale.
+    pub fn is_of_use_stale(&self, now: u64) -> bool {
+        self.meta.revalidates || self.stands_in_for_error(now) || self.stands_in(now)
     }
 
     /// Whether it may be sent at `now`, in milliseconds of the caller's clock.

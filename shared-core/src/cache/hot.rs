@@ -108,7 +108,7 @@ impl Hot {
     pub fn get(&self, key: &Key, now: u64) -> Option<Arc<Entry>> {
         let slot = self.cache.get(&Name(*key))?;
         if !slot.entry.is_fresh(now) {
-            if !slot.entry.is_of_use_stale() {
+            if !slot.entry.is_of_use_stale(now) {
                 self.remove_this(key, &slot.entry);
             }
             return None;

@@ -27,6 +27,7 @@ pub mod process;
 #[cfg(feature = "store")]
 pub mod recompress;
 pub mod scope;
+pub mod stale;
 pub mod status;
 #[cfg(feature = "store")]
 pub mod store;

@@ -12,8 +12,11 @@ pub enum CacheStatus {
     Miss,
     /// It was there, and stale, and the node says that it is still right.
     Revalidated,
-    /// It was there, and stale, and the node failed.
+    /// It was there, and stale, and was sent because the node failed.
     Stale,
+    /// It was there, and stale, and was sent because another request fetches a
+    /// new one.
+    Updating,
     /// It was there.
     Hit,
 }
@@ -27,6 +30,7 @@ impl CacheStatus {
             CacheStatus::Miss => "MISS",
             CacheStatus::Revalidated => "REVALIDATED",
             CacheStatus::Stale => "STALE",
+            CacheStatus::Updating => "UPDATING",
             CacheStatus::Hit => "HIT",
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::{GIB, KIB, MIB};
 use crate::cache::freshness::{is_stateful, Class, Valid};
+use crate::cache::stale::UseStale;
 
 /// What a request's credentials (`Authorization`, `Cookie`) mean to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,10 @@ pub struct CacheConfig {
     pub lock: bool,
     /// For how long the others wait for it. Milliseconds.
     pub lock_timeout: u64,
+    /// When expired answers may be sent.
+    pub use_stale: UseStale,
+    /// Whether the one that fetches a new one gets the expired one, too.
+    pub background_update: bool,
 }
 
 /// What one block says of the cache; `None` where it says nothing.
@@ -52,6 +57,8 @@ pub(super) struct CacheDirectives {
     memory: Option<u64>,
     lock: Option<bool>,
     lock_timeout: Option<u64>,
+    use_stale: Option<UseStale>,
+    background_update: Option<bool>,
 }
 
 const TIMES: Range = Range {
@@ -99,6 +106,8 @@ impl CacheDirectives {
             "cache_memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
             "cache_lock" => once(&mut self.lock, || flag(one(values)?)),
             "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
+            "cache_use_stale" => once(&mut self.use_stale, || use_stale(values)),
+            "cache_background_update" => once(&mut self.background_update, || flag(one(values)?)),
             "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -144,6 +153,8 @@ impl CacheDirectives {
         fill(&mut self.memory, &outer.memory);
         fill(&mut self.lock, &outer.lock);
         fill(&mut self.lock_timeout, &outer.lock_timeout);
+        fill(&mut self.use_stale, &outer.use_stale);
+        fill(&mut self.background_update, &outer.background_update);
     }
 
     /// As [`super::Directives::resolve`].
@@ -158,8 +169,20 @@ impl CacheDirectives {
             memory: self.memory.unwrap_or(128 * MIB),
             lock: self.lock.unwrap_or(true),
             lock_timeout: self.lock_timeout.unwrap_or(5_000),
+            use_stale: self.use_stale.unwrap_or_default(),
+            background_update: self.background_update.unwrap_or(false),
         }
     }
+}
+
+fn use_stale(values: &[&[u8]]) -> Result<UseStale, DirectiveError> {
+    const ALLOWED: &str = "\"error\", \"timeout\", \"invalid_header\", \"updating\", \
+                           \"http_500\", \"http_502\", \"http_503\", \"http_504\", \
+                           \"http_403\", \"http_404\", \"http_429\" or \"off\"";
+    if values.is_empty() {
+        return Err(invalid(b"", ALLOWED));
+    }
+    UseStale::parse(values.iter().copied()).map_err(|word| invalid(word, ALLOWED))
 }
 
 fn credentials(value: &[u8]) -> Result<Credentials, DirectiveError> {

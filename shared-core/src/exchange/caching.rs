@@ -124,11 +124,6 @@ impl Exchange {
         CacheNeed::Nothing
     }
 
-    /// For how long to wait after [`LookUp::Wait`], in milliseconds.
-    pub fn wait_ms(&self) -> u64 {
-        self.config.cache.lock_timeout
-    }
-
     /// What became of the cache here.
     pub fn cache_status(&self) -> CacheStatus {
         self.cache_status
@@ -243,34 +238,53 @@ impl Exchange {
         if !asked.bypass {
             let trusted = tier.may_send(asked.monotonic);
             if let Some(entry) = hot.get(&key, asked.now).filter(|_| trusted) {
+                self.keep_stale(&entry);
                 if let Some(found) = self.give(&key, entry, sought.id, asked) {
                     return found;
                 }
             }
             self.cache_status = CacheStatus::Miss;
+            if trusted && sought.is_whole {
+                self.find_stand_in(sought, asked);
+            }
         }
         if !sought.is_whole || self.request.cache.no_store {
             // what comes is not what could be stored, or must not be
             return LookUp::Forward;
         }
-        let coalesces = sought.coalesces && self.config.cache.lock;
+        // what is sent meanwhile is sent because another request fetches it
+        let coalesces = sought.coalesces && self.config.cache.lock || self.may_send_stale(asked);
         let asks = coalesces || tier.link().is_some_and(Link::is_up);
         let token = match asked.waiter {
             Some(waiter) if asks && !asked.bypass => {
-                let Some(token) = take_part(&tier, key, waiter, coalesces, asked.now) else {
-                    self.waiting = Some((key, waiter));
-                    return LookUp::Wait;
-                };
-                token
+                match take_part(&tier, key, waiter, coalesces, asked.now) {
+                    Part::Leads(token) => token,
+                    Part::Follows if self.may_send_stale(asked) => {
+                        tier.leave(&key, waiter);
+                        if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
+                            return found;
+                        }
+                        None
+                    }
+                    Part::Follows | Part::Asks => {
+                        self.waiting = Some((key, waiter));
+                        return LookUp::Wait;
+                    }
+                }
             }
             _ => None,
         };
-        self.fill = Some(self.new_fill(what(), scope.clone(), token, asked));
-        LookUp::Forward
+        self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
+    }
+
+    fn keep_stale(&self, entry: &Entry) {
+        if self.config.cache.use_stale.is_any() {
+            entry.keep_stale();
+        }
     }
 
     /// Gives out what is stored under `key`, or was shared, if it can be.
-    fn give(
+    pub(super) fn give(
         &mut self,
         key: &Key,
         entry: Arc<Entry>,
@@ -327,11 +341,17 @@ impl Exchange {
             // nobody woke it: it has waited long enough
             None => {
                 tier.leave(&key, waiter);
+                if !parted {
+                    if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
+                        return found;
+                    }
+                }
                 None
             }
             Some(Turn::Lead(token)) => Some(token),
             Some(Turn::Landed(Outcome::Alone)) => None,
             Some(Turn::Landed(Outcome::Answer(entry))) => {
+                self.keep_stale(&entry);
                 let found = Some(entry)
                     .filter(|_| !parted && tier.may_send(asked.monotonic))
                     .and_then(|entry| self.give(&key, entry, sought.id, asked));
@@ -343,8 +363,7 @@ impl Exchange {
         };
         let mut fill = self.new_fill(what(), scope.clone(), token, asked);
         fill.rekeyed = parted;
-        self.fill = Some(fill);
-        LookUp::Forward
+        self.fetch(fill, asked)
     }
 
     /// Whether an event loop should not wait until the entry can be sent.
@@ -420,6 +439,7 @@ impl Exchange {
                 .unwrap_or_default(),
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
+            keeps_stale: self.config.cache.use_stale.is_any(),
         };
         let tier = Arc::clone(&self.config.process.tier);
         Box::new(Fill::new(what, scope, token, tier, settings))
@@ -483,7 +503,7 @@ impl Exchange {
     /// asked for the head alone.
     pub(super) fn respond(&mut self, entry: &Entry, body: Option<Body>, asked: &Asked<'_>) {
         let meta = entry.meta();
-        self.cache_status = CacheStatus::Hit;
+        self.cache_status = self.given_as;
         self.mode = Mode::Hit;
         self.status = meta.status;
         let gzip = match &body {
@@ -531,10 +551,12 @@ impl Exchange {
             self.head_edits
                 .push(HeadEdit::set("Content-Encoding", "gzip"));
         }
-        let left = meta.expires_at.saturating_sub(asked.now) / 1000;
         self.head_edits.push(HeadEdit::set(
             "Cache-Status",
-            format!("sszip; hit; ttl={left}"),
+            format!(
+                "sszip; hit; ttl={}",
+                seconds_left(meta.expires_at, asked.now)
+            ),
         ));
         match body {
             Some(body) => {
@@ -581,11 +603,17 @@ impl Exchange {
     /// The `Cache-Status` of an answer that came from the node (RFC 9211),
     /// after those of caches nearer to it.
     fn cache_status_edit(&mut self, before: &[&[u8]]) {
-        let ours: &[u8] = match self.cache_status {
-            CacheStatus::Miss => b"sszip; fwd=miss",
-            CacheStatus::Bypass => b"sszip; fwd=bypass",
-            CacheStatus::Revalidated => b"sszip; fwd=stale; fwd-status=304",
-            CacheStatus::Stale => b"sszip; hit; fwd=stale",
+        // what went forward is no hit, whatever was sent then (2.1)
+        let forwarded;
+        let ours: &[u8] = match (self.cache_status, self.forward_status) {
+            (CacheStatus::Miss, _) => b"sszip; fwd=miss",
+            (CacheStatus::Bypass, _) => b"sszip; fwd=bypass",
+            (CacheStatus::Revalidated, _) => b"sszip; fwd=stale; fwd-status=304",
+            (CacheStatus::Stale, None) => b"sszip; fwd=stale",
+            (CacheStatus::Stale, Some(status)) => {
+                forwarded = format!("sszip; fwd=stale; fwd-status={status}");
+                forwarded.as_bytes()
+            }
             _ => return,
         };
         let mut value = before.join(&b", "[..]);
@@ -600,6 +628,8 @@ impl Exchange {
     pub fn forget_look_up(&mut self) {
         self.fill = None;
         self.stored = None;
+        self.stand_in = None;
+        self.update = None;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;
     }
@@ -665,26 +695,29 @@ impl Exchange {
     }
 }
 
+/// What a request has to do with the flight of a key.
+enum Part {
+    /// It leads, or (`None`) there is nobody to wait for.
+    Leads(Option<Token>),
+    /// The owner of a store is asked: wait.
+    Asks,
+    /// Another request leads: wait.
+    Follows,
+}
+
 /// Leads, or follows, the flight of a key. With a store the look-up there is
-/// the first to lead. `None`: wait; `Some(None)`: there is nobody to wait for.
-#[allow(clippy::option_option)]
-fn take_part(
-    tier: &Tier,
-    key: Key,
-    waiter: Waiter,
-    coalesces: bool,
-    now: u64,
-) -> Option<Option<Token>> {
+/// the first to lead.
+fn take_part(tier: &Tier, key: Key, waiter: Waiter, coalesces: bool, now: u64) -> Part {
     let token = match tier.flights.begin(key, waiter) {
-        Some(Role::Follower) => return None,
+        Some(Role::Follower) => return Part::Follows,
         Some(Role::Leader(token)) => token,
         // memory was refused
-        None => return Some(None),
+        None => return Part::Leads(None),
     };
     let token = match tier.link() {
         Some(link) if tier.flights.follow(&token, waiter).is_some() => {
             match link.ask(key, token, coalesces, now) {
-                Ok(()) => return None,
+                Ok(()) => return Part::Asks,
                 Err(token) => {
                     tier.flights.leave(&key, waiter);
                     token
@@ -695,9 +728,19 @@ fn take_part(
     };
     if !coalesces {
         tier.finish(token, Outcome::Alone);
-        return Some(None);
+        return Part::Leads(None);
     }
-    Some(Some(token))
+    Part::Leads(Some(token))
+}
+
+/// The freshness that is left, in seconds; negative: since when it is stale
+/// (RFC 9211, 2.5).
+fn seconds_left(expires_at: u64, now: u64) -> i64 {
+    let seconds = |milliseconds: u64| i64::try_from(milliseconds / 1000).unwrap_or(i64::MAX);
+    match expires_at.checked_sub(now) {
+        Some(left) => seconds(left),
+        None => -seconds(now - expires_at),
+    }
 }
 
 impl Exchange {

@@ -98,6 +98,10 @@ pub struct Fill {
     settings: Settings,
     /// It is stored under another key than those who wait asked for.
     pub(super) rekeyed: bool,
+    /// What has expired, and is sent until there is something newer.
+    pub(super) updates: Option<(Key, Arc<Entry>)>,
+    /// The node has answered that there is nothing of the kind any more.
+    denied: bool,
     /// Of the answer: fields that hits carry.
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// A copy of a body that goes to the client meanwhile.
@@ -129,6 +133,8 @@ pub(super) struct Settings {
     pub(super) gate: Gate,
     /// Longer answers are not stored. Bytes.
     pub(super) max_entry: usize,
+    /// They may be sent when they have expired.
+    pub(super) keeps_stale: bool,
 }
 
 impl Fill {
@@ -146,6 +152,8 @@ impl Fill {
             tier,
             settings,
             rekeyed: false,
+            updates: None,
+            denied: false,
             fields: Vec::new(),
             collected: Vec::new(),
             reservation: None,
@@ -322,6 +330,7 @@ impl Fill {
                 self.of_resource(resource, body, room).into_iter().collect()
             }
         };
+        self.denied = self.entries.is_empty() && self.updates.is_some() && self.denies(body);
         let id = match &self.what {
             What::Batch(_) => return None,
             What::Call(wanted) => wanted.id.clone(),
@@ -329,6 +338,25 @@ impl Fill {
         };
         let built = self.entries.first()?;
         Some((&built.entry, id))
+    }
+
+    /// Whether a whole answer is none that could ever be stored.
+    fn denies(&self, body: &[u8]) -> bool {
+        match &self.what {
+            What::Call(wanted) => response::parse(body).is_ok_and(|answer| {
+                body[answer.id.clone()] == wanted.id
+                    && match answer.outcome {
+                        Outcome::Result(result) => wanted.prospect.judge(&body[result]).is_none(),
+                        Outcome::Error(_) => true,
+                    }
+            }),
+            What::Resource(resource) => {
+                resource.said.lifetime.is_none()
+                    && scan::check(body).is_ok()
+                    && resource.route.judge(body, &resource.valid).is_none()
+            }
+            What::Batch(_) => false,
+        }
     }
 
     fn of_batch(&self, wanted: &[Wanted], body: &[u8], room: &mut Vec<u8>) -> Vec<Built> {
@@ -466,17 +494,14 @@ impl Fill {
             .retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-encoding"));
     }
 
+    /// Whether nobody else fetches the same meanwhile.
+    pub(super) fn leads(&self) -> bool {
+        self.token.is_some() && !self.rekeyed
+    }
+
     /// Whether the bytes on the wire may be stored, coded as they are.
     pub(super) fn takes_coded(&self) -> bool {
         matches!(&self.what, What::Resource(resource) if resource.said.lifetime.is_some())
-    }
-
-    /// The resource that it is about, if it is.
-    pub(super) fn resource(&mut self) -> Option<&mut Resource> {
-        match &mut self.what {
-            What::Resource(resource) => Some(resource),
-            What::Call(_) | What::Batch(_) => None,
-        }
     }
 
     /// What is to be stored, whatever comes. `valid` in milliseconds.
@@ -505,6 +530,10 @@ impl Fill {
                 outcome = flights::Outcome::Answer(entry);
             }
         }
+        if let (true, Some((key, entry)), Some(hot)) = (self.denied, &self.updates, self.tier.hot())
+        {
+            hot.remove_this(key, entry);
+        }
         self.land(outcome);
     }
 
@@ -514,16 +543,21 @@ impl Fill {
             asked_at,
             generation,
             namespace,
+            keeps_stale,
             ..
         } = self.settings;
         let entry = Arc::new(built.entry.stored(asked_at, built.valid));
+        if keeps_stale {
+            entry.keep_stale();
+        }
         let is_current = || self.tier.generation() == generation;
         let is_fresh = entry.is_fresh(now);
         if let (Some(hot), true) = (self.tier.hot(), is_current()) {
-            let is_newest = hot
-                .get(&built.key, now)
-                .is_none_or(|other| other.meta().stored_at <= asked_at);
-            if is_newest && (is_fresh || entry.is_of_use_stale()) {
+            // one that has expired may be sent, too: never an older one after it
+            let is_newest = hot.stale(&built.key).is_none_or(|other| {
+                other.meta().stored_at <= asked_at || is_fresh && !other.is_fresh(now)
+            });
+            if is_newest && (is_fresh || entry.is_of_use_stale(now)) {
                 hot.insert(built.key, Arc::clone(&entry));
                 if !is_current() {
                     // a purge came between

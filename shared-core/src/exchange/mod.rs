@@ -40,8 +40,10 @@ mod head;
 mod judgement;
 mod resource;
 mod room;
+mod standing_in;
 mod streaming;
 pub mod transitions;
+mod update;
 
 use std::fmt;
 use std::sync::Arc;
@@ -186,8 +188,20 @@ pub struct Exchange {
     waiting: Option<([u8; 32], Waiter)>,
     /// Under which name it waits for what the owner of a store has of a batch.
     waiting_for_all: Option<Waiter>,
+    /// What may be sent in place of the node's answer.
+    stand_in: Option<standing_in::StandIn>,
+    /// How the node failed, as the host has said.
+    failed: Option<standing_in::Failed>,
+    /// The status of the node's answer that another one stands in for.
+    forward_status: Option<u16>,
+    /// As what a stored answer is given out.
+    given_as: CacheStatus,
     /// What will be stored when the answer is whole.
     fill: Option<Box<Fill>>,
+    /// What another exchange is to fetch.
+    update: Option<Box<Fill>>,
+    /// It only fetches what is to be stored: there is no client.
+    background: bool,
     /// The batch of which the node was asked a part.
     mixed: Option<Box<batch::Mixed>>,
     /// When it was looked up, and what the host said then.
@@ -237,7 +251,13 @@ impl Exchange {
             key: None,
             waiting: None,
             waiting_for_all: None,
+            stand_in: None,
+            failed: None,
+            forward_status: None,
+            given_as: CacheStatus::Hit,
             fill: None,
+            update: None,
+            background: false,
             mixed: None,
             looked_up_at: 0,
             decoding: None,
@@ -355,6 +375,9 @@ impl Exchange {
             return Err(self.misuse(Event::HeadToPass));
         }
         panic_if(Fault::PanicHead);
+        if self.background {
+            return self.judge_update(head);
+        }
         self.judge_storing(&head);
         if self.task == Task::Replace {
             self.move_on(Event::HeadToHold)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::caching::{Asked, LookUp, Sought};
 use super::fill::What;
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
-use super::{Exchange, Task};
+use super::Exchange;
 use crate::beacon::{self, Route};
 use crate::cache::entry::Entry;
 use crate::cache::freshness::Valid;
@@ -28,8 +28,6 @@ pub(super) struct Resource {
     /// Its end can't be told from a cut (RFC 9112, 8): it is whole if it is
     /// JSON that closes.
     pub(super) undelimited: bool,
-    /// What is stored, and has expired.
-    pub(super) stale: Option<Arc<Entry>>,
     /// What the response's head says.
     pub(super) said: Said,
     pub(super) status: u16,
@@ -64,42 +62,30 @@ impl Exchange {
                 route,
                 valid,
                 undelimited: false,
-                stale: None,
                 said: Said::default(),
                 status: 0,
                 compresses: false,
             })
         });
         if found == LookUp::Forward {
-            self.ask_on_condition(known, asked);
+            self.ask_on_condition(known);
         }
         found
     }
 
     /// The node is asked whether what is stored is still right, and never
     /// whether what the client has is.
-    fn ask_on_condition(&mut self, known: bool, asked: &Asked<'_>) {
-        let process = self.config.process.clone();
-        let (Some(fill), Some(hot)) = (&mut self.fill, process.tier.hot()) else {
+    pub(super) fn ask_on_condition(&mut self, known: bool) {
+        if self.fill.is_none() {
             return;
-        };
-        let Some(resource) = fill.resource() else {
-            return;
-        };
-        resource.stale = match hot.stale(&resource.key) {
-            Some(entry)
-                if !asked.bypass
-                    && entry.is_of_use_stale()
-                    && process.tier.may_send(asked.monotonic) =>
-            {
-                Some(entry)
+        }
+        let stale = match &mut self.stand_in {
+            Some(stand_in) if stand_in.entry.meta().revalidates => {
+                stand_in.is_asked_for = true;
+                Some(Arc::clone(&stand_in.entry))
             }
             _ => None,
         };
-        let stale = resource
-            .stale
-            .clone()
-            .filter(|entry| entry.meta().revalidates);
         if !known && stale.is_none() {
             return;
         }
@@ -115,33 +101,8 @@ impl Exchange {
         }
     }
 
-    /// Whether a stored answer takes the place of the one with this head: the
-    /// node says that it is still right, or has failed.
-    pub(super) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
-    where
-        I: Iterator<Item = Field<'a>> + Clone,
-    {
-        let Some(resource) = self.fill.as_mut().and_then(|fill| fill.resource()) else {
-            return false;
-        };
-        let Some(stale) = resource.stale.take() else {
-            return false;
-        };
-        match head.status {
-            304 if stale.meta().revalidates => self.revalidated(&stale, head),
-            500 | 502 | 503 | 504 => {
-                let until = stale.meta().expires_at + stale.meta().stale_if_error;
-                if self.looked_up_at >= until {
-                    return false;
-                }
-                self.refuse_fill();
-                self.replace(&stale, CacheStatus::Stale)
-            }
-            _ => false,
-        }
-    }
-
-    fn revalidated<'a, I>(&mut self, stale: &Entry, head: &ResponseHead<I>) -> bool
+    /// The node says that what is stored is still right.
+    pub(super) fn revalidated<'a, I>(&mut self, stale: &Entry, head: &ResponseHead<I>) -> bool
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -173,22 +134,12 @@ impl Exchange {
         let entry = stale
             .with(meta)
             .stored(self.looked_up_at, said.lifetime.unwrap_or(0));
-        let served = self.replace(&entry, CacheStatus::Revalidated);
+        let served = self.background || self.replace(&entry, None, CacheStatus::Revalidated);
         match (said.lifetime, &mut self.fill) {
             (Some(lifetime), Some(fill)) if !said.forbidden => fill.keep(entry, lifetime),
             _ => self.refuse_fill(),
         }
         served
-    }
-
-    fn replace(&mut self, entry: &Entry, status: CacheStatus) -> bool {
-        let asked = self.asked_before();
-        if !self.respond_with(entry, None, &asked) {
-            return false;
-        }
-        self.cache_status = status;
-        self.task = Task::Replace;
-        true
     }
 
     fn is_resource(&self) -> bool {

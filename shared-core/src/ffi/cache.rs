@@ -3,7 +3,8 @@
 use super::config::{free, PROCESS};
 use super::exchange::sszip_exchange;
 use super::panic::{borrow, borrow_mut, boundary, caught, give};
-use super::types::{sszip_asked, sszip_look_up, sszip_status, sszip_str};
+use super::types::{sszip_asked, sszip_failure, sszip_look_up, sszip_status, sszip_str};
+use crate::cache::stale::Failure;
 use crate::exchange::{Asked, CacheNeed, Fill, LookUp};
 
 /// An answer on its way into the cache. It outlives its exchange.
@@ -101,6 +102,88 @@ pub unsafe extern "C" fn sszip_exchange_wait_ms(
         give!(out, borrow!(exchange).exchange.wait_ms());
         sszip_status::SSZIP_STATUS_OK
     })
+}
+
+/// After `SSZIP_LOOK_UP_RESPOND` and `SSZIP_LOOK_UP_RESPOND_OFF_LOOP`, before
+/// anything else: an exchange that awaits the response head of a request like
+/// this one, which the host is to make in the background; NULL: none is to be
+/// made. It is freed like any other.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_take_update(
+    exchange: *mut sszip_exchange,
+    out: *mut *mut sszip_exchange,
+) -> sszip_status {
+    boundary(|| {
+        // it can be taken once
+        if out.is_null() {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
+        let update = borrow_mut!(exchange).exchange.take_update();
+        give!(
+            out,
+            update.map_or(std::ptr::null_mut(), |update| Box::into_raw(Box::new(
+                sszip_exchange::of(update)
+            )))
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The node fails the request: to be said before `sszip_exchange_response_head`
+/// with what the client would get, of which `status` is the status. `now` and
+/// `monotonic` are as in `sszip_asked`. Whether a stored answer will be sent in
+/// its place.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `stands_in` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_fails(
+    exchange: *mut sszip_exchange,
+    failure: sszip_failure,
+    status: u16,
+    now: u64,
+    monotonic: u64,
+    stands_in: *mut bool,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let failure = failure_of(failure, status);
+        give!(stands_in, exchange.fails(failure, now, monotonic));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The same as `sszip_exchange_fails` would say; nothing is said.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `stands_in` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_would_stand_in(
+    exchange: *mut sszip_exchange,
+    failure: sszip_failure,
+    status: u16,
+    now: u64,
+    monotonic: u64,
+    stands_in: *mut bool,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let failure = failure_of(failure, status);
+        give!(stands_in, exchange.would_stand_in(failure, now, monotonic));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+fn failure_of(failure: sszip_failure, status: u16) -> Failure {
+    match failure {
+        sszip_failure::SSZIP_FAILURE_STATUS => Failure::Status(status),
+        sszip_failure::SSZIP_FAILURE_ERROR => Failure::Error,
+        sszip_failure::SSZIP_FAILURE_TIMEOUT => Failure::Timeout,
+        sszip_failure::SSZIP_FAILURE_INVALID_HEADER => Failure::InvalidHeader,
+    }
 }
 
 /// The body of the request that goes to the node, after

@@ -52,15 +52,21 @@ pub unsafe extern "C" fn sszip_exchange_new(
         }
         give!(
             out,
-            Box::into_raw(Box::new(sszip_exchange {
-                exchange: Exchange::new(config),
-                edits: Vec::new(),
-                upstream_vary: Vec::new(),
-                body: Vec::new(),
-            }))
+            Box::into_raw(Box::new(sszip_exchange::of(Exchange::new(config))))
         );
         sszip_status::SSZIP_STATUS_OK
     })
+}
+
+impl sszip_exchange {
+    pub(super) fn of(exchange: Exchange) -> Self {
+        Self {
+            exchange,
+            edits: Vec::new(),
+            upstream_vary: Vec::new(),
+            body: Vec::new(),
+        }
+    }
 }
 
 /// Ends an exchange; what its functions gave out ends with it.

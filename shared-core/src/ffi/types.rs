@@ -208,6 +208,20 @@ pub enum sszip_head_action {
     SSZIP_HEAD_TEE = 3,
 }
 
+/// How the node failed a request.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_failure {
+    /// By the status of its answer.
+    SSZIP_FAILURE_STATUS = 0,
+    /// It could not be reached, or went away before its answer's head.
+    SSZIP_FAILURE_ERROR = 1,
+    /// It took too long.
+    SSZIP_FAILURE_TIMEOUT = 2,
+    /// What it answered is not HTTP.
+    SSZIP_FAILURE_INVALID_HEADER = 3,
+}
+
 /// What to do with a piece of a held body.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,377 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * A new answer is fetched in a background subrequest, as proxy_cache does, in
+ * which all goes as in the main request from the content phase on.  What it
+ * fetches is for the cache alone, so its body is taken before the postpone
+ * filter, which would keep it for the client, and the subrequest with it.
+ * That is another place than sszip's, hence a module of its own.
+ */
+
+
+static ngx_int_t ngx_http_sszip_update_done(ngx_http_request_t *r, void *data,
+    ngx_int_t rc);
+static ngx_int_t ngx_http_sszip_update_header_filter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_update_detach(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static ngx_int_t ngx_http_sszip_update_input_filter_init(void *data);
+static ngx_int_t ngx_http_sszip_update_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_http_sszip_ctx_t *ngx_http_sszip_update_ctx(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_update_init(ngx_conf_t *cf);
+
+
+static ngx_http_module_t  ngx_http_sszip_update_filter_module_ctx = {
+    NULL,                                  /* preconfiguration */
+    ngx_http_sszip_update_init,            /* postconfiguration */
+
+    NULL,                                  /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    NULL,                                  /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    NULL,                                  /* create location configuration */
+    NULL                                   /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_sszip_update_filter_module = {
+    NGX_MODULE_V1,
+    &ngx_http_sszip_update_filter_module_ctx, /* module context */
+    NULL,                                  /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    NULL,                                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+
+/*
+ * Before the answer is sent: the request may be gone after that.  If there
+ * can't be a subrequest, the next one who asks is the next to try.
+ */
+
+void
+ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    sszip_exchange              *exchange;
+    ngx_pool_cleanup_t          *cln;
+    ngx_http_request_t          *sr;
+    ngx_http_sszip_ctx_t        *update;
+    ngx_http_post_subrequest_t  *ps;
+
+    if (sszip_exchange_take_update(ctx->exchange, &exchange)
+        != SSZIP_STATUS_OK
+        || exchange == NULL)
+    {
+        return;
+    }
+
+    update = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_ctx_t));
+    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+
+    if (update == NULL || ps == NULL || cln == NULL) {
+        sszip_exchange_free(exchange);
+        ngx_http_sszip_wake();
+        return;
+    }
+
+    update->exchange = exchange;
+    update->last_out = &update->out;
+    update->cache = NGX_HTTP_SSZIP_CACHE_DONE;
+
+    cln->handler = ngx_http_sszip_free_exchange;
+    cln->data = update;
+
+    ps->handler = ngx_http_sszip_update_done;
+    ps->data = update;
+
+    if (ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
+                            NGX_HTTP_SUBREQUEST_CLONE
+                            |NGX_HTTP_SUBREQUEST_BACKGROUND)
+        != NGX_OK)
+    {
+        ngx_http_sszip_free_exchange(update);
+        update->exchange = NULL;
+        return;
+    }
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip update: \"%V?%V\"", &r->uri, &r->args);
+
+    /* the body that it sends is the main request's */
+    r->preserve_body = 1;
+
+    update->request = sr;
+
+    sr->filter_need_in_memory = 1;
+
+    ngx_http_set_ctx(sr, update, ngx_http_sszip_module);
+}
+
+
+/*
+ * Called with each attempt to finalize the subrequest.  A status is none but
+ * the start of an error page, and some errors would break off the client's
+ * answer.  An upstream that has failed after the head ends its subrequest like
+ * one that has not.
+ */
+
+static ngx_int_t
+ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
+{
+    ngx_uint_t             breaks;
+    ngx_http_sszip_ctx_t  *ctx = data;
+
+    breaks = (rc == NGX_ERROR
+              || rc == NGX_HTTP_REQUEST_TIME_OUT
+              || rc == NGX_HTTP_CLIENT_CLOSED_REQUEST
+              || rc == NGX_HTTP_CLOSE);
+
+    if (!breaks && (rc > NGX_OK || r->buffered)) {
+        return rc;
+    }
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip update done: %i, failed:%d",
+                   rc, ctx->upstream_failed);
+
+    if (ctx->state == NGX_HTTP_SSZIP_TEEING
+        && !breaks
+        && !ctx->upstream_failed)
+    {
+        ctx->state = NGX_HTTP_SSZIP_DONE;
+        ngx_http_sszip_store(r, ctx);
+
+        return rc;
+    }
+
+    /* those who wait for it go on before the client has its answer */
+
+    ctx->state = NGX_HTTP_SSZIP_DONE;
+
+    ngx_http_sszip_free_exchange(ctx);
+    ctx->exchange = NULL;
+
+    if (breaks && !r->connection->error && !r->aio) {
+        r->buffered = 0;
+        return NGX_OK;
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_update_header_filter(ngx_http_request_t *r)
+{
+    ngx_int_t              rc;
+    ngx_http_upstream_t   *u;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_sszip_update_ctx(r);
+
+    if (ctx == NULL) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    u = r->upstream;
+
+    if (u) {
+        /*
+         * Filters that change a body leave the length of a subrequest's as it
+         * is; the upstream module says itself if it was not reached.
+         */
+        ngx_http_clear_content_length(r);
+    }
+
+    rc = ngx_http_next_header_filter(r);
+
+    if (u == NULL) {
+        return rc;
+    }
+
+    /* sszip alone keeps it: files wait for the client's connection, too */
+    u->cacheable = 0;
+    u->store = 0;
+
+    if (ctx->state == NGX_HTTP_SSZIP_TEEING
+        && ngx_http_sszip_update_detach(r, ctx) == NGX_OK)
+    {
+        u->buffering = 1;
+        return rc;
+    }
+
+    /* nobody is to have it: an error page perhaps, after a redirect */
+
+    ctx->state = NGX_HTTP_SSZIP_DONE;
+
+    u->buffering = 0;
+    r->header_only = 1;
+
+    return rc;
+}
+
+
+/*
+ * The upstream module passes on what it has as the client's connection allows,
+ * and runs that connection's timer, which is the main request's.  In its place
+ * it gets a connection to nobody, that can always be written to; and it can
+ * get it as soon as it has made its pipe, in u->input_filter_init().
+ */
+
+static ngx_int_t
+ngx_http_sszip_update_detach(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+#if (NGX_HTTP_CACHE)
+    if (r->cached) {
+        return NGX_OK;
+    }
+#endif
+
+    if (u->pipe == NULL
+        || u->pipe->input_ctx != r
+        || u->input_filter_init == NULL)
+    {
+        /* modules whose answers are never buffered */
+        return NGX_DECLINED;
+    }
+
+    c = ngx_pcalloc(r->pool, sizeof(ngx_connection_t));
+    if (c == NULL) {
+        return NGX_ERROR;
+    }
+
+    c->write = ngx_pcalloc(r->pool, sizeof(ngx_event_t));
+    if (c->write == NULL) {
+        return NGX_ERROR;
+    }
+
+    c->fd = (ngx_socket_t) -1;
+    c->data = r;
+    c->log = r->connection->log;
+    c->pool = r->pool;
+
+    c->write->data = c;
+    c->write->log = c->log;
+    c->write->write = 1;
+    c->write->ready = 1;
+
+    ctx->nobody = c;
+    ctx->input_filter_init = u->input_filter_init;
+    u->input_filter_init = ngx_http_sszip_update_input_filter_init;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_update_input_filter_init(void *data)
+{
+    ngx_http_request_t *r = data;
+
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_sszip_update_ctx(r);
+
+    r->upstream->pipe->downstream = ctx->nobody;
+
+    return ctx->input_filter_init(data);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_update_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_buf_t             *b;
+    sszip_str              piece;
+    ngx_chain_t           *cl;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_sszip_update_ctx(r);
+
+    if (ctx == NULL) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    for (cl = in; cl; cl = cl->next) {
+
+        b = cl->buf;
+
+        if (ctx->state == NGX_HTTP_SSZIP_TEEING) {
+
+            if (ngx_buf_in_memory(b)) {
+                piece.data = b->pos;
+                piece.len = b->last - b->pos;
+
+                (void) sszip_exchange_observe(ctx->exchange, piece);
+
+            } else if (b->in_file) {
+                /* in spite of filter_need_in_memory */
+                ctx->upstream_failed = 1;
+            }
+        }
+
+        b->pos = b->last;
+
+        if (b->in_file) {
+            b->file_pos = b->file_last;
+        }
+    }
+
+    /* it may have become too long to be stored */
+    ngx_http_sszip_wake();
+
+    return NGX_OK;
+}
+
+
+/* NULL: it is another request */
+
+static ngx_http_sszip_ctx_t *
+ngx_http_sszip_update_ctx(ngx_http_request_t *r)
+{
+    if (r->post_subrequest == NULL
+        || r->post_subrequest->handler != ngx_http_sszip_update_done)
+    {
+        return NULL;
+    }
+
+    return r->post_subrequest->data;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_update_init(ngx_conf_t *cf)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_sszip_update_header_filter;
+
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_sszip_update_body_filter;
+
+    return NGX_OK;
+}

@@ -1,0 +1,244 @@
+//! A stored answer that has expired, and may be sent all the same: the node
+//! fails, or says that it is still right, or another request fetches a new one.
+
+use std::sync::Arc;
+
+use super::caching::{Asked, LookUp, Sought};
+use super::head::{Field, HeadEdit, ResponseHead};
+use super::{Exchange, Task};
+use crate::cache::entry::Entry;
+use crate::cache::http;
+use crate::cache::stale::Failure;
+use crate::cache::status::CacheStatus;
+use crate::cache::Key;
+
+/// For how long a request waits for what the owner of a store has, before it
+/// takes what has expired: longer than the owner is waited for, in
+/// milliseconds. Who is not woken then waits for another process's request.
+const WAIT: u64 = 30;
+
+/// What may be sent in place of the node's answer.
+#[derive(Debug)]
+pub(super) struct StandIn {
+    pub(super) key: Key,
+    pub(super) entry: Arc<Entry>,
+    /// What it is to be sent under; `None`: it is a resource.
+    id: Option<Vec<u8>>,
+    /// The last purge that was known when it was found.
+    generation: u64,
+    /// The node was asked whether it is still right.
+    pub(super) is_asked_for: bool,
+}
+
+impl StandIn {
+    /// For another request.
+    pub(super) fn again(&self) -> Self {
+        Self {
+            key: self.key,
+            entry: Arc::clone(&self.entry),
+            id: self.id.clone(),
+            generation: self.generation,
+            is_asked_for: false,
+        }
+    }
+}
+
+/// What the host has said of the node's answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failed {
+    failure: Failure,
+    /// When, in milliseconds of the look-up's clock.
+    now: u64,
+    /// A stored answer is to be sent instead.
+    is_stood_in_for: bool,
+}
+
+impl Exchange {
+    /// Keeps at hand what is stored and has expired.
+    pub(super) fn find_stand_in(&mut self, sought: &Sought<'_>, asked: &Asked<'_>) {
+        let tier = &self.config.process.tier;
+        let stale = tier.hot().and_then(|hot| hot.stale(&sought.key));
+        self.stand_in = stale
+            .filter(|entry| {
+                entry.is_of_use_stale(asked.now)
+                    && (sought.id.is_none() || self.config.cache.use_stale.is_any())
+            })
+            .map(|entry| StandIn {
+                key: sought.key,
+                entry,
+                id: sought.id.map(<[u8]>::to_vec),
+                generation: tier.generation(),
+                is_asked_for: false,
+            });
+    }
+
+    /// Whether it may be sent while a new one is fetched.
+    pub(super) fn may_send_stale(&self, asked: &Asked<'_>) -> bool {
+        self.config.cache.use_stale.while_updating()
+            && self.stand_in.as_ref().is_some_and(|stand_in| {
+                stand_in.entry.stands_in(asked.now) && self.is_not_purged(stand_in, asked.monotonic)
+            })
+    }
+
+    /// Gives it out as that.
+    pub(super) fn give_stale(&mut self, status: CacheStatus, asked: &Asked<'_>) -> Option<LookUp> {
+        if !self.may_send_stale(asked) {
+            return None;
+        }
+        let stand_in = self.stand_in.as_ref()?;
+        let (key, entry) = (stand_in.key, Arc::clone(&stand_in.entry));
+        let id = stand_in.id.clone();
+        self.given_as = status;
+        let found = self.give(&key, entry, id.as_deref(), asked);
+        if found.is_none() {
+            self.given_as = CacheStatus::Hit;
+        }
+        found
+    }
+
+    /// For how long to wait after [`LookUp::Wait`], in milliseconds.
+    pub fn wait_ms(&self) -> u64 {
+        let most = self.config.cache.lock_timeout;
+        let stands_in = |stand_in: &StandIn| stand_in.entry.stands_in(self.looked_up_at);
+        if self.config.cache.use_stale.while_updating()
+            && self.stand_in.as_ref().is_some_and(stands_in)
+        {
+            return most.min(WAIT);
+        }
+        most
+    }
+
+    fn is_not_purged(&self, stand_in: &StandIn, monotonic: u64) -> bool {
+        let tier = &self.config.process.tier;
+        tier.may_send(monotonic) && tier.generation() == stand_in.generation
+    }
+
+    /// The node fails the request like this: to be said before the head of
+    /// what the client would get, at `now` of the look-up's clock and
+    /// `monotonic` of the machine's. Whether a stored answer will be sent in
+    /// place of the one with that head.
+    pub fn fails(&mut self, failure: Failure, now: u64, monotonic: u64) -> bool {
+        let is_stood_in_for = self.would_stand_in(failure, now, monotonic);
+        self.failed = Some(Failed {
+            failure,
+            now,
+            is_stood_in_for,
+        });
+        is_stood_in_for
+    }
+
+    /// The same, if it were to fail.
+    pub fn would_stand_in(&mut self, failure: Failure, now: u64, monotonic: u64) -> bool {
+        self.renew_stand_in();
+        self.stand_in.as_ref().is_some_and(|stand_in| {
+            self.covers(&stand_in.entry, failure, now) && self.is_not_purged(stand_in, monotonic)
+        })
+    }
+
+    /// Another request may have fetched a newer one meanwhile, and others have
+    /// seen it.
+    fn renew_stand_in(&mut self) {
+        let tier = &self.config.process.tier;
+        let (Some(stand_in), Some(hot)) = (&mut self.stand_in, tier.hot()) else {
+            return;
+        };
+        let generation = tier.generation();
+        let own = stand_in.entry.meta().stored_at;
+        if let Some(entry) = hot
+            .stale(&stand_in.key)
+            .filter(|entry| entry.meta().stored_at > own)
+        {
+            stand_in.entry = entry;
+            stand_in.generation = generation;
+            stand_in.is_asked_for = false;
+        }
+    }
+
+    fn covers(&self, entry: &Entry, failure: Failure, now: u64) -> bool {
+        let said_by_node = match failure {
+            Failure::Status(status) => matches!(status, 500 | 502 | 503 | 504),
+            _ => true,
+        };
+        said_by_node && entry.stands_in_for_error(now)
+            || self.config.cache.use_stale.covers(failure) && entry.stands_in(now)
+    }
+
+    /// Whether a stored answer takes the place of the one with this head: the
+    /// node says that it is still right, or has failed.
+    pub(super) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let Some(stand_in) = self.stand_in.take() else {
+            return false;
+        };
+        if head.status == 304 {
+            return stand_in.is_asked_for && self.revalidated(&stand_in.entry, head);
+        }
+        // a host that says nothing of it keeps no link to an owner either
+        let (failure, stands_in) = match self.failed {
+            Some(failed) => (failed.failure, failed.is_stood_in_for),
+            None => {
+                let failure = Failure::Status(head.status);
+                let covers = self.covers(&stand_in.entry, failure, self.looked_up_at);
+                (failure, covers && self.is_not_purged(&stand_in, 0))
+            }
+        };
+        if stands_in && self.background {
+            // what is stored is better than this
+            self.refuse_fill();
+            return true;
+        }
+        if !stands_in || !self.replace(&stand_in.entry, stand_in.id.as_deref(), CacheStatus::Stale)
+        {
+            return false;
+        }
+        if let Failure::Status(status) = failure {
+            self.forward_status = Some(status);
+        }
+        self.refuse_fill();
+        self.drop_fields(head);
+        true
+    }
+
+    /// Sends a stored answer in place of the node's.
+    pub(super) fn replace(
+        &mut self,
+        entry: &Entry,
+        id: Option<&[u8]>,
+        status: CacheStatus,
+    ) -> bool {
+        let mut asked = self.asked_before();
+        if let Some(failed) = self.failed {
+            asked.now = failed.now;
+        }
+        if !entry.stands() || !self.respond_with(entry, id, &asked) {
+            return false;
+        }
+        self.cache_status = status;
+        self.task = Task::Replace;
+        true
+    }
+
+    /// Nothing of an answer that failed goes with the one that stands in.
+    fn drop_fields<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        for (name, _) in head.fields.clone() {
+            let is_set = self.head_edits.iter().any(|edit| {
+                let set = edit.name.as_bytes();
+                set.eq_ignore_ascii_case(name)
+            });
+            if is_set || !http::is_stored_field(name) {
+                continue;
+            }
+            if let Ok(name) = String::from_utf8(name.to_vec()) {
+                self.head_edits.push(HeadEdit {
+                    name: name.into(),
+                    value: None,
+                });
+            }
+        }
+    }
+}

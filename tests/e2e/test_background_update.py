@@ -1,0 +1,510 @@
+"""Fetching a new answer in the background, while all get the expired one."""
+
+import collections
+import itertools
+import json
+import random
+import threading
+import time
+
+import pytest
+
+from harness import bodies, client
+from harness.client import Malformed, Truncated
+from harness.http2 import Http2Client
+from harness.origin import CLOSE, RESET, Until, answer, head, scattered
+from harness.owner import Client
+from harness.rpc import Node, call
+
+from test_stale import HASH, Asker, failing, logged, result_of
+from test_store import wait_until_linked
+
+# all that is stored has expired when it is asked for again
+CONFIG = """
+log_format stale '$uri $sszip_cache_status $sszip_mode';
+sszip on;
+sszip_cache on;
+sszip_cache_namespace $arg_chain;
+sszip_cache_valid tip 1ms;
+sszip_cache_valid immutable 1ms;
+proxy_http_version 1.1;
+proxy_read_timeout 20s;
+proxy_set_header Asked $msec;
+proxy_cache_path @prefix@/proxied keys_zone=below:1m;
+server {
+    listen 127.0.0.1:@port@;
+    access_log @prefix@/stale.log stale;
+    location / {
+        sszip_cache_use_stale error updating;
+        sszip_cache_background_update on;
+        proxy_pass http://@origin@;
+        location /pages { error_page 502 503 /page; proxy_pass http://@origin@; }
+        location /proxied {
+            proxy_max_temp_file_size 0;
+            proxy_buffers 2 4k;
+            proxy_busy_buffers_size 4k;
+            error_page 503 /large;
+            proxy_intercept_errors on;
+            proxy_pass http://@origin@;
+        }
+        location /gone {
+            sszip_cache_use_stale updating;
+            error_page 404 502 503 =444 @gone;
+            error_page 408 =408 @timeout;
+            proxy_intercept_errors on;
+            proxy_pass http://@origin@;
+        }
+        location /unbuffered { proxy_buffering off; proxy_pass http://@origin@; }
+        location /few {
+            proxy_buffers 2 4k;
+            proxy_busy_buffers_size 4k;
+            proxy_pass http://@origin@;
+            location /few/nofile { proxy_max_temp_file_size 0; proxy_pass http://@origin@; }
+        }
+        location /below {
+            proxy_cache below;
+            proxy_cache_key $request_uri$request_body;
+            proxy_cache_methods POST;
+            proxy_cache_valid 1h;
+            proxy_cache_bypass 1;
+            proxy_max_temp_file_size 0;
+            proxy_pass http://@origin@;
+        }
+        location /slow { limit_rate 1m; proxy_pass http://@origin@; }
+        location /timeout { send_timeout 1s; proxy_pass http://@origin@; }
+        location /loop { sszip_thread_pool off; proxy_pass http://@origin@; }
+        location /logged { log_subrequest on; proxy_pass http://@origin@; }
+        location /gunzip { gunzip on; proxy_pass http://@origin@; }
+        location /sub { sub_filter_types *; sub_filter_once off; sub_filter 0xbe 0x00be; proxy_pass http://@origin@; }
+        location /onlyupdating { sszip_cache_use_stale updating; proxy_pass http://@origin@; }
+        location /noupdating { sszip_cache_use_stale error; proxy_pass http://@origin@; }
+    }
+    location @gone { return 444; }
+    location @timeout { return 408; }
+    location = /large { sszip off; proxy_max_temp_file_size 0; proxy_pass http://@origin@/large; }
+    location = /page { sszip off; return 200 "the page"; }
+}
+"""
+PLACES = ["/place", "/unbuffered", "/few", "/few/nofile", "/below", "/loop", "/slow"]
+_places = itertools.count()
+
+
+@pytest.fixture
+def ask(nginx, origin):
+    return Asker(nginx, origin)
+
+
+def updated(ask, path, result="0x2", **options):
+    ask.nginx.wait_for(lambda: result_of(ask(path, **options)) == result, "the new one")
+
+
+class TestInTheBackground:
+    """Who would fetch the new answer gets the old one as well."""
+
+    @pytest.mark.parametrize("path", ["/place", "/unbuffered", "/pages"])
+    def test_all_get_the_old_one_and_the_new_one_is_stored(self, ask, nginx, origin, path):
+        path = f"{path}/{ask.chain}"
+        ask(path)
+        node = ask.serve(b'"0x2"')
+        gate = node.gates["eth_blockNumber"] = threading.Event()
+        for id in range(4):
+            response = ask(path, str(id))
+            assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
+            assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
+        nginx.wait_for(node.count, "the update")
+        # the body, the head and the target of the first of them
+        assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
+        (request,) = origin.received(path)[1:]
+        assert request.target == f"{path}?chain={ask.chain}" and request.method == "POST"
+        assert request.header("Accept-Encoding") == "identity"
+        gate.set()
+        updated(ask, path)
+        # nginx logs a request when its subrequests are over
+        assert logged(nginx, path, 5)[:5] == ["MISS", "UPDATING", "UPDATING", "UPDATING", "STALE"]
+
+    @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+    @pytest.mark.parametrize("path", PLACES)
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    @pytest.mark.parametrize("length", [30_000, 600_000])
+    def test_long_answers(self, ask, framing, path, accept, length):
+        text = bodies.json(length).hex().encode()
+        old, new = b'"0x1%b"' % text, b'"0x2%b"' % text
+        options = {"method": "eth_getBlockByHash", "accept": accept}
+        ask.serve(old)
+        first = ask(path, **options)
+        assert first.decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
+        # it is stored off the event loop
+        ask.nginx.wait_for(lambda: "hit" in ask(path, **options).header("Cache-Status"), "it to be stored")
+        node = Node({"eth_getBlockByHash": new}, framing=framing)
+        ask.origin.answers(node)
+        ask.nginx.wait_for(
+            lambda: (answer := ask(path, **options)).decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % new
+            and "hit" in answer.header("Cache-Status"),
+            "the new one",
+        )
+
+    @pytest.mark.parametrize(
+        "script",
+        [[CLOSE], [RESET], *map(failing, (503, 404, 408, 499))],
+        ids=["close", "reset", "503", "404", "408", "499"],
+    )
+    @pytest.mark.parametrize("path", ["/place", "/pages", "/proxied", "/gone"])
+    def test_a_failure_reaches_nobody(self, ask, nginx, script, path):
+        ask.origin.answers(answer(b"x" * 3_000_000, type="text/plain"), "/large")
+        ask(path)
+        ask.fails(script)
+        with nginx.connect() as connection:
+            # on one connection: each waits for the update before it
+            for id in range(3):
+                time.sleep(0.005)
+                response = connection.exchange(
+                    f"{path}?chain={ask.chain}",
+                    method="POST",
+                    headers=[("Content-Type", "application/json")],
+                    body=call("eth_blockNumber", id=str(id)),
+                )
+                assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
+        nginx.wait_for(lambda: len(ask.origin.received()) >= 4, "the last update")
+        ask.serve(b'"0x2"')
+        updated(ask, path)
+
+    @pytest.mark.parametrize("framing", ["length", "chunked"])
+    def test_what_is_cut_short_is_not_stored(self, ask, nginx, framing):
+        ask("/place")
+        body = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"2" * 20_000)
+        ask.fails(lambda request: answer(body, framing=framing, cut_at=9_000))
+        for _ in range(4):
+            assert result_of(ask("/place")) == "0x1"
+        ask.serve(b'"0x2"')
+        updated(ask, "/place")
+
+    def test_what_must_not_be_stored_is_not(self, ask):
+        ask("/place")
+        ask.origin.answers(Node({"eth_blockNumber": b'"0x2"'}, headers=[("Set-Cookie", "a=b")]))
+        for _ in range(4):
+            response = ask("/place")
+            assert result_of(response) == "0x1" and response.header("Set-Cookie") is None
+
+    @pytest.mark.parametrize("leaves", ["close", "reset"])
+    @pytest.mark.parametrize("when", ["before", "after"])
+    def test_the_client_leaves(self, ask, nginx, leaves, when):
+        ask("/place")
+        node = ask.serve(b'"0x2"')
+        gate = node.gates["eth_blockNumber"] = threading.Event()
+        time.sleep(0.005)
+        with nginx.connect() as connection:
+            connection.send(
+                client.request_bytes(
+                    f"/place?chain={ask.chain}",
+                    method="POST",
+                    headers=[("Content-Type", "application/json")],
+                    body=call("eth_blockNumber"),
+                )
+            )
+            if when == "after":
+                connection.read_head()
+            nginx.wait_for(node.count, "the update")
+            getattr(connection, leaves)()
+        for _ in range(3):
+            assert result_of(ask("/place")) == "0x1"
+        gate.set()
+        updated(ask, "/place")
+
+    def test_a_client_that_reads_slowly(self, ask, nginx):
+        """The update ends, well or badly, while the old answer is on its way."""
+        old = b'"0x' + random.Random(1).randbytes(4_000_000).hex().encode() + b'"'
+        ask.serve(old)
+        options = {"method": "eth_getBlockByHash", "accept": None}
+        ask("/place", **options)
+        nginx.wait_for(lambda: "hit" in ask("/place", **options).header("Cache-Status"), "it to be stored")
+        request = client.request_bytes(
+            f"/place?chain={ask.chain}",
+            method="POST",
+            headers=[("Content-Type", "application/json")],
+            body=call("eth_getBlockByHash", f"[{HASH},true]"),
+        )
+        nonsense = [head(headers=[("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]), b"zz\r\n"]
+        cut = answer(b"{}" * 5_000, cut_at=9_000)
+        for script in ([CLOSE], failing(503), nonsense, cut, Node({"eth_getBlockByHash": b'"0x2"'})):
+            before = len(ask.origin.received())
+            ask.fails(script)
+            time.sleep(0.005)
+            with nginx.connect(receive_buffer=4096) as connection:
+                connection.send(request)
+                nginx.wait_for(lambda: len(ask.origin.received()) > before, "the update")  # noqa: B023
+                time.sleep(0.05)
+                assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
+
+    @pytest.mark.parametrize("way", ["delayed", "full"])
+    def test_the_clients_timers_are_its_own(self, ask, nginx, way):
+        """An update must not touch what the client's answer waits for: the
+        timer of limit_rate, or that of send_timeout."""
+        old = b'"0x' + random.Random(2).randbytes(1_500_000).hex().encode() + b'"'
+        path = {"delayed": "/slow/timers", "full": "/timeout"}[way]
+        options = {"method": "eth_getBlockByHash", "accept": None}
+        ask.serve(old)
+        ask(path, **options)
+        nginx.wait_for(lambda: "hit" in ask(path, **options).header("Cache-Status"), "it to be stored")
+        new = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"2" * 20_000)
+        gates = [threading.Event() for _ in range(3)]
+        script = answer(new)
+        pieces = [script[0]]
+        for number, gate in enumerate(gates):
+            pieces += [script[1][number * 5000 : number * 5000 + 5000], Until(gate)]
+        ask.origin.answers([*pieces, script[1][15_000:]])
+        before = len(ask.origin.received())
+        request = client.request_bytes(
+            f"{path}/{ask.chain}?chain={ask.chain}",
+            method="POST",
+            headers=[("Content-Type", "application/json")],
+            body=call("eth_getBlockByHash", f"[{HASH},true]"),
+        )
+        time.sleep(0.005)
+        with nginx.connect(receive_buffer=4096) as connection:
+            connection.send(request)
+            nginx.wait_for(lambda: len(ask.origin.received()) > before, "the update")
+            for gate in gates:
+                gate.set()
+                time.sleep(0.05)
+            if way == "delayed":
+                assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
+            else:
+                # the client reads nothing: it is given up in spite of the update
+                assert logged(nginx, f"{path}/{ask.chain}", 1) == ["STALE"]
+
+    def test_resources_are_asked_for_on_condition(self, nginx, origin):
+        path = f"/place/{next(_places)}"
+        body = bodies.generate("object:30000")
+
+        def get():
+            with nginx.connect() as connection:
+                return connection.exchange(path, headers=[("Accept-Encoding", "gzip")])
+
+        fields = [("ETag", '"v1"'), ("Cache-Control", "max-age=1")]
+        origin.answers(answer(body, headers=fields))
+        get()
+        longer = [("ETag", '"v1"'), ("Cache-Control", "max-age=3600")]
+        origin.answers(answer(status=304, type=None, framing="none", headers=longer))
+
+        def is_fresh_for_long():
+            response = get()
+            assert (response.status, response.decoded) == (200, body)
+            return response.header("Cache-Control") == "max-age=3600"
+
+        nginx.wait_for(is_fresh_for_long, "the 304")
+        assert [request.header("If-None-Match") for request in origin.received(path)] == [None, '"v1"']
+
+    @pytest.mark.parametrize("number", [None, b"null"])
+    def test_the_old_one_goes_when_the_node_denies_it(self, ask, number):
+        """An error, or null, is an answer: nobody gets the old one after it."""
+        ask("/place")
+        ask.serve(number)
+        ask.nginx.wait_for(lambda: json.loads(ask("/place").decoded).get("result") is None, "the node's answer")
+        for _ in range(3):
+            assert json.loads(ask("/place").decoded).get("result") is None
+
+    @pytest.mark.parametrize("path", ["/noupdating", "/onlyupdating"])
+    def test_without_updating_there_is_no_update(self, ask, path):
+        ask(path)
+        ask.serve(b'"0x2"')
+        assert result_of(ask(path)) == ("0x2" if path == "/noupdating" else "0x1")
+
+    def test_what_other_filters_make_of_it_is_what_is_stored(self, ask):
+        """The update is stored as any other answer: after all of them."""
+        params = {"method": "eth_getBlockByHash"}
+        for path, stored in (("/sub", "0x00be"), ("/place", "0xbe")):
+            ask.serve(b'"0x11"')
+            ask(path, **params)
+            ask.serve(b'"0xbe"')
+            updated(ask, path, stored, **params)
+
+    @pytest.mark.parametrize("coding", [None, "gzip"])
+    def test_a_node_that_gzips_unasked(self, nginx, origin, coding):
+        path = f"/gunzip/{next(_places)}"
+        fields = [("Cache-Control", "max-age=1")]
+
+        def get(accept):
+            with nginx.connect() as connection:
+                fields = [("Accept-Encoding", accept)] if accept else []
+                return connection.exchange(path, headers=fields)
+
+        old, new = bodies.generate("object:20000"), bodies.generate("object:30000")
+        origin.answers(answer(old, headers=fields))
+        assert get(None).decoded == old
+        origin.answers(answer(new, headers=fields, coding=coding))
+        seen = set()
+
+        def is_new():
+            responses = [get(accept) for accept in (None, "gzip")]
+            seen.update(response.decoded for response in responses)
+            return all(response.decoded == new for response in responses)
+
+        nginx.wait_for(is_new, "the new one")
+        assert seen <= {old, new}
+
+    def test_subrequests_in_the_log(self, ask, nginx):
+        path = f"/logged/{ask.chain}"
+        ask(path)
+        ask.serve(b'"0x2"')
+        assert result_of(ask(path)) == "0x1"
+        # the subrequest's line, and then the request's
+        assert logged(nginx, path, 3)[:3] == ["MISS", "MISS", "STALE"]
+
+
+def test_streams(start_nginx, origin):
+    """Over HTTP/2 the other streams of a connection don't wait."""
+    nginx = start_nginx(CONFIG.replace("listen 127.0.0.1:@port@;", "listen 127.0.0.1:@port@ http2;"))
+    body = bodies.generate("object:30000")
+    path = f"/place/{next(_places)}"
+    fields = [("Cache-Control", "max-age=1"), ("Vary", "Accept-Encoding")]
+    origin.answers(answer(body, headers=fields))
+    gate = threading.Event()
+    for leaves in (False, True):
+        with Http2Client(nginx.port) as client:
+            client.finish(client.ask(path))
+            before = len(origin.received())
+            origin.answers([Until(gate), CLOSE], path)
+            while len(origin.received()) == before:
+                stream = client.ask(path)
+                client.finish(stream)
+                client.judge(stream, body)
+            others = [client.ask(f"/place/{next(_places)}") for _ in range(3)]
+            client.finish(*others)
+            for stream in others:
+                client.judge(stream, body)
+            if not leaves:
+                gate.set()
+        # or the client has left before the update ended
+        gate.set()
+        gate = threading.Event()
+        origin.answers(answer(body, headers=fields), path)
+
+
+@pytest.mark.parametrize("options", [{"main": "master_process off;", "single": True}, {"workers": 2}], ids=["single", "two"])
+def test_processes(start_nginx, origin, options):
+    nginx = start_nginx(CONFIG, **options)
+    ask = Asker(nginx, origin)
+    for path in ("/place", "/proxied"):
+        ask.serve(b'"0x1"')
+        ask(path)
+        ask.serve(b'"0x2"')
+        updated(ask, path)
+
+
+def test_everything_at_once(start_nginx, origin):
+    """Clients that leave at any moment, and a node that fails in every way:
+    whoever stays gets one of the node's own answers, and stored ones never go
+    back."""
+    nginx = start_nginx(CONFIG)
+    (worker,) = nginx.workers()
+    chance = random.Random(7)
+
+    def node(request):
+        # the node may hear of two requests in another order
+        version = int(request.header("Asked").replace(".", ""))
+        id = json.loads(request.body)["id"]
+        size = chance.choice([1, 1, 2_000, 20_000, 400_000])
+        body = b'{"jsonrpc":"2.0","id":%d,"result":"0x%x%b"}' % (id, version, b"_" * size)
+        match chance.randrange(12):
+            case 0:
+                return [CLOSE]
+            case 1:
+                return [RESET]
+            case 2:
+                return failing(chance.choice([404, 502, 503]))
+            case 3:
+                framing = chance.choice(["length", "chunked"])
+                return answer(body, framing=framing, cut_at=chance.randrange(len(body)))
+            case 4:
+                return answer(b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":"m"}}' % id)
+            case 5:
+                return answer(body, headers=[("Set-Cookie", "a=b")])
+        split = scattered(chance.random(), most=4)
+        return answer(body, framing=chance.choice(["length", "chunked", "close"]), split=split)
+
+    origin.answers(node)
+    origin.answers(answer(b"x" * 300_000, type="text/plain"), "/large")
+    faults = []
+    given = collections.Counter()
+
+    def client_of(seed):
+        chance = random.Random(seed)
+        newest = {}
+        for number in range(150):
+            path = chance.choice([*PLACES, "/pages", "/proxied", "/logged"])
+            chain = chance.randrange(3)
+            accept = chance.choice([[], [("Accept-Encoding", "gzip")]])
+            request = client.request_bytes(
+                f"{path}?chain={chain}",
+                method="POST",
+                headers=[("Content-Type", "application/json"), *accept],
+                body=call("eth_blockNumber", id=str(number)),
+            )
+            try:
+                with nginx.connect() as connection:
+                    connection.send(request)
+                    if chance.random() < 0.3:
+                        if chance.random() < 0.5:
+                            connection.read_head()
+                        getattr(connection, chance.choice(["reset", "close"]))()
+                        continue
+                    response = connection.read("POST")
+            except (Malformed, Truncated, OSError):
+                continue  # the node's cut, with the head on its way
+            if response.status != 200 or "result" not in (said := json.loads(response.decoded)):
+                continue
+            version = int(said["result"].strip("_"), 16)
+            status = response.header("Cache-Status")
+            stored = status.startswith("sszip; hit")
+            given[stored] += 1
+            # of two that are asked for in the same millisecond any may be stored last
+            if said["id"] != number or stored and version + 1 < newest.get(chain, 0):
+                faults.append((path, chain, said["id"], number, version, newest.get(chain), status))
+            if stored:
+                newest[chain] = version
+
+    clients = [threading.Thread(target=client_of, args=(seed,)) for seed in range(6)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join()
+    assert not faults
+    assert given[True] > 200 and given[False] > 0, given
+    assert nginx.all_workers() == [worker]
+    origin.answers(Node({"eth_blockNumber": b'"0xffff"'}))
+    for chain in range(3):
+        nginx.wait_for(lambda: asked(nginx, chain) == "0xffff", "the last version")  # noqa: B023
+
+
+def asked(nginx, chain):
+    body = call("eth_blockNumber")
+    fields = [("Content-Type", "application/json")]
+    with nginx.connect() as connection:
+        response = connection.exchange(f"/place?chain={chain}", method="POST", headers=fields, body=body)
+    return json.loads(response.decoded).get("result") if response.status == 200 else None
+
+
+def test_a_reload_meanwhile(start_nginx, origin):
+    """The old worker ends when the update does."""
+    nginx = start_nginx(CONFIG)
+    ask = Asker(nginx, origin)
+    ask("/place")
+    node = ask.serve(b'"0x2"')
+    gate = node.gates["eth_blockNumber"] = threading.Event()
+    (worker,) = nginx.workers()
+    assert result_of(ask("/place")) == "0x1"
+    nginx.wait_for(node.count, "the update")
+    nginx.reload()
+    gate.set()
+    nginx.wait_for(lambda: worker not in nginx.all_workers(), "the old worker to end")
+
+
+def test_beside_a_store(start_nginx, origin):
+    nginx = start_nginx("sszip_cache_path @prefix@/cache max_size=64m memory=32m;" + CONFIG)
+    wait_until_linked(nginx, Client(nginx.prefix / "cache/owner.sock"))
+    ask = Asker(nginx, origin)
+    for path in ("/place", "/few/nofile"):
+        ask.serve(b'"0x1"')
+        ask(path)
+        ask.serve(b'"0x2"')
+        updated(ask, path)

@@ -1,0 +1,364 @@
+"""Expired answers that are sent all the same: when the node fails, and while
+another request fetches a new one."""
+
+import itertools
+import json
+import threading
+import time
+
+import pytest
+
+from harness import bodies, client
+from harness.origin import CLOSE, RESET, Hangup, Until, answer
+from harness.owner import Client
+from harness.rpc import Node, call
+
+from test_store import wait_until_linked
+
+WORDS = ["error", "timeout", "invalid_header", "updating"] + [
+    f"http_{status}" for status in (403, 404, 429, 500, 502, 503, 504)
+]
+
+# all that is stored has expired when it is asked for again
+CONFIG = """
+log_format stale '$uri $sszip_cache_status $sszip_mode';
+sszip on;
+sszip_cache on;
+sszip_cache_namespace $arg_chain;
+sszip_cache_valid tip 1ms;
+sszip_cache_valid immutable 1ms;
+proxy_http_version 1.1;
+proxy_read_timeout 300ms;
+map $http_down $node { default @origin@; 1 127.0.0.1:@port_closed@; }
+upstream none { server unix:@prefix@/nobody.sock; }
+map $http_down $group { default @origin@; 1 none; }
+server {
+    listen 127.0.0.1:@port@;
+    access_log @prefix@/stale.log stale;
+    location / { proxy_pass http://$node; }
+    @purge@
+    @words@
+    location /off { sszip_cache_use_stale error off; proxy_pass http://$node; }
+    location /all {
+        sszip_cache_use_stale error timeout invalid_header updating http_500 http_502 http_503 http_504 http_403 http_404 http_429;
+        proxy_pass http://$node;
+        location /all/slow { proxy_read_timeout 20s; proxy_pass http://@origin@; }
+        location /all/unlocked { sszip_cache_lock off; proxy_read_timeout 20s; proxy_pass http://@origin@; }
+        location /all/group { proxy_pass http://$group; }
+    }
+    location /pages {
+        sszip_cache_use_stale error timeout http_503;
+        error_page 502 503 504 /page;
+        proxy_pass http://$group;
+        location /pages/intercepted { proxy_intercept_errors on; proxy_pass http://$node; }
+        location /pages/tcp { proxy_pass http://$node; }
+    }
+    location = /page { sszip off; return 200 "the page"; }
+}
+"""
+WITH_A_STORE = CONFIG = CONFIG.replace(
+    "@words@",
+    "\n    ".join(f"location /{w} {{ sszip_cache_use_stale {w}; proxy_pass http://$node; }}" for w in WORDS),
+)
+
+CONFIG = WITH_A_STORE.replace("@purge@", "")
+
+HASH = '"0x' + "ab" * 32 + '"'
+LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
+DOWN = [("Down", "1")]
+# nginx calls it critical that there is no such socket
+NOBODY = r"connect\(\) to unix:\S+/nobody.sock failed"
+_places = itertools.count()
+
+
+def failing(status):
+    return answer(b"{}", status=status, headers=[("Retry-After", "9"), ("Set-Cookie", "a=b"), ("X-Node", "1")])
+
+
+# what the node does, and the word for it
+FAILURES = {
+    "closes": ([CLOSE], "error"),
+    "resets": ([RESET], "error"),
+    "breaks off in the head": ([b"HTTP/1.1 200 OK\r\nContent-Ty", CLOSE], "error"),
+    "is slow": ([Hangup()], "timeout"),
+    "is slow in the head": ([b"HTTP/1.1 200 OK\r\nContent-Ty", Hangup()], "timeout"),
+    "talks nonsense": ([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", Hangup()], "invalid_header"),
+    "has too long a head": ([b"HTTP/1.1 200 OK\r\nA: " + b"a" * 100_000, Hangup()], "invalid_header"),
+    **{f"says {s}": (failing(s), f"http_{s}") for s in (403, 404, 429, 500, 502, 503, 504)},
+}
+
+
+class Asker:
+    def __init__(self, nginx, origin):
+        self.nginx = nginx
+        self.origin = origin
+        self.chain = f"chain{next(_places)}"
+        self.serve(b'"0x1"')
+
+    def serve(self, result):
+        self.node = Node({"eth_blockNumber": result, "eth_getBlockByHash": result})
+        self.origin.answers(self.node)
+        return self.node
+
+    def fails(self, script):
+        self.origin.answers(script)
+
+    def __call__(self, path, id="1", method="eth_blockNumber", accept="gzip", headers=()):
+        params = f"[{HASH},true]" if method == "eth_getBlockByHash" else "[]"
+        return self.post(path, call(method, params, id), accept, headers)
+
+    def post(self, path, body, accept="gzip", headers=()):
+        fields = [("Content-Type", "application/json"), *headers]
+        fields += [("Accept-Encoding", accept)] if accept else []
+        # nginx's clock has gone on by then
+        time.sleep(0.005)
+        with self.nginx.connect() as connection:
+            return connection.exchange(f"{path}?chain={self.chain}", method="POST", headers=fields, body=body)
+
+
+@pytest.fixture
+def ask(nginx, origin):
+    return Asker(nginx, origin)
+
+
+def result_of(response):
+    return json.loads(response.decoded)["result"]
+
+
+def logged(nginx, path, count):
+    def look():
+        lines = (nginx.prefix / "stale.log").read_text().splitlines()
+        found = [line.split()[1] for line in lines if line.split()[0] == path]
+        return found if len(found) >= count else None
+
+    return nginx.wait_for(look, f"the log of {path}")
+
+
+class TestWords:
+    @pytest.mark.parametrize("word", WORDS)
+    def test_each_is_for_its_own_failure_alone(self, ask, word):
+        for name, (script, own) in FAILURES.items():
+            ask.serve(b'"0x1"')
+            assert result_of(ask(f"/{word}")) == "0x1"
+            ask.fails(script)
+            response = ask(f"/{word}", id="7")
+            if own == word:
+                assert (response.status, response.decoded) == (200, b'{"jsonrpc":"2.0","id":7,"result":"0x1"}\n'), name
+            else:
+                status = own.removeprefix("http_")
+                status = int(status) if status.isdigit() else {"timeout": 504}.get(own, 502)
+                assert response.status == status, name
+
+    def test_a_node_that_is_not_there(self, ask, nginx):
+        nginx.expect(NOBODY)
+        for path in ("/error", "/all/group"):
+            ask(path)
+            assert result_of(ask(path, headers=DOWN)) == "0x1"
+        ask("/timeout")
+        assert ask("/timeout", headers=DOWN).status == 502
+
+    @pytest.mark.parametrize("path", ["/", "/off"])
+    def test_without_one_an_error_is_an_error(self, ask, path):
+        ask(path)
+        ask.fails([CLOSE])
+        assert ask(path).status == 502
+
+    def test_what_was_never_stored(self, ask):
+        ask.fails([CLOSE])
+        assert ask("/all").status == 502
+        ask.fails(failing(503))
+        response = ask("/all")
+        assert (response.status, response.header("Retry-After")) == (503, "9")
+
+
+class TestWhatIsSent:
+    @pytest.mark.parametrize("accept", ["gzip", None])
+    @pytest.mark.parametrize("failure", ["closes", "says 503"])
+    def test_it_is_the_stored_answer_and_nothing_of_the_failure(self, ask, accept, failure):
+        ask.serve(LARGE)
+        ask("/all", method="eth_getBlockByHash")
+        ask.fails(FAILURES[failure][0])
+        for id in ("5", '"x"'):
+            response = ask("/all", id, "eth_getBlockByHash", accept)
+            assert response.decoded == b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), LARGE)
+            assert response.coding == accept and response.length == len(response.body)
+            assert response.header("Content-Type") == "application/json"
+            for field in ("Retry-After", "Set-Cookie", "X-Node"):
+                assert response.header(field) is None
+
+    def test_status(self, ask, nginx):
+        path = f"/all/{ask.chain}"
+        ask(path)
+        ask.fails([CLOSE])
+        assert ask(path).header("Cache-Status") == "sszip; fwd=stale"
+        ask.fails(failing(503))
+        assert ask(path).header("Cache-Status") == "sszip; fwd=stale; fwd-status=503"
+        assert logged(nginx, path, 3) == ["MISS", "STALE", "STALE"]
+
+    def test_the_connection_stays(self, ask, nginx):
+        ask("/all")
+        ask.fails([CLOSE])
+        with nginx.connect() as connection:
+            for id in (b"1", b"2", b"3"):
+                time.sleep(0.005)
+                body = call("eth_blockNumber", "[]", id.decode())
+                response = connection.exchange(
+                    f"/all?chain={ask.chain}", method="POST", headers=[("Content-Type", "application/json")], body=body
+                )
+                assert response.decoded == b'{"jsonrpc":"2.0","id":%b,"result":"0x1"}\n' % id
+
+    def test_the_node_is_asked_first_and_its_answer_wins(self, ask):
+        ask("/all")
+        ask.serve(b'"0x2"')
+        assert result_of(ask("/all")) == "0x2"
+        ask.fails([CLOSE])
+        assert result_of(ask("/all")) == "0x2"
+        # an error of JSON-RPC is an answer
+        ask.serve(None)
+        assert "error" in json.loads(ask("/all").decoded)
+
+    @pytest.mark.parametrize("path", ["/pages", "/pages/tcp"])
+    def test_it_comes_before_error_pages(self, ask, nginx, path):
+        nginx.expect(NOBODY)
+        assert ask(path, headers=DOWN).decoded == b"the page"
+        ask(path)
+        assert result_of(ask(path, headers=DOWN)) == "0x1"
+        ask.fails([CLOSE])
+        assert result_of(ask(path)) == "0x1"
+        # a failure that it is not for
+        ask.fails([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", Hangup()])
+        assert ask(path).decoded == b"the page"
+
+    def test_it_comes_before_error_pages_for_the_nodes_own_errors(self, ask):
+        path = "/pages/intercepted"
+        ask(path)
+        ask.fails(failing(503))
+        assert result_of(ask(path)) == "0x1"
+        ask.fails(failing(502))
+        assert ask(path).decoded == b"the page"
+
+    def test_batches_get_none(self, ask):
+        batch = b"[%b,%b]" % (call("eth_blockNumber"), call("eth_blockNumber", id="2"))
+        ask.post("/all", batch)
+        ask.fails([CLOSE])
+        assert ask.post("/all", batch).status == 502
+        # but what they brought is there for a call
+        assert result_of(ask("/all")) == "0x1"
+
+    def test_resources(self, nginx, origin):
+        path = f"/all/resource{next(_places)}"
+
+        def get(headers=()):
+            with nginx.connect() as connection:
+                return connection.exchange(path, headers=[("Accept-Encoding", "gzip"), *headers])
+
+        body = bodies.generate("object:30000")
+        origin.answers(answer(body, headers=[("Cache-Control", "max-age=1")]))
+        first = get()
+        tag = first.header("ETag")
+        origin.answers([CLOSE])
+        nginx.wait_for(lambda: get().header("Cache-Status") == "sszip; fwd=stale", "it to expire")
+        response = get()
+        assert (response.status, response.decoded) == (200, body)
+        assert int(response.header("Age")) >= 1
+        if tag:
+            assert get([("If-None-Match", tag)]).status == 304
+
+
+class TestUpdating:
+    @pytest.mark.parametrize("path", ["/all/slow", "/all/unlocked"])
+    def test_others_get_the_old_one_while_one_fetches(self, ask, nginx, path):
+        path = f"{path}/{ask.chain}"
+        ask(path)
+        node = ask.serve(b'"0x2"')
+        gate = node.gates["eth_blockNumber"] = threading.Event()
+        answers = []
+        leader = threading.Thread(target=lambda: answers.append(ask(path)))
+        leader.start()
+        nginx.wait_for(node.count, "the leader")
+        for id in range(5):
+            response = ask(path, str(id))
+            assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
+            assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
+        assert node.count() == 1
+        gate.set()
+        leader.join()
+        assert result_of(answers[0]) == "0x2"
+        assert result_of(ask(path)) == "0x2" and node.count() == 2
+        assert logged(nginx, path, 8) == ["MISS", *["UPDATING"] * 5, "MISS", "MISS"]
+
+    def test_they_get_it_again_when_that_one_fails(self, ask, nginx, origin):
+        ask("/all/slow")
+        gate = threading.Event()
+        origin.answers([Until(gate), CLOSE])
+        answers = []
+        before = len(origin.received())
+        leader = threading.Thread(target=lambda: answers.append(ask("/all/slow")))
+        leader.start()
+        nginx.wait_for(lambda: len(origin.received()) > before, "the leader")
+        assert result_of(ask("/all/slow")) == "0x1"
+        gate.set()
+        leader.join()
+        assert result_of(answers[0]) == "0x1"
+
+    def test_a_client_that_leaves_hands_on(self, ask, nginx):
+        ask("/all/slow")
+        node = ask.serve(b'"0x2"')
+        gate = node.gates["eth_blockNumber"] = threading.Event()
+        with nginx.connect() as leader:
+            fields = [("Content-Type", "application/json")]
+            leader.send(
+                client.request_bytes(
+                    f"/all/slow?chain={ask.chain}", method="POST", headers=fields, body=call("eth_blockNumber")
+                )
+            )
+            nginx.wait_for(node.count, "the leader")
+            assert result_of(ask("/all/slow")) == "0x1"
+            leader.reset()
+        gate.set()
+        nginx.wait_for(lambda: result_of(ask("/all/slow")) == "0x2", "the next to fetch it")
+
+
+@pytest.fixture(scope="class")
+def stored(start_nginx):
+    nginx = start_nginx(
+        "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"
+        + WITH_A_STORE.replace(
+            "@purge@", "location = /purge { sszip_cache_purge on; }"
+        )
+    )
+    wait_until_linked(nginx, Client(nginx.prefix / "cache/owner.sock"))
+    return nginx
+
+
+class TestAnOwner:
+    """Beside a store: the process's memory alone has what has expired."""
+
+    def test_it_stands_in_all_the_same(self, stored, origin):
+        ask = Asker(stored, origin)
+        ask("/all")
+        ask.fails([CLOSE])
+        assert result_of(ask("/all")) == "0x1"
+
+    def test_never_after_a_purge(self, stored, origin):
+        ask = Asker(stored, origin)
+        ask("/all/slow")
+        gate = threading.Event()
+        origin.answers([Until(gate), CLOSE])
+        before = len(origin.received())
+        answers = []
+
+        def lead():
+            # the lease of the first may not have been given back yet
+            while len(origin.received()) == before:
+                answers[:] = [ask("/all/slow")]
+
+        leader = threading.Thread(target=lead)
+        leader.start()
+        stored.wait_for(lambda: len(origin.received()) > before, "the leader")
+        assert result_of(ask("/all/slow")) == "0x1"
+        assert client.fetch(stored.port, "/purge?everything", method="POST").status == 200
+        gate.set()
+        leader.join()
+        assert answers[0].status == 502
+        assert ask("/all/slow").status == 502
