@@ -16,6 +16,9 @@
 /* the core asks for few: an event stream and some more */
 #define NGX_HTTP_SSZIP_LINK_SLOTS  32
 
+/* written at once */
+#define NGX_HTTP_SSZIP_LINK_PIECES  16
+
 /* an owner that starts, or is replaced, is not worth a line in the log */
 #define NGX_HTTP_SSZIP_LINK_GRACE  3000
 
@@ -230,8 +233,11 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
 static void
 ngx_http_sszip_link_write(ngx_uint_t slot)
 {
+    size_t             i, count;
     ssize_t            n;
-    sszip_str          out;
+    sszip_str          out[NGX_HTTP_SSZIP_LINK_PIECES];
+    ngx_iovec_t        vec;
+    struct iovec       iovs[NGX_HTTP_SSZIP_LINK_PIECES];
     ngx_connection_t  *c;
 
     c = ngx_http_sszip_link[slot];
@@ -240,17 +246,32 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
         return;
     }
 
+    vec.iovs = iovs;
+    vec.nalloc = NGX_HTTP_SSZIP_LINK_PIECES;
+
     for ( ;; ) {
 
-        if (sszip_link_output(slot, &out) != SSZIP_STATUS_OK
-            || out.len == 0)
+        if (sszip_link_output(slot, out, NGX_HTTP_SSZIP_LINK_PIECES, &count)
+            != SSZIP_STATUS_OK
+            || count == 0)
         {
             return;
         }
 
-        n = c->send(c, (u_char *) out.data, out.len);
+        vec.size = 0;
+        vec.count = count;
+
+        for (i = 0; i < count; i++) {
+            iovs[i].iov_base = (void *) out[i].data;
+            iovs[i].iov_len = out[i].len;
+            vec.size += out[i].len;
+        }
+
+        n = ngx_writev(c, &vec);
 
         if (n == NGX_AGAIN) {
+
+            c->write->ready = 0;
 
             if (ngx_handle_write_event(c->write, 0) == NGX_OK) {
                 return;

@@ -957,13 +957,17 @@ sszip_link_need sszip_link_next(size_t *slot);
 sszip_status sszip_link_connected(size_t slot, bool is_open, uint64_t now);
 
 /*
- What is to be written to the connection; empty: nothing. Valid until the
- next call of a function of the link.
+ What is to be written to the connection: up to `room` pieces, one after the
+ other, and in `count` how many there are; 0: nothing is. Valid until the next
+ call of a function of the link.
 
  # Safety
- `out` points at memory of its type.
+ `out` points at memory for `room` of its type, `count` at memory of its type.
  */
-sszip_status sszip_link_output(size_t slot, sszip_str *out);
+sszip_status sszip_link_output(size_t slot,
+                               sszip_str *out,
+                               size_t room,
+                               size_t *count);
 
 /*
  So many bytes of it are written.

@@ -69,22 +69,35 @@ pub extern "C" fn sszip_link_connected(slot: usize, is_open: bool, now: u64) -> 
     })
 }
 
-/// What is to be written to the connection; empty: nothing. Valid until the
-/// next call of a function of the link.
+/// What is to be written to the connection: up to `room` pieces, one after the
+/// other, and in `count` how many there are; 0: nothing is. Valid until the next
+/// call of a function of the link.
 ///
 /// # Safety
-/// `out` points at memory of its type.
+/// `out` points at memory for `room` of its type, `count` at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_link_output(slot: usize, out: *mut sszip_str) -> sszip_status {
+pub unsafe extern "C" fn sszip_link_output(
+    slot: usize,
+    out: *mut sszip_str,
+    room: usize,
+    count: *mut usize,
+) -> sszip_status {
     boundary(|| {
-        let mut next = sszip_str::of(b"");
+        if out.is_null() {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
+        let mut given = 0;
         if let Some(link) = link() {
-            link.write(slot, |bytes| {
-                next = sszip_str::of(bytes);
+            link.write(slot, |pieces| {
+                for piece in pieces.take(room) {
+                    // SAFETY: not NULL, and there is room: the contract.
+                    unsafe { out.add(given).write(sszip_str::of(piece)) };
+                    given += 1;
+                }
                 0
             });
         }
-        give!(out, next);
+        give!(count, given);
         sszip_status::SSZIP_STATUS_OK
     })
 }

@@ -174,14 +174,9 @@ mod tests {
 
     /// Its bytes are not UTF-8: each stands for a character.
     fn text(job: &Job) -> String {
-        let mut out = job.outgoing("w-1", 1000).unwrap();
-        let mut text = String::new();
-        while !out.next().is_empty() {
-            text.extend(out.next().iter().map(|byte| char::from(*byte)));
-            let length = out.next().len();
-            out.advance(length);
-        }
-        text
+        let out = job.outgoing("w-1", 1000).unwrap();
+        let bytes = out.pieces().flatten();
+        bytes.map(|byte| char::from(*byte)).collect()
     }
 
     fn store(method: Option<&[u8]>, expires_at: u64) -> Job {

@@ -338,7 +338,7 @@ impl Link {
             return;
         }
         let mut open = Box::new(Open {
-            out: Outgoing::default(),
+            out: Outgoing::nothing(),
             reader: Reader::new(self.settings.max_body),
             jobs: VecDeque::new(),
             since: now,
@@ -360,12 +360,12 @@ impl Link {
         self.assign(&mut state, tier, now);
     }
 
-    /// Shows what is to be written to a connection, and is told how much of
-    /// it was; empty: nothing is.
-    pub fn write(&self, slot: usize, write: impl FnOnce(&[u8]) -> usize) {
+    /// Shows the pieces that are to be written to a connection, and is told
+    /// how many bytes of them were; none: nothing is.
+    pub fn write(&self, slot: usize, write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize) {
         let mut state = self.lock();
         if let Some(Slot::Open(open)) = state.slots.get_mut(slot) {
-            let written = write(open.out.next());
+            let written = write(&mut open.out.pieces());
             open.out.advance(written);
         }
     }

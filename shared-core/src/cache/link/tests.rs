@@ -77,11 +77,11 @@ impl Host {
                     let mut bytes = Vec::new();
                     let mut more = true;
                     while more {
-                        self.link().write(slot, |next| {
-                            let part = &next[..next.len().min(30)];
-                            bytes.extend_from_slice(part);
-                            more = !part.is_empty();
-                            part.len()
+                        self.link().write(slot, |pieces| {
+                            let before = bytes.len();
+                            bytes.extend(pieces.flatten().take(30));
+                            more = bytes.len() > before;
+                            bytes.len() - before
                         });
                     }
                     if !bytes.is_empty() {
