@@ -22,7 +22,7 @@ BY_HASH = {
 # Hex of random bytes: deflate halves it, and no more.
 LARGE_BYTES = 10_000_000
 LARGE_METHOD = "debug_getRawBlock"
-READ, UNREAD = "10 MB", "10 MB read at each hit"
+READ, UNREAD = "10 MB", "10 MB stored unread"
 
 
 def block_hash():
@@ -71,8 +71,7 @@ def nearest(pairs):
 def large(work):
     """Calls whose stored answers take about 10 MB each: one that is read
     strictly when it comes, since its members are in no usual order, and one
-    that is read at the first hit of each process (decision 015). For each the
-    folder of a node."""
+    that the owner reads (decision 015). For each the folder of a node."""
     result = "0x" + random.Random(1).randbytes(LARGE_BYTES).hex()
     params = BY_HASH[LARGE_METHOD](block_hash().replace(MARK.decode(), DIGITS.decode()))
     for name, response in (

@@ -10,11 +10,12 @@ use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use super::caching::{Asked, Decoding, LookUp};
+use super::caching::{Asked, LookUp};
 use super::calls::{Calls, Place};
 use super::coding::off_loop_length;
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
+use super::hit::Decoding;
 use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
 use crate::bytes::extend;

@@ -37,6 +37,7 @@ mod calls;
 mod coding;
 mod fill;
 mod head;
+mod hit;
 mod judgement;
 mod resource;
 mod room;
@@ -209,7 +210,7 @@ pub struct Exchange {
     may_code: bool,
     host_writes_vary: bool,
     /// What is to be decoded.
-    decoding: Option<caching::Decoding>,
+    decoding: Option<hit::Decoding>,
     /// The status of a stored answer.
     status: u16,
     /// The body of a stored answer.

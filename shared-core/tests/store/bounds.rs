@@ -57,7 +57,8 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     let folder = folder();
     let config = Config::new(folder.path().join("store"), 32 << 20);
     let (store, _) = open(&config);
-    let most = config.max_size / 4 * 5;
+    // and what is being written, while what makes way for it is still there
+    let most = config.max_size / 4 * 5 + config.memory();
     let (mut written, mut n) = (0, 0);
     let mut again = 0;
     put_noise(&store, 1_000_000, 5000, class(0));

@@ -570,7 +570,10 @@ fn what_is_asked_at_once_is_sent_together() {
     // more than that go over another one
     want_all(&mut host, 20..31);
     let slots: Vec<usize> = host.requests().iter().map(|(slot, _)| *slot).collect();
-    assert_eq!(slots, [[1; super::TOGETHER].as_slice(), &[2]].concat());
+    assert_eq!(
+        slots,
+        [[1; super::sending::TOGETHER].as_slice(), &[2]].concat()
+    );
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! What is sent over which connection, and until when it is waited for.
+
+use std::collections::VecDeque;
+
+use super::channel::Outgoing;
+use super::job::{Job, LookUp};
+use super::{Link, Need, Slot, State, EVENTS, SILENCE};
+use crate::cache::process::Tier;
+
+/// So many requests go over one connection at a time: what is to be sent when
+/// one is free goes there together, since waking the owner costs more than most
+/// requests do.
+pub(super) const TOGETHER: usize = 8;
+
+impl Link {
+    /// Puts jobs on connections that have none.
+    pub(super) fn assign(&self, state: &mut State, tier: &Tier, now: u64) {
+        for slot in EVENTS + 1..state.slots.len() {
+            let free = match &state.slots[slot] {
+                Slot::Open(open) => open.jobs.is_empty(),
+                Slot::Closed { retry_at } => *retry_at <= now,
+                Slot::Connecting(_) => false,
+            };
+            if !free {
+                continue;
+            }
+            // favours never take the last one from those who wait
+            let is_last = slot + 1 == state.slots.len();
+            let is_asked = !state.asked.is_empty();
+            if !is_asked && is_last {
+                return;
+            }
+            if matches!(state.slots[slot], Slot::Open(_)) {
+                self.send(state, tier, slot, is_asked, now);
+                continue;
+            }
+            let Some(job) = state.next(is_asked) else {
+                return;
+            };
+            state.slots[slot] = Slot::Connecting(job);
+            state.needs.push_back(Need::Connect(slot));
+        }
+    }
+
+    /// Sends over an open connection what waits, or favours.
+    pub(super) fn send(
+        &self,
+        state: &mut State,
+        tier: &Tier,
+        slot: usize,
+        is_asked: bool,
+        now: u64,
+    ) {
+        let mut jobs = VecDeque::new();
+        let mut out: Option<Outgoing> = None;
+        while jobs.len() < TOGETHER && out.as_ref().is_none_or(Outgoing::has_room) {
+            // what takes long is sent alone; favours don't
+            let is_alone = is_asked && state.asked.front().is_none_or(|job| !job.is_quick());
+            if is_alone && !jobs.is_empty() || jobs.try_reserve(1).is_err() {
+                break;
+            }
+            let Some(job) = state.next(is_asked) else {
+                break;
+            };
+            let is_sent = job
+                .outgoing(&self.process, now)
+                .and_then(|more| match &mut out {
+                    Some(out) => out.add(more),
+                    None => {
+                        out = Some(more);
+                        Some(())
+                    }
+                });
+            match is_sent {
+                Some(()) => jobs.push_back(job),
+                None => self.drop_unsent(state, tier, job),
+            }
+            if is_alone {
+                break;
+            }
+        }
+        if let (Some(Slot::Open(open)), Some(out)) = (state.slots.get_mut(slot), out) {
+            open.out = out;
+            open.jobs = jobs;
+            open.since = now;
+            state.needs.push_back(Need::Write(slot));
+        }
+    }
+
+    /// Those whose time is over go on without the owner.
+    pub(super) fn give_up_late(&self, state: &mut State, tier: &Tier, now: u64) {
+        // once around: nothing is allocated
+        for _ in 0..state.asked.len() {
+            match state.asked.pop_front() {
+                Some(job) if job.is_late(now) => self.fail(state, tier, job),
+                Some(job) => state.asked.push_back(job),
+                None => break,
+            }
+        }
+        for slot in 0..state.slots.len() {
+            while let Some(late) = state.slots[slot].take_late(now) {
+                self.fail(state, tier, late);
+            }
+        }
+    }
+
+    /// It came too late, or never can be sent, or memory was refused for it.
+    pub(super) fn drop_unsent(&self, state: &mut State, tier: &Tier, job: Job) {
+        match job {
+            Job::Store { key, .. } => state.favours.push(Job::GiveBack(key)),
+            job => self.fail(state, tier, job),
+        }
+    }
+}
+
+/// An iterator has one type.
+static NO_JOBS: &VecDeque<Job> = &VecDeque::new();
+
+impl State {
+    /// The next of those that wait, or of the favours.
+    fn next(&mut self, is_asked: bool) -> Option<Job> {
+        match is_asked {
+            true => self.asked.pop_front(),
+            false => self.favours.pop(),
+        }
+    }
+
+    pub(super) fn next_tick(&self, now: u64) -> u64 {
+        let busy = self.slots.iter().flat_map(|slot| match slot {
+            Slot::Open(open) => open.jobs.iter().chain(None),
+            Slot::Connecting(job) => NO_JOBS.iter().chain(Some(job)),
+            Slot::Closed { .. } => NO_JOBS.iter().chain(None),
+        });
+        let dues = self.asked.iter().chain(busy).filter_map(Job::due);
+        let retry = match self.slots[EVENTS] {
+            Slot::Closed { retry_at } => retry_at,
+            _ => now + SILENCE / 2,
+        };
+        let next = dues.chain([retry]).min().unwrap_or(retry);
+        next.saturating_sub(now).max(1)
+    }
+}
+
+impl Slot {
+    /// A job whose time is over; its answer still comes on that connection.
+    fn take_late(&mut self, now: u64) -> Option<Job> {
+        let job = self.jobs().find(|job| job.is_late(now))?;
+        let key = match job {
+            Job::LookUp(look_up) => Some(look_up.key),
+            _ => None,
+        };
+        Some(std::mem::replace(job, Job::Late(key)))
+    }
+
+    pub(super) fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
+        let (open, connecting) = match self {
+            Self::Open(open) => (Some(&mut open.jobs), None),
+            Self::Connecting(job) => (None, Some(job)),
+            Self::Closed { .. } => (None, None),
+        };
+        open.into_iter().flatten().chain(connecting)
+    }
+}
+
+impl Job {
+    /// Whether the owner answers at once, with little, so that others may be
+    /// sent before the answer has come.
+    fn is_quick(&self) -> bool {
+        matches!(
+            self,
+            Self::LookUp(_) | Self::Store { .. } | Self::GiveBack(_) | Self::Acknowledge(_)
+        )
+    }
+
+    /// When whoever waits for it goes on without it.
+    fn due(&self) -> Option<u64> {
+        match self {
+            Self::LookUp(look_up) => Some(look_up.due),
+            Self::LookUps { due, .. } | Self::Purge { due, .. } => Some(*due),
+            _ => None,
+        }
+    }
+
+    fn is_late(&self, now: u64) -> bool {
+        self.due().is_some_and(|due| due <= now)
+    }
+
+    /// Makes that later for a look-up, never earlier.
+    pub(super) fn put_off(&mut self, until: u64) {
+        match self {
+            Self::LookUp(LookUp { due, .. }) | Self::LookUps { due, .. } => {
+                *due = until.max(*due);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Sending what is stored.
+
+use std::sync::Arc;
+
+use super::caching::{Asked, LookUp};
+use super::coding::off_loop_length;
+use super::head::HeadEdit;
+use super::{Exchange, Task};
+use crate::cache::entry::Entry;
+use crate::cache::Key;
+use crate::gzip::splice::Body;
+use crate::mode::Mode;
+use crate::negotiate::etag::weakened;
+use crate::negotiate::vary;
+
+/// A stored answer that has to be decoded before it can be sent.
+#[derive(Debug)]
+pub(super) enum Decoding {
+    /// Where it is stored, and the id that it gets; `None`: it is a resource.
+    One(Key, Arc<Entry>, Option<Vec<u8>>),
+    /// The answers of a batch, where they are stored, and their ids.
+    Batch(Vec<(Key, Arc<Entry>, Vec<u8>)>),
+}
+
+impl Exchange {
+    /// Gives out what is stored under `key`, or was shared, if it can be.
+    pub(super) fn give(
+        &mut self,
+        key: &Key,
+        entry: Arc<Entry>,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> Option<LookUp> {
+        if self.is_long_to_give(&entry, id, asked) {
+            self.task = Task::Decode;
+            let id = id.map(<[u8]>::to_vec);
+            self.decoding = Some(Decoding::One(*key, entry, id));
+            return Some(LookUp::RespondOffLoop);
+        }
+        self.give_at_once(key, &entry, id, asked)
+            .then_some(LookUp::Respond)
+    }
+
+    fn give_at_once(
+        &mut self,
+        key: &Key,
+        entry: &Arc<Entry>,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> bool {
+        let stands = entry.stands();
+        let weight = entry.weight();
+        let responds = stands && self.respond_with(entry, id, asked);
+        if let Some(hot) = self.config.process.tier.hot() {
+            if !stands {
+                hot.remove_this(key, entry);
+            } else if entry.weight() != weight {
+                // it has both codings from now on
+                hot.reweigh(key, entry);
+            }
+        }
+        responds
+    }
+
+    /// Whether an event loop should not wait until the entry can be sent.
+    fn is_long_to_give(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
+        let most = off_loop_length(self.config.comp_level) as u64;
+        let decodes = !self.may_gzip(asked)
+            && (id.is_some() || self.needs_body(entry))
+            && entry.inflates() > most;
+        decodes || entry.is_unread() && entry.length(b"") > most
+    }
+
+    /// Decodes a stored answer. If that can't be, there is none.
+    pub(super) fn decode(&mut self) {
+        let asked = self.asked_before();
+        // if it can't be given out there is no status, and the node is asked
+        match self.decoding.take() {
+            Some(Decoding::One(key, entry, id)) => {
+                self.give_at_once(&key, &entry, id.as_deref(), &asked);
+            }
+            Some(Decoding::Batch(answers)) => self.decode_batch(&answers, &asked),
+            None => {}
+        }
+    }
+
+    /// What the host said when it looked up.
+    pub(super) fn asked_before(&self) -> Asked<'static> {
+        Asked {
+            now: self.looked_up_at,
+            coding_allowed: self.may_code,
+            host_writes_vary: self.host_writes_vary,
+            ..Asked::default()
+        }
+    }
+
+    /// Whether the entry can be sent: under an id, or (`None`) as it is.
+    pub(super) fn respond_with(
+        &mut self,
+        entry: &Entry,
+        id: Option<&[u8]>,
+        asked: &Asked<'_>,
+    ) -> bool {
+        if id.is_none() && !self.needs_body(entry) {
+            self.respond(entry, None, asked);
+            return true;
+        }
+        let id = id.unwrap_or_default();
+        let body = if self.may_gzip(asked) {
+            entry.gzip(id)
+        } else {
+            entry.identity(id)
+        };
+        if body.is_some() {
+            self.respond(entry, body, asked);
+        }
+        self.stored.is_some()
+    }
+
+    pub(super) fn may_gzip(&self, asked: &Asked<'_>) -> bool {
+        asked.coding_allowed
+            && !self.request.no_transform
+            && self.request.accept_encoding.prefers_gzip()
+    }
+
+    /// The head and body of a stored answer; no body: the client has it, or
+    /// asked for the head alone.
+    pub(super) fn respond(&mut self, entry: &Entry, body: Option<Body>, asked: &Asked<'_>) {
+        let meta = entry.meta();
+        self.cache_status = self.given_as;
+        self.mode = Mode::Hit;
+        self.status = meta.status;
+        let gzip = match &body {
+            Some(body) => body.is_gzip(),
+            None => entry.is_coded() && self.may_gzip(asked),
+        };
+        // these fields, and at most Vary, the coding, the cache, the length,
+        // and of a resource Age
+        self.head_edits.reserve(meta.fields.len() + 5);
+        let mut vary_lines: Vec<&[u8]> = Vec::new();
+        for (name, value) in &meta.fields {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            if is("vary") {
+                vary_lines.push(value);
+                continue;
+            }
+            if is("content-type") {
+                self.varies = self.config.types.contains(value);
+                self.head_edits
+                    .push(HeadEdit::set("Content-Type", value.clone()));
+                continue;
+            }
+            let weak = if is("etag") && gzip {
+                weakened(value)
+            } else {
+                None
+            };
+            if let Ok(name) = String::from_utf8(name.clone()) {
+                let value = weak.unwrap_or_else(|| value.clone());
+                self.head_edits.push(HeadEdit::set(name, value));
+            }
+        }
+        let lines = || vary_lines.iter().copied();
+        let vary = if self.varies && asked.host_writes_vary {
+            vary::without(lines(), "Accept-Encoding")
+        } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
+            vary::without(lines(), "")
+        } else {
+            vary::with(lines(), "Accept-Encoding")
+        };
+        if !vary.is_empty() {
+            self.head_edits.push(HeadEdit::set("Vary", vary));
+        }
+        if gzip {
+            self.head_edits
+                .push(HeadEdit::set("Content-Encoding", "gzip"));
+        }
+        self.head_edits.push(HeadEdit::set(
+            "Cache-Status",
+            format!(
+                "sszip; hit; ttl={}",
+                seconds_left(meta.expires_at, asked.now)
+            ),
+        ));
+        match body {
+            Some(body) => {
+                self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
+                self.stored = Some(body);
+            }
+            None => self.stored = Some(Body::default()),
+        }
+        self.finish_resource(entry, asked);
+    }
+}
+
+/// The freshness that is left, in seconds; negative: since when it is stale
+/// (RFC 9211, 2.5).
+fn seconds_left(expires_at: u64, now: u64) -> i64 {
+    let seconds = |milliseconds: u64| i64::try_from(milliseconds / 1000).unwrap_or(i64::MAX);
+    match expires_at.checked_sub(now) {
+        Some(left) => seconds(left),
+        None => -seconds(now - expires_at),
+    }
+}
