@@ -191,10 +191,9 @@ HIT_TEXT = (
 LARGE_TEXT = (
     "An answer whose coded form takes 10 MB, asked for over one connection, one request at "
     "a time. The worker's memory takes it in its own row only. What nodes usually send is "
-    "read strictly at the first hit, not when it comes (decision 015): the owner's entry is "
-    "then read by each process, at each hit here; *10 MB* has its members in no usual order, "
-    "so that it is read when it comes, and a hit only moves it. Speeds are its bytes "
-    "through what a hit takes longer than one from the worker's memory: *by time*, by the "
+    "read strictly at the first hit, not when it comes, by the owner (decision 015): *stored "
+    "unread* is that; *10 MB* has its members in no usual order, so that it is read when it "
+    "comes. Both are only moved at a hit. Speeds are its bytes through what a hit takes longer than one from the worker's memory: *by time*, by the "
     "median latency of a request, which is what moving the entry into the worker adds; *by "
     "CPU*, by the run time of worker and owner together, which in part run at the same "
     "time. *End to end* is what came to wrk."
