@@ -287,6 +287,8 @@ class TestUnderLoad:
             nginx.wait_for(lambda: nginx.master_or_none() not in (None, old), "the new master")
             nginx.wait_for(nginx.workers, "the new workers")
             clients.await_more(60)
+            # one that has not reached the owner yet refuses a purge
+            wait_until_linked(nginx)
             # both generations of workers are one owner's
             assert clients.purge()
             clients.await_more(60)
