@@ -4,6 +4,7 @@ right, over random sequences of requests, purges, crashes and restarts."""
 import contextlib
 import json
 import os
+import pathlib
 import random
 import signal
 
@@ -13,7 +14,7 @@ from harness import client
 from harness.nginx import Nginx
 from harness.origin import answer
 from harness.rpc import call
-from test_store_life import end, kill_manager, manager, wait_until_linked
+from test_store_life import end, kill_manager, wait_until_linked
 
 CONFIG = """
 sszip on;
@@ -139,7 +140,11 @@ class Run:
 
     def kill_all(self):
         """As a machine does that goes down, but for what is not synced."""
-        victims = [self.nginx.master, manager(self.nginx), *self.nginx.workers()]
+        master = self.nginx.master
+        # so that it starts no other meanwhile
+        os.kill(master, signal.SIGSTOP)
+        children = pathlib.Path(f"/proc/{master}/task/{master}/children").read_text().split()
+        victims = [master, *map(int, children)]
         for victim in filter(running, victims):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
