@@ -84,6 +84,11 @@ def kill_manager(nginx):
     return time.monotonic() - since
 
 
+def await_fills(nginx, count):
+    """What was answered last may still be on its way to the owner."""
+    nginx.wait_for(lambda: owner_of(nginx).status()["fills"]["kept"] == count, "all to be stored")
+
+
 def hits(nginx, numbers):
     """How many of these are answered without the node."""
     answers = [nginx.post("/", by_hash(number)) for number in numbers]
@@ -196,6 +201,7 @@ class TestStops:
             nginx.start()
             wait_until_linked(nginx)
             assert hits(nginx, range(20)) == 0
+            await_fills(nginx, 20)
             for start in range(3):
                 end(nginx, signal.SIGQUIT if start % 2 else signal.SIGTERM)
                 nginx.start()
@@ -209,6 +215,7 @@ class TestStops:
         nginx = start_nginx(CONFIG)
         wait_until_linked(nginx)
         assert hits(nginx, range(20)) == 0
+        await_fills(nginx, 20)
         before = manager(nginx)
         nginx.reload()
         nginx.wait_for(lambda: manager(nginx) not in (None, before) and not runs(before), "another manager")
