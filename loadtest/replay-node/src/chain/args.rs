@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest chain to begin with.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 100_000;
 /// The most transactions of a block.
 const MOST_TRANSACTIONS: u64 = 10_000;
 
@@ -21,6 +21,11 @@ pub struct ChainArgs {
     /// The chain's id
     #[arg(long, value_name = "ID", default_value_t = 1, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=1 << 52))]
     pub chain_id: u64,
+
+    /// When slot 0 began, in Unix seconds; slots of 12 s follow, however long
+    /// they last here
+    #[arg(long, value_name = "SECONDS", default_value_t = 1_606_824_023, requires = "chain", value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    pub chain_genesis_time: u64,
 
     /// Most transactions of a block
     #[arg(long, value_name = "N", default_value_t = 20, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=MOST_TRANSACTIONS))]

@@ -5,7 +5,7 @@ use serde_json::{json, Value};
 
 use crate::sample::values::{prefixed, Address, Fixed, Word};
 
-use super::contents::{GENESIS_TIME, SECONDS_PER_SLOT};
+use super::contents::SECONDS_PER_SLOT;
 use super::digest::{dice, digest};
 use super::model::{self, Block, Finality, Index, EPOCH};
 use super::params;
@@ -106,7 +106,7 @@ fn invalid(id: &str) -> Page {
 
 fn genesis(view: &View<'_>) -> Value {
     json!({"data": {
-        "genesis_time": GENESIS_TIME.to_string(),
+        "genesis_time": view.chain.genesis.time.to_string(),
         "genesis_validators_root": digest("validators", &[&genesis_hash(view).0]),
         "genesis_fork_version": "0x00000000",
     }})

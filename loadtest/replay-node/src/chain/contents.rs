@@ -12,8 +12,6 @@ use crate::sample::world::World;
 use super::digest::{dice, digest};
 use super::model::{self, Chain, Genesis};
 
-/// When slot 0 began: the Beacon Chain's genesis.
-pub const GENESIS_TIME: u64 = 1_606_824_023;
 pub const SECONDS_PER_SLOT: u64 = 12;
 /// The base fee that transactions are priced for, wherever they end up.
 const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
@@ -22,7 +20,7 @@ const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 #[derive(Debug)]
 pub struct Contents {
     world: World,
-    chain_id: u64,
+    genesis: Genesis,
 }
 
 impl Contents {
@@ -30,7 +28,7 @@ impl Contents {
         let seed = genesis.seed.to_be_bytes();
         Self {
             world: World::new(&mut dice("world", &[&seed])),
-            chain_id: genesis.chain_id,
+            genesis: *genesis,
         }
     }
 
@@ -62,7 +60,7 @@ impl Contents {
         let place = Place {
             hash,
             number,
-            timestamp: GENESIS_TIME + slot * SECONDS_PER_SLOT,
+            timestamp: self.genesis.time + slot * SECONDS_PER_SLOT,
             base_fee,
             withdrawal: number * WITHDRAWALS,
             size: 3500 + 900 * transactions.len(),
@@ -91,11 +89,11 @@ impl Contents {
             index,
         );
         made.hash = *hash;
-        made.chain_id = Some(Quantity(self.chain_id));
+        made.chain_id = Some(Quantity(self.genesis.chain_id));
         if made.y_parity.is_none() {
             // EIP-155.
             let parity = made.v.0 & 1;
-            made.v = Quantity(35 + 2 * self.chain_id + parity);
+            made.v = Quantity(35 + 2 * self.genesis.chain_id + parity);
         }
         made
     }

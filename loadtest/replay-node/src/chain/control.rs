@@ -10,8 +10,8 @@ use super::model::{Chain, ChainError, Genesis, Index};
 use super::params;
 use super::{Down, State};
 
-/// Blocks that one command adds, slots that it lets pass, or lag at most.
-const MOST_BLOCKS: u64 = 1 << 20;
+/// The most blocks that one command adds, or slots that it lets pass.
+const MOST_BLOCKS: u64 = 100_000;
 const LONGEST_HOLD_MS: u64 = 600_000;
 
 /// Reads one command, or an array of them.
@@ -106,7 +106,7 @@ impl Command {
                     seed,
                     chain_id: chain_id.unwrap_or(chain.genesis.chain_id),
                     length: up_to(MOST_BLOCKS, length.unwrap_or(chain.head_number()))?,
-                    transactions: chain.genesis.transactions,
+                    ..chain.genesis
                 };
                 state.contents = Contents::new(&genesis);
                 state.chain = Chain::new(genesis);
@@ -115,7 +115,7 @@ impl Command {
             Command::Syncing(syncing) => state.syncing = syncing,
             Command::Finality(finality) => state.finality = finality,
             Command::Down(down) => state.down = down,
-            Command::Lag(blocks) => state.lag = up_to(MOST_BLOCKS, blocks)?,
+            Command::Lag(blocks) => state.lag = blocks,
             Command::Hold { method, ms: 0 } => {
                 state.holds.remove(&method);
             }

@@ -96,7 +96,7 @@ pub fn events(view: &View<'_>, before: &Seen) -> Vec<Event> {
     let mut events = Vec::new();
     if view.head().hash != before.hash {
         // A block of that hash is elsewhere in a chain that was replaced.
-        let same_chain = view.by_hash(&before.hash) == Some(before.head);
+        let same_chain = view.chain.by_hash(&before.hash) == Some(before.head);
         if same_chain {
             branch_events(view, before.head, &mut events);
         } else {

@@ -22,6 +22,9 @@ mod socket;
 mod state;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,6 +129,7 @@ impl Simulation {
         let genesis = Genesis {
             seed,
             chain_id: args.chain_id,
+            time: args.chain_genesis_time,
             length: args.chain_length,
             transactions: args.chain_transactions,
         };

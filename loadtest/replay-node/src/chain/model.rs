@@ -48,10 +48,12 @@ pub fn state_root(hash: &Word) -> Word {
 }
 
 /// What a new chain is made from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Genesis {
     pub seed: u64,
     pub chain_id: u64,
+    /// When slot 0 began, in Unix seconds.
+    pub time: u64,
     /// The number of the first head.
     pub length: u64,
     /// The most fresh transactions of a block.
@@ -343,7 +345,8 @@ impl Chain {
             safe: self.finality.safe.min(head),
             finalized: self.finality.finalized.min(head),
         };
-        if settled != self.finality {
+        let outdated = self.finality_at.last().is_some_and(|(at, _)| *at > head);
+        if settled != self.finality || outdated {
             self.finality = settled;
             self.note_finality();
         }
