@@ -201,7 +201,13 @@ impl Owner {
     /// What the store gave goes to memory.
     fn take_in(&self, key: &Key, stored: Option<Stored>, now: Now) -> Option<Found> {
         let kept = stored
-            .map(|stored| Arc::new(Kept::from_store(stored, now)))
+            .map(|mut stored| {
+                // what is too long for memory goes out from where it lies
+                if self.memory.takes(stored.body.as_ref().len()) {
+                    stored.body = stored.body.into_owned();
+                }
+                Arc::new(Kept::from_store(stored, now))
+            })
             .filter(|kept| kept.fresh(now) > 0)
             .filter(|kept| {
                 let _effect = self.effect.read().unwrap_or_else(PoisonError::into_inner);
