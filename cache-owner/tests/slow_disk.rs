@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
+use sszip_core::cache::owner::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::{About, Now, Scope};
 use sszip_core::cache::Key;
 use sszip_owner::run::{Running, Settings, State};
@@ -48,10 +48,12 @@ impl Disk for Slow {
                 method: None,
                 block: None,
                 generation: 5,
+                epoch: 0,
+                height: None,
             },
             stored_at: now.unix,
             expires_at: now.unix + 60_000,
-            body: b"from the disk".to_vec(),
+            body: Body::Lent(Arc::new(b"from the disk")),
             is_old: false,
         })
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::owner::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
+use sszip_core::cache::owner::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::processes::Next;
 use sszip_core::cache::owner::state::{Leased, LookUp};
@@ -105,7 +105,7 @@ impl Disk for Model {
             about: about.clone(),
             stored_at,
             expires_at,
-            body: body.to_vec(),
+            body: Body::Lent(Arc::new(body.to_vec())),
             is_old: false,
         };
         self.entries.lock().unwrap().insert(*key, stored);

@@ -63,6 +63,12 @@ impl Favours {
         lease.or_else(|| self.oldest())
     }
 
+    /// Whether there are only entries, and fewer than `many`.
+    pub(super) fn can_wait(&self, many: usize) -> bool {
+        let is_entry = |(job, _): &(Job, u64)| matches!(job, Job::Store { .. });
+        self.leases.is_empty() && self.queue.len() < many && self.queue.iter().all(is_entry)
+    }
+
     fn oldest(&mut self) -> Option<Job> {
         let (job, weight) = self.queue.pop_front()?;
         self.bytes -= weight;

@@ -27,11 +27,11 @@ impl Link {
             // favours never take the last one from those who wait
             let is_last = slot + 1 == state.slots.len();
             let is_asked = !state.asked.is_empty();
-            if !is_asked && is_last {
+            if !is_asked && (is_last || state.favours_wait()) {
                 return;
             }
             if matches!(state.slots[slot], Slot::Open(_)) {
-                self.send(state, tier, slot, is_asked, now);
+                self.send(state, tier, slot, now);
                 continue;
             }
             let Some(job) = state.next(is_asked) else {
@@ -42,20 +42,18 @@ impl Link {
         }
     }
 
-    /// Sends over an open connection what waits, or favours.
-    pub(super) fn send(
-        &self,
-        state: &mut State,
-        tier: &Tier,
-        slot: usize,
-        is_asked: bool,
-        now: u64,
-    ) {
+    /// Sends over an open connection what is asked, and with it favours.
+    fn send(&self, state: &mut State, tier: &Tier, slot: usize, now: u64) {
+        let is_last = slot + 1 == state.slots.len();
         let mut jobs = VecDeque::new();
         let mut out: Option<Outgoing> = None;
         while jobs.len() < TOGETHER && out.as_ref().is_none_or(Outgoing::has_room) {
+            let is_asked = !state.asked.is_empty();
+            if !is_asked && is_last {
+                break;
+            }
             // what takes long is sent alone; favours don't
-            let is_alone = is_asked && state.asked.front().is_none_or(|job| !job.is_quick());
+            let is_alone = state.asked.front().is_some_and(|job| !job.is_quick());
             if is_alone && !jobs.is_empty() || jobs.try_reserve(1).is_err() {
                 break;
             }
@@ -123,6 +121,18 @@ impl State {
             true => self.asked.pop_front(),
             false => self.favours.pop(),
         }
+    }
+
+    /// Whether favours are to wait for others that are under way: they go
+    /// together then, and nobody waits for them.
+    fn favours_wait(&self) -> bool {
+        let is_favour = |job: &Job| matches!(job, Job::Store { .. } | Job::GiveBack(_));
+        let are_under_way = self.slots[EVENTS + 1..].iter().any(|slot| match slot {
+            // what is long may take long
+            Slot::Open(open) => open.out.has_room() && open.jobs.back().is_some_and(is_favour),
+            Slot::Connecting(_) | Slot::Closed { .. } => false,
+        });
+        are_under_way && self.favours.can_wait(TOGETHER)
     }
 
     pub(super) fn next_tick(&self, now: u64) -> u64 {

@@ -2,8 +2,11 @@
 //! in tests.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::{About, Now, Scope};
+use crate::bytes::copy_of;
+pub use crate::cache::store::Waits;
 use crate::cache::Key;
 
 /// An entry as the store gives it back.
@@ -16,14 +19,57 @@ pub struct Stored {
     /// From when on it is not fresh, in milliseconds since 1970.
     pub expires_at: u64,
     /// Opaque.
-    pub body: Vec<u8>,
+    pub body: Body,
     /// It will be evicted soon: being asked for, it should be put again.
     pub is_old: bool,
 }
 
-/// It takes a disk to tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waits;
+/// An entry's bytes.
+#[derive(Clone)]
+pub enum Body {
+    /// On their own.
+    Owned(Vec<u8>),
+    /// Where the store has them, which keeps them until then.
+    Lent(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Body {
+    /// On their own from now on; as they were when memory is refused.
+    #[must_use]
+    pub fn into_owned(self) -> Self {
+        match &self {
+            Self::Owned(_) => self,
+            Self::Lent(lent) => copy_of((**lent).as_ref()).map_or(self, Self::Owned),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Lent(lent) => (**lent).as_ref(),
+        }
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_ref() == other.as_ref()
+    }
+}
+
+impl Eq for Body {}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_lent = matches!(self, Self::Lent(_));
+        f.debug_struct("Body")
+            .field("length", &self.as_ref().len())
+            .field("is_lent", &is_lent)
+            .finish()
+    }
+}
 
 /// Why the store did not do something.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,15 +12,18 @@ use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use super::disk::Stored;
+use super::disk::{Body, Stored};
 use super::{About, Now, Scope};
+use crate::cache::chain::{Chains, Stamp};
 use crate::cache::{wire, Key};
 
 /// An entry in memory.
 pub struct Kept {
     about: About,
-    body: Vec<u8>,
+    body: Body,
     unread: Option<u64>,
+    /// What it has to hold against its chain, if that is followed.
+    stamp: Option<Stamp>,
     /// How old it was at `since`, and then for how long still fresh.
     age: u64,
     fresh: u64,
@@ -43,7 +46,8 @@ impl Kept {
         Self {
             about,
             unread: wire::unread_length(&body),
-            body,
+            body: Body::Owned(body),
+            stamp: None,
             age: 0,
             fresh,
             since: now.monotonic,
@@ -61,8 +65,9 @@ impl Kept {
         let lifetime = stored.expires_at.saturating_sub(stored.stored_at);
         Self {
             about: stored.about,
-            unread: wire::unread_length(&stored.body),
+            unread: wire::unread_length(stored.body.as_ref()),
             body: stored.body,
+            stamp: None,
             age: now.unix.saturating_sub(stored.stored_at),
             fresh: stored.expires_at.saturating_sub(now.unix).min(lifetime),
             since: now.monotonic,
@@ -81,7 +86,8 @@ impl Kept {
         Self {
             about: self.about.clone(),
             unread: wire::unread_length(&body),
-            body,
+            body: Body::Owned(body),
+            stamp: self.stamp.clone(),
             age: self.age,
             fresh: self.fresh,
             since: self.since,
@@ -93,6 +99,24 @@ impl Kept {
         }
     }
 
+    /// The same; if its chain is one of `chains`, it has to hold against that.
+    #[must_use]
+    pub fn among(mut self, chains: &Chains) -> Self {
+        self.stamp = self.about.stamp(chains);
+        self
+    }
+
+    /// Whether it is as true as when it was asked for, but for the time.
+    pub fn holds(&self) -> bool {
+        self.stamp.as_ref().is_none_or(Stamp::holds)
+    }
+
+    /// If it hangs on the head: what was true of an older one is over. Whether
+    /// that is news.
+    pub fn tell(&self) -> bool {
+        self.stamp.as_ref().is_some_and(Stamp::tell)
+    }
+
     /// What was said of it.
     pub fn about(&self) -> &About {
         &self.about
@@ -100,7 +124,7 @@ impl Kept {
 
     /// Opaque.
     pub fn body(&self) -> &[u8] {
-        &self.body
+        self.body.as_ref()
     }
 
     /// If it was stored at a glance and nobody has read it yet: how long it
@@ -111,7 +135,10 @@ impl Kept {
 
     /// For how many milliseconds it is still fresh; 0: it is not.
     pub fn fresh(&self, now: Now) -> u64 {
-        self.fresh.saturating_sub(self.passed(now))
+        match self.holds() {
+            true => self.fresh.saturating_sub(self.passed(now)),
+            false => 0,
+        }
     }
 
     /// How many milliseconds ago it was stored.
@@ -188,7 +215,11 @@ impl Kept {
     }
 
     fn weight(&self) -> u64 {
-        self.body.capacity() as u64 + OVERHEAD
+        let length = match &self.body {
+            Body::Owned(bytes) => bytes.capacity(),
+            Body::Lent(lent) => (**lent).as_ref().len(),
+        };
+        length as u64 + OVERHEAD
     }
 }
 
@@ -196,14 +227,14 @@ impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept")
             .field("about", &self.about)
-            .field("length", &self.body.len())
+            .field("length", &self.body().len())
             .finish_non_exhaustive()
     }
 }
 
 impl AsRef<[u8]> for Kept {
     fn as_ref(&self) -> &[u8] {
-        &self.body
+        self.body.as_ref()
     }
 }
 
@@ -277,9 +308,9 @@ impl Memory {
     }
 
     /// Puts an entry under `key`, in place of what was there. `false` if it
-    /// is too large; nothing is then under that key.
+    /// is too large, or [lent](Body::Lent); nothing is then under that key.
     pub fn insert(&self, key: Key, kept: &Arc<Kept>) -> bool {
-        if kept.weight() > self.max_entry {
+        if kept.weight() > self.max_entry || matches!(kept.body, Body::Lent(_)) {
             self.cache.remove(&key);
             return false;
         }
@@ -380,6 +411,8 @@ mod tests {
             method: None,
             block: None,
             generation: 0,
+            epoch: 0,
+            height: None,
         }
     }
 
@@ -429,12 +462,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lent_is_not_kept() {
+        let memory = Memory::new(100_000);
+        for is_lent in [false, true] {
+            let body = match is_lent {
+                true => Body::Lent(Arc::new([2; 10])),
+                false => Body::Lent(Arc::new([2; 10])).into_owned(),
+            };
+            let stored = Stored {
+                about: about(Class::Resource),
+                stored_at: at(0).unix,
+                expires_at: at(1_000).unix,
+                body,
+                is_old: false,
+            };
+            let kept = Arc::new(Kept::from_store(stored, at(0)));
+            assert_eq!(kept.body(), [2; 10]);
+            assert_eq!(memory.insert(KEY, &kept), !is_lent);
+            assert_eq!(memory.peek(&KEY, at(0)).is_some(), !is_lent);
+        }
+    }
+
+    #[test]
     fn what_comes_from_the_store_keeps_its_age() {
         let stored = |is_old| Stored {
             about: about(Class::Resource),
             stored_at: 1_000_000,
             expires_at: 1_010_000,
-            body: vec![2; 10],
+            body: Body::Owned(vec![2; 10]),
             is_old,
         };
         let entry = Kept::from_store(stored(false), at(4_000));

@@ -1,8 +1,8 @@
 //! The owner's disk is the store.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
+use super::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
 use super::{about, About, Now};
 use crate::cache::store::{self, Admission, Event, Header, Record, Status, Store, StoreError};
 use crate::cache::Key;
@@ -82,8 +82,8 @@ impl From<StoreError> for DiskError {
     }
 }
 
-/// What was found, on its own.
-fn copy(stored: &store::Stored) -> Option<Stored> {
+/// What was found, where it lies.
+fn lend(stored: store::Stored) -> Option<Stored> {
     let header = stored.header()?;
     Some(Stored {
         about: About {
@@ -98,11 +98,13 @@ fn copy(stored: &store::Stored) -> Option<Stored> {
             },
             block: header.block,
             generation: header.generation,
+            epoch: 0,
+            height: None,
         },
         stored_at: header.stored_at,
         expires_at: header.expires_at,
         is_old: stored.is_old(),
-        body: stored.to_vec(),
+        body: Body::Lent(Arc::new(stored)),
     })
 }
 
@@ -112,15 +114,12 @@ impl Disk for StoreDisk {
     }
 
     fn get(&self, key: &Key, now: Now) -> Option<Stored> {
-        self.store
-            .get(key, now.unix)
-            .and_then(|stored| copy(&stored))
+        self.store.get(key, now.unix).and_then(lend)
     }
 
     fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
         let stored = self.store.get_ready(key, now.unix);
-        let stored = stored.map_err(|store::Waits| Waits)?;
-        Ok(stored.and_then(|stored| copy(&stored)))
+        Ok(stored?.and_then(lend))
     }
 
     fn may_have(&self, key: &Key) -> bool {
@@ -230,6 +229,8 @@ mod tests {
             method: method.map(Into::into),
             block: Some(7),
             generation: NOW.unix,
+            epoch: 0,
+            height: None,
         }
     }
 
@@ -260,7 +261,7 @@ mod tests {
                 let said = about(class, method);
                 put(&disk, n, &said).unwrap();
                 let found = disk.get(&key(n), NOW).unwrap();
-                assert_eq!((found.about, found.body), (said, b"body".to_vec()));
+                assert_eq!((found.about, found.body.as_ref()), (said, &b"body"[..]));
                 assert_eq!(found.stored_at, NOW.unix);
                 assert_eq!(found.expires_at, NOW.unix + 1_000);
             }

@@ -176,6 +176,12 @@ fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
 pub struct Waits;
 
 /// The body, where RocksDB has it.
+impl AsRef<[u8]> for Stored {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Deref for Stored {
     type Target = [u8];
 

@@ -61,7 +61,7 @@ fn what_is_asked_for_often_gets_smaller_in_memory_and_in_the_store() {
     assert_eq!(smaller.about(), first.about());
     assert_eq!(smaller.fresh(at(20)), first.fresh(at(20)));
     let stored = model.entries.lock().unwrap()[&KEY].clone();
-    assert_eq!(stored.body, smaller.body());
+    assert_eq!(stored.body.as_ref(), smaller.body());
     assert_eq!(stored.about.generation, 5);
     assert_eq!(stored.expires_at, at(0).unix + 60_000);
     let status = owner.status().recompressed;
