@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hyper::header;
+use hyper::header::{self, HeaderName};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde_json::json;
@@ -155,8 +155,11 @@ fn refused(status: StatusCode, message: &str) -> (StatusCode, String) {
 
 /// Whether a GET asks for a WebSocket.
 pub fn is_websocket(headers: &HeaderMap) -> bool {
-    let named = headers.get_all(header::UPGRADE).iter();
-    let mut named = named.filter_map(|value| value.to_str().ok());
-    named.any(|value| value.eq_ignore_ascii_case("websocket"))
-        && headers.contains_key(header::SEC_WEBSOCKET_KEY)
+    let names = |field: HeaderName, name: &str| {
+        let values = headers.get_all(field).iter();
+        let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+        let mut words = values.iter().flat_map(|value| value.split(','));
+        words.any(|word| word.trim().eq_ignore_ascii_case(name))
+    };
+    names(header::CONNECTION, "upgrade") && names(header::UPGRADE, "websocket")
 }

@@ -1,7 +1,5 @@
 //! What `/chain` does to the simulated chain and to the node.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{json, Value};
 
 use super::chain::{hex, number, Chain};
@@ -193,31 +191,42 @@ fn a_node_that_is_down() {
 fn held_answers_are_those_of_when_they_were_asked() {
     let chain = Chain::start(&[]);
     let hold = |method: &str, ms: u64| chain.change(&json!({"hold": {"method": method, "ms": ms}}));
-    hold("eth_blockNumber", 600);
-    hold("GET", 600);
-    let begun = Instant::now();
-    let mut batch = chain.node.client();
     let [one, other] = ["eth_chainId", "eth_blockNumber"].map(|method| call("1", method, "[]"));
-    batch.send_request("POST", "/", "", &format!("[{one},{other}]"));
-    let mut page = chain.node.client();
-    page.send_request("GET", "/eth/v1/beacon/headers/head", "", "");
-    // Both are computed by now, or in the time that this takes at the most.
+    let ask = || {
+        let (mut batch, mut page) = (chain.node.client(), chain.node.client());
+        batch.send_request("POST", "/", "", &format!("[{one},{other}]"));
+        page.send_request("GET", "/eth/v1/beacon/headers/head", "", "");
+        (batch, page)
+    };
+    for method in ["eth_blockNumber", "GET"] {
+        hold(method, 50);
+    }
+    let (mut batch, mut page) = ask();
+    // Once they are counted they are computed.
     chain.node.await_stat("/methods/eth_blockNumber", 1);
     chain.node.await_stat("/pages", 1);
     chain.change(&json!({"extend": 1}));
-    // Others are not held up.
-    assert_eq!(chain.block(201)["number"], "0xc9");
     let mut response = batch.head();
     batch.body(&mut response);
-    assert!(begun.elapsed() >= Duration::from_millis(600));
     assert!(response.text().contains("\"0xc8\""), "{}", response.text());
     let mut response = page.head();
     page.body(&mut response);
     assert!(response.text().contains("\"slot\":\"200\""));
     assert_eq!(response.end, End::Complete);
+
+    // That answers do wait shows when they wait for ever; others do not.
+    for method in ["eth_blockNumber", "GET"] {
+        hold(method, 600_000);
+    }
+    let (mut batch, mut page) = ask();
+    assert_eq!(chain.block(201)["number"], "0xc9");
+    assert!(batch.is_silent() && page.is_silent());
     let state = hold("eth_blockNumber", 0);
-    assert_eq!(state["hold"], json!({"GET": 600}));
+    assert_eq!(state["hold"], json!({"GET": 600_000}));
     assert_eq!(chain.head(), 201);
+    hold("*", 600_000);
+    let (mut batch, _) = ask();
+    assert!(batch.is_silent());
 }
 
 #[test]

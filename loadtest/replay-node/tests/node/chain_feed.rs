@@ -116,11 +116,34 @@ fn calls_and_new_heads_over_websocket() {
 }
 
 #[test]
+fn upgrades_that_are_none() {
+    let chain = Chain::start(&[]);
+    let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n";
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let get = |path: &str, headers: &str| {
+        let mut client = chain.node.client();
+        client.send_request("GET", path, headers, "");
+        client.head()
+    };
+    // The key of RFC 6455 and its answer.
+    let accepted = get("/", &format!("{upgrade}{key}Sec-WebSocket-Version: 13\r\n"));
+    assert_eq!(accepted.status, 101);
+    let accept = accepted.header("sec-websocket-accept");
+    assert_eq!(accept.as_deref(), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    let other_version = format!("{upgrade}{key}Sec-WebSocket-Version: 8\r\n");
+    assert_eq!(get("/", &other_version).status, 400);
+    assert_eq!(get("/", upgrade).status, 400);
+    assert_eq!(get("/", "Upgrade: websocket\r\n").status, 200);
+    chain.change(&json!({"down": true}));
+    assert_eq!(get("/", &other_version).status, 503);
+}
+
+#[test]
 fn a_websocket_holds_answers_but_not_heads() {
     let chain = Chain::start(&[]);
     let mut socket = Socket::open(&chain);
     let subscription = socket.ask("eth_subscribe", json!(["newHeads"]))["result"].clone();
-    chain.change(&json!({"hold": {"method": "eth_blockNumber", "ms": 500}}));
+    chain.change(&json!({"hold": {"method": "eth_blockNumber", "ms": 2000}}));
     socket.send(7, "eth_blockNumber", json!([]));
     chain.node.await_stat("/methods/eth_blockNumber", 1);
     chain.change(&json!({"extend": 1}));
