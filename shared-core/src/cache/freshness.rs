@@ -360,6 +360,7 @@ fn class_of_tag(tag: Tag) -> Option<Class> {
 #[cfg(test)]
 mod tests {
     use super::{Class, Known, Prospect, Valid};
+    use crate::cache::chain::{Chain, Heights, Mark, Move, State};
 
     const HASH: &str = "\"0x00000000000000000000000000000000000000000000000000000000000000aa\"";
 
@@ -487,6 +488,203 @@ mod tests {
         assert_eq!(block("eth_chainId", "[]", "\"0x1\""), None);
         let range = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x5\"}]";
         assert_eq!(block("eth_getLogs", range, "[]"), None);
+    }
+
+    /// Final up to block 96, the head is block 160, an answer told of 161.
+    fn mark() -> Mark {
+        let mut state = State::unknown(Heights::Blocks, 1_000);
+        state.moved(Move::Head(160));
+        state.moved(Move::Final(Some(96)));
+        state.seen = 161;
+        Chain::new(state).mark()
+    }
+
+    fn judged(
+        method: &str,
+        params: &str,
+        result: &str,
+        mark: &Mark,
+    ) -> Option<(Class, Option<u64>)> {
+        let known = Known {
+            mark: Some(mark),
+            ..known(params)
+        };
+        let params = Some(params.as_bytes());
+        let judged = Prospect::of(method.as_bytes(), params, known.valid)?
+            .judge(result.as_bytes(), known)?;
+        assert_eq!(judged.valid, known.valid.class(judged.class));
+        Some((judged.class, judged.height))
+    }
+
+    #[test]
+    fn what_was_final_when_the_node_was_asked_is_immutable() {
+        const OTHER: &str =
+            "\"0x00000000000000000000000000000000000000000000000000000000000000bb\"";
+        let address = "\"0x00000000000000000000000000000000000000aa\"";
+        let block = |number: u64| format!("{{\"number\":\"{number:#x}\",\"hash\":{HASH}}}");
+        let part = |number: u64| {
+            format!(
+                "{{\"blockNumber\":\"{number:#x}\",\"blockHash\":{OTHER},\"transactionHash\":{HASH}}}"
+            )
+        };
+        let range = |from: u64, to: u64| {
+            format!("[{{\"fromBlock\":\"{from:#x}\",\"toBlock\":\"{to:#x}\"}}]")
+        };
+        let (by_hash, canonical) = (
+            format!("[{HASH}]"),
+            format!("[{{\"blockHash\":{OTHER},\"requireCanonical\":true}}]"),
+        );
+        let finals = Some((Class::Immutable, Some(96)));
+        let short = |height| Some((Class::Unfinalized, height));
+        let tip = |height| Some((Class::Tip, Some(height)));
+        for (method, params, result, expected) in [
+            (
+                "eth_getBlockByNumber",
+                "[\"0x60\",false]",
+                &*block(96),
+                finals,
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"0x61\",false]",
+                &block(97),
+                short(Some(97)),
+            ),
+            // it is not what was asked for
+            ("eth_getBlockByNumber", "[\"0x60\",false]", &block(97), None),
+            ("eth_getBlockByNumber", "[\"0x60\",false]", "null", None),
+            // the first block is not always the same one
+            (
+                "eth_getBlockByNumber",
+                "[\"earliest\",false]",
+                &block(0),
+                short(None),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"finalized\",false]",
+                &block(96),
+                tip(161),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"latest\",false]",
+                &block(161),
+                tip(161),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"latest\",false]",
+                &block(170),
+                tip(170),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"latest\",false]",
+                &block(160),
+                None,
+            ),
+            ("eth_blockNumber", "[]", "\"0xa1\"", tip(161)),
+            ("eth_blockNumber", "[]", "\"0xa0\"", None),
+            ("eth_gasPrice", "[]", "\"0x1\"", tip(161)),
+            (
+                "eth_getBalance",
+                &format!("[{address},\"0x60\"]"),
+                "\"0x0\"",
+                finals,
+            ),
+            (
+                "eth_getBalance",
+                &format!("[{address},\"0x0\"]"),
+                "\"0x0\"",
+                Some((Class::Immutable, Some(0))),
+            ),
+            (
+                "eth_getBalance",
+                &format!("[{address}]"),
+                "\"0x0\"",
+                tip(161),
+            ),
+            (
+                "eth_getCode",
+                &format!("[{address},\"0x60\"]"),
+                "\"0x\"",
+                finals,
+            ),
+            (
+                "eth_getBlockByHash",
+                &format!("[{HASH},false]"),
+                &block(150),
+                Some((Class::Immutable, Some(150))),
+            ),
+            (
+                "eth_getBlockByHash",
+                &format!("[{OTHER},false]"),
+                &block(150),
+                None,
+            ),
+            (
+                "eth_getBlockReceipts",
+                &canonical,
+                &format!("[{}]", part(96)),
+                finals,
+            ),
+            (
+                "eth_getBlockReceipts",
+                &canonical,
+                &format!("[{}]", part(97)),
+                short(Some(97)),
+            ),
+            ("eth_getBlockReceipts", "[\"0x60\"]", "[]", short(Some(96))),
+            ("eth_getLogs", &range(1, 96), "[{}]", finals),
+            ("eth_getLogs", &range(1, 96), "[]", short(Some(96))),
+            ("eth_getLogs", &range(90, 97), "[{}]", short(Some(97))),
+            ("eth_getLogs", &range(90, 160), "[{}]", short(Some(160))),
+            // the next block will add to it
+            ("eth_getLogs", &range(90, 161), "[{}]", tip(161)),
+            ("eth_getLogs", "[{\"fromBlock\":\"0x1\"}]", "[{}]", tip(161)),
+            ("eth_getTransactionReceipt", &by_hash, &part(96), finals),
+            (
+                "eth_getTransactionReceipt",
+                &by_hash,
+                &part(97),
+                short(Some(97)),
+            ),
+            (
+                "eth_getTransactionReceipt",
+                &format!("[{OTHER}]"),
+                &part(96),
+                None,
+            ),
+            ("debug_traceTransaction", &by_hash, "{}", short(None)),
+            (
+                "eth_chainId",
+                "[]",
+                "\"0x1\"",
+                Some((Class::Immutable, None)),
+            ),
+        ] {
+            let judged = judged(method, params, result, &mark());
+            assert_eq!(judged, expected, "{method} {params} {result}");
+        }
+    }
+
+    #[test]
+    fn without_a_final_block_nothing_is_final() {
+        let mut state = State::unknown(Heights::Blocks, 1_000);
+        let params = "[\"0x00000000000000000000000000000000000000aa\",\"0x60\"]";
+        let class = |state: &State| {
+            let mark = Chain::new(state.clone()).mark();
+            judged("eth_getBalance", params, "\"0x0\"", &mark).map(|(class, _)| class)
+        };
+        assert_eq!(class(&state), Some(Class::Unfinalized));
+        state.moved(Move::Final(Some(96)));
+        assert_eq!(class(&state), Some(Class::Immutable));
+        // slots are other numbers
+        state.heights = Heights::Slots;
+        assert_eq!(class(&state), Some(Class::Unfinalized));
+        state.moved(Move::Wrong(true));
+        assert_eq!(class(&state), None);
     }
 
     #[test]

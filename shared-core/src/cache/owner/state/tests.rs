@@ -4,6 +4,7 @@ use super::super::disk::{Body, Stored, Waits};
 use super::super::{About, Class};
 use super::*;
 
+mod following;
 mod idle;
 mod reading;
 
