@@ -1,0 +1,240 @@
+"""A day of a simulated chain: 7,200 slots, with missed ones and
+reorganisations, behind nginx with sszip, and clients that poll, index and
+explore. How much the cache answers, what the node is spared, what had to go,
+and whether any answer was wrong.
+
+An answer is looked at again: what is about a final block must be what an honest
+node says of it, byte for byte; what hangs on the head must never be older than
+what the same client has seen before.
+"""
+
+import argparse
+import collections
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "bench"))
+
+from stack import MODULE, Coder, Nginx, Node  # noqa: E402
+from traffic import MIX, Traffic, body  # noqa: E402
+
+RESULTS = HERE.parent / "results"
+HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+# Of so many answers one is compared with the honest node's.
+AUDIT = 25
+
+
+def coder(arguments, port):
+    slot = arguments.slot_ms
+    return Coder(
+        "sszip",
+        "sszip on; sszip_cache on; sszip_cache_namespace day; "
+        # the head is followed: what hangs on it may live for a slot, what is
+        # not final yet until it is
+        f"sszip_cache_valid immutable 24h; sszip_cache_valid tip {slot}ms; "
+        f"sszip_cache_valid unfinalized {96 * slot}ms; "
+        f"sszip_cache_head http://127.0.0.1:{port} interval={max(100, slot // 12)}ms;",
+        "gzip",
+        http="sszip_cache_path @PREFIX@/cache max_size=4g memory=256m; sszip_cache_memory 64m;",
+        module=MODULE,
+    )
+
+
+class Client(threading.Thread):
+    """One client with a connection of its own, that asks one thing after the
+    other."""
+
+    def __init__(self, day, number):
+        super().__init__(daemon=True)
+        self.day = day
+        self.traffic = Traffic(number)
+        self.counts = collections.Counter()
+        self.wrong = []
+        self.seen = 0
+        self.times = []
+
+    def run(self):
+        to_proxy = http.client.HTTPConnection("127.0.0.1", self.day.nginx.port, timeout=30)
+        to_node = http.client.HTTPConnection("127.0.0.1", self.day.node.port, timeout=30)
+        id, due = 0, time.monotonic()
+        while not self.day.is_over:
+            due += self.day.pause
+            time.sleep(max(0, due - time.monotonic()))
+            self.traffic.head, self.traffic.final = self.day.head, self.day.final
+            id += 1
+            self.ask(to_proxy, to_node, id)
+
+    def ask(self, to_proxy, to_node, id):
+        kind, method, params = self.traffic.next()
+        text = body(method, params, id)
+        final = self.day.final
+        began = time.perf_counter()
+        to_proxy.request("POST", "/", text, HEADERS)
+        response = to_proxy.getresponse()
+        raw = response.read()
+        self.times.append(time.perf_counter() - began)
+        said = response.getheader("Cache-Status", "")
+        is_hit = "; hit" in said
+        self.counts[kind, "hit" if is_hit else "miss"] += 1
+        self.counts[kind, "bytes"] += len(raw)
+        if response.status != 200:
+            self.wrong.append(f"{response.status}: {text}")
+            return
+        answer = json.loads(raw)
+        self.traffic.learn(method, answer)
+        self.look(to_node, text, method, params, answer, is_hit, final)
+
+    def look(self, to_node, text, method, params, answer, is_hit, final):
+        if method == "eth_blockNumber" or params[:1] == ["latest"]:
+            result = answer["result"]
+            number = int(result if isinstance(result, str) else result["number"], 16)
+            # the node itself goes back at a reorganisation to a shorter branch;
+            # a hit never does
+            if is_hit and number < self.seen:
+                self.wrong.append(f"went back from {self.seen} to {number}: {text}")
+            self.seen = number
+        elif is_hit and int(answer["id"]) % AUDIT == 0 and about(method, params, answer) <= final:
+            to_node.request("POST", "/chain/answer", text, HEADERS)
+            honest = json.loads(to_node.getresponse().read())
+            self.counts["audited"] += 1
+            if honest != answer:
+                self.wrong.append(f"{text}: {answer}, and the node says {honest}")
+
+
+def about(method, params, answer):
+    """The highest block that a call is about."""
+    try:
+        if method == "eth_getLogs":
+            return int(params[0]["toBlock"], 16)
+        if method in ("eth_getBalance", "eth_call"):
+            return int(params[1], 16)
+        if method.startswith("eth_getTransaction"):
+            return int(answer["result"]["blockNumber"], 16)
+        return int(params[0], 16)
+    except (TypeError, ValueError, IndexError, KeyError):
+        return float("inf")
+
+
+class Day:
+    def __init__(self, arguments, work):
+        self.arguments, self.is_over = arguments, False
+        self.pause = arguments.clients / arguments.rate
+        options = ["--chain", "--chain-slot-ms", str(arguments.slot_ms)]
+        options += ["--chain-reorgs", str(arguments.reorgs), "--chain-missed", str(arguments.missed)]
+        self.node = Node(work, [], core=None, options=[*options, "--threads", "2"])
+        self.head = self.final = 0
+        self.nginx = Nginx(work, "day", self.node.port, {"/": coder(arguments, self.node.port)}, core=None, workers=2)
+
+    def state(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.node.port, timeout=30)
+        connection.request("GET", "/chain")
+        return json.loads(connection.getresponse().read())
+
+    def stats(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.node.port, timeout=30)
+        connection.request("GET", "/stats")
+        return json.loads(connection.getresponse().read())["methods"]
+
+    def run(self):
+        with self.node, self.nginx:
+            first = self.state()["slot"]
+            self.watch()
+            clients = [Client(self, n) for n in range(self.arguments.clients)]
+            for client in clients:
+                client.start()
+            began = time.monotonic()
+            shown = 0
+            while (slots := self.watch() - first) < self.arguments.slots:
+                time.sleep(self.arguments.slot_ms / 4000)
+                if slots >= shown:
+                    shown += self.arguments.slots // 24
+                    asked = sum(sum(client.counts.values()) for client in clients)
+                    print(f"day: slot {slots}, {asked} counted", file=sys.stderr)
+            self.is_over = True
+            for client in clients:
+                client.join(60)
+            took = time.monotonic() - began
+            return clients, self.stats(), self.nginx.owner_status(), self.state(), took, self.nginx.complaints()
+
+    def watch(self):
+        state = self.state()
+        self.head, self.final = state["head"]["number"], state["finalized"]["number"]
+        return state["slot"]
+
+
+def report(arguments, clients, asked, owner, state, took, complaints):
+    counts = sum((client.counts for client in clients), collections.Counter())
+    wrong = [line for client in clients for line in client.wrong]
+    (chain,) = owner["chains"]
+    total = {what: sum(count for key, count in counts.items() if key[1:] == (what,)) for what in ("hit", "miss", "bytes")}
+    requests = total["hit"] + total["miss"]
+    times = sorted(time for client in clients for time in client.times)
+    lines = [
+        "# A day of a simulated chain",
+        "",
+        f"`loadtest/day/run --slots {arguments.slots} --slot-ms {arguments.slot_ms} --rate {arguments.rate}`, "
+        f"{took:.0f} s, nginx with two workers, {arguments.clients} clients. A slot stands for 12 s: everything else is "
+        f"{12000 / arguments.slot_ms:.0f} times as fast as it would be.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| Commit | {commit()} |",
+        f"| Slots, blocks ever made, head | {arguments.slots}, {state['blocks']}, {state['head']['number']} |",
+        f"| Reorganisations that the owner saw | {chain['reorgs']} |",
+        f"| Requests, answered from the cache | {requests}, {100 * total['hit'] / requests:.1f} % |",
+        f"| Median, 99th percentile of a request | {1000 * statistics.median(times):.2f} ms, {1000 * times[len(times) * 99 // 100]:.2f} ms |",
+        f"| Fills that the owner refused: late, or behind the head | {owner['refused']} |",
+        f"| Entries on disk (stored) | {owner['stored']} |",
+        f"| Answers compared with an honest node's, or with the client's last head | {counts['audited']}, wrong: {len(wrong)} |",
+        "",
+        "| Asked for | requests | from the cache | calls that the node was spared |",
+        "|---|---|---|---|",
+    ]
+    for _, kind in MIX:
+        hit, miss = counts[kind, "hit"], counts[kind, "miss"]
+        if hit + miss:
+            lines.append(f"| {kind} | {hit + miss} | {100 * hit / (hit + miss):.1f} % | {hit} |")
+    lines += ["", "| Method | calls that the node had |", "|---|---|"]
+    lines += [f"| `{method}` | {count} |" for method, count in sorted(asked.items(), key=lambda item: -item[1]) if count]
+    lines += ["", "The follower's own calls are among these (head, finality, `eth_syncing`)."]
+    if wrong:
+        lines += ["", "Wrong:", "", *(f"- {line[:400]}" for line in wrong[:20])]
+    if complaints:
+        lines += ["", "nginx said:", "", "```", complaints[-2000:], "```"]
+    return "\n".join(lines) + "\n", not wrong
+
+
+def commit():
+    done = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--slots", type=int, default=7200, help="of 12 s in a real day")
+    parser.add_argument("--slot-ms", type=int, default=500, help="how long one takes here (an hour in all)")
+    parser.add_argument("--rate", type=int, default=300, help="requests a second")
+    parser.add_argument("--clients", type=int, default=12)
+    parser.add_argument("--reorgs", type=float, default=0.01, help="probability a slot")
+    parser.add_argument("--missed", type=float, default=0.01, help="probability a slot")
+    parser.add_argument("--name", default="part-05-day", help="name of the result file")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sszip-day-") as work:
+        Path(work).chmod(0o755)
+        text, is_right = report(arguments, *Day(arguments, Path(work)).run())
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{arguments.name}.md").write_text(text)
+    print(text)
+    sys.exit(0 if is_right else 1)
+
+
+if __name__ == "__main__":
+    main()

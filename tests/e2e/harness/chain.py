@@ -1,0 +1,48 @@
+"""A node whose chain a test changes, and what that node would say."""
+
+import json
+
+from . import client
+from .replay import ReplayNode
+
+
+class Chain(ReplayNode):
+    def __init__(self, *arguments):
+        super().__init__("--chain", *arguments)
+
+    def _exchange(self, method, target, body=None):
+        headers = [("Content-Type", "application/json")] if body is not None else []
+        response = client.fetch(self.port, target, method=method, headers=headers, body=body)
+        assert response.status == 200, (target, body, response.body[:500])
+        return json.loads(response.body)
+
+    def do(self, *commands):
+        """Changes the chain, in one step; its state after that."""
+        return self._exchange("POST", "/chain", json.dumps(commands).encode())
+
+    @property
+    def state(self):
+        return self._exchange("GET", "/chain")
+
+    @property
+    def head(self):
+        return self.state["head"]["number"]
+
+    @property
+    def final(self):
+        return self.state["finalized"]["number"]
+
+    def honest(self, *calls):
+        """The results (or errors) that an honest node that is up to date would
+        give now."""
+        batch = b"[" + b",".join(calls) + b"]"
+        answers = self._exchange("POST", "/chain/answer", batch)
+        return [answer.get("result", answer.get("error")) for answer in answers]
+
+    def honest_page(self, path):
+        return self._exchange("GET", f"/chain/answer?path={path}")
+
+    def count(self, method=None):
+        """How often it was asked."""
+        methods = self._exchange("GET", "/stats")["methods"]
+        return sum(methods.values()) if method is None else methods.get(method, 0)

@@ -1,0 +1,412 @@
+"""What may be kept, for how long, and when it must go: a real nginx follows a
+chain that the test changes."""
+
+import contextlib
+import json
+import time
+
+import pytest
+
+from harness.chain import Chain
+from harness.client import request_bytes
+from harness.nginx import Nginx
+from harness.owner import Client
+from harness.rpc import call
+from test_store_life import end, wait_until_linked
+
+# Long enough that nothing expires: what goes has been taken away.
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_path @prefix@/cache max_size=64m memory=32m;
+sszip_cache_memory 16m;
+sszip_cache_valid immutable 1h;
+sszip_cache_valid unfinalized 1h;
+sszip_cache_valid tip 1h;
+sszip_cache_namespace main;
+%(more)s
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { sszip_cache_head %(head)s; proxy_pass http://%(node)s; }
+    location = /purge { sszip_cache_purge on; }
+}
+"""
+ADDRESS = '"0xdac17f958d2ee523a2206206994597c13d831ec7"'
+
+
+def hit(response):
+    return "; hit" in (response.header("Cache-Status") or "")
+
+
+class Stand:
+    """An nginx in front of a chain that it follows."""
+
+    def __init__(self, *arguments, head="http://%s interval=100ms", workers=2, more=""):
+        self.chain = Chain(*arguments)
+        head = head % self.chain.address if "%s" in head else head
+        config = CONFIG % {"head": head, "node": self.chain.address, "more": more}
+        self.nginx = Nginx(config, workers=workers)
+
+    def __enter__(self):
+        self.nginx.start()
+        wait_until_linked(self.nginx)
+        self.follows()
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            self.nginx.stop()
+        finally:
+            self.chain.stop()
+
+    @property
+    def status(self):
+        """What the owner says of the chain."""
+        (chain,) = Client(self.nginx.prefix / "cache/owner.sock").status()["chains"]
+        return chain
+
+    def follows(self, state="following"):
+        def does():
+            said = self.status
+            if said["state"] != state:
+                return False
+            return state != "following" or said["head"] == self.chain.state["served_head"]["number"]
+
+        self.nginx.wait_for(does, f"{state}, and it is {self.status}")
+        # its workers hear of it a moment later
+        time.sleep(0.05)
+
+    def change(self, *commands, state="following"):
+        self.chain.do(*commands)
+        self.follows(state)
+
+    def ask(self, body, accept="gzip"):
+        response = self.nginx.post("/", body, accept)
+        assert response.status == 200
+        return response
+
+    def result(self, body):
+        said = json.loads(self.ask(body).decoded)
+        return said.get("result", said.get("error"))
+
+    def keeps(self, body):
+        """Whether it is stored, after it was asked for."""
+        self.ask(body)
+        return hit(self.ask(body))
+
+    def is_right(self, bodies):
+        for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
+            assert self.result(body) == honest, body
+
+
+def at(number):
+    """What may be asked of a block by its number."""
+    block = f'"0x{number:x}"'
+    return [
+        call("eth_getBlockByNumber", f"[{block},true]"),
+        call("eth_getBlockByNumber", f"[{block},false]"),
+        call("eth_getBlockReceipts", f"[{block}]"),
+        call("eth_getBlockTransactionCountByNumber", f"[{block}]"),
+        call("eth_getTransactionByBlockNumberAndIndex", f'[{block},"0x0"]'),
+        call("eth_getUncleCountByBlockNumber", f"[{block}]"),
+        call("eth_getBalance", f"[{ADDRESS},{block}]"),
+        call("eth_getBalance", f'[{ADDRESS},{{"blockNumber":{block}}}]'),
+        call("eth_getCode", f"[{ADDRESS},{block}]"),
+        call("eth_getTransactionCount", f"[{ADDRESS},{block}]"),
+        call("eth_getStorageAt", f'[{ADDRESS},"0x0",{block}]'),
+        call("eth_call", f'[{{"to":{ADDRESS},"data":"0x70a08231"}},{block}]'),
+        call("eth_feeHistory", f'["0x2",{block},[]]'),
+        call("eth_getLogs", f'[{{"fromBlock":"0x{number - 3:x}","toBlock":{block}}}]'),
+        call("debug_traceBlockByNumber", f'[{block},{{"tracer":"callTracer"}}]'),
+        call("trace_block", f"[{block}]"),
+    ]
+
+
+def of_transactions(chain, number):
+    """What may be asked of a block's transactions."""
+    (block,) = chain.honest(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
+    bodies = []
+    for transaction in block["transactions"][:3]:
+        bodies += [
+            call("eth_getTransactionByHash", f'["{transaction}"]'),
+            call("eth_getTransactionReceipt", f'["{transaction}"]'),
+            call("trace_transaction", f'["{transaction}"]'),
+        ]
+    return bodies
+
+
+TIP = [
+    call("eth_blockNumber"),
+    call("eth_gasPrice"),
+    call("eth_getBlockByNumber", '["latest",false]'),
+    call("eth_getBlockReceipts", '["latest"]'),
+    call("eth_getBalance", f"[{ADDRESS}]"),
+    call("eth_getBalance", f'[{ADDRESS},"latest"]'),
+    call("eth_call", f'[{{"to":{ADDRESS},"data":"0x70a08231"}},"latest"]'),
+    call("eth_getLogs", '[{"fromBlock":"latest"}]'),
+    call("eth_getBlockByNumber", '["safe",false]'),
+    call("eth_getBlockByNumber", '["finalized",false]'),
+]
+
+
+def classes(stand):
+    """Entries of the owner by class are not counted; what lies on disk is
+    final."""
+    return Client(stand.nginx.prefix / "cache/owner.sock").status()
+
+
+def test_what_is_final_is_kept_and_the_rest_goes_with_its_block():
+    with Stand() as stand:
+        stand.chain.do({"finalize": 150})
+        stand.change({"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+        time.sleep(0.05)
+        final, young = at(150) + of_transactions(stand.chain, 150), at(200) + of_transactions(stand.chain, 200)
+        stand.is_right(final + young)
+        for body in final + young:
+            assert hit(stand.ask(body)), body
+        asked = stand.chain.count()
+        # the depth of a reorganisation, and how long the new branch is
+        for depth, length in [(1, 1), (2, 3), (3, 1), (40, 45)]:
+            stand.change({"extend": 3}, {"reorg": {"depth": 3 + depth, "length": 3 + length}})
+            stand.is_right(young)
+        assert stand.chain.count() > asked
+        asked = stand.chain.count("eth_getBlockByNumber"), stand.chain.count("eth_getTransactionReceipt")
+        for body in final:
+            assert hit(stand.ask(body)), body
+        # the follower asks for blocks, and nothing else does
+        assert stand.chain.count("eth_getTransactionReceipt") == asked[1]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 7])
+@pytest.mark.parametrize("by", [-1, 0, 1])
+def test_what_was_replaced_is_gone(depth, by):
+    with Stand() as stand:
+        head = stand.chain.head
+        heights = range(head - depth - 2, head + 1)
+        bodies = TIP + [body for number in heights for body in at(number) + of_transactions(stand.chain, number)]
+        stand.is_right(bodies)
+        stand.change({"reorg": {"depth": depth, "length": depth + by}})
+        stand.is_right(bodies)
+        # what is below is as it was
+        for body in at(head - depth - 1):
+            assert hit(stand.ask(body)), body
+
+
+def test_receipts_of_transactions_that_are_included_elsewhere():
+    with Stand() as stand:
+        bodies = [body for number in range(195, 201) for body in of_transactions(stand.chain, number)]
+        stand.is_right(bodies)
+        before = stand.chain.honest(*bodies)
+        stand.change({"reorg": {"depth": 6, "length": 8}})
+        stand.is_right(bodies)
+        after = stand.chain.honest(*bodies)
+        assert sum(one != other for one, other in zip(before, after, strict=True)) > len(bodies) // 2
+        # what was waiting or gone may be there later
+        for _ in range(4):
+            stand.change({"extend": 1})
+            stand.is_right(bodies)
+
+
+def test_an_orphan_is_still_read_by_its_hash():
+    with Stand() as stand:
+        (block,) = stand.chain.honest(call("eth_getBlockByNumber", '["0xc8",false]'))
+        hash = block["hash"]
+        anywhere = [
+            call("eth_getBlockByHash", f'["{hash}",true]'),
+            call("eth_getBlockReceipts", f'["{hash}"]'),
+            call("eth_getBalance", f'[{ADDRESS},{{"blockHash":"{hash}"}}]'),
+            call("eth_getLogs", f'[{{"blockHash":"{hash}"}}]'),
+        ]
+        canonical = [call("eth_getBalance", f'[{ADDRESS},{{"blockHash":"{hash}","requireCanonical":true}}]')]
+        stand.is_right(anywhere + canonical)
+        asked = stand.chain.count("eth_getBlockReceipts")
+        stand.change({"reorg": {"depth": 2, "length": 2}})
+        stand.is_right(anywhere + canonical)
+        assert stand.chain.count("eth_getBlockReceipts") == asked
+
+
+def test_a_late_answer_from_before_a_reorganisation_is_not_kept():
+    with Stand() as stand:
+        method = "eth_getBlockReceipts"
+        body = call(method, '["0xc8"]')
+        stand.chain.do({"hold": {"method": method, "ms": 700}})
+        with stand.nginx.connect() as slow:
+            slow.send(request_bytes("/", method="POST", body=body, headers=[("Content-Type", "application/json")]))
+            time.sleep(0.2)
+            (old,) = stand.chain.honest(body)
+            stand.change({"reorg": {"depth": 3, "length": 4}})
+            stand.chain.do({"hold": {"method": method, "ms": 0}})
+            assert json.loads(slow.read("POST").decoded)["result"] == old
+        stand.is_right([body])
+
+
+def test_the_tip_goes_with_the_head_and_is_kept_until_then():
+    with Stand() as stand:
+        stand.is_right(TIP)
+        assert all(hit(stand.ask(body)) for body in TIP)
+        for _ in range(5):
+            stand.change({"extend": 1})
+            stand.is_right(TIP)
+
+
+def test_the_tip_never_goes_back_for_a_client():
+    """Beside a chain that grows, and is reorganised without getting shorter."""
+    with Stand("--chain-slot-ms", 40, "--chain-reorgs", 0.05) as stand, stand.nginx.connect() as connection:
+        seen, kinds = 0, 0
+        headers = [("Content-Type", "application/json")]
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
+            for body, number in [
+                (TIP[0], lambda result: int(result, 16)),
+                (TIP[2], lambda result: int(result["number"], 16)),
+            ]:
+                response = connection.exchange("/", method="POST", headers=headers, body=body)
+                now = number(json.loads(response.decoded)["result"])
+                if hit(response):
+                    kinds += 1
+                    assert now >= seen
+                seen = max(seen, now)
+        assert kinds > 100 and seen > 250
+
+
+def test_many_polls_are_few_for_the_node():
+    with Stand() as stand:
+        before = {body: stand.chain.count(json.loads(body)["method"]) for body in TIP[:2]}
+        for _ in range(500):
+            for body in TIP[:2]:
+                stand.ask(body)
+        for body, count in before.items():
+            assert stand.chain.count(json.loads(body)["method"]) - count <= 2
+
+
+def test_a_node_that_can_not_be_trusted_makes_nothing_final():
+    with Stand() as stand:
+        stand.change({"finalize": 150}, {"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+        old = at(140)
+        stand.is_right(old)
+        for command, undo, state in [
+            ({"syncing": True}, {"syncing": False}, "syncing"),
+            ({"lag": 3}, {"lag": 0}, "lagging"),
+            ({"finality": False}, {"finality": True}, "following"),
+            ({"unfinalize": 120}, {"finalize": 150}, "following"),
+        ]:
+            stand.change(command, state=state)
+            stand.nginx.wait_for(lambda: stand.status["final"] is None, f"no finality: {command}")
+            time.sleep(0.05)
+            # what is stored is sent
+            assert all(hit(stand.ask(body)) for body in old)
+            number = {"syncing": 139, "lag": 138, "finality": 137, "unfinalize": 136}[next(iter(command))]
+            new = at(number)
+            stand.is_right(new)
+            stand.change(undo)
+            stand.nginx.wait_for(lambda: stand.status["final"] == 150, f"finality again: {undo}")
+            # it was not stored as final: a reorganisation takes what is deep
+            # enough, and this is not on disk
+            stored = classes(stand)["stored"]
+            for body in new:
+                stand.ask(body)
+                stand.ask(body)
+            assert classes(stand)["stored"] == stored, command
+
+
+def test_a_node_that_is_down_leaves_what_is_stored():
+    with Stand() as stand:
+        stand.change({"finalize": 150}, {"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+        time.sleep(0.05)
+        bodies = at(150) + at(200)
+        expected = stand.chain.honest(*bodies)
+        stand.is_right(bodies)
+        for how in (True, "close"):
+            stand.chain.do({"down": how})
+            stand.follows("unreachable")
+            assert stand.status["final"] is None
+            assert [stand.result(body) for body in bodies] == expected
+            stand.change({"down": False})
+            stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_another_chain_is_told_from_this_one(restarted):
+    with Stand() as stand:
+        stand.change({"finalize": 150}, {"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+        time.sleep(0.05)
+        bodies = [call("eth_chainId"), *TIP, *at(100), *at(200)]
+        stand.is_right(bodies)
+        stand.is_right(bodies)
+        if restarted:
+            end(stand.nginx, 15)
+            stand.chain.do({"replace": {"seed": 7, "chain_id": 5}})
+            stand.nginx.start()
+            wait_until_linked(stand.nginx)
+            stand.follows("wrong-chain")
+        else:
+            stand.change({"replace": {"seed": 7, "chain_id": 5}}, state="wrong-chain")
+        for _ in range(2):
+            stand.is_right(bodies)
+            assert not any(hit(stand.ask(body)) for body in bodies)
+        assert len([line for line in stand.nginx.error_log.splitlines() if "chain" in line and "[error]" in line]) == 1
+        stand.nginx.expect(r"another chain|chain id")
+        # it is given to that chain on purpose
+        assert stand.nginx.post("/purge?namespace=main", b"").status == 200
+        stand.follows()
+        stand.is_right(bodies)
+        assert all(hit(stand.ask(body)) for body in TIP)
+
+
+def test_a_depth_instead_of_a_tag():
+    with Stand(head="http://%s interval=100ms finality=depth:50") as stand:
+        stand.change({"finality": False}, {"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 151, "finality")
+        time.sleep(0.05)
+        bodies = at(151) + at(152)
+        stand.is_right(bodies)
+        stand.is_right(bodies)
+        # deeper than that can't be: it goes all the same, from the disk too
+        stand.change({"reorg": {"depth": 60, "length": 62}})
+        stand.is_right(bodies)
+        with contextlib.suppress(AssertionError):
+            stand.nginx.check()
+        stand.nginx.expect(r"\[error\]")
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+def test_the_head_is_heard_of_at_once_where_it_is_told(scheme):
+    with Stand(head=f"{scheme}://%s/ interval=20s") as stand:
+        if scheme == "http":
+            return
+        for _ in range(3):
+            stand.is_right(TIP)
+            stand.change({"extend": 1})
+            stand.is_right(TIP)
+
+
+def test_the_beacon_api_is_followed_by_slots():
+    with Stand(head="http://%s api=beacon interval=100ms") as stand:
+        stand.change({"finalize": 150}, {"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+        time.sleep(0.05)
+
+        def pages(*ids):
+            return [
+                page % id
+                for id in ids
+                for page in ("/eth/v2/beacon/blocks/%s", "/eth/v1/beacon/headers/%s", "/eth/v1/beacon/blocks/%s/root")
+            ]
+
+        def right(targets):
+            for target in targets:
+                response = stand.nginx.get(target)
+                assert json.loads(response.decoded) == stand.chain.honest_page(target), target
+
+        final, young, moving = pages(150), pages(200), pages("head")
+        for _ in range(2):
+            right(final + young + moving)
+        assert all(hit(stand.nginx.get(target)) for target in final + young + moving)
+        stand.change({"reorg": {"depth": 3, "length": 3}})
+        right(final + young + moving)
+        assert all(hit(stand.nginx.get(target)) for target in final)

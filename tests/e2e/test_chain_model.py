@@ -1,0 +1,169 @@
+"""A chain that lives, random requests and what a model that is slow and
+obviously right allows: no answer that an honest node that is up to date would
+not have given a moment ago; none at all that contradicts a final block."""
+
+import json
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from harness.rpc import call
+from test_chain import TIP, Stand, at, of_transactions
+from test_store_life import kill_manager, wait_until_linked
+
+# What happens to a chain is known to its follower after an interval, and to the
+# workers a moment later. Nothing expires, so that there is no other reason for
+# an old answer. Seconds.
+INTERVAL = 0.1
+MOMENT = INTERVAL * 2 + 0.4
+
+
+class Model:
+    """For each question, what the honest node has said, and until when."""
+
+    def __init__(self, chain):
+        self.chain = chain
+        self.said = {}
+
+    def now(self, questions):
+        """Asks the honest node."""
+        at = time.monotonic()
+        for question, answer in zip(questions, self.chain.honest(*questions), strict=True):
+            history = self.said.setdefault(question, [])
+            if history and history[-1][1] == answer:
+                history[-1][2] = at
+            else:
+                history.append([at, answer, at])
+
+    def judge(self, question, answer, asked):
+        history = self.said[question]
+        # what is true until the next entry begins
+        for (_, said, _), following in zip(history, [*history[1:], None], strict=True):
+            until = following[0] if following else float("inf")
+            if said == answer and until >= asked - MOMENT:
+                return
+        raise AssertionError(f"{question}: {answer}, and of {asked} there is {history}")
+
+
+class Run:
+    def __init__(self, seed):
+        self.dice = random.Random(seed)
+        self.stand = Stand("--seed", seed, head=f"http://%s interval={int(INTERVAL * 1000)}ms")
+        self.chain = self.stand.chain
+        self.model = Model(self.chain)
+        self.questions = []
+        self.asked = self.hits = 0
+
+    def wonder(self):
+        """Questions about what the chain is about now."""
+        head = self.chain.head
+        number = self.dice.randrange(max(head - 60, 1), head + 3)
+        pool = at(number) + TIP
+        if number <= head:
+            pool += of_transactions(self.chain, number)
+        pool.append(call("eth_getLogs", f'[{{"fromBlock":"0x{max(number - 2, 0):x}","toBlock":"0x{number + 2:x}"}}]'))
+        pool.append(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
+        self.questions = (self.questions + self.dice.sample(pool, 6))[-60:]
+
+    def request(self):
+        if not self.questions:
+            self.wonder()
+        chosen = self.dice.sample(self.questions, min(len(self.questions), self.dice.choice([1, 1, 1, 5])))
+        chosen = list(dict.fromkeys(chosen))
+        # what is true now, and after
+        self.model.now(chosen)
+        asked = time.monotonic()
+        bodies = [question.replace(b'"id":1', b'"id":%d' % id, 1) for id, question in enumerate(chosen)]
+        body = b"[" + b",".join(bodies) + b"]" if len(bodies) > 1 else bodies[0]
+        response = self.stand.ask(body, self.dice.choice(["gzip", "identity"]))
+        self.model.now(chosen)
+        said = json.loads(response.decoded)
+        said = said if isinstance(said, list) else [said]
+        assert [one["id"] for one in said] == list(range(len(chosen)))
+        for question, one in zip(chosen, said, strict=True):
+            self.model.judge(question, one.get("result", one.get("error")), asked)
+        self.asked += 1
+        self.hits += "; hit" in (response.header("Cache-Status") or "")
+
+    def change(self, *commands):
+        # until then, this was true
+        self.model.now(self.questions or TIP)
+        self.chain.do(*commands)
+        self.model.now(self.questions or TIP)
+
+    def extend(self):
+        self.change({"extend": self.dice.choice([1, 1, 1, 3])})
+
+    def reorg(self):
+        state = self.chain.state
+        most = state["head"]["number"] - state["finalized"]["number"] - 1
+        if most < 1:
+            return
+        depth = min(most, self.dice.choice([1, 1, 1, 2, 3, 8]))
+        self.change({"reorg": {"depth": depth, "length": depth + self.dice.choice([-1, 0, 0, 1, 1, 2]) or 1}})
+
+    def finalize(self):
+        state = self.chain.state
+        head, final = state["head"]["number"], state["finalized"]["number"]
+        if head - final > 8:
+            self.change({"finalize": self.dice.randrange(final, head - 4)})
+
+    def down(self):
+        self.change({"down": True})
+        time.sleep(self.dice.choice([0.05, 0.5]))
+        self.change({"down": False})
+
+    def syncing(self):
+        self.change({"syncing": not self.chain.state["syncing"]})
+
+    def kill_owner(self):
+        kill_manager(self.stand.nginx)
+
+    def kill_worker(self):
+        os.kill(self.dice.choice(self.stand.nginx.workers()), signal.SIGKILL)
+        self.stand.nginx.wait_for(lambda: len(self.stand.nginx.workers()) == 2, "a new worker")
+
+    def reload(self):
+        self.stand.nginx.reload()
+
+    def settle(self):
+        wait_until_linked(self.stand.nginx)
+
+    def rest(self):
+        time.sleep(self.dice.choice([0.02, 0.1, 0.3]))
+
+
+STEPS = [
+    (100, Run.request),
+    (20, Run.wonder),
+    (10, Run.extend),
+    (8, Run.reorg),
+    (4, Run.finalize),
+    (1, Run.down),
+    (2, Run.syncing),
+    (1, Run.kill_owner),
+    (1, Run.kill_worker),
+    (1, Run.reload),
+    (4, Run.settle),
+    (10, Run.rest),
+]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_that_an_honest_node_would_not_have_said(seed):
+    run = Run(seed)
+    weights, steps = zip(*STEPS, strict=True)
+    done = []
+    with run.stand:
+        run.stand.nginx.expect("exited on signal 9")
+        try:
+            for step in run.dice.choices(steps, weights, k=400):
+                done.append(step.__name__)
+                step(run)
+        except AssertionError as error:
+            raise AssertionError(f"after {done}") from error
+    # a cache that stores nothing is never wrong
+    assert run.hits > 20, f"{run.hits} of {run.asked}"
