@@ -388,10 +388,14 @@ fn file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
     }
 }
 
-/// The name of a namespace that is followed: text that can stand in a log.
-pub(super) fn namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
+/// Whether a namespace that is followed may have this name: it stands in logs.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::is_control)
+}
+
+fn namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
     match std::str::from_utf8(value) {
-        Ok(name) if !name.is_empty() && !name.contains(char::is_control) => Ok(name.to_owned()),
+        Ok(name) if is_name(name) => Ok(name.to_owned()),
         _ => Err(invalid(
             &[b"namespace=", value].concat(),
             "\"namespace=NAME\", UTF-8 without control characters",
