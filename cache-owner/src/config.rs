@@ -345,6 +345,19 @@ mod tests {
     }
 
     #[test]
+    fn a_head_is_of_the_namespace_that_purges_name() {
+        let mut config = Config::parse(LEAST, "").unwrap();
+        let head = Head::at(b"http://node").unwrap();
+        config.heads.push(("main".into(), head.clone()));
+        let purged = sszip_core::cache::link::purge_request(b"namespace=main", None).unwrap();
+        let [(namespace, name, followed)] = &config.settings().heads[..] else {
+            panic!("one head");
+        };
+        assert!(purged.contains(&hex::encode(namespace)), "{purged}");
+        assert_eq!((name.as_str(), followed), ("main", &head));
+    }
+
+    #[test]
     fn values_have_units() {
         let with = |line: &str| Config::parse(&format!("{LEAST}{line}"), "").unwrap();
         assert_eq!(with("max_size = 65536").max_size, Size(65_536));
