@@ -185,7 +185,7 @@ impl fmt::Display for Duration {
         ];
         let unit = units
             .iter()
-            .find(|(unit, _)| self.0 > 0 && self.0 % unit == 0);
+            .find(|(unit, _)| self.0 > 0 && self.0.is_multiple_of(*unit));
         match unit {
             Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
             None => write!(f, "{}ms", self.0),

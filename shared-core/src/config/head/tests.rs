@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::{Api, Finality, Head};
 
 fn parse(line: &str) -> Result<(Head, Option<String>), String> {
@@ -263,5 +265,25 @@ fn its_words_make_it_again() {
         let words = head.words();
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         assert_eq!(Head::parse(&words), Ok((head, None)));
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_given_is_refused_or_can_be_said_again(
+        url in "(http|https|ws|wss|unix|HTTP)://?/?[a-z0-9:@/?#\\[\\]. é-]{0,20}",
+        words in prop::collection::vec(
+            "(interval=|finality=|finality=depth:|api=|header=|header=A:|ca=/|namespace=|)\
+             (beacon|execution|tag|[0-9]{1,7}(ms|s|m|h)?|[ -~é]{0,8})",
+            0..4,
+        ),
+    ) {
+        let words: Vec<&[u8]> = std::iter::once(&url).chain(&words).map(String::as_bytes).collect();
+        if let Ok((head, _)) = Head::parse(&words) {
+            let again = head.words();
+            let again: Vec<&[u8]> = again.iter().map(String::as_bytes).collect();
+            prop_assert!(head.url.starts_with(head.place()));
+            prop_assert_eq!(Head::parse(&again), Ok((head, None)));
+        }
     }
 }
