@@ -76,8 +76,7 @@ impl fmt::Display for HeadsError {
             } => write!(
                 f,
                 "gives the namespace \"{namespace}\" a second head: \"{second}\" ({second_at}) \
-                 beside \"{first}\" ({first_at}); one namespace is one chain, and followed in \
-                 one way"
+                 beside \"{first}\" ({first_at})"
             ),
         }
     }
@@ -252,7 +251,7 @@ mod tests {
             let said = error(&other, Named::Always(b"main")).to_string();
             let expected = format!(
                 "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
-                 (f:1);",
+                 (f:1)",
                 other.heads[0].head.place()
             );
             assert!(said.starts_with(&expected), "{said}");
