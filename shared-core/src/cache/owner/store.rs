@@ -98,6 +98,8 @@ fn lend(stored: store::Stored) -> Option<Stored> {
             },
             block: header.block,
             generation: header.generation,
+            epoch: 0,
+            height: None,
         },
         stored_at: header.stored_at,
         expires_at: header.expires_at,
@@ -227,6 +229,8 @@ mod tests {
             method: method.map(Into::into),
             block: Some(7),
             generation: NOW.unix,
+            epoch: 0,
+            height: None,
         }
     }
 
