@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
+use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::processes::Name;
 use sszip_core::cache::owner::{About, Class, Scope};
@@ -47,6 +48,8 @@ pub enum Request {
         fresh: u64,
         /// Who puts it.
         process: Option<Name>,
+        /// What else it may be kept as.
+        if_final: Option<IfFinal>,
     },
     /// To end a lease.
     GiveBack {
@@ -199,7 +202,24 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
         },
         fresh: needed("sszip-fresh")?,
         process,
+        if_final: text(fields, "sszip-if-final")?.map(if_final).transpose()?,
     })
+}
+
+fn if_final(text: &str) -> Result<IfFinal, Problem> {
+    let mut words = text.split(' ');
+    let mut word = || words.next().unwrap_or_default();
+    let (transaction, last, valid) = (lower_hex(word()), decimal(word()), decimal(word()));
+    match (transaction, last, valid, words.next()) {
+        (Some(transaction), Some(last), Some(valid), None) => Ok(IfFinal {
+            transaction,
+            last,
+            valid,
+        }),
+        _ => Err(bad(
+            "sszip-if-final: a transaction's hash (64 lower-case hex digits), a block and milliseconds",
+        )),
+    }
 }
 
 /// The keys in a body, one a line.

@@ -99,6 +99,7 @@ impl Route {
                 Class::Tip => mark.map(|mark| mark.seen),
                 _ => slot,
             },
+            if_final: None,
         })
     }
 }

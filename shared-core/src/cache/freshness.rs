@@ -178,6 +178,20 @@ pub struct Judged {
     pub block: Option<u64>,
     /// The highest block that it depends on, or the head that it tells of.
     pub height: Option<u64>,
+    /// It is of a transaction, and of that transaction's block nothing is said.
+    pub if_final: Option<IfFinal>,
+}
+
+/// What else an answer may be kept as, by whoever knows where a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IfFinal {
+    /// The transaction's hash.
+    pub transaction: [u8; 32],
+    /// If its block is this one or a lower one, it was final when the node was
+    /// asked.
+    pub last: u64,
+    /// The answer may then be kept so long, in milliseconds.
+    pub valid: u64,
 }
 
 impl Prospect {
@@ -248,7 +262,29 @@ impl Prospect {
                 return self.judge_tip(named, result, Some(mark), known.valid);
             }
         }
-        self.kept(class, block, height, known.valid)
+        let judged = self.kept(class, block, height, known.valid)?;
+        Some(Judged {
+            if_final: match (named, self.method.in_result, mark) {
+                (
+                    Named::Transaction(Some(transaction)),
+                    methods::InResult::None,
+                    Some(&Mark {
+                        last_final: Some(last),
+                        ..
+                    }),
+                ) if !is_empty => Some(IfFinal {
+                    transaction,
+                    last,
+                    valid: self.valid(Class::Immutable, known.valid),
+                }),
+                _ => None,
+            },
+            ..judged
+        })
+    }
+
+    fn valid(&self, class: Class, valid: &Valid) -> u64 {
+        self.said.unwrap_or(valid.class(class))
     }
 
     /// What hangs on the head. The node may be behind what others have said.
@@ -281,12 +317,13 @@ impl Prospect {
         height: Option<u64>,
         valid: &Valid,
     ) -> Option<Judged> {
-        let valid = self.said.unwrap_or(valid.class(class));
+        let valid = self.valid(class, valid);
         (valid > 0).then_some(Judged {
             class,
             valid,
             block,
             height,
+            if_final: None,
         })
     }
 
@@ -359,7 +396,7 @@ fn class_of_tag(tag: Tag) -> Option<Class> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Known, Prospect, Valid};
+    use super::{Class, IfFinal, Known, Prospect, Valid};
     use crate::cache::chain::{Chain, Heights, Mark, Move, State};
 
     const HASH: &str = "\"0x00000000000000000000000000000000000000000000000000000000000000aa\"";
@@ -667,6 +704,36 @@ mod tests {
             let judged = judged(method, params, result, &mark());
             assert_eq!(judged, expected, "{method} {params} {result}");
         }
+    }
+
+    #[test]
+    fn a_trace_may_be_of_a_final_block() {
+        let if_final = |method: &str, params: &str, mark: Option<&Mark>| {
+            let known = Known {
+                mark,
+                ..known(params)
+            };
+            let params = Some(params.as_bytes());
+            let prospect = Prospect::of(method.as_bytes(), params, known.valid).unwrap();
+            prospect.judge(b"{\"gas\":1}", known)?.if_final
+        };
+        let (mark, params) = (mark(), format!("[{HASH},{{}}]"));
+        let expected = IfFinal {
+            transaction: *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xaa",
+            last: 96,
+            valid: 3_600_000,
+        };
+        for method in ["debug_traceTransaction", "trace_replayTransaction"] {
+            assert_eq!(if_final(method, &params, Some(&mark)), Some(expected));
+            assert_eq!(if_final(method, &params, None), None);
+            assert_eq!(if_final(method, "[\"0xaa\"]", Some(&mark)), None);
+        }
+        // it says so itself, and does not here
+        assert_eq!(
+            if_final("eth_getTransactionReceipt", &params, Some(&mark)),
+            None
+        );
+        assert_eq!(if_final("eth_gasPrice", "[]", Some(&mark)), None);
     }
 
     #[test]

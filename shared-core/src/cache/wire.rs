@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Envelope, IdPlace, Meta, Payload};
+use super::freshness::Class;
 use crate::bytes::{copy_of, Bytes};
 use crate::gzip::open::Open;
 
@@ -187,6 +188,20 @@ pub fn as_read(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut read = copy_of(bytes)?;
     *read.get_mut(FLAGS)? &= !UNREAD;
     Some(read)
+}
+
+/// The bytes of the same entry, which was final when the node was asked: of
+/// `block`, which nothing will change. `None`: they are none, or memory is
+/// refused.
+pub fn as_final(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
+    let (mut head, payload) = Head::parse(bytes)?;
+    head.class = Some(Class::Immutable as u8);
+    head.block_number = Some(block);
+    head.height = Some(block);
+    let mut other = head.bytes()?;
+    other.try_reserve_exact(payload.len()).ok()?;
+    other.extend_from_slice(payload);
+    Some(other)
 }
 
 /// An entry but for its payload.

@@ -10,7 +10,7 @@ use crate::bytes::{copy_of, push};
 use crate::cache::chain::{Mark, Stamp};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
-use crate::cache::freshness::{Class, Judged, Known, Prospect, Valid};
+use crate::cache::freshness::{Class, IfFinal, Judged, Known, Prospect, Valid};
 use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::scope::{Fields, Scope};
@@ -120,6 +120,7 @@ struct Built {
     entry: Entry,
     valid: u64,
     method: Option<Vec<u8>>,
+    if_final: Option<IfFinal>,
 }
 
 /// How entries are made at a place.
@@ -445,6 +446,7 @@ impl Fill {
             entry,
             valid: judged.valid,
             method: Some(wanted.method.clone()),
+            if_final: judged.if_final,
         })
     }
 
@@ -517,6 +519,7 @@ impl Fill {
             entry,
             valid,
             method: None,
+            if_final: None,
         })
     }
 
@@ -544,6 +547,7 @@ impl Fill {
             entry,
             valid,
             method: None,
+            if_final: None,
         }];
         self.built = true;
     }
@@ -619,6 +623,7 @@ impl Fill {
                 namespace,
                 method: built.method,
                 generation,
+                if_final: built.if_final,
             };
             link.store(built.key, Arc::clone(&entry), about);
         }

@@ -102,6 +102,7 @@ mod tests {
                 namespace: [0; 16],
                 method: None,
                 generation: 0,
+                if_final: None,
             }),
         }
     }

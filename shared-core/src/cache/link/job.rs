@@ -6,6 +6,7 @@ use super::channel::Outgoing;
 use crate::bytes::Bytes;
 use crate::cache::entry::Entry;
 use crate::cache::flights::{Token, Waiter};
+use crate::cache::freshness::IfFinal;
 use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
@@ -26,6 +27,8 @@ pub struct About {
     pub method: Option<Vec<u8>>,
     /// Purges up to this one were known when the node was asked.
     pub generation: u64,
+    /// It may be kept for longer, as only the owner can tell.
+    pub if_final: Option<IfFinal>,
 }
 
 /// One request to the owner.
@@ -122,6 +125,15 @@ impl Job {
                         fields.push_str(&format!("sszip-{name}: {number}\r\n"));
                     }
                 }
+                if let Some(IfFinal {
+                    transaction,
+                    last,
+                    valid,
+                }) = &about.if_final
+                {
+                    let hash = hex(transaction);
+                    fields.push_str(&format!("sszip-if-final: {hash} {last} {valid}\r\n"));
+                }
                 let path = format!("/v1/entries/{}", hex(key));
                 let encoded = Encoded::of(entry)?;
                 request("PUT", &path, &fields, &encoded.head, Some(encoded.payload))
@@ -206,6 +218,7 @@ mod tests {
                 namespace: [1; 16],
                 method: method.map(<[u8]>::to_vec),
                 generation: 3,
+                if_final: None,
             }),
         }
     }

@@ -520,6 +520,7 @@ fn entries_are_stored_when_nobody_waits() {
         namespace: [0; 16],
         method: None,
         generation: 0,
+        if_final: None,
     };
     for n in 0..3 {
         let entry = Arc::new(entry().stored(host.now, 10_000));

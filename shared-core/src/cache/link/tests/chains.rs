@@ -72,6 +72,7 @@ fn the_owner_is_told_what_an_entry_depends_on() {
         namespace: SPACE,
         method: None,
         generation: 0,
+        if_final: None,
     };
     host.link()
         .store(KEY, Arc::new(tip(&host, 5000, 100)), about);

@@ -8,6 +8,7 @@ fn store(host: &mut Host, key: u8) {
         namespace: [0; 16],
         method: None,
         generation: 0,
+        if_final: None,
     };
     let entry = Arc::new(entry().stored(host.now, 10_000));
     host.link().store([key; 32], entry, about);

@@ -128,6 +128,56 @@ fn all_processes_hear_of_it() {
 }
 
 #[test]
+fn a_trace_turns_out_to_be_final() {
+    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+    use crate::cache::wire::{decode, Encoded};
+
+    let (owner, model) = following();
+    let epoch = state(&owner).epoch;
+    let meta = Meta {
+        class: Some(1),
+        follows: Some((SPACE, epoch)),
+        ..Meta::default()
+    };
+    let entry = Entry::new(Envelope::none(), Payload::Raw(b"{}".to_vec().into()), meta);
+    let bytes = Encoded::of(&entry).unwrap();
+    let body = [&bytes.head[..], &bytes.payload].concat();
+    let about = asked_in(&owner, epoch, Class::Unfinalized, None)
+        .about()
+        .clone();
+    let put = || {
+        let kept = Arc::new(owner.kept(about.clone(), body.clone(), 2_000, at(0)));
+        owner.put(&KEY, &kept, None, at(0)).unwrap();
+        kept
+    };
+    let made = owner.make_final(&KEY, &put(), 42, 60_000, at(0)).unwrap();
+    owner.moved(&SPACE, Move::Reorg { from: 90 });
+    let hit = found(owner.look_up(&KEY, at(50_000)));
+    assert!(Arc::ptr_eq(&hit.kept, &made) && hit.is_to_be_stored);
+    assert_eq!(
+        (made.about().class, made.about().block),
+        (Class::Immutable, Some(42))
+    );
+    let read = decode(made.body(), 0, 0, 1).unwrap();
+    assert_eq!(
+        (read.meta().class, read.meta().block_number),
+        (Some(0), Some(42))
+    );
+    assert_eq!(read.length(b""), 2);
+    // not after a purge, nor when there is another
+    let old = Arc::new(asked_in(
+        &owner,
+        state(&owner).epoch,
+        Class::Unfinalized,
+        None,
+    ));
+    assert!(owner.make_final(&KEY, &old, 42, 60_000, at(0)).is_none());
+    owner.purge(&Scope::Everything, || at(0)).unwrap();
+    assert!(owner.make_final(&KEY, &made, 42, 60_000, at(0)).is_none());
+    assert!(model.entries.lock().unwrap().is_empty());
+}
+
+#[test]
 fn nothing_of_a_wrong_chain_is_given_out_or_taken() {
     let (owner, _model) = following();
     put(&owner, 1, Class::Immutable, 1).unwrap();
