@@ -91,7 +91,9 @@ fn finality(row: &Method) -> &'static str {
         (_, BlockAt::Hash(_)) => "its hash",
         (_, BlockAt::Number(_)) => "its number, once that is final",
         (_, BlockAt::Range(..)) => "`toBlock`, once that is final, or the hash",
-        (_, BlockAt::Result) if row.in_result == InResult::None => "nothing",
+        (_, BlockAt::Result) if row.in_result == InResult::None => {
+            "its transaction's block, which the node is asked for, once that is final"
+        }
         (_, BlockAt::Result) => "the answer's block, once that is final",
         (_, _) => "its number, once that is final, or its hash",
     }
@@ -107,7 +109,6 @@ fn lifetime(row: &Method) -> String {
         (methods::Class::Never, _) => String::new(),
         (methods::Class::Tip, _) => tip,
         (methods::Class::Immutable, _) | (_, BlockAt::Hash(_)) => immutable,
-        (_, BlockAt::Result) if row.in_result == InResult::None => unfinalized,
         (_, BlockAt::Result) => format!("{unfinalized}, final {immutable}"),
         _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),
     }
