@@ -61,6 +61,7 @@ impl Route {
         {
             return None;
         }
+        let known = mark.map(|mark| mark.is_known);
         let mark = mark.filter(|mark| mark.heights == Heights::Slots);
         let flag = |name| match member(body, name) {
             Some(b"true") => Some(true),
@@ -85,6 +86,11 @@ impl Route {
                     _ => Class::Tip,
                 }
             }
+        };
+        // nobody knows which chain it is of
+        let class = match (class, known) {
+            (Class::Immutable, Some(false)) => Class::Unfinalized,
+            (class, _) => class,
         };
         let slot = match self {
             Route::Named(slot) => slot,

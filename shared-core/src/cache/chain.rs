@@ -47,6 +47,9 @@ pub struct State {
     /// No block up to this height will change any more; `None`: not known.
     #[serde(rename = "final")]
     pub last_final: Option<u64>,
+    /// Its node is known to have the chain that the namespace is of; as long as
+    /// it is not, nothing is kept for long.
+    pub known: bool,
     /// It is another chain than it was: nothing of it is stored or sent.
     pub wrong: bool,
     /// The last reorganisations: the epoch that began with each, and the lowest
@@ -75,6 +78,9 @@ pub enum Move {
         /// The lowest height.
         from: u64,
     },
+    /// Whether its node is known to have the chain that the namespace is of. One
+    /// that was away may come back with another.
+    Known(bool),
     /// Whether this is another chain than the one that the namespace is of.
     Wrong(bool),
 }
@@ -114,8 +120,24 @@ impl State {
             }
             Move::Final(height) => self.last_final = height,
             Move::Broken { .. } => {}
-            Move::Wrong(wrong) => self.wrong = wrong,
+            Move::Known(known) => self.known = known,
+            Move::Wrong(wrong) => {
+                self.wrong = wrong;
+                if wrong {
+                    // what came before it was noticed may be of either
+                    self.moved(Move::Reorg { from: 0 });
+                }
+            }
         }
+    }
+
+    /// Nobody says what is known any more, until somebody does again.
+    fn outdated(&mut self) {
+        self.epoch += 1;
+        self.since = self.epoch;
+        self.head = None;
+        self.last_final = None;
+        self.known = false;
     }
 
     /// An answer told of a head. Whether that is news.
@@ -191,6 +213,11 @@ impl Chain {
         });
     }
 
+    /// The owner is another one, perhaps: it will say what is known.
+    pub fn outdate(&self) {
+        self.change(State::outdated);
+    }
+
     /// An answer told of a head. Whether that is news.
     pub fn sees(&self, height: u64) -> bool {
         height > self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
@@ -205,6 +232,7 @@ impl Chain {
             seen: state.seen,
             head: state.head,
             last_final: state.last_final,
+            is_known: state.known,
             is_wrong: state.wrong,
         }
     }
@@ -227,6 +255,9 @@ pub struct Mark {
     pub head: Option<u64>,
     /// The newest final block.
     pub last_final: Option<u64>,
+    /// Its node had the chain that the namespace is of; if not, nothing is to be
+    /// kept for long.
+    pub is_known: bool,
     /// Nothing is to be stored.
     pub is_wrong: bool,
 }

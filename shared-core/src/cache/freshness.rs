@@ -256,6 +256,11 @@ impl Prospect {
             Class::Unfinalized if is_final() && !is_empty => Class::Immutable,
             class => class,
         };
+        // nobody knows which chain it is of
+        let class = match known.mark {
+            Some(mark) if !mark.is_known => Class::Unfinalized,
+            _ => class,
+        };
         if let (Named::UpTo(last), Some(mark)) = (named, mark) {
             if mark.head.is_some_and(|head| head < last) {
                 // there will be more of it with the next block
@@ -530,6 +535,7 @@ mod tests {
     /// Final up to block 96, the head is block 160, an answer told of 161.
     fn mark() -> Mark {
         let mut state = State::unknown(Heights::Blocks, 1_000);
+        state.moved(Move::Known(true));
         state.moved(Move::Head(160));
         state.moved(Move::Final(Some(96)));
         state.seen = 161;
@@ -746,6 +752,9 @@ mod tests {
         };
         assert_eq!(class(&state), Some(Class::Unfinalized));
         state.moved(Move::Final(Some(96)));
+        // nor while nobody knows which chain it is
+        assert_eq!(class(&state), Some(Class::Unfinalized));
+        state.moved(Move::Known(true));
         assert_eq!(class(&state), Some(Class::Immutable));
         // slots are other numbers
         state.heights = Heights::Slots;

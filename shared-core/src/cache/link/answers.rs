@@ -126,6 +126,9 @@ impl Link {
                 if !state.was_up || generation != self.generation() {
                     drop_from_memory(tier, None);
                 }
+                for (_, chain) in self.chains.all() {
+                    chain.outdate();
+                }
                 state.was_up = true;
                 state.up = true;
                 state.failures = 0;

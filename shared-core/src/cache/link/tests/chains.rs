@@ -8,7 +8,7 @@ const SPACE: [u8; 16] = [0xab; 16];
 fn told(host: &mut Host, head: u64, more: &str) {
     let data = format!(
         "{{\"namespace\":\"{}\",\"heights\":\"blocks\",\"epoch\":5000,\"head\":{head},\
-         \"seen\":{head},\"final\":60,\"wrong\":false,\"reorgs\":[],\"since\":5000{more}}}",
+         \"seen\":{head},\"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":5000{more}}}",
         "ab".repeat(16)
     );
     host.event("chain", &data);
