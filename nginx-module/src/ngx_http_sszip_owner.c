@@ -367,10 +367,14 @@ ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
     ev.log = cycle->log;
     ev.cancelable = 1;
 
-    /* the next cycle's configuration does not change what runs */
+    /*
+     * The next cycle's configuration does not change what runs, and is what
+     * it starts with when it has to start again: the last one's is freed.
+     */
+
+    dumb.data = smcf->store;
 
     if (!ev.timer_set) {
-        dumb.data = smcf->store;
         ngx_http_sszip_owner_timer_handler(&ev);
     }
 
