@@ -13,6 +13,7 @@
 //! | [`idle`]      | what is done while nobody asks                       |
 //! | [`reading`]   | long answers are read once, at the first hit         |
 //! | [`store`]     | that store                                           |
+//! | [`tracker`]   | what becomes of a namespace's chain                  |
 //! | [`state`]     | all of it together                                   |
 
 pub mod about;
@@ -24,6 +25,7 @@ pub mod processes;
 pub mod reading;
 pub mod state;
 pub mod store;
+pub mod tracker;
 
 pub use about::{About, Class, Scope};
 pub use state::Owner;
