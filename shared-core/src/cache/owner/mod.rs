@@ -23,6 +23,8 @@ pub mod leases;
 pub mod memory;
 pub mod processes;
 pub mod reading;
+mod record;
+mod recorded;
 pub mod state;
 pub mod store;
 pub mod tracker;

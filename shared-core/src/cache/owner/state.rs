@@ -6,19 +6,25 @@
 //! that the store has written down cleans memory and tells the processes as
 //! another (alone).
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use super::about::Namespace;
 use super::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
 use super::idle::{quarters, Candidates, RecompressedStatus, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
 use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
+use super::tracker::Move;
 use super::{Now, Scope};
 use crate::cache::Key;
 
 /// Leases at a time. Beyond it all who miss ask the node.
 const MOST_LEASES: usize = 65_536;
+
+/// Moves that are remembered.
+const MOST_MOVES: usize = 1_024;
 
 /// An entry that was found.
 #[derive(Clone, Debug)]
@@ -131,6 +137,7 @@ pub struct Owner {
     recompresses: bool,
     /// Milliseconds.
     pub(super) inactive: Option<u64>,
+    moves: Mutex<VecDeque<(Namespace, Move)>>,
 }
 
 impl Owner {
@@ -151,6 +158,7 @@ impl Owner {
             candidates: Candidates::default(),
             recompresses: false,
             inactive: None,
+            moves: Mutex::default(),
         }
     }
 
@@ -480,6 +488,21 @@ impl Owner {
             recompressed: self.candidates.status(),
             store,
         }
+    }
+
+    /// What has become of a namespace's chain. Waits for nothing.
+    pub fn moved(&self, namespace: &Namespace, what: Move) {
+        let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        if moves.len() == MOST_MOVES {
+            moves.pop_front();
+        }
+        moves.push_back((*namespace, what));
+    }
+
+    /// The last of them.
+    pub fn moves(&self) -> Vec<(Namespace, Move)> {
+        let moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        moves.iter().copied().collect()
     }
 
     /// Whether a purge is not over yet.

@@ -196,7 +196,7 @@ impl Tracker {
                 plan.behind = Some(Behind {
                     since,
                     polls,
-                    from: self.behind.map_or(u64::MAX, |behind| behind.from),
+                    from: latest.number + 1,
                     is_unknown: matches!(place, Place::Unknown),
                 });
             }
@@ -371,10 +371,7 @@ impl Tracker {
         self.doubt = verdict.doubt;
         self.absent = verdict.absent;
         self.window = plan.kept;
-        self.behind = plan.behind.map(|behind| Behind {
-            from: verdict.from.unwrap_or(u64::MAX).min(behind.from),
-            ..behind
-        });
+        self.behind = plan.behind;
         self.tell_final(verdict.last);
         self.look();
     }

@@ -212,7 +212,7 @@ struct Behind {
     since: u64,
     /// In how many polls in a row.
     polls: u32,
-    /// The lowest number that a [`Move::Reorg`] was told for.
+    /// The first block that it did not have in the last of them.
     from: u64,
     /// Whether it is the same chain could not be told.
     is_unknown: bool,
