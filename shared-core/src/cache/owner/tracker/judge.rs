@@ -59,7 +59,7 @@ impl Tracker {
         let latest = latest.ok_or_else(|| Halt::Failed("it has no head".into()))?;
         let syncing = poll.syncing()?;
         let mut identity = None;
-        if poll.has_asked(Ask::ChainId) {
+        if poll.is_identity_due || poll.has_identity() {
             identity = Some(self.identify(poll)?);
         }
         if let Some(wrong) = identity.filter(|found| self.is_foreign(found)) {
@@ -74,8 +74,8 @@ impl Tracker {
         let plan = self.plan(&place, &latest);
         let is_sure = plan.behind.is_none() && syncing == Ok(false);
         let mut verdict = self.verdict(poll, &plan, &latest, is_sure)?;
-        if poll.has_numbers() && self.confused < CONFUSED {
-            // otherwise it was another chain that was asked by number
+        if poll.is_loose() && self.confused < CONFUSED {
+            // otherwise another chain may have answered
             let again = poll.block(Ask::Again(latest.number))?;
             if again.is_none_or(|again| again.hash != latest.hash) {
                 return Err(Halt::Confused);

@@ -295,10 +295,7 @@ impl Tracker {
             Some(identified) => now.saturating_sub(identified) >= IDENTIFY,
             None => true,
         };
-        if is_due {
-            asks.extend([Ask::ChainId, Ask::Genesis]);
-        }
-        self.poll = Some(Poll::new(asks));
+        self.poll = Some(Poll::new(asks, is_due));
     }
 
     /// What to ask the node now, all at a time; nothing more: the poll is over.

@@ -9,6 +9,8 @@ use super::{Answer, Ask, Block, Hash};
 #[derive(Debug)]
 pub(super) struct Poll {
     first: Option<Vec<Ask>>,
+    /// It has to be asked which chain it is, once its head is known.
+    pub(super) is_identity_due: bool,
     asked: HashSet<Ask>,
     answers: HashMap<Ask, Answer>,
 }
@@ -25,10 +27,11 @@ pub(super) enum Halt {
 }
 
 impl Poll {
-    pub(super) fn new(first: Vec<Ask>) -> Self {
+    pub(super) fn new(first: Vec<Ask>, is_identity_due: bool) -> Self {
         Self {
             asked: first.iter().copied().collect(),
             first: Some(first),
+            is_identity_due,
             answers: HashMap::new(),
         }
     }
@@ -47,14 +50,14 @@ impl Poll {
         self.answers.insert(ask, answer);
     }
 
-    pub(super) fn has_asked(&self, ask: Ask) -> bool {
-        self.asked.contains(&ask)
+    pub(super) fn has_identity(&self) -> bool {
+        self.asked.contains(&Ask::ChainId)
     }
 
-    /// Whether something was asked by number, so that it need not be of the
-    /// chain that the head was of.
-    pub(super) fn has_numbers(&self) -> bool {
-        self.asked.iter().any(|ask| matches!(ask, Ask::ByNumber(_)))
+    /// Whether something was asked that need not be of the chain that the head
+    /// was of: by number, or which chain it is.
+    pub(super) fn is_loose(&self) -> bool {
+        self.has_identity() || self.asked.iter().any(|ask| matches!(ask, Ask::ByNumber(_)))
     }
 
     fn get(&self, ask: Ask) -> Result<&Answer, Halt> {
