@@ -134,6 +134,7 @@ impl Config {
             flush_interval: self.flush_interval.0,
             recompress: self.recompress,
             inactive: self.inactive.map(|time| time.0),
+            heads: Vec::new(),
         }
     }
 }

@@ -16,11 +16,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
+use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::{Now, Owner};
+use sszip_core::config::head::Head;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::clock::now;
+use crate::follow::{chain::Chain, follower};
 use crate::idle::{Activity, Idle};
 use crate::server;
 use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
@@ -64,6 +68,8 @@ pub struct Settings {
     /// For how many milliseconds what nobody asks for is kept; `None`: for as
     /// long as there is room.
     pub inactive: Option<u64>,
+    /// Whose chains are followed: a namespace, its name for people, its node.
+    pub heads: Vec<(Namespace, String, Head)>,
 }
 
 /// Why there is no store now.
@@ -318,7 +324,12 @@ impl Life {
         let path = settings.socket.display();
         let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
-        let service = Arc::new(Service::new(owner, limits, activity));
+        let heads = settings.heads.iter();
+        let chains: Vec<_> = heads
+            .map(|(namespace, name, _)| Arc::new(Chain::new(*namespace, name)))
+            .collect();
+        let service = Service::new(owner, limits, activity).following(chains.clone());
+        let service = Arc::new(service);
         let timer = tokio::spawn({
             let service = Arc::clone(&service);
             async move { service.run_timer().await }
@@ -332,6 +343,12 @@ impl Life {
             let service = Arc::clone(&service);
             tokio::spawn(async move { service.run_forgetting(inactive).await })
         });
+        // they end with it
+        let mut followers = JoinSet::new();
+        for (chain, (_, _, head)) in chains.into_iter().zip(&settings.heads) {
+            let (service, log) = (Arc::clone(&service), Arc::clone(&self.log));
+            followers.spawn(follower::run(head.clone(), chain, service, log));
+        }
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
         // on the pool: here would be one thread that only accepts
@@ -339,6 +356,7 @@ impl Life {
         let served = served.await;
         timer.abort();
         flushes.abort();
+        followers.shutdown().await;
         if let Some(forgets) = forgets {
             forgets.abort();
         }
