@@ -16,8 +16,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
+use sszip_core::cache::link::Namespace;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::{Now, Owner};
+use sszip_core::config::head::Head;
 use tokio::sync::watch;
 
 use crate::clock::now;
@@ -64,6 +66,9 @@ pub struct Settings {
     /// For how many milliseconds what nobody asks for is kept; `None`: for as
     /// long as there is room.
     pub inactive: Option<u64>,
+    /// The nodes that are followed: each namespace, as the protocol has it and
+    /// by its name, for the log.
+    pub heads: Vec<(Namespace, String, Head)>,
 }
 
 /// Why there is no store now.
@@ -334,6 +339,10 @@ impl Life {
         });
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
+        for (_, name, head) in &settings.heads {
+            let line = format!("follows {name} at {}", head.place());
+            (self.log)(Level::Notice, &line);
+        }
         // on the pool: here would be one thread that only accepts
         let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
         let served = served.await;
