@@ -18,7 +18,7 @@
 /*
  What `sszip_owner_abi` returns if this header fits the library.
  */
-#define SSZIP_OWNER_ABI 2
+#define SSZIP_OWNER_ABI 3
 
 /*
  What an owner is doing. Values are never reused.
@@ -122,6 +122,17 @@ typedef struct {
      nobody asks for anything.
      */
     uint8_t no_recompress;
+    /*
+     The nodes that are followed, one for a namespace; none. JSON: an array
+     that has for each an array of strings, the name of the namespace and
+     then the words of README's sszip_cache_head:
+     [["mainnet", "http://127.0.0.1:8545", "interval=500ms"]].
+     */
+    const char *heads;
+    /*
+     Bytes of it.
+     */
+    size_t heads_len;
 } sszip_owner_config;
 
 #ifdef __cplusplus

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::de::{self, Deserializer, Visitor};
 use serde::Deserialize;
+use sszip_core::cache::link::namespace;
+use sszip_core::config::head::Head;
 
 use crate::run::Settings;
 
@@ -47,6 +49,9 @@ pub struct Config {
     /// there is room.
     #[serde(default)]
     pub inactive: Option<Time>,
+    /// The nodes that are followed, with the names of their namespaces.
+    #[serde(skip)]
+    pub heads: Vec<(String, Head)>,
 }
 
 fn yes() -> bool {
@@ -91,6 +96,7 @@ impl Config {
             flush_interval: Time::of::<60>(),
             recompress: true,
             inactive: None,
+            heads: Vec::new(),
         }
     }
 
@@ -134,7 +140,11 @@ impl Config {
             flush_interval: self.flush_interval.0,
             recompress: self.recompress,
             inactive: self.inactive.map(|time| time.0),
-            heads: Vec::new(),
+            heads: self
+                .heads
+                .iter()
+                .map(|(name, head)| (namespace(name.as_bytes()), name.clone(), head.clone()))
+                .collect(),
         }
     }
 }
@@ -332,6 +342,19 @@ mod tests {
         assert_ne!(all, example);
         let all = all.replace("www-data", "root");
         Config::parse(&all, "").unwrap();
+    }
+
+    #[test]
+    fn a_head_is_of_the_namespace_that_purges_name() {
+        let mut config = Config::parse(LEAST, "").unwrap();
+        let head = Head::at(b"http://node").unwrap();
+        config.heads.push(("main".into(), head.clone()));
+        let purged = sszip_core::cache::link::purge_request(b"namespace=main", None).unwrap();
+        let [(namespace, name, followed)] = &config.settings().heads[..] else {
+            panic!("one head");
+        };
+        assert!(purged.contains(&hex::encode(namespace)), "{purged}");
+        assert_eq!((name.as_str(), followed), ("main", &head));
     }
 
     #[test]

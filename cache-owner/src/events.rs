@@ -96,6 +96,16 @@ fn write(to: &mut String, event: &Event) {
         ),
         Event::Filled(key) => write!(to, "event: filled\ndata: {}\n\n", hex::encode(key)),
         Event::GivenUp(key) => write!(to, "event: given-up\ndata: {}\n\n", hex::encode(key)),
+        Event::Chain { namespace, state } => {
+            // numbers and names always can be
+            let state = serde_json::to_string(state).unwrap_or_default();
+            let rest = state.strip_prefix('{').unwrap_or("}");
+            write!(
+                to,
+                "event: chain\ndata: {{\"namespace\":\"{}\",{rest}\n\n",
+                hex::encode(namespace)
+            )
+        }
         Event::Purge {
             generation,
             key: None,

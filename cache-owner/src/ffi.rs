@@ -12,13 +12,16 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sszip_core::config::head::Head;
+use sszip_core::config::heads::from_json;
+
 use crate::config::{Config, Time};
 use crate::gate::Gate;
 use crate::open::store;
 use crate::run::{Level, Log, Running, State};
 
 /// What `sszip_owner_abi` returns if this header fits the library.
-pub const SSZIP_OWNER_ABI: u32 = 2;
+pub const SSZIP_OWNER_ABI: u32 = 3;
 
 /// Lines of the log that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
@@ -82,6 +85,13 @@ pub struct sszip_owner_config {
     /// Not zero: entries that are asked for often are not made smaller while
     /// nobody asks for anything.
     pub no_recompress: u8,
+    /// The nodes that are followed, one for a namespace; none. JSON: an array
+    /// that has for each an array of strings, the name of the namespace and
+    /// then the words of README's sszip_cache_head:
+    /// [["mainnet", "http://127.0.0.1:8545", "interval=500ms"]].
+    pub heads: *const c_char,
+    /// Bytes of it.
+    pub heads_len: usize,
 }
 
 type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
@@ -253,6 +263,8 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
     config.flush_interval.0 = or(given.flush_interval, config.flush_interval.0);
     config.inactive = (given.inactive != 0).then_some(Time(given.inactive));
     config.recompress = given.no_recompress == 0;
+    // SAFETY: the caller's promise.
+    config.heads = unsafe { heads(given.heads, given.heads_len)? };
     if given.threads != 0 {
         config.threads.0 = given.threads.min(64) as usize;
     }
@@ -278,6 +290,16 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
         gate,
         lines,
     })
+}
+
+/// # Safety
+/// `data` points at `length` readable bytes, or is NULL.
+unsafe fn heads(data: *const c_char, length: usize) -> Result<Vec<(String, Head)>, String> {
+    if data.is_null() || length == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: not NULL; the caller's promise.
+    from_json(unsafe { slice::from_raw_parts(data.cast::<u8>(), length) })
 }
 
 /// # Safety

@@ -194,6 +194,8 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
             method,
             block: number(fields, "sszip-block")?,
             generation: needed("sszip-generation")?,
+            epoch: number(fields, "sszip-epoch")?.unwrap_or(0),
+            height: number(fields, "sszip-height")?,
         },
         fresh: needed("sszip-fresh")?,
         process,

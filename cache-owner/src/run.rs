@@ -16,10 +16,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
-use sszip_core::cache::owner::about::Namespace;
+use sszip_core::cache::chain::Heights;
+use sszip_core::cache::link::Namespace;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::{Now, Owner};
-use sszip_core::config::head::Head;
+use sszip_core::config::head::{Api, Head};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -68,7 +69,8 @@ pub struct Settings {
     /// For how many milliseconds what nobody asks for is kept; `None`: for as
     /// long as there is room.
     pub inactive: Option<u64>,
-    /// Whose chains are followed: a namespace, its name for people, its node.
+    /// The nodes that are followed: each namespace, as the protocol has it and
+    /// by its name, for the log.
     pub heads: Vec<(Namespace, String, Head)>,
 }
 
@@ -328,6 +330,14 @@ impl Life {
         let chains: Vec<_> = heads
             .map(|(namespace, name, _)| Arc::new(Chain::new(*namespace, name)))
             .collect();
+        // before anybody is served: nothing is final until it is known to be
+        for (namespace, _, head) in &settings.heads {
+            let heights = match head.api {
+                Api::Execution => Heights::Blocks,
+                Api::Beacon => Heights::Slots,
+            };
+            owner.follow(*namespace, heights, now());
+        }
         let service = Service::new(owner, limits, activity).following(chains.clone());
         let service = Arc::new(service);
         let timer = tokio::spawn({
@@ -343,14 +353,16 @@ impl Life {
             let service = Arc::clone(&service);
             tokio::spawn(async move { service.run_forgetting(inactive).await })
         });
+        self.enter(State::Serving);
+        (self.log)(Level::Notice, &format!("serving on {path}"));
         // they end with it
         let mut followers = JoinSet::new();
-        for (chain, (_, _, head)) in chains.into_iter().zip(&settings.heads) {
+        for (chain, (_, name, head)) in chains.into_iter().zip(&settings.heads) {
+            let line = format!("follows {name} at {}", head.place());
+            (self.log)(Level::Notice, &line);
             let (service, log) = (Arc::clone(&service), Arc::clone(&self.log));
             followers.spawn(follower::run(head.clone(), chain, service, log));
         }
-        self.enter(State::Serving);
-        (self.log)(Level::Notice, &format!("serving on {path}"));
         // on the pool: here would be one thread that only accepts
         let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
         let served = served.await;

@@ -340,7 +340,7 @@ impl Service {
             }
         };
         let has_room = self.owner.has_room_for(body.len());
-        let kept = Arc::new(Kept::new(about, body, fresh, now()));
+        let kept = Arc::new(self.owner.kept(about, body, fresh, now()));
         let put = if has_room {
             self.owner.put(&key, &kept, process.as_ref(), now())
         } else {
@@ -366,6 +366,10 @@ impl Service {
             Err(Refused::Purged) => Err(Problem::new(
                 StatusCode::CONFLICT,
                 "what it belongs to was purged since that generation, or there was none such yet",
+            )),
+            Err(Refused::Replaced) => Err(Problem::new(
+                StatusCode::CONFLICT,
+                "there is a newer head, or what it depends on was replaced since that epoch",
             )),
             Err(Refused::TooLong) => Err(Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,

@@ -50,6 +50,8 @@ impl Disk for Slow {
                 method: None,
                 block: None,
                 generation: 5,
+                epoch: 0,
+                height: None,
             },
             stored_at: now.unix,
             expires_at: now.unix + 60_000,

@@ -16,8 +16,6 @@
 #define NGX_HTTP_SSZIP_MAX_BUF   (1024 * 1024)
 
 
-static char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
 static char *ngx_http_sszip_buffers(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 #if (NGX_THREADS)
@@ -204,6 +202,13 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       "cache_background_update" },
 
+    { ngx_string("sszip_cache_head"),
+      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_sszip_cache_head,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      "cache_head" },
+
     { ngx_string("sszip_cache_owner"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_sszip_cache_owner,
@@ -381,7 +386,7 @@ ngx_http_sszip_free_exchange(void *data)
 }
 
 
-static char *
+char *
 ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_sszip_loc_conf_t  *slcf = conf;
@@ -562,6 +567,8 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *     smcf->store = NULL;
      *     smcf->max_entry = 0;
      *     smcf->purges = 0;
+     *     smcf->heads = NULL;
+     *     smcf->head_at = { 0, NULL };
      */
 
     return ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
@@ -601,6 +608,8 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *     slcf->caches = 0;
      *     slcf->place = { 0, NULL };
      *     slcf->cache_namespace = NULL;
+     *     slcf->purges = 0;
+     *     slcf->head_at = { 0, NULL };
      *     slcf->thread_pool = NULL;
      */
 
@@ -712,6 +721,10 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->content_handler = prev->content_handler;
     }
 
+    if (ngx_http_sszip_merge_heads(cf, prev, conf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     return NGX_CONF_OK;
 }
 
@@ -741,6 +754,10 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"sszip_cache_purge\" needs an "
                            "\"sszip_cache_path\" or an \"sszip_cache_owner\"");
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_sszip_check_heads(cf, smcf) != NGX_OK) {
         return NGX_ERROR;
     }
 

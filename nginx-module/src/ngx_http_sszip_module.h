@@ -24,6 +24,8 @@ typedef struct {
     void                        *store;            /* ours to start */
     uint64_t                     max_entry;        /* of all caches */
     ngx_flag_t                   purges;           /* a location does */
+    sszip_heads                 *heads;            /* to follow, or NULL */
+    ngx_str_t                    head_at;          /* the first of them */
 } ngx_http_sszip_main_conf_t;
 
 
@@ -39,6 +41,8 @@ typedef struct {
     ngx_http_complex_value_t    *cache_namespace;
     ngx_array_t                 *cache_bypass;     /* complex values */
     ngx_array_t                 *no_cache;         /* complex values */
+    ngx_flag_t                   purges;
+    ngx_str_t                    head_at;          /* "file:line" */
 
 #if (NGX_THREADS)
     ngx_flag_t                   threads;
@@ -122,6 +126,10 @@ void ngx_http_sszip_filter_init(void);
 
 ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
 
+/* a directive that the core reads, named by cmd->post */
+char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
 /* heads */
 sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
     ngx_str_t *content_type, size_t *n);
@@ -151,6 +159,14 @@ char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 ngx_int_t ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
+    ngx_http_sszip_main_conf_t *smcf);
+
+/* the nodes that the owner follows */
+char *ngx_http_sszip_cache_head(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_int_t ngx_http_sszip_merge_heads(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *prev, ngx_http_sszip_loc_conf_t *conf);
+ngx_int_t ngx_http_sszip_check_heads(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
 
 /* the body, coded as it comes */

@@ -393,6 +393,7 @@ static ngx_int_t
 ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
 {
     char                 text[NGX_HTTP_SSZIP_OWNER_LINE];
+    sszip_str            heads;
     static ngx_uint_t    registered;
     sszip_owner_config   config;
 
@@ -414,6 +415,13 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
     config.max_entry = owner->smcf->max_entry;
     config.inactive = owner->inactive;
     config.no_recompress = (uint8_t) owner->no_recompress;
+
+    if (owner->smcf->heads != NULL
+        && sszip_heads_json(owner->smcf->heads, &heads) == SSZIP_STATUS_OK)
+    {
+        config.heads = (char *) heads.data;
+        config.heads_len = heads.len;
+    }
 
     ngx_http_sszip_owner_running =
                  ngx_http_sszip_owner_start_f(&config, text, sizeof(text));

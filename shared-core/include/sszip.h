@@ -252,6 +252,11 @@ typedef struct sszip_exchange sszip_exchange;
 typedef struct sszip_fill sszip_fill;
 
 /*
+ The heads of a whole configuration.
+ */
+typedef struct sszip_heads sszip_heads;
+
+/*
  Bytes that somebody else owns.
  */
 typedef struct {
@@ -548,6 +553,63 @@ bool sszip_config_enabled(const sszip_config *config);
  `config` is NULL or from `sszip_config_new` and not freed.
  */
 void sszip_config_free(sszip_config *config);
+
+/*
+ None yet.
+
+ # Safety
+ `out` points at memory of its type.
+ */
+sszip_status sszip_heads_new(sszip_heads **out);
+
+/*
+ Adds those of a place whose answers are cached, `config` being its settings.
+ `name_space` is the text of its `cache_namespace`; NULL `data`: there is
+ none. `per_request`: it has variables, whatever its text. `at` says where the
+ configuration has the heads, for people.
+
+ On `SSZIP_STATUS_INVALID` a text says what is wrong, as in
+ `sszip_directives_set`.
+
+ # Safety
+ `heads` is NULL or from `sszip_heads_new` and not freed, `config` NULL or
+ from `sszip_config_new` and not freed; the strings are valid; `text` has
+ room for `text_size` bytes; `text_len` points at memory of its type.
+ */
+sszip_status sszip_heads_add(sszip_heads *heads,
+                             const sszip_config *config,
+                             sszip_str name_space,
+                             bool per_request,
+                             sszip_str at,
+                             uint8_t *text,
+                             size_t text_size,
+                             size_t *text_len);
+
+/*
+ All of them, as the cache's owner takes them (`sszip_owner_config`); empty
+ where there is none. There are secrets in it. Valid until the next
+ `sszip_heads_add` and `sszip_heads_free`.
+
+ # Safety
+ `heads` is NULL or from `sszip_heads_new` and not freed; `out` points at
+ memory of its type.
+ */
+sszip_status sszip_heads_json(const sszip_heads *heads, sszip_str *out);
+
+/*
+ # Safety
+ `heads` is NULL or from `sszip_heads_new` and not freed.
+ */
+void sszip_heads_free(sszip_heads *heads);
+
+/*
+ Whether the block has a head that is to be followed, or one around it has
+ that it has inherited. `false` for NULL.
+
+ # Safety
+ `directives` is NULL or from `sszip_directives_new` and not freed.
+ */
+bool sszip_directives_have_head(const sszip_directives *directives);
 
 /*
  A new exchange at a place with these settings. `SSZIP_STATUS_MEMORY` while

@@ -1,7 +1,8 @@
 //! Routes of the Beacon API (ethereum/beacon-APIs): how long what they give
 //! may be kept, where the node does not say so itself.
 
-use crate::cache::freshness::{Class, Valid};
+use crate::cache::chain::{Heights, Mark};
+use crate::cache::freshness::{Class, Judged, Valid};
 use crate::jsonrpc::response::member;
 use crate::jsonrpc::scan;
 
@@ -11,8 +12,8 @@ pub enum Route {
     /// The chain's constants: the same for every request.
     Constant,
     /// What an envelope with `execution_optimistic` and `finalized` holds,
-    /// named by a slot, a root, or `genesis`.
-    Named,
+    /// named by a slot (or `genesis`), or by a root.
+    Named(Option<u64>),
     /// The same, named by something that moves on: `head`, `justified`,
     /// `finalized`, or nothing.
     Moving,
@@ -51,12 +52,16 @@ impl Route {
         }
     }
 
-    /// The class and the lifetime in milliseconds of a body; `None`: it is not
-    /// kept.
-    pub fn judge(self, body: &[u8], valid: &Valid) -> Option<(Class, u64)> {
-        if self == Route::Other || scan::check(body).is_err() {
+    /// What a body is kept as; `None`: it is not kept. `mark` is what was known
+    /// of the chain when the node was asked, if its slots are followed.
+    pub fn judge(self, body: &[u8], valid: &Valid, mark: Option<&Mark>) -> Option<Judged> {
+        if self == Route::Other
+            || mark.is_some_and(|mark| mark.is_wrong)
+            || scan::check(body).is_err()
+        {
             return None;
         }
+        let mark = mark.filter(|mark| mark.heights == Heights::Slots);
         let flag = |name| match member(body, name) {
             Some(b"true") => Some(true),
             Some(b"false") => Some(false),
@@ -68,20 +73,43 @@ impl Route {
                 member(body, "data")?;
                 Class::Immutable
             }
-            Route::Named | Route::Moving => {
+            Route::Named(_) | Route::Moving => {
                 // what the execution client has not verified may be wrong
                 let (false, finalized) = (flag("execution_optimistic")?, flag("finalized")?) else {
                     return None;
                 };
-                match (self, finalized) {
-                    (Route::Named, true) => Class::Immutable,
-                    (Route::Named, false) => Class::Unfinalized,
+                match self {
+                    // the node may be syncing, or lag
+                    Route::Named(slot) if finalized && is_final(slot, mark) => Class::Immutable,
+                    Route::Named(_) => Class::Unfinalized,
                     _ => Class::Tip,
                 }
             }
         };
+        let slot = match self {
+            Route::Named(slot) => slot,
+            _ => None,
+        };
         let milliseconds = valid.class(class);
-        (milliseconds > 0).then_some((class, milliseconds))
+        (milliseconds > 0).then_some(Judged {
+            class,
+            valid: milliseconds,
+            block: slot,
+            height: match class {
+                Class::Tip => mark.map(|mark| mark.seen),
+                _ => slot,
+            },
+        })
+    }
+}
+
+/// Whether what the node calls final is taken for it.
+fn is_final(slot: Option<u64>, mark: Option<&Mark>) -> bool {
+    match (slot, mark) {
+        (_, None) => true,
+        (Some(slot), Some(mark)) => mark.is_final(slot),
+        // of a root nobody knows the slot
+        (None, Some(mark)) => mark.last_final.is_some(),
     }
 }
 
@@ -93,10 +121,15 @@ fn named(id: &[u8]) -> Route {
     let is_slot = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
     let is_root =
         id.len() == 66 && id.starts_with(b"0x") && id[2..].iter().all(u8::is_ascii_hexdigit);
-    if is_slot || is_root || id == b"genesis" {
-        Route::Named
-    } else {
-        Route::Moving
+    match std::str::from_utf8(id) {
+        Ok("genesis") => Route::Named(Some(0)),
+        Ok(slot) if is_slot => match slot.parse() {
+            Ok(slot) => Route::Named(Some(slot)),
+            // there is no such slot
+            Err(_) => Route::Moving,
+        },
+        _ if is_root => Route::Named(None),
+        _ => Route::Moving,
     }
 }
 
@@ -108,8 +141,8 @@ mod tests {
 
     fn class(target: &str, body: &str) -> Option<Class> {
         Route::of(target.as_bytes())
-            .judge(body.as_bytes(), &Valid::default())
-            .map(|(class, _)| class)
+            .judge(body.as_bytes(), &Valid::default(), None)
+            .map(|judged| judged.class)
     }
 
     #[test]

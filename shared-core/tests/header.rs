@@ -12,7 +12,7 @@ fn the_checked_in_header_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     // file by file: cbindgen would wrap a feature-gated module in #ifdef
-    let generated = ["types", "config", "exchange", "cache", "link"]
+    let generated = ["types", "config", "head", "exchange", "cache", "link"]
         .iter()
         .fold(
             cbindgen::Builder::new().with_config(config),

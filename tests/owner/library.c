@@ -81,7 +81,7 @@ run(char **argv)
 {
     int                  is_new;
     void                *library;
-    char                 error[200];
+    char                 error[200], heads[64];
     struct pollfd        input;
     sigset_t             before, after;
     sszip_owner         *owner;
@@ -132,6 +132,19 @@ run(char **argv)
         return 3;
     }
 
+    other = config;
+    other.path = argv[3];
+    other.path_len = strlen(argv[3]);
+    other.heads = "[[\"main\",\"http://node\",\"api=x\"]]";
+    other.heads_len = strlen(other.heads);
+    if (!refuses(other, "the head of \"main\" has an invalid value")) {
+        return 3;
+    }
+
+    /* the heads are read, and not kept */
+    strcpy(heads, "[[\"main\",\"http://node/secret\"],[\"b\",\"unix:/s\"]]");
+    config.heads = heads;
+    config.heads_len = strlen(heads);
     config.path = argv[3];
     config.path_len = strlen(argv[3]);
     config.max_size = 64 << 20;
@@ -141,6 +154,7 @@ run(char **argv)
     pthread_sigmask(SIG_SETMASK, NULL, &before);
     owner = owner_start(&config, error, sizeof(error));
     pthread_sigmask(SIG_SETMASK, NULL, &after);
+    memset(heads, 'x', sizeof(heads));
     if (owner == NULL) {
         fprintf(stderr, "%s\n", error);
         return 4;

@@ -35,6 +35,7 @@ class Hosted(Daemon):
             stdout=open(self.log, "ab"),
             stderr=subprocess.STDOUT,
         )
+        self.started = time.monotonic()
         return self
 
     def wait(self):
@@ -53,6 +54,11 @@ def test_a_host_runs_an_owner(host, tmp_path):
     owner = Hosted(tmp_path, host)
     owner.start()
     assert owner.status()["pid"] != owner.process.pid
+    while "follows b" not in owner.said():
+        assert time.monotonic() < owner.started + LIMIT
+        time.sleep(0.01)
+    assert "0 follows main at http://node\n" in owner.said()
+    assert "0 follows b at unix:/s\n" in owner.said()
     assert owner.put(1, b"one").status == 201
     second = Hosted(tmp_path, host)
     second.log = tmp_path / "second"

@@ -87,22 +87,6 @@ impl Endpoint {
             path: path.into(),
         })
     }
-
-    /// What a log may say of it: paths and queries may have keys in them.
-    pub fn shown(&self) -> String {
-        match &self.transport {
-            Transport::Unix(path) => format!("unix:{}", path.display()),
-            Transport::Tcp { is_secure, .. } => {
-                let scheme = match (self.is_websocket, is_secure) {
-                    (false, false) => "http",
-                    (false, true) => "https",
-                    (true, false) => "ws",
-                    (true, true) => "wss",
-                };
-                format!("{scheme}://{}", self.authority)
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -165,7 +149,5 @@ mod tests {
         }
         let error = Endpoint::parse("http://me:secret@node/").unwrap_err();
         assert!(error.contains("Authorization") && !error.contains("secret"));
-        let endpoint = Endpoint::parse("https://node:1/secret?key=secret").unwrap();
-        assert_eq!(endpoint.shown(), "https://node:1");
     }
 }

@@ -9,11 +9,10 @@ use sszip_core::config::head::Head;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
 
 use super::chain::{Chain, Status};
-use super::endpoint::Endpoint;
 use super::node::Node;
 use super::steps::Steps;
 use crate::clock::now;
-use crate::run::{Level, Log};
+use crate::run::Log;
 use crate::service::Service;
 
 /// News make for questions so many times as often as configured, at most.
@@ -28,9 +27,6 @@ const LONGEST_POLL: Duration = Duration::from_secs(60);
 
 /// Follows a chain. Never returns; an error of ours ends an attempt only.
 pub async fn run(head: Head, chain: Arc<Chain>, service: Arc<Service>, log: Log) {
-    let shown = Endpoint::parse(&head.url).map_or("its node".into(), |it| it.shown());
-    let start = format!("{}: follows {shown}", chain.name);
-    log(Level::Notice, &start);
     loop {
         let follower = Follower {
             head: head.clone(),

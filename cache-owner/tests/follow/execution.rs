@@ -26,7 +26,10 @@ fn a_chain_is_followed_over_http() {
     assert_eq!(owner.chain()["reorgs"], 1);
     // connections are kept
     assert!(node.script().connections < 8);
-    assert_eq!(owner.said(&format!("mainnet: follows http://{address}")), 1);
+    assert_eq!(
+        owner.said(&format!("follows mainnet at http://{address}")),
+        1
+    );
     assert_eq!(
         owner.said("mainnet: follows the chain: head 100, final 90"),
         1

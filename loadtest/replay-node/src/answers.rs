@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::canonical;
 use crate::payload::Payload;
+use crate::rpc::{Found, Source};
 
 /// One response body, and where the id stands in it.
 #[derive(Debug)]
@@ -145,14 +146,6 @@ pub struct Method {
     calls: AtomicU64,
 }
 
-/// What a call finds in the table.
-#[derive(Debug)]
-pub enum Found<'a> {
-    Answer(&'a Answer),
-    UnknownParams,
-    UnknownMethod,
-}
-
 /// Everything the node can answer.
 #[derive(Debug, Default)]
 pub struct Answers {
@@ -197,20 +190,6 @@ impl Answers {
         self.pages.insert(path, page);
     }
 
-    /// Finds the answer to a call and counts it.
-    pub fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_> {
-        let Some(method) = self.methods.get(method) else {
-            return Found::UnknownMethod;
-        };
-        method.calls.fetch_add(1, Ordering::Relaxed);
-        let exact = method.by_params.get(canonical::params_key(params).as_ref());
-        let lenient = || method.first.as_ref().filter(|_| self.lenient);
-        match exact.or_else(lenient) {
-            Some(answer) => Found::Answer(answer),
-            None => Found::UnknownParams,
-        }
-    }
-
     pub fn page(&self, path: &str) -> Option<&Page> {
         self.pages.get(path)
     }
@@ -244,6 +223,21 @@ impl Answers {
 
     pub fn is_empty(&self) -> bool {
         self.methods.is_empty() && self.pages.is_empty()
+    }
+}
+
+impl Source for Answers {
+    fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_> {
+        let Some(method) = self.methods.get(method) else {
+            return Found::UnknownMethod;
+        };
+        method.calls.fetch_add(1, Ordering::Relaxed);
+        let exact = method.by_params.get(canonical::params_key(params).as_ref());
+        let lenient = || method.first.as_ref().filter(|_| self.lenient);
+        match exact.or_else(lenient) {
+            Some(answer) => Found::Answer(answer),
+            None => Found::UnknownParams,
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! An Ethereum node's HTTP API replayed from recordings, or from a generated
-//! sample, for tests and load tests. See README.md.
+//! sample, or played by a simulated chain, for tests and load tests. See
+//! README.md.
 
 mod answers;
 mod canonical;
+mod chain;
 mod delivery;
 mod faults;
 mod handler;
@@ -26,7 +28,8 @@ use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 
 use answers::Answers;
-use handler::Node;
+use chain::{ChainArgs, Simulation};
+use handler::{Node, Source};
 use options::{OptionError, Options};
 use server::{Address, Listener};
 
@@ -54,9 +57,12 @@ struct Args {
     #[arg(long)]
     lenient: bool,
 
-    /// Seed of the generated sample
+    /// Seed of the generated sample or of the simulated chain
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    #[command(flatten)]
+    chain: ChainArgs,
 
     /// Print METHOD PARAMS SIZE of every answer, separated by tabs, and exit
     #[arg(long)]
@@ -163,15 +169,25 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let (defaults, by_method) = args.options()?;
-    let answers = args.answers()?;
-    if args.list {
-        return Ok(list(&answers)?);
-    }
-    if answers.is_empty() {
-        return Err("nothing to serve in the folders given".into());
-    }
+    let simulation = args
+        .chain
+        .chain
+        .then(|| Arc::new(Simulation::new(&args.chain, args.seed)));
+    let source = match &simulation {
+        Some(simulation) => Source::Chain(simulation.clone()),
+        None => {
+            let answers = args.answers()?;
+            if args.list {
+                return Ok(list(&answers)?);
+            }
+            if answers.is_empty() {
+                return Err("nothing to serve in the folders given".into());
+            }
+            Source::Answers(answers)
+        }
+    };
     let node = Arc::new(Node {
-        answers,
+        source,
         stats: Arc::default(),
         defaults,
         by_method,
@@ -196,11 +212,18 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
             writeln!(stdout, "listening on {}", listener.address()?)?;
             stdout.flush()?;
         }
+        if let Some(simulation) = &simulation {
+            let (simulation, args, seed) = (simulation.clone(), args.chain.clone(), args.seed);
+            tokio::spawn(chain::drive(simulation, args, seed));
+        }
         tokio::select! {
             _ = terminate.recv() => (),
             _ = interrupt.recv() => (),
         }
         stop.send_replace(true);
+        if let Some(simulation) = &simulation {
+            simulation.close();
+        }
         // Connections that are still busy then are cut off by the exit.
         let _ = tokio::time::timeout(STOP_LIMIT, stop.closed()).await;
         Ok(())

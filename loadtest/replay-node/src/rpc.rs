@@ -1,21 +1,76 @@
-//! JSON-RPC 2.0 over the table of answers, with the errors that geth gives.
+//! JSON-RPC 2.0 over whatever knows the answers, with the errors that geth
+//! gives.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, Value};
 
-use crate::answers::{present, Answer, Answers, Found};
+use crate::answers::{present, Answer};
 use crate::payload::Payload;
 use crate::stats::Stats;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+/// What geth gives for most things that go wrong.
+const SERVER_ERROR: i32 = -32000;
 
 /// The name under which options for batches are kept.
 pub const BATCH: &str = "batch";
+
+/// An error of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    code: i32,
+    message: String,
+    data: Option<String>,
+}
+
+impl Failure {
+    pub fn new(code: i32, message: &str) -> Self {
+        Self {
+            code,
+            message: message.to_owned(),
+            data: None,
+        }
+    }
+
+    /// Params that are not understood.
+    pub fn params(message: &str) -> Self {
+        Self::new(INVALID_PARAMS, message)
+    }
+
+    pub fn server(message: &str) -> Self {
+        Self::new(SERVER_ERROR, message)
+    }
+
+    pub fn with_data(self, data: String) -> Self {
+        Self {
+            data: Some(data),
+            ..self
+        }
+    }
+}
+
+/// What a call finds.
+#[derive(Debug)]
+pub enum Found<'a> {
+    Answer(&'a Answer),
+    /// A result made for this call, as JSON.
+    Result(String),
+    Failure(Failure),
+    UnknownParams,
+    UnknownMethod,
+}
+
+/// What knows the answers to calls.
+pub trait Source {
+    /// Finds the answer to a call and counts it, unless the method is unknown.
+    fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_>;
+}
 
 /// What a request body is answered with.
 #[derive(Debug)]
@@ -48,9 +103,16 @@ impl Reply<'_> {
     }
 
     fn error(id: &str, code: i32, message: &str) -> Self {
-        let message = serde_json::Value::from(message);
+        Self::failure(id, &Failure::new(code, message))
+    }
+
+    fn failure(id: &str, failure: &Failure) -> Self {
+        let code = failure.code;
+        let message = Value::from(failure.message.as_str());
+        let data = failure.data.as_deref().map(Value::from);
+        let data = data.map_or_else(String::new, |data| format!(r#","data":{data}"#));
         Reply::Made(Payload::from(format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#
         )))
     }
 }
@@ -68,7 +130,7 @@ struct Call<'a> {
 }
 
 /// Answers a request body.
-pub fn answer<'a>(body: &'a [u8], answers: &'a Answers, stats: &Stats) -> Exchange<'a> {
+pub fn answer<'a>(body: &'a [u8], answers: &'a impl Source, stats: &Stats) -> Exchange<'a> {
     let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
         stats.invalid();
         return no_call(Reply::error("null", PARSE_ERROR, "parse error"));
@@ -83,7 +145,7 @@ pub fn answer<'a>(body: &'a [u8], answers: &'a Answers, stats: &Stats) -> Exchan
     }
 }
 
-fn batch<'a>(text: &'a str, answers: &'a Answers, stats: &Stats) -> Exchange<'a> {
+fn batch<'a>(text: &'a str, answers: &'a impl Source, stats: &Stats) -> Exchange<'a> {
     stats.batch();
     let members: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
     if members.is_empty() {
@@ -111,7 +173,7 @@ fn batch<'a>(text: &'a str, answers: &'a Answers, stats: &Stats) -> Exchange<'a>
 /// Answers one call; a notification has no reply.
 fn one<'a>(
     text: &'a str,
-    answers: &'a Answers,
+    answers: &'a impl Source,
     stats: &Stats,
 ) -> (Cow<'a, str>, Option<Reply<'a>>) {
     // serde would read an array as a struct's members in order.
@@ -142,6 +204,10 @@ fn one<'a>(
     };
     let reply = match found {
         Found::Answer(answer) => Reply::Recorded { answer, id },
+        Found::Result(json) => Reply::Made(Payload::from(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{json}}}"#
+        ))),
+        Found::Failure(failure) => Reply::failure(id, &failure),
         Found::UnknownParams => {
             let message = format!("the method {method} is not available with these params");
             Reply::error(id, METHOD_NOT_FOUND, &message)
@@ -176,6 +242,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::answers::Answers;
 
     fn table() -> Answers {
         let mut answers = Answers::new(false);
@@ -251,6 +318,37 @@ mod tests {
         ];
         for (body, expected) in cases {
             assert_eq!(ask(body), expected, "{body}");
+        }
+    }
+
+    /// Results and errors that are made for a call.
+    struct Made;
+
+    impl Source for Made {
+        fn find(&self, method: &str, _: Option<&RawValue>) -> Found<'_> {
+            match method {
+                "result" => Found::Result("[1]".to_owned()),
+                "failure" => Found::Failure(Failure::server("no \"x\"")),
+                _ => Found::Failure(Failure::new(3, "reverted").with_data("0x01".to_owned())),
+            }
+        }
+    }
+
+    #[test]
+    fn answers_that_are_made() {
+        let cases = [
+            ("result", r#""result":[1]"#),
+            ("failure", r#""error":{"code":-32000,"message":"no \"x\""}"#),
+            (
+                "revert",
+                r#""error":{"code":3,"message":"reverted","data":"0x01"}"#,
+            ),
+        ];
+        for (method, expected) in cases {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":1.0,"method":"{method}"}}"#);
+            let exchange = answer(body.as_bytes(), &Made, &Stats::default());
+            let expected = format!(r#"{{"jsonrpc":"2.0","id":1.0,{expected}}}"#);
+            assert_eq!(exchange.reply.payload().joined(), expected);
         }
     }
 

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
+use crate::chain;
 use crate::faults::Socket;
-use crate::handler::{self, Node, RawResponse};
+use crate::handler::{self, Node, RawResponse, Source};
 use crate::stats::OpenConnection;
 
 /// How long accepting rests after an error such as too many open files.
@@ -189,8 +191,12 @@ async fn accept_failed(error: &io::Error) {
 /// Serves one connection to its end.
 async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<bool>) {
     let _open = OpenConnection::new(node.stats.clone());
+    let upgraded = Arc::new(AtomicBool::new(false));
+    let (shared, becomes) = (node.clone(), upgraded.clone());
     // Boxed because hyper hands the socket back only for futures that can move.
-    let service = service_fn(move |request| Box::pin(handler::handle(node.clone(), request)));
+    let service = service_fn(move |request| {
+        Box::pin(handler::handle(shared.clone(), request, becomes.clone()))
+    });
     let mut connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
     let mut stopping = false;
     let result = loop {
@@ -200,7 +206,12 @@ async fn serve<S: Socket>(socket: S, node: Arc<Node>, mut stop: watch::Receiver<
         }
         Pin::new(&mut connection).graceful_shutdown();
     };
-    let socket = connection.into_parts().io.into_inner();
+    let parts = connection.into_parts();
+    let socket = parts.io.into_inner();
+    if let (Source::Chain(simulation), true) = (&node.source, upgraded.load(Ordering::Relaxed)) {
+        let (simulation, stats) = (simulation.clone(), node.stats.clone());
+        return chain::converse(socket, parts.read_buf, simulation, stats, stop).await;
+    }
     let raw = match &result {
         Ok(()) => None,
         Err(error) => error

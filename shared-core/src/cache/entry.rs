@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::chain::{Chains, Namespace, Stamp};
+use super::freshness::Class;
 use super::{stale, Key};
 use crate::bytes::Bytes;
 use crate::gzip::open::{open_in, Open};
@@ -120,6 +122,12 @@ pub struct Meta {
     pub block_number: Option<u64>,
     /// That block's hash.
     pub block_hash: Option<[u8; 32]>,
+    /// If its chain is followed: the namespace, and the reorganisations that
+    /// were known when the node was asked
+    /// ([`State::epoch`](super::chain::State::epoch)).
+    pub follows: Option<(Namespace, u64)>,
+    /// The highest block that it depends on, or the head that it tells of.
+    pub height: Option<u64>,
 }
 
 impl Meta {
@@ -139,6 +147,8 @@ pub struct Entry {
     /// What it weighs in one coding.
     weight: u64,
     plain: Mutex<Plain>,
+    /// What it has to hold against its chain, if that is followed.
+    stamp: Option<Stamp>,
     /// It is to be read before it is given out: `check` says more.
     pub(super) unread: AtomicBool,
     /// A place where it is used may send it when it has expired.
@@ -192,6 +202,7 @@ impl Entry {
             payload,
             meta,
             plain: Mutex::new(Plain::Unwanted),
+            stamp: None,
             unread: AtomicBool::new(false),
             kept_stale: AtomicBool::new(false),
         }
@@ -219,10 +230,37 @@ impl Entry {
         self
     }
 
+    /// The same; if its chain is one of `chains`, it has to hold against that.
+    pub fn among(mut self, chains: &Chains) -> Self {
+        let class = self.meta.class.and_then(Class::numbered);
+        self.stamp = self.meta.follows.and_then(|(namespace, epoch)| {
+            let chain = chains.get(&namespace)?;
+            Some(Stamp::new(chain, class, epoch, self.meta.height))
+        });
+        self
+    }
+
+    /// What it has to hold against its chain, if that is followed.
+    pub fn stamp(&self) -> Option<&Stamp> {
+        self.stamp.as_ref()
+    }
+
+    /// Whether it is as true as when it was asked for, but for the time.
+    pub fn holds(&self) -> bool {
+        self.stamp.as_ref().is_none_or(Stamp::holds)
+    }
+
+    /// Whether nothing but time has passed since it was true: there may be a
+    /// newer head.
+    fn is_untouched(&self) -> bool {
+        self.stamp.as_ref().is_none_or(Stamp::is_untouched)
+    }
+
     /// The same body under another head.
     pub fn with(&self, meta: Meta) -> Self {
-        let other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
+        let mut other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
         other.unread.store(self.is_unread(), Ordering::Relaxed);
+        other.stamp.clone_from(&self.stamp);
         other
     }
 
@@ -238,26 +276,27 @@ impl Entry {
     /// allows it. Milliseconds of the caller's clock.
     pub fn stands_in(&self, now: u64) -> bool {
         self.kept_stale.load(Ordering::Relaxed)
+            && self.is_untouched()
             && now < self.meta.expires_at.saturating_add(stale::MOST)
     }
 
     /// Whether it may stand in for an error at `now`, as the node says (RFC
     /// 5861, 4).
     pub fn stands_in_for_error(&self, now: u64) -> bool {
-        now < self
-            .meta
-            .expires_at
-            .saturating_add(self.meta.stale_if_error)
+        let until = self.meta.expires_at;
+        self.is_untouched() && now < until.saturating_add(self.meta.stale_if_error)
     }
 
     /// Whether it is of use at `now`, when it is stale.
     pub fn is_of_use_stale(&self, now: u64) -> bool {
-        self.meta.revalidates || self.stands_in_for_error(now) || self.stands_in(now)
+        self.meta.revalidates && self.is_untouched()
+            || self.stands_in_for_error(now)
+            || self.stands_in(now)
     }
 
     /// Whether it may be sent at `now`, in milliseconds of the caller's clock.
     pub fn is_fresh(&self, now: u64) -> bool {
-        now < self.meta.expires_at
+        now < self.meta.expires_at && self.holds()
     }
 
     /// Whether there is a coded form of it.

@@ -1,10 +1,11 @@
 //! How long an answer stays fresh, by what it says and by what it was asked.
 //!
-//! Nothing here knows which blocks are final: an answer that hangs on a
-//! block's *number* may change with a reorganisation of the chain, so it is
-//! `unfinalized` and short-lived however old the block is.
+//! An answer that hangs on a block's *number* may change with a reorganisation
+//! of the chain, so it is `unfinalized` and short-lived, unless the owner
+//! follows the chain and the block was final when the node was asked.
 
-use crate::jsonrpc::block::{self, BlockReference, Bound, Tag};
+use super::chain::{Heights, Mark};
+use crate::jsonrpc::block::{self, BlockReference, Bound, ResultBlock, Tag};
 use crate::jsonrpc::methods::{self, Method};
 use crate::jsonrpc::response::{content, Content};
 
@@ -128,13 +129,55 @@ pub fn is_stateful(method: &[u8]) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect {
     method: &'static Method,
+    /// As long as nothing is known of the chain.
     class: Class,
-    /// Milliseconds.
-    valid: u64,
-    /// The answer names its block, or says that it has none yet.
-    in_result: bool,
-    /// The block that the call names by its number.
-    number: Option<u64>,
+    /// What an operator said of the method, in milliseconds.
+    said: Option<u64>,
+}
+
+/// What is known when an answer has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The call's.
+    pub params: Option<&'a [u8]>,
+    /// What was known of the chain when the node was asked, if it is followed.
+    pub mark: Option<&'a Mark>,
+    /// Lifetimes.
+    pub valid: &'a Valid,
+}
+
+/// What a call names.
+#[derive(Clone, Copy, Debug)]
+enum Named {
+    /// The head.
+    Head,
+    /// Another place in the chain that moves on, or none.
+    Nothing,
+    /// The first block that the node has: not always the same one.
+    Earliest,
+    /// A block, by its number.
+    Number(u64),
+    /// A block, by its hash.
+    Block([u8; 32]),
+    /// Blocks up to this one.
+    UpTo(u64),
+    /// A transaction, by its hash, where that can be read. The answer names its
+    /// block, or says that it has none yet.
+    Transaction(Option<[u8; 32]>),
+}
+
+/// What an answer is kept as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Why it may be kept.
+    pub class: Class,
+    /// For how long, in milliseconds.
+    pub valid: u64,
+    /// The block that it is of, if there is one block that it is of and call or
+    /// answer names it.
+    pub block: Option<u64>,
+    /// The highest block that it depends on, or the head that it tells of.
+    pub height: Option<u64>,
 }
 
 impl Prospect {
@@ -142,60 +185,142 @@ impl Prospect {
     pub fn of(method: &[u8], params: Option<&[u8]>, valid: &Valid) -> Option<Self> {
         let said = valid.method(method);
         let row = methods::method(method);
-        let mut number = None;
-        let (class, in_result) = match row.class {
+        let class = match row.class {
             // a method that the table does not know, and the operator does
-            methods::Class::Never if said.is_some() => (Class::Tip, false),
+            methods::Class::Never if said.is_some() => Class::Tip,
             methods::Class::Never => return None,
-            methods::Class::Immutable => (Class::Immutable, false),
-            methods::Class::Tip => (Class::Tip, false),
-            methods::Class::ByFinality => match block::reference(row, params) {
-                BlockReference::InResult => (Class::Unfinalized, true),
-                named => {
-                    if let BlockReference::Number(named) = named {
-                        number = Some(named);
-                    }
-                    (class_of(named)?, false)
-                }
-            },
+            methods::Class::Immutable => Class::Immutable,
+            methods::Class::Tip => Class::Tip,
+            methods::Class::ByFinality => class_of(block::reference(row, params))?,
         };
-        let milliseconds = said.unwrap_or(valid.class(class));
-        (milliseconds > 0).then_some(Self {
+        let is_kept = |class| said.unwrap_or(valid.class(class)) > 0;
+        // what is final may be kept where the rest is not
+        let may_be = class == Class::Unfinalized && is_kept(Class::Immutable);
+        (is_kept(class) || may_be).then_some(Self {
             method: row,
             class,
-            valid: milliseconds,
-            in_result,
-            number,
+            said,
         })
     }
 
-    /// The number of the block that the answer is of, if there is one block
-    /// that it is of and the call or the `result` names it.
-    pub fn block(&self, result: &[u8]) -> Option<u64> {
-        let in_result = || Some(block::in_result(self.method, result)?.number);
-        match self.class {
-            // what it is of is not what it hangs on
-            Class::Tip => None,
-            _ => self.number.or_else(in_result),
-        }
-    }
-
-    /// The class and the lifetime in milliseconds, now that the answer's
-    /// `result` is known; `None`: it is not kept.
-    pub fn judge(&self, result: &[u8]) -> Option<(Class, u64)> {
-        match content(result) {
+    /// What the answer is kept as, now that its `result` is known; `None`: it
+    /// is not kept.
+    pub fn judge(&self, result: &[u8], known: Known<'_>) -> Option<Judged> {
+        let is_empty = match content(result) {
             Content::Null => return None,
-            // a node that lags says the same of a block that it does not have
-            Content::EmptyArray if self.class == Class::Immutable => return None,
-            _ => {}
-        }
-        if self.in_result
-            && self.method.in_result != methods::InResult::None
-            && block::in_result(self.method, result).is_none()
-        {
+            Content::EmptyArray => true,
+            _ => false,
+        };
+        if known.mark.is_some_and(|mark| mark.is_wrong) {
             return None;
         }
-        Some((self.class, self.valid))
+        let mark = known.mark.filter(|mark| mark.heights == Heights::Blocks);
+        let named = Named::by(self.method, known.params);
+        if self.class == Class::Tip {
+            return self.judge_tip(named, result, mark, known.valid);
+        }
+        let said = block::in_result(self.method, result);
+        if !self.is_about(named, said, result) {
+            return None;
+        }
+        let said = said.map(|said| said.number);
+        let (block, height) = match named {
+            Named::Head | Named::Nothing => (None, None),
+            Named::Earliest => (said, None),
+            Named::Number(number) => (Some(number), Some(number)),
+            Named::Block(_) | Named::Transaction(_) => (said, said),
+            Named::UpTo(last) => (None, Some(last)),
+        };
+        let is_final = || {
+            height
+                .zip(mark)
+                .is_some_and(|(height, mark)| mark.is_final(height))
+        };
+        let class = match self.class {
+            // a node that lags says the same of a block that it does not have
+            Class::Immutable if is_empty => return None,
+            Class::Unfinalized if is_final() && !is_empty => Class::Immutable,
+            class => class,
+        };
+        if let (Named::UpTo(last), Some(mark)) = (named, mark) {
+            if mark.head.is_some_and(|head| head < last) {
+                // there will be more of it with the next block
+                return self.judge_tip(named, result, Some(mark), known.valid);
+            }
+        }
+        self.kept(class, block, height, known.valid)
+    }
+
+    /// What hangs on the head. The node may be behind what others have said.
+    fn judge_tip(
+        &self,
+        named: Named,
+        result: &[u8],
+        mark: Option<&Mark>,
+        valid: &Valid,
+    ) -> Option<Judged> {
+        let height = match mark {
+            Some(mark) => match block::in_result(self.method, result) {
+                Some(said) if matches!(named, Named::Head) => {
+                    if said.number < mark.seen {
+                        return None;
+                    }
+                    Some(said.number)
+                }
+                _ => Some(mark.seen),
+            },
+            None => None,
+        };
+        self.kept(Class::Tip, None, height, valid)
+    }
+
+    fn kept(
+        &self,
+        class: Class,
+        block: Option<u64>,
+        height: Option<u64>,
+        valid: &Valid,
+    ) -> Option<Judged> {
+        let valid = self.said.unwrap_or(valid.class(class));
+        (valid > 0).then_some(Judged {
+            class,
+            valid,
+            block,
+            height,
+        })
+    }
+
+    /// Whether an answer is about what was asked for, as far as it says.
+    fn is_about(&self, named: Named, said: Option<ResultBlock>, result: &[u8]) -> bool {
+        match (named, said) {
+            (Named::Number(number), Some(said)) => said.number == number,
+            (Named::Block(hash), Some(said)) => said.hash.is_none_or(|said| said == hash),
+            (Named::Transaction(asked), Some(_)) => {
+                let said = block::transaction_in(self.method, result);
+                asked.zip(said).is_none_or(|(asked, said)| asked == said)
+            }
+            // it is in no block yet, or does not say so
+            (Named::Transaction(_), None) => self.method.in_result == methods::InResult::None,
+            _ => true,
+        }
+    }
+}
+
+impl Named {
+    fn by(method: &Method, params: Option<&[u8]>) -> Self {
+        match block::reference(method, params) {
+            BlockReference::InResult => Self::Transaction(block::transaction(params)),
+            BlockReference::Number(number) => Self::Number(number),
+            BlockReference::Hash { hash, .. } => Self::Block(hash),
+            BlockReference::Tag(Tag::Latest) => Self::Head,
+            BlockReference::Tag(Tag::Earliest) => Self::Earliest,
+            BlockReference::Range {
+                from: Bound::Number(_),
+                to: Bound::Number(last),
+            } => Self::UpTo(last),
+            BlockReference::None if method.in_result == methods::InResult::Itself => Self::Head,
+            _ => Self::Nothing,
+        }
     }
 }
 
@@ -234,7 +359,8 @@ fn class_of_tag(tag: Tag) -> Option<Class> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Prospect, Valid};
+    use super::{Class, Known, Prospect, Valid};
+    use crate::cache::chain::{Chain, Heights, Mark, Move, State};
 
     const HASH: &str = "\"0x00000000000000000000000000000000000000000000000000000000000000aa\"";
 
@@ -247,13 +373,25 @@ mod tests {
         .map(|prospect| prospect.class)
     }
 
+    fn known(params: &str) -> Known<'_> {
+        static VALID: Valid = Valid {
+            classes: [None; 3],
+            methods: Vec::new(),
+        };
+        Known {
+            params: Some(params.as_bytes()),
+            mark: None,
+            valid: &VALID,
+        }
+    }
+
     fn kept(method: &str, params: &str, result: &str) -> bool {
         Prospect::of(
             method.as_bytes(),
             Some(params.as_bytes()),
             &Valid::default(),
         )
-        .is_some_and(|prospect| prospect.judge(result.as_bytes()).is_some())
+        .is_some_and(|prospect| prospect.judge(result.as_bytes(), known(params)).is_some())
     }
 
     #[test]
@@ -333,7 +471,7 @@ mod tests {
                 Some(params.as_bytes()),
                 &Valid::default(),
             )
-            .and_then(|prospect| prospect.block(result.as_bytes()))
+            .and_then(|prospect| prospect.judge(result.as_bytes(), known(params))?.block)
         };
         let by_hash = format!("[{HASH},true]");
         let result = format!("{{\"number\":\"0x11\",\"hash\":{HASH}}}");
@@ -352,6 +490,203 @@ mod tests {
         assert_eq!(block("eth_getLogs", range, "[]"), None);
     }
 
+    /// Final up to block 96, the head is block 160, an answer told of 161.
+    fn mark() -> Mark {
+        let mut state = State::unknown(Heights::Blocks, 1_000);
+        state.moved(Move::Head(160));
+        state.moved(Move::Final(Some(96)));
+        state.seen = 161;
+        Chain::new(state).mark()
+    }
+
+    fn judged(
+        method: &str,
+        params: &str,
+        result: &str,
+        mark: &Mark,
+    ) -> Option<(Class, Option<u64>)> {
+        let known = Known {
+            mark: Some(mark),
+            ..known(params)
+        };
+        let params = Some(params.as_bytes());
+        let judged = Prospect::of(method.as_bytes(), params, known.valid)?
+            .judge(result.as_bytes(), known)?;
+        assert_eq!(judged.valid, known.valid.class(judged.class));
+        Some((judged.class, judged.height))
+    }
+
+    #[test]
+    fn what_was_final_when_the_node_was_asked_is_immutable() {
+        const OTHER: &str =
+            "\"0x00000000000000000000000000000000000000000000000000000000000000bb\"";
+        let address = "\"0x00000000000000000000000000000000000000aa\"";
+        let block = |number: u64| format!("{{\"number\":\"{number:#x}\",\"hash\":{HASH}}}");
+        let part = |number: u64| {
+            format!(
+                "{{\"blockNumber\":\"{number:#x}\",\"blockHash\":{OTHER},\"transactionHash\":{HASH}}}"
+            )
+        };
+        let range = |from: u64, to: u64| {
+            format!("[{{\"fromBlock\":\"{from:#x}\",\"toBlock\":\"{to:#x}\"}}]")
+        };
+        let (by_hash, canonical) = (
+            format!("[{HASH}]"),
+            format!("[{{\"blockHash\":{OTHER},\"requireCanonical\":true}}]"),
+        );
+        let finals = Some((Class::Immutable, Some(96)));
+        let short = |height| Some((Class::Unfinalized, height));
+        let tip = |height| Some((Class::Tip, Some(height)));
+        for (method, params, result, expected) in [
+            (
+                "eth_getBlockByNumber",
+                "[\"0x60\",false]",
+                &*block(96),
+                finals,
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"0x61\",false]",
+                &block(97),
+                short(Some(97)),
+            ),
+            // it is not what was asked for
+            ("eth_getBlockByNumber", "[\"0x60\",false]", &block(97), None),
+            ("eth_getBlockByNumber", "[\"0x60\",false]", "null", None),
+            // the first block is not always the same one
+            (
+                "eth_getBlockByNumber",
+                "[\"earliest\",false]",
+                &block(0),
+                short(None),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"finalized\",false]",
+                &block(96),
+                tip(161),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"latest\",false]",
+                &block(161),
+                tip(161),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"latest\",false]",
+                &block(170),
+                tip(170),
+            ),
+            (
+                "eth_getBlockByNumber",
+                "[\"latest\",false]",
+                &block(160),
+                None,
+            ),
+            ("eth_blockNumber", "[]", "\"0xa1\"", tip(161)),
+            ("eth_blockNumber", "[]", "\"0xa0\"", None),
+            ("eth_gasPrice", "[]", "\"0x1\"", tip(161)),
+            (
+                "eth_getBalance",
+                &format!("[{address},\"0x60\"]"),
+                "\"0x0\"",
+                finals,
+            ),
+            (
+                "eth_getBalance",
+                &format!("[{address},\"0x0\"]"),
+                "\"0x0\"",
+                Some((Class::Immutable, Some(0))),
+            ),
+            (
+                "eth_getBalance",
+                &format!("[{address}]"),
+                "\"0x0\"",
+                tip(161),
+            ),
+            (
+                "eth_getCode",
+                &format!("[{address},\"0x60\"]"),
+                "\"0x\"",
+                finals,
+            ),
+            (
+                "eth_getBlockByHash",
+                &format!("[{HASH},false]"),
+                &block(150),
+                Some((Class::Immutable, Some(150))),
+            ),
+            (
+                "eth_getBlockByHash",
+                &format!("[{OTHER},false]"),
+                &block(150),
+                None,
+            ),
+            (
+                "eth_getBlockReceipts",
+                &canonical,
+                &format!("[{}]", part(96)),
+                finals,
+            ),
+            (
+                "eth_getBlockReceipts",
+                &canonical,
+                &format!("[{}]", part(97)),
+                short(Some(97)),
+            ),
+            ("eth_getBlockReceipts", "[\"0x60\"]", "[]", short(Some(96))),
+            ("eth_getLogs", &range(1, 96), "[{}]", finals),
+            ("eth_getLogs", &range(1, 96), "[]", short(Some(96))),
+            ("eth_getLogs", &range(90, 97), "[{}]", short(Some(97))),
+            ("eth_getLogs", &range(90, 160), "[{}]", short(Some(160))),
+            // the next block will add to it
+            ("eth_getLogs", &range(90, 161), "[{}]", tip(161)),
+            ("eth_getLogs", "[{\"fromBlock\":\"0x1\"}]", "[{}]", tip(161)),
+            ("eth_getTransactionReceipt", &by_hash, &part(96), finals),
+            (
+                "eth_getTransactionReceipt",
+                &by_hash,
+                &part(97),
+                short(Some(97)),
+            ),
+            (
+                "eth_getTransactionReceipt",
+                &format!("[{OTHER}]"),
+                &part(96),
+                None,
+            ),
+            ("debug_traceTransaction", &by_hash, "{}", short(None)),
+            (
+                "eth_chainId",
+                "[]",
+                "\"0x1\"",
+                Some((Class::Immutable, None)),
+            ),
+        ] {
+            let judged = judged(method, params, result, &mark());
+            assert_eq!(judged, expected, "{method} {params} {result}");
+        }
+    }
+
+    #[test]
+    fn without_a_final_block_nothing_is_final() {
+        let mut state = State::unknown(Heights::Blocks, 1_000);
+        let params = "[\"0x00000000000000000000000000000000000000aa\",\"0x60\"]";
+        let class = |state: &State| {
+            let mark = Chain::new(state.clone()).mark();
+            judged("eth_getBalance", params, "\"0x0\"", &mark).map(|(class, _)| class)
+        };
+        assert_eq!(class(&state), Some(Class::Unfinalized));
+        state.moved(Move::Final(Some(96)));
+        assert_eq!(class(&state), Some(Class::Immutable));
+        // slots are other numbers
+        state.heights = Heights::Slots;
+        assert_eq!(class(&state), Some(Class::Unfinalized));
+        state.moved(Move::Wrong(true));
+        assert_eq!(class(&state), None);
+    }
+
     #[test]
     fn an_operator_has_the_last_word_except_on_nothing() {
         let mut valid = Valid::default();
@@ -360,8 +695,14 @@ mod tests {
         valid.set_method(b"my_method", 700).unwrap();
         let lifetime = |method: &str| {
             Prospect::of(method.as_bytes(), None, &valid)
-                .and_then(|prospect| prospect.judge(b"1"))
-                .map(|(_, milliseconds)| milliseconds)
+                .and_then(|prospect| {
+                    let known = Known {
+                        valid: &valid,
+                        ..known("[]")
+                    };
+                    prospect.judge(b"1", known)
+                })
+                .map(|judged| judged.valid)
         };
         assert_eq!(lifetime("eth_blockNumber"), None);
         assert_eq!(lifetime("eth_gasPrice"), Some(500));

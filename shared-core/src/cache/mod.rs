@@ -13,6 +13,7 @@
 //! entries on disk (feature `store`), and may wait for it.
 
 pub mod batch;
+pub mod chain;
 mod check;
 pub mod entry;
 pub mod flights;

@@ -13,7 +13,7 @@ use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
-const MAGIC: [u8; 4] = *b"SZE\x03";
+const MAGIC: [u8; 4] = *b"SZE\x04";
 
 /// Of magic and length, then of all that comes before the head. Bytes.
 const FLAGS: usize = 8;
@@ -25,9 +25,9 @@ const UNREAD: u8 = 1;
 /// Most that a number or a length takes in postcard's format (LEB128). Bytes.
 const NUMBER: usize = 10;
 
-/// More than all of a head takes but what is as long as another: five numbers,
-/// two options of one, a hash, six tags, and the lengths. Bytes.
-const FRAME: usize = 16 * NUMBER + 32;
+/// More than all of a head takes but what is as long as another: six numbers,
+/// three options of one, a hash, six tags, and the lengths. Bytes.
+const FRAME: usize = 18 * NUMBER + 48;
 
 /// All of an entry but its payload and its times.
 #[derive(Deserialize, Serialize)]
@@ -41,6 +41,8 @@ pub(super) struct Head<'a> {
     class: Option<u8>,
     block_number: Option<u64>,
     block_hash: Option<[u8; 32]>,
+    follows: Option<([u8; 16], u64)>,
+    height: Option<u64>,
     id: u8,
     before: &'a [u8],
     between: &'a [u8],
@@ -124,6 +126,8 @@ impl Encoded {
             class: meta.class,
             block_number: meta.block_number,
             block_hash: meta.block_hash,
+            follows: meta.follows,
+            height: meta.height,
             id: match envelope.id {
                 IdPlace::BeforeResult => 0,
                 IdPlace::AfterResult => 1,
@@ -223,6 +227,8 @@ impl Parts {
             class: head.class,
             block_number: head.block_number,
             block_hash: head.block_hash,
+            follows: head.follows,
+            height: head.height,
         };
         Some(Self {
             envelope,
@@ -273,6 +279,8 @@ mod tests {
             class: Some(1),
             block_number: Some(20_000_000),
             block_hash: Some([7; 32]),
+            follows: Some(([9; 16], u64::MAX)),
+            height: Some(u64::MAX),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::head::Head;
+use super::heads::Declared;
 use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::{GIB, KIB, MIB};
 use crate::cache::freshness::{is_stateful, Class, Valid};
@@ -43,6 +45,8 @@ pub struct CacheConfig {
     pub use_stale: UseStale,
     /// Whether the one that fetches a new one gets the expired one, too.
     pub background_update: bool,
+    /// Whose chains' heads the cache's owner follows.
+    pub heads: Arc<Vec<Declared>>,
 }
 
 /// What one block says of the cache; `None` where it says nothing.
@@ -59,6 +63,8 @@ pub(super) struct CacheDirectives {
     lock_timeout: Option<u64>,
     use_stale: Option<UseStale>,
     background_update: Option<bool>,
+    /// Empty: `off`.
+    heads: Option<Arc<Vec<Declared>>>,
 }
 
 const TIMES: Range = Range {
@@ -108,6 +114,7 @@ impl CacheDirectives {
             "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
             "cache_use_stale" => once(&mut self.use_stale, || use_stale(values)),
             "cache_background_update" => once(&mut self.background_update, || flag(one(values)?)),
+            "cache_head" => self.set_head(values),
             "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -141,6 +148,37 @@ impl CacheDirectives {
             .map_err(|_| DirectiveError::Duplicate)
     }
 
+    fn set_head(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        let off = matches!(values, [b"off"]);
+        if self
+            .heads
+            .as_ref()
+            .is_some_and(|heads| off || heads.is_empty())
+        {
+            return Err(DirectiveError::Duplicate);
+        }
+        if off {
+            self.heads = Some(Arc::default());
+            return Ok(());
+        }
+        let (head, namespace) = Head::parse(values)?;
+        let heads = self.heads.iter().flat_map(|heads| heads.iter());
+        if heads
+            .map(|head| &head.namespace)
+            .any(|other| *other == namespace)
+        {
+            return Err(DirectiveError::Duplicate);
+        }
+        let declared = Declared { head, namespace };
+        Arc::make_mut(self.heads.get_or_insert_default()).push(declared);
+        Ok(())
+    }
+
+    /// Whether the block itself, or one around it, has a head.
+    pub(super) fn has_head(&self) -> bool {
+        self.heads.as_ref().is_some_and(|heads| !heads.is_empty())
+    }
+
     /// As [`super::Directives::inherit`].
     pub(super) fn inherit(&mut self, outer: &Self) {
         use super::fill;
@@ -155,6 +193,7 @@ impl CacheDirectives {
         fill(&mut self.lock_timeout, &outer.lock_timeout);
         fill(&mut self.use_stale, &outer.use_stale);
         fill(&mut self.background_update, &outer.background_update);
+        fill(&mut self.heads, &outer.heads);
     }
 
     /// As [`super::Directives::resolve`].
@@ -171,6 +210,7 @@ impl CacheDirectives {
             lock_timeout: self.lock_timeout.unwrap_or(5_000),
             use_stale: self.use_stale.unwrap_or_default(),
             background_update: self.background_update.unwrap_or(false),
+            heads: self.heads.clone().unwrap_or_default(),
         }
     }
 }

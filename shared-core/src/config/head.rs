@@ -1,57 +1,407 @@
-//! The node whose chain is followed for a namespace.
+//! The node that the cache's owner follows for a namespace: which blocks are
+//! final there, and when there is a new one.
+//!
+//! Header values are secrets, and so may be the path of a URL: neither is in
+//! `Debug`, nor in what [`Head::place`] says, nor in what an operator is told
+//! of a bad one.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A node, and how it is asked.
+use http::uri::{PathAndQuery, Uri};
+use http::{HeaderName, HeaderValue};
+
+use super::values::{invalid, once, DirectiveError, Range, Unit};
+
+/// Where and how a chain is followed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Head {
-    /// `http`, `https`, `ws`, `wss`, or `unix:/path[:/uri]`.
+    /// Of the node: `http`, `https`, `ws` or `wss`, or `unix:/path[:/uri]`,
+    /// without user and password.
     pub url: String,
     /// How often it is asked. Milliseconds.
     pub interval: u64,
-    /// What makes a block final.
+    /// How it is known which blocks are final.
     pub finality: Finality,
     /// What it speaks.
     pub api: Api,
-    /// Fields that go with each request: name, value.
+    /// Header fields of each request, names as they were written.
     pub headers: Vec<(String, String)>,
-    /// Who has to have signed its certificate, instead of whom the system
-    /// trusts: a file of certificates (PEM).
+    /// The certificates that it is trusted by, PEM, an absolute path; `None`:
+    /// the system's.
     pub ca: Option<PathBuf>,
 }
 
-/// What makes a block final.
+/// How it is known which blocks are final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finality {
-    /// The node says so.
+    /// The node says so: its block `finalized`, or its finality checkpoints.
     #[default]
     Tag,
-    /// So many blocks above it.
+    /// Those that have so many blocks on top of them.
     Depth(u64),
 }
 
 /// What a node speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Api {
-    /// JSON-RPC.
+    /// JSON-RPC, as execution clients do.
     #[default]
     Execution,
-    /// The Beacon API.
+    /// The Beacon API of consensus clients.
     Beacon,
 }
 
+const INTERVALS: Range = Range {
+    least: 100,
+    most: 3_600_000,
+    unit: Unit::Time,
+};
+const DEPTHS: Range = Range {
+    least: 1,
+    most: 1_000_000,
+    unit: Unit::Number,
+};
+
+/// Of a Unix socket's path, in bytes: it has to end with a NUL in 108.
+const LONGEST_SOCKET: usize = 107;
+
+const URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
+                    \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
+const PARAMETERS: &str = "\"interval=TIME\", \"finality=tag|depth:N\", \
+                          \"api=execution|beacon\", \"header=NAME:VALUE\" (quoted as a whole if \
+                          there are blanks in it), \"ca=FILE\" or \"namespace=NAME\"";
+
+/// Fields that belong to a connection or a body, and not to the operator.
+const NOT_OURS: &[&str] = &[
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Head {
+    /// One at this URL, with defaults for the rest.
+    ///
+    /// # Errors
+    /// It is no URL of those that are followed.
+    pub fn at(url: &[u8]) -> Result<Self, DirectiveError> {
+        Ok(Self {
+            url: checked_url(url)?,
+            interval: 1_000,
+            finality: Finality::default(),
+            api: Api::default(),
+            headers: Vec::new(),
+            ca: None,
+        })
+    }
+
+    /// Reads `URL [interval=TIME] [finality=tag|depth:N]
+    /// [api=execution|beacon] [header=NAME:VALUE ...] [ca=FILE]
+    /// [namespace=NAME]`, and the name with it.
+    ///
+    /// # Errors
+    /// [`DirectiveError`] says what is allowed.
+    pub fn parse(words: &[&[u8]]) -> Result<(Self, Option<String>), DirectiveError> {
+        let Some((url, words)) = words.split_first() else {
+            return Err(invalid(b"", URLS));
+        };
+        let mut head = Self::at(url)?;
+        let secret = words.iter().any(|word| word.starts_with(b"header="));
+        let (mut interval, mut finality, mut api) = (None, None, None);
+        let (mut ca, mut namespace) = (None, None);
+        for word in words {
+            let (name, value) = match word.iter().position(|byte| *byte == b'=') {
+                Some(at) => (&word[..at], &word[at + 1..]),
+                None => (*word, &b""[..]),
+            };
+            let twice = |error| match error {
+                DirectiveError::Duplicate => DirectiveError::Twice {
+                    parameter: String::from_utf8_lossy(name).into_owned(),
+                },
+                other => other,
+            };
+            match name {
+                b"interval" => once(&mut interval, || {
+                    INTERVALS.read(value).map_err(|error| error.of(word))
+                }),
+                b"finality" => once(&mut finality, || Finality::parse(value)),
+                b"api" => once(&mut api, || Api::parse(value)),
+                b"header" => {
+                    head.headers.push(header(value)?);
+                    Ok(())
+                }
+                b"ca" => once(&mut ca, || file(value)),
+                b"namespace" => once(&mut namespace, || namespace_name(value)),
+                // a header's value that was not quoted
+                _ if secret => Err(invalid(b"...", PARAMETERS)),
+                _ => Err(invalid(word, PARAMETERS)),
+            }
+            .map_err(twice)?;
+        }
+        head.interval = interval.unwrap_or(head.interval);
+        head.finality = finality.unwrap_or_default();
+        head.api = api.unwrap_or_default();
+        head.ca = ca;
+        head.check()?;
+        Ok((head, namespace))
+    }
+
+    /// Whether all of it goes together.
+    ///
+    /// # Errors
+    /// [`DirectiveError`] says what does not.
+    pub fn check(&self) -> Result<(), DirectiveError> {
+        let is = |schemes: &[&str]| schemes.iter().any(|scheme| self.url.starts_with(scheme));
+        if let Some(ca) = &self.ca {
+            if !is(&["https:", "wss:"]) {
+                let given = format!("ca={}", ca.display());
+                return Err(invalid(
+                    given.as_bytes(),
+                    "used with an \"https://\" or a \"wss://\" URL",
+                ));
+            }
+        }
+        if self.api == Api::Beacon && is(&["ws:", "wss:"]) {
+            return Err(invalid(
+                b"api=beacon",
+                "used with an \"http://\", an \"https://\" or a \"unix:\" URL",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The words that [`parse`](Self::parse) makes this of.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![
+            self.url.clone(),
+            format!("interval={}ms", self.interval),
+            format!("finality={}", self.finality),
+            format!("api={}", self.api),
+        ];
+        let headers = self.headers.iter();
+        words.extend(headers.map(|(name, value)| format!("header={name}:{value}")));
+        if let Some(ca) = &self.ca {
+            words.push(format!("ca={}", ca.display()));
+        }
+        words
+    }
+
+    /// The URL without its path, in which there may be a secret: for logs.
+    pub fn place(&self) -> &str {
+        let start = match self.url.strip_prefix("unix:") {
+            // the socket's path is no secret
+            Some(path) => path.find(':').map(|end| "unix:".len() + end),
+            None => self.url.find("://").and_then(|scheme| {
+                let host = scheme + "://".len();
+                let path = self.url[host..].find(['/', '?'])?;
+                Some(host + path)
+            }),
+        };
+        &self.url[..start.unwrap_or(self.url.len())]
+    }
+}
+
 impl fmt::Debug for Head {
-    /// Without the values of fields: they may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.headers.iter().map(|(name, _)| &name[..]).collect();
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Head")
-            .field("url", &self.url)
+            .field("place", &self.place())
             .field("interval", &self.interval)
             .field("finality", &self.finality)
             .field("api", &self.api)
-            .field("headers", &names)
+            .field("headers", &headers)
             .field("ca", &self.ca)
             .finish()
     }
 }
+
+impl Finality {
+    /// Reads `tag` or `depth:N`.
+    ///
+    /// # Errors
+    /// [`DirectiveError`] says what is allowed.
+    pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
+        let depth = value.strip_prefix(b"depth:");
+        match (value, depth.map(|depth| DEPTHS.read(depth))) {
+            (b"tag", _) => Ok(Self::Tag),
+            (_, Some(Ok(depth))) => Ok(Self::Depth(depth)),
+            _ => Err(invalid(
+                &[b"finality=", value].concat(),
+                format!("\"finality=tag\" or \"finality=depth:N\", N being {DEPTHS}"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Finality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tag => f.write_str("tag"),
+            Self::Depth(depth) => write!(f, "depth:{depth}"),
+        }
+    }
+}
+
+impl Api {
+    /// Reads `execution` or `beacon`.
+    ///
+    /// # Errors
+    /// [`DirectiveError`] says what is allowed.
+    pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
+        match value {
+            b"execution" => Ok(Self::Execution),
+            b"beacon" => Ok(Self::Beacon),
+            _ => Err(invalid(
+                &[b"api=", value].concat(),
+                "\"api=execution\" or \"api=beacon\"",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Execution => "execution",
+            Self::Beacon => "beacon",
+        })
+    }
+}
+
+/// The URL, its scheme in lower case.
+fn checked_url(given: &[u8]) -> Result<String, DirectiveError> {
+    let is_text = given.iter().all(u8::is_ascii_graphic);
+    let url = match std::str::from_utf8(given) {
+        Ok(url) if is_text && !url.contains('#') => url,
+        _ => return Err(invalid(given, URLS)),
+    };
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(invalid(given, URLS));
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    let good = match scheme.as_str() {
+        "unix" => is_socket(rest),
+        "http" | "https" | "ws" | "wss" => {
+            let authority = rest.split(['/', '?']).find(|part| !part.is_empty());
+            if let Some((_, host)) = authority.and_then(|part| part.rsplit_once('@')) {
+                return Err(invalid(
+                    format!("{scheme}://...@{host}").as_bytes(),
+                    "without user and password, which go into \
+                     \"header=Authorization: Basic ...\"",
+                ));
+            }
+            is_authority(url)
+        }
+        _ => false,
+    };
+    match good {
+        true => Ok(format!("{scheme}:{rest}")),
+        false => Err(invalid(given, URLS)),
+    }
+}
+
+fn is_socket(rest: &str) -> bool {
+    let (socket, uri) = match rest.split_once(':') {
+        Some((socket, uri)) => (socket, uri),
+        None => (rest, "/"),
+    };
+    socket.len() > 1
+        && socket.len() <= LONGEST_SOCKET
+        && socket.starts_with('/')
+        && uri.starts_with('/')
+        && uri.parse::<PathAndQuery>().is_ok()
+}
+
+fn is_authority(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    let Some(authority) = uri.authority() else {
+        return false;
+    };
+    let host = authority.host();
+    let address = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let is_letter =
+                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            !host.is_empty() && host.bytes().all(is_letter)
+        }
+    };
+    let port = authority.as_str().strip_prefix(host).unwrap_or_default();
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|port| {
+            port.bytes().all(|byte| byte.is_ascii_digit())
+                && port.parse::<u16>().is_ok_and(|port| port > 0)
+        });
+    is_host && is_port
+}
+
+/// A field of RFC 9110, 5: a token, and printable ASCII.
+fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
+    let colon = field.iter().position(|byte| *byte == b':');
+    let (name, value) = match colon {
+        Some(at) => (&field[..at], field[at + 1..].trim_ascii()),
+        // all of it may be a value
+        None => (&b""[..], &b""[..]),
+    };
+    let (name, value) = (std::str::from_utf8(name), std::str::from_utf8(value));
+    let shown = match name {
+        Ok(name) if !name.is_empty() => format!("header={name}:..."),
+        _ => "header=...".into(),
+    };
+    let bad = |allowed: &str| invalid(shown.as_bytes(), allowed);
+    match (name, value) {
+        (Ok(name), _) if NOT_OURS.iter().any(|own| own.eq_ignore_ascii_case(name)) => Err(bad(
+            "a field that does not belong to the connection or the body",
+        )),
+        (Ok(name), Ok(value))
+            if HeaderName::from_bytes(name.as_bytes()).is_ok()
+                && !value.is_empty()
+                && value.is_ascii()
+                && HeaderValue::from_str(value).is_ok() =>
+        {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(bad(
+            "\"header=NAME:VALUE\", the name of a header field and printable ASCII (quoted as a \
+             whole if there are blanks in it)",
+        )),
+    }
+}
+
+fn file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
+    match std::str::from_utf8(value) {
+        Ok(path) if path.starts_with('/') && !path.contains('\0') => Ok(path.into()),
+        _ => Err(invalid(
+            &[b"ca=", value].concat(),
+            "\"ca=FILE\", a file's absolute path in UTF-8",
+        )),
+    }
+}
+
+/// Whether a namespace that is followed may have this name: it stands in logs.
+pub(super) fn is_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::is_control)
+}
+
+fn namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
+    match std::str::from_utf8(value) {
+        Ok(name) if is_name(name) => Ok(name.to_owned()),
+        _ => Err(invalid(
+            &[b"namespace=", value].concat(),
+            "\"namespace=NAME\", UTF-8 without control characters",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 
 mod cache;
 pub mod head;
+pub mod heads;
 mod values;
 
 use crate::cache::process::Process;
@@ -159,6 +160,11 @@ impl Directives {
         fill(&mut self.memory, &outer.memory);
         fill(&mut self.upstream_encoding, &outer.upstream_encoding);
         self.cache.inherit(&outer.cache);
+    }
+
+    /// Whether a node is to be followed here: needs a process that does it.
+    pub fn has_head(&self) -> bool {
+        self.cache.has_head()
     }
 
     /// The settings, with defaults where nothing was said.

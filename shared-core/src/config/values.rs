@@ -18,6 +18,11 @@ pub enum DirectiveError {
     OneOrTwoValues,
     /// It takes exactly two values.
     TwoValues,
+    /// It has a parameter twice.
+    Twice {
+        /// Its name.
+        parameter: String,
+    },
     /// The value is not what the directive takes.
     Value {
         /// As the operator wrote it.
@@ -35,6 +40,7 @@ impl fmt::Display for DirectiveError {
             DirectiveError::OneValue => f.write_str("takes exactly one value"),
             DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
             DirectiveError::TwoValues => f.write_str("takes exactly two values"),
+            DirectiveError::Twice { parameter } => write!(f, "has \"{parameter}=\" twice"),
             DirectiveError::Value { given, allowed } => {
                 write!(f, "has an invalid value \"{given}\": it must be {allowed}")
             }
@@ -43,6 +49,16 @@ impl fmt::Display for DirectiveError {
 }
 
 impl std::error::Error for DirectiveError {}
+
+impl DirectiveError {
+    /// The same, of the whole word that the value is in.
+    pub(super) fn of(self, word: &[u8]) -> Self {
+        match self {
+            DirectiveError::Value { allowed, .. } => invalid(word, allowed),
+            other => other,
+        }
+    }
+}
 
 pub(super) fn invalid(given: &[u8], allowed: impl Into<String>) -> DirectiveError {
     DirectiveError::Value {
@@ -131,11 +147,13 @@ impl fmt::Display for Range {
             Unit::Number => write!(f, "a number from {least} to {most}"),
             Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
             Unit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
-            Unit::Time => write!(
-                f,
-                "a time with its unit (ms, s, m, h or d), at most {}d",
-                most / 86_400_000
-            ),
+            Unit::Time => {
+                f.write_str("a time with its unit (ms, s, m, h or d), ")?;
+                match least {
+                    0 => write!(f, "at most {}", Duration(most)),
+                    least => write!(f, "from {} to {}", Duration(least), Duration(most)),
+                }
+            }
         }
     }
 }
@@ -150,6 +168,27 @@ impl fmt::Display for Size {
             size if size >= MIB && size % MIB == 0 => write!(f, "{}m", size / MIB),
             size if size >= KIB && size % KIB == 0 => write!(f, "{}k", size / KIB),
             size => write!(f, "{size}"),
+        }
+    }
+}
+
+/// Milliseconds as an operator would write them.
+struct Duration(u64);
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [
+            (86_400_000, "d"),
+            (3_600_000, "h"),
+            (60_000, "m"),
+            (1_000, "s"),
+        ];
+        let unit = units
+            .iter()
+            .find(|(unit, _)| self.0 > 0 && self.0.is_multiple_of(*unit));
+        match unit {
+            Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}ms", self.0),
         }
     }
 }

@@ -323,13 +323,18 @@ impl Exchange {
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
         let link = self.config.process.tier.link();
+        // without an owner nobody asks for it
+        let namespace = link
+            .map(|link| link.namespace_of(scope.namespace()))
+            .unwrap_or_default();
         let settings = Settings {
             asked_at: asked.now,
             generation: self.config.process.tier.generation(),
-            // without an owner nobody asks for it
-            namespace: link
-                .map(|link| link.namespace_of(scope.namespace()))
-                .unwrap_or_default(),
+            namespace,
+            mark: link
+                .and_then(|link| link.chains.get(&namespace))
+                .map(|chain| chain.mark()),
+            valid: Arc::clone(&self.config.cache.valid),
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
             keeps_stale: self.config.cache.use_stale.is_any(),

@@ -7,9 +7,10 @@ use super::coding::off_loop_length;
 use super::head::{Field, ResponseHead};
 use super::resource::{key_of, tag_of, Resource};
 use crate::bytes::{copy_of, push};
+use crate::cache::chain::{Mark, Stamp};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
-use crate::cache::freshness::{Class, Prospect};
+use crate::cache::freshness::{Class, Judged, Known, Prospect, Valid};
 use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::scope::{Fields, Scope};
@@ -122,7 +123,7 @@ struct Built {
 }
 
 /// How entries are made at a place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Settings {
     /// When the node was asked, in milliseconds: an answer is as old as its
     /// question, however long the client takes to read it.
@@ -130,6 +131,9 @@ pub(super) struct Settings {
     /// The last purge that was known then.
     pub(super) generation: u64,
     pub(super) namespace: Namespace,
+    /// What was known of the chain then, if it is followed.
+    pub(super) mark: Option<Mark>,
+    pub(super) valid: Arc<Valid>,
     pub(super) gate: Gate,
     /// Longer answers are not stored. Bytes.
     pub(super) max_entry: usize,
@@ -346,14 +350,17 @@ impl Fill {
             What::Call(wanted) => response::parse(body).is_ok_and(|answer| {
                 body[answer.id.clone()] == wanted.id
                     && match answer.outcome {
-                        Outcome::Result(result) => wanted.prospect.judge(&body[result]).is_none(),
+                        Outcome::Result(result) => self.judge(wanted, &body[result]).is_none(),
                         Outcome::Error(_) => true,
                     }
             }),
             What::Resource(resource) => {
                 resource.said.lifetime.is_none()
                     && scan::check(body).is_ok()
-                    && resource.route.judge(body, &resource.valid).is_none()
+                    && resource
+                        .route
+                        .judge(body, &resource.valid, self.mark())
+                        .is_none()
             }
             What::Batch(_) => false,
         }
@@ -415,7 +422,7 @@ impl Fill {
         let Outcome::Result(result) = answer.outcome.clone() else {
             return None;
         };
-        let (class, valid) = wanted.prospect.judge(&body[result.clone()])?;
+        let judged = self.judge(wanted, &body[result.clone()])?;
         let (id, first, second) = if answer.id.start < result.start {
             (IdPlace::BeforeResult, &answer.id, &result)
         } else {
@@ -430,28 +437,54 @@ impl Fill {
         let meta = Meta {
             status: 200,
             fields: self.fields.clone(),
-            class: Some(class as u8),
-            block_number: wanted.prospect.block(&body[result.clone()]),
-            ..Meta::default()
+            ..self.meta(Some(judged))
         };
         let entry = Entry::code_in(envelope, &body[result], self.settings.gate, meta, room)?;
         Some(Built {
             key: wanted.key,
             entry,
-            valid,
+            valid: judged.valid,
             method: Some(wanted.method.clone()),
         })
+    }
+
+    fn judge(&self, wanted: &Wanted, result: &[u8]) -> Option<Judged> {
+        let known = Known {
+            params: wanted.params.as_deref(),
+            mark: self.mark(),
+            valid: &self.settings.valid,
+        };
+        wanted.prospect.judge(result, known)
+    }
+
+    fn mark(&self) -> Option<&Mark> {
+        self.settings.mark.as_ref()
+    }
+
+    /// What is known of an entry that is kept as that; `None`: it says its own
+    /// lifetime.
+    fn meta(&self, judged: Option<Judged>) -> Meta {
+        Meta {
+            class: judged.map(|judged| judged.class as u8),
+            block_number: judged.and_then(|judged| judged.block),
+            follows: self
+                .mark()
+                .map(|mark| (self.settings.namespace, mark.epoch())),
+            height: judged.and_then(|judged| judged.height),
+            ..Meta::default()
+        }
     }
 
     fn of_resource(&self, resource: &Resource, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
         if resource.undelimited && scan::check(body).is_err() {
             return None;
         }
-        let (class, valid) = match resource.said.lifetime {
+        let (judged, valid) = match resource.said.lifetime {
             Some(lifetime) => (None, lifetime),
             None => {
-                let (class, valid) = resource.route.judge(body, &resource.valid)?;
-                (Some(class), valid)
+                let route = resource.route;
+                let judged = route.judge(body, &resource.valid, self.mark())?;
+                (Some(judged), judged.valid)
             }
         };
         let mut fields = self.fields.clone();
@@ -468,8 +501,7 @@ impl Fill {
             age: resource.said.age,
             revalidates: resource.status == 200 && (has("etag") || has("last-modified")),
             stale_if_error: resource.said.stale_if_error,
-            class: class.map(|class: Class| class as u8),
-            ..Meta::default()
+            ..self.meta(judged)
         };
         let gate = Gate {
             min_length: if resource.compresses {
@@ -546,11 +578,20 @@ impl Fill {
             keeps_stale,
             ..
         } = self.settings;
-        let entry = Arc::new(built.entry.stored(asked_at, built.valid));
+        let mut entry = built.entry.stored(asked_at, built.valid);
+        if let Some(link) = self.tier.link() {
+            entry = entry.among(&link.chains);
+        }
+        if let Some(stamp) = entry.stamp() {
+            // what is of an older head ends with it
+            stamp.tell();
+        }
+        let entry = Arc::new(entry);
         if keeps_stale {
             entry.keep_stale();
         }
-        let is_current = || self.tier.generation() == generation;
+        let is_untouched = || entry.stamp().is_none_or(Stamp::is_untouched);
+        let is_current = || self.tier.generation() == generation && is_untouched();
         let is_fresh = entry.is_fresh(now);
         if let (Some(hot), true) = (self.tier.hot(), is_current()) {
             // one that has expired may be sent, too: never an older one after it
@@ -569,7 +610,8 @@ impl Fill {
             if !is_fresh {
                 // others wait for it under a lease
                 link.give_back(built.key);
-                return (entry, is_current());
+                let is_current = is_current();
+                return (entry, is_current);
             }
             let class = entry.meta().class.and_then(Class::numbered);
             let about = About {
@@ -580,7 +622,8 @@ impl Fill {
             };
             link.store(built.key, Arc::clone(&entry), about);
         }
-        (entry, is_current())
+        let is_current = is_current();
+        (entry, is_current)
     }
 
     /// Whether those who wait wait for that key.

@@ -13,7 +13,7 @@ use crate::exchange;
 pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
 
 /// What one block of a configuration says.
-pub struct sszip_directives(Directives);
+pub struct sszip_directives(pub(super) Directives);
 
 /// The settings of a place, ready for exchanges. Immutable.
 pub struct sszip_config(pub(super) Arc<Config>);
@@ -65,16 +65,8 @@ pub unsafe extern "C" fn sszip_directives_set(
         let name = std::str::from_utf8(name).unwrap_or_default();
         match directives.0.set(name, &values) {
             Ok(()) => sszip_status::SSZIP_STATUS_OK,
-            Err(error) => {
-                let message = error.to_string();
-                if !text.is_null() {
-                    let length = message.len().min(text_size);
-                    // SAFETY: `text` has room for `text_size` bytes.
-                    unsafe { text.copy_from_nonoverlapping(message.as_ptr(), length) };
-                    give!(text_len, length);
-                }
-                sszip_status::SSZIP_STATUS_INVALID
-            }
+            // SAFETY: the function's contract.
+            Err(error) => unsafe { say(&error.to_string(), text, text_size, text_len) },
         }
     })
 }
@@ -183,6 +175,26 @@ pub unsafe extern "C" fn sszip_config_enabled(config: *const sszip_config) -> bo
 pub unsafe extern "C" fn sszip_config_free(config: *mut sszip_config) {
     // SAFETY: the function's contract.
     unsafe { free(config) }
+}
+
+/// Writes what is wrong with a configuration, cut to `size` bytes.
+///
+/// # Safety
+/// `text` is NULL or has room for `size` bytes; `len` is NULL or points at
+/// memory of its type.
+pub(super) unsafe fn say(
+    message: &str,
+    text: *mut u8,
+    size: usize,
+    len: *mut usize,
+) -> sszip_status {
+    if !text.is_null() {
+        let length = message.len().min(size);
+        // SAFETY: not NULL; the caller's promise.
+        unsafe { text.copy_from_nonoverlapping(message.as_ptr(), length) };
+        give!(len, length);
+    }
+    sszip_status::SSZIP_STATUS_INVALID
 }
 
 /// # Safety

@@ -16,6 +16,7 @@
 mod cache;
 mod config;
 mod exchange;
+mod head;
 mod link;
 mod panic;
 mod types;
@@ -23,5 +24,6 @@ mod types;
 pub use cache::*;
 pub use config::*;
 pub use exchange::*;
+pub use head::*;
 pub use link::*;
 pub use types::*;

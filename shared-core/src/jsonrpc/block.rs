@@ -107,6 +107,22 @@ pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
     })
 }
 
+/// The transaction that a call names by its hash, as its first parameter.
+pub fn transaction(params: Option<&[u8]>) -> Option<[u8; 32]> {
+    hash_of(element(params, 0)??)
+}
+
+/// The transaction that a result of `method` is of, if it says so.
+pub fn transaction_in(method: &Method, result: &[u8]) -> Option<[u8; 32]> {
+    let object = match method.in_result {
+        InResult::Item => result,
+        InResult::First => first_element(result)?,
+        _ => return None,
+    };
+    // a transaction calls it its own
+    hash_of(member(object, "transactionHash").or_else(|| member(object, "hash"))?)
+}
+
 /// `None` stands for [`BlockReference::Invalid`].
 fn in_params(at: BlockAt, params: Option<&[u8]>) -> Option<BlockReference> {
     const ABSENT: BlockReference = BlockReference::Tag(Tag::Latest);

@@ -80,6 +80,11 @@ pub fn method(name: &[u8]) -> &'static Method {
     }
 }
 
+/// All rows, by name.
+pub fn all() -> &'static [Method] {
+    METHODS
+}
+
 const fn row(name: &'static str, class: Class, at: BlockAt, in_result: InResult) -> Method {
     Method {
         name,

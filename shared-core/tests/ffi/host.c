@@ -85,6 +85,61 @@ check_directive_errors(void)
 }
 
 
+/* which heads go with which namespace, and what is said of those that don't */
+
+static void
+check_heads(void)
+{
+    size_t             len = 0;
+    uint8_t            text[200];
+    sszip_str          json, none = { NULL, 0 };
+    sszip_heads       *heads;
+    sszip_config      *config;
+    sszip_directives  *directives;
+
+    ok(sszip_directives_new(&directives));
+    check(!sszip_directives_have_head(directives));
+    check(!sszip_directives_have_head(NULL));
+    set(directives, "cache_head", "http://node");
+    check(sszip_directives_have_head(directives));
+    ok(sszip_config_new(directives, &config));
+    sszip_directives_free(directives);
+
+    ok(sszip_heads_new(&heads));
+    ok(sszip_heads_json(heads, &json));
+    check(json.len == 0);
+
+    check(sszip_heads_add(heads, config, none, false, str("f:1"), text,
+                          sizeof(text), &len)
+          == SSZIP_STATUS_INVALID);
+    check(len > 0 && len < sizeof(text));
+    text[len] = '\0';
+    check(strstr((char *) text, "\"namespace=NAME\"") != NULL);
+    check(sszip_heads_add(heads, config, str("main"), true, str("f:1"), text,
+                          3, &len)
+          == SSZIP_STATUS_INVALID);
+    check(len == 3);
+
+    ok(sszip_heads_add(heads, config, str("main"), false, str("f:1"), text,
+                       sizeof(text), &len));
+    ok(sszip_heads_add(heads, config, str("main"), false, str("f:2"), NULL, 0,
+                       NULL));
+    ok(sszip_heads_json(heads, &json));
+    check(json.len > 0 && json.data[0] == '[' && json.data[json.len - 1] == ']');
+
+    check(sszip_heads_add(NULL, config, none, false, none, NULL, 0, NULL)
+          == SSZIP_STATUS_NULL);
+    check(sszip_heads_add(heads, NULL, none, false, none, NULL, 0, NULL)
+          == SSZIP_STATUS_NULL);
+    check(sszip_heads_json(heads, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_heads_new(NULL) == SSZIP_STATUS_NULL);
+
+    sszip_config_free(config);
+    sszip_heads_free(heads);
+    sszip_heads_free(NULL);
+}
+
+
 static void
 check_misuse(const sszip_config *config)
 {
@@ -591,6 +646,7 @@ main(int argc, char **argv)
     check(argc == 5);
 
     check_directive_errors();
+    check_heads();
 
     ok(sszip_directives_new(&outer));
     ok(sszip_directives_new(&inner));

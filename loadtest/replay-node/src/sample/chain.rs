@@ -10,6 +10,8 @@ use super::world::{Dice, World};
 /// A block on Paris time: slots of 12 s from a known one.
 const KNOWN_BLOCK: u64 = 17_000_000;
 const KNOWN_TIMESTAMP: u64 = 1_680_911_891;
+/// Withdrawals of a block.
+pub const WITHDRAWALS: u64 = 16;
 
 /// What a transaction does, from which its logs and traces follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +46,9 @@ pub struct Transaction {
     pub gas: Quantity<u64>,
     pub gas_price: Quantity<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_fee_per_gas: Option<Quantity<u64>>,
+    pub max_fee_per_gas: Option<Quantity<u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    max_priority_fee_per_gas: Option<Quantity<u64>>,
+    pub max_priority_fee_per_gas: Option<Quantity<u64>>,
     pub hash: Word,
     pub input: Data,
     nonce: Quantity<u64>,
@@ -58,49 +60,49 @@ pub struct Transaction {
     #[serde(skip_serializing_if = "Option::is_none")]
     access_list: Option<[(); 0]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    chain_id: Option<Quantity<u8>>,
-    v: Quantity<u8>,
+    pub chain_id: Option<Quantity<u64>>,
+    pub v: Quantity<u64>,
     r: BigQuantity,
     s: BigQuantity,
     #[serde(skip_serializing_if = "Option::is_none")]
-    y_parity: Option<Quantity<u8>>,
+    pub y_parity: Option<Quantity<u8>>,
     #[serde(skip)]
     pub kind: Kind,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Withdrawal {
-    index: Quantity<u64>,
-    validator_index: Quantity<u64>,
-    address: Address,
-    amount: Quantity<u64>,
+pub struct Withdrawal {
+    pub index: Quantity<u64>,
+    pub validator_index: Quantity<u64>,
+    pub address: Address,
+    pub amount: Quantity<u64>,
 }
 
 /// A block without its transactions.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Header {
-    base_fee_per_gas: Quantity<u64>,
-    blob_gas_used: Quantity<u64>,
-    difficulty: Quantity<u8>,
-    excess_blob_gas: Quantity<u64>,
-    extra_data: Data,
-    gas_limit: Quantity<u64>,
-    gas_used: Quantity<u64>,
+    pub base_fee_per_gas: Quantity<u64>,
+    pub blob_gas_used: Quantity<u64>,
+    pub difficulty: Quantity<u8>,
+    pub excess_blob_gas: Quantity<u64>,
+    pub extra_data: Data,
+    pub gas_limit: Quantity<u64>,
+    pub gas_used: Quantity<u64>,
     pub hash: Word,
-    logs_bloom: Data,
-    miner: Address,
-    mix_hash: Word,
-    nonce: Fixed<8>,
+    pub logs_bloom: Data,
+    pub miner: Address,
+    pub mix_hash: Word,
+    pub nonce: Fixed<8>,
     pub number: Quantity<u64>,
-    parent_beacon_block_root: Word,
-    parent_hash: Word,
-    receipts_root: Word,
-    sha3_uncles: Word,
-    size: Quantity<u64>,
-    state_root: Word,
-    timestamp: Quantity<u64>,
+    pub parent_beacon_block_root: Word,
+    pub parent_hash: Word,
+    pub receipts_root: Word,
+    pub sha3_uncles: Word,
+    pub size: Quantity<u64>,
+    pub state_root: Word,
+    pub timestamp: Quantity<u64>,
 }
 
 /// A block as `eth_getBlockByNumber` gives it; `transactions` are whole ones
@@ -122,9 +124,22 @@ pub struct Block {
     pub header: Header,
     pub transactions: Vec<Transaction>,
     pub receipts: Vec<Receipt>,
-    withdrawals: Vec<Withdrawal>,
-    transactions_root: Word,
-    withdrawals_root: Word,
+    pub withdrawals: Vec<Withdrawal>,
+    pub transactions_root: Word,
+    pub withdrawals_root: Word,
+}
+
+/// What a block is made around.
+#[derive(Debug)]
+pub struct Place {
+    pub hash: Word,
+    pub number: u64,
+    pub timestamp: u64,
+    pub base_fee: u64,
+    /// The index of its first withdrawal.
+    pub withdrawal: u64,
+    /// The size of its JSON with full transactions, about.
+    pub size: usize,
 }
 
 struct Hashes<'a>(&'a [Transaction]);
@@ -152,25 +167,43 @@ impl Block {
             size += 700 + 2 * transaction.input.0.len();
             transactions.push(transaction);
         }
+        let place = Place {
+            hash,
+            number,
+            timestamp: KNOWN_TIMESTAMP + 12 * (number - KNOWN_BLOCK),
+            base_fee,
+            withdrawal: (number - KNOWN_BLOCK) * WITHDRAWALS,
+            size: target,
+        };
+        Self::around(world, dice, &place, transactions)
+    }
+
+    /// A block of these transactions, with receipts and everything else.
+    pub fn around(
+        world: &World,
+        dice: &mut Dice,
+        place: &Place,
+        transactions: Vec<Transaction>,
+    ) -> Self {
         let receipts = receipts::of_block(world, dice, &transactions);
         let gas_used = receipts
             .last()
             .map_or(0, |receipt| receipt.cumulative_gas_used.0);
-        let withdrawals = withdrawals(world, dice, number);
+        let withdrawals = withdrawals(world, dice, place.withdrawal);
         let header = Header {
-            base_fee_per_gas: Quantity(base_fee),
+            base_fee_per_gas: Quantity(place.base_fee),
             blob_gas_used: Quantity(dice.below(7) * 131_072),
             difficulty: Quantity(0),
             excess_blob_gas: Quantity(dice.below(600) * 131_072),
             extra_data: Data(b"beaverbuild.org".to_vec()),
             gas_limit: Quantity(30_000_000),
             gas_used: Quantity(gas_used),
-            hash,
+            hash: place.hash,
             logs_bloom: receipts::union_of_blooms(&receipts),
             miner: world.contract(dice),
             mix_hash: dice.fixed(),
             nonce: Fixed([0; 8]),
-            number: Quantity(number),
+            number: Quantity(place.number),
             parent_beacon_block_root: dice.fixed(),
             parent_hash: dice.fixed(),
             receipts_root: dice.fixed(),
@@ -178,9 +211,9 @@ impl Block {
             sha3_uncles: super::world::fixed(
                 "1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347",
             ),
-            size: Quantity(target as u64 / 3),
+            size: Quantity(place.size as u64 / 3),
             state_root: dice.fixed(),
-            timestamp: Quantity(KNOWN_TIMESTAMP + 12 * (number - KNOWN_BLOCK)),
+            timestamp: Quantity(place.timestamp),
         };
         Self {
             header,
@@ -212,7 +245,8 @@ impl Block {
     }
 }
 
-fn transaction(
+/// A transaction of its own, at a place in a block.
+pub fn transaction(
     world: &World,
     dice: &mut Dice,
     base_fee: u64,
@@ -257,7 +291,7 @@ fn transaction(
         kind_of_envelope: Quantity(if dynamic { 2 } else { 0 }),
         access_list: dynamic.then_some([]),
         chain_id: Some(Quantity(1)),
-        v: Quantity(if dynamic { parity } else { 37 + parity }),
+        v: Quantity(u64::from(if dynamic { parity } else { 37 + parity })),
         r: BigQuantity(dice.fixed().0),
         s: BigQuantity(dice.fixed().0),
         y_parity: dynamic.then_some(Quantity(parity)),
@@ -346,10 +380,9 @@ pub fn code(dice: &mut Dice, len: usize) -> Vec<u8> {
     code
 }
 
-fn withdrawals(world: &World, dice: &mut Dice, number: u64) -> Vec<Withdrawal> {
-    let first = (number - KNOWN_BLOCK) * 16;
+fn withdrawals(world: &World, dice: &mut Dice, first: u64) -> Vec<Withdrawal> {
     let validator = dice.below(900_000);
-    (0..16)
+    (0..WITHDRAWALS)
         .map(|offset| Withdrawal {
             index: Quantity(first + offset),
             validator_index: Quantity(validator + offset),

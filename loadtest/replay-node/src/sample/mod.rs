@@ -4,12 +4,12 @@
 //! steps, so that every path of a proxy is met; entropy is tuned on recorded
 //! answers, which the tests hold to bands of gzip ratios.
 
-mod chain;
-mod receipts;
+pub mod chain;
+pub mod receipts;
 mod small;
-mod traces;
-mod values;
-mod world;
+pub mod traces;
+pub mod values;
+pub mod world;
 
 use std::sync::Arc;
 
@@ -148,7 +148,7 @@ fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answers::Found;
+    use crate::rpc::{Found, Source};
 
     /// The compressed size at zlib's level 6 decides what a benchmark on this
     /// data means. The bands are those of recorded mainnet answers.

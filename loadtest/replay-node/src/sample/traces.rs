@@ -248,7 +248,7 @@ pub struct FlatTrace<'a> {
     subtraces: usize,
     trace_address: Vec<usize>,
     transaction_hash: Word,
-    transaction_position: usize,
+    pub transaction_position: usize,
     #[serde(rename = "type")]
     kind: &'static str,
 }

@@ -1,11 +1,11 @@
 //! Ethereum's JSON values: hex data and quantities.
 
-use std::fmt::LowerHex;
+use std::fmt::{self, LowerHex};
 
 use serde::{Serialize, Serializer};
 
 /// Bytes of a fixed length, `0x` and all digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const N: usize>(pub [u8; N]);
 
 pub type Address = Fixed<20>;
@@ -14,6 +14,24 @@ pub type Word = Fixed<32>;
 impl<const N: usize> Serialize for Fixed<N> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&prefixed(&self.0))
+    }
+}
+
+impl<const N: usize> Default for Fixed<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Fixed<N> {
+    fn from(bytes: [u8; N]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<const N: usize> fmt::Display for Fixed<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&prefixed(&self.0))
     }
 }
 

@@ -1,5 +1,9 @@
 //! The binary as tests and proxies meet it: over sockets, byte for byte.
 
+mod chain;
+mod chain_calls;
+mod chain_control;
+mod chain_feed;
 mod corpus;
 mod faults;
 mod framing;

@@ -95,7 +95,14 @@ fn a_socket_in_use_is_not_taken() {
 
 #[test]
 fn bad_arguments_are_named() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 12] = [
+        (&["--chain", "/nonexistent"], "cannot be used with"),
+        (&["--chain-length", "5"], "--chain"),
+        (&["--chain", "--chain-length", "100001"], "100000"),
+        (
+            &["--chain", "--chain-slot-ms", "5", "--chain-reorgs", "2"],
+            "0 to 1",
+        ),
         (&["--listen", "localhost"], "IP:PORT"),
         (&["--listen", "unix:"], "needs a path"),
         (&["--threads", "0"], "1..=256"),

@@ -7,6 +7,8 @@ use super::channel::Incoming;
 use super::events::Event;
 use super::job::{Job, LookUp};
 use super::{Link, Slot, State, EVENTS, NOBODY};
+use crate::cache::chain::State as ChainState;
+use crate::cache::entry::Entry;
 use crate::cache::flights::Outcome;
 use crate::cache::process::Tier;
 use crate::cache::{wire, Key};
@@ -28,7 +30,7 @@ impl Link {
                 waiter, generation, ..
             } => {
                 if response.status == 200 && generation == self.generation() {
-                    take_all(tier, &response.body, now);
+                    self.take_all(tier, &response.body, now);
                 }
                 tier.wake([waiter]);
             }
@@ -76,7 +78,7 @@ impl Link {
                 let age = response.age.saturating_mul(1000);
                 match wire::decode_all(response.body, now, age, response.fresh) {
                     Some(entry) => {
-                        let entry = Arc::new(entry);
+                        let entry = Arc::new(self.tells(entry));
                         if let Some(hot) = tier.hot() {
                             hot.insert(look_up.key, Arc::clone(&entry));
                         }
@@ -155,7 +157,34 @@ impl Link {
                     }
                 }
             }
+            Event::Chain { namespace, state } => {
+                let unknown = || ChainState::unknown(state.heights, 0);
+                self.chains.get_or_add(namespace, unknown).told(state);
+            }
             Event::Unknown => {}
+        }
+    }
+
+    /// An entry of the owner's may tell of a head that is news here.
+    fn tells(&self, entry: Entry) -> Entry {
+        let entry = entry.among(&self.chains);
+        if let Some(stamp) = entry.stamp() {
+            stamp.tell();
+        }
+        entry
+    }
+
+    /// The entries of an answer to several look-ups.
+    fn take_all(&self, tier: &Tier, mut bytes: &[u8], now: u64) {
+        let Some(hot) = tier.hot().filter(|_| !memory::is_short()) else {
+            return;
+        };
+        while let Some((key, fresh, entry, rest)) = take_one(bytes) {
+            // no answer to a call says how old it is
+            if let Some(entry) = wire::decode(entry, now, 0, fresh) {
+                hot.insert(key, Arc::new(self.tells(entry)));
+            }
+            bytes = rest;
         }
     }
 }
@@ -167,20 +196,6 @@ fn drop_from_memory(tier: &Tier, key: Option<Key>) {
         // the owner
         (Some(hot), None) => hot.clear(),
         (None, _) => {}
-    }
-}
-
-/// The entries of an answer to several look-ups.
-fn take_all(tier: &Tier, mut bytes: &[u8], now: u64) {
-    let Some(hot) = tier.hot().filter(|_| !memory::is_short()) else {
-        return;
-    };
-    while let Some((key, fresh, entry, rest)) = take_one(bytes) {
-        // no answer to a call says how old it is
-        if let Some(entry) = wire::decode(entry, now, 0, fresh) {
-            hot.insert(key, Arc::new(entry));
-        }
-        bytes = rest;
     }
 }
 

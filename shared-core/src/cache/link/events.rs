@@ -2,13 +2,14 @@
 
 use serde::Deserialize;
 
+use crate::cache::chain::{Namespace, State};
 use crate::cache::Key;
 
 /// A longer event is not the owner's. Bytes.
 const MAX_EVENT: usize = 4 << 10;
 
 /// What the owner says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// It begins; purges up to `generation` have been.
     Hello { generation: u64, until: u64 },
@@ -20,6 +21,8 @@ pub(super) enum Event {
     GivenUp(Key),
     /// `key`, or more than that, must not be sent any more.
     Purge { generation: u64, key: Option<Key> },
+    /// What is known of a chain now.
+    Chain { namespace: Namespace, state: State },
     /// Of another time: it changes nothing.
     Unknown,
 }
@@ -35,6 +38,26 @@ struct Data<'a> {
     until: Option<u64>,
     #[serde(borrow)]
     key: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Chain<'a> {
+    #[serde(borrow)]
+    namespace: &'a str,
+    #[serde(flatten)]
+    state: State,
+}
+
+/// The bytes of so many hex digits.
+fn hex_to(text: &str, bytes: &mut [u8]) -> Option<()> {
+    if text.len() != 2 * bytes.len() || !text.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digit = |n: usize| char::from(pair[n]).to_digit(16);
+        *byte = u8::try_from(digit(0)? << 4 | digit(1)?).ok()?;
+    }
+    Some(())
 }
 
 /// Puts events together.
@@ -123,6 +146,15 @@ fn event(name: &[u8], data: &[u8]) -> Result<Event, NotAnEvent> {
                     Some(text) => Some(key(text).map_err(|_| NotAnEvent)?),
                     None => None,
                 },
+            }
+        }
+        b"chain" => {
+            let said: Chain<'_> = serde_json::from_str(data).map_err(|_| NotAnEvent)?;
+            let mut namespace = Namespace::default();
+            hex_to(said.namespace, &mut namespace).ok_or(NotAnEvent)?;
+            Event::Chain {
+                namespace,
+                state: said.state,
             }
         }
         _ => Event::Unknown,

@@ -9,8 +9,7 @@ use crate::cache::flights::{Token, Waiter};
 use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
-/// A namespace, as the owner knows it.
-pub type Namespace = [u8; 16];
+pub use crate::cache::chain::Namespace;
 
 /// For how long a lease is asked for, in milliseconds: some calls take a node
 /// that long. It ends with the process.
@@ -112,8 +111,16 @@ impl Job {
                     let method = std::str::from_utf8(method).ok()?;
                     fields.push_str(&format!("sszip-method: {method}\r\n"));
                 }
-                if let Some(block) = entry.meta().block_number {
-                    fields.push_str(&format!("sszip-block: {block}\r\n"));
+                let meta = entry.meta();
+                let epoch = meta.follows.map(|(_, epoch)| epoch);
+                for (name, number) in [
+                    ("block", meta.block_number),
+                    ("epoch", epoch),
+                    ("height", meta.height.filter(|_| epoch.is_some())),
+                ] {
+                    if let Some(number) = number {
+                        fields.push_str(&format!("sszip-{name}: {number}\r\n"));
+                    }
                 }
                 let path = format!("/v1/entries/{}", hex(key));
                 let encoded = Encoded::of(entry)?;

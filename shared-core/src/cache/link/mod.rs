@@ -29,6 +29,7 @@ pub use self::job::{About, Namespace};
 use self::job::{Job, LookUp};
 use self::namespaces::Namespaces;
 pub use self::purge::{namespace, request as purge_request, BadPurge};
+use super::chain::Chains;
 use super::entry::Entry;
 use super::flights::{Outcome, Token, Waiter};
 use super::process::Tier;
@@ -104,6 +105,8 @@ pub struct Link {
     process: String,
     state: Mutex<State>,
     namespaces: Namespaces,
+    /// What the owner has said of the chains that it follows.
+    pub chains: Chains,
     /// Until when what is in memory may be sent, in milliseconds of the
     /// machine's monotonic clock.
     until: AtomicU64,
@@ -175,6 +178,7 @@ impl Link {
                 failures: 0,
             }),
             namespaces: Namespaces::default(),
+            chains: Chains::default(),
             until: AtomicU64::new(0),
             generation: AtomicU64::new(0),
             // the first tick opens the event stream

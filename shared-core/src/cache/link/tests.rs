@@ -10,6 +10,9 @@ use crate::cache::process::Tier;
 use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
+mod chains;
+mod together;
+
 const KEY: Key = [7; 32];
 
 /// A host that carries bytes between a link and a script.

@@ -1,7 +1,8 @@
 //! What the owner has to know of an entry that it can't read, and which
 //! entries a purge is about.
 
-use crate::cache::Key;
+use crate::cache::chain::{Chains, Stamp};
+use crate::cache::{freshness, Key};
 
 /// The first half of the BLAKE3 hash of what a namespace is made of.
 pub type Namespace = [u8; 16];
@@ -65,6 +66,27 @@ pub struct About {
     pub block: Option<u64>,
     /// How many purges there had been when the node was asked.
     pub generation: u64,
+    /// The reorganisations of its chain that were known then
+    /// ([`State::epoch`](crate::cache::chain::State::epoch)); 0: none, or what
+    /// lies on disk.
+    pub epoch: u64,
+    /// The highest block that it depends on, or the head that it tells of.
+    pub height: Option<u64>,
+}
+
+impl About {
+    /// What an entry of its kind has to hold against its chain, if that is one
+    /// of `chains`.
+    pub fn stamp(&self, chains: &Chains) -> Option<Stamp> {
+        let class = match self.class {
+            Class::Immutable => Some(freshness::Class::Immutable),
+            Class::Unfinalized => Some(freshness::Class::Unfinalized),
+            Class::Tip => Some(freshness::Class::Tip),
+            Class::Resource => None,
+        };
+        let chain = chains.get(&self.namespace)?;
+        Some(Stamp::new(chain, class, self.epoch, self.height))
+    }
 }
 
 /// Which entries a purge removes.
@@ -131,6 +153,8 @@ mod tests {
             method: Some("eth_call".into()),
             block: Some(10),
             generation: 0,
+            epoch: 0,
+            height: None,
         }
     }
 

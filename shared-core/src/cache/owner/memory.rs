@@ -14,6 +14,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use super::disk::{Body, Stored};
 use super::{About, Now, Scope};
+use crate::cache::chain::{Chains, Stamp};
 use crate::cache::{wire, Key};
 
 /// An entry in memory.
@@ -21,6 +22,8 @@ pub struct Kept {
     about: About,
     body: Body,
     unread: Option<u64>,
+    /// What it has to hold against its chain, if that is followed.
+    stamp: Option<Stamp>,
     /// How old it was at `since`, and then for how long still fresh.
     age: u64,
     fresh: u64,
@@ -44,6 +47,7 @@ impl Kept {
             about,
             unread: wire::unread_length(&body),
             body: Body::Owned(body),
+            stamp: None,
             age: 0,
             fresh,
             since: now.monotonic,
@@ -63,6 +67,7 @@ impl Kept {
             about: stored.about,
             unread: wire::unread_length(stored.body.as_ref()),
             body: stored.body,
+            stamp: None,
             age: now.unix.saturating_sub(stored.stored_at),
             fresh: stored.expires_at.saturating_sub(now.unix).min(lifetime),
             since: now.monotonic,
@@ -82,6 +87,7 @@ impl Kept {
             about: self.about.clone(),
             unread: wire::unread_length(&body),
             body: Body::Owned(body),
+            stamp: self.stamp.clone(),
             age: self.age,
             fresh: self.fresh,
             since: self.since,
@@ -91,6 +97,24 @@ impl Kept {
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
             is_considered: flag(&self.is_considered),
         }
+    }
+
+    /// The same; if its chain is one of `chains`, it has to hold against that.
+    #[must_use]
+    pub fn among(mut self, chains: &Chains) -> Self {
+        self.stamp = self.about.stamp(chains);
+        self
+    }
+
+    /// Whether it is as true as when it was asked for, but for the time.
+    pub fn holds(&self) -> bool {
+        self.stamp.as_ref().is_none_or(Stamp::holds)
+    }
+
+    /// If it hangs on the head: what was true of an older one is over. Whether
+    /// that is news.
+    pub fn tell(&self) -> bool {
+        self.stamp.as_ref().is_some_and(Stamp::tell)
     }
 
     /// What was said of it.
@@ -111,7 +135,10 @@ impl Kept {
 
     /// For how many milliseconds it is still fresh; 0: it is not.
     pub fn fresh(&self, now: Now) -> u64 {
-        self.fresh.saturating_sub(self.passed(now))
+        match self.holds() {
+            true => self.fresh.saturating_sub(self.passed(now)),
+            false => 0,
+        }
     }
 
     /// How many milliseconds ago it was stored.
@@ -384,6 +411,8 @@ mod tests {
             method: None,
             block: None,
             generation: 0,
+            epoch: 0,
+            height: None,
         }
     }
 

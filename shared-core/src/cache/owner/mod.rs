@@ -10,6 +10,7 @@
 //! | [`processes`] | events, the time each may use its memory, purges     |
 //! | [`memory`]    | entries in memory, within a number of bytes          |
 //! | [`disk`]      | what the owner needs of a store                      |
+//! | [`following`] | what is known of chains goes to the processes         |
 //! | [`idle`]      | what is done while nobody asks                       |
 //! | [`reading`]   | long answers are read once, at the first hit         |
 //! | [`store`]     | that store                                           |
@@ -18,6 +19,7 @@
 
 pub mod about;
 pub mod disk;
+pub mod following;
 pub mod idle;
 pub mod leases;
 pub mod memory;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cache::chain::{Namespace, State};
 use crate::cache::Key;
 
 /// How long a process may use its memory without an event, in milliseconds.
@@ -79,6 +80,13 @@ pub enum Event {
     Filled(Key),
     /// The key isn't there, and nobody fetches it any more.
     GivenUp(Key),
+    /// What is known of a chain now.
+    Chain {
+        /// Behind which namespace.
+        namespace: Namespace,
+        /// All of it.
+        state: Box<State>,
+    },
     /// Entries were removed.
     Purge {
         /// The purge's.
@@ -282,9 +290,14 @@ impl Processes {
                 untils,
             },
         );
+        self.tell_all(&Event::Purge { generation, key });
+    }
+
+    /// Tells all processes that have a stream.
+    pub fn tell_all(&mut self, event: &Event) {
         let names: Vec<Name> = self.streams.values().cloned().collect();
         for name in names {
-            self.tell(&name, Event::Purge { generation, key });
+            self.tell(&name, event.clone());
         }
     }
 

@@ -6,25 +6,20 @@
 //! that the store has written down cleans memory and tells the processes as
 //! another (alone).
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::about::Namespace;
 use super::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
 use super::idle::{quarters, Candidates, RecompressedStatus, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
 use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
-use super::tracker::Move;
-use super::{Now, Scope};
+use super::{About, Now, Scope};
+use crate::cache::chain::Chains;
 use crate::cache::Key;
 
 /// Leases at a time. Beyond it all who miss ask the node.
 const MOST_LEASES: usize = 65_536;
-
-/// Moves that are remembered.
-const MOST_MOVES: usize = 1_024;
 
 /// An entry that was found.
 #[derive(Clone, Debug)]
@@ -61,6 +56,9 @@ pub enum Refused {
     /// It was purged after the node was asked for it; or the generation is
     /// one that has not been yet.
     Purged,
+    /// What it depends on was replaced after the node was asked for it, or is
+    /// over; or its chain is another one than it was.
+    Replaced,
     /// It is too long for memory, and does not belong on a disk or is too long
     /// for that as well.
     TooLong,
@@ -118,9 +116,9 @@ pub struct Status {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     leases: Leases,
-    processes: Processes,
+    pub(super) processes: Processes,
 }
 
 /// All that an owner has. Any number of threads may use it.
@@ -134,10 +132,11 @@ pub struct Owner {
     purging: Mutex<()>,
     counters: Counters,
     pub(super) candidates: Candidates,
+    /// Those that are followed.
+    pub(super) chains: Chains,
     recompresses: bool,
     /// Milliseconds.
     pub(super) inactive: Option<u64>,
-    moves: Mutex<VecDeque<(Namespace, Move)>>,
 }
 
 impl Owner {
@@ -156,9 +155,9 @@ impl Owner {
             purging: Mutex::new(()),
             counters: Counters::default(),
             candidates: Candidates::default(),
+            chains: Chains::default(),
             recompresses: false,
             inactive: None,
-            moves: Mutex::default(),
         }
     }
 
@@ -214,7 +213,7 @@ impl Owner {
                 if self.memory.takes(stored.body.as_ref().len()) {
                     stored.body = stored.body.into_owned();
                 }
-                Arc::new(Kept::from_store(stored, now))
+                Arc::new(Kept::from_store(stored, now).among(&self.chains))
             })
             .filter(|kept| kept.fresh(now) > 0)
             .filter(|kept| {
@@ -266,6 +265,12 @@ impl Owner {
         self.memory.takes(length)
     }
 
+    /// An entry that may be [put](Self::put), fresh for so many milliseconds
+    /// from now on.
+    pub fn kept(&self, about: About, body: Vec<u8>, fresh: u64, now: Now) -> Kept {
+        Kept::new(about, body, fresh, now).among(&self.chains)
+    }
+
     /// Keeps an entry. `true`: call [`store`](Self::store) with it. `process`
     /// is who stores it. May wait for a disk, if memory
     /// [has no room](Self::has_room_for) for it.
@@ -281,6 +286,10 @@ impl Owner {
     ) -> Result<bool, Refused> {
         let put = self.keep(key, kept, now);
         let mut shared = self.shared();
+        if put.is_ok() && kept.tell() {
+            // before anybody else is given it
+            self.announce_chain(&mut shared, &kept.about().namespace);
+        }
         let ended = match &put {
             Ok(_) => shared.leases.fill(key),
             Err(_) => process.and_then(|process| shared.leases.give_back(key, process)),
@@ -302,6 +311,9 @@ impl Owner {
                 || self.disk.refuses(key, kept.about())
             {
                 return Err(Refused::Purged);
+            }
+            if !kept.holds() {
+                return Err(Refused::Replaced);
             }
             if self.memory.insert(*key, kept) {
                 // one that the store has must not outlive the newer one
@@ -393,6 +405,12 @@ impl Owner {
             false => Vec::new(),
         };
         let stream = shared.processes.arrive(process, now.monotonic);
+        for (namespace, chain) in self.chains.all() {
+            let state = Box::new(chain.state());
+            shared
+                .processes
+                .tell(process, Event::Chain { namespace, state });
+        }
         shared.announce(ended, |key| self.memory.peek(key, now).is_some());
         stream
     }
@@ -490,28 +508,13 @@ impl Owner {
         }
     }
 
-    /// What has become of a namespace's chain. Waits for nothing.
-    pub fn moved(&self, namespace: &Namespace, what: Move) {
-        let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
-        if moves.len() == MOST_MOVES {
-            moves.pop_front();
-        }
-        moves.push_back((*namespace, what));
-    }
-
-    /// The last of them.
-    pub fn moves(&self) -> Vec<(Namespace, Move)> {
-        let moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
-        moves.iter().copied().collect()
-    }
-
     /// Whether a purge is not over yet.
     pub fn is_waiting(&self, generation: u64) -> bool {
         self.shared().processes.is_waiting(generation)
     }
 
     /// No call leaves it half-changed: none can panic midway.
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -122,6 +122,8 @@ fn lend(stored: store::Stored) -> Option<Stored> {
             },
             block: header.block,
             generation: header.generation,
+            epoch: 0,
+            height: None,
         },
         stored_at: header.stored_at,
         expires_at: header.expires_at,
@@ -287,6 +289,8 @@ mod tests {
             method: method.map(Into::into),
             block: Some(7),
             generation: NOW.unix,
+            epoch: 0,
+            height: None,
         }
     }
 

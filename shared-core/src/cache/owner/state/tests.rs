@@ -5,6 +5,7 @@ use super::super::tracker::{Identity, Mark, Record};
 use super::super::{About, Class};
 use super::*;
 
+mod following;
 mod idle;
 mod reading;
 
@@ -156,6 +157,8 @@ fn kept_of(class: Class, generation: u64, length: usize) -> Arc<Kept> {
         method: None,
         block: None,
         generation,
+        epoch: 0,
+        height: None,
     };
     Arc::new(Kept::new(about, vec![9; length], 60_000, at(0)))
 }

@@ -44,6 +44,7 @@ pub use identity::Identity;
 use poll::{Halt, Poll};
 use window::Window;
 
+pub use crate::cache::chain::Move;
 use crate::config::head::Finality;
 
 /// Of a block: whatever tells it from all others.
@@ -112,32 +113,6 @@ pub enum Answer {
     Genesis(Hash),
     /// An error, or nothing that can be understood. For people.
     Failed(String),
-}
-
-/// What has become of a chain, in order; each is applied before the next
-/// observation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
-    /// The head has this number now: what hangs on the head is over.
-    Head(u64),
-    /// The blocks from this number on are others, or gone. A `Head` follows,
-    /// at once or when it is known which.
-    Reorg {
-        /// The first of them.
-        from: u64,
-    },
-    /// No block up to this one will change any more; `None`: not known, so that
-    /// nothing is taken for final (start, syncing, lagging, unreachable).
-    Final(Option<u64>),
-    /// What was taken for final was not: everything from this block on has to
-    /// go, from the disk too. A `Reorg` with the same number comes too.
-    Broken {
-        /// The first of them.
-        from: u64,
-    },
-    /// `true`: this is not the chain that the namespace was recorded with:
-    /// nothing of it may be sent or stored. `false`: it is again.
-    Wrong(bool),
 }
 
 /// What the host is to do, in order.

@@ -1,0 +1,90 @@
+//! How a chain begins and goes on, and how a node is not there.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The longest chain to begin with.
+const LONGEST: u64 = 100_000;
+/// The most transactions of a block.
+const MOST_TRANSACTIONS: u64 = 10_000;
+
+/// Options of the simulated chain.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ChainArgs {
+    /// Simulate a chain instead of serving recordings
+    #[arg(long, conflicts_with_all = ["folders", "list", "lenient"])]
+    pub chain: bool,
+
+    /// Number of the first head
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "chain", value_parser = clap::value_parser!(u64).range(..=LONGEST))]
+    pub chain_length: u64,
+
+    /// The chain's id
+    #[arg(long, value_name = "ID", default_value_t = 1, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=1 << 52))]
+    pub chain_id: u64,
+
+    /// When slot 0 began, in Unix seconds; slots of 12 s follow, however long
+    /// they last here
+    #[arg(long, value_name = "SECONDS", default_value_t = 1_606_824_023, requires = "chain", value_parser = clap::value_parser!(u64).range(..=1 << 40))]
+    pub chain_genesis_time: u64,
+
+    /// Most transactions of a block
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "chain", value_parser = clap::value_parser!(u64).range(1..=MOST_TRANSACTIONS))]
+    pub chain_transactions: u64,
+
+    /// Let a slot pass each so many milliseconds
+    #[arg(long, value_name = "MS", requires = "chain", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub chain_slot_ms: Option<u64>,
+
+    /// Probability that a slot brings a reorg
+    #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = probability)]
+    pub chain_reorgs: f64,
+
+    /// Probability that a slot brings no block
+    #[arg(long, value_name = "P", default_value_t = 0.0, requires = "chain_slot_ms", value_parser = probability)]
+    pub chain_missed: f64,
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| (0.0..=1.0).contains(number))
+        .ok_or_else(|| "expected 0 to 1".to_owned())
+}
+
+/// Whether and how a node is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Down {
+    #[default]
+    No,
+    /// Every request gets a 503.
+    Unavailable,
+    /// Every connection that brings a request is closed.
+    Closed,
+}
+
+impl Serialize for Down {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Down::No => to.serialize_bool(false),
+            Down::Unavailable => to.serialize_bool(true),
+            Down::Closed => to.serialize_str("close"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Down {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Spelled {
+            Flag(bool),
+            Name(String),
+        }
+        match Spelled::deserialize(from)? {
+            Spelled::Flag(false) => Ok(Down::No),
+            Spelled::Flag(true) => Ok(Down::Unavailable),
+            Spelled::Name(name) if name == "close" => Ok(Down::Closed),
+            Spelled::Name(_) => Err(serde::de::Error::custom("expected true, false or close")),
+        }
+    }
+}

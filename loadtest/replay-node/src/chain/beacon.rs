@@ -1,0 +1,290 @@
+//! The Beacon API's pages about the chain. A slot has one block or none;
+//! roots derive from the block's hash and are not those of the containers.
+
+use serde_json::{json, Value};
+
+use crate::sample::values::{prefixed, Address, Fixed, Word};
+
+use super::contents::SECONDS_PER_SLOT;
+use super::digest::{dice, digest};
+use super::model::{self, Block, Finality, Index, EPOCH};
+use super::params;
+use super::view::{At, View};
+
+/// The fork of every block.
+pub const FORK: &str = "deneb";
+
+/// A page of the Beacon API.
+#[derive(Debug, PartialEq)]
+pub struct Page {
+    pub status: u16,
+    pub body: Value,
+    /// Whether the fork belongs into `Eth-Consensus-Version`.
+    pub versioned: bool,
+}
+
+impl Page {
+    fn ok(body: Value) -> Self {
+        Self {
+            status: 200,
+            body,
+            versioned: false,
+        }
+    }
+
+    fn error(status: u16, message: &str) -> Self {
+        Self {
+            status,
+            body: json!({"code": status, "message": message}),
+            versioned: false,
+        }
+    }
+}
+
+/// The page at a path; `None` if no page has that path.
+pub fn page(view: &View<'_>, path: &str) -> Option<Page> {
+    let parts: Vec<&str> = path.strip_prefix("/eth/")?.split('/').collect();
+    let found = match parts[..] {
+        ["v1", "beacon", "genesis"] => Ok(Page::ok(genesis(view))),
+        ["v1", "config", "spec"] => Ok(Page::ok(spec(view))),
+        ["v1", "node", "version"] => Ok(Page::ok(version())),
+        ["v1", "node", "syncing"] => Ok(Page::ok(syncing(view))),
+        ["v1", "beacon", "headers"] => block_at(view, "head").map(|at| {
+            let mut page = header(view, at);
+            page["data"] = json!([page["data"]]);
+            Page::ok(page)
+        }),
+        ["v1", "beacon", "headers", id] => block_at(view, id).map(|at| Page::ok(header(view, at))),
+        ["v1", "beacon", "blocks", id, "root"] => block_at(view, id).map(|at| {
+            let data = json!({"root": view.chain.block(at).root});
+            Page::ok(envelope(view, at, data))
+        }),
+        ["v2", "beacon", "blocks", id] => block_at(view, id).map(|at| {
+            let mut body = envelope(view, at, signed_block(view, at));
+            body["version"] = json!(FORK);
+            Page {
+                versioned: true,
+                ..Page::ok(body)
+            }
+        }),
+        ["v1", "beacon", "states", id, "finality_checkpoints"] => {
+            block_at(view, id).map(|at| Page::ok(envelope(view, at, checkpoints(view, at))))
+        }
+        _ => return None,
+    };
+    Some(found.unwrap_or_else(|page| page))
+}
+
+/// The block that an id of a block or a state names.
+fn block_at(view: &View<'_>, id: &str) -> Result<Index, Page> {
+    let not_found = || Page::error(404, "NOT_FOUND: beacon block not found");
+    let found = match id {
+        "head" => Some(view.head),
+        "genesis" => view.canonical(0),
+        "finalized" => view
+            .finality
+            .and_then(|finality| view.canonical(finality.finalized)),
+        "justified" => view
+            .finality
+            .and_then(|finality| view.canonical(finality.safe)),
+        id if id.starts_with("0x") => {
+            let root = params::fixed(&json!(id)).map_err(|_| invalid(id))?;
+            // A block's root and its state's are taken for either.
+            view.by_root(&root)
+        }
+        id => {
+            let slot: u64 = id.parse().map_err(|_| invalid(id))?;
+            view.chain.at_slot(slot).filter(|at| view.is_canonical(*at))
+        }
+    };
+    found.ok_or_else(not_found)
+}
+
+fn invalid(id: &str) -> Page {
+    Page::error(400, &format!("BAD_REQUEST: invalid block ID: {id}"))
+}
+
+fn genesis(view: &View<'_>) -> Value {
+    json!({"data": {
+        "genesis_time": view.chain.genesis.time.to_string(),
+        "genesis_validators_root": digest("validators", &[&genesis_hash(view).0]),
+        "genesis_fork_version": "0x00000000",
+    }})
+}
+
+fn genesis_hash(view: &View<'_>) -> Word {
+    view.canonical(0)
+        .map_or_else(Word::default, |at| view.chain.block(at).hash)
+}
+
+fn spec(view: &View<'_>) -> Value {
+    let chain_id = view.chain.genesis.chain_id.to_string();
+    json!({"data": {
+        "CONFIG_NAME": "replay",
+        "PRESET_BASE": "mainnet",
+        "SECONDS_PER_SLOT": SECONDS_PER_SLOT.to_string(),
+        "SLOTS_PER_EPOCH": EPOCH.to_string(),
+        "DEPOSIT_CHAIN_ID": chain_id,
+        "DEPOSIT_NETWORK_ID": chain_id,
+        "GENESIS_FORK_VERSION": "0x00000000",
+        "ALTAIR_FORK_EPOCH": "0",
+        "BELLATRIX_FORK_EPOCH": "0",
+        "CAPELLA_FORK_EPOCH": "0",
+        "DENEB_FORK_EPOCH": "0",
+        "ELECTRA_FORK_EPOCH": u64::MAX.to_string(),
+    }})
+}
+
+fn version() -> Value {
+    let version = env!("CARGO_PKG_VERSION");
+    json!({"data": {"version": format!("replay-node/v{version}/chain")}})
+}
+
+fn syncing(view: &View<'_>) -> Value {
+    let distance = u64::from(view.syncing);
+    json!({"data": {
+        "head_slot": view.head().slot.to_string(),
+        "sync_distance": distance.to_string(),
+        "is_syncing": view.syncing,
+        "is_optimistic": view.syncing,
+        "el_offline": false,
+    }})
+}
+
+fn envelope(view: &View<'_>, at: Index, data: Value) -> Value {
+    json!({
+        "execution_optimistic": view.syncing,
+        "finalized": is_final(view, at),
+        "data": data,
+    })
+}
+
+fn is_final(view: &View<'_>, at: Index) -> bool {
+    let number = view.chain.block(at).number;
+    let finality = view.finality;
+    finality.is_some_and(|finality| number <= finality.finalized) && view.is_canonical(at)
+}
+
+fn header(view: &View<'_>, at: Index) -> Value {
+    let block = view.chain.block(at);
+    let mut message = beacon_block(view, block);
+    message["body_root"] = json!(digest("body", &[&block.hash.0]));
+    let data = json!({
+        "root": block.root,
+        "canonical": view.is_canonical(at),
+        "header": {"message": message, "signature": signature(block)},
+    });
+    envelope(view, at, data)
+}
+
+/// The members that a block and its header share.
+fn beacon_block(view: &View<'_>, block: &Block) -> Value {
+    let parent = block.parent.map(|parent| view.chain.block(parent).root);
+    let proposer = dice("proposer", &[&block.hash.0]).below(1_000_000);
+    json!({
+        "slot": block.slot.to_string(),
+        "proposer_index": proposer.to_string(),
+        "parent_root": parent.unwrap_or_default(),
+        "state_root": model::state_root(&block.hash),
+    })
+}
+
+fn signature(block: &Block) -> Fixed<96> {
+    dice("signature", &[&block.hash.0]).fixed()
+}
+
+/// The checkpoints of the state after a block. A checkpoint has the block
+/// that is final here, even one in the middle of its epoch.
+fn checkpoints(view: &View<'_>, at: Index) -> Value {
+    let number = view.chain.block(at).number;
+    let known = match view.finality {
+        // No state knows of what became final after it.
+        Some(_) if number < view.head().number => view.chain.finality_at(number),
+        Some(finality) => finality,
+        None => Finality::default(),
+    };
+    let justified = checkpoint(view, known.safe);
+    json!({
+        "previous_justified": checkpoint(view, known.finalized),
+        "current_justified": justified,
+        "finalized": checkpoint(view, known.finalized),
+    })
+}
+
+/// A checkpoint; before anything is final it is epoch 0 and a root of zeros.
+fn checkpoint(view: &View<'_>, number: u64) -> Value {
+    let block = Some(number)
+        .filter(|number| *number > 0)
+        .and_then(|number| view.canonical(number))
+        .map(|at| view.chain.block(at));
+    json!({
+        "epoch": block.map_or(0, |block| block.slot / EPOCH).to_string(),
+        "root": block.map_or_else(Word::default, |block| block.root),
+    })
+}
+
+fn signed_block(view: &View<'_>, at: Index) -> Value {
+    let block = view.chain.block(at);
+    let mut message = beacon_block(view, block);
+    let mut dice = dice("beacon body", &[&block.hash.0]);
+    message["body"] = json!({
+        "randao_reveal": dice.fixed::<96>(),
+        "eth1_data": {
+            "deposit_root": dice.fixed::<32>(),
+            "deposit_count": dice.below(1 << 20).to_string(),
+            "block_hash": dice.fixed::<32>(),
+        },
+        "graffiti": dice.fixed::<32>(),
+        "proposer_slashings": [],
+        "attester_slashings": [],
+        "attestations": [],
+        "deposits": [],
+        "voluntary_exits": [],
+        "sync_aggregate": {
+            "sync_committee_bits": dice.fixed::<64>(),
+            "sync_committee_signature": dice.fixed::<96>(),
+        },
+        "execution_payload": payload(view, at),
+        "bls_to_execution_changes": [],
+        "blob_kzg_commitments": [],
+    });
+    json!({"message": message, "signature": signature(block)})
+}
+
+fn payload(view: &View<'_>, at: Index) -> Value {
+    let block = view.block(At::Block(at));
+    let header = &block.header;
+    // The sample has no raw transactions: their hash and input stand in.
+    let transactions = block.transactions.iter().map(|transaction| {
+        let raw = [&[2][..], &transaction.hash.0, &transaction.input.0].concat();
+        prefixed(&raw)
+    });
+    let withdrawals = block.withdrawals.iter().map(|withdrawal| {
+        let address: Address = withdrawal.address;
+        json!({
+            "index": withdrawal.index.0.to_string(),
+            "validator_index": withdrawal.validator_index.0.to_string(),
+            "address": address,
+            "amount": withdrawal.amount.0.to_string(),
+        })
+    });
+    json!({
+        "parent_hash": header.parent_hash,
+        "fee_recipient": header.miner,
+        "state_root": header.state_root,
+        "receipts_root": header.receipts_root,
+        "logs_bloom": header.logs_bloom,
+        "prev_randao": header.mix_hash,
+        "block_number": header.number.0.to_string(),
+        "gas_limit": header.gas_limit.0.to_string(),
+        "gas_used": header.gas_used.0.to_string(),
+        "timestamp": header.timestamp.0.to_string(),
+        "extra_data": header.extra_data,
+        "base_fee_per_gas": header.base_fee_per_gas.0.to_string(),
+        "block_hash": header.hash,
+        "transactions": transactions.collect::<Vec<_>>(),
+        "withdrawals": withdrawals.collect::<Vec<_>>(),
+        "blob_gas_used": header.blob_gas_used.0.to_string(),
+        "excess_blob_gas": header.excess_blob_gas.0.to_string(),
+    })
+}

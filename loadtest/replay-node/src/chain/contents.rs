@@ -1,0 +1,188 @@
+//! What is in a block and in the state after it, derived from hashes each
+//! time it is asked for. The shapes are those of the sample; every value
+//! depends on the block's hash, so that no two branches agree on any.
+
+use serde_json::{json, Value};
+
+use crate::sample::chain::{self as sample, Block, Place, Transaction, WITHDRAWALS};
+use crate::sample::traces::{self, TransactionTrace};
+use crate::sample::values::{prefixed, Address, Quantity, Word};
+use crate::sample::world::World;
+
+use super::digest::{dice, digest};
+use super::model::{self, Chain, Genesis};
+
+pub const SECONDS_PER_SLOT: u64 = 12;
+/// The base fee that transactions are priced for, wherever they end up.
+const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
+
+/// Derives contents for one chain.
+#[derive(Debug)]
+pub struct Contents {
+    world: World,
+    genesis: Genesis,
+}
+
+impl Contents {
+    pub fn new(genesis: &Genesis) -> Self {
+        let seed = genesis.seed.to_be_bytes();
+        Self {
+            world: World::new(&mut dice("world", &[&seed])),
+            genesis: *genesis,
+        }
+    }
+
+    /// A block with its transactions and receipts.
+    pub fn block(&self, chain: &Chain, block: &model::Block) -> Block {
+        let parent = block.parent.map(|parent| chain.block(parent));
+        let parent_hash = parent.map_or_else(Word::default, |parent| parent.hash);
+        let parent_root = parent.map_or_else(Word::default, |parent| parent.root);
+        let mut made = self.make(block.hash, block.number, block.slot, &block.transactions);
+        made.header.parent_hash = parent_hash;
+        made.header.parent_beacon_block_root = parent_root;
+        if block.number == 0 {
+            made.withdrawals.clear();
+        }
+        made
+    }
+
+    /// The block that would come next, of the transactions that wait.
+    pub fn pending(&self, chain: &Chain, head: &model::Block) -> Block {
+        let (hash, slot) = (pending_hash(head), head.slot + 1);
+        let mut made = self.make(hash, head.number + 1, slot, chain.pool());
+        made.header.parent_hash = head.hash;
+        made.header.parent_beacon_block_root = head.root;
+        made
+    }
+
+    fn make(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
+        let base_fee = base_fee(&hash);
+        let place = Place {
+            hash,
+            number,
+            timestamp: self.genesis.time + slot * SECONDS_PER_SLOT,
+            base_fee,
+            withdrawal: number * WITHDRAWALS,
+            size: 3500 + 900 * transactions.len(),
+        };
+        let placed = (0..).zip(transactions).map(|(index, transaction)| {
+            let mut made = self.transaction(transaction, hash, number, index);
+            if let (Some(most), Some(tip)) = (made.max_fee_per_gas, made.max_priority_fee_per_gas) {
+                made.gas_price = Quantity(most.0.min(base_fee + tip.0));
+            }
+            made
+        });
+        let placed = placed.collect();
+        let mut dice = dice("contents", &[&hash.0]);
+        Block::around(&self.world, &mut dice, &place, placed)
+    }
+
+    /// A transaction at a place; only the place depends on the block.
+    fn transaction(&self, hash: &Word, block: Word, number: u64, index: u64) -> Transaction {
+        let mut dice = dice("transaction", &[&hash.0]);
+        let mut made = sample::transaction(
+            &self.world,
+            &mut dice,
+            EXPECTED_BASE_FEE,
+            block,
+            number,
+            index,
+        );
+        made.hash = *hash;
+        made.chain_id = Some(Quantity(self.genesis.chain_id));
+        if made.y_parity.is_none() {
+            // EIP-155.
+            let parity = made.v.0 & 1;
+            made.v = Quantity(35 + 2 * self.genesis.chain_id + parity);
+        }
+        made
+    }
+
+    /// A transaction that is in no block, as geth shows it.
+    pub fn waiting(&self, hash: &Word) -> Value {
+        let transaction = self.transaction(hash, Word::default(), 0, 0);
+        let mut shown = json!(transaction);
+        for name in ["blockHash", "blockNumber", "transactionIndex"] {
+            shown[name] = Value::Null;
+        }
+        shown
+    }
+
+    /// The call traces of a block's transactions.
+    pub fn traces(&self, block: &Block) -> Vec<TransactionTrace> {
+        let mut dice = dice("traces", &[&block.header.hash.0]);
+        traces::of_block(&self.world, &mut dice, block)
+    }
+}
+
+/// The hash that the state of the pending block derives from.
+pub fn pending_hash(head: &model::Block) -> Word {
+    digest("pending", &[&head.hash.0])
+}
+
+/// A header as `newHeads` shows it.
+pub fn header(block: &Block) -> Value {
+    let mut header = json!(block.header);
+    header["transactionsRoot"] = json!(block.transactions_root);
+    header["withdrawalsRoot"] = json!(block.withdrawals_root);
+    header
+}
+
+/// The base fee of the block with this hash, in wei.
+pub fn base_fee(hash: &Word) -> u64 {
+    dice("base fee", &[&hash.0]).between(8_000_000_000, 30_000_000_000)
+}
+
+/// The base fee of blobs, in wei.
+pub fn blob_base_fee(hash: &Word) -> u64 {
+    dice("blob base fee", &[&hash.0]).between(1, 1_000_000_000)
+}
+
+/// One account in eight was never used; it has no code either.
+fn is_unused(address: &Address) -> bool {
+    address.0[19].is_multiple_of(8)
+}
+
+/// An account's balance after a block, in wei.
+pub fn balance(block: &Word, address: &Address) -> u128 {
+    match is_unused(address) {
+        true => 0,
+        false => dice("balance", &[&block.0, &address.0]).balance(),
+    }
+}
+
+/// An account's transaction count after a block.
+pub fn nonce(block: &Word, address: &Address) -> u64 {
+    match is_unused(address) {
+        true => 0,
+        false => dice("nonce", &[&block.0, &address.0]).below(1 << 20),
+    }
+}
+
+/// An account's code after a block: none for one in two. No real code changes
+/// with each block, as its last 32 bytes do here.
+pub fn code(block: &Word, address: &Address) -> Vec<u8> {
+    if address.0[19].is_multiple_of(2) {
+        return Vec::new();
+    }
+    let mut dice = dice("code", &[&address.0]);
+    let len = dice.between(200, 2000) as usize;
+    let mut code = sample::code(&mut dice, len);
+    code.extend(digest("code", &[&block.0, &address.0]).0);
+    code
+}
+
+/// A storage word after a block; one slot in four is empty.
+pub fn storage(block: &Word, address: &Address, slot: &Word) -> Word {
+    match slot.0[31] % 4 {
+        3 => Word::default(),
+        _ => digest("storage", &[&block.0, &address.0, &slot.0]),
+    }
+}
+
+/// What a call returns in a block's state: one to four words.
+pub fn call_result(block: &Word, call: &[u8]) -> String {
+    let mut dice = dice("call", &[&block.0, call]);
+    let words = dice.between(1, 4) as usize;
+    prefixed(&dice.bytes(32 * words))
+}

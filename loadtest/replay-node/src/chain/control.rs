@@ -1,0 +1,164 @@
+//! `/chain`: what tests do to the chain and to the node in front of it.
+
+use serde::Deserialize;
+use serde_json::{json, Value};
+
+use crate::sample::values::Word;
+
+use super::contents::Contents;
+use super::model::{Chain, ChainError, Genesis, Index};
+use super::params;
+use super::{Down, State};
+
+/// The most blocks that one command adds, or slots that it lets pass.
+const MOST_BLOCKS: u64 = 100_000;
+const LONGEST_HOLD_MS: u64 = 600_000;
+
+/// Reads one command, or an array of them.
+pub fn read(body: &[u8]) -> Result<Vec<Command>, serde_json::Error> {
+    match serde_json::from_slice(body)? {
+        commands @ Value::Array(_) => serde_json::from_value(commands),
+        command => Ok(vec![serde_json::from_value(command)?]),
+    }
+}
+
+/// A change of the chain or of the node's behaviour.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Adds blocks on the head.
+    Extend(u64),
+    /// Replaces the last `depth` blocks by `length` others.
+    Reorg { depth: u64, length: u64 },
+    /// Goes back so many blocks.
+    Rollback(u64),
+    /// Makes the block with this hash the head.
+    Adopt(String),
+    /// Lets slots pass without a block.
+    Miss(u64),
+    /// Makes a block final, or the one 32 below the head.
+    Finalize(Option<u64>),
+    /// Takes finality back to a block.
+    Unfinalize(u64),
+    /// Another chain.
+    Replace {
+        seed: u64,
+        chain_id: Option<u64>,
+        length: Option<u64>,
+    },
+    /// Whether the chain stops going on by itself.
+    Stall(bool),
+    /// Whether the node says that it syncs.
+    Syncing(bool),
+    /// Whether there are safe and finalized blocks.
+    Finality(bool),
+    /// Whether, and how, the node is not there.
+    Down(Down),
+    /// How many blocks the node is behind.
+    Lag(u64),
+    /// Answers of a method come so much later than they are computed; 0 ends
+    /// it. `GET` names pages.
+    Hold { method: String, ms: u64 },
+}
+
+/// Why a command is not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("{0}")]
+    Chain(#[from] ChainError),
+    #[error("{asked} is more than {most}")]
+    TooMuch { asked: u64, most: u64 },
+    #[error("{0:?} is no hash")]
+    NoHash(String),
+}
+
+fn up_to(most: u64, asked: u64) -> Result<u64, CommandError> {
+    match asked <= most {
+        true => Ok(asked),
+        false => Err(CommandError::TooMuch { asked, most }),
+    }
+}
+
+impl Command {
+    /// Carries the command out; after an error nothing has changed.
+    pub fn run(self, state: &mut State) -> Result<(), CommandError> {
+        let chain = &mut state.chain;
+        match self {
+            Command::Extend(blocks) => chain.extend(up_to(MOST_BLOCKS, blocks)?),
+            Command::Reorg { depth, length } => {
+                chain.reorg(depth, up_to(MOST_BLOCKS, length)?)?;
+            }
+            Command::Rollback(depth) => chain.rollback(depth)?,
+            Command::Adopt(hash) => {
+                let read = params::fixed(&Value::from(hash.as_str()));
+                let known: Word = read.map_err(|_| CommandError::NoHash(hash))?;
+                chain.adopt(&known)?;
+            }
+            Command::Miss(slots) => chain.miss(up_to(MOST_BLOCKS, slots)?),
+            Command::Finalize(number) => chain.finalize(number)?,
+            Command::Unfinalize(number) => chain.unfinalize(number)?,
+            Command::Replace {
+                seed,
+                chain_id,
+                length,
+            } => {
+                let genesis = Genesis {
+                    seed,
+                    chain_id: chain_id.unwrap_or(chain.genesis.chain_id),
+                    length: up_to(MOST_BLOCKS, length.unwrap_or(chain.head_number()))?,
+                    ..chain.genesis
+                };
+                state.contents = Contents::new(&genesis);
+                state.chain = Chain::new(genesis);
+            }
+            Command::Stall(stalled) => state.stalled = stalled,
+            Command::Syncing(syncing) => state.syncing = syncing,
+            Command::Finality(finality) => state.finality = finality,
+            Command::Down(down) => state.down = down,
+            Command::Lag(blocks) => state.lag = blocks,
+            Command::Hold { method, ms: 0 } => {
+                state.holds.remove(&method);
+            }
+            Command::Hold { method, ms } => {
+                let ms = up_to(LONGEST_HOLD_MS, ms)?;
+                state.holds.insert(method, ms);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The state as `/chain` shows it: that of the chain, not of a node that lags.
+pub fn shown(state: &State) -> Value {
+    let chain = &state.chain;
+    let block = |index: Index| {
+        let block = chain.block(index);
+        json!({
+            "number": block.number,
+            "hash": block.hash,
+            "slot": block.slot,
+            "root": block.root,
+        })
+    };
+    let at = |number: u64| {
+        let there = chain.canonical(number).filter(|_| state.finality);
+        there.map_or(Value::Null, block)
+    };
+    json!({
+        "seed": chain.genesis.seed,
+        "chain_id": chain.genesis.chain_id,
+        "slot": chain.slot(),
+        "head": block(chain.head()),
+        "safe": at(chain.finality().safe),
+        "finalized": at(chain.finality().finalized),
+        "served_head": block(state.view().head),
+        "blocks": chain.blocks(),
+        "waiting": chain.pool().len(),
+        "stall": state.stalled,
+        "syncing": state.syncing,
+        "finality": state.finality,
+        "down": state.down,
+        "lag": state.lag,
+        "hold": state.holds,
+    })
+}

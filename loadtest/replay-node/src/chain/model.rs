@@ -1,0 +1,451 @@
+//! The chain itself: blocks, which of them are canonical, where transactions
+//! are, and how far the chain is final.
+//!
+//! Blocks stay once they are made, orphaned ones too. A block's hash follows
+//! from the seed, its parent and how many blocks were made before it, so that
+//! the same history of commands gives the same chain and two branches have
+//! nothing but their re-included transactions in common.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::sample::values::Word;
+
+use super::digest::digest;
+
+/// Slots of an epoch, and how far behind the head an epoch becomes final.
+pub const EPOCH: u64 = 32;
+pub const FINALITY_DELAY: u64 = 2 * EPOCH;
+/// Transactions that wait at most; the oldest give way.
+const POOL_LIMIT: usize = 64;
+/// Of 256 drawings, how many include a waiting transaction in a block.
+const INCLUSION: u8 = 96;
+
+/// Where a block is among all that were ever made.
+pub type Index = usize;
+
+/// A block as the chain keeps it; `contents` derives the rest.
+#[derive(Debug)]
+pub struct Block {
+    pub parent: Option<Index>,
+    pub number: u64,
+    pub slot: u64,
+    pub hash: Word,
+    /// The root of the beacon block that carries it.
+    pub root: Word,
+    pub transactions: Vec<Word>,
+}
+
+/// How far the chain is safe and final, in block numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finality {
+    pub safe: u64,
+    pub finalized: u64,
+}
+
+/// The root of the beacon state after the block with this hash.
+pub fn state_root(hash: &Word) -> Word {
+    digest("beacon state", &[&hash.0])
+}
+
+/// What a new chain is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Genesis {
+    pub seed: u64,
+    pub chain_id: u64,
+    /// When slot 0 began, in Unix seconds.
+    pub time: u64,
+    /// The number of the first head.
+    pub length: u64,
+    /// The most fresh transactions of a block.
+    pub transactions: u64,
+}
+
+/// Why the chain can't be changed as asked.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    #[error("{asked} blocks back from block {head} is before the genesis")]
+    TooDeep { asked: u64, head: u64 },
+    #[error("a reorg needs a new branch: a length of 1 or more (else it is a rollback)")]
+    NoBranch,
+    #[error("block {asked} is above the head, {head}")]
+    AboveHead { asked: u64, head: u64 },
+    #[error("block {asked} is not above {finalized}, which is final (unfinalize goes back)")]
+    NotAboveFinalized { asked: u64, finalized: u64 },
+    #[error("block {asked} is not below {finalized}, which is final (finalize goes on)")]
+    NotBelowFinalized { asked: u64, finalized: u64 },
+    #[error("there is no block {0}")]
+    UnknownBlock(String),
+}
+
+/// A chain and its orphans.
+#[derive(Debug)]
+pub struct Chain {
+    pub genesis: Genesis,
+    blocks: Vec<Block>,
+    by_hash: HashMap<Word, Index>,
+    by_root: HashMap<Word, Index>,
+    /// Every block, canonical or not, that has the transaction, and where.
+    places: HashMap<Word, Vec<(Index, usize)>>,
+    canonical: Vec<Index>,
+    /// Transactions that wait, the oldest first.
+    pool: Vec<Word>,
+    finality: Finality,
+    /// The finality that a node had at a head of this number.
+    finality_at: Vec<(u64, Finality)>,
+    /// Slots without a block since the head.
+    missed: u64,
+}
+
+impl Chain {
+    /// A chain as long as asked, final up to two epochs behind its head.
+    pub fn new(genesis: Genesis) -> Self {
+        let length = genesis.length;
+        let mut chain = Self {
+            genesis,
+            blocks: Vec::new(),
+            by_hash: HashMap::new(),
+            by_root: HashMap::new(),
+            places: HashMap::new(),
+            canonical: Vec::new(),
+            pool: Vec::new(),
+            finality: Finality::default(),
+            finality_at: vec![(0, Finality::default())],
+            missed: 0,
+        };
+        chain.push(Vec::new());
+        for _ in 0..length {
+            chain.push(Vec::new());
+            chain.finalize_by_slots();
+        }
+        chain
+    }
+
+    /// A block by its index, which the chain gave out.
+    pub fn block(&self, index: Index) -> &Block {
+        &self.blocks[index]
+    }
+
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub fn head(&self) -> Index {
+        // The genesis is never taken back.
+        self.canonical[self.canonical.len() - 1]
+    }
+
+    pub fn head_number(&self) -> u64 {
+        self.canonical.len() as u64 - 1
+    }
+
+    /// The slot of now: the head's, and those missed since.
+    pub fn slot(&self) -> u64 {
+        self.block(self.head()).slot + self.missed
+    }
+
+    pub fn canonical(&self, number: u64) -> Option<Index> {
+        let number = usize::try_from(number).ok()?;
+        self.canonical.get(number).copied()
+    }
+
+    pub fn by_hash(&self, hash: &Word) -> Option<Index> {
+        self.by_hash.get(hash).copied()
+    }
+
+    /// A block by its beacon block's root or that of the state after it.
+    pub fn by_root(&self, root: &Word) -> Option<Index> {
+        self.by_root.get(root).copied()
+    }
+
+    /// Every block that ever had a transaction, and its index there.
+    pub fn places(&self, transaction: &Word) -> &[(Index, usize)] {
+        self.places.get(transaction).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn pool(&self) -> &[Word] {
+        &self.pool
+    }
+
+    pub fn finality(&self) -> Finality {
+        self.finality
+    }
+
+    /// The finality known at a head of this number, for a node that lags.
+    pub fn finality_at(&self, head: u64) -> Finality {
+        let known = self.finality_at.iter().rev().find(|(at, _)| *at <= head);
+        known.map_or_else(Finality::default, |(_, finality)| Finality {
+            safe: finality.safe.min(head),
+            finalized: finality.finalized.min(head),
+        })
+    }
+
+    /// The last block that two blocks' branches share.
+    pub fn common_ancestor(&self, mut one: Index, mut other: Index) -> Index {
+        while one != other {
+            // Parents are made before their children.
+            let later = if one > other { &mut one } else { &mut other };
+            *later = self.blocks[*later].parent.unwrap_or_default();
+        }
+        one
+    }
+
+    /// The blocks above `ancestor` up to `head`, the lowest first.
+    pub fn branch(&self, ancestor: Index, head: Index) -> Vec<Index> {
+        let mut branch = Vec::new();
+        let mut at = Some(head);
+        while let Some(index) = at.filter(|index| *index != ancestor) {
+            branch.push(index);
+            at = self.blocks[index].parent;
+        }
+        branch.reverse();
+        branch
+    }
+
+    /// Adds blocks on the head.
+    pub fn extend(&mut self, blocks: u64) {
+        for _ in 0..blocks {
+            self.push(Vec::new());
+        }
+    }
+
+    /// Lets slots pass without a block.
+    pub fn miss(&mut self, slots: u64) {
+        self.missed += slots;
+    }
+
+    /// Replaces the last `depth` blocks by `length` others. Of the orphaned
+    /// transactions, in turns, one is included again, one waits again, one is
+    /// gone.
+    pub fn reorg(&mut self, depth: u64, length: u64) -> Result<(), ChainError> {
+        if length == 0 {
+            return Err(ChainError::NoBranch);
+        }
+        let orphaned = self.truncate(depth)?;
+        let mut again = vec![Vec::new(); usize::try_from(length).unwrap_or(1)];
+        let mut waiting = Vec::new();
+        let branch = again.len();
+        for (turn, transaction) in orphaned.into_iter().enumerate() {
+            match turn % 3 {
+                0 => again[turn / 3 % branch].push(transaction),
+                1 => waiting.push(transaction),
+                _ => (),
+            }
+        }
+        for mut transactions in again {
+            transactions.reverse();
+            self.push(transactions);
+        }
+        self.wait(waiting);
+        self.settle();
+        Ok(())
+    }
+
+    /// Goes back `depth` blocks, as `debug_setHead` does, except that the
+    /// blocks can still be read by hash. Every other transaction waits again,
+    /// the rest is gone.
+    pub fn rollback(&mut self, depth: u64) -> Result<(), ChainError> {
+        let orphaned = self.truncate(depth)?;
+        self.wait(orphaned.into_iter().step_by(2));
+        self.settle();
+        Ok(())
+    }
+
+    /// Makes a block that there is the head: back to a branch once left, or
+    /// back to an ancestor. Every other transaction that is orphaned waits
+    /// again, the rest is gone.
+    pub fn adopt(&mut self, hash: &Word) -> Result<(), ChainError> {
+        let unknown = || ChainError::UnknownBlock(hash.to_string());
+        let head = self.by_hash(hash).ok_or_else(unknown)?;
+        let ancestor = self.common_ancestor(self.head(), head);
+        let orphaned = self.truncate(self.head_number() - self.block(ancestor).number)?;
+        let branch = self.branch(ancestor, head);
+        let mut included = HashSet::new();
+        for index in &branch {
+            included.extend(self.blocks[*index].transactions.iter().copied());
+        }
+        self.canonical.extend(branch);
+        self.pool.retain(|waiting| !included.contains(waiting));
+        let waiting = orphaned.into_iter().filter(|tx| !included.contains(tx));
+        self.wait(waiting.step_by(2));
+        self.settle();
+        Ok(())
+    }
+
+    /// Makes the block `number` final, or the one 32 below the head; the one
+    /// half way to the head becomes safe.
+    pub fn finalize(&mut self, number: Option<u64>) -> Result<(), ChainError> {
+        let head = self.head_number();
+        let finalized = self.finality.finalized;
+        let asked = number.unwrap_or_else(|| head.saturating_sub(EPOCH).max(finalized));
+        if asked > head {
+            return Err(ChainError::AboveHead { asked, head });
+        }
+        if asked < finalized {
+            return Err(ChainError::NotAboveFinalized { asked, finalized });
+        }
+        self.set_finality(asked);
+        Ok(())
+    }
+
+    /// Takes finality back to block `number`.
+    pub fn unfinalize(&mut self, number: u64) -> Result<(), ChainError> {
+        let finalized = self.finality.finalized;
+        if number >= finalized {
+            let asked = number;
+            return Err(ChainError::NotBelowFinalized { asked, finalized });
+        }
+        self.set_finality(number);
+        Ok(())
+    }
+
+    /// Finality as slots pass: with each epoch that begins, the one two
+    /// epochs before becomes final, and the one before safe.
+    pub fn finalize_by_slots(&mut self) {
+        let epoch_start = self.slot() / EPOCH * EPOCH;
+        let at = |delay| self.number_at_slot(epoch_start.saturating_sub(delay));
+        let finality = Finality {
+            safe: at(EPOCH),
+            finalized: at(FINALITY_DELAY),
+        };
+        if finality.finalized > self.finality.finalized || finality.safe > self.finality.safe {
+            self.finality = Finality {
+                safe: finality.safe.max(self.finality.safe),
+                finalized: finality.finalized.max(self.finality.finalized),
+            };
+            self.note_finality();
+        }
+    }
+
+    /// The number of the last block at or before a slot.
+    fn number_at_slot(&self, slot: u64) -> u64 {
+        let above = self
+            .canonical
+            .partition_point(|index| self.blocks[*index].slot <= slot);
+        above.saturating_sub(1) as u64
+    }
+
+    /// The canonical block in exactly this slot.
+    pub fn at_slot(&self, slot: u64) -> Option<Index> {
+        let index = self.canonical(self.number_at_slot(slot))?;
+        (self.block(index).slot == slot).then_some(index)
+    }
+
+    fn set_finality(&mut self, finalized: u64) {
+        self.finality = Finality {
+            safe: finalized.midpoint(self.head_number()),
+            finalized,
+        };
+        self.note_finality();
+    }
+
+    /// Nothing above the head is safe.
+    fn settle(&mut self) {
+        let head = self.head_number();
+        let settled = Finality {
+            safe: self.finality.safe.min(head),
+            finalized: self.finality.finalized.min(head),
+        };
+        let outdated = self.finality_at.last().is_some_and(|(at, _)| *at > head);
+        if settled != self.finality || outdated {
+            self.finality = settled;
+            self.note_finality();
+        }
+    }
+
+    fn note_finality(&mut self) {
+        let head = self.head_number();
+        while self.finality_at.last().is_some_and(|(at, _)| *at >= head) {
+            self.finality_at.pop();
+        }
+        self.finality_at.push((head, self.finality));
+    }
+
+    /// Takes the last `depth` blocks off; gives their transactions in order.
+    fn truncate(&mut self, depth: u64) -> Result<Vec<Word>, ChainError> {
+        let head = self.head_number();
+        if depth > head {
+            return Err(ChainError::TooDeep { asked: depth, head });
+        }
+        let kept = self.canonical.len() - usize::try_from(depth).unwrap_or_default();
+        let orphans = self.canonical.split_off(kept);
+        self.missed = 0;
+        let transactions = orphans
+            .iter()
+            .map(|index| &self.blocks[*index].transactions);
+        Ok(transactions.flatten().copied().collect())
+    }
+
+    fn wait(&mut self, transactions: impl IntoIterator<Item = Word>) {
+        self.pool.extend(transactions);
+        let excess = self.pool.len().saturating_sub(POOL_LIMIT);
+        self.pool.drain(..excess);
+    }
+
+    /// Adds one block on the head with `again` behind its fresh transactions.
+    fn push(&mut self, again: Vec<Word>) {
+        let index = self.blocks.len();
+        let parent = self.canonical.last().copied();
+        let (number, slot, parent_hash) = match parent.map(|parent| &self.blocks[parent]) {
+            Some(parent) => (
+                parent.number + 1,
+                parent.slot + 1 + self.missed,
+                parent.hash,
+            ),
+            None => (0, 0, Word::default()),
+        };
+        self.missed = 0;
+        let hash = digest(
+            "block",
+            &[
+                &self.genesis.seed.to_be_bytes(),
+                &self.genesis.chain_id.to_be_bytes(),
+                &parent_hash.0,
+                &(index as u64).to_be_bytes(),
+            ],
+        );
+        let mut transactions = self.fresh(number, &hash);
+        transactions.extend(again);
+        for waiting in std::mem::take(&mut self.pool) {
+            if number > 0 && digest("included", &[&hash.0, &waiting.0]).0[0] < INCLUSION {
+                transactions.push(waiting);
+            } else {
+                self.pool.push(waiting);
+            }
+        }
+        if number > 0 {
+            self.wait([digest("waiting", &[&hash.0])]);
+        }
+        for (at, transaction) in transactions.iter().enumerate() {
+            self.places
+                .entry(*transaction)
+                .or_default()
+                .push((index, at));
+        }
+        let root = digest("beacon block", &[&hash.0]);
+        self.by_hash.insert(hash, index);
+        self.by_root.insert(root, index);
+        self.by_root.insert(state_root(&hash), index);
+        self.canonical.push(index);
+        self.blocks.push(Block {
+            parent,
+            number,
+            slot,
+            hash,
+            root,
+            transactions,
+        });
+    }
+
+    /// A block's own transactions; some blocks have none.
+    fn fresh(&self, number: u64, hash: &Word) -> Vec<Word> {
+        let most = self.genesis.transactions;
+        let least = most.div_ceil(4);
+        let draw = u64::from(u16::from_be_bytes([hash.0[0], hash.0[1]]));
+        let count = match (number, hash.0[2] % 32) {
+            (0, _) | (_, 0) => 0,
+            _ => least + draw % (most - least + 1),
+        };
+        let transaction = |at: u64| digest("transaction", &[&hash.0, &at.to_be_bytes()]);
+        (0..count).map(transaction).collect()
+    }
+}

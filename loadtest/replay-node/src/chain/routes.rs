@@ -1,0 +1,165 @@
+//! HTTP in front of the chain: `/chain` for tests, pages and event streams
+//! for everybody.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use hyper::header::{self, HeaderName};
+use hyper::http::request;
+use hyper::{HeaderMap, Method, StatusCode};
+use serde_json::json;
+
+use super::beacon;
+use super::control as commands;
+use super::feed::Events;
+use super::Simulation;
+
+/// Where the chain is changed and looked at, past the node.
+const CONTROL: &str = "/chain";
+/// Where an honest node that is up to date answers.
+const HONEST: &str = "/chain/answer";
+const EVENTS: &str = "/eth/v1/events";
+const TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
+
+/// What a GET brings.
+#[derive(Debug)]
+pub enum Got {
+    Page {
+        status: StatusCode,
+        json: String,
+        /// The fork, for `Eth-Consensus-Version`.
+        fork: Option<&'static str>,
+        hold: Duration,
+    },
+    Events {
+        events: Events,
+        topics: HashSet<String>,
+    },
+    Nothing,
+}
+
+impl Got {
+    fn page(page: &beacon::Page, hold: u64) -> Self {
+        Got::Page {
+            status: StatusCode::from_u16(page.status).unwrap_or_default(),
+            json: page.body.to_string(),
+            fork: page.versioned.then_some(beacon::FORK),
+            hold: Duration::from_millis(hold),
+        }
+    }
+
+    fn error(status: StatusCode, message: &str) -> Self {
+        Got::Page {
+            status,
+            json: json!({"code": status.as_u16(), "message": message}).to_string(),
+            fork: None,
+            hold: Duration::ZERO,
+        }
+    }
+}
+
+/// Answers a GET of the Beacon API.
+pub fn get(simulation: &Simulation, path: &str, query: &str) -> Got {
+    if path == EVENTS {
+        return events(simulation, query);
+    }
+    let state = simulation.read();
+    match beacon::page(&state.view(), path) {
+        Some(page) => Got::page(&page, state.hold("GET")),
+        None => Got::Nothing,
+    }
+}
+
+fn events(simulation: &Simulation, query: &str) -> Got {
+    let mut topics = HashSet::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        if name == "topics" {
+            topics.extend(value.split(',').map(str::to_owned));
+        }
+    }
+    let unknown = topics
+        .iter()
+        .find(|topic| !TOPICS.contains(&topic.as_str()));
+    match unknown {
+        Some(unknown) => {
+            let message = format!("BAD_REQUEST: unknown topic: {unknown}");
+            Got::error(StatusCode::BAD_REQUEST, &message)
+        }
+        None if topics.is_empty() => Got::error(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics"),
+        None => match simulation.listen_if_up() {
+            Some(events) => Got::Events { events, topics },
+            None => Got::error(StatusCode::SERVICE_UNAVAILABLE, "down"),
+        },
+    }
+}
+
+/// Whether a request is for `/chain`; those are neither counted nor subject
+/// to anything that the node does to others.
+pub fn is_control(path: &str) -> bool {
+    path == CONTROL || path == HONEST
+}
+
+/// Answers a request for `/chain`.
+pub fn control(
+    simulation: &Simulation,
+    head: &request::Parts,
+    body: &[u8],
+) -> (StatusCode, String) {
+    match (&head.method, head.uri.path()) {
+        (&Method::GET, CONTROL) => (StatusCode::OK, shown(simulation)),
+        (&Method::POST, CONTROL) => command(simulation, body),
+        (&Method::POST, HONEST) => {
+            let payload = simulation.honest_answer(body).joined();
+            let text = String::from_utf8_lossy(&payload).into_owned();
+            (StatusCode::OK, text)
+        }
+        (&Method::GET, HONEST) => honest_page(simulation, head.uri.query().unwrap_or_default()),
+        _ => refused(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+    }
+}
+
+fn shown(simulation: &Simulation) -> String {
+    commands::shown(&simulation.read()).to_string()
+}
+
+fn command(simulation: &Simulation, body: &[u8]) -> (StatusCode, String) {
+    let commands = match commands::read(body) {
+        Ok(commands) => commands,
+        Err(error) => return refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    match simulation.command(commands) {
+        Ok(()) => (StatusCode::OK, shown(simulation)),
+        Err(error) => refused(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
+}
+
+/// The page at the path in the query, as an honest node shows it.
+fn honest_page(simulation: &Simulation, query: &str) -> (StatusCode, String) {
+    let mut named = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "path");
+    let Some((_, path)) = named.next() else {
+        return refused(StatusCode::BAD_REQUEST, "expected ?path=/eth/...");
+    };
+    let state = simulation.read();
+    match beacon::page(&state.honest(), &path) {
+        Some(page) => {
+            let status = StatusCode::from_u16(page.status).unwrap_or_default();
+            (status, page.body.to_string())
+        }
+        None => refused(StatusCode::NOT_FOUND, "not found"),
+    }
+}
+
+fn refused(status: StatusCode, message: &str) -> (StatusCode, String) {
+    (status, json!({"error": message}).to_string())
+}
+
+/// Whether a GET asks for a WebSocket.
+pub fn is_websocket(headers: &HeaderMap) -> bool {
+    let names = |field: HeaderName, name: &str| {
+        let values = headers.get_all(field).iter();
+        let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+        let mut words = values.iter().flat_map(|value| value.split(','));
+        words.any(|word| word.trim().eq_ignore_ascii_case(name))
+    };
+    names(header::CONNECTION, "upgrade") && names(header::UPGRADE, "websocket")
+}

@@ -1,0 +1,208 @@
+//! JSON-RPC over WebSocket, with `eth_subscribe` to `newHeads`.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use hyper::header::{self, HeaderValue};
+use hyper::http::request;
+use hyper::{Response, StatusCode};
+use serde_json::{json, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{unbounded_channel, UnboundedSender};
+use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::WebSocketStream;
+
+use crate::rpc::Failure;
+use crate::stats::Stats;
+
+use super::digest::digest;
+use super::feed::{Event, Events};
+use super::methods::{SUBSCRIBE, UNSUBSCRIBE};
+use super::params::Params;
+use super::Simulation;
+
+/// The head of the response that accepts a WebSocket; `None` if the request
+/// is none for version 13.
+pub fn accept(head: &request::Parts) -> Option<Response<()>> {
+    let headers = &head.headers;
+    let version = headers.get(header::SEC_WEBSOCKET_VERSION)?;
+    let key = headers.get(header::SEC_WEBSOCKET_KEY)?;
+    if version != "13" {
+        return None;
+    }
+    let accept = derive_accept_key(key.as_bytes());
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let fields = response.headers_mut();
+    fields.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    fields.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    fields.insert(header::SEC_WEBSOCKET_ACCEPT, accept.parse().ok()?);
+    Some(response)
+}
+
+/// What one connection has subscribed to.
+#[derive(Debug)]
+pub struct Subscriptions {
+    ids: RefCell<Vec<String>>,
+    events: RefCell<Events>,
+}
+
+impl Subscriptions {
+    fn new(events: Events) -> Self {
+        Self {
+            ids: RefCell::default(),
+            events: RefCell::new(events),
+        }
+    }
+
+    /// Answers the methods that only a WebSocket has.
+    pub fn answer(&self, method: &str, params: &Params) -> Option<Result<Value, Failure>> {
+        match method {
+            SUBSCRIBE => Some(self.subscribe(params)),
+            UNSUBSCRIBE => Some(self.unsubscribe(params)),
+            _ => None,
+        }
+    }
+
+    fn subscribe(&self, params: &Params) -> Result<Value, Failure> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        match params.required(0)?.as_str() {
+            Some("newHeads") => (),
+            _ => {
+                let message = "no such subscription in eth namespace";
+                return Err(Failure::new(-32601, message));
+            }
+        }
+        if self.ids.borrow().is_empty() {
+            // The state is locked while a call is answered: whatever waits
+            // here happened before the subscription.
+            while self.events.borrow_mut().try_recv().is_ok() {}
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let digest = digest("subscription", &[&number.to_be_bytes()]);
+        let id = format!("0x{}", hex::encode(&digest.0[..16]));
+        self.ids.borrow_mut().push(id.clone());
+        Ok(json!(id))
+    }
+
+    fn unsubscribe(&self, params: &Params) -> Result<Value, Failure> {
+        let id = params.required(0)?.as_str();
+        let mut ids = self.ids.borrow_mut();
+        match ids.iter().position(|known| Some(known.as_str()) == id) {
+            Some(at) => {
+                ids.remove(at);
+                Ok(json!(true))
+            }
+            None => Err(Failure::server("subscription not found")),
+        }
+    }
+
+    /// What an event is told as, once a subscription.
+    fn notifications(&self, event: &Event) -> Vec<Message> {
+        let Event::Header(header) = event else {
+            return Vec::new();
+        };
+        let notification = |id: &String| {
+            let params = json!({"subscription": id, "result": header});
+            let json = json!({
+                "jsonrpc": "2.0",
+                "method": "eth_subscription",
+                "params": params,
+            });
+            Message::text(json.to_string())
+        };
+        self.ids.borrow().iter().map(notification).collect()
+    }
+}
+
+/// Holds a conversation over a connection that was accepted, until the client
+/// or the node goes.
+pub async fn converse(
+    socket: impl AsyncRead + AsyncWrite + Unpin,
+    read_already: Bytes,
+    simulation: Arc<Simulation>,
+    stats: Arc<Stats>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let read_already = read_already.to_vec();
+    let mut socket =
+        WebSocketStream::from_partially_read(socket, read_already, Role::Server, None).await;
+    let Some(events) = simulation.listen_if_up() else {
+        // A peer that does not wait for the close has gone already.
+        let _ = socket.close(None).await;
+        return;
+    };
+    let mut subscriptions = Subscriptions::new(events);
+    let (held, mut released) = unbounded_channel();
+    loop {
+        let next = tokio::select! {
+            message = socket.next() => match message {
+                Some(Ok(message)) => answer(&simulation, &stats, &subscriptions, &message, &held),
+                Some(Err(_)) | None => return,
+            },
+            event = next_event(&mut subscriptions) => match event {
+                Some(event) => subscriptions.notifications(&event),
+                None => break,
+            },
+            Some(text) = released.recv() => vec![Message::text(text)],
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        if send(&mut socket, next).await.is_err() {
+            return;
+        }
+    }
+    let _ = socket.close(None).await;
+}
+
+async fn send(
+    socket: &mut WebSocketStream<impl AsyncRead + AsyncWrite + Unpin>,
+    messages: Vec<Message>,
+) -> Result<(), tungstenite::Error> {
+    for message in messages {
+        socket.feed(message).await?;
+    }
+    // Answers to pings and closes wait for it too.
+    socket.flush().await
+}
+
+/// The next event; `None` once the feed is closed.
+async fn next_event(subscriptions: &mut Subscriptions) -> Option<Arc<Event>> {
+    std::future::poll_fn(|cx| subscriptions.events.get_mut().poll_recv(cx)).await
+}
+
+/// Answers one message; an answer that is held back goes to `held` later.
+fn answer(
+    simulation: &Simulation,
+    stats: &Stats,
+    subscriptions: &Subscriptions,
+    message: &Message,
+    held: &UnboundedSender<String>,
+) -> Vec<Message> {
+    let body: &[u8] = match message {
+        Message::Text(text) => text.as_ref(),
+        Message::Binary(bytes) => bytes,
+        _ => return Vec::new(),
+    };
+    let state = simulation.read();
+    let answered = simulation.answer_from(&state, body, stats, Some(subscriptions));
+    let text = String::from_utf8_lossy(&answered.payload.joined()).into_owned();
+    if text.is_empty() {
+        return Vec::new();
+    }
+    if answered.hold.is_zero() {
+        return vec![Message::text(text)];
+    }
+    let held = held.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(answered.hold).await;
+        // The connection may be gone by then.
+        let _ = held.send(text);
+    });
+    Vec::new()
+}

@@ -1,0 +1,152 @@
+//! The chain as a node knows it: the whole of it, or a lagging node's part.
+
+use serde_json::Value;
+
+use crate::rpc::Failure;
+use crate::sample::chain::Block;
+use crate::sample::values::Word;
+
+use super::contents::{self, Contents};
+use super::model::{self, Chain, Finality, Index};
+use super::params::Reference;
+
+/// A block that a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    Block(Index),
+    Pending,
+}
+
+/// What one node knows.
+#[derive(Debug)]
+pub struct View<'a> {
+    pub chain: &'a Chain,
+    pub contents: &'a Contents,
+    /// The newest canonical block.
+    pub head: Index,
+    /// The newest block known at all.
+    newest: Index,
+    /// `None` for a chain without finality.
+    pub finality: Option<Finality>,
+    pub syncing: bool,
+}
+
+impl<'a> View<'a> {
+    /// The view of a node whose head is `lag` blocks behind. It has not seen
+    /// what was made after its head, and knows the finality of that time.
+    pub fn new(
+        chain: &'a Chain,
+        contents: &'a Contents,
+        lag: u64,
+        finality: bool,
+        syncing: bool,
+    ) -> Self {
+        let number = chain.head_number().saturating_sub(lag);
+        let (head, newest, known) = match lag {
+            0 => (chain.head(), chain.blocks(), chain.finality()),
+            _ => {
+                let head = chain.canonical(number).unwrap_or_default();
+                (head, head, chain.finality_at(number))
+            }
+        };
+        Self {
+            chain,
+            contents,
+            head,
+            newest,
+            finality: finality.then_some(known),
+            syncing,
+        }
+    }
+
+    pub fn head(&self) -> &'a model::Block {
+        self.chain.block(self.head)
+    }
+
+    pub fn canonical(&self, number: u64) -> Option<Index> {
+        let number = Some(number).filter(|number| *number <= self.head().number);
+        self.chain.canonical(number?)
+    }
+
+    pub fn is_canonical(&self, index: Index) -> bool {
+        self.canonical(self.chain.block(index).number) == Some(index)
+    }
+
+    pub fn by_hash(&self, hash: &Word) -> Option<Index> {
+        self.chain
+            .by_hash(hash)
+            .filter(|index| *index <= self.newest)
+    }
+
+    pub fn by_root(&self, root: &Word) -> Option<Index> {
+        self.chain
+            .by_root(root)
+            .filter(|index| *index <= self.newest)
+    }
+
+    /// Where a transaction is in the canonical chain.
+    pub fn place(&self, transaction: &Word) -> Option<(Index, usize)> {
+        let mut places = self.chain.places(transaction).iter().copied();
+        places.find(|(block, _)| self.is_canonical(*block))
+    }
+
+    /// The block that a reference names, if there is one; a hash that has to
+    /// be canonical and a tag that means nothing here are errors.
+    pub fn find(&self, reference: Reference) -> Result<Option<At>, Failure> {
+        let found = match reference {
+            Reference::Number(number) => self.canonical(number),
+            Reference::Earliest => self.canonical(0),
+            Reference::Finalized => self.canonical(self.finality("finalized")?.finalized),
+            Reference::Safe => self.canonical(self.finality("safe")?.safe),
+            Reference::Latest => Some(self.head),
+            Reference::Pending => return Ok(Some(At::Pending)),
+            Reference::Hash { hash, canonical } => {
+                let found = self.by_hash(&hash);
+                if canonical && found.is_some_and(|found| !self.is_canonical(found)) {
+                    return Err(Failure::server("hash is not currently canonical"));
+                }
+                found
+            }
+        };
+        Ok(found.map(At::Block))
+    }
+
+    fn finality(&self, tag: &str) -> Result<Finality, Failure> {
+        self.finality
+            .ok_or_else(|| Failure::server(&format!("{tag} block not found")))
+    }
+
+    /// The hash that the state after a block derives from; a block that is
+    /// not there is an error.
+    pub fn state(&self, reference: Reference) -> Result<Word, Failure> {
+        match self.find(reference)? {
+            Some(At::Block(index)) => Ok(self.chain.block(index).hash),
+            Some(At::Pending) => Ok(contents::pending_hash(self.head())),
+            None => Err(Failure::server(match reference {
+                Reference::Hash { .. } => "header for hash not found",
+                _ => "header not found",
+            })),
+        }
+    }
+
+    /// A block's contents.
+    pub fn block(&self, at: At) -> Block {
+        match at {
+            At::Block(index) => self.contents.block(self.chain, self.chain.block(index)),
+            At::Pending => self.contents.pending(self.chain, self.head()),
+        }
+    }
+
+    /// The transactions of a block.
+    pub fn transactions(&self, at: At) -> &'a [Word] {
+        match at {
+            At::Block(index) => &self.chain.block(index).transactions,
+            At::Pending => self.chain.pool(),
+        }
+    }
+
+    /// The header of a block, as `newHeads` shows it.
+    pub fn header(&self, index: Index) -> Value {
+        contents::header(&self.block(At::Block(index)))
+    }
+}

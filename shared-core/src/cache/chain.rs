@@ -1,0 +1,358 @@
+//! What is known of the chain behind a namespace: which of its answers hold.
+//!
+//! The owner follows the chain's node and tells the processes ([`State`]); each
+//! entry carries a [`Stamp`] of what was known when the node was asked for it.
+//! To ask whether it still holds is to compare the two: nothing is searched or
+//! swept when there is a new head or blocks are replaced.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::freshness::Class;
+
+/// The last so many reorganisations are known; what was asked for before the
+/// first of them does not hold.
+const MOST_REORGS: usize = 16;
+
+/// An answer may know of a head that its owner has not heard of yet. One that
+/// is further ahead than this is not believed.
+const AHEAD: u64 = 64;
+
+/// What a height is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Heights {
+    /// The number of a block.
+    #[default]
+    Blocks,
+    /// The slot of a block, of the Beacon API.
+    Slots,
+}
+
+/// What is known of a chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct State {
+    /// What its heights are.
+    pub heights: Heights,
+    /// Counts reorganisations, from the owner's start: microseconds since 1970,
+    /// so that no two owners count alike.
+    pub epoch: u64,
+    /// The height of the head.
+    pub head: Option<u64>,
+    /// The highest head that an answer told of, or the head.
+    pub seen: u64,
+    /// No block up to this height will change any more; `None`: not known.
+    #[serde(rename = "final")]
+    pub last_final: Option<u64>,
+    /// It is another chain than it was: nothing of it is stored or sent.
+    pub wrong: bool,
+    /// The last reorganisations: the epoch that began with each, and the lowest
+    /// height that was replaced.
+    pub reorgs: Vec<(u64, u64)>,
+    /// `reorgs` has all that came after this epoch.
+    pub since: u64,
+}
+
+/// What has become of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// The head has this height now: what hangs on the head is over.
+    Head(u64),
+    /// The blocks from this height on are others, or gone. A `Head` follows.
+    Reorg {
+        /// The lowest of them.
+        from: u64,
+    },
+    /// No block up to this height will change any more; `None`: it is not
+    /// known, so that nothing is taken for final.
+    Final(Option<u64>),
+    /// What was taken for final was not: what is on disk from this height on
+    /// has to go, too. A `Reorg` from there comes as well.
+    Broken {
+        /// The lowest height.
+        from: u64,
+    },
+    /// Whether this is another chain than the one that the namespace is of.
+    Wrong(bool),
+}
+
+impl State {
+    /// Of a chain of which nothing is known, by an owner that started at
+    /// `unix` milliseconds since 1970.
+    pub fn unknown(heights: Heights, unix: u64) -> Self {
+        let epoch = unix.saturating_mul(1_000).max(1);
+        Self {
+            heights,
+            epoch,
+            since: epoch,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in what has become of it.
+    pub fn moved(&mut self, by: Move) {
+        match by {
+            Move::Head(height) => {
+                // lower than before, if its node says so for long
+                let is_lower = self.head.is_some_and(|head| height < head);
+                self.seen = match is_lower {
+                    true => height,
+                    false => self.seen.max(height),
+                };
+                self.head = Some(height);
+            }
+            Move::Reorg { from } => {
+                self.epoch += 1;
+                if self.reorgs.len() == MOST_REORGS {
+                    let (epoch, _) = self.reorgs.remove(0);
+                    self.since = epoch;
+                }
+                self.reorgs.push((self.epoch, from));
+            }
+            Move::Final(height) => self.last_final = height,
+            Move::Broken { .. } => {}
+            Move::Wrong(wrong) => self.wrong = wrong,
+        }
+    }
+
+    /// An answer told of a head. Whether that is news.
+    fn sees(&mut self, height: u64) -> bool {
+        let is_news = height > self.seen
+            && self
+                .head
+                .is_some_and(|head| height <= head.saturating_add(AHEAD));
+        if is_news {
+            self.seen = height;
+        }
+        is_news
+    }
+
+    /// Whether what was asked for in `epoch` and depends on blocks up to
+    /// `height` (`None`: on nobody knows which) is as it was.
+    fn is_untouched(&self, epoch: u64, height: Option<u64>) -> bool {
+        let height = height.unwrap_or(u64::MAX);
+        (self.since..=self.epoch).contains(&epoch)
+            && self
+                .reorgs
+                .iter()
+                .all(|(since, from)| *since <= epoch || *from > height)
+    }
+}
+
+/// A chain, as one process knows it.
+#[derive(Debug)]
+pub struct Chain {
+    state: Mutex<State>,
+    /// Of the state, to be read without waiting.
+    epoch: AtomicU64,
+    seen: AtomicU64,
+    wrong: AtomicBool,
+}
+
+impl Chain {
+    /// One of which that is known.
+    pub fn new(state: State) -> Self {
+        Self {
+            epoch: AtomicU64::new(state.epoch),
+            seen: AtomicU64::new(state.seen),
+            wrong: AtomicBool::new(state.wrong),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// All that is known.
+    pub fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Changes what is known.
+    pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        self.epoch.store(state.epoch, Ordering::Release);
+        self.seen.store(state.seen, Ordering::Release);
+        self.wrong.store(state.wrong, Ordering::Release);
+        result
+    }
+
+    /// The owner says that this is known. What an answer has told of here is
+    /// not forgotten.
+    pub fn told(&self, news: State) {
+        self.change(|state| {
+            let seen = state.seen;
+            let is_same = state.epoch == news.epoch && state.head <= news.head;
+            *state = news;
+            if is_same {
+                state.sees(seen);
+            }
+        });
+    }
+
+    /// An answer told of a head. Whether that is news.
+    pub fn sees(&self, height: u64) -> bool {
+        height > self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
+    }
+
+    /// What is known now, for a request that goes to the node.
+    pub fn mark(&self) -> Mark {
+        let state = self.lock();
+        Mark {
+            heights: state.heights,
+            epoch: state.epoch,
+            seen: state.seen,
+            head: state.head,
+            last_final: state.last_final,
+            is_wrong: state.wrong,
+        }
+    }
+
+    /// No call leaves it half-changed.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was known when the node was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    /// What heights are.
+    pub heights: Heights,
+    epoch: u64,
+    /// The highest head that was known.
+    pub seen: u64,
+    /// The head.
+    pub head: Option<u64>,
+    /// The newest final block.
+    pub last_final: Option<u64>,
+    /// Nothing is to be stored.
+    pub is_wrong: bool,
+}
+
+impl Mark {
+    /// Whether the block of that height was final.
+    pub fn is_final(&self, height: u64) -> bool {
+        self.last_final.is_some_and(|last| height <= last)
+    }
+
+    /// Reorganisations up to this one were known.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+/// What an entry has to hold against its chain.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    chain: Arc<Chain>,
+    epoch: u64,
+    on: On,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum On {
+    /// On nothing that changes.
+    Nothing,
+    /// On the blocks up to that height, or on nobody knows which.
+    Blocks(Option<u64>),
+    /// On the head, which had that height.
+    Head(u64),
+}
+
+impl Stamp {
+    /// Of an entry of a class (`None`: it says its own lifetime) that was asked
+    /// for in `epoch`, and depends on the blocks up to `height`, or was true
+    /// when the head had that height.
+    pub fn new(chain: Arc<Chain>, class: Option<Class>, epoch: u64, height: Option<u64>) -> Self {
+        let on = match class {
+            Some(Class::Unfinalized) => On::Blocks(height),
+            Some(Class::Tip) => On::Head(height.unwrap_or(0)),
+            Some(Class::Immutable) | None => On::Nothing,
+        };
+        Self { chain, epoch, on }
+    }
+
+    /// Whether the entry is as true as when it was asked for.
+    pub fn holds(&self) -> bool {
+        !self.chain.wrong.load(Ordering::Acquire)
+            && match self.on {
+                On::Nothing => true,
+                On::Head(height) => {
+                    self.is_of_now() && height >= self.chain.seen.load(Ordering::Acquire)
+                }
+                On::Blocks(_) => self.is_untouched(),
+            }
+    }
+
+    /// Whether it was true once, and nothing but time has passed since: there
+    /// may be a newer head.
+    pub fn is_untouched(&self) -> bool {
+        !self.chain.wrong.load(Ordering::Acquire)
+            && match self.on {
+                On::Nothing => true,
+                On::Head(_) => self.is_of_now(),
+                On::Blocks(height) => {
+                    self.is_of_now() || self.chain.lock().is_untouched(self.epoch, height)
+                }
+            }
+    }
+
+    /// If it hangs on the head: what was true of an older one is over. Whether
+    /// that is news.
+    pub fn tell(&self) -> bool {
+        match self.on {
+            On::Head(height) if self.is_of_now() => self.chain.sees(height),
+            _ => false,
+        }
+    }
+
+    fn is_of_now(&self) -> bool {
+        self.epoch == self.chain.epoch.load(Ordering::Acquire)
+    }
+}
+
+/// A namespace, as the owner knows it.
+pub type Namespace = [u8; 16];
+
+/// The chains that a process knows of.
+#[derive(Debug, Default)]
+pub struct Chains(Mutex<HashMap<Namespace, Arc<Chain>>>);
+
+impl Chains {
+    /// The chain behind a namespace, if it is followed.
+    pub fn get(&self, namespace: &Namespace) -> Option<Arc<Chain>> {
+        self.lock().get(namespace).cloned()
+    }
+
+    /// The same; one that is not there yet is made of `state`.
+    pub fn get_or_add(&self, namespace: Namespace, state: impl FnOnce() -> State) -> Arc<Chain> {
+        let mut chains = self.lock();
+        let chain = chains
+            .entry(namespace)
+            .or_insert_with(|| Arc::new(Chain::new(state())));
+        Arc::clone(chain)
+    }
+
+    /// All of them, in no order.
+    pub fn all(&self) -> Vec<(Namespace, Arc<Chain>)> {
+        let chains = self.lock();
+        let all = chains.iter();
+        all.map(|(namespace, chain)| (*namespace, Arc::clone(chain)))
+            .collect()
+    }
+
+    /// Those that are in `namespaces` stay.
+    pub fn retain(&self, namespaces: &[Namespace]) {
+        self.lock()
+            .retain(|namespace, _| namespaces.contains(namespace));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Chain>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::{Chain, Heights, Move, Stamp, State, AHEAD, MOST_REORGS};
+use crate::cache::freshness::Class;
+
+fn chain() -> Arc<Chain> {
+    let chain = Arc::new(Chain::new(State::unknown(Heights::Blocks, 1_000)));
+    chain.change(|state| state.moved(Move::Head(100)));
+    chain
+}
+
+fn moved(chain: &Chain, by: Move) {
+    chain.change(|state| state.moved(by));
+}
+
+/// Of what is asked for now.
+fn stamp(chain: &Arc<Chain>, class: Option<Class>, height: Option<u64>) -> Stamp {
+    let epoch = chain.mark().epoch();
+    Stamp::new(Arc::clone(chain), class, epoch, height)
+}
+
+#[test]
+fn what_hangs_on_the_head_is_over_with_the_next() {
+    let chain = chain();
+    let old = stamp(&chain, Some(Class::Tip), Some(100));
+    assert!(old.holds());
+    moved(&chain, Move::Head(100));
+    assert!(old.holds());
+    moved(&chain, Move::Head(101));
+    // it was true, and may stand in for the new one where that is allowed
+    assert!(!old.holds() && old.is_untouched());
+    assert!(stamp(&chain, Some(Class::Tip), Some(101)).holds());
+}
+
+#[test]
+fn an_answer_may_tell_of_a_newer_head() {
+    let chain = chain();
+    let old = stamp(&chain, Some(Class::Tip), Some(100));
+    let new = stamp(&chain, Some(Class::Tip), Some(102));
+    assert!(new.tell() && !new.tell());
+    assert!(!old.holds() && new.holds());
+    assert_eq!(chain.mark().seen, 102);
+    // its node gets there later, and never takes it back
+    moved(&chain, Move::Head(101));
+    assert!(new.holds());
+    // what nobody can know is not believed
+    let mad = stamp(&chain, Some(Class::Tip), Some(101 + AHEAD + 1));
+    assert!(!mad.tell() && new.holds());
+    // nor is what was true before a reorganisation
+    moved(&chain, Move::Reorg { from: 101 });
+    assert!(!stamp_in(&chain, 0).tell());
+}
+
+fn stamp_in(chain: &Arc<Chain>, epoch: u64) -> Stamp {
+    Stamp::new(Arc::clone(chain), Some(Class::Tip), epoch, Some(110))
+}
+
+#[test]
+fn what_was_replaced_does_not_hold() {
+    let chain = chain();
+    let kept = |height| stamp(&chain, Some(Class::Unfinalized), height);
+    let (lower, same, unknown) = (kept(Some(97)), kept(Some(98)), kept(None));
+    let constant = stamp(&chain, Some(Class::Immutable), None);
+    moved(&chain, Move::Reorg { from: 98 });
+    moved(&chain, Move::Head(100));
+    assert!(lower.holds() && !same.holds() && !unknown.holds() && constant.holds());
+    assert!(!same.is_untouched() && !unknown.is_untouched());
+    assert!(kept(Some(98)).holds() && kept(None).holds());
+}
+
+#[test]
+fn a_lower_head_is_the_head_when_its_node_says_so() {
+    let chain = chain();
+    moved(&chain, Move::Reorg { from: 91 });
+    // others still know of the higher one
+    assert!(!stamp(&chain, Some(Class::Tip), Some(90)).holds());
+    moved(&chain, Move::Head(90));
+    assert!(stamp(&chain, Some(Class::Tip), Some(90)).holds());
+}
+
+#[test]
+fn what_is_older_than_all_that_is_known_does_not_hold() {
+    let chain = chain();
+    let old = stamp(&chain, Some(Class::Unfinalized), Some(1));
+    for n in 0..MOST_REORGS {
+        assert!(old.holds(), "{n}");
+        moved(&chain, Move::Reorg { from: 50 });
+    }
+    assert!(old.holds());
+    moved(&chain, Move::Reorg { from: 50 });
+    assert!(!old.holds());
+    // of another owner, before or after
+    let since = chain.mark().epoch();
+    for epoch in [0, 1, since + 1] {
+        let other = Stamp::new(Arc::clone(&chain), Some(Class::Unfinalized), epoch, Some(1));
+        assert!(!other.holds(), "{epoch}");
+    }
+}
+
+#[test]
+fn nothing_of_another_chain_holds() {
+    let chain = chain();
+    let classes = [
+        None,
+        Some(Class::Immutable),
+        Some(Class::Unfinalized),
+        Some(Class::Tip),
+    ];
+    let all = classes.map(|class| stamp(&chain, class, Some(100)));
+    moved(&chain, Move::Wrong(true));
+    assert!(chain.mark().is_wrong);
+    assert!(all
+        .iter()
+        .all(|stamp| !stamp.holds() && !stamp.is_untouched()));
+    moved(&chain, Move::Wrong(false));
+    assert!(all.iter().all(Stamp::holds));
+}
+
+#[test]
+fn a_process_believes_its_owner_and_keeps_what_it_has_seen() {
+    let (owner, process) = (chain(), chain());
+    let tell = || process.told(owner.state());
+    assert!(process.sees(103));
+    moved(&owner, Move::Final(Some(60)));
+    moved(&owner, Move::Head(101));
+    tell();
+    let mark = process.mark();
+    assert_eq!((mark.seen, mark.head), (103, Some(101)));
+    assert!(mark.is_final(60) && !mark.is_final(61));
+    // until the owner knows better
+    moved(&owner, Move::Reorg { from: 101 });
+    tell();
+    assert_eq!(process.mark().seen, 101);
+    moved(&owner, Move::Final(None));
+    tell();
+    assert!(!process.mark().is_final(0));
+}
+
+#[test]
+fn a_state_is_one_line_of_json() {
+    let chain = chain();
+    moved(&chain, Move::Reorg { from: 98 });
+    moved(&chain, Move::Final(Some(60)));
+    let text = serde_json::to_string(&chain.state()).unwrap();
+    assert_eq!(
+        text,
+        "{\"heights\":\"blocks\",\"epoch\":1000001,\"head\":100,\"seen\":100,\"final\":60,\
+         \"wrong\":false,\"reorgs\":[[1000001,98]],\"since\":1000000}"
+    );
+    assert_eq!(serde_json::from_str::<State>(&text).unwrap(), chain.state());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Extend(u64),
+    Replace { depth: u64, by: u64 },
+    Ask { up_to: u64, class: usize },
+    Lose,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (1..3u64).prop_map(Step::Extend),
+        2 => (1..9u64, 0..9u64).prop_map(|(depth, by)| Step::Replace { depth, by }),
+        6 => (0..20u64, 0..2usize).prop_map(|(up_to, class)| Step::Ask { up_to, class }),
+        1 => Just(Step::Lose),
+    ]
+}
+
+proptest! {
+    /// An entry holds only as long as each block that it depends on is the one
+    /// that it was, and of the head only while there is no other. What a
+    /// process has not been told is told before the next one.
+    #[test]
+    fn what_holds_is_true(steps in prop::collection::vec(step(), 1..80)) {
+        const CLASSES: [Class; 2] = [Class::Unfinalized, Class::Tip];
+        let owner = chain();
+        let process = Arc::new(Chain::new(owner.state()));
+        // blocks by height, each another number
+        let mut blocks: Vec<u64> = (0..=100).collect();
+        let mut made = 100;
+        let mut entries: Vec<(Stamp, usize, Vec<u64>)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Extend(by) => {
+                    blocks.extend(made + 1..=made + by);
+                    made += by;
+                    moved(&owner, Move::Head(blocks.len() as u64 - 1));
+                }
+                Step::Replace { depth, by } => {
+                    let left = blocks.len() - depth as usize;
+                    blocks.truncate(left);
+                    blocks.extend(made + 1..=made + by);
+                    made += by;
+                    moved(&owner, Move::Reorg { from: left as u64 });
+                    moved(&owner, Move::Head(blocks.len() as u64 - 1));
+                }
+                Step::Ask { up_to, class } => {
+                    let height = match CLASSES[class] {
+                        Class::Tip => blocks.len() - 1,
+                        _ => blocks.len().saturating_sub(1 + up_to as usize),
+                    };
+                    let seen = blocks[..=height].to_vec();
+                    let stamp = stamp(&process, Some(CLASSES[class]), Some(height as u64));
+                    entries.push((stamp, class, seen));
+                }
+                Step::Lose => {
+                    // an owner that comes after knows of nothing before
+                    let mut state = State::unknown(Heights::Blocks, 2_000 + made);
+                    state.epoch = state.epoch.max(owner.mark().epoch() + 1_000);
+                    state.since = state.epoch;
+                    state.moved(Move::Head(blocks.len() as u64 - 1));
+                    owner.change(|old| *old = state);
+                }
+            }
+            process.told(owner.state());
+            for (stamp, class, seen) in &entries {
+                if stamp.holds() {
+                    prop_assert!(blocks.starts_with(seen));
+                    if CLASSES[*class] == Class::Tip {
+                        prop_assert_eq!(&blocks, seen);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the owner says of the chains that it follows.
+
+use super::*;
+use crate::cache::freshness::Class;
+
+const SPACE: [u8; 16] = [0xab; 16];
+
+fn told(host: &mut Host, head: u64, more: &str) {
+    let data = format!(
+        "{{\"namespace\":\"{}\",\"heights\":\"blocks\",\"epoch\":5000,\"head\":{head},\
+         \"seen\":{head},\"final\":60,\"wrong\":false,\"reorgs\":[],\"since\":5000{more}}}",
+        "ab".repeat(16)
+    );
+    host.event("chain", &data);
+}
+
+/// An answer that hangs on the head, asked for in that epoch.
+fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
+    let meta = Meta {
+        class: Some(Class::Tip as u8),
+        follows: Some((SPACE, epoch)),
+        height: Some(height),
+        ..Meta::default()
+    };
+    let payload = Payload::Raw(b"1".to_vec().into());
+    Entry::new(Envelope::none(), payload, meta).stored(host.now, 10_000)
+}
+
+fn is_hot(host: &Host, key: Key) -> bool {
+    host.tier.hot().unwrap().get(&key, host.now).is_some()
+}
+
+#[test]
+fn what_is_known_of_a_chain_is_what_the_owner_says() {
+    let mut host = Host::up();
+    assert!(host.link().chains.get(&SPACE).is_none());
+    // what later versions add changes nothing
+    told(&mut host, 100, ",\"weather\":[1]");
+    let mark = host.link().chains.get(&SPACE).unwrap().mark();
+    assert_eq!((mark.head, mark.last_final), (Some(100), Some(60)));
+    let entry = tip(&host, 5000, 100).among(&host.link().chains);
+    let hot = host.tier.hot().unwrap();
+    hot.insert([1; 32], Arc::new(entry));
+    assert!(is_hot(&host, [1; 32]));
+    told(&mut host, 101, "");
+    assert!(!is_hot(&host, [1; 32]));
+}
+
+#[test]
+fn an_answer_of_the_owners_may_bring_the_news_of_a_head() {
+    let mut host = Host::up();
+    told(&mut host, 100, "");
+    let old = tip(&host, 5000, 100).among(&host.link().chains);
+    host.tier.hot().unwrap().insert([1; 32], Arc::new(old));
+    host.want(1, true);
+    let body = bytes_of(&tip(&host, 5000, 101));
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
+        body.len()
+    );
+    host.receive(1, &[head.as_bytes(), &body].concat());
+    assert_eq!(host.woken(), [1]);
+    assert!(!is_hot(&host, [1; 32]) && is_hot(&host, KEY));
+}
+
+#[test]
+fn the_owner_is_told_what_an_entry_depends_on() {
+    let mut host = Host::up();
+    told(&mut host, 100, "");
+    let about = About {
+        class: "tip",
+        namespace: SPACE,
+        method: None,
+        generation: 0,
+    };
+    host.link()
+        .store(KEY, Arc::new(tip(&host, 5000, 100)), about);
+    host.run();
+    let text: String = host.sent.iter().map(|(_, text)| &text[..]).collect();
+    assert!(
+        text.contains("\r\nsszip-epoch: 5000\r\nsszip-height: 100\r\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_no_state_ends_the_stream() {
+    for bad in ["{}", "{\"namespace\":\"ab\"}"] {
+        let mut host = Host::up();
+        host.event("chain", bad);
+        assert!(!host.link().is_up(), "{bad}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Entries wait for those that are under way, and go with what is asked.
+
+use super::*;
+
+fn store(host: &mut Host, key: u8) {
+    let about = About {
+        class: "immutable",
+        namespace: [0; 16],
+        method: None,
+        generation: 0,
+    };
+    let entry = Arc::new(entry().stored(host.now, 10_000));
+    host.link().store([key; 32], entry, about);
+    host.run();
+}
+
+/// How many entries were sent, and over which connections.
+fn stored(host: &mut Host) -> (usize, Vec<usize>) {
+    let text: Vec<_> = std::mem::take(&mut host.sent);
+    let puts = text.iter().map(|(_, text)| text.matches("PUT /").count());
+    let mut slots: Vec<usize> = text.iter().map(|(slot, _)| *slot).collect();
+    let puts = puts.sum();
+    slots.dedup();
+    (puts, slots)
+}
+
+#[test]
+fn one_after_the_other_they_go_together() {
+    let mut host = Host::up();
+    // the first opens the connection
+    store(&mut host, 1);
+    assert_eq!(stored(&mut host), (1, vec![1]));
+    for n in 2..5 {
+        store(&mut host, n);
+        assert_eq!(stored(&mut host).0, 0, "{n}");
+    }
+    host.receive(1, DONE);
+    assert_eq!(stored(&mut host), (3, vec![1]));
+}
+
+#[test]
+fn what_is_asked_takes_them_along() {
+    let mut host = Host::up();
+    store(&mut host, 1);
+    // the other connection is kept for those who wait
+    store(&mut host, 2);
+    stored(&mut host);
+    host.want(1, true);
+    let sent = std::mem::take(&mut host.sent);
+    assert!(
+        sent.iter()
+            .all(|(slot, text)| *slot == 2 && !text.contains("PUT")),
+        "{sent:?}"
+    );
+    host.receive(2, &missing("granted"));
+    host.receive(1, DONE);
+    assert_eq!(stored(&mut host), (1, vec![1]));
+    store(&mut host, 3);
+    want_all(&mut host, 10..12);
+    host.sent.clear();
+    host.receive(1, DONE);
+    let (puts, slots) = stored(&mut host);
+    assert_eq!((puts, slots), (1, vec![1]));
+}

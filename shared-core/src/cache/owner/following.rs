@@ -1,0 +1,51 @@
+//! What the owner knows of the chains that it follows goes to the processes,
+//! and decides which entries hold.
+
+use super::processes::Event;
+use super::state::Shared;
+use super::{Now, Owner};
+use crate::cache::chain::{Heights, Move, Namespace, State};
+
+impl Owner {
+    /// From now on the chain behind a namespace is followed: nothing of it is
+    /// taken for final, nor kept past a reorganisation, but by what
+    /// [`moved`](Self::moved) says.
+    pub fn follow(&self, namespace: Namespace, heights: Heights, now: Now) {
+        let unknown = || State::unknown(heights, now.unix);
+        self.chains.get_or_add(namespace, unknown);
+        self.announce_chain(&mut self.shared(), &namespace);
+    }
+
+    /// What has become of a chain that is followed. All processes are told.
+    pub fn moved(&self, namespace: &Namespace, by: Move) {
+        let Some(chain) = self.chains.get(namespace) else {
+            return;
+        };
+        // one after the other: no process hears of the older state last
+        let mut shared = self.shared();
+        let is_news = chain.change(|state| {
+            let before = state.clone();
+            state.moved(by);
+            *state != before
+        });
+        if is_news {
+            self.announce_chain(&mut shared, namespace);
+        }
+    }
+
+    /// The highest head that is known of a chain, by its node or by an answer.
+    pub fn seen(&self, namespace: &Namespace) -> Option<u64> {
+        Some(self.chains.get(namespace)?.state().seen)
+    }
+
+    /// Tells all processes what is known of a chain.
+    pub(super) fn announce_chain(&self, shared: &mut Shared, namespace: &Namespace) {
+        if let Some(chain) = self.chains.get(namespace) {
+            let state = Box::new(chain.state());
+            shared.processes.tell_all(&Event::Chain {
+                namespace: *namespace,
+                state,
+            });
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What is known of a chain decides what holds, and goes to all processes.
+
+use super::*;
+use crate::cache::chain::{Heights, Move, State};
+
+const SPACE: [u8; 16] = [1; 16];
+
+fn following() -> (Owner, Arc<Model>) {
+    let (owner, model) = owner();
+    owner.follow(SPACE, Heights::Blocks, at(0));
+    owner.moved(&SPACE, Move::Head(100));
+    (owner, model)
+}
+
+fn state(owner: &Owner) -> State {
+    owner.chains.get(&SPACE).unwrap().state()
+}
+
+/// An answer to what was asked for in that epoch.
+fn asked_in(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) -> Kept {
+    let about = About {
+        epoch,
+        height,
+        ..kept_of(class, 5, 0).about().clone()
+    };
+    owner.kept(about, vec![9; 100], 60_000, at(0))
+}
+
+fn put(owner: &Owner, key: u8, class: Class, height: u64) -> Result<bool, Refused> {
+    let kept = asked_in(owner, state(owner).epoch, class, Some(height));
+    owner.put(&[key; 32], &Arc::new(kept), None, at(0))
+}
+
+fn is_there(owner: &Owner, key: u8) -> bool {
+    matches!(owner.look_up(&[key; 32], at(0)), LookUp::Found(_))
+}
+
+#[test]
+fn what_was_replaced_is_not_given_out() {
+    let (owner, _model) = following();
+    for (key, class, height) in [
+        (1, Class::Unfinalized, 98),
+        (2, Class::Unfinalized, 99),
+        (3, Class::Tip, 100),
+        (4, Class::Immutable, 100),
+        (5, Class::Resource, 100),
+    ] {
+        put(&owner, key, class, height).unwrap();
+    }
+    assert!((1..=5).all(|key| is_there(&owner, key)));
+    owner.moved(&SPACE, Move::Head(101));
+    assert_eq!(
+        [1, 2, 3, 4, 5].map(|key| is_there(&owner, key)),
+        [true, true, false, true, true]
+    );
+    owner.moved(&SPACE, Move::Reorg { from: 99 });
+    assert_eq!(
+        [1, 2, 4, 5].map(|key| is_there(&owner, key)),
+        [true, false, true, true]
+    );
+    // what is under lease is not there for who asks for it either
+    assert!(matches!(
+        owner.lease(&[2; 32], &name("a"), 1_000, at(0)),
+        Leased::Lease(Lease::Granted)
+    ));
+}
+
+#[test]
+fn a_fill_from_before_a_reorganisation_is_refused() {
+    let (owner, _model) = following();
+    let before = state(&owner).epoch;
+    assert!(granted(&owner, "a"));
+    owner.moved(&SPACE, Move::Reorg { from: 99 });
+    owner.moved(&SPACE, Move::Head(101));
+    let late = |class, height| {
+        let kept = Arc::new(asked_in(&owner, before, class, height));
+        owner.put(&KEY, &kept, Some(&name("a")), at(0))
+    };
+    assert_eq!(late(Class::Unfinalized, Some(99)), Err(Refused::Replaced));
+    // and others may fetch it
+    assert!(granted(&owner, "b"));
+    assert_eq!(late(Class::Unfinalized, None), Err(Refused::Replaced));
+    assert_eq!(late(Class::Tip, Some(101)), Err(Refused::Replaced));
+    assert_eq!(late(Class::Unfinalized, Some(98)), Ok(false));
+    assert_eq!(late(Class::Immutable, Some(99)), Ok(false));
+    // from a process that has heard of nothing yet
+    let kept = Arc::new(asked_in(&owner, 0, Class::Unfinalized, Some(1)));
+    assert_eq!(owner.put(&KEY, &kept, None, at(0)), Err(Refused::Replaced));
+}
+
+#[test]
+fn what_is_behind_the_head_is_refused() {
+    let (owner, _model) = following();
+    put(&owner, 1, Class::Tip, 100).unwrap();
+    // an answer may know of the head before its owner does
+    put(&owner, 2, Class::Tip, 101).unwrap();
+    assert!(!is_there(&owner, 1) && is_there(&owner, 2));
+    assert_eq!(owner.seen(&SPACE), Some(101));
+    assert_eq!(put(&owner, 3, Class::Tip, 100), Err(Refused::Replaced));
+    owner.moved(&SPACE, Move::Head(101));
+    assert!(is_there(&owner, 2));
+}
+
+#[test]
+fn all_processes_hear_of_it() {
+    let (owner, _model) = owner();
+    let early = owner.arrive(&name("a"), at(0)).unwrap();
+    assert!(heard(&owner, early).is_empty());
+    owner.follow(SPACE, Heights::Slots, at(0));
+    let said = |owner: &Owner| Event::Chain {
+        namespace: SPACE,
+        state: Box::new(state(owner)),
+    };
+    assert_eq!(heard(&owner, early), [said(&owner)]);
+    owner.moved(&SPACE, Move::Head(100));
+    assert_eq!(heard(&owner, early), [said(&owner)]);
+    // no news is nothing to be told of
+    owner.moved(&SPACE, Move::Head(100));
+    owner.moved(&[2; 16], Move::Head(100));
+    assert!(heard(&owner, early).is_empty());
+    let late = owner.arrive(&name("b"), at(0)).unwrap();
+    assert_eq!(heard(&owner, late), [said(&owner)]);
+    put(&owner, 1, Class::Tip, 101).unwrap();
+    for stream in [early, late] {
+        assert_eq!(heard(&owner, stream), [said(&owner)]);
+    }
+    assert_eq!(state(&owner).seen, 101);
+}
+
+#[test]
+fn nothing_of_a_wrong_chain_is_given_out_or_taken() {
+    let (owner, _model) = following();
+    put(&owner, 1, Class::Immutable, 1).unwrap();
+    owner.store(&[2; 32], &kept(5), at(0)).unwrap();
+    owner.moved(&SPACE, Move::Wrong(true));
+    assert!(!is_there(&owner, 1));
+    assert!(owner.look_up_store(&[2; 32], at(0)).is_none());
+    assert_eq!(put(&owner, 3, Class::Immutable, 1), Err(Refused::Replaced));
+    owner.moved(&SPACE, Move::Wrong(false));
+    assert!(owner.look_up_store(&[2; 32], at(0)).is_some());
+    put(&owner, 3, Class::Immutable, 1).unwrap();
+}

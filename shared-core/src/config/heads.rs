@@ -1,0 +1,334 @@
+//! Which namespaces of a whole configuration have a head, and which one.
+
+use std::fmt;
+
+use super::head::{is_name, Head};
+use super::CacheConfig;
+
+/// A head as a block has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Where and how it is followed.
+    pub head: Head,
+    /// Whose it is; `None`: the namespace's of the place.
+    pub namespace: Option<String>,
+}
+
+/// What a place has for a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// Nothing: it goes by place, host and path.
+    No,
+    /// The same for all requests.
+    Always(&'a [u8]),
+    /// Something that hangs on the request.
+    PerRequest,
+}
+
+/// The heads that are followed, one for a namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Heads {
+    list: Vec<Followed>,
+}
+
+#[derive(Clone, Debug)]
+struct Followed {
+    namespace: String,
+    head: Head,
+    at: String,
+}
+
+/// Why a head can't be followed. The text goes on from the directive's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadsError {
+    /// The place has no namespace that is named.
+    Unnamed,
+    /// The place has a namespace that hangs on the request.
+    PerRequest,
+    /// The namespace's name can't stand in a log.
+    NotText,
+    /// The namespace has two heads.
+    Two {
+        /// Its name.
+        namespace: String,
+        /// Places of the heads, and where the configuration has them.
+        heads: [(String, String); 2],
+    },
+}
+
+impl fmt::Display for HeadsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unnamed => f.write_str(
+                "needs a namespace with a name: a \"cache_namespace\" where the cache is on, or \
+                 \"namespace=NAME\"",
+            ),
+            Self::PerRequest => f.write_str(
+                "needs a namespace that is the same for all requests: the \"cache_namespace\" \
+                 has variables, so that \"namespace=NAME\" must say whose head it is",
+            ),
+            Self::NotText => f.write_str(
+                "needs a namespace whose name is UTF-8 without control characters, and not empty",
+            ),
+            Self::Two {
+                namespace,
+                heads: [(first, first_at), (second, second_at)],
+            } => write!(
+                f,
+                "gives the namespace \"{namespace}\" a second head: \"{second}\" ({second_at}) \
+                 beside \"{first}\" ({first_at})"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for HeadsError {}
+
+impl Heads {
+    /// Adds those of a place that answers from its cache. `at` is where the
+    /// configuration has them, for people.
+    ///
+    /// # Errors
+    /// [`HeadsError`] says why one of them can't be followed.
+    pub fn add(
+        &mut self,
+        place: &CacheConfig,
+        named: Named<'_>,
+        at: &str,
+    ) -> Result<(), HeadsError> {
+        for declared in place.heads.iter() {
+            let namespace = match (&declared.namespace, named) {
+                (Some(namespace), _) => namespace.clone(),
+                (None, Named::No) => return Err(HeadsError::Unnamed),
+                (None, Named::PerRequest) => return Err(HeadsError::PerRequest),
+                (None, Named::Always(name)) => match std::str::from_utf8(name) {
+                    Ok(name) if is_name(name) => name.to_owned(),
+                    _ => return Err(HeadsError::NotText),
+                },
+            };
+            self.add_one(namespace, &declared.head, at)?;
+        }
+        Ok(())
+    }
+
+    fn add_one(&mut self, namespace: String, head: &Head, at: &str) -> Result<(), HeadsError> {
+        let same = |followed: &&Followed| followed.namespace == namespace;
+        let Some(before) = self.list.iter().find(same) else {
+            self.list.push(Followed {
+                namespace,
+                head: head.clone(),
+                at: at.to_owned(),
+            });
+            return Ok(());
+        };
+        if before.head == *head {
+            return Ok(());
+        }
+        Err(HeadsError::Two {
+            heads: [
+                (before.head.place().to_owned(), before.at.clone()),
+                (head.place().to_owned(), at.to_owned()),
+            ],
+            namespace,
+        })
+    }
+
+    /// All of them, with their namespaces.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Head)> {
+        self.list
+            .iter()
+            .map(|followed| (followed.namespace.as_str(), &followed.head))
+    }
+
+    /// As JSON, for the process that follows them: an array that has for each
+    /// an array of strings, the namespace and then the directive's words.
+    pub fn to_json(&self) -> String {
+        let rows = self.iter().map(|(namespace, head)| {
+            let mut row = vec![namespace.to_owned()];
+            row.extend(head.words());
+            serde_json::Value::from(row)
+        });
+        serde_json::Value::from_iter(rows).to_string()
+    }
+}
+
+/// The namespaces and heads that [`Heads::to_json`] has written.
+///
+/// # Errors
+/// The text says what is wrong with it; there is no header's value in it.
+pub fn from_json(json: &[u8]) -> Result<Vec<(String, Head)>, String> {
+    let rows: Vec<Vec<String>> =
+        serde_json::from_slice(json).map_err(|error| match error.classify() {
+            // it would show what it has read
+            serde_json::error::Category::Data => "heads are no arrays of strings".into(),
+            _ => format!("heads are no JSON: {error}"),
+        })?;
+    rows.into_iter()
+        .map(|row| {
+            let Some((namespace, words)) = row.split_first() else {
+                return Err("a head has no namespace".into());
+            };
+            let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            match Head::parse(&words) {
+                Ok((head, None)) => Ok((namespace.clone(), head)),
+                Ok((_, Some(_))) => Err(format!("the head of \"{namespace}\" has two names")),
+                Err(error) => Err(format!("the head of \"{namespace}\" {error}")),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_json, Heads, HeadsError, Named};
+    use crate::config::{CacheConfig, Directives};
+    use crate::memory::Budget;
+
+    fn set(directives: &mut Directives, line: &str) -> Result<(), String> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        directives
+            .set("cache_head", &words)
+            .map_err(|error| error.to_string())
+    }
+
+    fn place(lines: &[&str]) -> CacheConfig {
+        let mut directives = Directives::default();
+        for line in lines {
+            set(&mut directives, line).unwrap();
+        }
+        directives.resolve(Budget::new()).cache
+    }
+
+    fn followed(heads: &Heads) -> Vec<(&str, &str)> {
+        heads
+            .iter()
+            .map(|(name, head)| (name, head.place()))
+            .collect()
+    }
+
+    #[test]
+    fn a_head_is_its_places_namespaces_or_the_one_that_it_names() {
+        let mut heads = Heads::default();
+        let main = Named::Always(b"main");
+        heads.add(&place(&[]), Named::No, "1").unwrap();
+        heads.add(&place(&["off"]), Named::No, "1").unwrap();
+        heads.add(&place(&["http://a"]), main, "1").unwrap();
+        let two = place(&["http://b namespace=b", "http://c namespace=c"]);
+        for named in [Named::No, Named::PerRequest, main] {
+            heads.add(&two, named, "2").unwrap();
+        }
+        // the same again
+        heads
+            .add(&place(&["http://a interval=1s"]), main, "3")
+            .unwrap();
+        let expected = vec![("main", "http://a"), ("b", "http://b"), ("c", "http://c")];
+        assert_eq!(followed(&heads), expected);
+    }
+
+    #[test]
+    fn a_namespace_has_one_name_and_one_head() {
+        let bare = place(&["http://a/secret header=A:secret"]);
+        let error = |place: &CacheConfig, named| {
+            let mut heads = Heads::default();
+            heads.add(&bare, Named::Always(b"main"), "f:1").unwrap();
+            let error = heads.add(place, named, "f:2").unwrap_err();
+            assert_eq!(followed(&heads), vec![("main", "http://a")]);
+            assert!(!format!("{error} {heads:?}").contains("secret"));
+            error
+        };
+        assert_eq!(error(&bare, Named::No), HeadsError::Unnamed);
+        assert_eq!(error(&bare, Named::PerRequest), HeadsError::PerRequest);
+        for name in [&b""[..], b"\xff", b"a\nb"] {
+            assert_eq!(error(&bare, Named::Always(name)), HeadsError::NotText);
+        }
+        for other in [
+            "http://b",
+            "http://a",
+            "http://a/secret header=A:secret2",
+            "http://a/secret interval=2s header=A:secret",
+        ] {
+            let other = place(&[other]);
+            let said = error(&other, Named::Always(b"main")).to_string();
+            let expected = format!(
+                "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
+                 (f:1)",
+                other.heads[0].head.place()
+            );
+            assert!(said.starts_with(&expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_block_says_each_head_once_and_nothing_beside_off() {
+        for (first, second) in [
+            ("http://a", "http://b"),
+            ("http://a namespace=x", "http://b namespace=x"),
+            ("off", "http://a"),
+            ("http://a namespace=x", "off"),
+            ("off", "off"),
+        ] {
+            let mut directives = Directives::default();
+            set(&mut directives, first).unwrap();
+            let error = set(&mut directives, second).unwrap_err();
+            assert_eq!(error, "is duplicate", "{first}, {second}");
+        }
+        let mixed = place(&["http://a", "http://b namespace=x"]);
+        assert_eq!(mixed.heads.len(), 2);
+    }
+
+    #[test]
+    fn an_inner_block_that_has_one_forgets_the_outer_ones() {
+        let mut outer = Directives::default();
+        set(&mut outer, "http://a").unwrap();
+        let inherited = |line: Option<&str>| {
+            let mut inner = Directives::default();
+            if let Some(line) = line {
+                set(&mut inner, line).unwrap();
+            }
+            inner.inherit(&outer);
+            let heads = inner.resolve(Budget::new()).cache.heads;
+            let places: Vec<String> = heads
+                .iter()
+                .map(|declared| declared.head.place().to_owned())
+                .collect();
+            places
+        };
+        assert_eq!(inherited(None), ["http://a"]);
+        assert_eq!(inherited(Some("http://b namespace=b")), ["http://b"]);
+        assert_eq!(inherited(Some("off")), [""; 0]);
+    }
+
+    #[test]
+    fn what_follows_them_gets_them_as_they_are() {
+        let mut heads = Heads::default();
+        let place = place(&[
+            "https://n/\"p\" finality=depth:7 header=A:b\\c ca=/ca namespace=\u{e9}\"",
+            "unix:/s interval=2s",
+        ]);
+        heads.add(&place, Named::Always(b"main"), "").unwrap();
+        let read = from_json(heads.to_json().as_bytes()).unwrap();
+        let written: Vec<_> = heads
+            .iter()
+            .map(|(name, head)| (name.to_owned(), head.clone()))
+            .collect();
+        assert_eq!(read, written);
+        assert_eq!(read.len(), 2);
+        for (json, error) in [
+            ("", "heads are no JSON: EOF while parsing"),
+            ("[[\"a\", 5]]", "heads are no arrays of strings"),
+            ("[[]]", "a head has no namespace"),
+            ("[[\"a\"]]", "the head of \"a\" has an invalid value \"\""),
+            (
+                "[[\"a\",\"http://n\",\"x\"]]",
+                "the head of \"a\" has an invalid value \"x\"",
+            ),
+            (
+                "[[\"a\",\"http://n\",\"namespace=x\"]]",
+                "the head of \"a\" has two names",
+            ),
+        ] {
+            let said = from_json(json.as_bytes()).unwrap_err();
+            assert!(said.starts_with(error), "{said}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `docs/methods.md` is what the method table says.
+//!
+//! After a change of the table: `SSZIP_WRITE_DOCS=1 cargo test --test docs`.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use sszip_core::cache::freshness;
+use sszip_core::jsonrpc::methods::{self, BlockAt, InResult, Method};
+
+const ABOVE: &str = "\
+<!-- Made from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
+
+# Methods
+
+What is kept of a JSON-RPC answer hangs on the block that it is about. An
+**immutable** answer never changes: it is of a block that its hash names, or of
+the chain alone. An answer **by finality** is of a block that is named by its
+number, or of a transaction: as long as that block may still be replaced by
+another one it is `unfinalized` and kept for a short time, and once the block is
+final it is immutable too. Which blocks are final is known where
+`sszip_cache_head` (or `[[head]]` in cached.toml) names a node to follow, and
+judged by what was known when the node was asked; without it nothing is final but
+what a hash names.
+
+A **tip** answer hangs on the head of the chain and is over with the next block;
+so is one by finality that was asked at `latest`, `safe` or `finalized`, or
+without a block, which means `latest`. What was asked at `pending` is not kept,
+and neither is anything of a method that is **never** kept: one that changes
+something, belongs to one caller or says how one node is. A method that is not in
+the table is among those; `sszip_cache_valid METHOD TIME` makes it a tip, unless
+it changes or follows something. Errors and `null` are not kept, whatever the
+method. `p[0]` is a call's first parameter; where a block can be given by its hash
+too, or in an object of EIP-1898 (without `requireCanonical`), an answer for a
+hash is immutable.
+
+";
+
+/// Milliseconds in the largest unit that takes them whole.
+fn time(milliseconds: u64) -> String {
+    let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+    let (unit, name) = units
+        .into_iter()
+        .find(|(unit, _)| milliseconds.is_multiple_of(*unit))
+        .unwrap();
+    format!("`{}{name}`", milliseconds / unit)
+}
+
+fn class(row: &Method) -> &'static str {
+    match row.class {
+        methods::Class::Immutable => "immutable",
+        methods::Class::ByFinality => "by finality",
+        methods::Class::Tip => "tip",
+        methods::Class::Never => "never",
+    }
+}
+
+fn is_never(row: &Method) -> bool {
+    row.class == methods::Class::Never
+}
+
+fn block(row: &Method) -> String {
+    match row.at {
+        _ if is_never(row) => String::new(),
+        BlockAt::None if row.in_result == InResult::Itself => {
+            "the answer is the head's number".into()
+        }
+        BlockAt::None => "none".into(),
+        BlockAt::Hash(n) => format!("`p[{n}]`, a hash"),
+        BlockAt::Number(n) => format!("`p[{n}]`, a number or a tag"),
+        BlockAt::Param(n) => format!("`p[{n}]`"),
+        BlockAt::ParamMember(n, member, _) => format!("`p[{n}].{member}`"),
+        BlockAt::Range(n, _) => {
+            format!("`p[{n}].fromBlock` and `.toBlock`, or `.blockHash`")
+        }
+        BlockAt::Result => match row.in_result {
+            InResult::None => "its transaction's, which the answer does not name".into(),
+            _ => "in the answer".into(),
+        },
+    }
+}
+
+fn finality(row: &Method) -> &'static str {
+    match (row.class, row.at) {
+        (methods::Class::Never, _) => "",
+        (methods::Class::Tip, _) => "nothing",
+        (methods::Class::Immutable, BlockAt::None) => "it always is",
+        (_, BlockAt::Hash(_)) => "its hash",
+        (_, BlockAt::Number(_)) => "its number, once that is final",
+        (_, BlockAt::Range(..)) => "`toBlock`, once that is final, or the hash",
+        (_, BlockAt::Result) if row.in_result == InResult::None => "nothing",
+        (_, BlockAt::Result) => "the answer's block, once that is final",
+        (_, _) => "its number, once that is final, or its hash",
+    }
+}
+
+fn lifetime(row: &Method) -> String {
+    let valid = freshness::Valid::default();
+    let of = |class| time(valid.class(class));
+    let immutable = of(freshness::Class::Immutable);
+    let unfinalized = of(freshness::Class::Unfinalized);
+    let tip = of(freshness::Class::Tip);
+    match (row.class, row.at) {
+        (methods::Class::Never, _) => String::new(),
+        (methods::Class::Tip, _) => tip,
+        (methods::Class::Immutable, _) | (_, BlockAt::Hash(_)) => immutable,
+        (_, BlockAt::Result) if row.in_result == InResult::None => unfinalized,
+        (_, BlockAt::Result) => format!("{unfinalized}, final {immutable}"),
+        _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),
+    }
+}
+
+fn page() -> String {
+    let mut page = String::from(ABOVE);
+    page.push_str("| Method | Class | Its block | What makes it final | Kept for |\n");
+    page.push_str("|---|---|---|---|---|\n");
+    for row in methods::all() {
+        let (class, block) = (class(row), block(row));
+        let (finality, lifetime) = (finality(row), lifetime(row));
+        writeln!(
+            page,
+            "| `{}` | {class} | {block} | {finality} | {lifetime} |",
+            row.name
+        )
+        .unwrap();
+    }
+    page
+}
+
+#[test]
+fn the_checked_in_table_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/methods.md");
+    let page = page();
+    if std::env::var_os("SSZIP_WRITE_DOCS").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap_or_default() == page,
+        "docs/methods.md is not what the method table says: SSZIP_WRITE_DOCS=1 cargo test --test docs"
+    );
+}
