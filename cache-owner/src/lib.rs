@@ -17,7 +17,7 @@
 //! | [`answer`]  | heads and bodies that go back                  |
 //! | [`events`]  | the event stream                               |
 //! | [`idle`]      | what is done while nobody asks                 |
-//! | [`follow`]    | what became of the chains of nodes               |
+//! | [`follow`]    | what became of the chains of nodes             |
 //! | [`clock`]   | the machine's clocks                           |
 
 pub mod answer;
@@ -29,6 +29,7 @@ pub mod events;
 pub mod ffi;
 pub mod follow;
 pub mod gate;
+mod heads;
 pub mod idle;
 pub mod open;
 pub mod request;

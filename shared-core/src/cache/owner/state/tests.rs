@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use super::super::about::Namespace;
 use super::super::disk::{Body, Stored, Waits};
 use super::super::tracker::{Identity, Mark, Record};
 use super::super::{About, Class};
