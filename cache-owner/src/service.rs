@@ -358,6 +358,7 @@ impl Service {
         self.wake();
         match put {
             Ok(is_to_be_stored) => {
+                self.look_for_news(&kept.about().namespace);
                 if is_to_be_stored {
                     self.read_and_store(key, kept, true);
                 }
@@ -432,11 +433,24 @@ impl Service {
 
     /// There may be a new head in a namespace: its node is asked soon.
     pub fn nudge(&self, namespace: &Namespace) {
-        for chain in &self.chains {
-            if chain.namespace == *namespace {
-                chain.news.notify_one();
-            }
+        if let Some(chain) = self.chain(namespace) {
+            chain.news.notify_one();
         }
+    }
+
+    /// An entry may have told of a head that its follower has not seen yet.
+    fn look_for_news(&self, namespace: &Namespace) {
+        let Some(chain) = self.chain(namespace) else {
+            return;
+        };
+        if self.owner.seen(namespace) > chain.status().head {
+            chain.news.notify_one();
+        }
+    }
+
+    fn chain(&self, namespace: &Namespace) -> Option<&Arc<Chain>> {
+        let mut chains = self.chains.iter();
+        chains.find(|chain| chain.namespace == *namespace)
     }
 
     fn events(self: &Arc<Self>, process: &Name) -> Result<Response<Answer>, Problem> {
