@@ -41,7 +41,8 @@ const RETRY_SOON: u64 = 2;
 const RETRY_BROKEN: u64 = 1_000;
 
 /// Threads that may wait for the disk at a time, and a few to spare: without
-/// one a read would keep the thread that serves.
+/// one a read would keep the thread that serves. Each node's name takes one more
+/// while the system looks for it.
 const DISK_THREADS: usize = MOST_READS + MOST_WRITES + 4;
 
 /// What an owner is to be.
@@ -249,7 +250,7 @@ impl Life {
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.settings.threads)
-            .max_blocking_threads(DISK_THREADS + self.settings.threads)
+            .max_blocking_threads(DISK_THREADS + self.settings.threads + self.settings.heads.len())
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;

@@ -1,7 +1,12 @@
 //! Connections to nodes: TCP, TLS, Unix sockets.
+//!
+//! The system's resolver waits on a thread, for as long as it likes, and the
+//! threads that may wait are the ones that disks are read on: one at a time asks
+//! it for a node's name, whoever has given up meanwhile.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +17,8 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -35,6 +42,8 @@ pub struct Stream(Box<dyn Io>);
 pub struct Connector {
     transport: Transport,
     tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// Held by who asks for the node's address.
+    resolving: Arc<Semaphore>,
 }
 
 impl Connector {
@@ -59,6 +68,7 @@ impl Connector {
         Ok(Self {
             transport: endpoint.transport.clone(),
             tls,
+            resolving: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -73,12 +83,31 @@ impl Connector {
             }
             Transport::Tcp { host, port, .. } => (&host[..], *port),
         };
-        let stream = TcpStream::connect((host, port)).await?;
+        let stream = TcpStream::connect(&self.resolve(host, port).await?[..]).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
             Some((tls, name)) => Stream(Box::new(tls.connect(name.clone(), stream).await?)),
             None => Stream(Box::new(stream)),
         })
+    }
+}
+
+impl Connector {
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![(address, port).into()]);
+        }
+        let resolving = Arc::clone(&self.resolving).acquire_owned().await;
+        let resolving = resolving.map_err(io::Error::other)?;
+        let host = host.to_owned();
+        let resolved = spawn_blocking(move || {
+            let _resolving = resolving;
+            let found = (&host[..], port).to_socket_addrs();
+            found
+                .map(Iterator::collect)
+                .map_err(|error| io::Error::new(error.kind(), format!("{host}: {error}")))
+        });
+        resolved.await.map_err(io::Error::other)?
     }
 }
 

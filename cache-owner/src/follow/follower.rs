@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use sszip_core::cache::owner::tracker::{Move, Record, Tracker};
 use sszip_core::config::head::Head;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
 
 use super::chain::{Chain, Status};
@@ -118,7 +119,10 @@ impl Follower {
     /// The node, once its certificates can be read.
     async fn node(&mut self, tracker: &mut Tracker) -> Arc<Node> {
         loop {
-            match Node::new(&self.head, Arc::clone(&self.chain.news)) {
+            let (head, news) = (self.head.clone(), Arc::clone(&self.chain.news));
+            // certificates are files
+            let node = spawn_blocking(move || Node::new(&head, news)).await;
+            match node.map_err(|error| error.to_string()).flatten() {
                 Ok(node) => return Arc::new(node),
                 Err(error) => tracker.fail(&error, now().monotonic),
             }
