@@ -18,6 +18,7 @@ use sszip_core::cache::owner::Now;
 use sszip_core::cache::Key;
 
 use crate::events::EventStream;
+use crate::follow::chain::Chain;
 use crate::request::Problem;
 
 /// A body of a response.
@@ -187,8 +188,28 @@ pub fn problem(problem: &Problem) -> Response<Answer> {
     response
 }
 
+/// How a chain is followed.
+fn followed(chain: &Chain) -> serde_json::Value {
+    let status = chain.status();
+    serde_json::json!({
+        "namespace": hex::encode(chain.namespace),
+        "name": chain.name,
+        "state": status.state.name(),
+        "head": status.head,
+        "final": status.last_final,
+        "reorgs": status.reorgs,
+        "error": status.error,
+    })
+}
+
 /// What an owner knows of itself.
-pub fn status(status: &Status, uptime: u64, connections: usize) -> Response<Answer> {
+pub fn status(
+    status: &Status,
+    chains: &[Arc<Chain>],
+    uptime: u64,
+    connections: usize,
+) -> Response<Answer> {
+    let chains: Vec<_> = chains.iter().map(|chain| followed(chain)).collect();
     let processes: Vec<&str> = status.processes.iter().map(|name| name.as_str()).collect();
     let value = serde_json::json!({
         "version": 1,
@@ -212,6 +233,7 @@ pub fn status(status: &Status, uptime: u64, connections: usize) -> Response<Answ
         },
         "fills": { "kept": status.fills, "refused": status.refused },
         "stores": { "done": status.stored, "failed": status.not_stored },
+        "chains": chains,
         "recompressed": {
             "entries": status.recompressed.entries,
             "saved": status.recompressed.saved,

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use sszip_core::cache::link::namespace;
 use sszip_core::config::head::Head;
 
+use crate::heads::heads;
 use crate::run::Settings;
 
 /// What the file says.
@@ -50,7 +51,7 @@ pub struct Config {
     #[serde(default)]
     pub inactive: Option<Time>,
     /// The nodes that are followed, with the names of their namespaces.
-    #[serde(skip)]
+    #[serde(default, rename = "head", deserialize_with = "heads")]
     pub heads: Vec<(String, Head)>,
 }
 
@@ -149,7 +150,7 @@ impl Config {
     }
 }
 
-fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+pub(crate) fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     let path = PathBuf::deserialize(from)?;
     match path.is_absolute() {
         true => Ok(path),
@@ -336,12 +337,14 @@ mod tests {
                 {
                     setting
                 }
+                Some(table) if table.starts_with("[[") => table,
                 _ => line,
             })
             .fold(String::new(), |all, line| all + line + "\n");
         assert_ne!(all, example);
         let all = all.replace("www-data", "root");
-        Config::parse(&all, "").unwrap();
+        let all = Config::parse(&all, "").unwrap();
+        assert_eq!(all.heads.len(), 1);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! | [`answer`]  | heads and bodies that go back                  |
 //! | [`events`]  | the event stream                               |
 //! | [`idle`]      | what is done while nobody asks                 |
+//! | [`follow`]    | what became of the chains of nodes             |
 //! | [`clock`]   | the machine's clocks                           |
 
 pub mod answer;
@@ -26,7 +27,9 @@ pub mod config;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
+pub mod follow;
 pub mod gate;
+mod heads;
 pub mod idle;
 pub mod open;
 pub mod request;

@@ -16,13 +16,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
+use sszip_core::cache::chain::Heights;
 use sszip_core::cache::link::Namespace;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::{Now, Owner};
-use sszip_core::config::head::Head;
+use sszip_core::config::head::{Api, Head};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::clock::now;
+use crate::follow::{chain::Chain, follower};
 use crate::idle::{Activity, Idle};
 use crate::server;
 use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
@@ -38,7 +41,8 @@ const RETRY_SOON: u64 = 2;
 const RETRY_BROKEN: u64 = 1_000;
 
 /// Threads that may wait for the disk at a time, and a few to spare: without
-/// one a read would keep the thread that serves.
+/// one a read would keep the thread that serves. Each node's name takes one more
+/// while the system looks for it.
 const DISK_THREADS: usize = MOST_READS + MOST_WRITES + 4;
 
 /// What an owner is to be.
@@ -246,7 +250,7 @@ impl Life {
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.settings.threads)
-            .max_blocking_threads(DISK_THREADS + self.settings.threads)
+            .max_blocking_threads(DISK_THREADS + self.settings.threads + self.settings.heads.len())
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;
@@ -323,7 +327,20 @@ impl Life {
         let path = settings.socket.display();
         let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
-        let service = Arc::new(Service::new(owner, limits, activity));
+        let heads = settings.heads.iter();
+        let chains: Vec<_> = heads
+            .map(|(namespace, name, _)| Arc::new(Chain::new(*namespace, name)))
+            .collect();
+        // before anybody is served: nothing is final until it is known to be
+        for (namespace, _, head) in &settings.heads {
+            let heights = match head.api {
+                Api::Execution => Heights::Blocks,
+                Api::Beacon => Heights::Slots,
+            };
+            owner.follow(*namespace, heights, now());
+        }
+        let service = Service::new(owner, limits, activity).following(chains.clone());
+        let service = Arc::new(service);
         let timer = tokio::spawn({
             let service = Arc::clone(&service);
             async move { service.run_timer().await }
@@ -339,15 +356,20 @@ impl Life {
         });
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
-        for (_, name, head) in &settings.heads {
+        // they end with it
+        let mut followers = JoinSet::new();
+        for (chain, (_, name, head)) in chains.into_iter().zip(&settings.heads) {
             let line = format!("follows {name} at {}", head.place());
             (self.log)(Level::Notice, &line);
+            let (service, log) = (Arc::clone(&service), Arc::clone(&self.log));
+            followers.spawn(follower::run(head.clone(), chain, service, log));
         }
         // on the pool: here would be one thread that only accepts
         let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
         let served = served.await;
         timer.abort();
         flushes.abort();
+        followers.shutdown().await;
         if let Some(forgets) = forgets {
             forgets.abort();
         }

@@ -17,10 +17,12 @@ use atomic_waker::AtomicWaker;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
+use sszip_core::cache::owner::about::Namespace;
+use sszip_core::cache::owner::disk::DiskError;
 use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::processes::{Name, Stream};
 use sszip_core::cache::owner::state::{Found, Leased, LookUp, Refused};
-use sszip_core::cache::owner::{About, Owner};
+use sszip_core::cache::owner::{About, Owner, Scope};
 use sszip_core::cache::Key;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
@@ -30,6 +32,7 @@ use crate::answer::{self, Answer};
 use crate::bodies::Bodies;
 use crate::clock::now;
 use crate::events::EventStream;
+use crate::follow::chain::Chain;
 use crate::idle::Activity;
 use crate::request::{self, Problem, Request};
 use crate::run::{Level, Log};
@@ -88,6 +91,7 @@ pub struct Service {
     /// Open connections.
     pub connections: AtomicUsize,
     activity: Arc<Activity>,
+    chains: Vec<Arc<Chain>>,
 }
 
 impl Service {
@@ -107,7 +111,14 @@ impl Service {
             started: now().monotonic,
             connections: AtomicUsize::new(0),
             activity,
+            chains: Vec::new(),
         }
+    }
+
+    /// These chains are followed.
+    pub fn following(mut self, chains: Vec<Arc<Chain>>) -> Self {
+        self.chains = chains;
+        self
     }
 
     /// Answers a request.
@@ -182,7 +193,7 @@ impl Service {
                 let status = self.owner.status();
                 let uptime = now().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
-                Ok(answer::status(&status, uptime, connections))
+                Ok(answer::status(&status, &self.chains, uptime, connections))
             }
         }
     }
@@ -347,6 +358,7 @@ impl Service {
         self.wake();
         match put {
             Ok(is_to_be_stored) => {
+                self.look_for_news(&kept.about().namespace);
                 if is_to_be_stored {
                     self.read_and_store(key, kept, true);
                 }
@@ -368,14 +380,15 @@ impl Service {
         }
     }
 
-    async fn purge(
-        self: Arc<Self>,
-        scope: sszip_core::cache::owner::Scope,
-    ) -> Result<Response<Answer>, Problem> {
+    async fn purge(self: Arc<Self>, scope: Scope) -> Result<Response<Answer>, Problem> {
+        let purged = scope.clone();
         let generation = self
             .writing(move |owner| owner.purge(&scope, now))
             .await?
             .map_err(|error| Problem::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()))?;
+        for chain in &self.chains {
+            chain.purged(&purged);
+        }
         self.wake();
         self.tick();
         self.stirred.notify_one();
@@ -389,6 +402,55 @@ impl Service {
             }
             settled.await;
         }
+    }
+
+    /// Purges blocks that were replaced; over when no process has any of it.
+    ///
+    /// # Errors
+    /// Why it is to be tried again. For people.
+    pub async fn purge_blocks(self: &Arc<Self>, blocks: Scope) -> Result<(), String> {
+        let purged = Arc::clone(self).purge(blocks).await;
+        purged.map(drop).map_err(|problem| problem.detail)
+    }
+
+    /// Does what may wait for a disk, and says why it failed.
+    ///
+    /// # Errors
+    /// The disk's, for people.
+    pub async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Owner) -> Result<T, DiskError> + Send + 'static,
+    ) -> Result<T, String> {
+        let done = self.writing(work).await;
+        done.map_err(|problem| problem.detail)?
+            .map_err(|error| error.to_string())
+    }
+
+    /// Processes may have something to be told.
+    pub fn tell_processes(&self) {
+        self.wake();
+    }
+
+    /// There may be a new head in a namespace: its node is asked soon.
+    pub fn nudge(&self, namespace: &Namespace) {
+        if let Some(chain) = self.chain(namespace) {
+            chain.news.notify_one();
+        }
+    }
+
+    /// An entry may have told of a head that its follower has not seen yet.
+    fn look_for_news(&self, namespace: &Namespace) {
+        let Some(chain) = self.chain(namespace) else {
+            return;
+        };
+        if self.owner.seen(namespace) > chain.status().head {
+            chain.news.notify_one();
+        }
+    }
+
+    fn chain(&self, namespace: &Namespace) -> Option<&Arc<Chain>> {
+        let mut chains = self.chains.iter();
+        chains.find(|chain| chain.namespace == *namespace)
     }
 
     fn events(self: &Arc<Self>, process: &Name) -> Result<Response<Answer>, Problem> {

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
+use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::{About, Now, Scope};
 use sszip_core::cache::Key;
 use sszip_owner::run::{Running, Settings, State};
@@ -77,6 +79,18 @@ impl Disk for Slow {
     fn purge(&self, _: &Scope) -> Result<u64, DiskError> {
         self.0.pass();
         Ok(6)
+    }
+
+    fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
+        Ok(Record::default())
+    }
+
+    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), DiskError> {
+        Ok(())
     }
 
     fn refuses(&self, _: &Key, _: &About) -> bool {

@@ -114,10 +114,14 @@ class Events:
         self._client.close()
 
 
+def _lines(settings):
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+
+
 class Daemon:
     """One sszip-cached, with a folder of its own."""
 
-    def __init__(self, folder, **settings):
+    def __init__(self, folder, heads=(), **settings):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.socket = self.folder / "socket"
@@ -126,8 +130,8 @@ class Daemon:
         self.log = self.folder / "log"
         self.process = None
         settings = {"socket": str(self.socket), "path": str(self.store), "max_size": "64m", "memory": "8m"} | settings
-        lines = (f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
-        self.config.write_text("".join(lines))
+        tables = ("\n[[head]]\n" + _lines(head) for head in heads)
+        self.config.write_text(_lines(settings) + "".join(tables))
 
     def spawn(self):
         with open(self.log, "ab") as log:

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
+use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::processes::Next;
 use sszip_core::cache::owner::state::{Leased, LookUp};
+use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::{About, Now, Owner, Scope};
 use sszip_core::cache::Key;
 use sszip_owner::request::{self, Request};
@@ -117,6 +119,18 @@ impl Disk for Model {
         let generation = purges.len() as u64 + 1;
         purges.push((generation, scope.clone()));
         Ok(generation)
+    }
+
+    fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
+        Ok(Record::default())
+    }
+
+    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), DiskError> {
+        Ok(())
     }
 
     fn refuses(&self, key: &Key, about: &About) -> bool {

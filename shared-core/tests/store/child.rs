@@ -98,6 +98,7 @@ fn child() {
     let argument = std::env::var(ARGUMENT).unwrap().parse().unwrap();
     match role.as_str() {
         "write" => super::crash::write(folder, argument),
+        "mark" => super::crash::mark(folder, argument),
         "full-disk" => super::disk::full(folder),
         "full-at-a-purge" => super::disk::full_at_a_purge(folder),
         "read-only" => super::disk::read_only(folder),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use sszip_core::cache::store::rocks::{Family, Rocks};
-use sszip_core::cache::store::{Config, Scope};
+use sszip_core::cache::store::{Config, Scope, Store, StoreError};
 
 use super::child::{say, start};
 use super::support::{config, folder, has, key, open, put, reopen};
@@ -116,4 +116,74 @@ fn killed_at_any_moment() {
     println!("{survived} survived, {lost} lost, {} purged", purged.len());
     // the rounds were worth something
     assert!(survived > 1000 && lost > 100 && purged.len() > 20);
+}
+
+/// The child: what is final moves on, and entries that it made final follow,
+/// for ever.
+pub fn mark(folder: &Path, base: u64) {
+    let store = reopen(&small(folder));
+    for n in base.. {
+        if n % 7 == 0 {
+            note(&store, n);
+        }
+        put(&store, n, 100 + (n * 7919 % 9000) as usize);
+        if n % 97 == 50 {
+            store.flush().unwrap();
+        }
+        if n % 61 == 30 {
+            store.purge(&Scope::Key(key(n / 2))).unwrap();
+        }
+        say(format_args!("put {n}"));
+    }
+}
+
+/// Notes `n`, once the disk keeps up.
+fn note(store: &Store, n: u64) {
+    for _ in 0..10_000 {
+        match store.control_note(b"mark", Some(&n.to_be_bytes())) {
+            Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
+            done => return done.unwrap(),
+        }
+    }
+    panic!("busy for ten seconds");
+}
+
+/// An entry never survives without the mark that was noted before it, though
+/// neither goes through the log.
+#[test]
+fn no_entry_outlives_what_made_it_final() {
+    let folder = folder();
+    let config = small(folder.path());
+    open(&config).0.close().unwrap();
+    let mut random = 0x2545_f491_4f6c_dd1du64;
+    let (mut behind, mut marks) = (0, BTreeSet::new());
+    for round in 0..40 {
+        let base = round * 1_000_006;
+        let child = start("mark", folder.path(), base, &[]);
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let mut said = Vec::new();
+        for _ in 0..=random % 300 {
+            said.push(child.said.recv_timeout(Duration::from_secs(60)).unwrap());
+        }
+        said.extend(child.kill());
+        let store = reopen(&config);
+        let mark = store.control_get(b"mark").unwrap();
+        let mark = mark.map_or(0, |mark| u64::from_be_bytes(mark.try_into().unwrap()));
+        store.close().unwrap();
+        let [entries, _] = keys(&config);
+        let written = numbers(&said, "put").into_iter().max().unwrap() + 1;
+        let there = (base..written + 100).filter(|n| entries.contains(&key(*n)[..]));
+        let newest = there.max();
+        // of those before base there is another mark, or this one
+        assert!(
+            newest.is_none_or(|newest| mark >= newest / 7 * 7),
+            "{mark} {newest:?}"
+        );
+        behind += u64::from(newest.is_some_and(|newest| newest + 1 < written));
+        marks.insert(mark);
+    }
+    // entries were lost, and marks with them
+    assert!(behind > 10 && marks.len() > 10, "{behind} {}", marks.len());
 }

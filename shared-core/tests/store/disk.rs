@@ -128,7 +128,9 @@ pub fn full_at_a_purge(folder: &Path) {
     assert!(!config.path.join("db/LOG").exists());
     for n in 0..50 {
         assert!(store.purge(&Scope::Key(key(n % 3))).is_err());
-        assert!(store.control_put(b"finalized", &[b'1'; 5000]).is_err());
+        assert!(store
+            .control_put(&[(b"finalized", Some(&[b'1'; 5000]))])
+            .is_err());
         assert!(store.flush().is_err());
         // into memory, or not at all
         let _ = try_put(&store, 10 + n);

@@ -254,8 +254,8 @@ fn what_the_owner_keeps_lasts() {
     let config = config(folder.path());
     let (store, _) = open(&config);
     assert_eq!(store.control_get(b"finalized").unwrap(), None);
-    store.control_put(b"finalized", b"17").unwrap();
-    store.control_put(b"finalized", b"18").unwrap();
+    store.control_put(&[(b"finalized", Some(b"17"))]).unwrap();
+    store.control_put(&[(b"finalized", Some(b"18"))]).unwrap();
     drop(store);
     let value = reopen(&config).control_get(b"finalized").unwrap();
     assert_eq!(value.as_deref(), Some(&b"18"[..]));

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::about::Namespace;
+use super::tracker::{Identity, Mark, Record};
 use super::{About, Now, Scope};
 use crate::bytes::copy_of;
 pub use crate::cache::store::Waits;
@@ -154,11 +156,33 @@ pub trait Disk: Send + Sync {
 
     /// Removes entries: [`get`](Self::get) and [`refuses`](Self::refuses) know
     /// it afterwards, also after a crash or a power loss. Gives the new
-    /// generation.
+    /// generation. A purge of a namespace, or of everything, takes what is
+    /// [recorded](Self::chain) of its chain with it.
     ///
     /// # Errors
     /// [`DiskError`]: it holds in this process only, and is to be tried again.
     fn purge(&self, scope: &Scope) -> Result<u64, DiskError>;
+
+    /// What is recorded of a namespace's chain.
+    ///
+    /// # Errors
+    /// [`DiskError`]: it can't be told.
+    fn chain(&self, namespace: &Namespace) -> Result<Record, DiskError>;
+
+    /// Records which chain a namespace has, and that none of its blocks is
+    /// final: as lasting as a purge.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), DiskError>;
+
+    /// Records the newest block that is final, or that none is. It need not
+    /// survive a crash, but an entry that is put later must not survive without
+    /// it.
+    ///
+    /// # Errors
+    /// [`DiskError`].
+    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), DiskError>;
 
     /// Whether an entry was purged after the node was asked for it. Never
     /// waits.

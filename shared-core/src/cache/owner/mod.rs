@@ -14,6 +14,7 @@
 //! | [`idle`]      | what is done while nobody asks                       |
 //! | [`reading`]   | long answers are read once, at the first hit         |
 //! | [`store`]     | that store                                           |
+//! | [`tracker`]   | what becomes of a namespace's chain                  |
 //! | [`state`]     | all of it together                                   |
 
 pub mod about;
@@ -24,8 +25,11 @@ pub mod leases;
 pub mod memory;
 pub mod processes;
 pub mod reading;
+mod record;
+mod recorded;
 pub mod state;
 pub mod store;
+pub mod tracker;
 
 pub use about::{About, Class, Scope};
 pub use state::Owner;

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::about::Namespace;
 use super::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
-use super::{about, About, Now};
+use super::tracker::{self, Identity, Mark};
+use super::{about, record, About, Now};
 use crate::cache::store::{self, Admission, Event, Header, Record, Status, Store, StoreError};
 use crate::cache::Key;
 
@@ -24,6 +26,28 @@ impl StoreDisk {
             store,
             admission: Mutex::new(Admission::new(ADMISSION_KEYS, ADMISSION_AGE, now.monotonic)),
         }
+    }
+}
+
+impl StoreDisk {
+    /// The keys of all that is recorded, and why they may not be all.
+    fn records(&self) -> (Vec<Vec<u8>>, Option<store::rocks::Failure>) {
+        let mut keys = Vec::new();
+        for prefix in record::PREFIXES {
+            match self.store.control_keys(prefix) {
+                Ok(found) => keys.extend(found),
+                Err(failure) => return (keys, Some(failure)),
+            }
+        }
+        (keys, None)
+    }
+
+    /// What is kept under `key`, if anything.
+    fn row<T>(&self, key: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<Option<T>, DiskError> {
+        let row = self.store.control_get(key);
+        let row = row.map_err(|failure| DiskError::Off(failure.to_string()))?;
+        let unreadable = || DiskError::Off("what is recorded of the chain is damaged".into());
+        row.map(|row| read(&row).ok_or_else(unreadable)).transpose()
     }
 }
 
@@ -156,7 +180,42 @@ impl Disk for StoreDisk {
     }
 
     fn purge(&self, purged: &about::Scope) -> Result<u64, DiskError> {
-        Ok(self.store.purge(&scope(purged))?.generation)
+        let (keys, unread) = match purged {
+            about::Scope::Namespace(namespace) => {
+                let record::Keys { chain, last } = record::keys(namespace);
+                (vec![chain, last], None)
+            }
+            about::Scope::Everything => self.records(),
+            _ => (Vec::new(), None),
+        };
+        // it holds, whatever could not be read
+        let purged = self.store.purge_with(&scope(purged), keys)?;
+        match unread {
+            Some(failure) => Err(DiskError::Off(failure.to_string())),
+            None => Ok(purged.generation),
+        }
+    }
+
+    fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, DiskError> {
+        let keys = record::keys(namespace);
+        Ok(tracker::Record {
+            identity: self.row(&keys.chain, record::read_identity)?,
+            mark: self.row(&keys.last, record::read_mark)?,
+        })
+    }
+
+    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), DiskError> {
+        let keys = record::keys(namespace);
+        let row = record::write_identity(identity);
+        Ok(self
+            .store
+            .control_put(&[(&keys.chain, Some(&row)), (&keys.last, None)])?)
+    }
+
+    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), DiskError> {
+        let row = mark.map(record::write_mark);
+        let key = record::keys(namespace).last;
+        Ok(self.store.control_note(&key, row.as_deref())?)
     }
 
     fn refuses(&self, key: &Key, about: &About) -> bool {
@@ -215,6 +274,7 @@ impl Disk for StoreDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::owner::tracker::Hash;
     use crate::cache::store::Config;
 
     const NOW: Now = Now {
@@ -323,5 +383,55 @@ mod tests {
             assert_eq!(disk.get(&key(1), NOW), None);
             assert_eq!(put(&disk, 1, &before), Err(DiskError::Purged));
         }
+    }
+
+    #[test]
+    fn what_is_recorded_of_a_chain_goes_with_its_namespace() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::new(folder.path(), 64 << 20);
+        let mut disk = open(&config);
+        let (one, other) = ([1; 16], [0xff; 16]);
+        let none = tracker::Record::default();
+        assert_eq!(disk.chain(&one).unwrap(), none);
+        let record = |hash: Hash| tracker::Record {
+            identity: Some(Identity {
+                chain_id: Some(5),
+                genesis: hash,
+            }),
+            mark: Some(Mark { number: 9, hash }),
+        };
+        let keep = |disk: &StoreDisk, namespace, record: &tracker::Record| {
+            disk.keep_identity(&namespace, &record.identity.unwrap())
+                .unwrap();
+            assert_eq!(disk.chain(&namespace).unwrap().mark, None);
+            disk.keep_mark(&namespace, record.mark.as_ref()).unwrap();
+        };
+        keep(&disk, one, &record([7; 32]));
+        keep(&disk, other, &record([8; 32]));
+        // by itself a mark is not flushed; an entry takes it along
+        put(&disk, 1, &about(about::Class::Immutable, None)).unwrap();
+        disk.flush().unwrap();
+        drop(disk);
+        disk = open(&config);
+        assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
+        assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
+        let blocks = about::Scope::Blocks {
+            namespace: one,
+            from: 0,
+            to: u64::MAX,
+        };
+        disk.purge(&blocks).unwrap();
+        assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
+        disk.keep_mark(&one, None).unwrap();
+        assert_eq!(disk.chain(&one).unwrap().mark, None);
+        disk.purge(&about::Scope::Namespace(one)).unwrap();
+        assert_eq!(disk.chain(&one).unwrap(), none);
+        assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
+        keep(&disk, one, &record([7; 32]));
+        disk.purge(&about::Scope::Everything).unwrap();
+        drop(disk);
+        disk = open(&config);
+        assert_eq!(disk.chain(&one).unwrap(), none);
+        assert_eq!(disk.chain(&other).unwrap(), none);
     }
 }

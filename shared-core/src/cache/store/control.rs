@@ -73,3 +73,8 @@ pub(super) fn purge_row(row: &[u8]) -> Vec<u8> {
 pub(super) fn owners_row(key: &[u8]) -> Vec<u8> {
     [OWNERS, key].concat()
 }
+
+/// The key of such a row.
+pub(super) fn owners_key(row: &[u8]) -> Option<&[u8]> {
+    row.strip_prefix(OWNERS)
+}

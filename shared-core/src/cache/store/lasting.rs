@@ -45,6 +45,11 @@ impl Store {
     /// that lasts, whatever happens. After an error it holds as long as this
     /// process does: it must not be acknowledged, and may be tried again.
     pub fn purge(&self, scope: &Scope) -> Result<Purged, StoreError> {
+        self.purge_with(scope, Vec::new())
+    }
+
+    /// The same, and the owner's rows under `keys` go with it.
+    pub fn purge_with(&self, scope: &Scope, keys: Vec<Vec<u8>>) -> Result<Purged, StoreError> {
         let mut lasting = locked(&self.lasting);
         let entries = self.count(scope);
         let (generation, changes) = {
@@ -54,6 +59,9 @@ impl Store {
         for change in changes {
             let value = change.generation.map(|at| at.to_be_bytes().to_vec());
             lasting.rows.insert(control::purge_row(&change.row), value);
+        }
+        for key in keys {
+            lasting.rows.insert(control::owners_row(&key), None);
         }
         self.write_lasting(&mut lasting)?;
         Ok(Purged {
@@ -100,18 +108,56 @@ impl Store {
         Ok(count)
     }
 
-    /// Keeps `value` under `key`, for the owner; as lasting as a purge.
-    pub fn control_put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    /// Keeps a value under each key, for the owner, or takes it out (`None`):
+    /// all of them or none, and as lasting as a purge.
+    pub fn control_put(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), StoreError> {
         let mut lasting = locked(&self.lasting);
-        let row = control::owners_row(key);
-        lasting.rows.insert(row, Some(value.to_vec()));
+        for (key, value) in rows {
+            let value = value.map(<[u8]>::to_vec);
+            lasting.rows.insert(control::owners_row(key), value);
+        }
         self.write_lasting(&mut lasting)
+    }
+
+    /// The same for one key, as lasting as an entry that is stored next: a
+    /// crash never keeps an entry and loses what was noted before it. By
+    /// itself it is no reason to flush.
+    pub fn control_note(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut lasting = locked(&self.lasting);
+        let key = control::owners_row(key);
+        // it is older, and must not come later
+        lasting.rows.remove(&key);
+        let write = match value {
+            Some(value) => Write::Put {
+                family: CONTROL,
+                key: &key,
+                value: [value, &[]],
+            },
+            None => Write::Remove {
+                family: CONTROL,
+                key: &key,
+            },
+        };
+        self.judge(self.rocks.write(&[write], Durability::Memory))
     }
 
     /// What the owner keeps under `key`.
     pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let value = self.rocks.get(CONTROL, &control::owners_row(key))?;
         Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// The keys that begin with `prefix` (not with 255) under which the owner
+    /// keeps something.
+    pub fn control_keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        let first = control::owners_row(prefix);
+        let end = [&first[..], &[0xff; 40]].concat();
+        let mut keys = Vec::new();
+        let mut rows = self.rocks.rows(CONTROL, &first, &end)?;
+        while let Some((row, _)) = rows.next_row()? {
+            keys.extend(control::owners_key(row).map(<[u8]>::to_vec));
+        }
+        Ok(keys)
     }
 
     /// Puts all waiting rows onto the disk. What was written before without

@@ -1,6 +1,8 @@
 use std::collections::HashMap;
 
+use super::super::about::Namespace;
 use super::super::disk::{Body, Stored, Waits};
+use super::super::tracker::{Identity, Mark, Record};
 use super::super::{About, Class};
 use super::*;
 
@@ -86,6 +88,18 @@ impl Disk for Arc<Model> {
             true => Err(DiskError::Off("full".into())),
             false => Ok(generation),
         }
+    }
+
+    fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
+        Ok(Record::default())
+    }
+
+    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), DiskError> {
+        Ok(())
     }
 
     fn refuses(&self, key: &Key, about: &About) -> bool {

@@ -1,0 +1,89 @@
+//! What others see of a chain that is followed, and may tell its follower.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sszip_core::cache::owner::about::Namespace;
+use sszip_core::cache::owner::tracker::State;
+use sszip_core::cache::owner::Scope;
+use tokio::sync::Notify;
+
+/// How following a chain goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its follower's state.
+    pub state: State,
+    /// The newest block that is known.
+    pub head: Option<u64>,
+    /// The newest that is final.
+    pub last_final: Option<u64>,
+    /// How often blocks were replaced.
+    pub reorgs: u64,
+    /// What went wrong when the node was asked last.
+    pub error: Option<String>,
+}
+
+/// A chain that is followed.
+#[derive(Debug)]
+pub struct Chain {
+    /// Whose answers it is behind.
+    pub namespace: Namespace,
+    /// What the operator calls it.
+    pub name: String,
+    /// There may be news: told by whoever knows.
+    pub news: Arc<Notify>,
+    is_forgotten: AtomicBool,
+    status: Mutex<Status>,
+}
+
+impl Chain {
+    /// One of which nothing is known yet.
+    pub fn new(namespace: Namespace, name: &str) -> Self {
+        Self {
+            namespace,
+            name: name.to_owned(),
+            news: Arc::default(),
+            is_forgotten: AtomicBool::new(false),
+            status: Mutex::new(Status {
+                state: State::Starting,
+                head: None,
+                last_final: None,
+                reorgs: 0,
+                error: None,
+            }),
+        }
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> Status {
+        self.locked().clone()
+    }
+
+    /// It goes like this now.
+    pub fn set_status(&self, status: Status) {
+        *self.locked() = status;
+    }
+
+    /// What is recorded of it was purged, if `scope` has it.
+    pub fn purged(&self, scope: &Scope) {
+        let is_covered = match scope {
+            Scope::Everything => true,
+            Scope::Namespace(namespace) => *namespace == self.namespace,
+            _ => false,
+        };
+        if is_covered {
+            self.is_forgotten.store(true, Ordering::Release);
+            self.news.notify_one();
+        }
+    }
+
+    /// Whether it was purged since the last call.
+    pub fn take_forgotten(&self) -> bool {
+        self.is_forgotten.swap(false, Ordering::AcqRel)
+    }
+
+    /// No call leaves it half-changed.
+    fn locked(&self) -> std::sync::MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,221 @@
+//! Connections to nodes: TCP, TLS, Unix sockets.
+//!
+//! The system's resolver waits on a thread, for as long as it likes, and the
+//! threads that may wait are the ones that disks are read on: one at a time asks
+//! it for a node's name, whoever has given up meanwhile.
+
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+
+use super::endpoint::{Endpoint, Transport};
+use super::with_causes;
+
+/// What bytes go through, whatever is below.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// A connection.
+pub struct Stream(Box<dyn Io>);
+
+/// Makes connections to one node.
+#[derive(Clone)]
+pub struct Connector {
+    transport: Transport,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// Held by who asks for the node's address.
+    resolving: Arc<Semaphore>,
+}
+
+impl Connector {
+    /// To the node at `endpoint`, whose certificate, if it has one, is to be
+    /// signed by those in the file `ca`, or by whom the system trusts.
+    ///
+    /// # Errors
+    /// What is wrong with its name, or with the certificates. For people.
+    pub fn new(endpoint: &Endpoint, ca: Option<&Path>) -> Result<Self, String> {
+        let tls = match &endpoint.transport {
+            Transport::Tcp {
+                host,
+                is_secure: true,
+                ..
+            } => {
+                let name = ServerName::try_from(host.clone())
+                    .map_err(|error| format!("\"{host}\" is no name of a host: {error}"))?;
+                Some((TlsConnector::from(Arc::new(trust(ca)?)), name))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            transport: endpoint.transport.clone(),
+            tls,
+            resolving: Arc::new(Semaphore::new(1)),
+        })
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// The system's, or what is wrong with the node's certificate.
+    pub async fn connect(&self) -> io::Result<Stream> {
+        let (host, port) = match &self.transport {
+            Transport::Unix(path) => {
+                return Ok(Stream(Box::new(UnixStream::connect(path).await?)));
+            }
+            Transport::Tcp { host, port, .. } => (&host[..], *port),
+        };
+        let stream = TcpStream::connect(&self.resolve(host, port).await?[..]).await?;
+        stream.set_nodelay(true)?;
+        Ok(match &self.tls {
+            Some((tls, name)) => Stream(Box::new(tls.connect(name.clone(), stream).await?)),
+            None => Stream(Box::new(stream)),
+        })
+    }
+}
+
+impl Connector {
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![(address, port).into()]);
+        }
+        let resolving = Arc::clone(&self.resolving).acquire_owned().await;
+        let resolving = resolving.map_err(io::Error::other)?;
+        let host = host.to_owned();
+        let resolved = spawn_blocking(move || {
+            let _resolving = resolving;
+            let found = (&host[..], port).to_socket_addrs();
+            found
+                .map(Iterator::collect)
+                .map_err(|error| io::Error::new(error.kind(), format!("{host}: {error}")))
+        });
+        resolved.await.map_err(io::Error::other)?
+    }
+}
+
+/// Whose certificates are good.
+fn trust(ca: Option<&Path>) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(path) => {
+            let wrong = |error: &dyn std::error::Error| {
+                format!("{}: {}", path.display(), with_causes(error))
+            };
+            let all = CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))?;
+            for certificate in all {
+                let certificate = certificate.map_err(|error| wrong(&error))?;
+                roots.add(certificate).map_err(|error| wrong(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(format!("{}: no certificate is in it", path.display()));
+            }
+        }
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+            if roots.is_empty() {
+                return Err("the system has no certificates to trust: name some with ca".into());
+            }
+        }
+    }
+    // its own provider: other code of the process may choose another one
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<TokioIo<Stream>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// There is one node, whatever the URI says.
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move { connector.connect().await.map(TokioIo::new) })
+    }
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector")
+            .field("transport", &self.transport)
+            .field("is_secure", &self.tls.is_some())
+            .finish()
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}

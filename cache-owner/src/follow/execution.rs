@@ -1,0 +1,269 @@
+//! Questions to a node in JSON-RPC (the execution layer's API).
+
+use hyper::body::Bytes;
+use serde::de::{Error as _, IgnoredAny};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use sszip_core::cache::owner::tracker::{Answer, Ask, Block, Hash};
+
+use super::http::unreadable;
+
+/// The request for a question, with that id.
+pub fn request(ask: Ask, id: u64) -> String {
+    let by_number = |number: &str| ("eth_getBlockByNumber", format!("\"{number}\",false"));
+    let (method, params) = match ask {
+        Ask::Latest => by_number("latest"),
+        Ask::Finalized => by_number("finalized"),
+        Ask::Genesis => by_number("0x0"),
+        Ask::ByNumber(number) | Ask::Again(number) => by_number(&format!("{number:#x}")),
+        Ask::ByHash(hash) => (
+            "eth_getBlockByHash",
+            format!("\"0x{}\",false", hex::encode(hash)),
+        ),
+        Ask::Syncing => ("eth_syncing", String::new()),
+        Ask::ChainId => ("eth_chainId", String::new()),
+    };
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":[{params}]}}")
+}
+
+#[derive(Deserialize)]
+struct Response<'a> {
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<RpcError>,
+}
+
+#[derive(Deserialize)]
+struct RpcError {
+    code: i64,
+    #[serde(default)]
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Header {
+    #[serde(deserialize_with = "quantity")]
+    number: u64,
+    #[serde(deserialize_with = "root")]
+    hash: Hash,
+    #[serde(deserialize_with = "root")]
+    parent_hash: Hash,
+}
+
+/// A number in hex digits after `0x`.
+fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    text.strip_prefix("0x")
+        .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+        .ok_or_else(|| D::Error::custom("not a number in hex digits"))
+}
+
+/// 32 bytes in hex digits after `0x`.
+pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
+    let text = String::deserialize(from)?;
+    let mut root = Hash::default();
+    text.strip_prefix("0x")
+        .and_then(|digits| hex::decode_to_slice(digits, &mut root).ok())
+        .ok_or_else(|| D::Error::custom("not 32 bytes in hex digits"))?;
+    Ok(root)
+}
+
+/// What the answer to a question's request says.
+///
+/// # Errors
+/// It is no answer in JSON-RPC: the node is not well, or is none.
+pub fn read(ask: Ask, body: &Bytes) -> Result<Answer, String> {
+    let response: Response<'_> =
+        serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
+    if let Some(RpcError { code, message }) = response.error {
+        let message: String = message.chars().take(200).collect();
+        return Ok(Answer::Failed(format!("error {code}: {message}")));
+    }
+    let result = response.result.map_or("null", RawValue::get);
+    let answer = match ask {
+        Ask::Syncing => match serde_json::from_str(result) {
+            // how far it is
+            Err(_) if result.starts_with('{') => Ok(Answer::Syncing(true)),
+            is_syncing => is_syncing.map(Answer::Syncing),
+        },
+        Ask::ChainId => {
+            let mut from = serde_json::Deserializer::from_str(result);
+            quantity(&mut from).map(|id| Answer::ChainId(Some(id)))
+        }
+        Ask::Genesis => serde_json::from_str(result).map(|block: Option<Header>| match block {
+            Some(block) => Answer::Genesis(block.hash),
+            None => Answer::Failed("it has no block 0".into()),
+        }),
+        _ => serde_json::from_str(result).map(|block: Option<Header>| {
+            Answer::Block(block.map(|block| Block {
+                number: block.number,
+                hash: block.hash,
+                parent: block.parent_hash,
+            }))
+        }),
+    };
+    answer.map_err(|error| unreadable(result.as_bytes(), &error))
+}
+
+/// The request that asks for a notification at each new head.
+pub fn subscribe(id: u64) -> String {
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"eth_subscribe\",\"params\":[\"newHeads\"]}}"
+    )
+}
+
+/// What comes over a WebSocket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The answer to the request with that id.
+    Answer(u64),
+    /// There is news.
+    Notification,
+    /// Something else.
+    Other,
+}
+
+/// What a message is.
+pub fn kind(text: &str) -> Message {
+    #[derive(Deserialize)]
+    struct Any {
+        #[serde(default)]
+        id: Option<serde_json::Value>,
+        #[serde(default)]
+        method: Option<String>,
+        #[serde(default, rename = "params")]
+        _params: Option<IgnoredAny>,
+    }
+    let Ok(any) = serde_json::from_str::<Any>(text) else {
+        return Message::Other;
+    };
+    match (any.id.and_then(|id| id.as_u64()), any.method) {
+        (Some(id), None) => Message::Answer(id),
+        (_, Some(method)) if method == "eth_subscription" => Message::Notification,
+        _ => Message::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(ask: Ask, body: &str) -> Result<Answer, String> {
+        read(ask, &Bytes::copy_from_slice(body.as_bytes()))
+    }
+
+    #[test]
+    fn questions_are_requests() {
+        let hash = [0xab; 32];
+        for (ask, method, params) in [
+            (Ask::Latest, "eth_getBlockByNumber", r#"["latest",false]"#),
+            (
+                Ask::Finalized,
+                "eth_getBlockByNumber",
+                r#"["finalized",false]"#,
+            ),
+            (
+                Ask::ByNumber(255),
+                "eth_getBlockByNumber",
+                r#"["0xff",false]"#,
+            ),
+            (Ask::Again(0), "eth_getBlockByNumber", r#"["0x0",false]"#),
+            (Ask::Syncing, "eth_syncing", "[]"),
+            (Ask::ChainId, "eth_chainId", "[]"),
+        ] {
+            let expected =
+                format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
+            assert_eq!(request(ask, 7), expected);
+        }
+        assert!(request(Ask::ByHash(hash), 1).contains(&"ab".repeat(32)));
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let (hash, parent) = (
+            "0x".to_owned() + &"11".repeat(32),
+            "0x".to_owned() + &"22".repeat(32),
+        );
+        let block = format!(
+            r#"{{"id":1,"result":{{"x":[1],"number":"0x10","hash":"{hash}","parentHash":"{parent}"}}}}"#
+        );
+        let expected = Block {
+            number: 16,
+            hash: [0x11; 32],
+            parent: [0x22; 32],
+        };
+        assert_eq!(
+            answer(Ask::Latest, &block),
+            Ok(Answer::Block(Some(expected)))
+        );
+        assert_eq!(
+            answer(Ask::Genesis, &block),
+            Ok(Answer::Genesis([0x11; 32]))
+        );
+        let result = |ask, result: &str| {
+            answer(
+                ask,
+                &format!(r#"{{"jsonrpc":"2.0","result":{result},"id":1}}"#),
+            )
+        };
+        assert_eq!(result(Ask::ByNumber(1), "null"), Ok(Answer::Block(None)));
+        assert_eq!(result(Ask::Syncing, "false"), Ok(Answer::Syncing(false)));
+        let progress = r#"{"currentBlock":"0x1"}"#;
+        assert_eq!(result(Ask::Syncing, progress), Ok(Answer::Syncing(true)));
+        assert_eq!(
+            result(Ask::ChainId, r#""0x1""#),
+            Ok(Answer::ChainId(Some(1)))
+        );
+        assert!(matches!(
+            result(Ask::Genesis, "null"),
+            Ok(Answer::Failed(_))
+        ));
+        let error = r#"{"error":{"code":-32601,"message":"no such method"},"id":1}"#;
+        let text = "error -32601: no such method".to_owned();
+        assert_eq!(answer(Ask::Finalized, error), Ok(Answer::Failed(text)));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_said_to_be_none() {
+        for (ask, body) in [
+            (Ask::Latest, "<html><body>Bad Gateway</body></html>"),
+            (Ask::Latest, ""),
+            (Ask::Latest, r#"{"result":{"number":"10"}}"#),
+            (
+                Ask::Latest,
+                r#"{"result":{"number":"0x1","hash":"0x12","parentHash":"0x"}}"#,
+            ),
+            (Ask::Latest, r#"{"result":"0x1"}"#),
+            (Ask::Syncing, r#"{"result":null}"#),
+            (Ask::Syncing, r#"{"result":1}"#),
+            (Ask::ChainId, r#"{"result":"0x10000000000000000"}"#),
+            (Ask::ChainId, r#"{"result":1}"#),
+        ] {
+            let error = answer(ask, body).unwrap_err();
+            assert!(error.starts_with("an answer that can't be read"), "{error}");
+        }
+        let error = answer(Ask::Latest, "<html>\n\u{7}").unwrap_err();
+        assert!(error.ends_with(": <html>  "), "{error}");
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        for (text, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":null}"#,
+                Message::Answer(7),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{"result":{}}}"#,
+                Message::Notification,
+            ),
+            (r#"{"method":"other"}"#, Message::Other),
+            (r#"{"id":"x","result":1}"#, Message::Other),
+            ("[]", Message::Other),
+        ] {
+            assert_eq!(kind(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! When a node is asked, from the owner's start to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sszip_core::cache::owner::tracker::{Move, Record, Tracker};
+use sszip_core::config::head::Head;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, sleep_until, timeout, Instant};
+
+use super::chain::{Chain, Status};
+use super::node::Node;
+use super::steps::Steps;
+use crate::clock::now;
+use crate::run::Log;
+use crate::service::Service;
+
+/// News make for questions so many times as often as configured, at most.
+const HURRY: u32 = 8;
+
+/// How long after a failure of ours a follower starts anew, or looks again
+/// whether it can.
+const REST: Duration = Duration::from_secs(1);
+
+/// A whole poll takes no longer than this.
+const LONGEST_POLL: Duration = Duration::from_secs(60);
+
+/// Follows a chain. Never returns; an error of ours ends an attempt only.
+pub async fn run(head: Head, chain: Arc<Chain>, service: Arc<Service>, log: Log) {
+    loop {
+        let follower = Follower {
+            head: head.clone(),
+            chain: Arc::clone(&chain),
+            service: Arc::clone(&service),
+            steps: Steps::new(Arc::clone(&service), Arc::clone(&chain), Arc::clone(&log)),
+        };
+        let mut attempt = Aborting(tokio::spawn(follower.run()));
+        if let Err(error) = (&mut attempt.0).await {
+            let steps = Steps::new(Arc::clone(&service), Arc::clone(&chain), Arc::clone(&log));
+            steps.say(
+                true,
+                &format!("following it failed, and begins anew: {error}"),
+            );
+            service.owner.moved(&chain.namespace, Move::Final(None));
+            service.tell_processes();
+        }
+        sleep(REST).await;
+    }
+}
+
+/// A task that ends with who waits for it.
+struct Aborting(tokio::task::JoinHandle<()>);
+
+impl Drop for Aborting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Follower {
+    head: Head,
+    chain: Arc<Chain>,
+    service: Arc<Service>,
+    steps: Steps,
+}
+
+impl Follower {
+    async fn run(mut self) {
+        let record = self.record().await;
+        let head = &self.head;
+        let mut tracker = Tracker::new(head.finality, head.interval, record, now().monotonic);
+        let node = self.node(&mut tracker).await;
+        let _listening = Aborting(tokio::spawn({
+            let (node, news) = (Arc::clone(&node), Arc::clone(&self.chain.news));
+            async move { node.listen(&news).await }
+        }));
+        let interval = Duration::from_millis(self.head.interval);
+        loop {
+            let began = Instant::now();
+            if self.chain.take_forgotten() {
+                self.steps.forget();
+                tracker.forget(now().monotonic);
+            }
+            poll(&mut tracker, &node).await;
+            self.carry_out(&mut tracker).await;
+            tokio::select! {
+                () = sleep_until(began + interval) => {}
+                () = self.chain.news.notified() => {
+                    sleep_until(began + interval / HURRY).await;
+                }
+            }
+        }
+    }
+
+    /// What is recorded of the chain, once that can be read.
+    async fn record(&mut self) -> Record {
+        let namespace = self.chain.namespace;
+        let mut has_failed = false;
+        loop {
+            let read = self.service.on_disk(move |owner| owner.chain(&namespace));
+            match read.await {
+                Ok(record) => return record,
+                Err(error) => {
+                    let error = format!("what is recorded of it can't be read: {error}");
+                    if !std::mem::replace(&mut has_failed, true) {
+                        self.steps.say(true, &error);
+                    }
+                    self.chain.set_status(Status {
+                        error: Some(error),
+                        ..self.chain.status()
+                    });
+                }
+            }
+            sleep(REST).await;
+        }
+    }
+
+    /// The node, once its certificates can be read.
+    async fn node(&mut self, tracker: &mut Tracker) -> Arc<Node> {
+        loop {
+            let (head, news) = (self.head.clone(), Arc::clone(&self.chain.news));
+            // certificates are files
+            let node = spawn_blocking(move || Node::new(&head, news)).await;
+            match node.map_err(|error| error.to_string()).flatten() {
+                Ok(node) => return Arc::new(node),
+                Err(error) => tracker.fail(&error, now().monotonic),
+            }
+            self.carry_out(tracker).await;
+            sleep(REST).await;
+        }
+    }
+
+    /// Does what came of a poll.
+    async fn carry_out(&mut self, tracker: &mut Tracker) {
+        while let Some(step) = tracker.next_step() {
+            self.steps.take(step);
+        }
+        // no process waits for the disk to hear of it
+        self.service.tell_processes();
+        self.steps.settle().await;
+        self.service.tell_processes();
+        self.chain.set_status(Status {
+            state: tracker.state(),
+            head: tracker.head().map(|head| head.number),
+            last_final: self.steps.told(),
+            reorgs: tracker.reorgs(),
+            error: tracker.last_error().map(str::to_owned),
+        });
+    }
+}
+
+/// Asks the node until nothing is left to be asked.
+async fn poll(tracker: &mut Tracker, node: &Node) {
+    tracker.begin(now().monotonic);
+    let asked = timeout(LONGEST_POLL, async {
+        loop {
+            let asks = tracker.asks();
+            if asks.is_empty() {
+                return Ok(());
+            }
+            let answers = join_all(asks.iter().map(|ask| node.ask(*ask))).await;
+            for (ask, answer) in asks.into_iter().zip(answers) {
+                tracker.answer(ask, answer?);
+            }
+        }
+    })
+    .await;
+    let error = match asked {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error,
+        Err(_) => "it takes too long to tell what became of its chain".to_owned(),
+    };
+    tracker.fail(&error, now().monotonic);
+}

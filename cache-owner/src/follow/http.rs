@@ -1,0 +1,192 @@
+//! Requests to a node: nothing takes for ever, nor more than a little memory,
+//! and no redirect is followed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use sszip_core::config::head::Head;
+use tokio::time::timeout;
+
+use super::connect::Connector;
+use super::endpoint::Endpoint;
+use super::with_causes;
+
+/// The longest answer: a block's header comes with the hashes of its
+/// transactions.
+const LONGEST: usize = 8 << 20;
+
+/// For how long a connection is kept that nobody uses.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Connections that are kept: so many questions are put at a time.
+const CONNECTIONS: usize = 6;
+
+/// A node, over HTTP/1.1.
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: Client<Connector, Full<Bytes>>,
+    endpoint: Endpoint,
+    fields: HeaderMap,
+    timeout: Duration,
+}
+
+/// The fields that go with each request.
+///
+/// # Errors
+/// What is wrong with them, without their values.
+pub fn fields(head: &Head) -> Result<HeaderMap, String> {
+    let mut fields = HeaderMap::new();
+    let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
+    fields.insert(USER_AGENT, HeaderValue::from_static(software));
+    for (name, value) in &head.headers {
+        let bad = |what: &str| format!("the header \"{name}\": {what}");
+        let field = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| bad("a name has letters, digits and a few signs (RFC 9110, 5.6.2)"))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| bad("a value is one line of visible characters"))?;
+        value.set_sensitive(true);
+        fields.insert(field, value);
+    }
+    Ok(fields)
+}
+
+impl Http {
+    /// For the node of `head`.
+    ///
+    /// # Errors
+    /// What of its configuration can't be. For people.
+    pub fn new(head: &Head, endpoint: &Endpoint, timeout: Duration) -> Result<Self, String> {
+        let connector = Connector::new(endpoint, head.ca.as_deref())?;
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(CONNECTIONS)
+            .set_host(false)
+            .build(connector);
+        Ok(Self {
+            client,
+            endpoint: endpoint.clone(),
+            fields: fields(head)?,
+            timeout,
+        })
+    }
+
+    /// What the node says to a JSON-RPC request.
+    ///
+    /// # Errors
+    /// Why it can't be told. For people.
+    pub async fn post(&self, body: String) -> Result<Bytes, String> {
+        let mut request = self.request(Method::POST, &self.endpoint.path, body)?;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        let (status, body) = self.whole(request).await?;
+        match status {
+            StatusCode::OK => Ok(body),
+            status => Err(refusal(status)),
+        }
+    }
+
+    /// What the node has under `path`, below the one of its URL; `None`:
+    /// nothing (404).
+    ///
+    /// # Errors
+    /// Why it can't be told. For people.
+    pub async fn get(&self, path: &str) -> Result<Option<Bytes>, String> {
+        let request = self.request(Method::GET, &self.below(path), String::new())?;
+        match self.whole(request).await? {
+            (StatusCode::OK, body) => Ok(Some(body)),
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, _) => Err(refusal(status)),
+        }
+    }
+
+    /// An event stream under `path`. Nothing limits how long it takes.
+    ///
+    /// # Errors
+    /// Why there is none. For people.
+    pub async fn events(&self, path: &str) -> Result<Incoming, String> {
+        let mut request = self.request(Method::GET, &self.below(path), String::new())?;
+        let events = HeaderValue::from_static("text/event-stream");
+        request.headers_mut().insert(ACCEPT, events);
+        let response = timeout(self.timeout, self.send(request))
+            .await
+            .map_err(|_| self.too_slow())??;
+        match response.status() {
+            StatusCode::OK => Ok(response.into_body()),
+            status => Err(refusal(status)),
+        }
+    }
+
+    fn below(&self, path: &str) -> String {
+        format!("{}{path}", self.endpoint.path.trim_end_matches('/'))
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        // the connector knows where it goes; the client wants a whole URI
+        let authority = &self.endpoint.authority;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{authority}{path}"))
+            .body(Full::from(body))
+            .map_err(|error| with_causes(&error))?;
+        let host = HeaderValue::from_str(authority).map_err(|error| with_causes(&error))?;
+        let fields = request.headers_mut();
+        fields.insert(HOST, host);
+        fields.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        // what is configured counts
+        fields.extend(self.fields.clone());
+        Ok(request)
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
+        let response = self.client.request(request).await;
+        response.map_err(|error| with_causes(&error))
+    }
+
+    /// The answer, in so many seconds.
+    async fn whole(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+        let answer = async {
+            let (head, body) = self.send(request).await?.into_parts();
+            let body = Limited::new(body, LONGEST).collect().await;
+            let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+                true => format!("an answer of more than {LONGEST} bytes"),
+                false => with_causes(&*error),
+            })?;
+            Ok((head.status, body.to_bytes()))
+        };
+        timeout(self.timeout, answer)
+            .await
+            .unwrap_or_else(|_| Err(self.too_slow()))
+    }
+
+    fn too_slow(&self) -> String {
+        format!("no answer within {} ms", self.timeout.as_millis())
+    }
+}
+
+fn refusal(status: StatusCode) -> String {
+    match status.is_redirection() {
+        true => format!("HTTP {status}: redirects are not followed"),
+        false => format!("HTTP {status}"),
+    }
+}
+
+/// Why an answer is not what was asked for.
+pub(super) fn unreadable(body: &[u8], error: &serde_json::Error) -> String {
+    let start: String = String::from_utf8_lossy(&body[..body.len().min(40)])
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    format!("an answer that can't be read ({error}): {start}")
+}

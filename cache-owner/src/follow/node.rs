@@ -1,0 +1,101 @@
+//! A node, whatever it speaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use sszip_core::cache::owner::tracker::{Answer, Ask};
+use sszip_core::config::head::{Api, Head};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::connect::Connector;
+use super::endpoint::Endpoint;
+use super::http::{fields, Http};
+use super::websocket::WebSocket;
+use super::{beacon, execution};
+
+/// A request may take as long as an interval, but never less than this.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
+const MOST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long after its end an event stream is opened again, and for how long it
+/// may say nothing: heads come every 12 seconds, and nodes send comments.
+const REOPEN: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// A node.
+#[derive(Debug)]
+pub enum Node {
+    /// JSON-RPC over HTTP.
+    Execution(Http),
+    /// JSON-RPC over a WebSocket.
+    WebSocket(WebSocket),
+    /// The Beacon API.
+    Beacon(Http),
+}
+
+impl Node {
+    /// The node of `head`; `news` is told when it has some, as far as it does
+    /// by itself.
+    ///
+    /// # Errors
+    /// What of its configuration can't be. For people.
+    pub fn new(head: &Head, news: Arc<Notify>) -> Result<Self, String> {
+        let endpoint = Endpoint::parse(&head.url)?;
+        let timeout = Duration::from_millis(head.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
+        Ok(match (head.api, endpoint.is_websocket) {
+            (Api::Execution, false) => Self::Execution(Http::new(head, &endpoint, timeout)?),
+            (Api::Execution, true) => {
+                let connector = Connector::new(&endpoint, head.ca.as_deref())?;
+                let fields = fields(head)?;
+                let socket = WebSocket::new(connector, &head.url, fields, timeout, news);
+                Self::WebSocket(socket)
+            }
+            (Api::Beacon, false) => Self::Beacon(Http::new(head, &endpoint, timeout)?),
+            (Api::Beacon, true) => {
+                return Err("the Beacon API is not spoken over WebSockets".into());
+            }
+        })
+    }
+
+    /// What it says to a question.
+    ///
+    /// # Errors
+    /// Why it can't be told: it is not well, or not there. For people.
+    pub async fn ask(&self, ask: Ask) -> Result<Answer, String> {
+        match self {
+            Self::Execution(http) => {
+                let body = http.post(execution::request(ask, 1)).await?;
+                execution::read(ask, &body)
+            }
+            Self::WebSocket(socket) => {
+                let body = socket.call(|id| execution::request(ask, id)).await?;
+                socket.is_well();
+                execution::read(ask, &body)
+            }
+            Self::Beacon(http) => beacon::ask(http, ask).await,
+        }
+    }
+
+    /// Tells `news` what the node sends without being asked. Never returns.
+    pub async fn listen(&self, news: &Notify) {
+        let Self::Beacon(http) = self else {
+            // a WebSocket tells by itself
+            return std::future::pending().await;
+        };
+        loop {
+            // it is polled too: that there is no stream is nothing to talk of
+            if let Ok(mut body) = http.events(beacon::EVENTS).await {
+                while let Ok(Some(Ok(frame))) = timeout(SILENCE, body.frame()).await {
+                    let is_event =
+                        |bytes: &bytes::Bytes| bytes.windows(6).any(|part| part == b"event:");
+                    if frame.data_ref().is_some_and(is_event) {
+                        news.notify_one();
+                    }
+                }
+            }
+            sleep(REOPEN).await;
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What is done with what the tracker says.
+//!
+//! Moves are told at once. What has to be on the disk first waits for it, and
+//! what comes after that waits too: a block is told to be final only when the
+//! mark that says so is recorded, and a mark is recorded only when what was
+//! broken before it is purged.
+
+use std::sync::Arc;
+
+use sszip_core::cache::owner::tracker::{Identity, Mark, Move, Step};
+use sszip_core::cache::owner::Scope;
+
+use super::chain::Chain;
+use crate::run::{Level, Log};
+use crate::service::Service;
+
+/// Does the steps of one chain.
+pub struct Steps {
+    service: Arc<Service>,
+    chain: Arc<Chain>,
+    log: Log,
+    later: Later,
+    /// The disk has failed, and it was said.
+    has_failed: bool,
+    told: Option<u64>,
+}
+
+/// What waits for the disk, in this order.
+#[derive(Debug, Default)]
+struct Later {
+    /// Everything from this block on.
+    purge: Option<u64>,
+    identity: Option<Identity>,
+    mark: Option<Option<Mark>>,
+    last: Option<u64>,
+}
+
+impl Steps {
+    /// Of `chain`, which `service` serves.
+    pub fn new(service: Arc<Service>, chain: Arc<Chain>, log: Log) -> Self {
+        Self {
+            service,
+            chain,
+            log,
+            later: Later::default(),
+            has_failed: false,
+            told: None,
+        }
+    }
+
+    /// The newest final block that was told.
+    pub fn told(&self) -> Option<u64> {
+        self.told
+    }
+
+    /// A line for the log.
+    pub fn say(&self, is_error: bool, text: &str) {
+        let level = match is_error {
+            true => Level::Error,
+            false => Level::Notice,
+        };
+        (self.log)(level, &format!("{}: {text}", self.chain.name));
+    }
+
+    /// What is recorded was purged: what waits is of no use any more. What is
+    /// broken is purged with it.
+    pub fn forget(&mut self) {
+        self.later = Later::default();
+    }
+
+    /// Takes in what is to be done; [`settle`](Self::settle) does the rest.
+    pub fn take(&mut self, step: Step) {
+        match step {
+            Step::Say(line) => self.say(line.is_error, &line.text),
+            Step::KeepIdentity(identity) => {
+                self.later.identity = Some(identity);
+                self.later.mark = None;
+            }
+            Step::KeepMark(mark) => self.later.mark = Some(mark),
+            Step::Move(Move::Final(Some(number))) => self.later.last = Some(number),
+            Step::Move(told) => {
+                match told {
+                    Move::Final(_) => {
+                        self.later.last = None;
+                        self.told = None;
+                    }
+                    Move::Broken { from } => {
+                        let from = self.later.purge.map_or(from, |other| other.min(from));
+                        self.later.purge = Some(from);
+                    }
+                    _ => {}
+                }
+                self.tell(told);
+            }
+        }
+    }
+
+    fn tell(&self, told: Move) {
+        self.service.owner.moved(&self.chain.namespace, told);
+    }
+
+    /// Does what waits for the disk. What fails is tried again at the next
+    /// call.
+    pub async fn settle(&mut self) {
+        match self.try_settle().await {
+            Ok(()) => {
+                if std::mem::take(&mut self.has_failed) {
+                    self.say(false, "what the disk did not take is done");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    let text = format!("nothing more is taken for final until it is: {error}");
+                    self.say(true, &text);
+                }
+            }
+        }
+    }
+
+    async fn try_settle(&mut self) -> Result<(), String> {
+        let namespace = self.chain.namespace;
+        if let Some(from) = self.later.purge {
+            let blocks = Scope::Blocks {
+                namespace,
+                from,
+                to: u64::MAX,
+            };
+            let purged = self.service.purge_blocks(blocks).await;
+            purged
+                .map_err(|error| format!("block {from} and later are not purged yet: {error}"))?;
+            self.later.purge = None;
+            self.say(false, &format!("block {from} and later are purged"));
+        }
+        let unrecorded = |error| format!("what is final can't be recorded: {error}");
+        if let Some(identity) = self.later.identity {
+            let kept = self
+                .service
+                .on_disk(move |owner| owner.keep_identity(&namespace, &identity));
+            kept.await.map_err(unrecorded)?;
+            self.later.identity = None;
+        }
+        if let Some(mark) = self.later.mark {
+            let kept = self
+                .service
+                .on_disk(move |owner| owner.keep_mark(&namespace, mark.as_ref()));
+            kept.await.map_err(unrecorded)?;
+            self.later.mark = None;
+        }
+        if let Some(number) = self.later.last.take() {
+            self.told = Some(number);
+            self.tell(Move::Final(Some(number)));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Steps")
+            .field("chain", &self.chain.name)
+            .field("later", &self.later)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,238 @@
+//! JSON-RPC over a WebSocket: calls and their answers, and what comes unasked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use hyper::HeaderMap;
+use tokio::sync::{mpsc, oneshot, Notify};
+use tokio::time::{timeout, Instant};
+use tokio_tungstenite::client_async_with_config;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::WebSocketStream;
+
+use super::connect::{Connector, Stream};
+use super::execution::{self, Message as Kind};
+use super::with_causes;
+
+/// The longest message.
+const LONGEST: usize = 8 << 20;
+
+/// How long after a failure it is connected again: twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+
+/// The id of the subscription's request; those of calls are higher.
+const SUBSCRIBE: u64 = 0;
+
+/// A call that waits to be sent.
+#[derive(Debug)]
+struct Call {
+    id: u64,
+    request: String,
+    answer: oneshot::Sender<Bytes>,
+}
+
+/// A node, over a WebSocket that is opened when it is needed.
+#[derive(Debug)]
+pub struct WebSocket {
+    connector: Connector,
+    url: String,
+    fields: HeaderMap,
+    timeout: Duration,
+    /// Told when there is news.
+    news: Arc<Notify>,
+    state: Mutex<State>,
+    opening: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    calls: Option<mpsc::UnboundedSender<Call>>,
+    id: u64,
+    wait: Duration,
+    not_before: Option<Instant>,
+    why: String,
+}
+
+impl WebSocket {
+    /// For the node at `url`; `news` is told when it has some.
+    pub fn new(
+        connector: Connector,
+        url: &str,
+        fields: HeaderMap,
+        timeout: Duration,
+        news: Arc<Notify>,
+    ) -> Self {
+        Self {
+            connector,
+            url: url.to_owned(),
+            fields,
+            timeout,
+            news,
+            state: Mutex::new(State {
+                calls: None,
+                id: SUBSCRIBE,
+                wait: FIRST_WAIT,
+                not_before: None,
+                why: String::new(),
+            }),
+            opening: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// What the node says to the request that `make` gives for an id.
+    ///
+    /// # Errors
+    /// Why it can't be told. For people.
+    pub async fn call(&self, make: impl Fn(u64) -> String) -> Result<Bytes, String> {
+        let called = async {
+            let calls = self.open().await?;
+            let id = {
+                let mut state = self.state();
+                state.id += 1;
+                state.id
+            };
+            let (answer, answered) = oneshot::channel();
+            let request = make(id);
+            let call = Call {
+                id,
+                request,
+                answer,
+            };
+            let closed = || "the connection was closed".to_owned();
+            calls.send(call).map_err(|_| closed())?;
+            answered.await.map_err(|_| closed())
+        };
+        match timeout(self.timeout, called).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // whatever hangs may do so for ever
+                let why = format!("no answer within {} ms", self.timeout.as_millis());
+                self.failed(&why);
+                Err(why)
+            }
+        }
+    }
+
+    /// The connection: the one that there is, or a new one.
+    async fn open(&self) -> Result<mpsc::UnboundedSender<Call>, String> {
+        // one at a time
+        let _opening = self.opening.lock().await;
+        {
+            let state = self.state();
+            if let Some(calls) = state.calls.as_ref().filter(|calls| !calls.is_closed()) {
+                return Ok(calls.clone());
+            }
+            if state.not_before.is_some_and(|at| Instant::now() < at) {
+                return Err(state.why.clone());
+            }
+        }
+        match timeout(self.timeout, self.connect()).await {
+            Ok(Ok(stream)) => {
+                let (calls, queue) = mpsc::unbounded_channel();
+                let mut state = self.state();
+                state.calls = Some(calls.clone());
+                "the connection was closed".clone_into(&mut state.why);
+                // again at once only if it has worked for a while
+                state.not_before = Some(Instant::now() + state.wait);
+                tokio::spawn(carry(stream, queue, Arc::clone(&self.news)));
+                Ok(calls)
+            }
+            Ok(Err(why)) => {
+                self.failed(&why);
+                Err(why)
+            }
+            Err(_) => {
+                let why = format!("no connection within {} ms", self.timeout.as_millis());
+                self.failed(&why);
+                Err(why)
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<WebSocketStream<Stream>, String> {
+        let mut request = self
+            .url
+            .as_str()
+            .into_client_request()
+            .map_err(|error| with_causes(&error))?;
+        request.headers_mut().extend(self.fields.clone());
+        let stream = self.connector.connect().await;
+        let stream = stream.map_err(|error| with_causes(&error))?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(LONGEST))
+            .max_frame_size(Some(LONGEST));
+        let (stream, _) = client_async_with_config(request, stream, Some(config))
+            .await
+            .map_err(|error| with_causes(&error))?;
+        Ok(stream)
+    }
+
+    /// An answer came: the next failure is a first one.
+    pub fn is_well(&self) {
+        let mut state = self.state();
+        state.wait = FIRST_WAIT;
+        state.not_before = None;
+    }
+
+    fn failed(&self, why: &str) {
+        let mut state = self.state();
+        state.calls = None;
+        why.clone_into(&mut state.why);
+        state.not_before = Some(Instant::now() + state.wait);
+        state.wait = (state.wait * 2).min(LONGEST_WAIT);
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Carries calls and answers until either side has enough.
+async fn carry(
+    mut stream: WebSocketStream<Stream>,
+    mut queue: mpsc::UnboundedReceiver<Call>,
+    news: Arc<Notify>,
+) {
+    let mut waiting: HashMap<u64, oneshot::Sender<Bytes>> = HashMap::new();
+    // a node that has no subscriptions says so, and is polled
+    let subscribe = Message::text(execution::subscribe(SUBSCRIBE));
+    if stream.send(subscribe).await.is_err() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            call = queue.recv() => {
+                let Some(Call { id, request, answer }) = call else {
+                    break;
+                };
+                // those who gave up
+                waiting.retain(|_, answer| !answer.is_closed());
+                waiting.insert(id, answer);
+                if stream.send(Message::text(request)).await.is_err() {
+                    return;
+                }
+            }
+            message = stream.next() => match message {
+                Some(Ok(Message::Text(text))) => match execution::kind(&text) {
+                    Kind::Answer(id) => if let Some(answer) = waiting.remove(&id) {
+                        // nobody may wait any more
+                        let _ = answer.send(Bytes::from(text));
+                    },
+                    Kind::Notification => news.notify_one(),
+                    Kind::Other => {}
+                },
+                // pings are answered with the next read
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return,
+            }
+        }
+    }
+    // nothing to be done if it fails
+    let _ = stream.close(None).await;
+}

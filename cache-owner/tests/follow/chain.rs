@@ -1,0 +1,160 @@
+//! The chain that a scripted node has, and what it says of it.
+
+use serde_json::{json, Value};
+
+/// A block: a number, and which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    pub number: u64,
+    pub branch: u8,
+}
+
+/// A chain, changed by tests.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    pub blocks: Vec<Block>,
+    pub finalized: Option<u64>,
+    pub is_syncing: bool,
+    pub id: u64,
+    /// Those that left, still known by their hashes.
+    pub orphans: Vec<(Block, Block)>,
+}
+
+pub fn hash(block: Block) -> String {
+    format!("0x{:062x}{:02x}", block.number, block.branch)
+}
+
+impl Chain {
+    /// Blocks 0 to 100, of which 90 are final.
+    pub fn new() -> Self {
+        Self {
+            blocks: (0..=100)
+                .map(|number| Block { number, branch: 1 })
+                .collect(),
+            finalized: Some(90),
+            is_syncing: false,
+            id: 1,
+            orphans: Vec::new(),
+        }
+    }
+
+    pub fn extend(&mut self, branch: u8, count: u64) {
+        for _ in 0..count {
+            let number = self.blocks.len() as u64;
+            self.blocks.push(Block { number, branch });
+        }
+    }
+
+    pub fn cut(&mut self, head: u64) {
+        for number in head + 1..self.blocks.len() as u64 {
+            let at = usize::try_from(number).unwrap();
+            self.orphans.push((self.blocks[at], self.blocks[at - 1]));
+        }
+        self.blocks.truncate(usize::try_from(head + 1).unwrap());
+    }
+
+    pub fn at(&self, number: u64) -> Option<Block> {
+        self.blocks.get(usize::try_from(number).unwrap()).copied()
+    }
+
+    pub fn head(&self) -> Block {
+        *self.blocks.last().unwrap()
+    }
+
+    /// A block and its parent.
+    pub fn with_hash(&self, wanted: &str) -> Option<(Block, Option<Block>)> {
+        let mut all = self.blocks.iter().copied();
+        match all.find(|block| hash(*block) == wanted) {
+            Some(block) => Some((block, self.parent(block))),
+            None => {
+                let mut orphans = self.orphans.iter();
+                let found = orphans.find(|(block, _)| hash(*block) == wanted);
+                found.map(|(block, parent)| (*block, Some(*parent)))
+            }
+        }
+    }
+
+    pub fn parent(&self, block: Block) -> Option<Block> {
+        self.at(block.number.checked_sub(1)?)
+    }
+
+    /// The result of a call.
+    pub fn call(&self, method: &str, params: &Value) -> Result<Value, String> {
+        let block = |found: Option<(Block, Option<Block>)>| match found {
+            Some((block, parent)) => json!({
+                "number": format!("{:#x}", block.number),
+                "hash": hash(block),
+                "parentHash": parent.map_or("0x".to_owned() + &"0".repeat(64), hash),
+                "transactions": ["0x1234"],
+            }),
+            None => Value::Null,
+        };
+        let canonical = |block: Option<Block>| block.map(|block| (block, self.parent(block)));
+        Ok(match method {
+            "eth_chainId" => json!(format!("{:#x}", self.id)),
+            "eth_syncing" if self.is_syncing => json!({ "currentBlock": "0x1" }),
+            "eth_syncing" => json!(false),
+            "eth_subscribe" => json!("0xabc"),
+            "eth_getBlockByNumber" => match params[0].as_str().unwrap() {
+                "latest" => block(canonical(Some(self.head()))),
+                "finalized" => match self.finalized {
+                    Some(number) => block(canonical(self.at(number))),
+                    None => return Err("unknown block".into()),
+                },
+                number => {
+                    let digits = number.strip_prefix("0x").unwrap();
+                    let number = u64::from_str_radix(digits, 16).unwrap();
+                    block(canonical(self.at(number)))
+                }
+            },
+            "eth_getBlockByHash" => block(self.with_hash(params[0].as_str().unwrap())),
+            other => panic!("{other}"),
+        })
+    }
+
+    /// What the Beacon API has under a path; even slots above 50 are empty.
+    pub fn page(&self, path: &str) -> Option<Value> {
+        let has_block = |number: u64| number <= 50 || number % 2 == 1;
+        let below = |number: u64| (0..=number).rev().find(|number| has_block(*number));
+        let header = |block: Block| {
+            let parent = block.number.checked_sub(1).and_then(below);
+            let parent = parent.and_then(|number| self.at(number));
+            json!({ "data": {
+                "root": hash(block),
+                "canonical": true,
+                "header": { "message": {
+                    "slot": block.number.to_string(),
+                    "proposer_index": "1",
+                    "parent_root": parent.map_or("0x".to_owned() + &"0".repeat(64), hash),
+                } },
+            } })
+        };
+        let (path, _) = path.split_once('?').unwrap_or((path, ""));
+        let id = path.strip_prefix("/eth/v1/beacon/headers/");
+        Some(match (path, id) {
+            ("/eth/v1/beacon/genesis", _) => {
+                json!({ "data": { "genesis_validators_root": hash(self.blocks[0]) } })
+            }
+            ("/eth/v1/config/spec", _) => {
+                json!({ "data": { "DEPOSIT_CHAIN_ID": self.id.to_string() } })
+            }
+            ("/eth/v1/node/syncing", _) => {
+                json!({ "data": { "is_syncing": self.is_syncing, "is_optimistic": false } })
+            }
+            ("/eth/v1/beacon/states/head/finality_checkpoints", _) => {
+                let root = match self.finalized.and_then(below) {
+                    Some(number) => hash(self.at(number).unwrap()),
+                    None => "0x".to_owned() + &"0".repeat(64),
+                };
+                json!({ "data": { "finalized": { "epoch": "1", "root": root } } })
+            }
+            (_, Some("head")) => header(self.at(below(self.head().number)?)?),
+            (_, Some(root)) if root.starts_with("0x") => header(self.with_hash(root)?.0),
+            (_, Some(slot)) => {
+                let slot = slot.parse().ok().filter(|slot| has_block(*slot))?;
+                header(self.at(slot)?)
+            }
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! JSON-RPC over HTTP and Unix sockets.
+
+use sszip_core::config::head::Finality;
+
+use super::node::Node;
+use super::owner::{head, Owner};
+
+#[test]
+fn a_chain_is_followed_over_http() {
+    let mut node = Node::new();
+    let address = node.listen();
+    let owner = Owner::start(head(&format!("http://{address}/v1/secret")));
+    owner.wait_for("following", 100, Some(90));
+    node.chain().extend(1, 3);
+    owner.wait_for("following", 103, Some(90));
+    node.chain().finalized = Some(95);
+    owner.wait_for("following", 103, Some(95));
+    let chain = owner.chain();
+    assert_eq!(chain["namespace"], "ab".repeat(16));
+    assert_eq!(chain["name"], "mainnet");
+    assert_eq!(chain["reorgs"], 0);
+    assert_eq!(chain["error"], serde_json::Value::Null);
+    node.chain().cut(100);
+    node.chain().extend(2, 5);
+    owner.wait_for("following", 105, Some(95));
+    assert_eq!(owner.chain()["reorgs"], 1);
+    // connections are kept
+    assert!(node.script().connections < 8);
+    assert_eq!(
+        owner.said(&format!("follows mainnet at http://{address}")),
+        1
+    );
+    assert_eq!(
+        owner.said("mainnet: follows the chain: head 100, final 90"),
+        1
+    );
+    assert_eq!(owner.said("secret"), 0);
+    owner.stop();
+}
+
+#[test]
+fn a_chain_is_followed_over_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.sock");
+    let mut node = Node::new();
+    node.listen_unix(&path);
+    let mut followed = head(&format!("unix:{}:/rpc", path.display()));
+    followed.finality = Finality::Depth(12);
+    let owner = Owner::start(followed);
+    owner.wait_for("following", 100, Some(88));
+    node.chain().extend(1, 1);
+    owner.wait_for("following", 101, Some(89));
+    assert!(!node.take_asked().contains(&"finalized".to_owned()));
+}
+
+#[test]
+fn what_was_final_and_is_not_is_purged() {
+    let mut node = Node::new();
+    let address = node.listen();
+    let owner = Owner::start(head(&format!("http://{address}")));
+    owner.wait_for("following", 100, Some(90));
+    let before = owner.status()["generation"].as_u64().unwrap();
+    node.chain().cut(80);
+    node.chain().extend(2, 40);
+    node.chain().finalized = Some(110);
+    owner.wait_for("following", 120, Some(110));
+    assert_eq!(owner.status()["generation"].as_u64().unwrap(), before + 1);
+    assert_eq!(owner.said("block 90 was final and is not any more"), 1);
+    assert_eq!(owner.said("block 0 and later are purged"), 1);
+}
+
+#[test]
+fn what_was_final_is_remembered_and_checked() {
+    let mut node = Node::new();
+    let address = node.listen();
+    let url = format!("http://{address}");
+    let owner = Owner::start(head(&url));
+    owner.wait_for("following", 100, Some(90));
+    // a mark goes to the disk with what comes later
+    owner.purge(r#"{"blocks":[1,1],"namespace":"abababababababababababababababab"}"#);
+    let store = owner.stop();
+    node.chain().cut(80);
+    node.chain().extend(2, 40);
+    node.chain().finalized = Some(110);
+    let owner = Owner::start_in(store, head(&url));
+    owner.wait_for("following", 120, Some(110));
+    // a mark that only lay in memory may be gone, what was recorded is not
+    let broken = owner.said("block 90 was final and is not any more");
+    assert!(broken <= 1);
+    let store = owner.stop();
+    node.chain().id = 5;
+    let owner = Owner::start_in(store, head(&url));
+    owner.wait("the wrong chain", |chain| chain["state"] == "wrong-chain");
+}
+
+#[test]
+fn a_namespace_that_is_purged_may_have_another_chain() {
+    let mut node = Node::new();
+    let address = node.listen();
+    let owner = Owner::start(head(&format!("http://{address}")));
+    owner.wait_for("following", 100, Some(90));
+    {
+        let mut chain = node.chain();
+        chain.id = 5;
+        for block in &mut chain.blocks {
+            block.branch = 9;
+        }
+    }
+    owner.wait("the wrong chain", |chain| {
+        chain["state"] == "wrong-chain" && chain["final"].is_null()
+    });
+    assert_eq!(owner.said("another chain (chain 5"), 1);
+    owner.purge(r#"{"namespace":"abababababababababababababababab"}"#);
+    owner.wait_for("following", 100, Some(90));
+}

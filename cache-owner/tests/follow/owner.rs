@@ -1,0 +1,144 @@
+//! An owner that follows a node, seen from outside.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use sszip_core::config::head::{Api, Finality, Head};
+use sszip_owner::config::Config;
+use sszip_owner::open::store;
+use sszip_owner::run::{Log, Running};
+use tempfile::TempDir;
+
+pub const NAMESPACE: [u8; 16] = [0xab; 16];
+
+/// An owner, until it is dropped.
+pub struct Owner {
+    running: Running,
+    folder: Arc<TempDir>,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+pub fn head(url: &str) -> Head {
+    Head {
+        url: url.to_owned(),
+        interval: 100,
+        finality: Finality::Tag,
+        api: Api::Execution,
+        headers: Vec::new(),
+        ca: None,
+    }
+}
+
+impl Owner {
+    pub fn start(head: Head) -> Self {
+        Self::start_in(Arc::new(tempfile::tempdir().unwrap()), head)
+    }
+
+    /// With the store of another one.
+    pub fn start_in(folder: Arc<TempDir>, head: Head) -> Self {
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log: Log = Arc::new({
+            let lines = Arc::clone(&lines);
+            move |_, line| lines.lock().unwrap().push(line.to_owned())
+        });
+        let config = Config::of(folder.path().join("socket"), folder.path().join("store"));
+        let mut settings = config.settings();
+        settings.heads = vec![(NAMESPACE, "mainnet".to_owned(), head)];
+        let open = store(&config.path, 64 << 20, Arc::clone(&log));
+        let running = Running::start(settings, open, log).unwrap();
+        let owner = Self {
+            running,
+            folder,
+            lines,
+        };
+        for _ in 0..1_000 {
+            if owner.said("serving on") > 0 {
+                return owner;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("it does not serve: {:?}", owner.lines());
+    }
+
+    /// Ends it, and gives its store.
+    pub fn stop(self) -> Arc<TempDir> {
+        Arc::clone(&self.folder)
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// In how many lines of the log that stands.
+    pub fn said(&self, text: &str) -> usize {
+        let lines = self.lines.lock().unwrap();
+        lines.iter().filter(|line| line.contains(text)).count()
+    }
+
+    pub fn request(&self, request: &str) -> String {
+        let mut stream = UnixStream::connect(self.folder.path().join("socket")).unwrap();
+        let limit = Some(Duration::from_secs(30));
+        stream.set_read_timeout(limit).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    pub fn purge(&self, scope: &str) {
+        let length = scope.len();
+        let answer = self.request(&format!(
+            "POST /v1/purges HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-length: {length}\r\n\r\n{scope}"
+        ));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    pub fn status(&self) -> Value {
+        let answer =
+            self.request("GET /v1/status HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    }
+
+    pub fn chain(&self) -> Value {
+        self.status()["chains"][0].clone()
+    }
+
+    /// Waits until the chain is as it should be.
+    pub fn wait(&self, what: &str, is_there: impl Fn(&Value) -> bool) -> Value {
+        let mut chain = Value::Null;
+        for _ in 0..1_500 {
+            chain = self.chain();
+            if is_there(&chain) {
+                return chain;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{what}: {chain} {:?}", self.lines());
+    }
+
+    pub fn wait_for(&self, state: &str, head: u64, last: Option<u64>) {
+        self.wait(&format!("{state}, {head}, {last:?}"), |chain| {
+            chain["state"] == state && chain["head"] == head && chain["final"] == Value::from(last)
+        });
+    }
+
+    /// Waits until the last error has all of that in it.
+    pub fn wait_for_error(&self, parts: &[&str]) {
+        self.wait(&format!("{parts:?}"), |chain| {
+            let error = chain["error"].as_str().unwrap_or_default();
+            parts.iter().all(|part| error.contains(part))
+        });
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let has_ended = self.running.join(Duration::from_secs(30));
+        assert!(has_ended || std::thread::panicking());
+    }
+}

@@ -1,0 +1,104 @@
+//! TLS: whose certificate is believed.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tempfile::TempDir;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::TlsAcceptor;
+
+use super::node::Node;
+use super::owner::{head, Owner};
+
+/// An authority: who signs, and its certificate in a file.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: TempDir,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).unwrap();
+        Self { issuer, folder }
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// Serves as that name.
+    fn acceptor(&self, name: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+#[test]
+fn a_certificate_of_the_named_authority_is_believed() {
+    let authority = Authority::new("one");
+    let mut node = Node::new();
+    let port = node
+        .listen_with(Some(authority.acceptor("localhost")))
+        .port();
+    for scheme in ["https", "wss"] {
+        let mut head = head(&format!("{scheme}://localhost:{port}"));
+        head.ca = Some(authority.file());
+        let owner = Owner::start(head);
+        owner.wait_for("following", 100, Some(90));
+    }
+}
+
+#[test]
+fn others_are_not() {
+    let (authority, other) = (Authority::new("one"), Authority::new("other"));
+    let mut node = Node::new();
+    let port = node
+        .listen_with(Some(authority.acceptor("localhost")))
+        .port();
+    for scheme in ["https", "wss"] {
+        let mut wrong = head(&format!("{scheme}://localhost:{port}"));
+        wrong.ca = Some(other.file());
+        Owner::start(wrong).wait_for_error(&["invalid peer certificate", "UnknownIssuer"]);
+    }
+    // those whom the system trusts have not signed it
+    let system = head(&format!("https://localhost:{port}"));
+    Owner::start(system).wait_for_error(&["certificate"]);
+    let mut name = head(&format!("https://127.0.0.1:{port}"));
+    name.ca = Some(authority.file());
+    Owner::start(name).wait_for_error(&["certificate not valid for name"]);
+}
+
+#[test]
+fn a_file_without_certificates_is_said_and_waited_for() {
+    let authority = Authority::new("one");
+    let mut node = Node::new();
+    let port = node
+        .listen_with(Some(authority.acceptor("localhost")))
+        .port();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    let mut head = head(&format!("https://localhost:{port}"));
+    head.ca = Some(file.clone());
+    let owner = Owner::start(head);
+    owner.wait_for_error(&["ca.pem", "No such file"]);
+    std::fs::write(&file, "no certificate\n").unwrap();
+    owner.wait_for_error(&["ca.pem: no certificate is in it"]);
+    std::fs::copy(authority.file(), &file).unwrap();
+    owner.wait_for("following", 100, Some(90));
+}

@@ -1,0 +1,97 @@
+//! What is final, and whether what was still is what it was.
+
+use super::poll::{Halt, Poll};
+use super::window::Window;
+use super::{Ask, Block, Mark};
+use crate::config::head::Finality;
+
+/// For so many polls the node may have no block with the number of one that was
+/// final, while its head is above: a node that is behind may have answered.
+const ABSENT: u32 = 3;
+
+/// How many slots below the one that is looked for may be empty.
+const EMPTY: u64 = 8;
+
+/// What became of the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checked {
+    /// There is none.
+    None,
+    /// It is of this chain.
+    Holds,
+    /// It can't be told.
+    Unknown,
+    /// The node has no such block, or not now.
+    Absent,
+    /// Another block has its number.
+    Broken,
+}
+
+/// Whether the node's chain, whose newest blocks are `window`, has the mark.
+pub(super) fn check(
+    mark: Option<Mark>,
+    window: &Window,
+    poll: &Poll,
+    latest: &Block,
+    absent: u32,
+) -> Result<(Checked, Option<String>), Halt> {
+    let Some(mark) = mark else {
+        return Ok((Checked::None, None));
+    };
+    let judge = |hash| match hash == mark.hash {
+        true => Checked::Holds,
+        false => Checked::Broken,
+    };
+    if let Some(known) = window.at(mark.number) {
+        return Ok((judge(known.hash), None));
+    }
+    if mark.number > latest.number {
+        return Ok((Checked::Unknown, None));
+    }
+    Ok(match poll.try_block(Ask::ByNumber(mark.number))? {
+        Ok(Some(block)) => (judge(block.hash), None),
+        Ok(None) if absent < ABSENT => (Checked::Absent, None),
+        Ok(None) => (Checked::Broken, None),
+        Err(error) => {
+            let number = mark.number;
+            let error = format!("block {number}, which was final, can't be checked: {error}");
+            (Checked::Unknown, Some(error))
+        }
+    })
+}
+
+/// The newest block that the node, or the depth, makes final.
+pub(super) fn newest(
+    finality: Finality,
+    window: &Window,
+    poll: &Poll,
+    latest: &Block,
+) -> Result<Result<Option<Mark>, String>, Halt> {
+    let depth = match finality {
+        Finality::Tag => {
+            let block = poll.try_block(Ask::Finalized)?;
+            return Ok(block.map(|block| block.as_ref().map(mark)));
+        }
+        Finality::Depth(depth) => depth,
+    };
+    let Some(number) = latest.number.checked_sub(depth) else {
+        return Ok(Ok(None));
+    };
+    if let Some(known) = window.at(number) {
+        return Ok(Ok(Some(known)));
+    }
+    for number in (number.saturating_sub(EMPTY)..=number).rev() {
+        match poll.try_block(Ask::ByNumber(number))? {
+            Ok(None) => {}
+            found => return Ok(found.map(|block| block.as_ref().map(mark))),
+        }
+    }
+    Ok(Ok(None))
+}
+
+fn mark(block: &Block) -> Mark {
+    Mark {
+        number: block.number,
+        hash: block.hash,
+    }
+}

@@ -1,0 +1,394 @@
+//! What comes of a poll.
+
+use super::finality::{check, newest, Checked};
+use super::identity::Identity;
+use super::place::{find, Place, CONFUSED};
+use super::poll::{Halt, Poll};
+use super::window::Window;
+use super::{Ask, Behind, Block, Mark, Move, Step, Tracker};
+use crate::config::head::Finality;
+
+/// A lower head is the head when it has lasted for so many polls, and so many
+/// milliseconds.
+const LASTS_POLLS: u32 = 3;
+const LASTS: u64 = 2_000;
+
+/// From where on blocks were replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    Nowhere,
+    Number(u64),
+    /// Somewhere above what is final, if that still holds.
+    Final,
+}
+
+/// What is to be done with the chain.
+struct Plan {
+    /// The chain that the node has now, as far as it is known.
+    view: Window,
+    /// What is remembered of it: not that, while the node may be behind.
+    kept: Window,
+    behind: Option<Behind>,
+    from: From,
+    /// Told where there is no need to.
+    is_reorg: bool,
+    head: Option<u64>,
+}
+
+/// What is to be done about finality.
+struct Verdict {
+    /// From here on what was final is not.
+    broken: Option<u64>,
+    mark: Option<Mark>,
+    doubt: Option<u64>,
+    absent: u32,
+    /// What is final now.
+    last: Option<u64>,
+    /// Blocks were replaced from here on.
+    from: Option<u64>,
+    error: Option<String>,
+}
+
+impl Tracker {
+    /// Judges what is known of the poll that is under way, and does it.
+    pub(super) fn judge(&mut self) -> Result<(), Halt> {
+        let Some(poll) = &self.poll else {
+            return Ok(());
+        };
+        let latest = poll.block(Ask::Latest)?;
+        let latest = latest.ok_or_else(|| Halt::Failed("it has no head".into()))?;
+        let syncing = poll.syncing()?;
+        let mut identity = None;
+        if poll.is_identity_due || poll.has_identity() {
+            identity = Some(self.identify(poll)?);
+        }
+        if let Some(wrong) = identity.filter(|found| self.is_foreign(found)) {
+            self.found_foreign(wrong);
+            return Ok(());
+        }
+        let place = find(&self.window, poll, &latest, self.confused)?;
+        if identity.is_none() && matches!(place, Place::Unknown | Place::Nowhere(_)) {
+            // asked first, then all is judged anew
+            self.identify(poll)?;
+        }
+        let plan = self.plan(&place, &latest);
+        let is_sure = plan.behind.is_none() && syncing == Ok(false);
+        let mut verdict = self.verdict(poll, &plan, &latest, is_sure)?;
+        if poll.is_loose() && self.confused < CONFUSED {
+            // otherwise another chain may have answered
+            let again = poll.block(Ask::Again(latest.number))?;
+            if again.is_none_or(|again| again.hash != latest.hash) {
+                return Err(Halt::Confused);
+            }
+        }
+        if let Err(error) = &syncing {
+            verdict.error = Some(format!("whether it is syncing: {error}"));
+        }
+        self.is_syncing = syncing == Ok(true);
+        if let Some(identity) = identity {
+            self.found(identity);
+        }
+        self.carry_out(plan, verdict);
+        Ok(())
+    }
+
+    fn identify(&self, poll: &Poll) -> Result<Identity, Halt> {
+        let (chain_id, genesis) = poll.identity()?;
+        Ok(Identity { chain_id, genesis })
+    }
+
+    fn is_foreign(&self, found: &Identity) -> bool {
+        self.identity
+            .as_ref()
+            .is_some_and(|identity| !identity.agrees(found))
+    }
+
+    /// It is another chain.
+    fn found_foreign(&mut self, found: Identity) {
+        self.heard = self.now;
+        self.is_silent = false;
+        // until it is right again
+        self.identified = None;
+        if !self.is_wrong {
+            let was = self.identity.map(|was| was.to_string());
+            let was = was.unwrap_or_default();
+            self.is_wrong = true;
+            self.tell_final(None);
+            self.tell(Move::Wrong(true));
+            self.say(
+                true,
+                format!(
+                    "the node has another chain ({found}) than the one that was recorded \
+                     ({was}): nothing is sent or stored until it is back, or the namespace \
+                     is purged"
+                ),
+            );
+        }
+        self.look();
+    }
+
+    /// It is the chain that it was, or the first.
+    fn found(&mut self, found: Identity) {
+        self.identified = Some(self.now);
+        if self.identity.is_none() {
+            self.identity = Some(found);
+            self.steps.push_back(Step::KeepIdentity(found));
+        }
+        if self.is_wrong {
+            self.is_wrong = false;
+            self.tell(Move::Wrong(false));
+            self.say(
+                false,
+                format!("the node has the recorded chain ({found}) again"),
+            );
+        }
+    }
+
+    fn plan(&self, place: &Place, latest: &Block) -> Plan {
+        let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
+        let mut plan = Plan {
+            view: self.window.clone(),
+            kept: Window::default(),
+            behind: None,
+            from: From::Nowhere,
+            is_reorg: false,
+            head: Some(latest.number),
+        };
+        match place {
+            Place::First => {
+                plan.view.push(latest);
+                // whatever happened while nobody looked
+                plan.from = From::Final;
+            }
+            Place::Same => plan.head = self.behind.map(|_| latest.number),
+            Place::Below => {
+                plan.view.cut(latest.number);
+                plan.from = From::Number(latest.number + 1);
+            }
+            Place::Unknown => {
+                plan.view.clear();
+                plan.view.push(latest);
+                plan.from = From::Final;
+            }
+            Place::On(ancestor, blocks) => {
+                if self.window.top() != Some(*ancestor) {
+                    plan.from = From::Number(ancestor.number + 1);
+                    plan.is_reorg = true;
+                }
+                plan.view.cut(ancestor.number);
+                blocks.iter().rev().for_each(|block| plan.view.push(block));
+                return self.after_doubt(plan, was_unknown);
+            }
+            Place::Nowhere(blocks) => {
+                plan.view.clear();
+                blocks.iter().rev().for_each(|block| plan.view.push(block));
+                plan.from = From::Final;
+                plan.is_reorg = true;
+            }
+        }
+        if matches!(place, Place::Below | Place::Unknown) {
+            let (since, polls) = self
+                .behind
+                .map_or((self.now, 0), |behind| (behind.since, behind.polls));
+            let polls = polls + 1;
+            if polls < LASTS_POLLS || self.now.saturating_sub(since) < LASTS {
+                plan.head = None;
+                plan.behind = Some(Behind {
+                    since,
+                    polls,
+                    from: latest.number + 1,
+                    is_unknown: matches!(place, Place::Unknown),
+                });
+            }
+        }
+        self.after_doubt(plan, was_unknown)
+    }
+
+    /// What the node had while it was below the window may have been of any
+    /// branch.
+    fn after_doubt(&self, mut plan: Plan, was_unknown: bool) -> Plan {
+        if was_unknown {
+            plan.from = From::Final;
+        }
+        plan.kept = match plan.behind {
+            Some(_) => self.window.clone(),
+            None => plan.view.clone(),
+        };
+        plan
+    }
+
+    fn verdict(
+        &self,
+        poll: &Poll,
+        plan: &Plan,
+        latest: &Block,
+        is_sure: bool,
+    ) -> Result<Verdict, Halt> {
+        let newest = newest(self.finality, &plan.view, poll, latest)?;
+        let from = match plan.from {
+            From::Nowhere => None,
+            From::Number(number) => Some(number),
+            From::Final => Some(0),
+        };
+        // what is above the mark is no doubt about it
+        let doubt = [self.doubt, from].into_iter().flatten().min();
+        let doubt = doubt.filter(|doubt| self.mark.is_some_and(|mark| *doubt <= mark.number));
+        let is_other = |newest: &Mark| {
+            self.mark
+                .is_some_and(|mark| newest.number >= mark.number && *newest != mark)
+        };
+        let is_asked = doubt.is_some() || matches!(&newest, Ok(Some(newest)) if is_other(newest));
+        let (checked, mut error) = if !is_asked {
+            (self.mark.map_or(Checked::None, |_| Checked::Holds), None)
+        } else if self.is_cut_off(plan) {
+            (Checked::Broken, None)
+        } else {
+            check(self.mark, &plan.view, poll, latest, self.absent)?
+        };
+        let broken = (checked == Checked::Broken).then(|| doubt.unwrap_or(0));
+        let mark = match broken {
+            // of what was final, that which is still there
+            Some(from) => from.checked_sub(1).and_then(|below| plan.view.up_to(below)),
+            None => self.mark,
+        };
+        let from = match (plan.from, broken, checked, self.mark) {
+            (_, Some(broken), ..) => Some(from.map_or(broken, |from| from.min(broken))),
+            (From::Final, None, Checked::Holds, Some(mark)) => Some(mark.number + 1),
+            _ => from,
+        };
+        let is_known = matches!(checked, Checked::None | Checked::Holds | Checked::Broken);
+        let mut verdict = Verdict {
+            broken,
+            mark,
+            doubt: doubt.filter(|_| !is_known),
+            absent: match checked {
+                Checked::Absent => self.absent + 1,
+                _ => 0,
+            },
+            last: None,
+            from,
+            error: None,
+        };
+        match newest {
+            Ok(Some(newest)) if is_sure && is_known => {
+                (verdict.mark, verdict.last) =
+                    match self.is_canonical(poll, plan, newest, latest)? {
+                        true => self.advance(mark, newest, latest),
+                        false => (mark, None),
+                    }
+            }
+            Err(text) => error = error.or(Some(format!("what is final: {text}"))),
+            Ok(_) => {}
+        }
+        verdict.error = error;
+        Ok(verdict)
+    }
+
+    /// The chain branches off below the mark.
+    fn is_cut_off(&self, plan: &Plan) -> bool {
+        let From::Number(from) = plan.from else {
+            return false;
+        };
+        plan.is_reorg
+            && self.mark.is_some_and(|mark| {
+                from <= mark.number && self.window.at(mark.number) == Some(mark)
+            })
+    }
+
+    /// Whether what the node says to be final is of the chain that its head is
+    /// of. The two were asked for at a time.
+    fn is_canonical(
+        &self,
+        poll: &Poll,
+        plan: &Plan,
+        newest: Mark,
+        latest: &Block,
+    ) -> Result<bool, Halt> {
+        if newest.number > latest.number || Some(newest) == self.mark {
+            return Ok(true);
+        }
+        let hash = match plan.view.at(newest.number) {
+            Some(known) => Some(known.hash),
+            None => poll
+                .block(Ask::ByNumber(newest.number))?
+                .map(|block| block.hash),
+        };
+        Ok(hash == Some(newest.hash))
+    }
+
+    /// The mark, and what is final, if `newest` is what the node says and
+    /// `mark` is of its chain.
+    fn advance(
+        &self,
+        mark: Option<Mark>,
+        newest: Mark,
+        latest: &Block,
+    ) -> (Option<Mark>, Option<u64>) {
+        if newest.number > latest.number {
+            // it went on between the two answers
+            return (mark, mark.and(self.told));
+        }
+        match mark {
+            Some(mark) if newest.number < mark.number => match self.finality {
+                // the head went back, which does not undo it
+                Finality::Depth(_) => (Some(mark), Some(mark.number)),
+                Finality::Tag => (Some(mark), None),
+            },
+            // it is of this chain, so the other one is not
+            Some(mark) if newest.number == mark.number && newest != mark => (Some(mark), None),
+            _ => (Some(newest), Some(newest.number)),
+        }
+    }
+
+    fn carry_out(&mut self, plan: Plan, verdict: Verdict) {
+        self.heard = self.now;
+        self.is_silent = false;
+        self.confused = 0;
+        self.error = verdict.error;
+        let is_kept = self.told.is_some() && verdict.last >= self.told;
+        if verdict.broken.is_some() || !is_kept {
+            self.tell_final(None);
+        }
+        if let Some(from) = verdict.broken {
+            let number = self.mark.map_or(0, |mark| mark.number);
+            self.say(
+                true,
+                format!(
+                    "block {number} was final and is not any more: all from block {from} on \
+                     is purged"
+                ),
+            );
+            self.tell(Move::Broken { from });
+        }
+        self.tell_reorg(&plan, verdict.from, verdict.broken.is_some());
+        if let Some(head) = plan.head {
+            self.tell(Move::Head(head));
+        }
+        if verdict.mark != self.mark {
+            self.steps.push_back(Step::KeepMark(verdict.mark));
+        }
+        self.mark = verdict.mark;
+        self.doubt = verdict.doubt;
+        self.absent = verdict.absent;
+        self.window = plan.kept;
+        self.behind = plan.behind;
+        self.tell_final(verdict.last);
+        self.look();
+    }
+
+    fn tell_reorg(&mut self, plan: &Plan, from: Option<u64>, is_broken: bool) {
+        let Some(from) = from else {
+            return;
+        };
+        // told once, for as long as the node is behind
+        let is_told = self
+            .behind
+            .is_some_and(|was| !was.is_unknown && was.from <= from)
+            && !plan.is_reorg;
+        if is_told && !is_broken {
+            return;
+        }
+        self.reorgs += u64::from(plan.is_reorg);
+        self.tell(Move::Reorg { from });
+    }
+}

@@ -1,0 +1,450 @@
+//! What becomes of a chain, told from what its node answers.
+//!
+//! Sans-I/O: no socket, no clock. Once in a while the host
+//! [begins](Tracker::begin) a poll, puts the questions that
+//! [`asks`](Tracker::asks) gives to the node, [tells](Tracker::answer) what it
+//! answered, and goes on until there are none; then it does, in their order,
+//! the [steps](Tracker::next_step) that came of it. A poll changes nothing until
+//! all that it needs is known: it is judged anew with each answer, from those
+//! that have come so far.
+//!
+//! ```text
+//!            the window: blocks that hang together, the newest last
+//!   final ··· ┌────┬────┬────┬────┐
+//!             │ 97 │ 98 │ 99 │100 │ head
+//!             └────┴────┴──┬─┴────┘
+//!                          └─ 100' ── 101'   what the node says now: walked
+//!                                            back by parents to the ancestor
+//! ```
+//!
+//! | module       | concern                                              |
+//! |--------------|------------------------------------------------------|
+//! | [`window`]   | the blocks that are known                            |
+//! | [`poll`]     | what was asked, and answered                         |
+//! | [`place`]    | where the node's head hangs on the window            |
+//! | [`finality`] | what is final, and whether it still is what it was   |
+//! | [`identity`] | whether this is the chain that it was                |
+//! | [`judge`]    | what comes of a poll                                 |
+//!
+//! What it can't see: a chain that goes from one branch to another and back
+//! between two polls. And it believes its node: one that answers from several
+//! chains at a time looks like one whose chain is being replaced all the time.
+
+mod finality;
+mod identity;
+mod judge;
+mod place;
+mod poll;
+mod window;
+
+use std::collections::VecDeque;
+use std::fmt;
+
+pub use identity::Identity;
+use poll::{Halt, Poll};
+use window::Window;
+
+pub use crate::cache::chain::Move;
+use crate::config::head::Finality;
+
+/// Of a block: whatever tells it from all others.
+pub type Hash = [u8; 32];
+
+/// What is to be known of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its place in the chain (Beacon: its slot). A parent's is lower.
+    pub number: u64,
+    /// Which one it is.
+    pub hash: Hash,
+    /// The one that it follows.
+    pub parent: Hash,
+}
+
+/// A block that was taken for final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its number.
+    pub number: u64,
+    /// Which one it was.
+    pub hash: Hash,
+}
+
+/// What is known of a namespace's chain from before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Which chain it is; `None`: any.
+    pub identity: Option<Identity>,
+    /// The newest block that was taken for final.
+    pub mark: Option<Mark>,
+}
+
+/// A question to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// Its head: [`Answer::Block`].
+    Latest,
+    /// The newest block that it calls final: [`Answer::Block`].
+    Finalized,
+    /// Whether it is behind and knows it: [`Answer::Syncing`].
+    Syncing,
+    /// A block of any branch: [`Answer::Block`].
+    ByHash(Hash),
+    /// The block of its chain with exactly that number: [`Answer::Block`].
+    ByNumber(u64),
+    /// The same, asked last: whether it is still there.
+    Again(u64),
+    /// [`Answer::ChainId`].
+    ChainId,
+    /// [`Answer::Genesis`].
+    Genesis,
+}
+
+/// What the node said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A block; `None`: it has none such.
+    Block(Option<Block>),
+    /// It is behind.
+    Syncing(bool),
+    /// `None`: its API does not say.
+    ChainId(Option<u64>),
+    /// What tells its first block from those of other chains.
+    Genesis(Hash),
+    /// An error, or nothing that can be understood. For people.
+    Failed(String),
+}
+
+/// What the host is to do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To be told to the owner.
+    Move(Move),
+    /// To be recorded so that it lasts; no block is recorded as final then.
+    KeepIdentity(Identity),
+    /// To be recorded before the [`Move::Final`] that follows is told: an entry
+    /// must not outlive what made it final. `None`: none is any more, which has
+    /// to last, and must not come before the purge of what is
+    /// [broken](Move::Broken).
+    KeepMark(Option<Mark>),
+    /// To be logged.
+    Say(Line),
+}
+
+/// A line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Somebody should look at it.
+    pub is_error: bool,
+    /// Without the name of the namespace.
+    pub text: String,
+}
+
+/// How the following goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The node has not answered yet.
+    Starting,
+    /// All is well.
+    Following,
+    /// The node says that it is behind.
+    Syncing,
+    /// Its head went back, and may come again.
+    Lagging,
+    /// It has not answered for some time.
+    Unreachable,
+    /// It has another chain than the one recorded.
+    WrongChain,
+}
+
+impl State {
+    /// As the owner's status has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Following => "following",
+            Self::Syncing => "syncing",
+            Self::Lagging => "lagging",
+            Self::Unreachable => "unreachable",
+            Self::WrongChain => "wrong-chain",
+        }
+    }
+}
+
+/// How long a node may be silent until nothing is final any more: so many
+/// intervals, and so many milliseconds.
+const SILENT_INTERVALS: u64 = 3;
+const SILENT: u64 = 5_000;
+
+/// How often it is asked which chain it has. Milliseconds.
+const IDENTIFY: u64 = 60_000;
+
+/// The head went back, on the same chain as far as can be told: a node that is
+/// behind, or one whose chain was cut.
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    /// Since when. Milliseconds.
+    since: u64,
+    /// In how many polls in a row.
+    polls: u32,
+    /// The first block that it did not have in the last of them.
+    from: u64,
+    /// Whether it is the same chain could not be told.
+    is_unknown: bool,
+}
+
+/// Follows a chain.
+pub struct Tracker {
+    finality: Finality,
+    /// Milliseconds.
+    interval: u64,
+    /// Of the poll that is under way, or of the last one. Milliseconds.
+    now: u64,
+    /// When a poll succeeded, or the start. Milliseconds.
+    heard: u64,
+    /// When the identity was right.
+    identified: Option<u64>,
+    poll: Option<Poll>,
+    /// Polls in a row whose answers did not fit together.
+    confused: u32,
+    window: Window,
+    behind: Option<Behind>,
+    is_syncing: bool,
+    is_wrong: bool,
+    is_silent: bool,
+    identity: Option<Identity>,
+    mark: Option<Mark>,
+    /// From here on blocks may be others than when the mark was made.
+    doubt: Option<u64>,
+    /// Polls in a row in which the node had no block with the mark's number.
+    absent: u32,
+    /// What was told last.
+    told: Option<u64>,
+    steps: VecDeque<Step>,
+    state: State,
+    reorgs: u64,
+    error: Option<String>,
+}
+
+impl Tracker {
+    /// Of a chain of which `record` is known, asked every `interval`
+    /// milliseconds; at `now`, in milliseconds of any clock that is never put
+    /// back.
+    pub fn new(finality: Finality, interval: u64, record: Record, now: u64) -> Self {
+        // a mark is of a chain
+        let mark = record.mark.filter(|_| record.identity.is_some());
+        Self {
+            finality,
+            interval,
+            now,
+            heard: now,
+            identified: None,
+            poll: None,
+            confused: 0,
+            window: Window::default(),
+            behind: None,
+            is_syncing: false,
+            is_wrong: false,
+            is_silent: false,
+            identity: record.identity,
+            mark,
+            // while nobody looked
+            doubt: mark.map(|_| 0),
+            absent: 0,
+            told: None,
+            steps: VecDeque::new(),
+            state: State::Starting,
+            reorgs: 0,
+            error: None,
+        }
+    }
+
+    /// A poll begins; one that is under way is given up.
+    pub fn begin(&mut self, now: u64) {
+        self.now = now;
+        let mut asks = vec![Ask::Latest, Ask::Syncing];
+        if self.finality == Finality::Tag {
+            asks.push(Ask::Finalized);
+        }
+        let is_due = match self.identified {
+            Some(identified) => now.saturating_sub(identified) >= IDENTIFY,
+            None => true,
+        };
+        self.poll = Some(Poll::new(asks, is_due));
+    }
+
+    /// What to ask the node now, all at a time; nothing more: the poll is over.
+    /// What was asked for before and not answered yet is not asked for again.
+    pub fn asks(&mut self) -> Vec<Ask> {
+        let Some(poll) = &mut self.poll else {
+            return Vec::new();
+        };
+        if let Some(asks) = poll.first_asks() {
+            return asks;
+        }
+        match self.judge() {
+            Ok(()) => {
+                self.poll = None;
+                Vec::new()
+            }
+            Err(Halt::Asks(mut asks)) => {
+                if let Some(poll) = &mut self.poll {
+                    asks.retain(|ask| poll.note(*ask));
+                }
+                asks
+            }
+            Err(Halt::Failed(error)) => {
+                self.fail(&error, self.now);
+                Vec::new()
+            }
+            Err(Halt::Confused) => {
+                self.confused += 1;
+                self.fail("its chain changed while it was asked", self.now);
+                Vec::new()
+            }
+        }
+    }
+
+    /// What the node said to a question.
+    pub fn answer(&mut self, ask: Ask, answer: Answer) {
+        if let Some(poll) = &mut self.poll {
+            poll.answer(ask, answer);
+        }
+    }
+
+    /// The poll has come to nothing.
+    pub fn fail(&mut self, error: &str, now: u64) {
+        self.poll = None;
+        self.error = Some(error.to_owned());
+        // whoever comes back may be another one
+        self.identified = None;
+        self.tick(now);
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: u64) {
+        let limit = self.interval.saturating_mul(SILENT_INTERVALS).max(SILENT);
+        if now.saturating_sub(self.heard) > limit && !self.is_silent {
+            self.is_silent = true;
+            self.tell_final(None);
+            self.look();
+        }
+    }
+
+    /// The namespace was purged: it may have another chain from now on.
+    pub fn forget(&mut self, now: u64) {
+        self.tell_final(None);
+        if self.is_wrong {
+            self.tell(Move::Wrong(false));
+        }
+        let new = Self::new(self.finality, self.interval, Record::default(), now);
+        let new = Self {
+            steps: std::mem::take(&mut self.steps),
+            reorgs: self.reorgs,
+            heard: self.heard,
+            is_silent: self.is_silent,
+            ..new
+        };
+        *self = new;
+        self.look();
+    }
+
+    /// The next thing to do.
+    pub fn next_step(&mut self) -> Option<Step> {
+        self.steps.pop_front()
+    }
+
+    /// The newest block that is known.
+    pub fn head(&self) -> Option<Mark> {
+        self.window.top()
+    }
+
+    /// The newest block that is final, as was told last.
+    pub fn last_final(&self) -> Option<u64> {
+        self.told
+    }
+
+    /// How it goes.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// How often blocks were replaced.
+    pub fn reorgs(&self) -> u64 {
+        self.reorgs
+    }
+
+    /// What went wrong in the last poll.
+    pub fn last_error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    fn tell(&mut self, what: Move) {
+        self.steps.push_back(Step::Move(what));
+    }
+
+    fn tell_final(&mut self, number: Option<u64>) {
+        if self.told != number {
+            self.told = number;
+            self.tell(Move::Final(number));
+        }
+    }
+
+    fn say(&mut self, is_error: bool, text: String) {
+        self.steps.push_back(Step::Say(Line { is_error, text }));
+    }
+
+    /// Says how it goes, if that has changed.
+    fn look(&mut self) {
+        let state = if self.is_wrong {
+            State::WrongChain
+        } else if self.is_silent {
+            State::Unreachable
+        } else if self.window.top().is_none() {
+            State::Starting
+        } else if self.is_syncing {
+            State::Syncing
+        } else if self.behind.is_some_and(|behind| behind.polls > 1) {
+            // once is what any balancer of loads does
+            State::Lagging
+        } else {
+            State::Following
+        };
+        if state == self.state {
+            return;
+        }
+        self.state = state;
+        let head = self.window.top().map_or(0, |top| top.number);
+        let text = match state {
+            // it is said already
+            State::WrongChain | State::Starting => return,
+            State::Following => match self.told {
+                Some(last) => format!("follows the chain: head {head}, final {last}"),
+                None => format!("follows the chain: head {head}, none final yet"),
+            },
+            State::Syncing => "the node is syncing: nothing is taken for final".into(),
+            State::Lagging => format!("the node is behind {head}: nothing is taken for final"),
+            State::Unreachable => format!(
+                "the node does not answer, nothing is taken for final: {}",
+                self.error.as_deref().unwrap_or("no answer yet")
+            ),
+        };
+        self.say(state == State::Unreachable, text);
+    }
+}
+
+impl fmt::Debug for Tracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracker")
+            .field("state", &self.state)
+            .field("head", &self.window.top())
+            .field("mark", &self.mark)
+            .field("told", &self.told)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

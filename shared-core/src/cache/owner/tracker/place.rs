@@ -1,0 +1,106 @@
+//! Where the node's head hangs on the window.
+
+use super::poll::Halt;
+use super::{Ask, Block, Mark, Poll, Window};
+
+/// So many blocks are walked back from the node's head. What is further is
+/// looked for by number.
+const WALK: u64 = 64;
+
+/// After so many polls whose answers did not fit together the node's head is
+/// taken for one that has nothing to do with the window.
+pub(super) const CONFUSED: u32 = 3;
+
+/// Where it hangs.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// It is the first that is known.
+    First,
+    /// It is the window's head.
+    Same,
+    /// It is in the window, below its head.
+    Below,
+    /// It is below the window.
+    Unknown,
+    /// On a block of the window, with these between, the newest first, itself
+    /// included. There may be others between that are not known.
+    On(Mark, Vec<Block>),
+    /// On none.
+    Nowhere(Vec<Block>),
+}
+
+/// Looks for it. `confused` is in how many polls before it was not found.
+pub(super) fn find(
+    window: &Window,
+    poll: &Poll,
+    latest: &Block,
+    confused: u32,
+) -> Result<Place, Halt> {
+    let (Some(bottom), Some(top)) = (window.bottom(), window.top()) else {
+        return Ok(Place::First);
+    };
+    if latest.hash == top.hash {
+        return Ok(Place::Same);
+    }
+    if latest.number < bottom.number {
+        return Ok(Place::Unknown);
+    }
+    let known = window.at(latest.number);
+    if known.is_some_and(|known| known.hash == latest.hash) {
+        return Ok(Place::Below);
+    }
+    let mut blocks = vec![*latest];
+    let mut lowest = *latest;
+    let is_far = latest.number.saturating_sub(top.number) > WALK;
+    loop {
+        if let Some(ancestor) = window.with_hash(&lowest.parent) {
+            return Ok(Place::On(ancestor, blocks));
+        }
+        if lowest.number <= bottom.number {
+            // its ancestors are older than all that is known
+            return Ok(Place::Nowhere(blocks));
+        }
+        if is_far || blocks.len() as u64 > WALK {
+            break;
+        }
+        match poll.block(Ask::ByHash(lowest.parent))? {
+            Some(block) if block.hash == lowest.parent && block.number < lowest.number => {
+                blocks.push(block);
+                lowest = block;
+            }
+            _ => break,
+        }
+    }
+    if confused >= CONFUSED {
+        return Ok(Place::Nowhere(blocks));
+    }
+    let ancestor = highest(window, poll, latest.number)?;
+    Ok(match ancestor {
+        Some(ancestor) => {
+            blocks.retain(|block| block.number > ancestor.number);
+            Place::On(ancestor, blocks)
+        }
+        None => Place::Nowhere(blocks),
+    })
+}
+
+/// The highest block of the window, up to that number, that the node's chain
+/// still has. All below it are, for they are its ancestors.
+fn highest(window: &Window, poll: &Poll, number: u64) -> Result<Option<Mark>, Halt> {
+    let (mut low, mut high) = (0, window.count_up_to(number));
+    // most often it is the first that is tried
+    let mut middle = high;
+    while low < high {
+        let Some(mark) = window.get(middle - 1) else {
+            break;
+        };
+        let block = poll.block(Ask::ByNumber(mark.number))?;
+        if block.is_some_and(|block| block.hash == mark.hash) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+        middle = (low + high).div_ceil(2);
+    }
+    Ok(low.checked_sub(1).and_then(|index| window.get(index)))
+}

@@ -1,0 +1,72 @@
+//! The blocks that are known: a chain's newest.
+
+use std::collections::VecDeque;
+
+use super::{Block, Hash, Mark};
+
+/// So many are kept.
+pub(super) const MOST: usize = 1_024;
+
+/// Blocks of one chain, the newest last. Each hangs on the one before it,
+/// directly or by blocks that are not kept (a long time without polls).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Window(VecDeque<Mark>);
+
+impl Window {
+    pub(super) fn top(&self) -> Option<Mark> {
+        self.0.back().copied()
+    }
+
+    pub(super) fn bottom(&self) -> Option<Mark> {
+        self.0.front().copied()
+    }
+
+    /// Its block with that number.
+    pub(super) fn at(&self, number: u64) -> Option<Mark> {
+        let index = self.0.binary_search_by_key(&number, |mark| mark.number);
+        self.0.get(index.ok()?).copied()
+    }
+
+    /// Its newest block up to that number.
+    pub(super) fn up_to(&self, number: u64) -> Option<Mark> {
+        let after = self.count_up_to(number);
+        self.0.get(after.checked_sub(1)?).copied()
+    }
+
+    /// How many there are up to that number.
+    pub(super) fn count_up_to(&self, number: u64) -> usize {
+        self.0.partition_point(|mark| mark.number <= number)
+    }
+
+    /// The `index`th from below.
+    pub(super) fn get(&self, index: usize) -> Option<Mark> {
+        self.0.get(index).copied()
+    }
+
+    pub(super) fn with_hash(&self, hash: &Hash) -> Option<Mark> {
+        self.0.iter().rev().find(|mark| mark.hash == *hash).copied()
+    }
+
+    /// The blocks above that number go.
+    pub(super) fn cut(&mut self, number: u64) {
+        self.0.truncate(self.count_up_to(number));
+    }
+
+    /// Puts a block on top, if it is above it.
+    pub(super) fn push(&mut self, block: &Block) {
+        if self.top().is_some_and(|top| top.number >= block.number) {
+            return;
+        }
+        if self.0.len() == MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(Mark {
+            number: block.number,
+            hash: block.hash,
+        });
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

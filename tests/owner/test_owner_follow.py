@@ -1,0 +1,188 @@
+"""The owner follows nodes: what it says of chains that do what chains do."""
+
+import time
+
+import pytest
+
+from daemon import LIMIT, NAMESPACE
+from node import Node
+
+NAME = "mainnet"
+HOWS = {
+    "http": {},
+    "unix": {},
+    "ws": {},
+    "beacon": {"api": "beacon"},
+    "depth": {"finality": "depth:40"},
+}
+
+
+@pytest.fixture
+def start_node(tmp_path):
+    nodes = []
+
+    def start(*options):
+        nodes.append(Node(tmp_path, *options))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.stop()
+
+
+def head(node, how="http", **more):
+    scheme = how if how in ("http", "unix", "ws") else "http"
+    return {"namespace": NAME, "url": node.url(scheme), "interval": "100ms"} | HOWS[how] | more
+
+
+def chains(daemon):
+    return {chain["name"]: chain for chain in daemon.status()["chains"]}
+
+
+def wait_for(daemon, name=NAME, **wanted):
+    """Until the status says that."""
+    end = time.monotonic() + LIMIT
+    while time.monotonic() < end:
+        chain = chains(daemon)[name]
+        if all(chain[field] == value for field, value in wanted.items()):
+            return chain
+        time.sleep(0.02)
+    raise TimeoutError(f"{wanted} {chain} {daemon.said()}")
+
+
+def height(block, how):
+    return block["slot"] if how == "beacon" else block["number"]
+
+
+@pytest.fixture
+def followed(start_node, start_daemon):
+    """A node and who follows it."""
+    node = start_node()
+    daemon = start_daemon(heads=[head(node)])
+    wait_for(daemon, state="following", head=200, final=node.chain()["finalized"]["number"])
+    return node, daemon
+
+
+def test_every_kind_of_node_is_followed(start_node, start_daemon):
+    options = ["--chain-slot-ms", "25", "--chain-reorgs", "0.15", "--chain-missed", "0.1"]
+    node = start_node("--seed", "3", *options)
+    heads = [head(node, how) | {"namespace": how} for how in HOWS]
+    daemon = start_daemon(heads=heads)
+    generation = daemon.generation
+    time.sleep(6)
+    node.tell({"stall": True})
+    state = node.tell({"extend": 1})
+    for how in HOWS:
+        last = state["finalized"]
+        if how == "depth":
+            wait_for(daemon, how, state="following", head=state["head"]["number"])
+            assert chains(daemon)[how]["final"] >= state["head"]["number"] - 45
+            continue
+        chain = wait_for(
+            daemon, how, state="following", head=height(state["head"], how), final=height(last, how)
+        )
+        assert chain["reorgs"] > 3 and chain["error"] is None
+    # nothing that was final was replaced
+    assert daemon.generation == generation
+    assert "was final" not in daemon.said()
+    # a line a change of state, not one a poll
+    assert daemon.said().count("follows the chain") < 3 * len(HOWS)
+
+
+def test_a_finality_that_is_broken_is_purged(followed):
+    node, daemon = followed
+    node.tell({"extend": 1})
+    wait_for(daemon, head=201)
+    node.tell({"extend": 9})
+    wait_for(daemon, head=210)
+    node.tell({"finalize": 206})
+    wait_for(daemon, final=206)
+    entry = {"namespace": namespace(daemon), "method": "eth_getBlockByNumber"}
+    for block in (203, 204, 206):
+        daemon.put(block, block=block, **entry)
+    generation = daemon.generation
+    node.tell({"reorg": {"depth": 7, "length": 9}})
+    wait_for(daemon, state="following", head=212, final=206)
+    assert daemon.generation == generation + 1
+    assert "block 206 was final and is not any more: all from block 204 on is purged" in daemon.said()
+    assert [daemon.get(block).status for block in (203, 204, 206)] == [200, 404, 404]
+
+
+def namespace(daemon):
+    return chains(daemon)[NAME]["namespace"]
+
+
+def test_nothing_is_final_while_that_is_not_known(followed):
+    node, daemon = followed
+    generation = daemon.generation
+    for trouble, state, passes in [
+        ({"syncing": True}, "syncing", {"syncing": False}),
+        ({"finality": False}, "following", {"finality": True}),
+        ({"unfinalize": 10}, "following", {"finalize": 192}),
+        ({"down": True}, "unreachable", {"down": False}),
+        ({"down": "close"}, "unreachable", {"down": False}),
+    ]:
+        node.tell(trouble)
+        wait_for(daemon, state=state, final=None)
+        after = node.tell(passes)
+        wait_for(daemon, state="following", head=200, final=after["finalized"]["number"])
+    assert daemon.generation == generation
+
+
+def test_a_node_that_lags_is_waited_for(followed):
+    node, daemon = followed
+    last = node.chain()["finalized"]["number"]
+    node.tell({"lag": 3})
+    wait_for(daemon, state="lagging", head=200, final=None)
+    # it lasts
+    wait_for(daemon, state="following", head=197, final=last)
+    node.tell({"lag": 0})
+    wait_for(daemon, state="following", head=200, final=last)
+    node.tell({"rollback": 5}, {"extend": 2})
+    wait_for(daemon, state="following", head=197, final=last)
+    assert chains(daemon)[NAME]["reorgs"] == 1
+
+
+def test_another_chain_is_refused_until_the_namespace_is_purged(followed):
+    node, daemon = followed
+    node.tell({"replace": {"seed": 9, "chain_id": 5}})
+    wait_for(daemon, state="wrong-chain", final=None)
+    assert daemon.said().count("another chain (chain 5, ") == 1
+    assert daemon.purge(namespace=namespace(daemon)).status == 200
+    state = node.chain()
+    wait_for(daemon, state="following", head=state["head"]["number"])
+    # and it is that one from now on
+    node.tell({"replace": {"seed": 9, "chain_id": 6}})
+    wait_for(daemon, state="wrong-chain")
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_what_was_recorded_is_checked_after_a_restart(followed, end):
+    node, daemon = followed
+    last = node.chain()["finalized"]["number"]
+    # a mark goes to the disk with what is written after it
+    daemon.put(1, namespace=namespace(daemon), block=last)
+    daemon.put(1, namespace=namespace(daemon), block=last)
+    assert daemon.purge(namespace=NAMESPACE).status == 200
+    before = daemon.generation
+    getattr(daemon, end)()
+    node.tell({"rollback": 200 - last + 3}, {"extend": 160}, {"finalize": 220})
+    daemon.start()
+    wait_for(daemon, state="following", final=220)
+    assert f"block {last} was final and is not any more" in daemon.said()
+    assert daemon.generation == before + 1
+    assert daemon.get(1).status == 404
+    # another chain is known as one, too
+    getattr(daemon, end)()
+    node.tell({"replace": {"seed": 7, "chain_id": 1}})
+    daemon.start()
+    wait_for(daemon, state="wrong-chain", final=None)
+
+
+def test_who_can_not_be_followed_is_said_at_once(start_daemon):
+    head = {"namespace": NAME, "url": "http://127.0.0.1:1/secret"}
+    daemon = start_daemon(heads=[head | {"interval": "100ms"}])
+    chain = wait_for(daemon, state="unreachable", head=None, final=None)
+    assert "refused" in chain["error"]
+    assert daemon.said().count("the node does not answer") == 1
+    assert "secret" not in daemon.said()
