@@ -17,6 +17,7 @@ use atomic_waker::AtomicWaker;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
+use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::disk::DiskError;
 use sszip_core::cache::owner::memory::Kept;
@@ -42,6 +43,9 @@ pub const MOST_READS: usize = 16;
 
 /// Its writes at a time: entries, purges, flushes.
 pub const MOST_WRITES: usize = 16;
+
+/// Questions to nodes at a time, for entries that may be final.
+const MOST_QUESTIONS: usize = 32;
 
 /// Entries that wait to be stored. Those beyond are not, for now.
 const MOST_STORING: usize = 256;
@@ -92,6 +96,16 @@ pub struct Service {
     pub connections: AtomicUsize,
     activity: Arc<Activity>,
     chains: Vec<Arc<Chain>>,
+    questions: Arc<Semaphore>,
+}
+
+/// An entry that is to be kept.
+struct Put {
+    key: Key,
+    about: About,
+    fresh: u64,
+    process: Option<Name>,
+    if_final: Option<IfFinal>,
 }
 
 impl Service {
@@ -112,6 +126,7 @@ impl Service {
             connections: AtomicUsize::new(0),
             activity,
             chains: Vec::new(),
+            questions: Arc::new(Semaphore::new(MOST_QUESTIONS)),
         }
     }
 
@@ -163,7 +178,17 @@ impl Service {
                 about,
                 fresh,
                 process,
-            } => self.put(key, about, fresh, process, body).await,
+                if_final,
+            } => {
+                let put = Put {
+                    key,
+                    about,
+                    fresh,
+                    process,
+                    if_final,
+                };
+                self.put(put, body).await
+            }
             Request::GiveBack { key, process } => {
                 self.owner.give_back(&key, &process, now());
                 self.wake();
@@ -322,12 +347,16 @@ impl Service {
 
     async fn put(
         self: &Arc<Self>,
-        key: Key,
-        about: About,
-        fresh: u64,
-        process: Option<Name>,
+        put: Put,
         body: &mut Incoming,
     ) -> Result<Response<Answer>, Problem> {
+        let Put {
+            key,
+            about,
+            fresh,
+            process,
+            if_final,
+        } = put;
         let body = match self.bodies.whole(body, self.limits.max_entry).await {
             Ok(body) => body,
             Err(problem) => {
@@ -359,6 +388,9 @@ impl Service {
         match put {
             Ok(is_to_be_stored) => {
                 self.look_for_news(&kept.about().namespace);
+                if let Some(if_final) = if_final {
+                    self.find_out(key, Arc::clone(&kept), if_final);
+                }
                 if is_to_be_stored {
                     self.read_and_store(key, kept, true);
                 }
@@ -378,6 +410,29 @@ impl Service {
             )),
             Err(Refused::Off(text)) => Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, text)),
         }
+    }
+
+    /// Asks the node whether an entry is of a final block.
+    fn find_out(self: &Arc<Self>, key: Key, kept: Arc<Kept>, if_final: IfFinal) {
+        let namespace = kept.about().namespace;
+        let mut chains = self.chains.iter();
+        let chain = chains.find(|chain| chain.namespace == namespace);
+        let Some(node) = chain.and_then(|chain| chain.node()) else {
+            return;
+        };
+        // it is short-lived then
+        let Ok(place) = Arc::clone(&self.questions).try_acquire_owned() else {
+            return;
+        };
+        let owner = Arc::clone(&self.owner);
+        tokio::spawn(async move {
+            let _place = place;
+            if let Ok(Some(block)) = node.place_of(&if_final.transaction).await {
+                if block <= if_final.last {
+                    owner.make_final(&key, &kept, block, if_final.valid, now());
+                }
+            }
+        });
     }
 
     async fn purge(self: Arc<Self>, scope: Scope) -> Result<Response<Answer>, Problem> {

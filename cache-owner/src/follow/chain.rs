@@ -8,6 +8,8 @@ use sszip_core::cache::owner::tracker::State;
 use sszip_core::cache::owner::Scope;
 use tokio::sync::Notify;
 
+use super::node::Node;
+
 /// How following a chain goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -33,6 +35,7 @@ pub struct Chain {
     /// There may be news: told by whoever knows.
     pub news: Arc<Notify>,
     is_forgotten: AtomicBool,
+    node: Mutex<Option<Arc<Node>>>,
     status: Mutex<Status>,
 }
 
@@ -44,6 +47,7 @@ impl Chain {
             name: name.to_owned(),
             news: Arc::default(),
             is_forgotten: AtomicBool::new(false),
+            node: Mutex::default(),
             status: Mutex::new(Status {
                 state: State::Starting,
                 head: None,
@@ -52,6 +56,18 @@ impl Chain {
                 error: None,
             }),
         }
+    }
+
+    /// Its node, once it can be asked.
+    pub fn node(&self) -> Option<Arc<Node>> {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        node.clone()
+    }
+
+    /// This is its node.
+    pub fn set_node(&self, node: &Arc<Node>) {
+        let mut place = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(Arc::clone(node));
     }
 
     /// How it goes.

@@ -53,7 +53,7 @@ struct Header {
 }
 
 /// A number in hex digits after `0x`.
-fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+pub(super) fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     text.strip_prefix("0x")
         .and_then(|digits| u64::from_str_radix(digits, 16).ok())

@@ -43,6 +43,7 @@ pub async fn run(head: Head, chain: Arc<Chain>, service: Arc<Service>, log: Log)
                 &format!("following it failed, and begins anew: {error}"),
             );
             service.owner.moved(&chain.namespace, Move::Final(None));
+            service.owner.moved(&chain.namespace, Move::Known(false));
             service.tell_processes();
         }
         sleep(REST).await;
@@ -71,6 +72,7 @@ impl Follower {
         let head = &self.head;
         let mut tracker = Tracker::new(head.finality, head.interval, record, now().monotonic);
         let node = self.node(&mut tracker).await;
+        self.chain.set_node(&node);
         let _listening = Aborting(tokio::spawn({
             let (node, news) = (Arc::clone(&node), Arc::clone(&self.chain.news));
             async move { node.listen(&news).await }
@@ -139,6 +141,7 @@ impl Follower {
         // no process waits for the disk to hear of it
         self.service.tell_processes();
         self.steps.settle().await;
+        self.steps.know(tracker.is_identified());
         self.service.tell_processes();
         self.chain.set_status(Status {
             state: tracker.state(),

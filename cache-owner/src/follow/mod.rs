@@ -19,6 +19,7 @@
 //! | [`http`]     | requests, within limits                             |
 //! | [`websocket`]| calls over a WebSocket, and what comes unasked      |
 //! | [`execution`]| questions in JSON-RPC                               |
+//! | [`receipt`]  | where a transaction is                              |
 //! | [`beacon`]   | questions to the Beacon API                         |
 //! | [`node`]     | whichever of them it is                             |
 //! | [`follower`] | when it is asked                                    |
@@ -33,6 +34,7 @@ pub mod execution;
 pub mod follower;
 pub mod http;
 pub mod node;
+pub mod receipt;
 pub mod steps;
 pub mod websocket;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use sszip_core::cache::owner::tracker::{Answer, Ask};
+use sszip_core::cache::owner::tracker::{Answer, Ask, Hash};
 use sszip_core::config::head::{Api, Head};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -13,7 +13,7 @@ use super::connect::Connector;
 use super::endpoint::Endpoint;
 use super::http::{fields, Http};
 use super::websocket::WebSocket;
-use super::{beacon, execution};
+use super::{beacon, execution, receipt};
 
 /// A request may take as long as an interval, but never less than this.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -76,6 +76,23 @@ impl Node {
             }
             Self::Beacon(http) => beacon::ask(http, ask).await,
         }
+    }
+
+    /// The number of the block that a transaction is in; `None`: it is in none,
+    /// or that is nothing to ask this node.
+    ///
+    /// # Errors
+    /// As of [`ask`](Self::ask).
+    pub async fn place_of(&self, transaction: &Hash) -> Result<Option<u64>, String> {
+        let body = match self {
+            Self::Execution(http) => http.post(receipt::request(transaction, 1)).await?,
+            Self::WebSocket(socket) => {
+                let request = |id| receipt::request(transaction, id);
+                socket.call(request).await?
+            }
+            Self::Beacon(_) => return Ok(None),
+        };
+        receipt::read(&body)
     }
 
     /// Tells `news` what the node sends without being asked. Never returns.

@@ -23,6 +23,8 @@ pub struct Steps {
     /// The disk has failed, and it was said.
     has_failed: bool,
     told: Option<u64>,
+    /// The chain is known to be the right one, and its processes were told.
+    is_known: bool,
 }
 
 /// What waits for the disk, in this order.
@@ -45,6 +47,7 @@ impl Steps {
             later: Later::default(),
             has_failed: false,
             told: None,
+            is_known: false,
         }
     }
 
@@ -84,14 +87,28 @@ impl Steps {
                         self.later.last = None;
                         self.told = None;
                     }
-                    Move::Broken { from } => {
-                        let from = self.later.purge.map_or(from, |other| other.min(from));
-                        self.later.purge = Some(from);
-                    }
+                    Move::Broken { from } => self.purge_from(from),
+                    // what came before it was noticed may be of the other
+                    Move::Wrong(true) if self.is_known => self.purge_from(0),
                     _ => {}
                 }
                 self.tell(told);
             }
+        }
+    }
+
+    fn purge_from(&mut self, from: u64) {
+        let from = self.later.purge.map_or(from, |other| other.min(from));
+        self.later.purge = Some(from);
+    }
+
+    /// Whether the node has the right chain. That counts once it is recorded
+    /// which one that is.
+    pub fn know(&mut self, is_identified: bool) {
+        let is_known = is_identified && self.later.identity.is_none();
+        if self.is_known != is_known {
+            self.is_known = is_known;
+            self.tell(Move::Known(is_known));
         }
     }
 

@@ -354,6 +354,12 @@ impl Tracker {
         self.steps.pop_front()
     }
 
+    /// Whether the node was asked which chain it has, and has not failed since:
+    /// it is the right one.
+    pub fn is_identified(&self) -> bool {
+        self.identified.is_some()
+    }
+
     /// The newest block that is known.
     pub fn head(&self) -> Option<Mark> {
         self.window.top()

@@ -242,6 +242,7 @@ impl World {
                     drop(self.disk.0.split_off(&from));
                     self.lasting = self.disk.clone();
                 }
+                Move::Known(_) => unreachable!("it is told by whoever records"),
                 Move::Wrong(is_wrong) => self.is_wrong = is_wrong,
             }
         }
