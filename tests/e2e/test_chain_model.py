@@ -40,10 +40,12 @@ class Model:
 
     def judge(self, question, answer, asked):
         history = self.said[question]
+        # these move without a new head, and are kept for a second
+        moment = MOMENT + (b'"safe"' in question or b'"finalized"' in question)
         # what is true until the next entry begins
         for (_, said, _), following in zip(history, [*history[1:], None], strict=True):
             until = following[0] if following else float("inf")
-            if said == answer and until >= asked - MOMENT:
+            if said == answer and until >= asked - moment:
                 return
         raise AssertionError(f"{question}: {answer}, and of {asked} there is {history}")
 

@@ -151,6 +151,8 @@ pub struct Known<'a> {
 enum Named {
     /// The head.
     Head,
+    /// What is safe, or final: other blocks without a new head, too.
+    Moving,
     /// Another place in the chain that moves on, or none.
     Nothing,
     /// The first block that the node has: not always the same one.
@@ -239,7 +241,7 @@ impl Prospect {
         }
         let said = said.map(|said| said.number);
         let (block, height) = match named {
-            Named::Head | Named::Nothing => (None, None),
+            Named::Head | Named::Moving | Named::Nothing => (None, None),
             Named::Earliest => (said, None),
             Named::Number(number) => (Some(number), Some(number)),
             Named::Block(_) | Named::Transaction(_) => (said, said),
@@ -312,7 +314,15 @@ impl Prospect {
             },
             None => None,
         };
-        self.kept(Class::Tip, None, height, valid)
+        let judged = self.kept(Class::Tip, None, height, valid)?;
+        Some(match named {
+            // nobody is told when it moves
+            Named::Moving => Judged {
+                valid: judged.valid.min(Class::Tip.default_valid()),
+                ..judged
+            },
+            _ => judged,
+        })
     }
 
     fn kept(
@@ -355,6 +365,7 @@ impl Named {
             BlockReference::Number(number) => Self::Number(number),
             BlockReference::Hash { hash, .. } => Self::Block(hash),
             BlockReference::Tag(Tag::Latest) => Self::Head,
+            BlockReference::Tag(Tag::Safe | Tag::Finalized) => Self::Moving,
             BlockReference::Tag(Tag::Earliest) => Self::Earliest,
             BlockReference::Range {
                 from: Bound::Number(_),
