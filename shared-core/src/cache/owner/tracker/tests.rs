@@ -291,7 +291,7 @@ fn what_was_final_before_a_restart_is_checked() {
     assert_eq!(
         again.poll(),
         [
-            Move::Reorg { from: 91 },
+            Move::Reorg { from: 0 },
             Move::Head(200),
             Move::Final(Some(150))
         ]
@@ -330,6 +330,51 @@ fn a_node_that_is_behind_loses_only_finality() {
     // once is nothing to talk about
     assert_eq!(script.said.len(), 1);
     assert_eq!(script.tracker.reorgs(), 0);
+}
+
+#[test]
+fn a_node_that_is_behind_may_be_on_another_branch_then() {
+    let mut script = Script::followed();
+    for _ in 0..5 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.cut(102);
+    script.poll();
+    script.node.extend(1, 1);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Reorg { from: 103 },
+            Move::Head(103),
+            Move::Final(Some(90))
+        ]
+    );
+    assert_eq!(script.tracker.reorgs(), 1);
+}
+
+#[test]
+fn a_short_branch_below_what_is_final_breaks_it_at_once() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.finalize(118);
+    script.poll();
+    script.node.cut(110);
+    script.node.extend(1, 3);
+    script.node.finalize(112);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Final(None),
+            Move::Broken { from: 111 },
+            Move::Reorg { from: 111 },
+            Move::Head(113),
+            Move::Final(Some(112)),
+        ]
+    );
 }
 
 #[test]
