@@ -96,6 +96,8 @@ struct Script {
     now: u64,
     said: Vec<String>,
     kept: Record,
+    /// What the node says to these whatever it has.
+    lies: Vec<(Ask, Answer)>,
 }
 
 const INTERVAL: u64 = 1_000;
@@ -112,6 +114,7 @@ impl Script {
             now: 0,
             said: Vec::new(),
             kept: record,
+            lies: Vec::new(),
         }
     }
 
@@ -158,7 +161,11 @@ impl Script {
 
     /// An interval passes, and the node is asked.
     fn poll(&mut self) -> Vec<Move> {
-        self.now += INTERVAL;
+        self.poll_after(INTERVAL)
+    }
+
+    fn poll_after(&mut self, wait: u64) -> Vec<Move> {
+        self.now += wait;
         self.tracker.begin(self.now);
         loop {
             let asks = self.tracker.asks();
@@ -166,7 +173,11 @@ impl Script {
                 return self.drain();
             }
             for ask in asks {
-                let answer = self.node.answer(ask);
+                let lie = self.lies.iter().find(|(about, _)| *about == ask);
+                let answer = match lie {
+                    Some((_, lie)) => lie.clone(),
+                    None => self.node.answer(ask),
+                };
                 self.tracker.answer(ask, answer);
             }
         }
@@ -601,44 +612,104 @@ fn answers_that_do_not_fit_are_not_believed_at_once() {
         script.node.extend(0, 1);
         script.poll();
     }
-    // its head is of a branch that it knows nothing else of
-    script.node.chain.push(Block {
+    // its head hangs on a block that it does not know
+    let head = Block {
         number: 125,
         hash: [9; 32],
         parent: [8; 32],
-    });
-    for number in 121..125 {
-        let parent = script.node.at(number - 1).unwrap().hash;
-        script.node.chain.push(Block {
-            number,
-            hash: hash(0, number),
-            parent,
-        });
+    };
+    script.node.extend(0, 4);
+    script.lies = vec![
+        (Ask::Latest, Answer::Block(Some(head))),
+        // and is not there any more
+        (Ask::Again(125), Answer::Block(None)),
+    ];
+    for _ in 0..3 {
+        assert_eq!(script.poll(), []);
+        let error = script.tracker.last_error().unwrap();
+        assert!(error.contains("changed while it was asked"), "{error}");
     }
-    script.node.chain.sort_by_key(|block| block.number);
-    // asked by number it has another head
-    let real = script.node.chain.len() - 1;
-    let lie = script.node.chain[real];
-    for round in 0..4 {
-        script.now += INTERVAL;
-        script.tracker.begin(script.now);
-        loop {
-            let asks = script.tracker.asks();
-            if asks.is_empty() {
-                break;
-            }
-            for ask in asks {
-                let mut answer = script.node.answer(ask);
-                if ask == Ask::Again(125) {
-                    answer = Answer::Block(None);
-                }
-                script.tracker.answer(ask, answer);
-            }
+    assert_eq!(script.poll(), [Move::Reorg { from: 91 }, Move::Head(125)]);
+}
+
+#[test]
+fn a_block_with_another_hash_than_was_asked_for_is_none() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.cut(115);
+    script.node.extend(1, 10);
+    let other = script.node.at(100).unwrap();
+    let asked = Ask::ByHash(hash(1, 124));
+    script.lies = vec![(asked, Answer::Block(Some(other)))];
+    // it is found by number
+    assert_eq!(script.poll(), [Move::Reorg { from: 116 }, Move::Head(125)]);
+}
+
+#[test]
+fn what_is_final_is_of_the_chain_of_the_head() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.finalized = Ok(Some(Mark {
+        number: 110,
+        hash: hash(7, 110),
+    }));
+    assert_eq!(script.poll(), [Move::Final(None)]);
+    script.node.finalize(110);
+    assert_eq!(script.poll(), [Move::Final(Some(110))]);
+    // one that is ahead of the head is waited for
+    script.node.finalized = Ok(Some(Mark {
+        number: 130,
+        hash: hash(0, 130),
+    }));
+    assert_eq!(script.poll(), []);
+}
+
+#[test]
+fn a_recorded_block_that_stays_away_was_replaced() {
+    let script = Script::followed();
+    let (mut node, record) = (script.node.clone(), script.kept);
+    node.extend(0, 100);
+    let mut again = Script::with(node, Finality::Tag, record);
+    again.lies = vec![(Ask::ByNumber(90), Answer::Block(None))];
+    assert_eq!(again.poll(), [Move::Reorg { from: 0 }, Move::Head(200)]);
+    assert_eq!(again.poll(), []);
+    assert_eq!(again.poll(), []);
+    assert_eq!(
+        again.poll()[..2],
+        [Move::Broken { from: 0 }, Move::Reorg { from: 0 }]
+    );
+    // one that can't be had was not
+    let mut again = Script::with(again.node, Finality::Tag, record);
+    let error = Answer::Failed("pruned".into());
+    again.lies = vec![(Ask::ByNumber(90), error)];
+    for round in 0..10 {
+        assert_eq!(again.poll().len(), if round == 0 { 2 } else { 0 });
+        assert_eq!(
+            again.tracker.last_error(),
+            Some("block 90, which was final, can't be checked: pruned")
+        );
+    }
+}
+
+#[test]
+fn a_head_stays_back_for_three_polls_and_two_seconds() {
+    for (wait, polls) in [(100, 21), (500, 5), (1_000, 3), (10_000, 3)] {
+        let mut script = Script::followed();
+        script.node.extend(0, 1);
+        script.poll();
+        script.node.cut(100);
+        let mut count = 1;
+        script.poll_after(wait);
+        while script.tracker.head().unwrap().number > 100 {
+            script.poll_after(wait);
+            count += 1;
         }
-        let moves = script.drain();
-        match round {
-            0..3 => assert_eq!(moves, []),
-            _ => assert_eq!(moves, [Move::Reorg { from: 91 }, Move::Head(lie.number)]),
-        }
+        assert_eq!(count, polls, "{wait}");
     }
 }
