@@ -253,7 +253,10 @@ impl Tracker {
         };
         let from = match (plan.from, broken, checked, self.mark) {
             (_, Some(broken), ..) => Some(from.map_or(broken, |from| from.min(broken))),
-            (From::Final, None, Checked::Holds, Some(mark)) => Some(mark.number + 1),
+            // what came while it was in doubt may be of another branch
+            (From::Final, None, Checked::Holds, Some(mark)) => {
+                Some(self.doubt.unwrap_or(mark.number + 1))
+            }
             _ => from,
         };
         let is_known = matches!(checked, Checked::None | Checked::Holds | Checked::Broken);

@@ -28,6 +28,10 @@ enum Event {
     Down(bool),
     /// Another chain is there, or the first one again.
     Swap,
+    /// It remembers the branch that it has.
+    Remember,
+    /// It is on that branch again, and remembers the one that it had.
+    Return,
     /// It is asked, so many milliseconds later.
     Poll(u16),
     /// The same, and something happens between two of the answers.
@@ -43,6 +47,7 @@ enum Event {
 #[derive(Clone, Debug)]
 struct Node {
     chain: Vec<Block>,
+    remembered: Vec<Block>,
     orphans: HashMap<Hash, Block>,
     finalized: usize,
     lag: usize,
@@ -56,6 +61,7 @@ impl Node {
     fn new(id: u64) -> Self {
         let mut node = Self {
             chain: Vec::new(),
+            remembered: Vec::new(),
             orphans: HashMap::new(),
             finalized: 0,
             lag: 0,
@@ -65,6 +71,7 @@ impl Node {
             made: 0,
         };
         node.extend(20);
+        node.remembered = node.chain.clone();
         node
     }
 
@@ -163,6 +170,11 @@ impl World {
             Event::Lag(by) => node.lag = *by as usize,
             Event::Syncing(is_syncing) => node.is_syncing = *is_syncing,
             Event::Down(is_down) => node.is_down = *is_down,
+            Event::Remember => node.remembered.clone_from(&node.chain),
+            Event::Return => {
+                std::mem::swap(&mut node.chain, &mut node.remembered);
+                node.finalized = node.finalized.min(node.chain.len() - 1);
+            }
             Event::Swap => std::mem::swap(&mut self.node, &mut self.other),
             Event::Poll(wait) => self.poll(u64::from(*wait), None),
             Event::PollDuring(wait, event) => self.poll(u64::from(*wait), Some(event)),
@@ -348,6 +360,8 @@ fn change() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Down),
         2 => Just(Event::Down(false)),
         1 => Just(Event::Swap),
+        1 => Just(Event::Remember),
+        2 => Just(Event::Return),
         1 => Just(Event::Restart),
         1 => Just(Event::Crash),
         1 => Just(Event::Flush),

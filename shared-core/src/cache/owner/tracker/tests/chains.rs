@@ -1,0 +1,302 @@
+//! Heads, branches, nodes that are behind or silent, other chains.
+
+use super::*;
+
+#[test]
+fn a_head_that_grows_is_a_head() {
+    let mut script = Script::followed();
+    assert_eq!(script.poll(), []);
+    for (more, head) in [(1, 101), (2, 103), (40, 143), (500, 643), (2_000, 2_643)] {
+        script.node.extend(0, more);
+        assert_eq!(script.poll(), [Move::Head(head)]);
+    }
+    script.node.finalize(640);
+    assert_eq!(script.poll(), [Move::Final(Some(640))]);
+    assert_eq!(script.said, ["follows the chain: head 100, final 90"]);
+    assert_eq!(script.tracker.reorgs(), 0);
+}
+
+#[test]
+fn a_quiet_poll_asks_three_questions() {
+    let mut script = Script::followed();
+    script.node.asked.clear();
+    script.poll();
+    assert_eq!(
+        script.node.asked,
+        [Ask::Latest, Ask::Syncing, Ask::Finalized]
+    );
+}
+
+#[test]
+fn blocks_that_were_replaced_are_told_from_the_lowest_on() {
+    // how deep, how long the new branch is
+    for (depth, length) in [(1, 1), (1, 2), (3, 3), (5, 1), (5, 9), (9, 100), (8, 2)] {
+        let mut script = Script::followed();
+        // the window reaches down far enough
+        for number in 101..=110 {
+            script.node.extend(0, 1);
+            assert_eq!(script.poll(), [Move::Head(number)]);
+        }
+        script.node.cut(110 - depth);
+        script.node.extend(1, length);
+        let (from, head) = (111 - depth, 110 - depth + length);
+        assert_eq!(
+            script.poll(),
+            [Move::Reorg { from }, Move::Head(head)],
+            "{depth} {length}"
+        );
+        assert_eq!(script.tracker.reorgs(), 1);
+        assert_eq!(script.poll(), []);
+    }
+}
+
+#[test]
+fn a_branch_below_all_that_is_known_spares_what_is_final() {
+    let mut script = Script::followed();
+    script.node.cut(95);
+    script.node.extend(1, 10);
+    assert_eq!(script.poll(), [Move::Reorg { from: 91 }, Move::Head(105)]);
+    assert_eq!(script.tracker.last_final(), Some(90));
+}
+
+#[test]
+fn a_branch_far_away_is_found_by_number() {
+    let mut script = Script::followed();
+    for _ in 0..50 {
+        script.node.extend(0, 10);
+        script.poll();
+    }
+    script.node.asked.clear();
+    script.node.cut(255);
+    script.node.extend(1, 1_000);
+    assert_eq!(
+        script.poll(),
+        [Move::Reorg { from: 256 }, Move::Head(1_255)]
+    );
+    assert!(script.node.asked.len() < 20, "{:?}", script.node.asked);
+}
+
+#[test]
+fn a_node_that_is_behind_loses_only_finality() {
+    let mut script = Script::followed();
+    script.node.extend(0, 1);
+    script.poll();
+    let full = script.node.clone();
+    script.node.cut(100);
+    for _ in 0..3 {
+        assert_eq!(
+            script.poll(),
+            [Move::Final(None), Move::Reorg { from: 101 }]
+        );
+        let behind = std::mem::replace(&mut script.node, full.clone());
+        assert_eq!(script.poll(), [Move::Head(101), Move::Final(Some(90))]);
+        script.node = behind;
+    }
+    // once is nothing to talk about
+    assert_eq!(script.said.len(), 1);
+    assert_eq!(script.tracker.reorgs(), 0);
+}
+
+#[test]
+fn a_node_that_is_behind_may_be_on_another_branch_then() {
+    let mut script = Script::followed();
+    for _ in 0..5 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.cut(102);
+    script.poll();
+    script.node.extend(1, 1);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Reorg { from: 103 },
+            Move::Head(103),
+            Move::Final(Some(90))
+        ]
+    );
+    assert_eq!(script.tracker.reorgs(), 1);
+}
+
+#[test]
+fn a_head_that_stays_back_is_the_head() {
+    let mut script = Script::followed();
+    script.node.extend(0, 2);
+    script.poll();
+    script.node.extend(0, 3);
+    script.poll();
+    script.node.cut(102);
+    assert_eq!(
+        script.poll(),
+        [Move::Final(None), Move::Reorg { from: 103 }]
+    );
+    assert_eq!(script.poll(), []);
+    assert_eq!(script.tracker.state(), State::Lagging);
+    assert_eq!(script.poll(), [Move::Head(102), Move::Final(Some(90))]);
+    assert_eq!(script.tracker.state(), State::Following);
+    // other blocks come
+    script.node.extend(1, 1);
+    assert_eq!(script.poll(), [Move::Head(103)]);
+}
+
+#[test]
+fn a_silent_node_is_believed_for_a_while() {
+    let mut script = Script::followed();
+    for _ in 0..5 {
+        assert_eq!(script.fail(), []);
+    }
+    assert_eq!(script.fail(), [Move::Final(None)]);
+    assert_eq!(script.tracker.state(), State::Unreachable);
+    assert_eq!(script.fail(), []);
+    assert_eq!(script.said.len(), 2);
+    assert!(script.said[1].contains("connection refused"));
+    assert_eq!(script.tracker.last_error(), Some("connection refused"));
+    script.node.asked.clear();
+    assert_eq!(script.poll(), [Move::Final(Some(90))]);
+    // it may be another one
+    assert!(script.node.asked.contains(&Ask::Genesis));
+    assert_eq!(script.tracker.last_error(), None);
+    assert_eq!(script.said.len(), 3);
+}
+
+#[test]
+fn another_chain_is_nothing_of_ours() {
+    let mut script = Script::followed();
+    let good = script.node.clone();
+    let mut other = Node::new(0);
+    other.extend(7, 150);
+    other.chain_id = 5;
+    other.finalize(120);
+    script.node = other;
+    assert_eq!(script.poll(), [Move::Final(None), Move::Wrong(true)]);
+    assert_eq!(script.tracker.state(), State::WrongChain);
+    for _ in 0..5 {
+        script.node.extend(7, 1);
+        assert_eq!(script.poll(), []);
+    }
+    assert_eq!(script.said.len(), 2);
+    assert!(script.said[1].contains("chain 5") && script.said[1].contains("chain 1"));
+    let other = std::mem::replace(&mut script.node, good);
+    assert_eq!(script.poll(), [Move::Wrong(false), Move::Final(Some(90))]);
+    // what was purged may be another chain's
+    script.node = other;
+    script.poll();
+    script.tracker.forget(script.now);
+    script.kept = Record::default();
+    assert_eq!(script.drain(), [Move::Wrong(false)]);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Reorg { from: 0 },
+            Move::Head(154),
+            Move::Final(Some(120))
+        ]
+    );
+    assert_eq!(script.kept.identity.unwrap().chain_id, Some(5));
+}
+
+#[test]
+fn the_identity_is_looked_at_now_and_then() {
+    let mut script = Script::followed();
+    let mut looked = 0;
+    for _ in 0..180 {
+        script.node.asked.clear();
+        script.poll();
+        looked += u32::from(script.node.asked.contains(&Ask::ChainId));
+    }
+    assert_eq!(looked, 3);
+    let one = Identity {
+        chain_id: None,
+        genesis: [1; 32],
+    };
+    let other = Identity {
+        chain_id: Some(3),
+        ..one
+    };
+    assert!(one.agrees(&other) && other.agrees(&one));
+    let text = other.to_string();
+    assert!(text.starts_with("chain 3, genesis 0x0101"), "{text}");
+}
+
+#[test]
+fn skipped_slots_are_no_gaps() {
+    let mut node = Node::new(90);
+    let skip = |node: &mut Node, branch: u8, number: u64| {
+        node.chain.push(Block {
+            number,
+            hash: hash(branch, number),
+            parent: node.chain.last().unwrap().hash,
+        });
+    };
+    skip(&mut node, 0, 95);
+    let mut script = Script::new(node, Finality::Tag);
+    script.poll();
+    for number in [97, 98, 102] {
+        skip(&mut script.node, 0, number);
+        assert_eq!(script.poll(), [Move::Head(number)]);
+    }
+    // a block in a slot that was empty
+    script.node.cut(98);
+    skip(&mut script.node, 1, 100);
+    assert_eq!(script.poll(), [Move::Reorg { from: 99 }, Move::Head(100)]);
+}
+
+#[test]
+fn answers_that_do_not_fit_are_not_believed_at_once() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    // its head hangs on a block that it does not know
+    let head = Block {
+        number: 125,
+        hash: [9; 32],
+        parent: [8; 32],
+    };
+    script.node.extend(0, 4);
+    script.lies = vec![
+        (Ask::Latest, Answer::Block(Some(head))),
+        // and is not there any more
+        (Ask::Again(125), Answer::Block(None)),
+    ];
+    for _ in 0..3 {
+        assert_eq!(script.poll(), []);
+        let error = script.tracker.last_error().unwrap();
+        assert!(error.contains("changed while it was asked"), "{error}");
+    }
+    assert_eq!(script.poll(), [Move::Reorg { from: 91 }, Move::Head(125)]);
+}
+
+#[test]
+fn a_block_with_another_hash_than_was_asked_for_is_none() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.cut(115);
+    script.node.extend(1, 10);
+    let other = script.node.at(100).unwrap();
+    let asked = Ask::ByHash(hash(1, 124));
+    script.lies = vec![(asked, Answer::Block(Some(other)))];
+    // it is found by number
+    assert_eq!(script.poll(), [Move::Reorg { from: 116 }, Move::Head(125)]);
+}
+
+#[test]
+fn a_head_stays_back_for_three_polls_and_two_seconds() {
+    for (wait, polls) in [(100, 21), (500, 5), (1_000, 3), (10_000, 3)] {
+        let mut script = Script::followed();
+        script.node.extend(0, 1);
+        script.poll();
+        script.node.cut(100);
+        let mut count = 1;
+        script.poll_after(wait);
+        while script.tracker.head().unwrap().number > 100 {
+            script.poll_after(wait);
+            count += 1;
+        }
+        assert_eq!(count, polls, "{wait}");
+    }
+}

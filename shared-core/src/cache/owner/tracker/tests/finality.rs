@@ -1,0 +1,226 @@
+//! What is final, and what was.
+
+use super::*;
+
+#[test]
+fn what_was_final_and_is_replaced_is_broken() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.finalize(115);
+    assert_eq!(script.poll(), [Move::Final(Some(115))]);
+    script.node.cut(109);
+    script.node.extend(1, 20);
+    script.node.finalize(113);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Final(None),
+            Move::Broken { from: 110 },
+            Move::Reorg { from: 110 },
+            Move::Head(129),
+            Move::Final(Some(113)),
+        ]
+    );
+    assert!(script.said.last().unwrap().contains("block 115 was final"));
+}
+
+#[test]
+fn what_was_final_before_a_restart_is_checked() {
+    let script = Script::followed();
+    let (mut node, record) = (script.node.clone(), script.kept);
+    assert_eq!(record.mark.unwrap().number, 90);
+    node.extend(0, 100);
+    node.finalize(150);
+    let mut again = Script::with(node.clone(), Finality::Tag, record);
+    assert_eq!(
+        again.poll(),
+        [
+            Move::Reorg { from: 0 },
+            Move::Head(200),
+            Move::Final(Some(150))
+        ]
+    );
+    node.cut(80);
+    node.extend(1, 200);
+    node.finalize(160);
+    let mut again = Script::with(node, Finality::Tag, record);
+    assert_eq!(
+        again.poll(),
+        [
+            Move::Broken { from: 0 },
+            Move::Reorg { from: 0 },
+            Move::Head(280),
+            Move::Final(Some(160))
+        ]
+    );
+}
+
+#[test]
+fn a_chain_that_is_cut_below_what_was_final_is_found_out_when_it_is_there_again() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.finalize(118);
+    script.poll();
+    script.node.cut(112);
+    script.node.finalize(110);
+    assert_eq!(
+        script.poll(),
+        [Move::Final(None), Move::Reorg { from: 113 }]
+    );
+    script.poll();
+    assert_eq!(script.poll(), [Move::Head(112)]);
+    // nothing is final while the recorded block is missing
+    script.node.extend(1, 4);
+    script.node.finalize(113);
+    assert_eq!(script.poll(), [Move::Head(116)]);
+    script.node.extend(1, 4);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Broken { from: 113 },
+            Move::Reorg { from: 113 },
+            Move::Head(120),
+            Move::Final(Some(113)),
+        ]
+    );
+}
+
+#[test]
+fn a_short_branch_below_what_is_final_breaks_it_at_once() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.finalize(118);
+    script.poll();
+    script.node.cut(110);
+    script.node.extend(1, 3);
+    script.node.finalize(112);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Final(None),
+            Move::Broken { from: 111 },
+            Move::Reorg { from: 111 },
+            Move::Head(113),
+            Move::Final(Some(112)),
+        ]
+    );
+}
+
+#[test]
+fn nothing_is_final_that_is_not_known_to_be() {
+    type Change = fn(&mut Node);
+    let changes: [(Change, State); 5] = [
+        (|node| node.syncing = Ok(true), State::Syncing),
+        (
+            |node| node.syncing = Err("no such method".into()),
+            State::Following,
+        ),
+        (
+            |node| node.finalized = Err("unknown block".into()),
+            State::Following,
+        ),
+        (|node| node.finalized = Ok(None), State::Following),
+        (|node| node.finalize(80), State::Following),
+    ];
+    for (change, state) in changes {
+        let mut script = Script::followed();
+        let good = script.node.clone();
+        change(&mut script.node);
+        assert_eq!(script.poll(), [Move::Final(None)]);
+        assert_eq!(script.tracker.state(), state);
+        assert_eq!(script.poll(), []);
+        script.node = good;
+        assert_eq!(script.poll(), [Move::Final(Some(90))]);
+    }
+}
+
+#[test]
+fn depth_makes_final_what_lies_that_deep() {
+    let mut script = Script::new(Node::new(101), Finality::Depth(12));
+    let moves = script.poll();
+    assert_eq!(moves.last(), Some(&Move::Final(Some(88))));
+    for head in 101..=130 {
+        script.node.extend(0, 1);
+        let told = [Move::Head(head), Move::Final(Some(head - 12))];
+        assert_eq!(script.poll(), told);
+    }
+    assert!(!script.node.asked.contains(&Ask::Finalized));
+    // a shorter branch undoes nothing
+    script.node.cut(125);
+    script.node.extend(1, 3);
+    assert_eq!(script.poll(), [Move::Reorg { from: 126 }, Move::Head(128)]);
+    assert_eq!(script.tracker.last_final(), Some(118));
+    // a deeper one does
+    script.node.cut(115);
+    script.node.extend(2, 20);
+    assert_eq!(
+        script.poll(),
+        [
+            Move::Final(None),
+            Move::Broken { from: 116 },
+            Move::Reorg { from: 116 },
+            Move::Head(135),
+            Move::Final(Some(123)),
+        ]
+    );
+    let mut short = Script::new(Node::new(5), Finality::Depth(12));
+    assert_eq!(short.poll(), [Move::Reorg { from: 0 }, Move::Head(4)]);
+}
+
+#[test]
+fn what_is_final_is_of_the_chain_of_the_head() {
+    let mut script = Script::followed();
+    for _ in 0..20 {
+        script.node.extend(0, 1);
+        script.poll();
+    }
+    script.node.finalized = Ok(Some(Mark {
+        number: 110,
+        hash: hash(7, 110),
+    }));
+    assert_eq!(script.poll(), [Move::Final(None)]);
+    script.node.finalize(110);
+    assert_eq!(script.poll(), [Move::Final(Some(110))]);
+    // one that is ahead of the head is waited for
+    script.node.finalized = Ok(Some(Mark {
+        number: 130,
+        hash: hash(0, 130),
+    }));
+    assert_eq!(script.poll(), []);
+}
+
+#[test]
+fn a_recorded_block_that_stays_away_was_replaced() {
+    let script = Script::followed();
+    let (mut node, record) = (script.node.clone(), script.kept);
+    node.extend(0, 100);
+    let mut again = Script::with(node, Finality::Tag, record);
+    again.lies = vec![(Ask::ByNumber(90), Answer::Block(None))];
+    assert_eq!(again.poll(), [Move::Reorg { from: 0 }, Move::Head(200)]);
+    assert_eq!(again.poll(), []);
+    assert_eq!(again.poll(), []);
+    assert_eq!(
+        again.poll()[..2],
+        [Move::Broken { from: 0 }, Move::Reorg { from: 0 }]
+    );
+    // one that can't be had was not
+    let mut again = Script::with(again.node, Finality::Tag, record);
+    let error = Answer::Failed("pruned".into());
+    again.lies = vec![(Ask::ByNumber(90), error)];
+    for round in 0..10 {
+        assert_eq!(again.poll().len(), if round == 0 { 2 } else { 0 });
+        assert_eq!(
+            again.tracker.last_error(),
+            Some("block 90, which was final, can't be checked: pruned")
+        );
+    }
+}
