@@ -223,6 +223,17 @@ impl Chain {
         height > self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
     }
 
+    /// The owner gave out what was asked for in that epoch. If it is news, the
+    /// owner is about to say so: until then nothing older holds.
+    fn hears(&self, epoch: u64) {
+        if epoch > self.epoch.load(Ordering::Acquire) {
+            self.change(|state| {
+                state.epoch = state.epoch.max(epoch);
+                state.since = state.epoch;
+            });
+        }
+    }
+
     /// What is known now, for a request that goes to the node.
     pub fn mark(&self) -> Mark {
         let state = self.lock();
@@ -328,6 +339,13 @@ impl Stamp {
                     self.is_of_now() || self.chain.lock().is_untouched(self.epoch, height)
                 }
             }
+    }
+
+    /// The same of what the owner gave out, which may know more than was said
+    /// here: that comes another way.
+    pub fn tell_of_owner(&self) -> bool {
+        self.chain.hears(self.epoch);
+        self.tell()
     }
 
     /// If it hangs on the head: what was true of an older one is over. Whether

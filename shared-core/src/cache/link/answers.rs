@@ -172,7 +172,7 @@ impl Link {
     fn tells(&self, entry: Entry) -> Entry {
         let entry = entry.among(&self.chains);
         if let Some(stamp) = entry.stamp() {
-            stamp.tell();
+            stamp.tell_of_owner();
         }
         entry
     }

@@ -64,6 +64,26 @@ fn an_answer_of_the_owners_may_bring_the_news_of_a_head() {
 }
 
 #[test]
+fn an_answer_of_the_owners_may_come_before_the_news_of_a_reorganisation() {
+    let mut host = Host::up();
+    told(&mut host, 100, "");
+    let old = tip(&host, 5000, 100).among(&host.link().chains);
+    host.tier.hot().unwrap().insert([1; 32], Arc::new(old));
+    host.want(1, true);
+    let body = bytes_of(&tip(&host, 5001, 100));
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
+        body.len()
+    );
+    host.receive(1, &[head.as_bytes(), &body].concat());
+    assert_eq!(host.woken(), [1]);
+    assert!(!is_hot(&host, [1; 32]) && is_hot(&host, KEY));
+    // the news are older than that: another stream has more
+    told(&mut host, 101, "");
+    assert!(!is_hot(&host, KEY));
+}
+
+#[test]
 fn the_owner_is_told_what_an_entry_depends_on() {
     let mut host = Host::up();
     told(&mut host, 100, "");
