@@ -76,9 +76,11 @@ impl Link {
             // while memory is short nothing is stored
             (200, _) if !memory::is_short() => {
                 let age = response.age.saturating_mul(1000);
-                match wire::decode_all(response.body, now, age, response.fresh) {
+                let entry = wire::decode_all(response.body, now, age, response.fresh);
+                // what was seen here may be on its way to the owner
+                match entry.map(|entry| self.tells(entry)).filter(Entry::holds) {
                     Some(entry) => {
-                        let entry = Arc::new(self.tells(entry));
+                        let entry = Arc::new(entry);
                         if let Some(hot) = tier.hot() {
                             hot.insert(look_up.key, Arc::clone(&entry));
                         }
@@ -184,8 +186,9 @@ impl Link {
         };
         while let Some((key, fresh, entry, rest)) = take_one(bytes) {
             // no answer to a call says how old it is
-            if let Some(entry) = wire::decode(entry, now, 0, fresh) {
-                hot.insert(key, Arc::new(self.tells(entry)));
+            let entry = wire::decode(entry, now, 0, fresh).map(|entry| self.tells(entry));
+            if let Some(entry) = entry.filter(Entry::holds) {
+                hot.insert(key, Arc::new(entry));
             }
             bytes = rest;
         }

@@ -84,6 +84,23 @@ fn an_answer_of_the_owners_may_come_before_the_news_of_a_reorganisation() {
 }
 
 #[test]
+fn what_the_owner_has_may_be_older_than_what_was_seen_here() {
+    let mut host = Host::up();
+    told(&mut host, 100, "");
+    assert!(host.link().chains.get(&SPACE).unwrap().sees(101));
+    host.want(1, true);
+    let body = bytes_of(&tip(&host, 5000, 100));
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
+        body.len()
+    );
+    host.receive(1, &[head.as_bytes(), &body].concat());
+    // the node is asked
+    assert_eq!(host.woken(), [1]);
+    assert!(host.lead(1).is_some() && !is_hot(&host, KEY));
+}
+
+#[test]
 fn the_owner_is_told_what_an_entry_depends_on() {
     let mut host = Host::up();
     told(&mut host, 100, "");
