@@ -1,11 +1,14 @@
 """sszip_cache_head: what `nginx -t` says of a bad one, and what the cache's
 owner gets of a good one."""
 
+import json
 import re
+import urllib.request
 
 import pytest
 
 from harness.nginx import Nginx
+from harness.replay import ReplayNode
 
 PATH = "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"
 NODE = "http://127.0.0.1:8545"
@@ -285,3 +288,34 @@ class TestTheOwner:
         nginx = start_nginx(config(NAMED))
         wait_until_serving(nginx)
         assert follows(nginx) == []
+
+
+class TestFollowing:
+    @pytest.fixture
+    def node(self):
+        node = ReplayNode("--chain")
+        yield node
+        node.stop()
+
+    def tell(self, node, **command):
+        url = f"http://127.0.0.1:{node.port}/chain"
+        request = urllib.request.Request(url, json.dumps(command).encode(), method="POST")
+        with urllib.request.urlopen(request, timeout=30):
+            pass
+
+    def test_the_cache_manager_follows_and_its_successor_knows_the_chain(self, start_nginx, node):
+        head = f"sszip_cache_head http://127.0.0.1:{node.port} interval=100ms"
+        nginx = start_nginx(config(NAMED, http=f"{head};"))
+        said = nginx.error_log
+        nginx.wait_for(lambda: "sszip: main: follows the chain: head 200, final" in said(), "the chain")
+        nginx.write(config(NAMED, http=f"{head} finality=depth:12;"))
+        nginx.reload()
+        nginx.wait_for(lambda: "main: follows the chain: head 200, final 188" in said(), "the depth")
+        self.tell(node, syncing=True)
+        nginx.wait_for(lambda: "main: the node is syncing" in said(), "its syncing")
+        # which chain it was lies in the store
+        self.tell(node, replace={"seed": 5, "chain_id": 7})
+        nginx.wait_for(lambda: "main: the node has another chain (chain 7" in said(), "the other chain")
+        nginx.reload()
+        nginx.wait_for(lambda: said().count("main: the node has another chain (chain 7") == 2, "it again")
+        assert "[alert]" not in said()

@@ -19,12 +19,12 @@
 //!
 //! | module       | concern                                              |
 //! |--------------|------------------------------------------------------|
-//! | [`window`]   | the blocks that are known                            |
-//! | [`poll`]     | what was asked, and answered                         |
-//! | [`place`]    | where the node's head hangs on the window            |
-//! | [`finality`] | what is final, and whether it still is what it was   |
-//! | [`identity`] | whether this is the chain that it was                |
-//! | [`judge`]    | what comes of a poll                                 |
+//! | `window`     | the blocks that are known                            |
+//! | `poll`       | what was asked, and answered                         |
+//! | `place`      | where the node's head hangs on the window            |
+//! | `finality`   | what is final, and whether it still is what it was   |
+//! | `identity`   | whether this is the chain that it was                |
+//! | `judge`      | what comes of a poll                                 |
 //!
 //! What it can't see: a chain that goes from one branch to another and back
 //! between two polls. And it believes its node: one that answers from several
