@@ -226,8 +226,9 @@ impl World {
                 about,
                 fresh,
                 process,
+                if_final: _,
             } => {
-                let kept = Arc::new(Kept::new(about, key.to_vec(), fresh, now));
+                let kept = Arc::new(self.owner.kept(about, key.to_vec(), fresh, now));
                 if self.owner.put(&key, &kept, process.as_ref(), now) == Ok(true) {
                     self.owner.store(&key, &kept, now).unwrap();
                 }
