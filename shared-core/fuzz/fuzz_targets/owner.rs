@@ -10,7 +10,6 @@ use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
-use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::processes::Next;
 use sszip_core::cache::owner::state::{Leased, LookUp};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
