@@ -1,0 +1,137 @@
+"""What other caches fell into, each as a request that is answered as the node
+answers it, once and again, and stored or not."""
+
+import threading
+import time
+
+import pytest
+
+from harness.rpc import call
+from test_chain import ADDRESS, Stand, hit, of_transactions
+
+FINAL, HEAD = 150, 200
+
+
+@pytest.fixture(scope="module")
+def stand():
+    with Stand() as stand:
+        stand.change({"finalize": FINAL})
+        stand.nginx.wait_for(lambda: stand.status["final"] == FINAL, "finality")
+        time.sleep(0.05)
+        yield stand
+
+
+def hash_of(stand, number):
+    (block,) = stand.chain.honest(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
+    return block["hash"]
+
+
+def logs(first, last):
+    return call("eth_getLogs", f'[{{"fromBlock":"0x{first:x}","toBlock":"0x{last:x}"}}]')
+
+
+def balance(block):
+    return call("eth_getBalance", f"[{ADDRESS},{block}]")
+
+
+# What is asked, and what it is stored as; None: it is not stored.
+CASES = {
+    # block references
+    "number 0": (call("eth_getBlockByNumber", '["0x0",false]'), "immutable"),
+    "state of block 0": (balance('"0x0"'), "immutable"),
+    "an object with a number": (balance('{"blockNumber":"0x96"}'), "immutable"),
+    "an object with a number that is not final": (balance('{"blockNumber":"0x97"}'), "unfinalized"),
+    "earliest": (call("eth_getBlockByNumber", '["earliest",false]'), "unfinalized"),
+    "the last final block": (balance('"0x96"'), "immutable"),
+    "the first that is not": (balance('"0x97"'), "unfinalized"),
+    "finalized": (balance('"finalized"'), "tip"),
+    "safe": (balance('"safe"'), "tip"),
+    "latest": (balance('"latest"'), "tip"),
+    "no block": (call("eth_getBalance", f"[{ADDRESS}]"), "tip"),
+    "pending": (balance('"pending"'), None),
+    "a decimal string": (balance('"150"'), None),
+    "a bare number": (balance("150"), None),
+    "a leading zero": (balance('"0x096"'), None),
+    "an object with both": (balance('{"blockNumber":"0x96","blockHash":"0x%064d"}' % 1), None),
+    "an empty object": (balance("{}"), None),
+    # beyond the head
+    "a block to come": (call("eth_getBlockByNumber", '["0xffff",false]'), None),
+    "the state of a block to come": (balance('"0xffff"'), None),
+    "the receipts of a block to come": (call("eth_getBlockReceipts", '["0xffff"]'), None),
+    # ranges
+    "a final range": (logs(100, FINAL), "immutable"),
+    "a range that crosses the final block": (logs(FINAL - 5, FINAL + 1), "unfinalized"),
+    "a range up to the head": (logs(HEAD - 5, HEAD), "unfinalized"),
+    "a range beyond the head": (logs(HEAD - 5, HEAD + 1), "tip"),
+    "a range that is upside down": (logs(100, 99), None),
+    "a range without an end": (call("eth_getLogs", '[{"fromBlock":"0xc0"}]'), "tip"),
+    "a range up to latest": (call("eth_getLogs", '[{"fromBlock":"0xc0","toBlock":"latest"}]'), "tip"),
+    "a range without a beginning": (call("eth_getLogs", '[{"toBlock":"0x96"}]'), "tip"),
+    # null and empty
+    "no such block": (call("eth_getBlockByHash", '["0x%064d",false]' % 7), None),
+    "no such transaction": (call("eth_getTransactionByHash", '["0x%064d"]' % 7), None),
+    "no such receipt": (call("eth_getTransactionReceipt", '["0x%064d"]' % 7), None),
+    "no such index": (call("eth_getTransactionByBlockNumberAndIndex", '["0x64","0xffff"]'), None),
+    "zero is an answer": (call("eth_getUncleCountByBlockNumber", '["0x64"]'), "immutable"),
+    "logs of nobody": (
+        call("eth_getLogs", f'[{{"fromBlock":"0x64","toBlock":"0x65","address":"0x{7:040x}"}}]'),
+        "unfinalized",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_trap(stand, name):
+    body, expected = CASES[name]
+    for _ in range(3):
+        stand.is_right([body])
+    assert hit(stand.ask(body)) == (expected is not None)
+    assert stand.class_of(body) == expected
+
+
+def test_empty_code_and_zero_balance_are_kept(stand):
+    answers = {}
+    for n in range(1, 60):
+        body = call("eth_getCode", f'["0x{n:040x}","0x64"]')
+        answers[stand.result(body)] = body
+        body = call("eth_getBalance", f'["0x{n:040x}","0x64"]')
+        answers[stand.result(body)] = body
+    for empty in ("0x", "0x0"):
+        assert hit(stand.ask(answers[empty])) and stand.class_of(answers[empty]) == "immutable"
+
+
+def test_hashes_say_what_they_are_of(stand):
+    final, young = hash_of(stand, 100), hash_of(stand, 190)
+    for hash in (final, young):
+        for body in (
+            call("eth_getBlockByHash", f'["{hash}",false]'),
+            balance(f'{{"blockHash":"{hash}"}}'),
+            call("eth_getBlockReceipts", f'[{{"blockHash":"{hash}"}}]'),
+            call("eth_getLogs", f'[{{"blockHash":"{hash}"}}]'),
+        ):
+            stand.is_right([body])
+            assert stand.class_of(body) == "immutable", body
+    # canonical it is as long as there is no other
+    canonical = call("eth_getBlockReceipts", f'[{{"blockHash":"{young}","requireCanonical":true}}]')
+    stand.is_right([canonical])
+    assert stand.class_of(canonical) == "unfinalized"
+    for body in of_transactions(stand.chain, 100):
+        stand.is_right([body])
+        assert stand.class_of(body) == "immutable", body
+
+
+def test_the_head_moves_between_look_up_and_store():
+    with Stand() as stand:
+        method = "eth_getBalance"
+        stand.chain.do({"hold": {"method": method, "ms": 500}})
+        body = balance('"latest"')
+        (before,) = stand.chain.honest(body)
+        answers = []
+        asker = threading.Thread(target=lambda: answers.append(stand.result(body)))
+        asker.start()
+        time.sleep(0.15)
+        stand.change({"extend": 1})
+        asker.join()
+        stand.chain.do({"hold": {"method": method, "ms": 0}})
+        assert answers == [before]
+        stand.is_right([body])
