@@ -135,3 +135,31 @@ def test_the_head_moves_between_look_up_and_store():
         stand.chain.do({"hold": {"method": method, "ms": 0}})
         assert answers == [before]
         stand.is_right([body])
+
+
+def test_who_asked_before_a_head_has_what_was_true_then_and_asks_no_node():
+    with Stand(workers=1) as stand:
+        method = "eth_getBalance"
+        body = balance('"latest"')
+        stand.chain.do({"hold": {"method": method, "ms": 800}})
+        (before,) = stand.chain.honest(body)
+        asked = stand.chain.count(method)
+        answers = {"before": [], "after": []}
+
+        def ask(when):
+            answers[when].append(stand.result(body))
+
+        early = [threading.Thread(target=ask, args=["before"]) for _ in range(20)]
+        for thread in early:
+            thread.start()
+        time.sleep(0.2)
+        stand.change({"extend": 1})
+        (after,) = stand.chain.honest(body)
+        late = threading.Thread(target=ask, args=["after"])
+        late.start()
+        for thread in [*early, late]:
+            thread.join()
+        stand.chain.do({"hold": {"method": method, "ms": 0}})
+        assert answers["after"] == [after], (before, after)
+        assert answers["before"] == [before] * 20
+        assert stand.chain.count(method) - asked == 2

@@ -341,7 +341,18 @@ impl Stamp {
             }
     }
 
-    /// The same of what the owner gave out, which may know more than was said
+    /// Whether the entry is an answer to who asked when `mark` was known: then a
+    /// node might have said the same.
+    pub fn answers(&self, mark: &Mark) -> bool {
+        !self.chain.wrong.load(Ordering::Acquire)
+            && match self.on {
+                On::Nothing => true,
+                On::Head(height) => self.epoch >= mark.epoch && height >= mark.seen,
+                On::Blocks(_) => self.epoch >= mark.epoch || self.is_untouched(),
+            }
+    }
+
+    /// As [`tell`](Self::tell), of what the owner gave out, which may know more than was said
     /// here: that comes another way.
     pub fn tell_of_owner(&self) -> bool {
         self.chain.hears(self.epoch);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::chain::{Chains, Namespace, Stamp};
+use super::chain::{Chains, Mark, Namespace, Stamp};
 use super::freshness::Class;
 use super::{stale, Key};
 use crate::bytes::Bytes;
@@ -248,6 +248,13 @@ impl Entry {
     /// Whether it is as true as when it was asked for, but for the time.
     pub fn holds(&self) -> bool {
         self.stamp.as_ref().is_none_or(Stamp::holds)
+    }
+
+    /// Whether it is an answer to who asked when `mark` was known, though there
+    /// may be a newer one by now.
+    pub fn answers(&self, mark: Option<&Mark>) -> bool {
+        let stamp = self.stamp.as_ref();
+        stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.answers(mark)))
     }
 
     /// Whether nothing but time has passed since it was true: there may be a

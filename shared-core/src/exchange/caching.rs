@@ -7,6 +7,7 @@ use super::fill::{Fill, Settings, Wanted, What};
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
 use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, State};
+use crate::cache::chain::{Mark, Namespace};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
 use crate::cache::link::Link;
@@ -78,6 +79,15 @@ pub enum LookUp {
     /// The answer is on its way for another request: look up again, without a
     /// waiter, when this one is woken.
     Wait,
+}
+
+/// A request that waits for another one's answer.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    key: Key,
+    waiter: Waiter,
+    /// What was known of the chain when it began to.
+    mark: Option<Mark>,
 }
 
 /// One answer that is looked for.
@@ -254,7 +264,11 @@ impl Exchange {
                         None
                     }
                     Part::Follows | Part::Asks => {
-                        self.waiting = Some((key, waiter));
+                        self.waiting = Some(Waiting {
+                            key,
+                            waiter,
+                            mark: self.mark(scope),
+                        });
                         return LookUp::Wait;
                     }
                 }
@@ -273,7 +287,7 @@ impl Exchange {
     /// What came of waiting. It is not done twice.
     fn after_waiting(
         &mut self,
-        (key, waiter): (Key, Waiter),
+        Waiting { key, waiter, mark }: Waiting,
         sought: &Sought<'_>,
         scope: &Scope,
         asked: &Asked<'_>,
@@ -302,6 +316,8 @@ impl Exchange {
                 self.keep_stale(&entry);
                 let found = Some(entry)
                     .filter(|_| !parted && tier.may_send(asked.monotonic))
+                    // it may have been asked for before this one was
+                    .filter(|entry| entry.answers(mark.as_ref()))
                     .and_then(|entry| self.give(&key, entry, sought.id, asked));
                 if let Some(found) = found {
                     return found;
@@ -322,18 +338,12 @@ impl Exchange {
         asked: &Asked<'_>,
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        let link = self.config.process.tier.link();
-        // without an owner nobody asks for it
-        let namespace = link
-            .map(|link| link.namespace_of(scope.namespace()))
-            .unwrap_or_default();
+        let (namespace, mark) = self.mark_of(&scope);
         let settings = Settings {
             asked_at: asked.now,
             generation: self.config.process.tier.generation(),
             namespace,
-            mark: link
-                .and_then(|link| link.chains.get(&namespace))
-                .map(|chain| chain.mark()),
+            mark,
             valid: Arc::clone(&self.config.cache.valid),
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
@@ -341,6 +351,22 @@ impl Exchange {
         };
         let tier = Arc::clone(&self.config.process.tier);
         Box::new(Fill::new(what, scope, token, tier, settings))
+    }
+
+    /// What the owner knows a namespace by, and what it has said of the chain
+    /// behind it.
+    fn mark_of(&self, scope: &Scope) -> (Namespace, Option<Mark>) {
+        let Some(link) = self.config.process.tier.link() else {
+            // nobody asks for it
+            return Default::default();
+        };
+        let namespace = link.namespace_of(scope.namespace());
+        let chain = link.chains.get(&namespace);
+        (namespace, chain.map(|chain| chain.mark()))
+    }
+
+    fn mark(&self, scope: &Scope) -> Option<Mark> {
+        self.mark_of(scope).1
     }
 
     /// Whether and how hard stored answers are coded.
@@ -559,7 +585,7 @@ fn take_part(tier: &Tier, key: Key, waiter: Waiter, coalesces: bool, now: u64) -
 impl Exchange {
     fn stop_waiting(&mut self) {
         self.stop_waiting_for_all();
-        if let Some((key, waiter)) = self.waiting.take() {
+        if let Some(Waiting { key, waiter, .. }) = self.waiting.take() {
             let tier = &self.config.process.tier;
             tier.forget(waiter);
             tier.leave(&key, waiter);

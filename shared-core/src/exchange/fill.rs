@@ -573,7 +573,8 @@ impl Fill {
         self.land(outcome);
     }
 
-    /// The entry, and whether it is of after the last purge.
+    /// The entry, and whether it is of after the last purge. Those who wait for
+    /// it see for themselves whether it is an answer to them.
     fn publish_one(&self, built: Built, now: u64) -> (Arc<Entry>, bool) {
         let Settings {
             asked_at,
@@ -614,7 +615,7 @@ impl Fill {
             if !is_fresh {
                 // others wait for it under a lease
                 link.give_back(built.key);
-                let is_current = is_current();
+                let is_current = self.tier.generation() == generation;
                 return (entry, is_current);
             }
             let class = entry.meta().class.and_then(Class::numbered);
@@ -627,7 +628,7 @@ impl Fill {
             };
             link.store(built.key, Arc::clone(&entry), about);
         }
-        let is_current = is_current();
+        let is_current = self.tier.generation() == generation;
         (entry, is_current)
     }
 

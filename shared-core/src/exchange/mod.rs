@@ -186,7 +186,7 @@ pub struct Exchange {
     /// What a single answer is stored under.
     key: Option<[u8; 32]>,
     /// What it waits for, and under which name.
-    waiting: Option<([u8; 32], Waiter)>,
+    waiting: Option<caching::Waiting>,
     /// Under which name it waits for what the owner of a store has of a batch.
     waiting_for_all: Option<Waiter>,
     /// What may be sent in place of the node's answer.

@@ -71,6 +71,23 @@ fn what_was_replaced_does_not_hold() {
 }
 
 #[test]
+fn an_answer_is_one_to_who_asked_before() {
+    let chain = chain();
+    let kept = |class| stamp(&chain, Some(class), Some(100));
+    let all = [Class::Tip, Class::Unfinalized, Class::Immutable].map(kept);
+    let answers = |mark: &super::Mark| all.each_ref().map(|stamp| stamp.answers(mark));
+    let before = chain.mark();
+    moved(&chain, Move::Head(101));
+    assert_eq!(answers(&before), [true; 3]);
+    assert_eq!(answers(&chain.mark()), [false, true, true]);
+    moved(&chain, Move::Reorg { from: 90 });
+    assert_eq!(answers(&before), [true; 3]);
+    assert_eq!(answers(&chain.mark()), [false, false, true]);
+    moved(&chain, Move::Wrong(true));
+    assert_eq!(answers(&before), [false; 3]);
+}
+
+#[test]
 fn a_lower_head_is_the_head_when_its_node_says_so() {
     let chain = chain();
     moved(&chain, Move::Reorg { from: 91 });
