@@ -105,6 +105,7 @@ impl Route {
                 Class::Tip => mark.map(|mark| mark.seen),
                 _ => slot,
             },
+            of: None,
             if_final: None,
         })
     }

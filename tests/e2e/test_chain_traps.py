@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from harness.chain import Chain
 from harness.rpc import call
 from test_chain import ADDRESS, Stand, hit, of_transactions
 
@@ -163,3 +164,30 @@ def test_who_asked_before_a_head_has_what_was_true_then_and_asks_no_node():
         assert answers["after"] == [after], (before, after)
         assert answers["before"] == [before] * 20
         assert stand.chain.count(method) - asked == 2
+
+
+def test_a_node_on_another_branch_is_told_by_its_hashes():
+    followed = Chain()
+    try:
+        with Stand(head=f"http://{followed.address} interval=100ms") as stand:
+            # the same commands make the same blocks; those since its start are
+            # known to the follower
+            for _ in range(3):
+                followed.do({"extend": 1})
+                stand.change({"extend": 1})
+            assert followed.state["head"] == stand.chain.state["head"]
+            stand.chain.do({"reorg": {"depth": 2, "length": 2}})
+            other = [
+                call("eth_getBlockByNumber", '["0xcb",false]'),
+                call("eth_getBlockByNumber", '["latest",true]'),
+                call("eth_getBlockReceipts", '["0xca"]'),
+                call("trace_block", '["0xcb"]'),
+                *of_transactions(stand.chain, 203),
+            ]
+            same = [call("eth_getBlockByNumber", '["0xc9",false]'), *of_transactions(stand.chain, 200)]
+            for _ in range(3):
+                stand.is_right(other + same)
+            assert [body for body in other if hit(stand.ask(body))] == []
+            assert all(hit(stand.ask(body)) for body in same)
+    finally:
+        followed.stop()

@@ -135,6 +135,9 @@ impl Follower {
 
     /// Does what came of a poll.
     async fn carry_out(&mut self, tracker: &mut Tracker) {
+        let blocks = tracker.blocks().map(|block| (block.number, block.hash));
+        let owner = &self.service.owner;
+        owner.knows(&self.chain.namespace, blocks);
         while let Some(step) = tracker.next_step() {
             self.steps.take(step);
         }

@@ -17,6 +17,9 @@ use super::freshness::Class;
 /// first of them does not hold.
 const MOST_REORGS: usize = 16;
 
+/// So many of the newest blocks are known by their hashes: nodes differ about few.
+const MOST_BLOCKS: usize = 8;
+
 /// An answer may know of a head that its owner has not heard of yet. One that
 /// is further ahead than this is not believed.
 const AHEAD: u64 = 64;
@@ -57,6 +60,39 @@ pub struct State {
     pub reorgs: Vec<(u64, u64)>,
     /// `reorgs` has all that came after this epoch.
     pub since: u64,
+    /// The newest blocks: their heights and hashes.
+    #[serde(with = "hashes", default)]
+    pub blocks: Vec<(u64, [u8; 32])>,
+}
+
+/// Hashes as hex digits.
+mod hashes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        blocks: &[(u64, [u8; 32])],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let blocks = blocks.iter();
+        let blocks: Vec<_> = blocks
+            .map(|(height, hash)| (height, blake3::Hash::from_bytes(*hash).to_hex()))
+            .map(|(height, hash)| (height, hash.to_string()))
+            .collect();
+        blocks.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<(u64, [u8; 32])>, D::Error> {
+        let blocks: Vec<(u64, String)> = Vec::deserialize(from)?;
+        let blocks = blocks.into_iter();
+        blocks
+            .map(|(height, hash)| {
+                let hash = blake3::Hash::from_hex(hash).map_err(serde::de::Error::custom)?;
+                Ok((height, *hash.as_bytes()))
+            })
+            .collect()
+    }
 }
 
 /// What has become of a chain.
@@ -140,6 +176,12 @@ impl State {
         self.known = false;
     }
 
+    /// These are the newest blocks.
+    pub fn knows(&mut self, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
+        self.blocks.clear();
+        self.blocks.extend(blocks.take(MOST_BLOCKS));
+    }
+
     /// An answer told of a head. Whether that is news.
     fn sees(&mut self, height: u64) -> bool {
         let is_news = height > self.seen
@@ -216,6 +258,13 @@ impl Chain {
     /// The owner is another one, perhaps: it will say what is known.
     pub fn outdate(&self) {
         self.change(State::outdated);
+    }
+
+    /// Whether the block of that height is known, and another one.
+    pub fn contradicts(&self, height: u64, hash: &[u8; 32]) -> bool {
+        let state = self.lock();
+        let mut blocks = state.blocks.iter();
+        blocks.any(|(known, other)| *known == height && other != hash)
     }
 
     /// An answer told of a head. Whether that is news.

@@ -180,6 +180,8 @@ pub struct Judged {
     pub block: Option<u64>,
     /// The highest block that it depends on, or the head that it tells of.
     pub height: Option<u64>,
+    /// The block that it says it is of, where it was not asked for by a hash.
+    pub of: Option<ResultBlock>,
     /// It is of a transaction, and of that transaction's block nothing is said.
     pub if_final: Option<IfFinal>,
 }
@@ -239,6 +241,7 @@ impl Prospect {
         if !self.is_about(named, said, result) {
             return None;
         }
+        let of = said.filter(|_| !matches!(named, Named::Block(_)));
         let said = said.map(|said| said.number);
         let (block, height) = match named {
             Named::Head | Named::Moving | Named::Nothing => (None, None),
@@ -271,6 +274,7 @@ impl Prospect {
         }
         let judged = self.kept(class, block, height, known.valid)?;
         Some(Judged {
+            of,
             if_final: match (named, self.method.in_result, mark) {
                 (
                     Named::Transaction(Some(transaction)),
@@ -302,26 +306,25 @@ impl Prospect {
         mark: Option<&Mark>,
         valid: &Valid,
     ) -> Option<Judged> {
-        let height = match mark {
-            Some(mark) => match block::in_result(self.method, result) {
-                Some(said) if matches!(named, Named::Head) => {
-                    if said.number < mark.seen {
-                        return None;
-                    }
-                    Some(said.number)
+        let of = mark.and_then(|_| block::in_result(self.method, result));
+        let height = match (mark, of) {
+            (Some(mark), Some(said)) if matches!(named, Named::Head) => {
+                if said.number < mark.seen {
+                    return None;
                 }
-                _ => Some(mark.seen),
-            },
-            None => None,
+                Some(said.number)
+            }
+            (mark, _) => mark.map(|mark| mark.seen),
         };
         let judged = self.kept(Class::Tip, None, height, valid)?;
-        Some(match named {
-            // nobody is told when it moves
-            Named::Moving => Judged {
-                valid: judged.valid.min(Class::Tip.default_valid()),
-                ..judged
+        Some(Judged {
+            of,
+            valid: match named {
+                // nobody is told when it moves
+                Named::Moving => judged.valid.min(Class::Tip.default_valid()),
+                _ => judged.valid,
             },
-            _ => judged,
+            ..judged
         })
     }
 
@@ -338,6 +341,7 @@ impl Prospect {
             valid,
             block,
             height,
+            of: None,
             if_final: None,
         })
     }

@@ -15,6 +15,7 @@ use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::scope::{Fields, Scope};
 use crate::cache::{http, Key};
+use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::request::Call;
 use crate::jsonrpc::response::{self, Outcome, Response};
@@ -424,6 +425,9 @@ impl Fill {
             return None;
         };
         let judged = self.judge(wanted, &body[result.clone()])?;
+        if judged.of.is_some_and(|block| self.contradicts(&block)) {
+            return None;
+        }
         let (id, first, second) = if answer.id.start < result.start {
             (IdPlace::BeforeResult, &answer.id, &result)
         } else {
@@ -457,6 +461,17 @@ impl Fill {
             valid: &self.settings.valid,
         };
         wanted.prospect.judge(result, known)
+    }
+
+    /// Whether an answer is of a block that is none of the chain, as far as is
+    /// known now: of several nodes one may be on another branch.
+    fn contradicts(&self, block: &ResultBlock) -> bool {
+        let link = self.tier.link().filter(|_| self.mark().is_some());
+        let chain = link.and_then(|link| link.chains.get(&self.settings.namespace));
+        let hash = block.hash.as_ref();
+        chain
+            .zip(hash)
+            .is_some_and(|(chain, hash)| chain.contradicts(block.number, hash))
     }
 
     fn mark(&self) -> Option<&Mark> {

@@ -88,6 +88,18 @@ fn an_answer_is_one_to_who_asked_before() {
 }
 
 #[test]
+fn an_answer_of_another_branch_is_told_by_its_hash() {
+    let (owner, process) = (chain(), chain());
+    let blocks = (0..20).map(|n| (100 - n, [n as u8; 32]));
+    owner.change(|state| state.knows(blocks));
+    process.told(owner.state());
+    assert!(!process.contradicts(100, &[0; 32]) && process.contradicts(100, &[1; 32]));
+    // what is older, or newer, is not known
+    assert!(process.contradicts(93, &[0; 32]));
+    assert!(!process.contradicts(92, &[0; 32]) && !process.contradicts(101, &[0; 32]));
+}
+
+#[test]
 fn a_lower_head_is_the_head_when_its_node_says_so() {
     let chain = chain();
     moved(&chain, Move::Reorg { from: 91 });
@@ -178,8 +190,12 @@ fn a_state_is_one_line_of_json() {
     assert_eq!(
         text,
         "{\"heights\":\"blocks\",\"epoch\":1000001,\"head\":100,\"seen\":100,\"final\":60,\
-         \"known\":false,\"wrong\":false,\"reorgs\":[[1000001,98]],\"since\":1000000}"
+         \"known\":false,\"wrong\":false,\"reorgs\":[[1000001,98]],\"since\":1000000,\
+         \"blocks\":[]}"
     );
+    chain.change(|state| state.knows(std::iter::once((7, [0xab; 32]))));
+    let text = serde_json::to_string(&chain.state()).unwrap();
+    assert!(text.ends_with(&format!("\"blocks\":[[7,\"{}\"]]}}", "ab".repeat(32))));
     assert_eq!(serde_json::from_str::<State>(&text).unwrap(), chain.state());
 }
 

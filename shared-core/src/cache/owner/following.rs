@@ -38,6 +38,14 @@ impl Owner {
         }
     }
 
+    /// The newest blocks of a chain, the newest first: told with the next
+    /// [move](Self::moved).
+    pub fn knows(&self, namespace: &Namespace, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
+        if let Some(chain) = self.chains.get(namespace) {
+            chain.change(|state| state.knows(blocks));
+        }
+    }
+
     /// The highest head that is known of a chain, by its node or by an answer.
     pub fn seen(&self, namespace: &Namespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.state().seen)

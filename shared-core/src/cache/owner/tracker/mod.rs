@@ -360,6 +360,11 @@ impl Tracker {
         self.identified.is_some()
     }
 
+    /// The blocks that are known, the newest first.
+    pub fn blocks(&self) -> impl Iterator<Item = Mark> + '_ {
+        self.window.newest_first()
+    }
+
     /// The newest block that is known.
     pub fn head(&self) -> Option<Mark> {
         self.window.top()

@@ -17,6 +17,10 @@ impl Window {
         self.0.back().copied()
     }
 
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = Mark> + '_ {
+        self.0.iter().rev().copied()
+    }
+
     pub(super) fn bottom(&self) -> Option<Mark> {
         self.0.front().copied()
     }
