@@ -107,6 +107,13 @@ class Run:
         depth = min(most, self.dice.choice([1, 1, 1, 2, 3, 8]))
         self.change({"reorg": {"depth": depth, "length": depth + self.dice.choice([-1, 0, 0, 1, 1, 2]) or 1}})
 
+    def rollback(self):
+        """As by debug_setHead: the head is a lower one of the same chain."""
+        state = self.chain.state
+        most = state["head"]["number"] - state["finalized"]["number"] - 1
+        if most > 0:
+            self.change({"rollback": min(most, self.dice.choice([1, 2, 5]))})
+
     def finalize(self):
         state = self.chain.state
         head, final = state["head"]["number"], state["finalized"]["number"]
@@ -144,6 +151,7 @@ STEPS = [
     (10, Run.extend),
     (8, Run.reorg),
     (4, Run.finalize),
+    (2, Run.rollback),
     (1, Run.down),
     (2, Run.syncing),
     (1, Run.kill_owner),
