@@ -62,19 +62,28 @@ class Run:
     def wonder(self):
         """Questions about what the chain is about now."""
         head = self.chain.head
-        number = self.dice.randrange(max(head - 60, 1), head + 3)
+        # what changes is near the head
+        number = max(head + 2 - int(self.dice.expovariate(1 / 4)), 1)
         pool = at(number) + TIP
         if number <= head:
             pool += of_transactions(self.chain, number)
         pool.append(call("eth_getLogs", f'[{{"fromBlock":"0x{max(number - 2, 0):x}","toBlock":"0x{number + 2:x}"}}]'))
         pool.append(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
-        self.questions = (self.questions + self.dice.sample(pool, 6))[-60:]
+        self.questions = (self.questions + self.dice.sample(pool, 6))[-40:]
 
     def request(self):
         if not self.questions:
             self.wonder()
         chosen = self.dice.sample(self.questions, min(len(self.questions), self.dice.choice([1, 1, 1, 5])))
-        chosen = list(dict.fromkeys(chosen))
+        self.ask(list(dict.fromkeys(chosen)))
+
+    def ask_all(self):
+        """When there is no excuse left."""
+        time.sleep(MOMENT + 0.1)
+        for question in dict.fromkeys(self.questions):
+            self.ask([question])
+
+    def ask(self, chosen):
         # what is true now, and after
         self.model.now(chosen)
         asked = time.monotonic()
@@ -148,6 +157,7 @@ class Run:
 STEPS = [
     (100, Run.request),
     (20, Run.wonder),
+    (5, Run.ask_all),
     (10, Run.extend),
     (8, Run.reorg),
     (4, Run.finalize),
