@@ -116,8 +116,12 @@ class Stand:
         return None
 
     def is_right(self, bodies):
+        # a busy machine takes its time; what nobody takes away never goes
+        until = time.monotonic() + 5
         for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
-            assert self.result(body) == honest, body
+            while (said := self.result(body)) != honest:
+                assert time.monotonic() < until, f"{body}: {said}, and it is {honest}"
+                time.sleep(0.02)
 
 
 def at(number):
