@@ -191,3 +191,14 @@ def test_a_node_on_another_branch_is_told_by_its_hashes():
             assert all(hit(stand.ask(body)) for body in same)
     finally:
         followed.stop()
+
+
+def test_what_a_node_said_while_it_was_behind_goes_when_it_is_back():
+    with Stand() as stand:
+        stand.change({"extend": 5})
+        bodies = [balance('"latest"'), call("eth_gasPrice"), call("eth_blockNumber")]
+        stand.change({"lag": 3}, state="lagging")
+        before = [stand.result(body) for body in bodies for _ in range(2)]
+        stand.change({"lag": 0})
+        stand.is_right(bodies)
+        assert before[::2] != stand.chain.honest(*bodies)

@@ -160,7 +160,12 @@ impl Tracker {
                 // whatever happened while nobody looked
                 plan.from = From::Final;
             }
-            Place::Same => plan.head = self.behind.map(|_| latest.number),
+            Place::Same => {
+                plan.head = self.behind.map(|_| latest.number);
+                if let Some(behind) = self.behind {
+                    plan.from = From::Number(behind.from);
+                }
+            }
             Place::Below => {
                 plan.view.cut(latest.number);
                 plan.from = From::Number(latest.number + 1);
@@ -383,12 +388,14 @@ impl Tracker {
         let Some(from) = from else {
             return;
         };
-        // told once, for as long as the node is behind
+        // told once, for as long as the node is behind; and when it is back, since
+        // what hung on the lower head does not say so
+        let is_back = plan.behind.is_none() && plan.head == self.window.top().map(|top| top.number);
         let is_told = self
             .behind
             .is_some_and(|was| !was.is_unknown && was.from <= from)
             && !plan.is_reorg;
-        if is_told && !is_broken {
+        if is_told && !is_back && !is_broken {
             return;
         }
         self.reorgs += u64::from(plan.is_reorg);
