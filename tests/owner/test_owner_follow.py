@@ -163,6 +163,11 @@ def test_what_was_recorded_is_checked_after_a_restart(followed, end):
     # a mark goes to the disk with what is written after it
     daemon.put(1, namespace=namespace(daemon), block=last)
     daemon.put(1, namespace=namespace(daemon), block=last)
+    # in the background
+    end_of_wait = time.monotonic() + LIMIT
+    while daemon.status()["stores"]["done"] < 1:
+        assert time.monotonic() < end_of_wait
+        time.sleep(0.02)
     assert daemon.purge(namespace=NAMESPACE).status == 200
     before = daemon.generation
     getattr(daemon, end)()
