@@ -26,6 +26,18 @@ fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
     Entry::new(Envelope::none(), payload, meta).stored(host.now, 10_000)
 }
 
+impl Host {
+    /// The owner gives out that entry.
+    fn give(&mut self, entry: &Entry) {
+        let body = bytes_of(entry);
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
+            body.len()
+        );
+        self.receive(1, &[head.as_bytes(), &body].concat());
+    }
+}
+
 fn is_hot(host: &Host, key: Key) -> bool {
     host.tier.hot().unwrap().get(&key, host.now).is_some()
 }
@@ -53,12 +65,8 @@ fn an_answer_of_the_owners_may_bring_the_news_of_a_head() {
     let old = tip(&host, 5000, 100).among(&host.link().chains);
     host.tier.hot().unwrap().insert([1; 32], Arc::new(old));
     host.want(1, true);
-    let body = bytes_of(&tip(&host, 5000, 101));
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
-        body.len()
-    );
-    host.receive(1, &[head.as_bytes(), &body].concat());
+    let given = tip(&host, 5000, 101);
+    host.give(&given);
     assert_eq!(host.woken(), [1]);
     assert!(!is_hot(&host, [1; 32]) && is_hot(&host, KEY));
 }
@@ -70,12 +78,8 @@ fn an_answer_of_the_owners_may_come_before_the_news_of_a_reorganisation() {
     let old = tip(&host, 5000, 100).among(&host.link().chains);
     host.tier.hot().unwrap().insert([1; 32], Arc::new(old));
     host.want(1, true);
-    let body = bytes_of(&tip(&host, 5001, 100));
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
-        body.len()
-    );
-    host.receive(1, &[head.as_bytes(), &body].concat());
+    let given = tip(&host, 5001, 100);
+    host.give(&given);
     assert_eq!(host.woken(), [1]);
     assert!(!is_hot(&host, [1; 32]) && is_hot(&host, KEY));
     // the news are older than that: another stream has more
@@ -89,12 +93,8 @@ fn what_the_owner_has_may_be_older_than_what_was_seen_here() {
     told(&mut host, 100, "");
     assert!(host.link().chains.get(&SPACE).unwrap().sees(101));
     host.want(1, true);
-    let body = bytes_of(&tip(&host, 5000, 100));
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
-        body.len()
-    );
-    host.receive(1, &[head.as_bytes(), &body].concat());
+    let given = tip(&host, 5000, 100);
+    host.give(&given);
     // the node is asked
     assert_eq!(host.woken(), [1]);
     assert!(host.lead(1).is_some() && !is_hot(&host, KEY));
