@@ -252,6 +252,18 @@ class TestStops:
         finally:
             nginx.stop()
 
+    def test_a_purge_waits_for_an_owner_that_is_being_started(self, start_nginx, origin, node):
+        nginx = start_nginx(CONFIG)
+        nginx.expect("exited on signal 9")
+        for turn in range(6):
+            # neither the new workers nor the new owner are awaited
+            if turn % 2:
+                os.kill(manager(nginx), signal.SIGKILL)
+            else:
+                nginx.reload()
+            answer = client.fetch(nginx.port, "/purge?everything", method="POST")
+            assert answer.status == 200, answer.decoded
+            wait_until_linked(nginx)
 
     def test_a_stop_at_any_moment_of_the_start_is_clean(self, origin, node):
         nginx = Nginx(CONFIG, origin=origin)

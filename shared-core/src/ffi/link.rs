@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::config::PROCESS;
 use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
-use crate::cache::link::{purge_request, Link, Need, Settings};
+use crate::cache::link::{problem, purge_request, Link, Need, Settings};
 
 /// Joins this process to the owner of a store, after any fork; a second call
 /// changes nothing. `max_entry` is the longest entry that is kept anywhere, in
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn sszip_purge_start(
             Err(bad) => (400, problem(400, &bad.to_string())),
             Ok(body) => match link().is_some_and(|link| link.purge(body, waiter, now)) {
                 true => (0, String::new()),
-                false => (503, problem(503, "the cache's owner does not answer")),
+                false => (503, problem(503, "memory is short: nothing is purged")),
             },
         };
         // SAFETY: the function's contract.
@@ -245,11 +245,6 @@ pub unsafe extern "C" fn sszip_purge_claim(
         give!(status, code);
         sszip_status::SSZIP_STATUS_OK
     })
-}
-
-/// RFC 9457.
-fn problem(status: u16, detail: &str) -> String {
-    serde_json::json!({ "status": status, "detail": detail }).to_string()
 }
 
 /// # Safety

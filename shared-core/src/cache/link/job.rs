@@ -53,6 +53,8 @@ pub(super) enum Job {
         body: String,
         waiter: Waiter,
         due: u64,
+        /// How often it was sent.
+        sent: u8,
     },
     /// The event stream.
     Listen,

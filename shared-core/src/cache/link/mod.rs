@@ -28,7 +28,7 @@ use self::favours::Favours;
 pub use self::job::{About, Namespace};
 use self::job::{Job, LookUp};
 use self::namespaces::Namespaces;
-pub use self::purge::{namespace, request as purge_request, BadPurge};
+pub use self::purge::{namespace, problem, request as purge_request, BadPurge};
 use super::chain::Chains;
 use super::entry::Entry;
 use super::flights::{Outcome, Token, Waiter};
@@ -55,6 +55,14 @@ const SILENCE: u64 = 1_500;
 /// A purge waits for processes that the owner can't reach, so it may take
 /// longer than anything else. Milliseconds.
 const PURGE: u64 = 10_000;
+
+/// And one that no owner can be asked for is not refused at once: a worker that
+/// was just started has no link yet, and an owner that ended is started anew.
+const PURGE_PATIENCE: u64 = 2_000;
+
+/// A purge whose connection breaks is sent again, since it may be done twice;
+/// but not for ever to an owner that can't do it.
+const PURGE_SENT: u8 = 3;
 
 /// No host has a waiter of that name.
 const NOBODY: Waiter = 0;
@@ -272,17 +280,19 @@ impl Link {
 
     /// Asks for a purge, with a body of [`purge_request`]. `waiter` is woken
     /// when it holds everywhere, or has failed, and
-    /// [`claim_purge`](Self::claim_purge)s what came of it. `false`: the owner
-    /// can't be asked now.
+    /// [`claim_purge`](Self::claim_purge)s what came of it. `false`: memory is
+    /// short.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
         let mut state = self.lock();
-        if !state.up || state.asked.try_reserve(1).is_err() {
+        if state.asked.try_reserve(1).is_err() {
             return false;
         }
+        let patience = if state.up { PURGE } else { PURGE_PATIENCE };
         state.asked.push_back(Job::Purge {
             body,
             waiter,
-            due: now.saturating_add(PURGE),
+            due: now.saturating_add(patience),
+            sent: 0,
         });
         self.stir();
         true
@@ -329,12 +339,13 @@ impl Link {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
-        let Slot::Connecting(job) = std::mem::replace(place, Slot::Closed { retry_at: 0 }) else {
+        let Slot::Connecting(mut job) = std::mem::replace(place, Slot::Closed { retry_at: 0 })
+        else {
             return;
         };
         if !is_open {
             self.retry_later(&mut state, slot, now);
-            self.fail(&mut state, tier, job);
+            self.fail_or_repeat(&mut state, tier, job);
             return;
         }
         let mut open = Box::new(Open {
@@ -346,6 +357,7 @@ impl Link {
         if slot == EVENTS {
             state.events = Events::default();
         }
+        job.begin(now);
         match job.outgoing(&self.process, now) {
             Some(out) => {
                 open.out = out;
@@ -509,12 +521,12 @@ impl Link {
                     self.retry_later(state, slot, now);
                 }
                 for job in open.jobs {
-                    self.fail(state, tier, job);
+                    self.fail_or_repeat(state, tier, job);
                 }
             }
             Slot::Connecting(job) => {
                 self.retry_later(state, slot, now);
-                self.fail(state, tier, job);
+                self.fail_or_repeat(state, tier, job);
             }
             closed @ Slot::Closed { .. } => *place = closed,
         }
@@ -539,12 +551,26 @@ impl Link {
         self.stir();
     }
 
+    /// The connection broke.
+    fn fail_or_repeat(&self, state: &mut State, tier: &Tier, job: Job) {
+        match job {
+            Job::Purge { sent, .. } if sent < PURGE_SENT && state.asked.try_reserve(1).is_ok() => {
+                state.asked.push_back(job);
+            }
+            job => self.fail(state, tier, job),
+        }
+    }
+
     /// The owner did not answer.
     fn fail(&self, state: &mut State, tier: &Tier, job: Job) {
         match job {
             Job::LookUp(look_up) => self.fail_open(state, tier, look_up),
-            Job::LookUps { waiter, .. } | Job::Purge { waiter, .. } => {
-                tier.wake([waiter].into_iter().filter(|waiter| *waiter != NOBODY));
+            Job::LookUps { waiter, .. } => tier.wake([waiter]),
+            Job::Purge { waiter, sent, .. } if waiter != NOBODY => {
+                if sent == 0 && state.purged.try_reserve(1).is_ok() {
+                    state.purged.insert(waiter, purge::not_asked());
+                }
+                tier.wake([waiter]);
             }
             Job::Listen => {
                 state.up = false;
@@ -552,13 +578,14 @@ impl Link {
                     self.fail_open(state, tier, look_up);
                 }
                 for job in std::mem::take(&mut state.asked) {
-                    self.fail(state, tier, job);
+                    self.fail_or_repeat(state, tier, job);
                 }
                 state.favours.clear();
             }
             // it may have arrived, or not: others are not to wait for it
             Job::Store { key, .. } if state.up => state.favours.push(Job::GiveBack(key)),
             Job::Store { .. } | Job::GiveBack(_) | Job::Acknowledge(_) | Job::Late(_) => {}
+            Job::Purge { .. } => {}
         }
     }
 

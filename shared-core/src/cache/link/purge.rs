@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::job::{hex_of, Namespace};
+use super::Purged;
 use crate::cache::scope::Scope;
 
 /// What the owner is to be told (docs/owner-protocol.md, Purges).
@@ -46,6 +47,17 @@ pub(super) fn first_half(scope: &[u8]) -> Namespace {
     let mut namespace = Namespace::default();
     namespace.copy_from_slice(&blake3::hash(scope).as_bytes()[..16]);
     namespace
+}
+
+/// What comes of a purge that no owner could be asked for.
+pub(super) fn not_asked() -> Purged {
+    let detail = "the cache's owner does not answer: nothing is purged";
+    (503, problem(503, detail).into())
+}
+
+/// Why it went wrong (RFC 9457).
+pub fn problem(status: u16, detail: &str) -> String {
+    serde_json::json!({ "status": status, "detail": detail }).to_string()
 }
 
 /// The body of `POST /v1/purges` for a query (`application/x-www-form-urlencoded`,

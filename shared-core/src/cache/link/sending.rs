@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::channel::Outgoing;
 use super::job::{Job, LookUp};
-use super::{Link, Need, Slot, State, EVENTS, SILENCE};
+use super::{Link, Need, Slot, State, EVENTS, PURGE, SILENCE};
 use crate::cache::process::Tier;
 
 /// So many requests go over one connection at a time: what is to be sent when
@@ -15,6 +15,9 @@ pub(super) const TOGETHER: usize = 8;
 impl Link {
     /// Puts jobs on connections that have none.
     pub(super) fn assign(&self, state: &mut State, tier: &Tier, now: u64) {
+        if !state.up {
+            return;
+        }
         for slot in EVENTS + 1..state.slots.len() {
             let free = match &state.slots[slot] {
                 Slot::Open(open) => open.jobs.is_empty(),
@@ -57,9 +60,10 @@ impl Link {
             if is_alone && !jobs.is_empty() || jobs.try_reserve(1).is_err() {
                 break;
             }
-            let Some(job) = state.next(is_asked) else {
+            let Some(mut job) = state.next(is_asked) else {
                 break;
             };
+            job.begin(now);
             let is_sent = job
                 .outgoing(&self.process, now)
                 .and_then(|more| match &mut out {
@@ -180,6 +184,16 @@ impl Job {
             self,
             Self::LookUp(_) | Self::Store { .. } | Self::GiveBack(_) | Self::Acknowledge(_)
         )
+    }
+
+    /// It is about to be sent.
+    pub(super) fn begin(&mut self, now: u64) {
+        if let Self::Purge { due, sent, .. } = self {
+            if *sent == 0 {
+                *due = now.saturating_add(PURGE);
+            }
+            *sent += 1;
+        }
     }
 
     /// When whoever waits for it goes on without it.

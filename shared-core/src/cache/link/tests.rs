@@ -11,6 +11,7 @@ use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
 mod chains;
+mod purging;
 mod together;
 
 const KEY: Key = [7; 32];
