@@ -1,0 +1,17 @@
+//! SSZ (consensus-specs, ssz/simple-serialize.md) as data: types are tables,
+//! and four functions walk them. No type has code of its own, and nothing is
+//! built in between: bytes in, bytes out.
+//!
+//! | module     | concern                                                     |
+//! |------------|-------------------------------------------------------------|
+//! | [`schema`] | the types of a fork and preset, read from `forks/*.types`   |
+//! | [`check`]  | whether bytes are a value of a type                         |
+//! | [`error`]  | what is wrong with an input, and where                      |
+
+pub mod check;
+pub mod error;
+pub mod schema;
+
+pub use self::check::check;
+pub use self::error::Error;
+pub use self::schema::{Fork, Preset, Schema, TypeId};

@@ -1,0 +1,166 @@
+//! Reading a table.
+//!
+//! ```text
+//! # a constant: one value, or one each for mainnet, minimal and gnosis
+//! SLOTS_PER_EPOCH = 32, 8, 16
+//! # a name for a type
+//! Gwei = uint64
+//! # a container; "jsonName" where JSON calls a field otherwise
+//! class Withdrawal(Container):
+//!     index: uint64
+//!     validator_index "validatorIndex": uint64
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::text::{BadSchema, Token, Tokens};
+use super::Preset;
+
+/// What a name stands for, of the newest fork that says so.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    /// Which table says it, and in which line.
+    pub(super) place: (&'static str, usize),
+    pub(super) means: Meaning,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Meaning {
+    /// An expression.
+    Constant(String),
+    /// A type's expression.
+    Alias(String),
+    Class {
+        /// `active_fields`.
+        active: Option<String>,
+        fields: Vec<FieldLine>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct FieldLine {
+    pub(super) line: usize,
+    pub(super) name: String,
+    pub(super) json_name: String,
+    pub(super) ty: String,
+}
+
+/// Adds what a table says to what those before it have said.
+pub(super) fn read(
+    source: &'static str,
+    text: &str,
+    preset: Preset,
+    all: &mut BTreeMap<String, Definition>,
+) -> Result<(), BadSchema> {
+    // of this table, so that nothing is said twice in it
+    let mut here: BTreeMap<String, Definition> = BTreeMap::new();
+    let mut class: Option<String> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let content = line.split('#').next().unwrap_or_default();
+        if content.trim().is_empty() {
+            continue;
+        }
+        let read = match content.starts_with(' ') {
+            true => match class.as_ref().and_then(|class| here.get_mut(class)) {
+                Some(class) => read_field(class, number, content),
+                None => Err(BadSchema::new("a field of nothing")),
+            },
+            false => read_definition(content, preset).and_then(|(name, means)| {
+                class = matches!(means, Meaning::Class { .. }).then(|| name.clone());
+                let place = (source, number);
+                match here.insert(name.clone(), Definition { place, means }) {
+                    Some(_) => Err(BadSchema::new(format!("{name} is there twice"))),
+                    None => Ok(()),
+                }
+            }),
+        };
+        read.map_err(|bad| bad.at(source, number))?;
+    }
+    all.extend(here);
+    Ok(())
+}
+
+fn read_definition(line: &str, preset: Preset) -> Result<(String, Meaning), BadSchema> {
+    let mut tokens = Tokens::new(line);
+    let name = tokens.name()?;
+    if name == "class" {
+        return read_class(tokens);
+    }
+    tokens.expect('=')?;
+    let rest = tokens.rest();
+    let is_constant = name.chars().all(|c| !c.is_ascii_lowercase());
+    if !is_constant {
+        return Ok((name.into(), Meaning::Alias(rest.into())));
+    }
+    let values: Vec<&str> = rest.split(',').map(str::trim).collect();
+    let value = match values.len() {
+        1 => values[0],
+        n if n == Preset::ALL.len() => values[preset as usize],
+        _ => {
+            return Err(BadSchema::new(
+                "a constant has one value, or one each for mainnet, minimal, gnosis",
+            ))
+        }
+    };
+    Ok((name.into(), Meaning::Constant(value.into())))
+}
+
+fn read_class(mut tokens: Tokens<'_>) -> Result<(String, Meaning), BadSchema> {
+    let name = tokens.name()?.to_owned();
+    tokens.expect('(')?;
+    let base = tokens.name()?;
+    let active = match base {
+        "Container" => None,
+        "ProgressiveContainer" => {
+            tokens.expect('(')?;
+            if tokens.name()? != "active_fields" {
+                return Err(BadSchema::new("active_fields= is missing"));
+            }
+            tokens.expect('=')?;
+            let rest = tokens.rest();
+            let end = rest
+                .strip_suffix(":")
+                .map(str::trim_end)
+                .and_then(|rest| rest.strip_suffix("))"));
+            let Some(list) = end else {
+                return Err(BadSchema::new("it should end with \")):\""));
+            };
+            let fields = Vec::new();
+            let active = Some(list.to_owned());
+            return Ok((name, Meaning::Class { active, fields }));
+        }
+        _ => return Err(BadSchema::new(format!("{base} has no fields"))),
+    };
+    tokens.expect(')')?;
+    tokens.expect(':')?;
+    tokens.end()?;
+    let fields = Vec::new();
+    Ok((name, Meaning::Class { active, fields }))
+}
+
+fn read_field(class: &mut Definition, line: usize, text: &str) -> Result<(), BadSchema> {
+    let Meaning::Class { fields, .. } = &mut class.means else {
+        return Err(BadSchema::new("a field of something that has none"));
+    };
+    let mut tokens = Tokens::new(text);
+    let name = tokens.name()?.to_owned();
+    let mut json_name = name.clone();
+    if let Some(Token::Quoted(text)) = tokens.peek()? {
+        tokens.next()?;
+        json_name = text.into();
+    }
+    tokens.expect(':')?;
+    if fields
+        .iter()
+        .any(|field| field.name == name || field.json_name == json_name)
+    {
+        return Err(BadSchema::new(format!("{name} is there twice")));
+    }
+    fields.push(FieldLine {
+        line,
+        name,
+        json_name,
+        ty: tokens.rest().into(),
+    });
+    Ok(())
+}

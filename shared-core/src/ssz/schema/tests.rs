@@ -1,0 +1,72 @@
+use super::*;
+
+#[test]
+fn every_table_compiles() {
+    for fork in Fork::ALL {
+        for preset in Preset::ALL {
+            assert!(Schema::of(*fork, *preset).named().count() > 0);
+        }
+    }
+}
+
+fn bad(table: &str) -> String {
+    Schema::from_table(table).unwrap_err().to_string()
+}
+
+#[test]
+fn a_wrong_table_says_where() {
+    assert_eq!(bad("Aa = Bb\n"), "table.types:1: Bb is no type here");
+    assert_eq!(
+        bad("\nA = List[uint64]\n"),
+        "table.types:2: ',' should be where \"]\" begins"
+    );
+    assert_eq!(
+        bad("class Aa(Container):\n    a: uint64\n    b: Aa\n"),
+        "table.types:3: Aa is part of itself"
+    );
+    assert_eq!(
+        bad("Aa = Vector[uint8, N]\nN = 0\n"),
+        "table.types:1: a vector of nothing"
+    );
+    assert_eq!(
+        bad("N = 2**64\nA = ByteList[N]"),
+        "table.types:1: more than 64 bits"
+    );
+    assert_eq!(
+        bad("class Aa(Container):\nB = Aa\n"),
+        "table.types:1: it has no fields"
+    );
+    assert_eq!(
+        bad("class Aa(ProgressiveContainer(active_fields=[1, 0])):\n    a: uint8\n"),
+        "table.types:1: active_fields don't fit its fields"
+    );
+    assert_eq!(
+        bad("Aa = uint8\nA = uint16\n"),
+        "table.types:2: Aa is there twice"
+    );
+}
+
+#[test]
+fn sizes() {
+    let schema = Schema::from_table(
+        "N = 3, 4, 5\n\
+         class Inner(Container):\n    a: uint64\n    b: ByteVector[N * 2**4 - 1]\n\
+         class Outer(Container):\n    a: Bitvector[9]\n    b: List[Inner, N]\n    c: boolean\n",
+    )
+    .unwrap();
+    let inner = schema.get(schema.find("Inner").unwrap());
+    assert_eq!((inner.size, inner.is_plain), (Some(8 + 47), true));
+    let outer = schema.get(schema.find("Outer").unwrap());
+    assert_eq!(
+        (outer.size, outer.min_size, outer.is_plain),
+        (None, 7, false)
+    );
+    let Kind::Container(outer) = &outer.kind else {
+        panic!("{outer:?}");
+    };
+    let offsets: Vec<usize> = outer.fields.iter().map(|field| field.offset).collect();
+    assert_eq!(offsets, [0, 2, 6]);
+    assert_eq!(&*schema.get(outer.fields[1].ty).name, "List[Inner, 3]");
+    assert_eq!(outer.names.find(b"c"), Some(2));
+    assert_eq!(outer.names.find(b"d"), None);
+}
