@@ -17,7 +17,7 @@ fn bad(table: &str) -> String {
 fn a_wrong_table_says_where() {
     assert_eq!(bad("Aa = Bb\n"), "table.types:1: Bb is no type here");
     assert_eq!(
-        bad("\nA = List[uint64]\n"),
+        bad("\nAa = List[uint64]\n"),
         "table.types:2: ',' should be where \"]\" begins"
     );
     assert_eq!(
@@ -29,11 +29,11 @@ fn a_wrong_table_says_where() {
         "table.types:1: a vector of nothing"
     );
     assert_eq!(
-        bad("N = 2**64\nA = ByteList[N]"),
+        bad("N = 2**64\nAa = ByteList[N]"),
         "table.types:1: more than 64 bits"
     );
     assert_eq!(
-        bad("class Aa(Container):\nB = Aa\n"),
+        bad("class Aa(Container):\nBb = Aa\n"),
         "table.types:1: it has no fields"
     );
     assert_eq!(
@@ -41,7 +41,7 @@ fn a_wrong_table_says_where() {
         "table.types:1: active_fields don't fit its fields"
     );
     assert_eq!(
-        bad("Aa = uint8\nA = uint16\n"),
+        bad("Aa = uint8\nAa = uint16\n"),
         "table.types:2: Aa is there twice"
     );
 }
