@@ -13,7 +13,7 @@ mod text;
 use std::collections::BTreeMap;
 
 pub use self::fork::{Fork, Preset};
-pub use self::names::Names;
+pub use self::names::{Lead, Names, LEAD};
 pub use self::text::BadSchema;
 
 /// A type of a [`Schema`].
@@ -75,6 +75,25 @@ pub enum Kind {
     Text(u64),
     /// A byte in SSZ, one of these words in JSON. The Engine API's.
     Enum(Box<[Box<str>]>),
+}
+
+impl Kind {
+    /// What a value in JSON begins with, whatever it is. Containers begin with
+    /// their first field.
+    pub fn opening(&self) -> &'static str {
+        match self {
+            Self::ByteVector(_) | Self::ByteList(_) | Self::Bitvector(_) | Self::Bitlist(_) => {
+                "\"0x"
+            }
+            Self::Uint(_) | Self::Enum(_) => "\"",
+            Self::Vector(..) | Self::List(..) => "[",
+            Self::Boolean
+            | Self::Container(_)
+            | Self::Union(_)
+            | Self::Optional(_)
+            | Self::Text(_) => "",
+        }
+    }
 }
 
 /// How many elements a list may have.

@@ -1,25 +1,57 @@
-//! Finding a field by its name.
+//! A container's fields by what JSON calls them.
 
-/// The fields of a container by their names in JSON. Few: they are compared one
-/// after the other, those of the right length.
+/// The bytes that a [`Lead`] is copied as.
+pub const LEAD: usize = 48;
+
+/// The names of a container's fields in JSON. They are few: one that is looked
+/// for is compared with each of its length.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// `"name":`, as it mostly comes.
     keys: Box<[Box<[u8]>]>,
+    leads: Box<[Lead]>,
+}
+
+/// What is written before a field's value: `,"name":"0x`.
+#[derive(Clone, Debug)]
+pub struct Lead {
+    /// As many as are copied at once; and all of them, if they are more.
+    pub bytes: Box<[u8]>,
+    /// How many it is made of.
+    pub len: usize,
 }
 
 impl Names {
-    pub(super) fn new<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+    /// Of names, each with what its value begins with.
+    pub(super) fn new<'a>(names: impl Iterator<Item = (&'a str, &'static str)>) -> Self {
+        let mut keys = Vec::new();
+        let mut leads = Vec::new();
+        for (n, (name, opening)) in names.enumerate() {
+            let before = if n == 0 { '{' } else { ',' };
+            let mut lead = format!("{before}\"{name}\":{opening}").into_bytes();
+            let len = lead.len();
+            lead.resize(len.max(LEAD), 0);
+            let bytes = lead.into();
+            leads.push(Lead { bytes, len });
+            keys.push(format!("\"{name}\":").into_bytes().into());
+        }
         Self {
-            keys: names
-                .map(|name| format!("\"{name}\":").into_bytes().into())
-                .collect(),
+            keys: keys.into(),
+            leads: leads.into(),
         }
     }
 
-    /// `"name":` of a field.
+    /// `"name":` of a field; nothing: there is none.
     pub fn key(&self, field: usize) -> &[u8] {
         self.keys.get(field).map_or(&[], |key| key)
+    }
+
+    /// What comes before a field's value, after the field before it.
+    ///
+    /// # Panics
+    /// If there is no such field.
+    pub fn lead(&self, field: usize) -> &Lead {
+        &self.leads[field]
     }
 
     /// The field of that name.

@@ -153,7 +153,11 @@ impl Schema {
             return Err(BadSchema::new("it has more than 64 fields"));
         }
         Ok(Kind::Container(Container {
-            names: Names::new(fields.iter().map(|field| &*field.json_name)),
+            names: Names::new(
+                fields
+                    .iter()
+                    .map(|field| (&*field.json_name, self.get(field.ty).kind.opening())),
+            ),
             fields: fields.into(),
             fixed_size: offset,
             active_fields,
