@@ -6,25 +6,32 @@ mod laws;
 mod naive;
 mod traps;
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use sszip_core::ssz::{Schema, TypeId};
 
 use naive::{Choices, TABLE};
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_table(TABLE).unwrap());
+    &SCHEMA
+}
 
 fn types(schema: &Schema) -> Vec<TypeId> {
     schema.named().map(|(_, ty)| ty).collect()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn values_go_both_ways(choices in prop::collection::vec(any::<u8>(), 0..3000)) {
-        let schema = Schema::from_table(TABLE).unwrap();
+        let schema = schema();
         let mut choices = Choices(&choices);
-        let types = types(&schema);
+        let types = types(schema);
         let ty = types[choices.below(types.len())];
-        laws::a_value(&schema, ty, &mut choices);
+        laws::a_value(schema, ty, &mut choices);
     }
 
     #[test]
@@ -34,11 +41,11 @@ proptest! {
         change in 0..5,
         byte in prop::sample::select(b"\"\\,:{}[]0x19aFg-+.e nt\x00\xff\xc3".to_vec()),
     ) {
-        let schema = Schema::from_table(TABLE).unwrap();
+        let schema = schema();
         let mut choices = Choices(&choices);
-        let types = types(&schema);
+        let types = types(schema);
         let ty = types[choices.below(types.len())];
-        let json = naive::choose(&schema, ty, &mut choices);
+        let json = naive::choose(schema, ty, &mut choices);
         let mut text = laws::write(&json, &mut choices).into_bytes();
         let at = at.index(text.len());
         match change {
@@ -48,7 +55,7 @@ proptest! {
             3 => { text.remove(at); }
             _ => text.extend([byte, b' ']),
         }
-        laws::a_text(&schema, ty, &text, &mut choices);
+        laws::a_text(schema, ty, &text, &mut choices);
     }
 
     #[test]
@@ -58,12 +65,12 @@ proptest! {
         change in 0..4,
         byte in prop_oneof![any::<u8>(), 0..2_u8, Just(255)],
     ) {
-        let schema = Schema::from_table(TABLE).unwrap();
+        let schema = schema();
         let mut choices = Choices(&choices);
-        let types = types(&schema);
+        let types = types(schema);
         let ty = types[choices.below(types.len())];
-        let json = naive::choose(&schema, ty, &mut choices);
-        let mut ssz = naive::to_ssz(&schema, ty, &json).unwrap();
+        let json = naive::choose(schema, ty, &mut choices);
+        let mut ssz = naive::to_ssz(schema, ty, &json).unwrap();
         let at = at.index(ssz.len().max(1));
         match (change, ssz.get_mut(at)) {
             (0, Some(at)) => *at = byte,
@@ -71,6 +78,6 @@ proptest! {
             (2, _) => ssz.insert(at, byte),
             _ => ssz.push(byte),
         }
-        laws::any_bytes(&schema, ty, &ssz, &mut choices);
+        laws::any_bytes(schema, ty, &ssz, &mut choices);
     }
 }

@@ -209,7 +209,7 @@ fn fields() {
         ),
         (
             "{\"a\":\"7\" \"b\":true}",
-            "a, byte 9: a comma or '}' should be here",
+            "byte 9: a comma or '}' should be here",
         ),
         ("{\"a\" \"7\"}", "byte 5: a colon should be here"),
         ("[]", "byte 0: an array, not an object"),
@@ -223,7 +223,7 @@ fn fields() {
 fn hex() {
     assert_eq!(read("Bytes", "\"0xAbcD\""), Ok(b"\xab\xcd".to_vec()));
     assert_eq!(read("Bytes", "\"0x\""), Ok(vec![]));
-    assert_eq!(read("Bytes", "\"\\u00300x\""), read("Bytes", "\"00x\""));
+    assert!(read("Bytes", "\"\\u00300x\"").is_err());
     assert_eq!(read("Bytes", "\"0\\u0078a\\u0062\""), Ok(vec![0xab]));
     for (json, why) in [
         ("\"0xa\"", "byte 4: an odd number of hexadecimal digits"),
@@ -277,14 +277,14 @@ fn envelopes() {
     let twice = format!("{{\"data\":{bare},\"data\":{bare}}}");
     assert_eq!(
         read(Form::Either, &twice),
-        Err("byte 28: data is there twice".into())
+        Err("byte 27: data is there twice".into())
     );
     assert_eq!(
         read(Form::Bare, &beacon),
-        Err("byte 65: a is missing".into())
+        Err("byte 61: a is missing".into())
     );
     assert_eq!(
         read(Form::Enveloped, bare),
-        Err("byte 18: it has neither data nor result".into())
+        Err("byte 17: it has neither data nor result".into())
     );
 }

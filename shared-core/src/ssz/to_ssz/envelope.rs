@@ -26,7 +26,7 @@ pub(super) struct Envelope<'s> {
     value: Option<&'static str>,
     version: bool,
     /// The value is being read.
-    is_inside: bool,
+    pub(super) is_inside: bool,
 }
 
 /// What is to be done with a member of an envelope.

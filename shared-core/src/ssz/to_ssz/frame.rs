@@ -74,6 +74,15 @@ impl Frame<'_> {
         !matches!(self, Self::List(_))
     }
 
+    /// The value that was being read is over.
+    pub(super) fn end_value(&mut self) {
+        match self {
+            Self::Container(fields) => fields.field = NONE,
+            Self::Envelope(envelope) => envelope.is_inside = false,
+            Self::List(_) | Self::Union(_) => {}
+        }
+    }
+
     /// Where in it the input is.
     pub(super) fn step(&self) -> Option<Step> {
         match self {

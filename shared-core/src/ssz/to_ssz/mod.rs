@@ -152,8 +152,7 @@ impl<'s> ToSsz<'s> {
     pub fn end(mut self) -> Result<Vec<u8>, Error> {
         // a number has no end of its own
         if let (true, Expect::Skip(_)) = (self.carry.is_empty(), &self.expect) {
-            let used = self.run(b" ")?;
-            self.consumed += used as u64;
+            self.run(b" ")?;
         }
         match self.expect {
             Expect::End if self.carry.is_empty() => {
@@ -250,10 +249,11 @@ impl<'s> ToSsz<'s> {
 
     /// After a value: what comes next of what is open.
     fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
-        let Some(frame) = self.stack.last() else {
+        let Some(frame) = self.stack.last_mut() else {
             self.expect = Expect::End;
             return Ok(Got::All);
         };
+        frame.end_value();
         *at = skip_white(bytes, *at);
         let Some(sign) = bytes.get(*at) else {
             return Ok(Got::Part);

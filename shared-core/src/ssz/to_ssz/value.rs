@@ -135,6 +135,8 @@ impl<'s> ToSsz<'s> {
             }
             if frame.count == frame.most {
                 let why = format!("more than {} elements", frame.most);
+                // it is the list that is too long, not the last of them
+                self.stack.pop();
                 return Err(Wrong::new(*at, why).into());
             }
             let of = frame.of;
@@ -214,12 +216,12 @@ impl<'s> ToSsz<'s> {
                 let to = &mut self.output.bytes[place..place + size];
                 match hex::whole_of_length(rest, to) {
                     Some(len) => Some(len),
-                    None => return self.hex(ty, Place::At(place), bytes, at),
+                    None => return self.hex(ty, place, bytes, at),
                 }
             }
             Kind::ByteList(limit) => match hex::whole(rest, most(limit), &mut self.output)? {
                 Some(len) => Some(len),
-                None => return self.hex(ty, Place::End, bytes, at),
+                None => return self.hex(ty, place, bytes, at),
             },
             _ => return self.other_value(ty, place, bytes, at),
         };
@@ -301,10 +303,6 @@ impl<'s> ToSsz<'s> {
                 return Ok(Read::Opened);
             }
             Kind::Bitvector(_) | Kind::Bitlist(_) => {
-                let place = match ty.size {
-                    Some(_) => Place::At(place),
-                    None => Place::End,
-                };
                 return self.hex(ty, place, bytes, at);
             }
             Kind::Optional(of) => {
@@ -469,10 +467,18 @@ impl<'s> ToSsz<'s> {
     fn hex(
         &mut self,
         ty: &'s Type,
-        place: Place,
+        place: usize,
         bytes: &[u8],
         at: &mut usize,
     ) -> Result<Read, Stop> {
+        // white space may still come
+        if *at == bytes.len() {
+            return self.taken(ty, place, None, at);
+        }
+        let place = match ty.size {
+            Some(_) => Place::At(place),
+            None => Place::End,
+        };
         let most = match ty.kind {
             Kind::ByteVector(size) => size as u64,
             Kind::Bitvector(bits) => bits.div_ceil(8) as u64,
