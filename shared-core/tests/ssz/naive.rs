@@ -355,12 +355,12 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
 
 fn elements(schema: &Schema, of: TypeId, ssz: &[u8]) -> Option<Vec<Json>> {
     let count = match schema.get(of).size {
-        Some(size) if ssz.len() % size == 0 => ssz.len() / size,
+        Some(size) if ssz.len().is_multiple_of(size) => ssz.len() / size,
         Some(_) => return None,
         None if ssz.is_empty() => 0,
         None => {
             let first = u32::from_le_bytes(*ssz.first_chunk()?) as usize;
-            (first % 4 == 0 && first > 0 && first <= ssz.len()).then_some(first / 4)?
+            (first.is_multiple_of(4) && first > 0 && first <= ssz.len()).then_some(first / 4)?
         }
     };
     let parts = split(schema, &vec![of; count], ssz)?;
