@@ -109,7 +109,7 @@ impl Schema {
             Meaning::Constant(_) => Err(BadSchema::new(format!("{name} is no type"))),
             Meaning::Alias(text) => self.expression(&text, depth + 1),
             Meaning::Class { active, fields } => self
-                .container(source, active.as_deref(), &fields, depth)
+                .container(active.as_deref(), &fields, depth)
                 .map(|kind| self.add(name.into(), kind)),
         };
         let id = id.map_err(|bad| bad.at(source, line))?;
@@ -119,7 +119,6 @@ impl Schema {
 
     fn container(
         &mut self,
-        source: &'static str,
         active: Option<&str>,
         lines: &[FieldLine],
         depth: usize,
@@ -132,7 +131,7 @@ impl Schema {
         for line in lines {
             let ty = self
                 .expression(&line.ty, depth + 1)
-                .map_err(|bad| bad.at(source, line.line))?;
+                .map_err(|bad| bad.at(line.place.0, line.place.1))?;
             fields.push(Field {
                 name: line.name.as_str().into(),
                 json_name: line.json_name.as_str().into(),
@@ -289,7 +288,7 @@ impl Schema {
         usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
     }
 
-    /// A sum of products.
+    /// A sum of products, as Python reads it.
     fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
         let too_large = || BadSchema::new("more than 64 bits");
         let mut sum = self.product(tokens)?;
@@ -311,12 +310,19 @@ impl Schema {
     fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
         let too_large = || BadSchema::new("more than 64 bits");
         let mut product = self.power(tokens)?;
-        while tokens.takes('*')? {
-            product = product
-                .checked_mul(self.power(tokens)?)
-                .ok_or_else(too_large)?;
+        loop {
+            if tokens.takes('*')? {
+                product = product
+                    .checked_mul(self.power(tokens)?)
+                    .ok_or_else(too_large)?;
+            } else if tokens.takes('/')? {
+                product = product
+                    .checked_div(self.power(tokens)?)
+                    .ok_or_else(|| BadSchema::new("a division by nothing"))?;
+            } else {
+                return Ok(product);
+            }
         }
-        Ok(product)
     }
 
     fn power(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
@@ -337,6 +343,14 @@ impl Schema {
         }
         match tokens.next()? {
             Some(Token::Number(number)) => Ok(number),
+            // how deep in a tree the node of a generalized index is
+            Some(Token::Name("floorlog2")) => {
+                tokens.expect('(')?;
+                let number = self.number(tokens)?;
+                tokens.expect(')')?;
+                let log = number.checked_ilog2().map(u64::from);
+                log.ok_or_else(|| BadSchema::new("a logarithm of nothing"))
+            }
             Some(Token::Name(name)) => {
                 let constant = self.definitions.by_name.get(name);
                 let Some(Definition {

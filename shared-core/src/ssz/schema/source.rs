@@ -9,6 +9,11 @@
 //! class Withdrawal(Container):
 //!     index: uint64
 //!     validator_index "validatorIndex": uint64
+//! # the fields that it had in the fork before, and more after them
+//! class BeaconState(BeaconState):
+//!     proposer_lookahead: ProposerLookahead
+//! # what this fork no longer has
+//! del BlindedBeaconBlock
 //! ```
 
 use std::collections::BTreeMap;
@@ -39,7 +44,8 @@ pub(super) enum Meaning {
 
 #[derive(Clone, Debug)]
 pub(super) struct FieldLine {
-    pub(super) line: usize,
+    /// As a definition's: it may be of an earlier fork's table.
+    pub(super) place: (&'static str, usize),
     pub(super) name: String,
     pub(super) json_name: String,
     pub(super) ty: String,
@@ -60,19 +66,23 @@ pub(super) fn read(
         if content.trim().is_empty() {
             continue;
         }
-        let read = match content.starts_with(' ') {
-            true => match class.as_ref().and_then(|class| here.get_mut(class)) {
-                Some(class) => read_field(class, number, content),
+        let place = (source, number);
+        let read = if content.starts_with(' ') {
+            match class.as_ref().and_then(|class| here.get_mut(class)) {
+                Some(class) => read_field(class, place, content),
                 None => Err(BadSchema::new("a field of nothing")),
-            },
-            false => read_definition(content, preset).and_then(|(name, means)| {
+            }
+        } else if let Some(gone) = content.strip_prefix("del ") {
+            class = None;
+            read_removal(gone, all)
+        } else {
+            read_definition(content, preset, all).and_then(|(name, means)| {
                 class = matches!(means, Meaning::Class { .. }).then(|| name.clone());
-                let place = (source, number);
                 match here.insert(name.clone(), Definition { place, means }) {
                     Some(_) => Err(BadSchema::new(format!("{name} is there twice"))),
                     None => Ok(()),
                 }
-            }),
+            })
         };
         read.map_err(|bad| bad.at(source, number))?;
     }
@@ -80,11 +90,26 @@ pub(super) fn read(
     Ok(())
 }
 
-fn read_definition(line: &str, preset: Preset) -> Result<(String, Meaning), BadSchema> {
+/// What an earlier table has said, and this one takes back.
+fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<(), BadSchema> {
+    let mut tokens = Tokens::new(text);
+    let name = tokens.name()?;
+    tokens.end()?;
+    match all.remove(name) {
+        Some(_) => Ok(()),
+        None => Err(BadSchema::new(format!("no {name} was there before"))),
+    }
+}
+
+fn read_definition(
+    line: &str,
+    preset: Preset,
+    all: &BTreeMap<String, Definition>,
+) -> Result<(String, Meaning), BadSchema> {
     let mut tokens = Tokens::new(line);
     let name = tokens.name()?;
     if name == "class" {
-        return read_class(tokens);
+        return read_class(tokens, all);
     }
     tokens.expect('=')?;
     let rest = tokens.rest();
@@ -105,12 +130,22 @@ fn read_definition(line: &str, preset: Preset) -> Result<(String, Meaning), BadS
     Ok((name.into(), Meaning::Constant(value.into())))
 }
 
-fn read_class(mut tokens: Tokens<'_>) -> Result<(String, Meaning), BadSchema> {
+fn read_class(
+    mut tokens: Tokens<'_>,
+    all: &BTreeMap<String, Definition>,
+) -> Result<(String, Meaning), BadSchema> {
     let name = tokens.name()?.to_owned();
     tokens.expect('(')?;
     let base = tokens.name()?;
-    let active = match base {
-        "Container" => None,
+    let fields = match base {
+        "Container" => Vec::new(),
+        base if base == name => match all.get(base).map(|earlier| &earlier.means) {
+            Some(Meaning::Class {
+                active: None,
+                fields,
+            }) => fields.clone(),
+            _ => return Err(BadSchema::new(format!("no container {name} before this"))),
+        },
         "ProgressiveContainer" => {
             tokens.expect('(')?;
             if tokens.name()? != "active_fields" {
@@ -134,11 +169,15 @@ fn read_class(mut tokens: Tokens<'_>) -> Result<(String, Meaning), BadSchema> {
     tokens.expect(')')?;
     tokens.expect(':')?;
     tokens.end()?;
-    let fields = Vec::new();
+    let active = None;
     Ok((name, Meaning::Class { active, fields }))
 }
 
-fn read_field(class: &mut Definition, line: usize, text: &str) -> Result<(), BadSchema> {
+fn read_field(
+    class: &mut Definition,
+    place: (&'static str, usize),
+    text: &str,
+) -> Result<(), BadSchema> {
     let Meaning::Class { fields, .. } = &mut class.means else {
         return Err(BadSchema::new("a field of something that has none"));
     };
@@ -157,7 +196,7 @@ fn read_field(class: &mut Definition, line: usize, text: &str) -> Result<(), Bad
         return Err(BadSchema::new(format!("{name} is there twice")));
     }
     fields.push(FieldLine {
-        line,
+        place,
         name,
         json_name,
         ty: tokens.rest().into(),

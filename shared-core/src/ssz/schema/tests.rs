@@ -44,6 +44,74 @@ fn a_wrong_table_says_where() {
         bad("Aa = uint8\nAa = uint16\n"),
         "table.types:2: Aa is there twice"
     );
+    assert_eq!(
+        bad("Aa = List[uint8, 3 // (2 - 2)]\n"),
+        "table.types:1: a division by nothing"
+    );
+    assert_eq!(
+        bad("Aa = List[uint8, floorlog2(0)]\n"),
+        "table.types:1: a logarithm of nothing"
+    );
+    assert_eq!(
+        bad("\nclass Aa(Aa):\n    a: uint8\n"),
+        "table.types:2: no container Aa before this"
+    );
+    assert_eq!(bad("del Aa\n"), "table.types:1: no Aa was there before");
+}
+
+#[test]
+fn numbers() {
+    let schema = Schema::from_table(
+        "N = 2**2**3 // 3 * 2 - (1 + 1)\n\
+         Aa = ByteList[N]\n\
+         Bb = List[Aa, floorlog2(105) * 1_000]\n",
+    )
+    .unwrap();
+    let name = |name| &*schema.get(schema.find(name).unwrap()).name;
+    assert_eq!(name("Aa"), "ByteList[168]");
+    assert_eq!(name("Bb"), "List[ByteList[168], 6000]");
+}
+
+#[test]
+fn a_fork_adds_to_those_before_it() {
+    let fields = |fork, name| {
+        let schema = Schema::of(fork, Preset::Mainnet);
+        let ty = schema.find(name).map(|id| &schema.get(id).kind);
+        match ty {
+            Some(Kind::Container(container)) => container.fields.len(),
+            _ => 0,
+        }
+    };
+    // more fields after those it had
+    assert_eq!(fields(Fork::Capella, "ExecutionPayload"), 15);
+    assert_eq!(fields(Fork::Deneb, "ExecutionPayload"), 17);
+    // all of them anew
+    assert_eq!(fields(Fork::Gloas, "ExecutionPayload"), 19);
+    // as they were
+    assert_eq!(fields(Fork::Gloas, "Withdrawal"), 4);
+    // no longer
+    assert_eq!(fields(Fork::Phase0, "PendingAttestation"), 4);
+    assert_eq!(fields(Fork::Altair, "PendingAttestation"), 0);
+    // as part of something that didn't change itself
+    let limit = |fork| {
+        let mut schema = Schema::with_limits(fork, Preset::Minimal, &[]).unwrap();
+        let ty = schema.parse("AggregationBits").unwrap();
+        schema.get(ty).name.to_string()
+    };
+    assert_eq!(limit(Fork::Electra), "Bitlist[8192]");
+    assert_eq!(limit(Fork::Gloas), "ProgressiveBitlist");
+}
+
+#[test]
+fn presets() {
+    let size = |preset, name| {
+        let schema = Schema::of(Fork::Fulu, preset);
+        schema.get(schema.find(name).unwrap()).size
+    };
+    assert_eq!(size(Preset::Mainnet, "ProposerLookahead"), Some(64 * 8));
+    assert_eq!(size(Preset::Minimal, "ProposerLookahead"), Some(16 * 8));
+    assert_eq!(size(Preset::Gnosis, "ProposerLookahead"), Some(32 * 8));
+    assert_eq!(size(Preset::Gnosis, "SyncCommittee"), Some(513 * 48));
 }
 
 #[test]

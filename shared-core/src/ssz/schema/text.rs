@@ -35,7 +35,7 @@ impl fmt::Display for BadSchema {
 
 impl std::error::Error for BadSchema {}
 
-/// A word, a number or a sign; `**` is `^`.
+/// A word, a number or a sign; `**` is `^`, `//` is `/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'t> {
     Name(&'t str),
@@ -71,6 +71,7 @@ impl<'t> Tokens<'t> {
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let len = match first {
             '*' if rest.starts_with("**") => Some(2),
+            '/' if rest.starts_with("//") => Some(2),
             '"' => rest[1..].find('"').map(|len| len + 2),
             c if is_word(c) => Some(rest.find(|c| !is_word(c)).unwrap_or(rest.len())),
             '[' | ']' | '(' | ')' | '{' | '}' | ',' | ':' | '*' | '+' | '=' | '-' => Some(1),
@@ -91,6 +92,7 @@ impl<'t> Tokens<'t> {
             ),
             c if is_word(c) => Token::Name(token),
             _ if token == "**" => Token::Sign('^'),
+            _ if token == "//" => Token::Sign('/'),
             c => Token::Sign(c),
         }))
     }
