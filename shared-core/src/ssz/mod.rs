@@ -8,16 +8,19 @@
 //! | [`check`]  | whether bytes are a value of a type                         |
 //! | [`to_ssz`](mod@to_ssz) | JSON to SSZ, while the pieces arrive |
 //! | [`to_json`](mod@to_json) | SSZ to JSON, piece by piece |
+//! | [`path`] | one part of a value, without the rest |
 //! | [`error`]  | what is wrong with an input, and where                      |
 
 pub mod check;
 pub mod error;
+pub mod path;
 pub mod schema;
 pub mod to_json;
 pub mod to_ssz;
 
 pub use self::check::check;
 pub use self::error::Error;
+pub use self::path::select;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{to_json, ToJson};
 pub use self::to_ssz::{to_ssz, Form, ToSsz};
