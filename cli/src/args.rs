@@ -25,8 +25,8 @@ pub enum Command {
         #[command(flatten)]
         files: Files,
         /// Whether the input is the value itself, or an answer with it
-        #[arg(long, value_enum, default_value_t = Input::Auto)]
-        input: Input,
+        #[arg(long, value_enum, default_value_t = JsonForm::Auto)]
+        form: JsonForm,
     },
     /// Make JSON of SSZ
     Ssz2json {
@@ -112,7 +112,7 @@ pub struct InputFile {
 
 /// What a JSON input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Input {
+pub enum JsonForm {
     /// The value, if its first name is one of the type's fields; otherwise an
     /// answer
     Auto,
@@ -122,12 +122,12 @@ pub enum Input {
     Answer,
 }
 
-impl From<Input> for Form {
-    fn from(input: Input) -> Self {
-        match input {
-            Input::Auto => Self::Either,
-            Input::Value => Self::Bare,
-            Input::Answer => Self::Enveloped,
+impl From<JsonForm> for Form {
+    fn from(form: JsonForm) -> Self {
+        match form {
+            JsonForm::Auto => Self::Either,
+            JsonForm::Value => Self::Bare,
+            JsonForm::Answer => Self::Enveloped,
         }
     }
 }

@@ -48,8 +48,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Json2ssz { what, files, input } => {
-            let ssz = json2ssz(&what, files.input.as_deref(), input.into())?;
+        Command::Json2ssz { what, files, form } => {
+            let ssz = json2ssz(&what, files.input.as_deref(), form.into())?;
             let mut output = Output::to(files.output.as_deref())?;
             output.write(&ssz)?;
             output.end()
