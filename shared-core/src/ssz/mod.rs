@@ -10,11 +10,13 @@
 //! | [`check`](mod@check)     | whether bytes are a value of a type             |
 //! | [`root`]                 | hash_tree_root                                  |
 //! | [`path`]                 | one part of a value, without the rest           |
+//! | `rlp`                    | what execution witnesses have of it             |
 //! | [`error`]                | what is wrong with an input, and where          |
 
 pub mod check;
 pub mod error;
 pub mod path;
+mod rlp;
 pub mod root;
 pub mod schema;
 pub mod to_json;
