@@ -1,6 +1,6 @@
 //! What others have read wrongly, one by one.
 
-use sszip_core::ssz::{check, to_ssz, Form, Schema, ToSsz};
+use sszip_core::ssz::{check, to_ssz, Form, Schema, ToJson, ToSsz};
 
 fn schema() -> Schema {
     Schema::from_table(
@@ -287,4 +287,37 @@ fn envelopes() {
         read(Form::Enveloped, bare),
         Err("byte 17: it has neither data nor result".into())
     );
+}
+
+#[test]
+fn what_has_failed_stays_so() {
+    let schema = schema();
+    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
+    let why = reader.push(b"{\"a\":7").unwrap_err();
+    assert_eq!(reader.push(b"}").unwrap_err(), why);
+    assert_eq!(reader.end().unwrap_err(), why);
+    let writer = ToJson::new(&schema, schema.find("Word").unwrap(), [0; 8]);
+    assert!(writer.unwrap().write(&mut [0; 100]).is_err());
+}
+
+#[test]
+fn a_name_is_not_kept_for_ever() {
+    let schema = schema();
+    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
+    reader.push(b"{\"").unwrap();
+    let refused = (0..100).find_map(|_| reader.push(&[b'x'; 1000]).err());
+    let why = refused.unwrap().to_string();
+    assert_eq!(why, "byte 1: a name or number of more than 8192 bytes");
+    // white space and what no field wants may be as long as it likes
+    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
+    reader.push(b"{\"x\":\"").unwrap();
+    for _ in 0..100 {
+        reader.push(&[b'x'; 1000]).unwrap();
+    }
+    reader.push(b"\",\"a\":\"7\"").unwrap();
+    for _ in 0..100 {
+        reader.push(&[b' '; 1000]).unwrap();
+    }
+    reader.push(b",\"b\":true}").unwrap();
+    assert_eq!(reader.end().unwrap()[0], 7);
 }
