@@ -195,7 +195,7 @@ impl<'s> Elements<'s> {
     }
 
     /// One of them, without the others.
-    pub(super) fn nth_element(&self, n: usize) -> Result<Option<Range<usize>>, Error> {
+    pub(super) fn element(&self, n: usize) -> Result<Option<Range<usize>>, Error> {
         if n >= self.count {
             return Ok(None);
         }

@@ -2,17 +2,19 @@
 //! and four functions walk them. No type has code of its own, and nothing is
 //! built in between: bytes in, bytes out.
 //!
-//! | module                   | concern                                       |
-//! |--------------------------|-----------------------------------------------|
+//! | module                   | concern                                              |
+//! |--------------------------|------------------------------------------------------|
 //! | [`schema`]               | the types of a fork and preset, from `forks/*.types` |
-//! | [`check`](mod@check)     | whether bytes are a value of a type           |
-//! | [`root`]                 | the root of a value's Merkle tree             |
-//! | [`to_ssz`](mod@to_ssz)   | JSON to SSZ, while the pieces arrive          |
-//! | [`to_json`](mod@to_json) | SSZ to JSON, piece by piece                   |
-//! | [`error`]                | what is wrong with an input, and where        |
+//! | [`check`](mod@check)     | whether bytes are a value of a type                  |
+//! | [`root`]                 | the root of a value's Merkle tree                    |
+//! | [`to_ssz`](mod@to_ssz)   | JSON to SSZ, while the pieces arrive                 |
+//! | [`to_json`](mod@to_json) | SSZ to JSON, piece by piece                          |
+//! | [`path`]                 | one part of a value, without the rest                |
+//! | [`error`]                | what is wrong with an input, and where               |
 
 pub mod check;
 pub mod error;
+pub mod path;
 pub mod root;
 pub mod schema;
 pub mod to_json;
@@ -20,6 +22,7 @@ pub mod to_ssz;
 
 pub use self::check::check;
 pub use self::error::Error;
+pub use self::path::select;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{to_json, ToJson};

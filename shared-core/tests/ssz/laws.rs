@@ -1,6 +1,7 @@
 //! What holds of each value and each input, for tests and fuzzers.
 
-use sszip_core::ssz::{check, to_json, to_ssz, Form, Schema, ToJson, ToSsz, TypeId};
+use sszip_core::ssz::schema::Kind;
+use sszip_core::ssz::{check, select, to_json, to_ssz, Form, Schema, ToJson, ToSsz, TypeId};
 
 use crate::naive::{self, Choices, Json};
 
@@ -14,6 +15,8 @@ pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     let written = String::from_utf8(to_json(schema, ty, &ssz).unwrap()).unwrap();
     assert_eq!(written, json.write());
     assert_eq!(in_rooms(schema, ty, &ssz, choices), written.as_bytes());
+
+    a_part(schema, ty, &ssz, &json, choices);
 
     let text = write(&json, choices);
     assert_eq!(
@@ -31,6 +34,41 @@ pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     for form in [Form::Enveloped, Form::Either] {
         let read = in_pieces(schema, ty, form, enveloped.as_bytes(), choices);
         assert_eq!(read, Ok(ssz.clone()), "{enveloped}");
+    }
+}
+
+/// A chosen part of a value is what the whole has there.
+fn a_part(schema: &Schema, ty: TypeId, ssz: &[u8], json: &Json, choices: &mut Choices<'_>) {
+    let mut path = String::new();
+    let mut part = json;
+    while choices.below(4) > 0 {
+        part = match part {
+            Json::Array(all) if !all.is_empty() => {
+                let index = choices.below(all.len());
+                path.push_str(&format!("[{index}]"));
+                &all[index]
+            }
+            Json::Object(all) if all[0].0 != "selector" => {
+                let (name, value) = &all[choices.below(all.len())];
+                let dot = if path.is_empty() { "" } else { "." };
+                path.push_str(&format!("{dot}{name}"));
+                value
+            }
+            _ => break,
+        };
+    }
+    // a path has a step for what may be there, which JSON has not
+    if let Ok((ty, range)) = select(schema, ty, ssz, &path) {
+        if !matches!(schema.get(ty).kind, Kind::Optional(_)) {
+            let found = naive::to_json(schema, ty, &ssz[range]);
+            assert_eq!(found.as_ref(), Some(part), "{path}");
+        }
+    } else {
+        assert!(path.contains("one.") || path.contains("none."), "{path}");
+    }
+    for wrong in ["[0", "[x]", "[99999]", ".nothing", "x[0]"] {
+        let path = format!("{path}{wrong}");
+        assert!(select(schema, ty, ssz, &path).is_err(), "{path}");
     }
 }
 

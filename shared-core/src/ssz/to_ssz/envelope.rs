@@ -3,7 +3,6 @@
 
 use super::scan::Wrong;
 use crate::ssz::error::{Problem, Step};
-use crate::ssz::schema::Type;
 
 /// What a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +17,8 @@ pub enum Form {
 }
 
 /// An envelope that is open.
-#[derive(Debug)]
-pub(super) struct Envelope<'s> {
-    /// The value's type.
-    pub(super) ty: &'s Type,
+#[derive(Debug, Default)]
+pub(super) struct Envelope {
     /// Under which name the value came.
     value: Option<&'static str>,
     version: bool,
@@ -37,16 +34,7 @@ pub(super) enum Member {
     Other,
 }
 
-impl<'s> Envelope<'s> {
-    pub(super) fn new(ty: &'s Type) -> Self {
-        Self {
-            ty,
-            value: None,
-            version: false,
-            is_inside: false,
-        }
-    }
-
+impl Envelope {
     pub(super) fn member(&mut self, name: &[u8], at: usize) -> Result<Member, Wrong> {
         self.is_inside = false;
         let value = match name {

@@ -11,7 +11,7 @@ pub(super) enum Frame<'s> {
     Container(Fields<'s>),
     List(Elements<'s>),
     Union(Union<'s>),
-    Envelope(Envelope<'s>),
+    Envelope(Envelope),
 }
 
 /// No field.

@@ -23,7 +23,7 @@ use self::output::Output;
 use self::scan::{skip_white, Wrong};
 use self::skip::Skip;
 use super::error::{Error, Problem};
-use super::schema::{Schema, Type, TypeId};
+use super::schema::{Fork, Preset, Schema, Type, TypeId};
 
 pub use self::envelope::Form;
 
@@ -45,15 +45,24 @@ pub struct ToSsz<'s> {
     carry: Vec<u8>,
     /// Bytes of the input before it.
     consumed: u64,
+    target: Target,
     /// What the envelope has said.
     version: Option<String>,
+}
+
+/// What the value is to be.
+#[derive(Clone, Debug)]
+enum Target {
+    Type(TypeId),
+    /// The type of that name in the fork that the envelope's version names.
+    Named(Preset, String),
 }
 
 /// What is to come next.
 #[derive(Debug)]
 enum Expect<'s> {
     /// The whole value, in or without an envelope.
-    Start(Form, TypeId),
+    Start(Form),
     /// A value. If its type has a size, it belongs there.
     Value(&'s Type, usize),
     /// A name, or `}` if so.
@@ -93,13 +102,26 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error
 impl<'s> ToSsz<'s> {
     /// Reads a value of a type.
     pub fn new(schema: &'s Schema, ty: TypeId, form: Form) -> Self {
+        Self::to(Target::Type(ty), schema, form)
+    }
+
+    /// Reads a value in an envelope, of the type of that name in the fork that
+    /// the envelope's `version` names, which must come before the value.
+    pub fn by_version(preset: Preset, name: &str) -> ToSsz<'static> {
+        // until the version comes, any will do
+        let schema = Schema::of(Fork::Phase0, preset);
+        ToSsz::to(Target::Named(preset, name.into()), schema, Form::Enveloped)
+    }
+
+    fn to(target: Target, schema: &'s Schema, form: Form) -> Self {
         Self {
             schema,
             output: Output::default(),
             stack: Vec::new(),
-            expect: Expect::Start(form, ty),
+            expect: Expect::Start(form),
             carry: Vec::new(),
             consumed: 0,
+            target,
             version: None,
         }
     }
@@ -228,10 +250,10 @@ impl<'s> ToSsz<'s> {
                         }
                     }
                 }
-                Expect::Start(form, ty) => {
-                    let (form, ty) = (*form, *ty);
+                Expect::Start(form) => {
+                    let form = *form;
                     *at = skip_white(bytes, *at);
-                    self.start(form, ty, bytes, at)?
+                    self.start(form, bytes, at)?
                 }
                 Expect::End => {
                     *at = skip_white(bytes, *at);

@@ -7,10 +7,10 @@ use super::hex::{self, Hex, Place, Stop};
 use super::scan::{
     not_a_string, quoted_u256, quoted_u64, skip_white, string, what_begins_with, Wrong,
 };
-use super::{Envelope, Expect, Form, Got, Member, Skip, ToSsz};
+use super::{Envelope, Expect, Form, Got, Member, Skip, Target, ToSsz};
 use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::Problem;
-use crate::ssz::schema::{Container, Kind, Limit, Type, TypeId, OFFSET};
+use crate::ssz::schema::{Container, Fork, Kind, Limit, Schema, Type, TypeId, OFFSET};
 
 /// How far a value has been read.
 enum Read {
@@ -518,18 +518,15 @@ impl<'s> ToSsz<'s> {
     }
 
     /// The whole value begins at `at`.
-    pub(super) fn start(
-        &mut self,
-        form: Form,
-        ty: TypeId,
-        bytes: &[u8],
-        at: &mut usize,
-    ) -> Result<Got, Stop> {
-        let ty = self.schema.get(ty);
+    pub(super) fn start(&mut self, form: Form, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
         let Some(first) = bytes.get(*at) else {
             return Ok(Got::Part);
         };
-        let is_enveloped = match (form, first, &ty.kind) {
+        let kind = match self.target {
+            Target::Type(ty) => &self.schema.get(ty).kind,
+            Target::Named(..) => &Kind::Boolean,
+        };
+        let is_enveloped = match (form, first, kind) {
             (Form::Bare, ..) => false,
             (Form::Enveloped, ..) => true,
             (Form::Either, b'{', Kind::Container(container)) => {
@@ -548,12 +545,31 @@ impl<'s> ToSsz<'s> {
                 return Err(Wrong::new(*at, why).into());
             }
             *at += 1;
-            self.open(Frame::Envelope(Envelope::new(ty)))?;
+            self.open(Frame::Envelope(Envelope::default()))?;
             self.expect = Expect::Name { or_end: true };
             return Ok(Got::All);
         }
+        let ty = self.target_type(*at)?;
         self.begin_whole(ty)?;
         Ok(Got::All)
+    }
+
+    /// What the value is to be.
+    fn target_type(&mut self, at: usize) -> Result<&'s Type, Wrong> {
+        let (preset, name) = match &self.target {
+            Target::Type(ty) => return Ok(self.schema.get(*ty)),
+            Target::Named(preset, name) => (*preset, name),
+        };
+        let Some(version) = &self.version else {
+            return Err(Wrong::new(at, "no version before it says what it is"));
+        };
+        let fork: Fork = version
+            .parse()
+            .map_err(|unknown| Wrong::new(at, format!("the version {unknown}")))?;
+        self.schema = Schema::of(fork, preset);
+        let ty = self.schema.find(name);
+        let ty = ty.ok_or_else(|| Wrong::new(at, format!("{fork} has no {name}")))?;
+        Ok(self.schema.get(ty))
     }
 
     /// The whole value is to come.
@@ -585,10 +601,12 @@ impl<'s> ToSsz<'s> {
         match self.stack.last_mut() {
             Some(Frame::Envelope(envelope)) => {
                 let member = envelope.member(name.as_bytes(), *at)?;
-                let ty = envelope.ty;
                 *at = end;
                 match member {
-                    Member::Value => self.begin_whole(ty)?,
+                    Member::Value => {
+                        let ty = self.target_type(*at)?;
+                        self.begin_whole(ty)?;
+                    }
                     Member::Version => self.expect = Expect::Version,
                     Member::Other => self.expect = Expect::Skip(Skip::default()),
                 }
