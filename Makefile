@@ -25,14 +25,16 @@ help: ## what can be made (this list)
 setup: ## installs all that `make test` needs (the others install on their own)
 	@scripts/setup test
 
-build: ## the nginx module, the cache's owner and replay-node, in build/
+build: ## the nginx module, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build
 	cargo build --release --package sszip-core --features ffi
 	cargo build --release --package sszip-owner
+	cargo build --release --package sszip-cli
 	cargo build --release --package replay-node
 	@scripts/build-nginx-module debian
 	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
-		"$(CARGO_TARGET_DIR)/release/sszip-cached"
+		"$(CARGO_TARGET_DIR)/release/sszip-cached" \
+		"$(CARGO_TARGET_DIR)/release/sszip"
 
 run: build ## nginx with sszip on 127.0.0.1:8545 before a replay node; Ctrl-C stops
 	@scripts/run

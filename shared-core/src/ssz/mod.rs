@@ -2,19 +2,21 @@
 //! and four functions walk them. No type has code of its own, and nothing is
 //! built in between: bytes in, bytes out.
 //!
-//! | module                   | concern                                              |
-//! |--------------------------|------------------------------------------------------|
-//! | [`schema`]               | the types of a fork and preset, from `forks/*.types` |
-//! | [`check`](mod@check)     | whether bytes are a value of a type                  |
-//! | [`root`]                 | the root of a value's Merkle tree                    |
-//! | [`to_ssz`](mod@to_ssz)   | JSON to SSZ, while the pieces arrive                 |
-//! | [`to_json`](mod@to_json) | SSZ to JSON, piece by piece                          |
-//! | [`path`]                 | one part of a value, without the rest                |
-//! | [`error`]                | what is wrong with an input, and where               |
+//! | module                   | concern                                         |
+//! |--------------------------|-------------------------------------------------|
+//! | [`schema`]               | the types of a fork and preset: `forks/*.types` |
+//! | [`to_ssz`](mod@to_ssz)   | JSON to SSZ, while the pieces arrive            |
+//! | [`to_json`](mod@to_json) | SSZ to JSON, piece by piece                     |
+//! | [`check`](mod@check)     | whether bytes are a value of a type             |
+//! | [`root`]                 | hash_tree_root                                  |
+//! | [`path`]                 | one part of a value, without the rest           |
+//! | `rlp`                    | what execution witnesses have of it             |
+//! | [`error`]                | what is wrong with an input, and where          |
 
 pub mod check;
 pub mod error;
 pub mod path;
+mod rlp;
 pub mod root;
 pub mod schema;
 pub mod to_json;

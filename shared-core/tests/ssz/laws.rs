@@ -3,7 +3,7 @@
 use sszip_core::ssz::schema::Kind;
 use sszip_core::ssz::{check, select, to_json, to_ssz, Form, Schema, ToJson, ToSsz, TypeId};
 
-use crate::naive::{self, Choices, Json};
+use super::naive::{self, Choices, Json};
 
 /// A chosen value, written in a chosen way, goes both ways.
 pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {

@@ -4,14 +4,23 @@
 
 mod laws;
 mod naive;
+mod recorded;
 mod traps;
+mod witness;
 
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use sszip_core::ssz::{Schema, TypeId};
 
 use naive::{Choices, TABLE};
+
+/// Recorded answers, where they are beside the project.
+fn corpus() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
+    folder.is_dir().then_some(folder)
+}
 
 fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_table(TABLE).unwrap());

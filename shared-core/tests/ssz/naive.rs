@@ -168,6 +168,7 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
                 let mut values = all.iter().filter(|(name, _)| **name == *field.json_name);
                 match (values.next(), values.next()) {
                     (Some((_, value)), None) => Some((field.ty, value)),
+                    (None, None) if is_optional(schema, field.ty) => Some((field.ty, &Json::Null)),
                     _ => None,
                 }
             });
@@ -200,6 +201,10 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
         }
         _ => return None,
     })
+}
+
+fn is_optional(schema: &Schema, ty: TypeId) -> bool {
+    matches!(schema.get(ty).kind, Kind::Optional(_))
 }
 
 /// Values one after the other, by offsets where they have no size.

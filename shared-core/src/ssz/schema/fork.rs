@@ -132,6 +132,11 @@ impl fmt::Display for Preset {
 }
 
 impl Schema {
+    /// Whether a type, as it is written, does not depend on the fork.
+    pub fn is_of_every_fork(name: &str) -> bool {
+        Self::from_table(EXECUTION).is_ok_and(|mut schema| schema.parse(name).is_ok())
+    }
+
     /// The types of a fork and preset, compiled when they are first asked for.
     ///
     /// # Panics

@@ -42,6 +42,19 @@ pub struct Type {
     pub min_size: usize,
     /// Any bytes, `size` of them, are a value.
     pub is_plain: bool,
+    /// How JSON has it.
+    pub json: Json,
+}
+
+/// How JSON has a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Json {
+    /// As its kind says.
+    Usual,
+    /// A header's RLP, or an object with its fields, which is read only.
+    Header,
+    /// A witness, as the hex of its RLP: `[headers, codes, state]`.
+    Rlp,
 }
 
 /// What a type is made of.
@@ -77,21 +90,22 @@ pub enum Kind {
     Enum(Box<[Box<str>]>),
 }
 
-impl Kind {
+impl Type {
     /// What a value in JSON begins with, whatever it is. Containers begin with
     /// their first field.
     pub fn opening(&self) -> &'static str {
-        match self {
-            Self::ByteVector(_) | Self::ByteList(_) | Self::Bitvector(_) | Self::Bitlist(_) => {
+        match self.kind {
+            _ if self.json == Json::Rlp => "\"0x",
+            Kind::ByteVector(_) | Kind::ByteList(_) | Kind::Bitvector(_) | Kind::Bitlist(_) => {
                 "\"0x"
             }
-            Self::Uint(_) | Self::Enum(_) => "\"",
-            Self::Vector(..) | Self::List(..) => "[",
-            Self::Boolean
-            | Self::Container(_)
-            | Self::Union(_)
-            | Self::Optional(_)
-            | Self::Text(_) => "",
+            Kind::Uint(_) | Kind::Enum(_) => "\"",
+            Kind::Vector(..) | Kind::List(..) => "[",
+            Kind::Boolean
+            | Kind::Container(_)
+            | Kind::Union(_)
+            | Kind::Optional(_)
+            | Kind::Text(_) => "",
         }
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::fork::EXECUTION;
 use super::source::{read, Definition, FieldLine, Meaning};
 use super::text::{BadSchema, Token, Tokens};
-use super::{Container, Field, Fork, Kind, Limit, Names, Preset, Schema, Type, TypeId, OFFSET};
+use super::{
+    Container, Field, Fork, Json, Kind, Limit, Names, Preset, Schema, Type, TypeId, OFFSET,
+};
 
 /// More containers inside each other than any type has.
 const MAX_DEPTH: usize = 32;
@@ -110,7 +112,7 @@ impl Schema {
             Meaning::Alias(text) => self.expression(&text, depth + 1),
             Meaning::Class { active, fields } => self
                 .container(active.as_deref(), &fields, depth)
-                .map(|kind| self.add(name.into(), kind)),
+                .map(|kind| self.add(name.into(), kind, Json::Usual)),
         };
         let id = id.map_err(|bad| bad.at(source, line))?;
         self.ids.insert(name.into(), id);
@@ -155,7 +157,7 @@ impl Schema {
             names: Names::new(
                 fields
                     .iter()
-                    .map(|field| (&*field.json_name, self.get(field.ty).kind.opening())),
+                    .map(|field| (&*field.json_name, self.get(field.ty).opening())),
             ),
             fields: fields.into(),
             fixed_size: offset,
@@ -216,6 +218,17 @@ impl Schema {
                 tokens.expect(']')?;
                 kind
             }
+            "RlpHeader" => {
+                let limit = self.only_number(tokens)?;
+                let kind = Kind::ByteList(Limit::AtMost(limit));
+                return Ok(self.find_or_add(format!("RlpHeader[{limit}]"), kind, Json::Header));
+            }
+            "Rlp" => {
+                let of = self.only_type(tokens, depth)?;
+                let of = self.get(of);
+                let (name, kind) = (format!("Rlp[{}]", of.name), of.kind.clone());
+                return Ok(self.find_or_add(name, kind, Json::Rlp));
+            }
             "Enum" => Kind::Enum(words(tokens)?),
             "CompatibleUnion" => Kind::Union(self.options(tokens, depth)?),
             name => return self.named_type(name, depth),
@@ -224,12 +237,18 @@ impl Schema {
             return Err(BadSchema::new("a vector of nothing"));
         }
         let name = self.name_of(&kind);
-        if let Some(id) = self.ids.get(&name) {
-            return Ok(*id);
+        Ok(self.find_or_add(name, kind, Json::Usual))
+    }
+
+    fn find_or_add(&mut self, name: String, kind: Kind, json: Json) -> TypeId {
+        match self.ids.get(&name) {
+            Some(id) => *id,
+            None => {
+                let id = self.add(name.clone(), kind, json);
+                self.ids.insert(name, id);
+                id
+            }
         }
-        let id = self.add(name.clone(), kind);
-        self.ids.insert(name, id);
-        Ok(id)
     }
 
     /// `({1: TYPE, 2: TYPE})`.
@@ -395,13 +414,14 @@ impl Schema {
         }
     }
 
-    fn add(&mut self, name: String, kind: Kind) -> TypeId {
+    fn add(&mut self, name: String, kind: Kind, json: Json) -> TypeId {
         let ty = Type {
             name: name.into(),
             size: self.size(&kind),
             min_size: self.min_size(&kind),
             is_plain: self.is_plain(&kind),
             kind,
+            json,
         };
         self.types.push(ty);
         TypeId(self.types.len() as u32 - 1)

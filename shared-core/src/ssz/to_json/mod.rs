@@ -3,12 +3,14 @@
 //! The JSON is minified, its fields are in the order of the type.
 
 mod number;
+mod rlp;
 
 use std::ops::Range;
 
+use self::rlp::{Item, Witness};
 use super::check::{check, Elements};
 use super::error::{Error, Problem};
-use super::schema::{Container, Kind, Schema, Type, TypeId, LEAD, OFFSET};
+use super::schema::{Container, Json, Kind, Schema, Type, TypeId, LEAD, OFFSET};
 
 /// [`ToJson::write`] writes something wherever there is so much room. Bytes.
 pub const MIN_ROOM: usize = 1024;
@@ -35,8 +37,8 @@ enum Next<'s> {
     Whole(&'s Type, Range<usize>),
     /// A value, without what it begins with.
     Value(&'s Type, Range<usize>),
-    /// The rest of a string of bytes.
-    Hex(Range<usize>),
+    /// The rest of a string of bytes; so it ends after them.
+    Hex(Range<usize>, bool),
     /// The rest of a text.
     Text(Vec<u8>, usize),
     /// What follows of what is open.
@@ -67,6 +69,7 @@ enum Frame<'s> {
         count: usize,
     },
     Union,
+    Rlp(Box<Witness>),
 }
 
 /// A value as JSON.
@@ -113,7 +116,7 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
         let ssz = self.ssz.as_ref();
         let mut out = Out { to, len: 0 };
         if let (Next::Whole(ty, range), true) = (&self.next, out.has_room()) {
-            out.put(ty.kind.opening().as_bytes());
+            out.put(ty.opening().as_bytes());
             self.next = Next::Value(ty, range.clone());
         }
         while out.has_room() {
@@ -124,9 +127,10 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
                         self.next = Next::Nothing;
                         break;
                     };
-                    match frame.go_on(self.schema, ssz, &mut out) {
+                    match frame.go_on(self.schema, ssz, &mut out)? {
                         On::Full => break,
                         On::Value(ty, range) => self.next = Next::Value(ty, range),
+                        On::Hex(range) => self.next = Next::Hex(range, false),
                         On::Over => {
                             self.stack.pop();
                         }
@@ -136,14 +140,15 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
                     let (ty, range) = (*ty, range.clone());
                     self.next = begin(self.schema, &mut self.stack, ty, ssz, range, &mut out)?;
                 }
-                Next::Hex(range) => {
+                Next::Hex(range, ends) => {
+                    let ends = *ends;
                     let room = (out.room() - 1) / 2;
                     let now = range.start..range.end.min(range.start + room);
                     range.start = now.end;
                     let is_over = range.start == range.end;
                     out.hex(&ssz[now]);
                     if is_over {
-                        out.put(b"\"");
+                        out.put(if ends { b"\"" } else { b"" });
                         self.next = Next::Follows;
                     }
                 }
@@ -177,6 +182,11 @@ fn begin<'s>(
         return Ok(Next::Follows);
     }
     match &ty.kind {
+        Kind::Container(container) if ty.json == Json::Rlp => {
+            let (witness, begin) = Witness::new(schema, container, ssz, range)?;
+            out.hex(&begin);
+            stack.push(Frame::Rlp(Box::new(witness)));
+        }
         Kind::Container(container) => stack.push(Frame::Fields {
             container,
             range,
@@ -205,7 +215,7 @@ fn begin<'s>(
                 out.put(b"null");
             } else {
                 let skipped = if of.size.is_some() { 0 } else { OFFSET };
-                out.put(of.kind.opening().as_bytes());
+                out.put(of.opening().as_bytes());
                 return Ok(Next::Value(of, range.start + skipped..range.end));
             }
         }
@@ -219,7 +229,7 @@ fn begin<'s>(
             out.put(b"{\"selector\":\"");
             out.number(&[selector]);
             out.put(b"\",\"data\":");
-            out.put(of.kind.opening().as_bytes());
+            out.put(of.opening().as_bytes());
             stack.push(Frame::Union);
             return Ok(Next::Value(of, range.start + 1..range.end));
         }
@@ -231,7 +241,7 @@ fn begin<'s>(
             return Ok(Next::Text(json, 0));
         }
         // a long one
-        _ => return Ok(Next::Hex(range)),
+        _ => return Ok(Next::Hex(range, true)),
     }
     Ok(Next::Follows)
 }
@@ -241,12 +251,19 @@ enum On<'s> {
     /// There is no room.
     Full,
     Value(&'s Type, Range<usize>),
+    /// Bytes inside a string.
+    Hex(Range<usize>),
     Over,
 }
 
 impl<'s> Frame<'s> {
     #[inline(always)]
-    fn go_on(&mut self, schema: &'s Schema, ssz: &[u8], out: &mut Out<'_>) -> On<'s> {
+    fn go_on(
+        &mut self,
+        schema: &'s Schema,
+        ssz: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<On<'s>, Error> {
         match self {
             Self::Fields {
                 container,
@@ -255,7 +272,7 @@ impl<'s> Frame<'s> {
             } => {
                 while let Some(field) = container.fields.get(*next) {
                     if !out.has_room() {
-                        return On::Full;
+                        return Ok(On::Full);
                     }
                     out.lead(container.names.lead(*next));
                     *next += 1;
@@ -276,11 +293,11 @@ impl<'s> Frame<'s> {
                         }
                     };
                     if !leaf(ty, &ssz[part.clone()], out) {
-                        return On::Value(ty, part);
+                        return Ok(On::Value(ty, part));
                     }
                 }
                 out.put(b"}");
-                On::Over
+                Ok(On::Over)
             }
             Self::Fixed {
                 of,
@@ -290,21 +307,21 @@ impl<'s> Frame<'s> {
             } => {
                 while range.start < range.end {
                     if !out.has_room() {
-                        return On::Full;
+                        return Ok(On::Full);
                     }
                     if !*is_first {
                         out.put(b",");
                     }
                     *is_first = false;
-                    out.put(of.kind.opening().as_bytes());
+                    out.put(of.opening().as_bytes());
                     let part = range.start..range.start + *size;
                     range.start = part.end;
                     if !leaf(of, &ssz[part.clone()], out) {
-                        return On::Value(of, part);
+                        return Ok(On::Value(of, part));
                     }
                 }
                 out.put(b"]");
-                On::Over
+                Ok(On::Over)
             }
             Self::Variable {
                 of,
@@ -314,12 +331,12 @@ impl<'s> Frame<'s> {
             } => {
                 while *next < *count {
                     if !out.has_room() {
-                        return On::Full;
+                        return Ok(On::Full);
                     }
                     if *next > 0 {
                         out.put(b",");
                     }
-                    out.put(of.kind.opening().as_bytes());
+                    out.put(of.opening().as_bytes());
                     let at = range.start + *next * OFFSET;
                     *next += 1;
                     let end = match *next < *count {
@@ -328,15 +345,25 @@ impl<'s> Frame<'s> {
                     };
                     let part = range.start + offset(ssz, at)..end;
                     if !leaf(of, &ssz[part.clone()], out) {
-                        return On::Value(of, part);
+                        return Ok(On::Value(of, part));
                     }
                 }
                 out.put(b"]");
-                On::Over
+                Ok(On::Over)
             }
+            Self::Rlp(witness) => match witness.next(ssz)? {
+                Item::Bytes(bytes, range) => {
+                    out.hex(&bytes);
+                    Ok(On::Hex(range))
+                }
+                Item::Over => {
+                    out.put(b"\"");
+                    Ok(On::Over)
+                }
+            },
             Self::Union => {
                 out.put(b"}");
-                On::Over
+                Ok(On::Over)
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::envelope::Envelope;
 use super::output::Output;
 use crate::ssz::error::{Problem, Step};
-use crate::ssz::schema::{Container, Type, TypeId};
+use crate::ssz::schema::{Container, Kind, Schema, Type, TypeId};
 
 /// One of them.
 #[derive(Debug)]
@@ -69,6 +69,24 @@ pub(super) struct Union<'s> {
     pub(super) has_data: bool,
 }
 
+impl Fields<'_> {
+    /// Not all fields came: the Engine API leaves out what is null.
+    #[cold]
+    fn miss(&self, schema: &Schema, output: &mut Output) -> Result<(), Problem> {
+        for (n, field) in self.container.fields.iter().enumerate() {
+            if self.seen >> n & 1 == 1 {
+                continue;
+            }
+            let Kind::Optional(_) = schema.get(field.ty).kind else {
+                let why = format!("{} is missing", field.json_name);
+                return Err(Problem::Because(why));
+            };
+            output.begin_field(n)?;
+        }
+        Ok(())
+    }
+}
+
 impl Frame<'_> {
     pub(super) fn is_object(&self) -> bool {
         !matches!(self, Self::List(_))
@@ -97,15 +115,12 @@ impl Frame<'_> {
     }
 
     /// It is over.
-    pub(super) fn close(self, output: &mut Output) -> Result<(), Problem> {
+    pub(super) fn close(self, schema: &Schema, output: &mut Output) -> Result<(), Problem> {
         match self {
             Self::Container(fields) => {
                 let all = u64::MAX >> (64 - fields.container.fields.len());
                 if fields.seen != all {
-                    let missing = (!fields.seen).trailing_zeros() as usize;
-                    let name = fields.container.fields.get(missing);
-                    let name = name.map_or("", |field| &field.json_name);
-                    return Err(Problem::Because(format!("{name} is missing")));
+                    fields.miss(schema, output)?;
                 }
                 if fields.is_fixed {
                     return Ok(());

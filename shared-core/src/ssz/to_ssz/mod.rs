@@ -12,6 +12,7 @@ mod envelope;
 mod frame;
 mod hex;
 mod output;
+mod rlp;
 mod scan;
 mod skip;
 mod value;
@@ -20,6 +21,7 @@ use self::envelope::{Envelope, Member};
 use self::frame::Frame;
 use self::hex::{Hex, Stop};
 use self::output::Output;
+use self::rlp::Witness;
 use self::scan::{skip_white, Wrong};
 use self::skip::Skip;
 use super::error::{Error, Problem};
@@ -73,6 +75,8 @@ enum Expect<'s> {
     Hex(&'s Type, Hex),
     /// The rest of what no field wants.
     Skip(Skip),
+    /// The rest of a witness.
+    Rlp(Box<Witness<'s>>),
     /// The version, of an envelope.
     Version,
     /// A comma, or the end of what is open.
@@ -234,6 +238,17 @@ impl<'s> ToSsz<'s> {
                         true => {
                             let (ty, hex) = (*ty, *hex);
                             self.end_hex(ty, hex, end)?;
+                            self.expect = Expect::Next;
+                            Got::All
+                        }
+                    }
+                }
+                Expect::Rlp(witness) => {
+                    let (end, is_over) = witness.read(bytes, *at, &mut self.output)?;
+                    *at = end;
+                    match is_over {
+                        false => Got::Part,
+                        true => {
                             self.expect = Expect::Next;
                             Got::All
                         }

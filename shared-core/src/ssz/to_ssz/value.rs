@@ -4,13 +4,15 @@ use std::borrow::Cow;
 
 use super::frame::{Elements, Fields, Frame, Places, Union, NONE};
 use super::hex::{self, Hex, Place, Stop};
+use super::rlp::Witness;
 use super::scan::{
     not_a_string, quoted_u256, quoted_u64, skip_white, string, what_begins_with, Wrong,
 };
 use super::{Envelope, Expect, Form, Got, Member, Skip, Target, ToSsz};
 use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::Problem;
-use crate::ssz::schema::{Container, Fork, Kind, Limit, Schema, Type, TypeId, OFFSET};
+use crate::ssz::rlp::encode_header;
+use crate::ssz::schema::{Container, Fork, Json, Kind, Limit, Schema, Type, TypeId, OFFSET};
 
 /// How far a value has been read.
 enum Read {
@@ -168,7 +170,11 @@ impl<'s> ToSsz<'s> {
 
     /// What is open has ended.
     pub(super) fn close(&mut self, at: usize) -> Result<(), Stop> {
-        match self.stack.pop().map(|frame| frame.close(&mut self.output)) {
+        match self
+            .stack
+            .pop()
+            .map(|frame| frame.close(self.schema, &mut self.output))
+        {
             None | Some(Ok(())) => Ok(()),
             Some(Err(Problem::Because(why))) => Err(Wrong::new(at, why).into()),
             Some(Err(problem)) => Err(problem.into()),
@@ -262,6 +268,16 @@ impl<'s> ToSsz<'s> {
         };
         let wrong = |why: String| Stop::from(Wrong::new(*at, why));
         let len = match &ty.kind {
+            Kind::Container(container) if ty.json == Json::Rlp => {
+                let mut witness = Witness::new(self.schema, ty, container, &mut self.output)?;
+                let (end, is_over) = witness.read(bytes, *at, &mut self.output)?;
+                *at = end;
+                if is_over {
+                    return Ok(Read::Whole);
+                }
+                self.expect = Expect::Rlp(Box::new(witness));
+                return Ok(Read::Part);
+            }
             Kind::Container(container) => {
                 if *first != b'{' {
                     return Err(wrong(format!(
@@ -475,6 +491,9 @@ impl<'s> ToSsz<'s> {
         if *at == bytes.len() {
             return self.taken(ty, place, None, at);
         }
+        if ty.json == Json::Header && bytes[*at] == b'{' {
+            return self.header(ty, place, bytes, at);
+        }
         let place = match ty.size {
             Some(_) => Place::At(place),
             None => Place::End,
@@ -496,6 +515,31 @@ impl<'s> ToSsz<'s> {
         }
         self.expect = Expect::Hex(ty, hex);
         Ok(Read::Part)
+    }
+
+    /// A header that is an object, which must be there as a whole.
+    fn header(
+        &mut self,
+        ty: &'s Type,
+        place: usize,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<Read, Stop> {
+        let (end, is_over) = Skip::default().read(bytes, *at)?;
+        if !is_over {
+            return self.taken(ty, place, None, at);
+        }
+        let wrong = |why| Stop::from(Wrong::new(*at, why));
+        let header = encode_header(&bytes[*at..end]).map_err(wrong)?;
+        if let Kind::ByteList(Limit::AtMost(most)) = ty.kind {
+            if header.len() as u64 > most {
+                return Err(wrong(format!("a header of more than {most} bytes")));
+            }
+        }
+        let start = self.output.zeros(header.len())?;
+        self.output.bytes[start..].copy_from_slice(&header);
+        *at = end;
+        Ok(Read::Whole)
     }
 
     /// A string of bytes has ended: it must be a value of its type.
