@@ -108,16 +108,14 @@ impl Check<'_> {
         if ty.is_plain {
             return Ok(());
         }
-        if let Kind::Boolean = ty.kind {
-            // one comparison each
-            let bad = self.ssz[range.clone()].iter().position(|byte| *byte > 1);
-            return match bad {
-                None => Ok(()),
-                Some(n) => {
-                    Err(Error::because(range.start + n, "a boolean is 0 or 1").in_element(n))
-                }
-            };
+        if let Some(bounds) = &ty.bounds {
+            let mut elements = self.ssz[range.clone()].chunks_exact(size);
+            let is_right = |bytes: &[u8]| bounds.iter().all(|(at, below)| bytes[*at] < *below);
+            if elements.all(is_right) {
+                return Ok(());
+            }
         }
+        // to say where it is wrong, and why
         for (n, at) in range.step_by(size).enumerate() {
             self.value(of, at..at + size)
                 .map_err(|error| error.in_element(n))?;

@@ -42,6 +42,9 @@ pub struct Type {
     pub min_size: usize,
     /// Any bytes, `size` of them, are a value.
     pub is_plain: bool,
+    /// Of a type that has a size: which of its bytes must be below what. That
+    /// is all there is to check of them, if there is such a list.
+    pub bounds: Option<Box<[(usize, u8)]>>,
     /// How JSON has it.
     pub json: Json,
 }

@@ -12,6 +12,9 @@ use super::{
 /// More containers inside each other than any type has.
 const MAX_DEPTH: usize = 32;
 
+/// Longer lists of bounds are no quicker than the rules themselves.
+const MAX_BOUNDS: usize = 64;
+
 /// What the tables of a fork and those before it say.
 #[derive(Debug)]
 pub(super) struct Definitions {
@@ -420,6 +423,7 @@ impl Schema {
             size: self.size(&kind),
             min_size: self.min_size(&kind),
             is_plain: self.is_plain(&kind),
+            bounds: self.bounds(&kind),
             kind,
             json,
         };
@@ -471,6 +475,40 @@ impl Schema {
             | Kind::ByteVector(_)
             | Kind::Bitvector(_) => self.size(kind).unwrap_or(0),
         }
+    }
+
+    fn bounds(&self, kind: &Kind) -> Option<Box<[(usize, u8)]>> {
+        let size = self.size(kind)?;
+        let bounds = match kind {
+            Kind::Boolean => vec![(0, 2)],
+            Kind::Enum(words) => vec![(0, u8::try_from(words.len()).ok()?)],
+            Kind::Bitvector(bits) if bits % 8 > 0 => vec![(size - 1, 1 << (bits % 8))],
+            Kind::Vector(of, len) => {
+                let of = self.get(*of);
+                let (bounds, size) = (of.bounds.as_ref()?, of.size?);
+                if bounds.len().saturating_mul(*len) > MAX_BOUNDS {
+                    return None;
+                }
+                let each = |n: usize| {
+                    bounds
+                        .iter()
+                        .map(move |(at, below)| (n * size + at, *below))
+                };
+                // most have none, however many they are
+                let count = if bounds.is_empty() { 0 } else { *len };
+                (0..count).flat_map(each).collect()
+            }
+            Kind::Container(container) => {
+                let mut all = Vec::new();
+                for field in &container.fields {
+                    let bounds = self.get(field.ty).bounds.as_ref()?.iter();
+                    all.extend(bounds.map(|(at, below)| (field.offset + at, *below)));
+                }
+                all
+            }
+            _ => Vec::new(),
+        };
+        (bounds.len() <= MAX_BOUNDS).then(|| bounds.into())
     }
 
     fn is_plain(&self, kind: &Kind) -> bool {

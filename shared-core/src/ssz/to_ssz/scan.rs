@@ -49,23 +49,51 @@ fn skip_much_white(bytes: &[u8], mut at: usize) -> usize {
 /// sign, no leading zero). The number, and the bytes of the token.
 #[inline(always)]
 pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
-    // `"` and one to twenty digits
-    if let Some((word, true)) = bytes.get(1..).and_then(|rest| {
-        let word = u64::from_le_bytes(*rest.first_chunk()?);
-        Some((word, bytes[0] == b'"'))
-    }) {
-        let (value, digits) = leading_digits(word);
-        // a value of one digit may be zero
-        if digits < 8
-            && bytes[1 + digits] == b'"'
-            && (digits == 1 || bytes[1] != b'0')
-            && digits > 0
-        {
-            return Ok(Some((value, digits + 2)));
+    match quoted_usual_u64(bytes) {
+        Some(read) => Ok(Some(read)),
+        None => quoted_long_u64(bytes),
+    }
+}
+
+/// The same for a token that is all there, with some bytes after it. `None`: it
+/// is to be looked at more closely.
+#[inline(always)]
+fn quoted_usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let (first, mut count) = leading_digits(word(1)?);
+    let mut value = first;
+    if bytes[0] != b'"' || count == 0 {
+        return None;
+    }
+    if count == 8 {
+        let (second, more) = leading_digits(word(9)?);
+        value = value * POWERS[more] + second;
+        count += more;
+        if more == 8 {
+            let (third, more) = leading_digits(word(17)?);
+            // 20 digits may be too many
+            let high = value.checked_mul(*POWERS.get(more).filter(|_| more <= 4)?)?;
+            value = high.checked_add(third)?;
+            count += more;
         }
     }
-    quoted_long_u64(bytes)
+    // a value of one digit may be zero
+    let is_right = bytes.get(1 + count) == Some(&b'"') && (count == 1 || bytes[1] != b'0');
+    is_right.then_some((value, count + 2))
 }
+
+/// Of ten.
+const POWERS: [u64; 9] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+];
 
 /// The number that the leading digits of eight bytes are, and how many they
 /// are.
