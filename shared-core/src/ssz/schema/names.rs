@@ -3,6 +3,15 @@
 /// The bytes that a [`Lead`] is copied as.
 pub const LEAD: usize = 48;
 
+const WORD: usize = 8;
+
+#[inline(always)]
+fn word(bytes: &[u8]) -> u64 {
+    bytes
+        .first_chunk()
+        .map_or(0, |word| u64::from_ne_bytes(*word))
+}
+
 /// The names of a container's fields in JSON. They are few: one that is looked
 /// for is compared with each of its length.
 #[derive(Clone, Debug, Default)]
@@ -41,9 +50,23 @@ impl Names {
         }
     }
 
-    /// `"name":` of a field; nothing: there is none.
-    pub fn key(&self, field: usize) -> &[u8] {
-        self.keys.get(field).map_or(&[], |key| key)
+    /// Whether `bytes` begin with `"name":` of a field, and how long that is.
+    #[inline(always)]
+    pub fn begins(&self, field: usize, bytes: &[u8]) -> Option<usize> {
+        let key = self.keys.get(field)?;
+        let begin = bytes.get(..key.len())?;
+        // words, the last of which may overlap: a call to compare a few bytes
+        // would take longer than that
+        let (Some(last), Some(other)) = (key.last_chunk::<WORD>(), begin.last_chunk::<WORD>())
+        else {
+            return (begin == &**key).then_some(key.len());
+        };
+        let words = key.chunks_exact(WORD).zip(begin.chunks_exact(WORD));
+        let mut differs = word(last) ^ word(other);
+        for (key, begin) in words {
+            differs |= word(key) ^ word(begin);
+        }
+        (differs == 0).then_some(key.len())
     }
 
     /// What comes before a field's value, after the field before it.

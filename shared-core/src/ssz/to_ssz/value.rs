@@ -47,13 +47,12 @@ impl<'s> ToSsz<'s> {
             };
             *at = skip_white(bytes, *at);
             let container = frame.container;
-            let expected = container.names.key(frame.next);
-            let field = match bytes[*at..].starts_with(expected) && !expected.is_empty() {
-                true => {
-                    *at += expected.len();
+            let field = match container.names.begins(frame.next, &bytes[*at..]) {
+                Some(len) => {
+                    *at += len;
                     frame.next
                 }
-                false => match find_field(container, bytes, *at, or_end)? {
+                None => match find_field(container, bytes, *at, or_end)? {
                     Found::Field(field, end) => {
                         *at = end;
                         field
