@@ -8,6 +8,9 @@ fn schema() -> Schema {
          class Lists(Container):\n    a: List[uint16, 4]\n    b: uint8\n    c: List[ByteList[3], 2]\n\
          One = List[ByteList[3], 1]\n\
          Pair = Vector[ByteList[3], 2]\n\
+         class Inner(Container):\n    a: Bitvector[3]\n    b: Vector[boolean, 2]\n\
+         class Outer(Container):\n    a: uint16\n    b: boolean\n    c: Inner\n    d: uint8\n\
+         Rows = List[Outer, 9]\n\
          Bits = Bitlist[9]\n\
          Nine = Bitvector[9]\n\
          Flag = boolean\n\
@@ -320,4 +323,32 @@ fn a_name_is_not_kept_for_ever() {
     }
     reader.push(b",\"b\":true}").unwrap();
     assert_eq!(reader.end().unwrap()[0], 7);
+}
+
+/// Lists of containers of one size are looked at where they can be wrong.
+#[test]
+fn the_first_bad_element_is_told() {
+    let element = [0xff, 0xff, 1, 7, 1, 1, 0xff];
+    let checked = |bad: &[(usize, u8)]| {
+        let mut rows = element.repeat(3);
+        for (at, byte) in bad {
+            rows[*at] = *byte;
+        }
+        checked("Rows", &rows)
+    };
+    let is = |why: &str| Err(why.to_owned());
+    assert_eq!(checked(&[]), Ok(()));
+    assert_eq!(checked(&[(9, 2)]), is("[1].b, byte 9: a boolean is 0 or 1"));
+    assert_eq!(
+        checked(&[(17, 8), (10, 8)]),
+        is("[1].c.a, byte 10: bits are set after the last of 3")
+    );
+    assert_eq!(
+        checked(&[(16, 2), (12, 3), (10, 8)]),
+        is("[1].c.a, byte 10: bits are set after the last of 3")
+    );
+    assert_eq!(
+        checked(&[(16, 2), (12, 3)]),
+        is("[1].c.b[1], byte 12: a boolean is 0 or 1")
+    );
 }
