@@ -1,6 +1,6 @@
 //! What others have read wrongly, one by one.
 
-use sszip_core::ssz::{check, to_ssz, Form, Schema, ToSsz};
+use sszip_core::ssz::{check, to_ssz, Form, Schema, ToJson, ToSsz};
 
 fn schema() -> Schema {
     Schema::from_table(
@@ -8,6 +8,9 @@ fn schema() -> Schema {
          class Lists(Container):\n    a: List[uint16, 4]\n    b: uint8\n    c: List[ByteList[3], 2]\n\
          One = List[ByteList[3], 1]\n\
          Pair = Vector[ByteList[3], 2]\n\
+         class Inner(Container):\n    a: Bitvector[3]\n    b: Vector[boolean, 2]\n\
+         class Outer(Container):\n    a: uint16\n    b: boolean\n    c: Inner\n    d: uint8\n\
+         Rows = List[Outer, 9]\n\
          Bits = Bitlist[9]\n\
          Nine = Bitvector[9]\n\
          Flag = boolean\n\
@@ -286,5 +289,66 @@ fn envelopes() {
     assert_eq!(
         read(Form::Enveloped, bare),
         Err("byte 17: it has neither data nor result".into())
+    );
+}
+
+#[test]
+fn what_has_failed_stays_so() {
+    let schema = schema();
+    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
+    let why = reader.push(b"{\"a\":7").unwrap_err();
+    assert_eq!(reader.push(b"}").unwrap_err(), why);
+    assert_eq!(reader.end().unwrap_err(), why);
+    let writer = ToJson::new(&schema, schema.find("Word").unwrap(), [0; 8]);
+    assert!(writer.unwrap().write(&mut [0; 100]).is_err());
+}
+
+#[test]
+fn a_name_is_not_kept_for_ever() {
+    let schema = schema();
+    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
+    reader.push(b"{\"").unwrap();
+    let refused = (0..100).find_map(|_| reader.push(&[b'x'; 1000]).err());
+    let why = refused.unwrap().to_string();
+    assert_eq!(why, "byte 1: a name or number of more than 8192 bytes");
+    // white space and what no field wants may be as long as it likes
+    let mut reader = ToSsz::new(&schema, schema.find("Fixed").unwrap(), Form::Bare);
+    reader.push(b"{\"x\":\"").unwrap();
+    for _ in 0..100 {
+        reader.push(&[b'x'; 1000]).unwrap();
+    }
+    reader.push(b"\",\"a\":\"7\"").unwrap();
+    for _ in 0..100 {
+        reader.push(&[b' '; 1000]).unwrap();
+    }
+    reader.push(b",\"b\":true}").unwrap();
+    assert_eq!(reader.end().unwrap()[0], 7);
+}
+
+/// Lists of containers of one size are looked at where they can be wrong.
+#[test]
+fn the_first_bad_element_is_told() {
+    let element = [0xff, 0xff, 1, 7, 1, 1, 0xff];
+    let checked = |bad: &[(usize, u8)]| {
+        let mut rows = element.repeat(3);
+        for (at, byte) in bad {
+            rows[*at] = *byte;
+        }
+        checked("Rows", &rows)
+    };
+    let is = |why: &str| Err(why.to_owned());
+    assert_eq!(checked(&[]), Ok(()));
+    assert_eq!(checked(&[(9, 2)]), is("[1].b, byte 9: a boolean is 0 or 1"));
+    assert_eq!(
+        checked(&[(17, 8), (10, 8)]),
+        is("[1].c.a, byte 10: bits are set after the last of 3")
+    );
+    assert_eq!(
+        checked(&[(16, 2), (12, 3), (10, 8)]),
+        is("[1].c.a, byte 10: bits are set after the last of 3")
+    );
+    assert_eq!(
+        checked(&[(16, 2), (12, 3)]),
+        is("[1].c.b[1], byte 12: a boolean is 0 or 1")
     );
 }

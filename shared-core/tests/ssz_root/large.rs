@@ -66,7 +66,7 @@ fn values_of_one_size() {
 #[test]
 fn values_of_any_size() {
     for limit in LIMITS {
-        for leaves in [1023, 1025, 3000] {
+        for leaves in [1023, 1025, 2100] {
             let bytes = || Type::ByteList(limit);
             list_of(&Type::List(Box::new(bytes()), limit), leaves, 20);
             let container = Type::Container(vec![bytes(), Type::Uint(8), bytes()]);
@@ -75,10 +75,10 @@ fn values_of_any_size() {
         // lists in lists, of which some are large
         let inner = Type::List(Box::new(Type::ByteVector(33)), limit);
         let ty = Type::List(Box::new(inner), limit);
-        list_of(&ty, 20, 3000);
+        list_of(&ty, 16, 2400);
         // and bytes of which some are large
         let ty = Type::List(Box::new(Type::ByteList(limit)), limit);
-        list_of(&ty, 20, 3000);
+        list_of(&ty, 16, 2400);
     }
 }
 

@@ -141,7 +141,7 @@ pub fn compare_value(ty: &Type, value: &Value, what: &str) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn any_value_of_any_type(ty in types(), seed: u64) {

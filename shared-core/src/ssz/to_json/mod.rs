@@ -107,13 +107,17 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
         })
     }
 
-    /// Writes on, as far as there is room, of which there must be
-    /// [`MIN_ROOM`]. How many bytes; 0: that was all.
+    /// Writes on, as far as there is room. How many bytes; 0: that was all.
     ///
     /// # Errors
-    /// Memory is refused.
+    /// There is less room than [`MIN_ROOM`], or memory is refused, or a witness
+    /// that is to be RLP can't be.
     pub fn write(&mut self, to: &mut [u8]) -> Result<usize, Error> {
         let ssz = self.ssz.as_ref();
+        if to.len() < MIN_ROOM {
+            let why = format!("room for {} bytes, not {MIN_ROOM}", to.len());
+            return Err(Error::because(0, why));
+        }
         let mut out = Out { to, len: 0 };
         if let (Next::Whole(ty, range), true) = (&self.next, out.has_room()) {
             out.put(ty.opening().as_bytes());

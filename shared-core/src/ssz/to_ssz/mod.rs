@@ -29,8 +29,9 @@ use super::schema::{Fork, Preset, Schema, Type, TypeId};
 
 pub use self::envelope::Form;
 
-/// A name or number that is longer, with its white space, is refused. Bytes.
-const MAX_TOKEN: usize = 1 << 16;
+/// A name, a number or a header's object that is longer is refused: it is looked
+/// at again with each piece of it. Bytes.
+const MAX_TOKEN: usize = 1 << 13;
 
 /// So many bytes of a piece are looked at together with the beginning of a
 /// token that the last one ended with.
@@ -50,6 +51,7 @@ pub struct ToSsz<'s> {
     target: Target,
     /// What the envelope has said.
     version: Option<String>,
+    failed: Option<Error>,
 }
 
 /// What the value is to be.
@@ -127,14 +129,25 @@ impl<'s> ToSsz<'s> {
             consumed: 0,
             target,
             version: None,
+            failed: None,
         }
     }
 
     /// The next piece of the text, of any size.
     ///
     /// # Errors
-    /// Where the text is no value of the type, and why. It is over then.
-    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), Error> {
+    /// Where the text is no value of the type, and why; the same again for all
+    /// that follows.
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let read = self.read_piece(piece);
+        self.failed = read.as_ref().err().cloned();
+        read
+    }
+
+    fn read_piece(&mut self, mut piece: &[u8]) -> Result<(), Error> {
         while !self.carry.is_empty() {
             let mut joint = std::mem::take(&mut self.carry);
             let carried = joint.len();
@@ -176,6 +189,9 @@ impl<'s> ToSsz<'s> {
     /// # Errors
     /// The text is no whole value.
     pub fn end(mut self) -> Result<Vec<u8>, Error> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         // a number has no end of its own
         if let (true, Expect::Skip(_)) = (self.carry.is_empty(), &self.expect) {
             self.run(b" ")?;
