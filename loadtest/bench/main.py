@@ -103,9 +103,12 @@ def measure(suite, args, work):
     if args.quick:
         notes.append("A quick run: it tests the harness, its numbers mean nothing.")
     if not report.quiet(results):
+        trust = "the caches were shared" if suite == "ssz" else (
+            "trust the CPU columns more than requests/s"
+        )
         notes.append(
             f"The machine was {results['quiet']['busy']:.0%} busy before the run "
-            "started: trust the CPU columns more than requests/s."
+            f"started: {trust}."
         )
     if suite == "ssz":
         return results | transcoding.run(args, work, say)

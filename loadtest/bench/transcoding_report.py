@@ -13,9 +13,9 @@ ROOT_RATIO = 1.2
 WITNESS_GB_S = 1.5
 # Of the SSZ, and bytes besides.
 WITNESS_PEAK, WITNESS_MORE = 1.15, 32e6
-# Time per byte of the largest state against that of the one before, which has a
-# tenth of it, most of it in the processor's caches.
-LINEAR = 2.5
+# Time per byte of the largest state against that of the one before; no cache of
+# the processor's holds either.
+LINEAR = 1.25
 
 
 def name(group):

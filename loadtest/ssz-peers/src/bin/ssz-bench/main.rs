@@ -68,7 +68,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if wants("state") {
         let counts: &[usize] = match options.quick {
             true => &[500],
-            false => &[2_000, 100_000, 1_000_000],
+            // the last two, which no cache holds, tell whether it is linear
+            false => &[2_000, 100_000, 500_000, 1_000_000],
         };
         for count in counts {
             results.groups.extend(typed::state(*count, plan)?);
