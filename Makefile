@@ -16,7 +16,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 .DEFAULT_GOAL := help
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
-.PHONY: help setup build run test check unit e2e fuzz bench clean \
+.PHONY: help setup build run test check unit ssz e2e fuzz bench clean \
 	e2e-owner e2e-debian e2e-1.28 e2e-asan faults
 
 help: ## what can be made (this list)
@@ -25,19 +25,21 @@ help: ## what can be made (this list)
 setup: ## installs all that `make test` needs (the others install on their own)
 	@scripts/setup test
 
-build: ## the nginx module, the cache's owner and replay-node, in build/
+build: ## the nginx module, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build
 	cargo build --release --package sszip-core --features ffi
 	cargo build --release --package sszip-owner
+	cargo build --release --package sszip-cli
 	cargo build --release --package replay-node
 	@scripts/build-nginx-module debian
 	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
-		"$(CARGO_TARGET_DIR)/release/sszip-cached"
+		"$(CARGO_TARGET_DIR)/release/sszip-cached" \
+		"$(CARGO_TARGET_DIR)/release/sszip"
 
 run: build ## nginx with sszip on 127.0.0.1:8545 before a replay node; Ctrl-C stops
 	@scripts/run
 
-test: setup check unit e2e ## all checks and tests
+test: setup check unit ssz e2e ## all checks and tests
 
 check: setup ## format, lints, C style, dependencies' licences
 	cargo fmt --all --check
@@ -54,6 +56,12 @@ check: setup ## format, lints, C style, dependencies' licences
 
 unit: setup ## the Rust tests, the C ABI's among them
 	cargo test --workspace --all-features
+
+ssz: setup ## SSZ against the specifications and Lodestar
+	cargo build --release --package sszip-core --features ffi --example ssz_oracle
+	SSZIP_SSZ_ORACLE=$(CARGO_TARGET_DIR)/release/examples/ssz_oracle \
+	SSZIP_LODESTAR=$(SSZIP_CACHE)/lodestar \
+	$(SSZIP_CACHE)/ssz-venv/bin/python -m pytest -q tests/ssz
 
 e2e: e2e-owner e2e-debian e2e-1.28 e2e-asan ## the owner; real nginx: 1.22, 1.28, 1.28 with ASan
 

@@ -3,6 +3,7 @@
 
 #[path = "../../tests/jsonrpc/oracle.rs"]
 pub mod oracle;
+pub mod ssz;
 
 use std::sync::Arc;
 

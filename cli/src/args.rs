@@ -1,0 +1,149 @@
+//! What may be asked.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sszip_core::ssz::{Fork, Form, Preset};
+
+/// Makes SSZ of an Ethereum API's JSON, and JSON of SSZ; checks it, and takes
+/// its root. Exits with 1 if the data is bad, with 2 if the usage is.
+#[derive(Debug, Parser)]
+#[command(name = "sszip", version)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What is done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make SSZ of JSON: of a value, or of an API's answer with one
+    Json2ssz {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        files: Files,
+        /// Whether the input is the value itself, or an answer with it
+        #[arg(long, value_enum, default_value_t = JsonForm::Auto)]
+        form: JsonForm,
+    },
+    /// Make JSON of SSZ
+    Ssz2json {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        files: Files,
+        /// Only this part of the value: message.body.attestations[3].data
+        #[arg(long, value_name = "PATH")]
+        select: Option<String>,
+        /// Write {"version": FORK, "data": ...}, as the Beacon API does
+        #[arg(long)]
+        envelope: bool,
+    },
+    /// Check that SSZ is a value of its type, by each rule
+    Check {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        input: InputFile,
+    },
+    /// Print the root (hash_tree_root) of SSZ
+    Root {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        input: InputFile,
+        /// Only of this part of the value: message
+        #[arg(long, value_name = "PATH")]
+        select: Option<String>,
+    },
+    /// List the types that are known, or what one is made of
+    Types {
+        /// Of which fork [default: the newest]
+        #[arg(long, value_parser = fork)]
+        fork: Option<Fork>,
+        /// Of which preset
+        #[arg(long, value_parser = preset, default_value = "mainnet")]
+        preset: Preset,
+        /// Only this one, with its fields
+        #[arg(value_name = "TYPE")]
+        name: Option<String>,
+    },
+}
+
+/// Which type.
+#[derive(Debug, Args)]
+pub struct What {
+    /// As the specs call it: SignedBeaconBlock, ExecutionWitness; or as they
+    /// write it: "List[Withdrawal, 16]"
+    #[arg(long = "type", value_name = "TYPE")]
+    pub name: String,
+    /// Of which fork [default: what the answer's "version" says; any, if all
+    /// forks have the same]
+    #[arg(long, value_parser = fork)]
+    pub fork: Option<Fork>,
+    /// Of which preset
+    #[arg(long, value_parser = preset, default_value = "mainnet")]
+    pub preset: Preset,
+    /// Another value for one of its constants: MAX_WITNESS_NODES=8388608
+    #[arg(long = "limit", value_name = "NAME=NUMBER", value_parser = limit)]
+    pub limits: Vec<(String, u64)>,
+}
+
+/// From where, and to where.
+#[derive(Debug, Args)]
+pub struct Files {
+    /// The input [default: what comes in]
+    #[arg(value_name = "IN")]
+    pub input: Option<PathBuf>,
+    /// The output [default: what goes out]
+    #[arg(value_name = "OUT")]
+    pub output: Option<PathBuf>,
+}
+
+/// From where.
+#[derive(Debug, Args)]
+pub struct InputFile {
+    /// The input [default: what comes in]
+    #[arg(value_name = "IN")]
+    pub input: Option<PathBuf>,
+}
+
+/// What a JSON input is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum JsonForm {
+    /// The value, if its first name is one of the type's fields; otherwise an
+    /// answer
+    Auto,
+    /// The value itself
+    Value,
+    /// An object that has it as "data" or "result"
+    Answer,
+}
+
+impl From<JsonForm> for Form {
+    fn from(form: JsonForm) -> Self {
+        match form {
+            JsonForm::Auto => Self::Either,
+            JsonForm::Value => Self::Bare,
+            JsonForm::Answer => Self::Enveloped,
+        }
+    }
+}
+
+fn fork(name: &str) -> Result<Fork, String> {
+    name.parse().map_err(|unknown| format!("{unknown}"))
+}
+
+fn preset(name: &str) -> Result<Preset, String> {
+    name.parse().map_err(|unknown| format!("{unknown}"))
+}
+
+fn limit(text: &str) -> Result<(String, u64), String> {
+    let (name, number) = text.split_once('=').ok_or("it should be NAME=NUMBER")?;
+    let number = number
+        .parse()
+        .map_err(|_| format!("{number:?} is no number"))?;
+    Ok((name.into(), number))
+}

@@ -1,0 +1,107 @@
+//! Reading the input, and showing how far it has come.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::Failure;
+
+/// So much is read at a time. Bytes.
+pub const PIECE: usize = 1 << 16;
+
+/// How far it has come is shown for larger inputs. Bytes.
+const LARGE: u64 = 16 << 20;
+
+/// The input in pieces.
+pub struct Pieces {
+    from: Box<dyn Read>,
+    name: String,
+    room: Vec<u8>,
+    read: u64,
+    progress: Option<ProgressBar>,
+}
+
+impl Pieces {
+    /// Of a file, or of what comes in.
+    pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
+        let name = path.map_or("the input".into(), |path| path.display().to_string());
+        let failed = |error: io::Error| Failure::Data(format!("{name}: {error}"));
+        let (from, len): (Box<dyn Read>, u64) = match path {
+            None => (Box::new(io::stdin().lock()), 0),
+            Some(path) => {
+                let file = File::open(path).map_err(failed)?;
+                let len = file.metadata().map_err(failed)?.len();
+                (Box::new(file), len)
+            }
+        };
+        let progress = (len >= LARGE && io::stderr().is_terminal()).then(|| bar(len));
+        Ok(Self {
+            from,
+            name,
+            room: vec![0; PIECE],
+            read: 0,
+            progress,
+        })
+    }
+
+    /// The next one; `None`: that was all.
+    pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
+        loop {
+            match self.from.read(&mut self.room) {
+                Ok(0) => {
+                    if let Some(progress) = self.progress.take() {
+                        progress.finish_and_clear();
+                    }
+                    return Ok(None);
+                }
+                Ok(len) => {
+                    self.read += len as u64;
+                    self.show();
+                    return Ok(Some(&self.room[..len]));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Failure::Data(format!("{}: {error}", self.name))),
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        // what comes in may become large
+        if self.progress.is_none() && self.read >= LARGE && self.read < LARGE + PIECE as u64 {
+            self.progress = io::stderr().is_terminal().then(spinner);
+        }
+        if let Some(progress) = &self.progress {
+            progress.set_position(self.read);
+        }
+    }
+}
+
+/// All of it.
+pub fn whole(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
+    let mut pieces = Pieces::of(path)?;
+    let mut all = Vec::new();
+    while let Some(piece) = pieces.next()? {
+        all.extend_from_slice(piece);
+    }
+    Ok(all)
+}
+
+fn bar(len: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}");
+    let bar = ProgressBar::new(len);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn spinner() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {bytes} {bytes_per_sec}");
+    let spinner = ProgressBar::new_spinner();
+    match style {
+        Ok(style) => spinner.with_style(style),
+        Err(_) => spinner,
+    }
+}

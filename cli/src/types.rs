@@ -1,0 +1,40 @@
+//! Listing the types.
+
+use std::fmt::Write;
+
+use sszip_core::ssz::schema::{Kind, Type};
+use sszip_core::ssz::{Fork, Preset, Schema};
+
+/// Each name with how long its values are; or the fields of one.
+pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, String> {
+    let schema = Schema::of(fork, preset);
+    let Some(name) = name else {
+        let width = schema
+            .named()
+            .map(|(name, _)| name.len())
+            .max()
+            .unwrap_or(0);
+        let line = |(name, ty)| format!("{name:width$}  {}\n", size(schema.get(ty)));
+        return Ok(schema.named().map(line).collect());
+    };
+    let Some(ty) = schema.find(name) else {
+        return Err(format!("{fork} has no type {name}"));
+    };
+    let ty = schema.get(ty);
+    let mut text = format!("{}: {}\n", ty.name, size(ty));
+    if let Kind::Container(container) = &ty.kind {
+        for field in &container.fields {
+            let of = &schema.get(field.ty).name;
+            // a string can always be written to
+            let _ = writeln!(text, "    {}: {of}", field.json_name);
+        }
+    }
+    Ok(text)
+}
+
+fn size(ty: &Type) -> String {
+    match ty.size {
+        Some(size) => format!("{size} bytes"),
+        None => format!("{} bytes or more", ty.min_size),
+    }
+}

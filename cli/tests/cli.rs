@@ -1,0 +1,310 @@
+//! The command line as a user has it: what goes in, what comes out, and how it
+//! ends.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs it with an input.
+fn sszip(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sszip"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // it may end before it has read everything
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn right(arguments: &[&str], input: &[u8]) -> Vec<u8> {
+    let output = sszip(arguments, input);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && errors.is_empty(),
+        "{arguments:?}: {errors}"
+    );
+    output.stdout
+}
+
+/// Its exit code, and what it said.
+fn wrong(arguments: &[&str], input: &[u8]) -> (i32, String) {
+    let output = sszip(arguments, input);
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+const CHECKPOINT: &str =
+    r#"{"epoch":"7","root":"0x1111111111111111111111111111111111111111111111111111111111111111"}"#;
+
+fn checkpoint() -> Vec<u8> {
+    let mut ssz = vec![7, 0, 0, 0, 0, 0, 0, 0];
+    ssz.extend([0x11; 32]);
+    ssz
+}
+
+const TYPE: [&str; 4] = ["--type", "Checkpoint", "--fork", "deneb"];
+
+fn with<'a>(command: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&[command], &TYPE[..], more].concat()
+}
+
+#[test]
+fn a_value_goes_both_ways() {
+    assert_eq!(
+        right(&with("json2ssz", &[]), CHECKPOINT.as_bytes()),
+        checkpoint()
+    );
+    let line = format!("{CHECKPOINT}\n");
+    assert_eq!(
+        right(&with("ssz2json", &[]), &checkpoint()),
+        line.as_bytes()
+    );
+    assert_eq!(right(&with("check", &[]), &checkpoint()), b"");
+    // sha256 of the epoch's chunk and the root
+    let root = right(&with("root", &[]), &checkpoint());
+    let expected = "0xff9439c6476cc86b1a323d5c3dafa1cbc5a7fa96b34907688b6ed56a7cf428ec\n";
+    assert_eq!(root, expected.as_bytes());
+    assert_eq!(
+        right(&with("root", &["--select", "root"]), &checkpoint()),
+        format!("0x{}\n", "11".repeat(32)).as_bytes()
+    );
+    assert_eq!(
+        right(&with("ssz2json", &["--select", "epoch"]), &checkpoint()),
+        b"\"7\"\n"
+    );
+}
+
+#[test]
+fn an_answer_names_its_fork() {
+    let answer = format!("{{\"version\":\"capella\",\"finalized\":true,\"data\":{CHECKPOINT}}}");
+    let free = ["json2ssz", "--type", "Checkpoint"];
+    assert_eq!(right(&free, answer.as_bytes()), checkpoint());
+    let enveloped = [
+        "ssz2json",
+        "--type",
+        "Checkpoint",
+        "--fork",
+        "capella",
+        "--envelope",
+    ];
+    let expected = format!("{{\"version\":\"capella\",\"data\":{CHECKPOINT}}}\n");
+    assert_eq!(right(&enveloped, &checkpoint()), expected.as_bytes());
+    let (code, why) = wrong(&with("json2ssz", &[]), answer.as_bytes());
+    assert_eq!(
+        (code, &*why),
+        (1, "sszip: the answer's version is \"capella\", not deneb\n")
+    );
+    let (code, why) = wrong(&free, CHECKPOINT.as_bytes());
+    assert_eq!(code, 1);
+    assert!(why.contains("neither data nor result"), "{why}");
+    let unknown = answer.replace("capella", "atlantis");
+    let (code, why) = wrong(&free, unknown.as_bytes());
+    assert_eq!(code, 1);
+    assert!(
+        why.contains("\"atlantis\" is none of phase0, altair"),
+        "{why}"
+    );
+}
+
+#[test]
+fn bad_data_is_1_and_bad_usage_is_2() {
+    let short = &checkpoint()[..39];
+    let data: [(Vec<&str>, &[u8], &str); 6] = [
+        (
+            with("check", &[]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40\n",
+        ),
+        (
+            with("ssz2json", &[]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40\n",
+        ),
+        (
+            with("root", &[]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40\n",
+        ),
+        (
+            with("json2ssz", &[]),
+            b"{\"epoch\":7}",
+            "sszip: epoch, byte 9: a number, not a string\n",
+        ),
+        (
+            with("json2ssz", &[]),
+            b"",
+            "sszip: byte 0: the input ends here, inside a value\n",
+        ),
+        (
+            with("ssz2json", &["--select", "nothing"]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40 or more\n",
+        ),
+    ];
+    for (arguments, input, why) in data {
+        assert_eq!(wrong(&arguments, input), (1, why.into()), "{arguments:?}");
+    }
+    let (code, why) = wrong(&with("check", &["/does/not/exist"]), b"");
+    assert_eq!(code, 1);
+    assert!(why.contains("/does/not/exist: No such file"), "{why}");
+    for arguments in [
+        &["check"][..],
+        &["check", "--type", "BeaconBlock"],
+        &["check", "--type", "Nonsense", "--fork", "deneb"],
+        &["check", "--type", "Checkpoint", "--fork", "atlantis"],
+        &[
+            "check",
+            "--type",
+            "Checkpoint",
+            "--fork",
+            "deneb",
+            "--preset",
+            "moon",
+        ],
+        &[
+            "check",
+            "--type",
+            "ExecutionWitness",
+            "--limit",
+            "NOTHING=1",
+        ],
+        &[
+            "check",
+            "--type",
+            "ExecutionWitness",
+            "--limit",
+            "MAX_WITNESS_NODES",
+        ],
+        &["json2ssz", "--type", "Nonsense"],
+        &["json2ssz", "--type", "Checkpoint", "--form", "value"],
+        &["ssz2json", "--type", "ExecutionWitness", "--envelope"],
+        &["types", "Nonsense"],
+        &["fly"],
+    ] {
+        let (code, why) = wrong(arguments, b"");
+        assert_eq!(code, 2, "{arguments:?}");
+        assert!(!why.is_empty() && !why.contains("panicked"), "{why}");
+    }
+}
+
+#[test]
+fn files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("in.json"), CHECKPOINT).unwrap();
+    right(
+        &with("json2ssz", &[&path("in.json"), &path("out.ssz")]),
+        b"",
+    );
+    assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
+    right(
+        &with("ssz2json", &[&path("out.ssz"), &path("out.json")]),
+        b"",
+    );
+    assert_eq!(
+        std::fs::read_to_string(path("out.json")).unwrap(),
+        format!("{CHECKPOINT}\n")
+    );
+    // what fails leaves nothing behind, and what was there as it was
+    std::fs::write(path("bad.json"), "{}").unwrap();
+    for command in ["json2ssz", "ssz2json"] {
+        wrong(&with(command, &[&path("bad.json"), &path("new")]), b"");
+        assert!(!Path::new(&path("new")).exists());
+        wrong(&with(command, &[&path("bad.json"), &path("out.ssz")]), b"");
+        assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
+    }
+}
+
+#[test]
+fn limits_and_presets() {
+    let json = br#"{"state":["0x00","0x01"],"codes":[],"headers":[],"keys":["0x02"]}"#;
+    let ssz = right(&["json2ssz", "--type", "ExecutionWitness"], json);
+    let small = [
+        "--type",
+        "ExecutionWitness",
+        "--limit",
+        "MAX_WITNESS_NODES=1",
+    ];
+    let (code, why) = wrong(&[&["json2ssz"], &small[..]].concat(), json);
+    assert_eq!(
+        (code, &*why),
+        (1, "sszip: state, byte 17: more than 1 elements\n")
+    );
+    let (code, why) = wrong(&[&["check"], &small[..]].concat(), &ssz);
+    assert_eq!(
+        (code, &*why),
+        (1, "sszip: state, byte 12: 2 are more than 1\n")
+    );
+    let one = |preset| {
+        let arguments = [
+            "types",
+            "SyncCommittee",
+            "--preset",
+            preset,
+            "--fork",
+            "altair",
+        ];
+        String::from_utf8(right(&arguments, b"")).unwrap()
+    };
+    assert!(
+        one("mainnet").starts_with("SyncCommittee: 24624 bytes\n"),
+        "{}",
+        one("mainnet")
+    );
+    assert!(one("minimal").starts_with("SyncCommittee: 1584 bytes\n"));
+    let written = ["check", "--type", "List[Checkpoint, 2]", "--fork", "phase0"];
+    right(&written, &[checkpoint(), checkpoint()].concat());
+}
+
+#[test]
+fn the_list_of_types() {
+    let list = String::from_utf8(right(&["types"], b"")).unwrap();
+    for name in [
+        "BeaconState",
+        "SignedBeaconBlock",
+        "ExecutionWitness",
+        "DataColumnSidecar",
+    ] {
+        assert!(
+            list.lines()
+                .any(|line| line.starts_with(&format!("{name} "))),
+            "{name}"
+        );
+    }
+    let early = String::from_utf8(right(&["types", "--fork", "phase0"], b"")).unwrap();
+    assert!(!early.contains("SyncCommittee") && early.contains("BeaconState"));
+}
+
+/// `sszip ssz2json ... | head -c 1` is no error.
+#[test]
+fn a_reader_that_has_had_enough() {
+    let mut ssz = Vec::new();
+    for _ in 0..100_000 {
+        ssz.extend(checkpoint());
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sszip"))
+        .args([
+            "ssz2json",
+            "--type",
+            "List[Checkpoint, 1000000]",
+            "--fork",
+            "phase0",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    child.stdin.take().unwrap().write_all(&ssz).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}

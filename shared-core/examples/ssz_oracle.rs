@@ -1,0 +1,136 @@
+//! Answers what tests/ssz asks of the walkers, until its input ends.
+//!
+//! A question is a line of JSON, followed by the bytes that it is about; so is
+//! an answer:
+//!
+//! ```text
+//! {"op": "check", "fork": "deneb", "preset": "minimal", "type": "Fork", "length": 16}
+//! {"ok": true, "length": 0}
+//! ```
+//!
+//! In place of `fork` and `preset` there may be a `table`. `op` is `check`,
+//! `root`, `to_json` and `to_ssz`, as many bytes at a time as `piece` says, or
+//! `describe`: each name of the schema, and what it is made of.
+//! `{"error": "...", "at": 4}` is an answer, too.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{self, BufRead, Read, Write};
+
+use serde::Deserialize;
+use serde_json::{json, Value};
+use sszip_core::ssz::schema::Kind;
+use sszip_core::ssz::to_json::MIN_ROOM;
+use sszip_core::ssz::{self, Fork, Form, Preset, Schema, ToJson, ToSsz, TypeId};
+
+#[derive(Deserialize)]
+struct Question {
+    op: String,
+    fork: Option<String>,
+    preset: Option<String>,
+    table: Option<String>,
+    #[serde(rename = "type", default)]
+    ty: String,
+    length: usize,
+    #[serde(default)]
+    piece: usize,
+}
+
+/// Bytes, or why there are none.
+type Answer = Result<Vec<u8>, ssz::Error>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut input = io::stdin().lock();
+    let mut output = io::stdout().lock();
+    let mut tables = HashMap::new();
+    let mut line = String::new();
+    while input.read_line(&mut line)? != 0 {
+        let question: Question = serde_json::from_str(&line)?;
+        let mut bytes = vec![0; question.length];
+        input.read_exact(&mut bytes)?;
+        match answer(schema(&mut tables, &question)?, &question, &bytes)? {
+            Ok(bytes) => {
+                writeln!(output, "{}", json!({"ok": true, "length": bytes.len()}))?;
+                output.write_all(&bytes)?;
+            }
+            Err(error) => {
+                let (text, at) = (error.to_string(), error.at());
+                writeln!(output, "{}", json!({"error": text, "at": at, "length": 0}))?;
+            }
+        }
+        output.flush()?;
+        line.clear();
+    }
+    Ok(())
+}
+
+fn schema<'t>(
+    tables: &'t mut HashMap<String, Schema>,
+    question: &Question,
+) -> Result<&'t Schema, Box<dyn Error>> {
+    let Some(text) = &question.table else {
+        let fork: Fork = question.fork.as_deref().ok_or("no fork")?.parse()?;
+        let preset: Preset = question.preset.as_deref().ok_or("no preset")?.parse()?;
+        return Ok(Schema::of(fork, preset));
+    };
+    if !tables.contains_key(text) {
+        tables.insert(text.clone(), Schema::from_table(text)?);
+    }
+    Ok(&tables[text])
+}
+
+fn answer(schema: &Schema, question: &Question, bytes: &[u8]) -> Result<Answer, Box<dyn Error>> {
+    if question.op == "describe" {
+        return Ok(Ok(describe(schema).to_string().into_bytes()));
+    }
+    let ty = schema
+        .find(&question.ty)
+        .ok_or_else(|| format!("no type {}", question.ty))?;
+    Ok(match question.op.as_str() {
+        "check" => ssz::check(schema, ty, bytes).map(|()| Vec::new()),
+        "root" => ssz::hash_tree_root(schema, ty, bytes).map(Vec::from),
+        "to_json" => to_json(schema, ty, bytes, question.piece),
+        "to_ssz" => to_ssz(schema, ty, bytes, question.piece),
+        op => return Err(format!("no op {op}").into()),
+    })
+}
+
+fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> Answer {
+    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let mut room = vec![0; piece.max(MIN_ROOM)];
+    let mut json = Vec::new();
+    loop {
+        match writer.write(&mut room)? {
+            0 => return Ok(json),
+            len => json.extend_from_slice(&room[..len]),
+        }
+    }
+}
+
+fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8], piece: usize) -> Answer {
+    let mut reader = ToSsz::new(schema, ty, Form::Bare);
+    for piece in json.chunks(piece.max(1)) {
+        reader.push(piece)?;
+    }
+    reader.end()
+}
+
+fn describe(schema: &Schema) -> Value {
+    let name = |id: TypeId| schema.get(id).name.to_string();
+    let types = schema.named().map(|(called, id)| {
+        let Kind::Container(container) = &schema.get(id).kind else {
+            return (called.to_owned(), json!({"is": name(id)}));
+        };
+        let fields: Vec<Value> = container
+            .fields
+            .iter()
+            .map(|field| json!([field.name, field.json_name, name(field.ty)]))
+            .collect();
+        let active = container.active_fields.as_deref();
+        (
+            called.to_owned(),
+            json!({"fields": fields, "active": active}),
+        )
+    });
+    Value::Object(types.collect())
+}

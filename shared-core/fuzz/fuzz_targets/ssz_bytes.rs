@@ -1,0 +1,14 @@
+//! Any bytes are checked, and written as JSON, as naive walkers do; and what
+//! passes the check comes back from its JSON.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sszip_fuzz::ssz::{choose_type, laws, naive};
+
+fuzz_target!(|input: &[u8]| {
+    let (choices, bytes) = input.split_at(input.len().min(16));
+    let mut choices = naive::Choices(choices);
+    let (schema, ty) = choose_type(&mut choices);
+    laws::any_bytes(schema, ty, bytes, &mut choices);
+});

@@ -1,0 +1,13 @@
+//! A chosen value goes both ways, in pieces of any length, and each part of it
+//! is where its path says.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sszip_fuzz::ssz::{choose_type, laws, naive};
+
+fuzz_target!(|input: &[u8]| {
+    let mut choices = naive::Choices(input);
+    let (schema, ty) = choose_type(&mut choices);
+    laws::a_value(schema, ty, &mut choices);
+});

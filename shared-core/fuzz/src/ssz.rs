@@ -1,0 +1,18 @@
+//! Types, values and laws for the targets of SSZ.
+
+use std::sync::LazyLock;
+
+use sszip_core::ssz::{Schema, TypeId};
+
+#[path = "../../tests/ssz/laws.rs"]
+pub mod laws;
+#[path = "../../tests/ssz/naive.rs"]
+pub mod naive;
+
+static SCHEMA: LazyLock<Schema> =
+    LazyLock::new(|| Schema::from_table(naive::TABLE).expect("a table"));
+
+pub fn choose_type(choices: &mut naive::Choices<'_>) -> (&'static Schema, TypeId) {
+    let types: Vec<TypeId> = SCHEMA.named().map(|(_, ty)| ty).collect();
+    (&SCHEMA, types[choices.below(types.len())])
+}

@@ -1,0 +1,378 @@
+//! Whether bytes are a value of a type, by each rule of
+//! ssz/simple-serialize.md: what passes has one meaning, and no other bytes
+//! have it.
+
+use std::ops::Range;
+
+use super::error::{Error, Problem};
+use super::schema::{Kind, Limit, Schema, TypeId, OFFSET};
+
+/// # Errors
+/// Where `ssz` is no value of the type, and why. Bytes are counted from its
+/// beginning.
+pub fn check(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), Error> {
+    if u32::try_from(ssz.len()).is_err() {
+        return Err(Error::because(0, "2^32 bytes or more have no offsets"));
+    }
+    Check { schema, ssz }.value(ty, 0..ssz.len())
+}
+
+struct Check<'s> {
+    schema: &'s Schema,
+    ssz: &'s [u8],
+}
+
+impl Check<'_> {
+    fn value(&self, ty: TypeId, range: Range<usize>) -> Result<(), Error> {
+        let ty = self.schema.get(ty);
+        let at = range.start;
+        if let Some(size) = ty.size {
+            if range.len() != size {
+                return Err(wrong_length(at, range.len(), &format!("{size}")));
+            }
+            if ty.is_plain {
+                return Ok(());
+            }
+        }
+        let bytes = &self.ssz[range.clone()];
+        match &ty.kind {
+            Kind::Uint(_) | Kind::ByteVector(_) => Ok(()),
+            Kind::Boolean => match bytes {
+                [0 | 1] => Ok(()),
+                _ => Err(Error::because(at, "a boolean is 0 or 1")),
+            },
+            Kind::Enum(words) => match bytes {
+                [word] if usize::from(*word) < words.len() => Ok(()),
+                _ => Err(Error::because(at, format!("none of {}", words.join(", ")))),
+            },
+            Kind::Bitvector(bits) => bitvector(bytes, *bits).map_err(|why| Error::because(at, why)),
+            Kind::Bitlist(limit) => bitlist(bytes, *limit).map_err(|why| Error::because(at, why)),
+            Kind::ByteList(limit) => within(at, bytes.len(), *limit),
+            Kind::Text(limit) => {
+                within(at, bytes.len(), Limit::AtMost(*limit))?;
+                match std::str::from_utf8(bytes) {
+                    Ok(_) => Ok(()),
+                    Err(bad) => Err(Error::because(at + bad.valid_up_to(), "no UTF-8")),
+                }
+            }
+            Kind::Vector(of, len) => match self.schema.get(*of).size {
+                Some(size) => self.fixed(*of, size, range),
+                None => self.variable(*of, range, Limit::AtMost(*len as u64), Some(*len)),
+            },
+            Kind::List(of, limit) => self.list(*of, *limit, range),
+            Kind::Optional(of) => self.list(*of, Limit::AtMost(1), range),
+            Kind::Union(options) => {
+                let Some(selector) = bytes.first() else {
+                    return Err(Error::because(at, "a union without its selector"));
+                };
+                match options.iter().find(|(option, _)| option == selector) {
+                    Some((_, of)) => self.value(*of, at + 1..range.end),
+                    None => Err(Error::because(at, format!("no option {selector}"))),
+                }
+            }
+            Kind::Container(container) => {
+                let mut failed = None;
+                let parts = Parts::new(self.schema, container, self.ssz, range)?;
+                for (field, part) in container.fields.iter().zip(parts) {
+                    let part = part.and_then(|part| match self.schema.get(field.ty).is_plain {
+                        true => Ok(()),
+                        false => self.value(field.ty, part),
+                    });
+                    if let Err(error) = part {
+                        failed = Some(error.in_field(&field.name));
+                        break;
+                    }
+                }
+                failed.map_or(Ok(()), Err)
+            }
+        }
+    }
+
+    fn list(&self, of: TypeId, limit: Limit, range: Range<usize>) -> Result<(), Error> {
+        match self.schema.get(of).size {
+            Some(size) => {
+                let (at, len) = (range.start, range.len());
+                if len % size != 0 {
+                    return Err(wrong_length(at, len, &format!("a multiple of {size}")));
+                }
+                within(at, len / size, limit)?;
+                self.fixed(of, size, range)
+            }
+            None => self.variable(of, range, limit, None),
+        }
+    }
+
+    /// Elements of one size.
+    fn fixed(&self, of: TypeId, size: usize, range: Range<usize>) -> Result<(), Error> {
+        let ty = self.schema.get(of);
+        if ty.is_plain {
+            return Ok(());
+        }
+        if let Some(bounds) = &ty.bounds {
+            let mut elements = self.ssz[range.clone()].chunks_exact(size);
+            let is_right = |bytes: &[u8]| bounds.iter().all(|(at, below)| bytes[*at] < *below);
+            if elements.all(is_right) {
+                return Ok(());
+            }
+        }
+        // to say where it is wrong, and why
+        for (n, at) in range.step_by(size).enumerate() {
+            self.value(of, at..at + size)
+                .map_err(|error| error.in_element(n))?;
+        }
+        Ok(())
+    }
+
+    /// Elements of any size.
+    fn variable(
+        &self,
+        of: TypeId,
+        range: Range<usize>,
+        limit: Limit,
+        exactly: Option<usize>,
+    ) -> Result<(), Error> {
+        let elements = Elements::new(self.ssz, range.clone())?;
+        let count = elements.len();
+        if exactly.is_some_and(|exactly| exactly != count) {
+            return Err(Error::because(range.start, format!("{count} elements")));
+        }
+        within(range.start, count, limit)?;
+        if let Kind::ByteList(limit) = self.schema.get(of).kind {
+            // what witnesses and transactions are made of
+            for (n, element) in elements.enumerate() {
+                let checked = element.and_then(|range| within(range.start, range.len(), limit));
+                checked.map_err(|error| error.in_element(n))?;
+            }
+            return Ok(());
+        }
+        for (n, element) in elements.enumerate() {
+            let checked = element.and_then(|range| self.value(of, range));
+            checked.map_err(|error| error.in_element(n))?;
+        }
+        Ok(())
+    }
+}
+
+/// The elements of a list or vector, of a type of any size. What they are made
+/// of is not looked at.
+pub(super) struct Elements<'s> {
+    ssz: &'s [u8],
+    range: Range<usize>,
+    count: usize,
+    next: usize,
+    /// Where the next one begins, from the beginning of the list.
+    begin: usize,
+}
+
+impl<'s> Elements<'s> {
+    pub(super) fn new(ssz: &'s [u8], range: Range<usize>) -> Result<Self, Error> {
+        let mut count = 0;
+        let mut begin = 0;
+        if !range.is_empty() {
+            begin = offset(ssz, &range, 0)?;
+            if begin == 0 || begin % OFFSET != 0 {
+                let why = format!("the first offset is {begin}, no multiple of {OFFSET}");
+                return Err(Error::because(range.start, why));
+            }
+            if begin > range.len() {
+                return Err(past_the_end(range.start, begin, &range));
+            }
+            count = begin / OFFSET;
+        }
+        Ok(Self {
+            ssz,
+            range,
+            count,
+            next: 0,
+            begin,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// One of them, without the others.
+    pub(super) fn element(&self, n: usize) -> Result<Option<Range<usize>>, Error> {
+        if n >= self.count {
+            return Ok(None);
+        }
+        let begin = offset(self.ssz, &self.range, n * OFFSET)?;
+        let end = match n + 1 < self.count {
+            true => offset(self.ssz, &self.range, (n + 1) * OFFSET)?,
+            false => self.range.len(),
+        };
+        let at = self.range.start + n * OFFSET;
+        part(&self.range, at, begin, end, self.count * OFFSET).map(Some)
+    }
+}
+
+impl Iterator for Elements<'_> {
+    type Item = Result<Range<usize>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.next == self.count {
+            return None;
+        }
+        let at = self.next * OFFSET;
+        self.next += 1;
+        let end = match self.next < self.count {
+            true => offset(self.ssz, &self.range, at + OFFSET),
+            false => Ok(self.range.len()),
+        };
+        let begin = self.begin;
+        Some(end.and_then(|end| {
+            self.begin = end;
+            part(&self.range, self.range.start + at, begin, end, 0)
+        }))
+    }
+}
+
+/// The fields of a container, each checked to lie where it must.
+pub(super) struct Parts<'s> {
+    schema: &'s Schema,
+    fields: std::slice::Iter<'s, super::schema::Field>,
+    ssz: &'s [u8],
+    range: Range<usize>,
+}
+
+impl<'s> Parts<'s> {
+    pub(super) fn new(
+        schema: &'s Schema,
+        container: &'s super::schema::Container,
+        ssz: &'s [u8],
+        range: Range<usize>,
+    ) -> Result<Self, Error> {
+        if range.len() < container.fixed_size {
+            let wanted = format!("{} or more", container.fixed_size);
+            return Err(wrong_length(range.start, range.len(), &wanted));
+        }
+        let is_variable = |field: &&super::schema::Field| schema.get(field.ty).size.is_none();
+        if let Some(first) = container.fields.iter().find(is_variable) {
+            let begin = offset(ssz, &range, first.offset)?;
+            if begin != container.fixed_size {
+                let why = format!("the first offset is {begin}, not {}", container.fixed_size);
+                let at = range.start + first.offset;
+                return Err(Error::because(at, why).in_field(&first.name));
+            }
+        }
+        Ok(Self {
+            schema,
+            fields: container.fields.iter(),
+            ssz,
+            range,
+        })
+    }
+}
+
+impl Iterator for Parts<'_> {
+    type Item = Result<Range<usize>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.fields.next()?;
+        let at = self.range.start + field.offset;
+        if let Some(size) = self.schema.get(field.ty).size {
+            return Some(Ok(at..at + size));
+        }
+        let later = self
+            .fields
+            .as_slice()
+            .iter()
+            .find(|field| self.schema.get(field.ty).size.is_none());
+        let begin = offset(self.ssz, &self.range, field.offset);
+        let end = match later {
+            Some(later) => offset(self.ssz, &self.range, later.offset),
+            None => Ok(self.range.len()),
+        };
+        Some(begin.and_then(|begin| part(&self.range, at, begin, end?, 0)))
+    }
+}
+
+/// The part of `range` from one offset to the next; `at`: where the first one
+/// is written.
+fn part(
+    range: &Range<usize>,
+    at: usize,
+    begin: usize,
+    end: usize,
+    least: usize,
+) -> Result<Range<usize>, Error> {
+    if begin < least {
+        return Err(Error::because(
+            at,
+            format!("the offset {begin} points at offsets"),
+        ));
+    }
+    if begin > range.len() {
+        return Err(past_the_end(at, begin, range));
+    }
+    if end > range.len() {
+        return Err(past_the_end(at, end, range));
+    }
+    if begin > end {
+        return Err(Error::because(
+            at,
+            format!("the offset {begin} is followed by {end}"),
+        ));
+    }
+    Ok(range.start + begin..range.start + end)
+}
+
+/// The offset that is written at `at` of `range`, which holds it.
+fn offset(ssz: &[u8], range: &Range<usize>, at: usize) -> Result<usize, Error> {
+    let bytes = ssz[range.clone()]
+        .get(at..)
+        .and_then(|rest| rest.first_chunk());
+    match bytes {
+        Some(bytes) => Ok(u32::from_le_bytes(*bytes) as usize),
+        None => Err(Error::new(range.start + at, Problem::Ends)),
+    }
+}
+
+fn past_the_end(at: usize, offset: usize, range: &Range<usize>) -> Error {
+    let why = format!("the offset {offset} points past the end, {}", range.len());
+    Error::because(at, why)
+}
+
+fn wrong_length(at: usize, len: usize, wanted: &str) -> Error {
+    Error::because(at, format!("{len} bytes, not {wanted}"))
+}
+
+fn within(at: usize, count: usize, limit: Limit) -> Result<(), Error> {
+    match limit {
+        Limit::AtMost(limit) if count as u64 > limit => {
+            Err(Error::because(at, format!("{count} are more than {limit}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `bytes` have the right length.
+pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
+    let unused = bits % 8;
+    match bytes.last() {
+        Some(last) if unused != 0 && last >> unused != 0 => {
+            Err(format!("bits are set after the last of {bits}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn bitlist(bytes: &[u8], limit: Limit) -> Result<(), String> {
+    match bits(bytes) {
+        None if bytes.is_empty() => Err("a bitlist has at least its delimiter".into()),
+        None => Err("the last byte has no delimiter".into()),
+        Some(bits) => match limit {
+            Limit::AtMost(limit) if bits as u64 > limit => {
+                Err(format!("{bits} bits are more than {limit}"))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+/// How many bits a bitlist has; `None`: it has no delimiter.
+pub(super) fn bits(bytes: &[u8]) -> Option<usize> {
+    let last = bytes.last().filter(|last| **last != 0)?;
+    Some((bytes.len() - 1) * 8 + last.ilog2() as usize)
+}

@@ -1,0 +1,90 @@
+//! One part of a large value, by its path: `body.attestations[3].data`. Only
+//! the offsets on the way are read.
+
+use std::ops::Range;
+
+use super::check::{Elements, Parts};
+use super::error::Error;
+use super::schema::{Kind, Schema, TypeId};
+
+/// Where the part of `ssz` is that a path leads to, and its type. The value is
+/// not [`check`](super::check())ed, but for what lies on the way.
+///
+/// # Errors
+/// There is no such part, or an offset on the way is wrong.
+pub fn select(
+    schema: &Schema,
+    ty: TypeId,
+    ssz: &[u8],
+    path: &str,
+) -> Result<(TypeId, Range<usize>), Error> {
+    let mut here = (ty, 0..ssz.len());
+    let mut rest = path;
+    while !rest.is_empty() {
+        let walked = &path[..path.len() - rest.len()];
+        let (found, after) = step(schema, here, ssz, rest).map_err(|error| match walked {
+            "" => error,
+            walked => error.in_field(walked),
+        })?;
+        here = found;
+        rest = after;
+    }
+    Ok(here)
+}
+
+/// The first step of a path, and the steps after it.
+fn step<'p>(
+    schema: &Schema,
+    (ty, range): (TypeId, Range<usize>),
+    ssz: &[u8],
+    path: &'p str,
+) -> Result<((TypeId, Range<usize>), &'p str), Error> {
+    let ty = schema.get(ty);
+    let at = range.start;
+    if let Some(rest) = path.strip_prefix('[') {
+        let Some((index, rest)) = rest.split_once(']') else {
+            return Err(Error::because(at, format!("{path:?} has no \"]\"")));
+        };
+        let Ok(index) = index.parse::<usize>() else {
+            return Err(Error::because(at, format!("{index:?} is no index")));
+        };
+        let (of, most) = match ty.kind {
+            Kind::List(of, _) | Kind::Optional(of) => (of, usize::MAX),
+            Kind::Vector(of, len) => (of, len),
+            _ => return Err(Error::because(at, format!("{} has no elements", ty.name))),
+        };
+        let (count, element) = match schema.get(of).size {
+            Some(size) => {
+                let begin = index.saturating_mul(size);
+                let end = begin.saturating_add(size);
+                let element = (end <= range.len()).then(|| at + begin..at + end);
+                (range.len() / size, element)
+            }
+            None => {
+                let elements = Elements::new(ssz, range)?;
+                (elements.len(), elements.element(index)?)
+            }
+        };
+        return match element.filter(|_| index < most) {
+            Some(element) => Ok(((of, element), rest)),
+            None => Err(Error::because(at, format!("no element {index} of {count}"))),
+        };
+    }
+    let path = path.strip_prefix('.').unwrap_or(path);
+    let (name, rest) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
+    let Kind::Container(container) = &ty.kind else {
+        return Err(Error::because(at, format!("{} has no fields", ty.name)));
+    };
+    let fields = container.fields.iter();
+    let parts = Parts::new(schema, container, ssz, range)?;
+    let found = fields
+        .zip(parts)
+        .find(|(field, _)| *field.name == *name || *field.json_name == *name);
+    match found {
+        Some((field, part)) => Ok(((field.ty, part?), rest)),
+        None => Err(Error::because(
+            at,
+            format!("{} has no field {name:?}", ty.name),
+        )),
+    }
+}

@@ -1,0 +1,114 @@
+//! RLP (Ethereum yellow paper, appendix B), where execution witnesses have it.
+
+mod header;
+
+pub(super) use self::header::encode as encode_header;
+
+/// What an item begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prefix {
+    pub(super) is_list: bool,
+    /// Of what follows. Bytes.
+    pub(super) len: u64,
+    /// Its own. Bytes; 0: the item is the byte that stands here.
+    pub(super) size: usize,
+}
+
+/// The longest prefix. Bytes.
+pub(super) const MAX_PREFIX: usize = 9;
+
+/// The prefix at the beginning of an item; `Ok(None)`: it goes on.
+///
+/// # Errors
+/// It is longer than it need be.
+pub(super) fn prefix(bytes: &[u8]) -> Result<Option<Prefix>, &'static str> {
+    let Some(first) = bytes.first() else {
+        return Ok(None);
+    };
+    let prefix = |is_list, len, size| Ok(Some(Prefix { is_list, len, size }));
+    match *first {
+        0..=0x7f => prefix(false, 1, 0),
+        // one byte below 0x80 stands for itself
+        0x81 => match bytes.get(1) {
+            None => Ok(None),
+            Some(0..=0x7f) => Err("a byte that needs no prefix has one"),
+            Some(_) => prefix(false, 1, 1),
+        },
+        short @ 0x80..=0xb7 => prefix(false, u64::from(short - 0x80), 1),
+        long @ 0xb8..=0xbf => long_prefix(bytes, false, long - 0xb7),
+        short @ 0xc0..=0xf7 => prefix(true, u64::from(short - 0xc0), 1),
+        long @ 0xf8.. => long_prefix(bytes, true, long - 0xf7),
+    }
+}
+
+fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<Prefix>, &'static str> {
+    let of = usize::from(of);
+    let Some(digits) = bytes.get(1..=of) else {
+        return Ok(None);
+    };
+    let len = digits
+        .iter()
+        .fold(0_u64, |len, digit| len << 8 | u64::from(*digit));
+    if digits[0] == 0 || len < 56 {
+        return Err("a length that is written longer than it is");
+    }
+    Ok(Some(Prefix {
+        is_list,
+        len,
+        size: 1 + of,
+    }))
+}
+
+/// A prefix, written.
+pub(super) fn write_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
+    let (short, long) = match is_list {
+        true => (0xc0, 0xf7),
+        false => (0x80, 0xb7),
+    };
+    if len < 56 {
+        to.push(short + len as u8);
+        return;
+    }
+    let digits = len.to_be_bytes();
+    let digits = &digits[len.leading_zeros() as usize / 8..];
+    to.push(long + digits.len() as u8);
+    to.extend_from_slice(digits);
+}
+
+/// A string of bytes: its prefix. `None`: it needs none.
+pub(super) fn string_prefix(bytes: &[u8]) -> Option<Vec<u8>> {
+    if let [0..=0x7f] = bytes {
+        return None;
+    }
+    let mut prefix = Vec::with_capacity(MAX_PREFIX);
+    write_prefix(false, bytes.len() as u64, &mut prefix);
+    Some(prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_go_both_ways() {
+        for is_list in [true, false] {
+            for len in [0, 2, 55, 56, 255, 256, 65_535, 65_536, 1 << 24, u64::MAX] {
+                let mut bytes = Vec::new();
+                write_prefix(is_list, len, &mut bytes);
+                let size = bytes.len();
+                for cut in 0..size {
+                    assert_eq!(prefix(&bytes[..cut]), Ok(None));
+                }
+                bytes.push(0xff);
+                let expected = Prefix { is_list, len, size };
+                assert_eq!(prefix(&bytes), Ok(Some(expected)));
+            }
+        }
+        assert!(prefix(b"\x81\x7f").is_err() && prefix(b"\x81\x80").is_ok());
+        assert!(prefix(b"\xb8\x37").is_err() && prefix(b"\xb8\x38").is_ok());
+        assert!(prefix(b"\xf9\x00\xff").is_err());
+        assert_eq!(string_prefix(b"\x7f"), None);
+        assert_eq!(string_prefix(b"\x80"), Some(vec![0x81]));
+        assert_eq!(string_prefix(b""), Some(vec![0x80]));
+    }
+}

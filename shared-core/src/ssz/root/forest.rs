@@ -1,0 +1,144 @@
+//! Many small trees, level by level: at the end of a stack of nodes, the leaves
+//! of the first, then those of the second, and so on. One call hashes a level of
+//! all of them.
+
+use super::grow;
+use super::pairs::{hash_in_place, Node};
+use super::zeros::zeros;
+use super::Error;
+
+/// Leaves become roots. `counts`: how many leaves each tree has, `2^depth` at
+/// most; it is used up.
+pub(super) fn merkleize(
+    nodes: &mut Vec<Node>,
+    base: usize,
+    counts: &mut [u32],
+    depth: usize,
+) -> Result<(), Error> {
+    let zeros = zeros();
+    for zero in &zeros[..depth] {
+        pad(nodes, counts, zero, |count| count % 2 == 1)?;
+        hash_in_place(&mut nodes[base..]);
+        nodes.truncate(base + (nodes.len() - base) / 2);
+        for count in &mut *counts {
+            *count /= 2;
+        }
+    }
+    pad(nodes, counts, &zeros[depth], |count| count == 0)
+}
+
+/// EIP-7916: the first leaf, the next 4, the next 16 and so on have a tree
+/// each, and its root is the left child of what those after it hang from.
+/// `counts` is used up.
+pub(super) fn merkleize_progressive(
+    nodes: &mut Vec<Node>,
+    base: usize,
+    counts: &mut [u32],
+) -> Result<(), Error> {
+    let trees = counts.len();
+    let most = counts.iter().copied().max().unwrap_or(0);
+    let mut parts = Vec::new();
+    grow(&mut parts, trees, 0)?;
+
+    // the roots of the first subtrees of all, then those of the second ...
+    let roots = nodes.len();
+    let mut starts = Vec::new();
+    for (start, size) in subtrees().take_while(|(start, _)| *start < u64::from(most)) {
+        let at = nodes.len();
+        let mut leaf = base;
+        for (count, part) in counts.iter().zip(&mut parts) {
+            let begin = start.min((*count).into()) as usize;
+            let end = (start + size).min((*count).into()) as usize;
+            *part = (end - begin) as u32;
+            let to = nodes.len();
+            grow(nodes, to + end - begin, Node::default())?;
+            nodes.copy_within(leaf + begin..leaf + end, to);
+            leaf += *count as usize;
+        }
+        merkleize(nodes, at, &mut parts, 2 * starts.len())?;
+        starts.push(start);
+    }
+
+    // from the last one on, which hangs from a node with nothing at its right
+    let after = nodes.len();
+    grow(nodes, after + trees, Node::default())?;
+    for (n, start) in starts.iter().enumerate().rev() {
+        let at = nodes.len();
+        grow(nodes, at + 2 * trees, Node::default())?;
+        let those = counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| u64::from(**count) > *start);
+        let mut to = at;
+        for (k, _) in those.clone() {
+            nodes[to] = nodes[roots + n * trees + k];
+            nodes[to + 1] = nodes[after + k];
+            to += 2;
+        }
+        hash_in_place(&mut nodes[at..to]);
+        for (from, (k, _)) in (at..).zip(those) {
+            nodes[after + k] = nodes[from];
+        }
+        nodes.truncate(at);
+    }
+    nodes.copy_within(after..after + trees, base);
+    nodes.truncate(base + trees);
+    Ok(())
+}
+
+/// Where the subtrees of a progressive tree begin, and how many leaves they
+/// have.
+pub(super) fn subtrees() -> impl Iterator<Item = (u64, u64)> {
+    let after =
+        |(start, size): &(u64, u64)| Some((start.checked_add(*size)?, size.checked_mul(4)?));
+    std::iter::successors(Some((0, 1)), after)
+}
+
+/// Each of the nodes after `base` becomes the parent of itself and another.
+pub(super) fn mix_in(
+    nodes: &mut Vec<Node>,
+    base: usize,
+    with: impl Fn(usize) -> Node,
+) -> Result<(), Error> {
+    let count = nodes.len() - base;
+    grow(nodes, base + 2 * count, Node::default())?;
+    for k in (0..count).rev() {
+        nodes[base + 2 * k] = nodes[base + k];
+        nodes[base + 2 * k + 1] = with(k);
+    }
+    hash_in_place(&mut nodes[base..]);
+    nodes.truncate(base + count);
+    Ok(())
+}
+
+/// Adds `node` to those trees whose count says so.
+fn pad(
+    nodes: &mut Vec<Node>,
+    counts: &mut [u32],
+    node: &Node,
+    lacks: impl Fn(u32) -> bool,
+) -> Result<(), Error> {
+    let lacking = counts.iter().filter(|count| lacks(**count)).count();
+    if lacking == 0 {
+        return Ok(());
+    }
+    // from the last one on, so that none is in the way
+    let mut from = nodes.len();
+    let mut to = from + lacking;
+    grow(nodes, to, *node)?;
+    for count in counts.iter_mut().rev() {
+        if from == to {
+            break;
+        }
+        let kept = *count as usize;
+        if lacks(*count) {
+            to -= 1;
+            nodes[to] = *node;
+            *count += 1;
+        }
+        from -= kept;
+        to -= kept;
+        nodes.copy_within(from..from + kept, to);
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! The assembly of the crate `hashtree-rs`, chosen here and not by it: the
+//! crate prefers SHA-NI to AVX-512, which takes half the time for 16 pairs or
+//! more, does not ask whether the system saves AVX's registers, and its Rust
+//! function checks no length (docs/decisions/024).
+
+use std::arch::is_x86_feature_detected;
+
+// for its library
+use hashtree_rs as _;
+
+use super::Node;
+
+// Of hashtree.h. Each reads `64 * count` bytes at `input` and writes
+// `32 * count` to `output`, of any alignment. Before it writes the hashes of
+// some pairs it has read them, and it goes forward: `output` may be `input`.
+extern "C" {
+    fn hashtree_sha256_avx512_x16(output: *mut u8, input: *const u8, count: u64);
+    fn hashtree_sha256_avx2_x8(output: *mut u8, input: *const u8, count: u64);
+    fn hashtree_sha256_avx_x4(output: *mut u8, input: *const u8, count: u64);
+    fn hashtree_sha256_shani_x2(output: *mut u8, input: *const u8, count: u64);
+}
+
+/// Pairs that AVX-512 hashes side by side.
+const WIDE: usize = 16;
+
+/// From so many on AVX-512 is faster than SHA-NI, with nothing in the other
+/// lanes.
+const WORTH_IT: usize = 10;
+
+/// What the processor has, and the system lets us use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// For 16 pairs at a time, and SHA-NI for what is left.
+    Avx512AndSha,
+    Avx512,
+    Sha,
+    Avx2,
+    Avx,
+}
+
+impl Way {
+    /// The fastest. `None`: it has not even AVX.
+    pub(super) fn of_this_processor() -> Option<Self> {
+        Self::all().next()
+    }
+
+    /// Those that the processor has, the fastest first.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        use Way::*;
+        let has_avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bw");
+        let has_sha = is_x86_feature_detected!("sha") && is_x86_feature_detected!("sse4.1");
+        let has_avx2 = is_x86_feature_detected!("avx2");
+        let has_avx = is_x86_feature_detected!("avx");
+        let ways = [
+            (Avx512AndSha, has_avx512 && has_sha),
+            (Sha, has_sha),
+            (Avx512, has_avx512),
+            (Avx2, has_avx2),
+            (Avx, has_avx),
+        ];
+        ways.into_iter().filter(|(_, has)| *has).map(|(way, _)| way)
+    }
+
+    pub(super) fn hash(self, pairs: &[[u8; 64]], out: &mut [Node]) {
+        let count = pairs.len().min(out.len());
+        // SAFETY: both slices are `count` long at least, and `self` is one of
+        // `all`.
+        unsafe { self.hash_raw(out.as_mut_ptr().cast(), pairs.as_ptr().cast(), count) }
+    }
+
+    pub(super) fn hash_in_place(self, nodes: &mut [Node]) {
+        let count = nodes.len() / 2;
+        let at = nodes.as_mut_ptr().cast();
+        // SAFETY: `nodes` is twice as long, `self` is one of `all`, and the
+        // output may be the input.
+        unsafe { self.hash_raw(at, at, count) }
+    }
+
+    /// # Safety
+    /// - `output` must be writable for `32 * count` bytes;
+    /// - `input` must be readable for `64 * count` bytes; it is `output`, or
+    ///   doesn't overlap it;
+    /// - the processor has what `self` says.
+    unsafe fn hash_raw(self, output: *mut u8, input: *const u8, count: usize) {
+        // SAFETY: the caller's; no call goes past `count`.
+        unsafe {
+            match self {
+                Self::Avx512AndSha => {
+                    let mut wide = count - count % WIDE;
+                    if wide > 0 {
+                        hashtree_sha256_avx512_x16(output, input, wide as u64);
+                    }
+                    let left = count - wide;
+                    if left >= WORTH_IT {
+                        let mut pairs = [0; 64 * WIDE];
+                        let mut nodes = [0; 32 * WIDE];
+                        pairs
+                            .as_mut_ptr()
+                            .copy_from_nonoverlapping(input.add(64 * wide), 64 * left);
+                        hashtree_sha256_avx512_x16(nodes.as_mut_ptr(), pairs.as_ptr(), WIDE as u64);
+                        output
+                            .add(32 * wide)
+                            .copy_from_nonoverlapping(nodes.as_ptr(), 32 * left);
+                        wide = count;
+                    }
+                    if count >= WORTH_IT {
+                        clear_upper_halves();
+                    }
+                    if wide < count {
+                        hashtree_sha256_shani_x2(
+                            output.add(32 * wide),
+                            input.add(64 * wide),
+                            (count - wide) as u64,
+                        );
+                    }
+                }
+                Self::Avx512 => {
+                    hashtree_sha256_avx512_x16(output, input, count as u64);
+                    clear_upper_halves();
+                }
+                Self::Sha => hashtree_sha256_shani_x2(output, input, count as u64),
+                Self::Avx2 => {
+                    hashtree_sha256_avx2_x8(output, input, count as u64);
+                    clear_upper_halves();
+                }
+                Self::Avx => hashtree_sha256_avx_x4(output, input, count as u64),
+            }
+        }
+    }
+}
+
+/// hashtree leaves them as they are, and SSE's instructions, SHA-NI's among
+/// them, wait for them on Intel's processors.
+#[target_feature(enable = "avx")]
+fn clear_upper_halves() {
+    std::arch::x86_64::_mm256_zeroupper();
+}

@@ -1,0 +1,147 @@
+//! SHA-256 of pairs of nodes, as many side by side as the processor can
+//! (docs/decisions/024).
+
+use std::sync::OnceLock;
+
+use sha2::block_api::compress256;
+
+/// A node of a Merkle tree.
+pub(super) type Node = [u8; 32];
+
+/// What a processor hashes pairs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// One of hashtree's.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    Hashtree(hashtree::Way),
+    /// The crate `sha2`: one after the other, with instructions for SHA-256
+    /// where it knows some.
+    Portable,
+}
+
+fn way() -> Way {
+    static WAY: OnceLock<Way> = OnceLock::new();
+    *WAY.get_or_init(|| {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+        if let Some(way) = hashtree::Way::of_this_processor() {
+            return Way::Hashtree(way);
+        }
+        Way::Portable
+    })
+}
+
+/// `out` becomes the hashes of `pairs`, each of 64 bytes.
+pub(super) fn hash(pairs: &[u8], out: &mut [Node]) {
+    hash_by(way(), pairs, out);
+}
+
+/// The hashes of all pairs are written to the front.
+pub(super) fn hash_in_place(nodes: &mut [Node]) {
+    hash_in_place_by(way(), nodes);
+}
+
+/// The node above two others.
+pub(super) fn parent(left: &Node, right: &Node) -> Node {
+    let mut parent = [Node::default()];
+    hash([*left, *right].as_flattened(), &mut parent);
+    parent[0]
+}
+
+fn hash_by(way: Way, pairs: &[u8], out: &mut [Node]) {
+    let (pairs, _) = pairs.as_chunks::<64>();
+    match way {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+        Way::Hashtree(way) => way.hash(pairs, out),
+        Way::Portable => {
+            for (pair, out) in pairs.iter().zip(out) {
+                *out = portable(pair);
+            }
+        }
+    }
+}
+
+fn hash_in_place_by(way: Way, nodes: &mut [Node]) {
+    match way {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+        Way::Hashtree(way) => way.hash_in_place(nodes),
+        Way::Portable => {
+            for n in 0..nodes.len() / 2 {
+                let mut pair = [0; 64];
+                pair.copy_from_slice(nodes[2 * n..2 * n + 2].as_flattened());
+                nodes[n] = portable(&pair);
+            }
+        }
+    }
+}
+
+fn portable(pair: &[u8; 64]) -> Node {
+    // FIPS 180-4: the initial hash value, and the padding of 512 bits
+    let mut state = [
+        0x6a09_e667,
+        0xbb67_ae85,
+        0x3c6e_f372,
+        0xa54f_f53a,
+        0x510e_527f,
+        0x9b05_688c,
+        0x1f83_d9ab,
+        0x5be0_cd19,
+    ];
+    const PADDING: [u8; 64] = {
+        let mut padding = [0; 64];
+        padding[0] = 0x80;
+        padding[62] = 2;
+        padding
+    };
+    compress256(&mut state, &[*pair, PADDING]);
+    let mut node = Node::default();
+    for (bytes, word) in node.chunks_exact_mut(4).zip(state) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    node
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+#[path = "hashtree.rs"]
+#[allow(unsafe_code)]
+mod hashtree;
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+
+    fn ways() -> Vec<Way> {
+        let mut ways = vec![Way::Portable];
+        #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+        ways.extend(hashtree::Way::all().map(Way::Hashtree));
+        ways
+    }
+
+    #[test]
+    fn each_way_gives_sha_256() {
+        let nodes: Vec<Node> = (0..140)
+            .map(|n: u32| Sha256::digest(n.to_le_bytes()).into())
+            .collect();
+        let expected: Vec<Node> = nodes
+            .chunks_exact(2)
+            .map(|pair| Sha256::digest(pair.as_flattened()).into())
+            .collect();
+        for way in ways() {
+            for count in 0..=nodes.len() / 2 {
+                // at an odd address; one more, which stays as it is
+                let mut odd = vec![0];
+                odd.extend_from_slice(nodes[..2 * count].as_flattened());
+                let mut out = vec![[0xaa; 32]; count + 1];
+                hash_by(way, &odd[1..], &mut out[..count]);
+                assert_eq!(out[..count], expected[..count], "{way:?}, {count}");
+                assert_eq!(out[count], [0xaa; 32], "{way:?}, {count}");
+
+                let mut out = nodes.clone();
+                hash_in_place_by(way, &mut out[..2 * count]);
+                assert_eq!(out[..count], expected[..count], "{way:?}, {count}");
+                assert_eq!(out[2 * count..], nodes[2 * count..], "{way:?}, {count}");
+            }
+        }
+    }
+}

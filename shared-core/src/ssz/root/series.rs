@@ -1,0 +1,347 @@
+//! Lists, vectors, bytes and bits: what has leaves of one kind, in a row.
+
+use std::ops::Range;
+
+use super::super::check::bits;
+use super::super::schema::{Kind, Limit, Schema, Type, TypeId, OFFSET};
+use super::forest;
+use super::grow;
+use super::pairs::{parent, Node};
+use super::tree::{depth, Tree};
+use super::walk::{node_of, Out, Span, Walk};
+use super::Error;
+
+/// Leaves whose roots are found together: 32 kB of nodes, which the first
+/// cache of a processor holds.
+const TOGETHER: usize = 1024;
+
+/// Values whose roots are found together, at least: fewer don't fill the
+/// lanes of a processor.
+const TOGETHER_MIN: usize = 16;
+
+/// How a type's tree is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Series {
+    leaves: Leaves,
+    shape: Shape,
+    /// Lists end with it.
+    has_length: bool,
+    /// Leaves that are looked at together.
+    together: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Leaves {
+    /// The bytes themselves; so many are an element.
+    Bytes(usize),
+    /// The bytes themselves, without the delimiter.
+    Bits,
+    /// Roots of values, of so many bytes each if they have one size.
+    Values(TypeId, Option<usize>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    Deep(usize),
+    Progressive,
+}
+
+impl Series {
+    /// `None`: it is something else.
+    pub(super) fn of(schema: &Schema, ty: &Type) -> Option<Self> {
+        let one = Limit::AtMost(1);
+        Some(
+            match &ty.kind {
+                Kind::ByteVector(_) | Kind::Bitvector(_) => {
+                    Self::vector(Leaves::Bytes(1), ty.size? as u64)
+                }
+                Kind::ByteList(limit) => Self::list(Leaves::Bytes(1), *limit),
+                Kind::Text(limit) => Self::list(Leaves::Bytes(1), Limit::AtMost(*limit)),
+                Kind::Bitlist(limit) => Self::list(Leaves::Bits, *limit),
+                Kind::Vector(of, len) => Self::vector(leaves(schema, *of), *len as u64),
+                Kind::List(of, limit) => Self::list(leaves(schema, *of), *limit),
+                Kind::Optional(of) => Self::list(leaves(schema, *of), one),
+                Kind::Uint(_)
+                | Kind::Boolean
+                | Kind::Enum(_)
+                | Kind::Container(_)
+                | Kind::Union(_) => return None,
+            }
+            .in_batches(schema),
+        )
+    }
+
+    fn vector(leaves: Leaves, len: u64) -> Self {
+        Self {
+            has_length: false,
+            ..Self::list(leaves, Limit::AtMost(len))
+        }
+    }
+
+    fn list(leaves: Leaves, limit: Limit) -> Self {
+        let shape = match limit {
+            Limit::Progressive => Shape::Progressive,
+            Limit::AtMost(limit) => Shape::Deep(depth(match leaves {
+                Leaves::Bytes(size) => {
+                    let bytes = u128::from(limit) * size as u128;
+                    // no more than `limit`: an element has 32 bytes at most
+                    bytes.div_ceil(32) as u64
+                }
+                Leaves::Bits => limit.div_ceil(256),
+                Leaves::Values(..) => limit,
+            })),
+        };
+        Self {
+            leaves,
+            shape,
+            has_length: true,
+            together: TOGETHER,
+        }
+    }
+
+    fn in_batches(self, schema: &Schema) -> Self {
+        let together = match self.leaves {
+            Leaves::Values(of, _) => (TOGETHER / width(schema.get(of))).max(TOGETHER_MIN),
+            Leaves::Bytes(_) | Leaves::Bits => TOGETHER,
+        };
+        Self { together, ..self }
+    }
+}
+
+fn leaves(schema: &Schema, of: TypeId) -> Leaves {
+    let ty = schema.get(of);
+    match (&ty.kind, ty.size) {
+        (Kind::Uint(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => Leaves::Bytes(size),
+        // their roots are themselves
+        (Kind::ByteVector(_) | Kind::Bitvector(_), Some(32)) => Leaves::Bytes(32),
+        (_, size) => Leaves::Values(of, size),
+    }
+}
+
+/// About how many leaves a value has.
+fn width(ty: &Type) -> usize {
+    match (&ty.kind, ty.size) {
+        (Kind::Container(container), _) => container.fields.len(),
+        (_, Some(size)) => size.div_ceil(32),
+        (_, None) => 1,
+    }
+}
+
+impl Walk<'_> {
+    /// The roots of values of one such type.
+    pub(super) fn series(
+        &mut self,
+        series: &Series,
+        spans: Range<usize>,
+        out: Out,
+    ) -> Result<(), Error> {
+        let counts = self.counts.len();
+        let mut next = spans.start;
+        while next < spans.end {
+            let first = next;
+            let mut leaves = 0;
+            while next < spans.end {
+                let count = self.count(series, self.spans[next])?;
+                leaves += count;
+                if leaves > series.together {
+                    leaves -= count;
+                    break;
+                }
+                grow(&mut self.counts, counts + next + 1 - first, count as u32)?;
+                next += 1;
+            }
+            let to = out.skip(first - spans.start);
+            if next > first {
+                self.small(series, first..next, leaves, counts)?;
+                let roots = self.nodes.len() - (next - first);
+                self.put(roots, to);
+                self.counts.truncate(counts);
+            } else {
+                let span = self.spans[first];
+                self.nodes[to.at] = self.large(series, span)?;
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The roots of some values, at the end of the nodes.
+    fn small(
+        &mut self,
+        series: &Series,
+        spans: Range<usize>,
+        leaves: usize,
+        counts: usize,
+    ) -> Result<(), Error> {
+        let base = self.nodes.len();
+        grow(&mut self.nodes, base + leaves, Node::default())?;
+        match series.leaves {
+            Leaves::Bytes(_) | Leaves::Bits => {
+                let is_bits = matches!(series.leaves, Leaves::Bits);
+                let mut room = self.nodes[base..].as_flattened_mut();
+                for (span, count) in self.spans[spans.clone()].iter().zip(&self.counts[counts..]) {
+                    let bytes = &self.ssz[span.range()];
+                    let (leaves, others) = room.split_at_mut(32 * *count as usize);
+                    // bits may have a byte more, which is only the delimiter
+                    let len = bytes.len().min(leaves.len());
+                    leaves[..len].copy_from_slice(&bytes[..len]);
+                    if is_bits && len == bytes.len() {
+                        leaves[len - 1] = without_delimiter(leaves[len - 1]);
+                    }
+                    room = others;
+                }
+            }
+            Leaves::Values(of, size) => {
+                let children = self.spans.len();
+                for n in spans.clone() {
+                    let count = self.counts[counts + n - spans.start] as usize;
+                    self.push_children(self.spans[n], size, 0..count)?;
+                }
+                let out = Out::row(base);
+                self.roots(of, children..self.spans.len(), out)?;
+                self.spans.truncate(children);
+            }
+        }
+        let counts = &mut self.counts[counts..];
+        match series.shape {
+            Shape::Deep(depth) => forest::merkleize(&mut self.nodes, base, counts, depth)?,
+            Shape::Progressive => forest::merkleize_progressive(&mut self.nodes, base, counts)?,
+        }
+        if series.has_length {
+            let (ssz, spans) = (self.ssz, &self.spans[spans]);
+            forest::mix_in(&mut self.nodes, base, |n| length(ssz, series, spans[n]))?;
+        }
+        Ok(())
+    }
+
+    /// The root of one value that has more leaves than are looked at together.
+    fn large(&mut self, series: &Series, span: Span) -> Result<Node, Error> {
+        let count = self.count(series, span)?;
+        let mut root = match series.shape {
+            Shape::Deep(depth) => self.tree(series, span, 0..count, depth)?,
+            Shape::Progressive => {
+                let parts: Vec<(u64, u64)> = forest::subtrees()
+                    .take_while(|(start, _)| *start < count as u64)
+                    .collect();
+                let mut root = Node::default();
+                for (n, (start, size)) in parts.into_iter().enumerate().rev() {
+                    let part = start as usize..(start + size).min(count as u64) as usize;
+                    root = parent(&self.tree(series, span, part, 2 * n)?, &root);
+                }
+                root
+            }
+        };
+        if series.has_length {
+            root = parent(&root, &length(self.ssz, series, span));
+        }
+        Ok(root)
+    }
+
+    /// The root of a tree of some leaves of a value.
+    fn tree(
+        &mut self,
+        series: &Series,
+        span: Span,
+        part: Range<usize>,
+        depth: usize,
+    ) -> Result<Node, Error> {
+        let mut tree = Tree::new(&mut self.nodes, part.len())?;
+        match series.leaves {
+            Leaves::Bytes(_) | Leaves::Bits => {
+                let all = &self.ssz[span.range()];
+                let end = all.len().min(32 * part.end);
+                let bytes = &all[32 * part.start..end];
+                // the last node, which may lack something, or have a delimiter
+                let last = bytes.len().saturating_sub(1) / 32 * 32;
+                let (bytes, last) = bytes.split_at(last);
+                tree.push(&mut self.nodes, bytes);
+                let mut node = node_of(last);
+                if let (Leaves::Bits, true, Some(byte)) =
+                    (series.leaves, end == all.len(), last.len().checked_sub(1))
+                {
+                    node[byte] = without_delimiter(node[byte]);
+                }
+                tree.push(&mut self.nodes, &node);
+            }
+            Leaves::Values(of, size) => {
+                let mut next = part.start;
+                while next < part.end {
+                    let batch = next..part.end.min(next + series.together);
+                    next = batch.end;
+                    let (base, children) = (self.nodes.len(), self.spans.len());
+                    grow(&mut self.nodes, base + batch.len(), Node::default())?;
+                    self.push_children(span, size, batch)?;
+                    self.roots(of, children..self.spans.len(), Out::row(base))?;
+                    self.spans.truncate(children);
+                    let (rooms, leaves) = self.nodes.split_at_mut(base);
+                    tree.push(rooms, leaves.as_flattened());
+                    self.nodes.truncate(base);
+                }
+            }
+        }
+        Ok(tree.root(&mut self.nodes, depth))
+    }
+
+    /// How many leaves a value has.
+    fn count(&self, series: &Series, span: Span) -> Result<usize, Error> {
+        Ok(match series.leaves {
+            Leaves::Bytes(_) => span.range().len().div_ceil(32),
+            Leaves::Bits => bits(&self.ssz[span.range()]).unwrap_or(0).div_ceil(256),
+            Leaves::Values(_, Some(size)) => span.range().len() / size,
+            Leaves::Values(_, None) if span.range().is_empty() => 0,
+            Leaves::Values(_, None) => self.offset(span.range().start)? / OFFSET,
+        })
+    }
+
+    /// Where some elements of a value lie.
+    fn push_children(
+        &mut self,
+        span: Span,
+        size: Option<usize>,
+        part: Range<usize>,
+    ) -> Result<(), Error> {
+        let at = self.spans.len();
+        grow(&mut self.spans, at + part.len(), span)?;
+        let Range { start, end } = span.range();
+        if let Some(size) = size {
+            let begins = (start + part.start * size..).step_by(size);
+            for (child, begin) in self.spans[at..].iter_mut().zip(begins) {
+                *child = Span::new(begin..begin + size);
+            }
+            return Ok(());
+        }
+        if part.is_empty() {
+            return Ok(());
+        }
+        let count = self.offset(start)? / OFFSET;
+        let mut begin = start + self.offset(start + part.start * OFFSET)?;
+        for (n, child) in part.zip(at..) {
+            let next = match n + 1 < count {
+                true => start + self.offset(start + (n + 1) * OFFSET)?,
+                false => end,
+            };
+            self.spans[child] = Span::new(begin..next);
+            begin = next;
+        }
+        Ok(())
+    }
+}
+
+/// The length of a value, as the node that is mixed in.
+fn length(ssz: &[u8], series: &Series, span: Span) -> Node {
+    let bytes = &ssz[span.range()];
+    let length = match series.leaves {
+        Leaves::Bytes(size) | Leaves::Values(_, Some(size)) => bytes.len() / size,
+        Leaves::Bits => bits(bytes).unwrap_or(0),
+        Leaves::Values(_, None) => match bytes.first_chunk() {
+            Some(first) => u32::from_le_bytes(*first) as usize / OFFSET,
+            None => 0,
+        },
+    };
+    node_of(&(length as u64).to_le_bytes())
+}
+
+/// The last byte of a bitlist, which is not 0.
+fn without_delimiter(byte: u8) -> u8 {
+    byte & !(0x80 >> byte.leading_zeros())
+}

@@ -1,0 +1,257 @@
+//! The values inside of values.
+
+use std::ops::Range;
+
+use super::super::error::Problem;
+use super::super::schema::{Container, Kind, Schema, TypeId};
+use super::forest;
+use super::grow;
+use super::pairs::{parent, Node};
+use super::series::Series;
+use super::Error;
+
+/// The roots of a value, and of those inside. Its bytes have been checked.
+pub(super) struct Walk<'s> {
+    pub(super) schema: &'s Schema,
+    pub(super) ssz: &'s [u8],
+    /// A stack: of nodes of trees that are not complete.
+    pub(super) nodes: Vec<Node>,
+    /// A stack: of values whose roots are being found.
+    pub(super) spans: Vec<Span>,
+    /// A stack: of how many leaves their trees have.
+    pub(super) counts: Vec<u32>,
+}
+
+/// Where a value lies. SSZ has less than 2^32 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    pub(super) fn new(range: Range<usize>) -> Self {
+        Self {
+            start: range.start as u32,
+            end: range.end as u32,
+        }
+    }
+
+    pub(super) fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// Which nodes the roots go to: `at`, `at + stride`, ...
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Out {
+    pub(super) at: usize,
+    stride: usize,
+}
+
+impl Out {
+    /// One after the other.
+    pub(super) fn row(at: usize) -> Self {
+        Self { at, stride: 1 }
+    }
+
+    pub(super) fn skip(self, count: usize) -> Self {
+        Self {
+            at: self.at + count * self.stride,
+            ..self
+        }
+    }
+}
+
+impl<'s> Walk<'s> {
+    pub(super) fn new(schema: &'s Schema, ssz: &'s [u8]) -> Self {
+        Self {
+            schema,
+            ssz,
+            nodes: Vec::new(),
+            spans: Vec::new(),
+            counts: Vec::new(),
+        }
+    }
+
+    /// The root of all.
+    pub(super) fn root(mut self, ty: TypeId) -> Result<Node, Error> {
+        grow(&mut self.nodes, 1, Node::default())?;
+        grow(&mut self.spans, 1, Span::new(0..self.ssz.len()))?;
+        self.roots(ty, 0..1, Out::row(0))?;
+        Ok(self.nodes[0])
+    }
+
+    /// The roots of values of one type. The stacks are as high as before,
+    /// afterwards.
+    pub(super) fn roots(&mut self, ty: TypeId, spans: Range<usize>, out: Out) -> Result<(), Error> {
+        if spans.is_empty() {
+            return Ok(());
+        }
+        let schema = self.schema;
+        let ty = schema.get(ty);
+        match &ty.kind {
+            Kind::Container(container) => return self.containers(container, spans, out),
+            Kind::Union(options) => return self.unions(options, spans, out),
+            _ => {}
+        }
+        if let Some(size @ ..=32) = ty.size {
+            if is_leaf(&ty.kind) {
+                self.leaves(spans, 0, size, out);
+                return Ok(());
+            }
+        }
+        match Series::of(schema, ty) {
+            Some(series) => self.series(&series, spans, out),
+            None => Ok(()),
+        }
+    }
+
+    /// Values that are their own roots, `offset` bytes into each span.
+    fn leaves(&mut self, spans: Range<usize>, offset: usize, size: usize, out: Out) {
+        let starts = self.spans[spans]
+            .iter()
+            .map(|span| span.start as usize + offset);
+        let nodes = self.nodes[out.at..].iter_mut().step_by(out.stride);
+        let ssz = self.ssz;
+        // copies of a length that is known are one instruction
+        match size {
+            32 => nodes.zip(starts).for_each(|(node, at)| {
+                node.copy_from_slice(&ssz[at..at + 32]);
+            }),
+            8 => nodes.zip(starts).for_each(|(node, at)| {
+                *node = Node::default();
+                node[..8].copy_from_slice(&ssz[at..at + 8]);
+            }),
+            size => nodes.zip(starts).for_each(|(node, at)| {
+                *node = node_of(&ssz[at..at + size]);
+            }),
+        }
+    }
+
+    fn containers(
+        &mut self,
+        container: &Container,
+        spans: Range<usize>,
+        out: Out,
+    ) -> Result<(), Error> {
+        let schema = self.schema;
+        let fields = &container.fields;
+        let base = self.nodes.len();
+        let active = container.active_fields.as_deref();
+        let width = active.map_or(fields.len(), <[bool]>::len);
+        grow(&mut self.nodes, base + spans.len() * width, Node::default())?;
+        let mut place = 0;
+        for (n, field) in fields.iter().enumerate() {
+            while active.is_some_and(|active| active.get(place) == Some(&false)) {
+                place += 1;
+            }
+            let column = Out {
+                at: base + place,
+                stride: width,
+            };
+            place += 1;
+            let ty = schema.get(field.ty);
+            if let (Some(size @ ..=32), true) = (ty.size, is_leaf(&ty.kind)) {
+                self.leaves(spans.clone(), field.offset, size, column);
+                continue;
+            }
+            let values = self.spans.len();
+            grow(&mut self.spans, values + spans.len(), Span::new(0..0))?;
+            let mut later = fields[n + 1..].iter();
+            let later = later.find(|later| schema.get(later.ty).size.is_none());
+            for (k, value) in spans.clone().zip(values..) {
+                let Range { start, end } = self.spans[k].range();
+                let at = start + field.offset;
+                self.spans[value] = Span::new(match (ty.size, later) {
+                    (Some(size), _) => at..at + size,
+                    (None, None) => start + self.offset(at)?..end,
+                    (None, Some(later)) => {
+                        start + self.offset(at)?..start + self.offset(start + later.offset)?
+                    }
+                });
+            }
+            self.roots(field.ty, values..self.spans.len(), column)?;
+            self.spans.truncate(values);
+        }
+
+        let counts = self.counts.len();
+        grow(&mut self.counts, counts + spans.len(), width as u32)?;
+        let each = &mut self.counts[counts..];
+        match active {
+            None => {
+                let depth = super::tree::depth(width as u64);
+                forest::merkleize(&mut self.nodes, base, each, depth)?;
+            }
+            Some(active) => {
+                forest::merkleize_progressive(&mut self.nodes, base, each)?;
+                let mut bits = Node::default();
+                for (place, _) in active.iter().enumerate().filter(|(_, is)| **is) {
+                    bits[place / 8] |= 1 << (place % 8);
+                }
+                forest::mix_in(&mut self.nodes, base, |_| bits)?;
+            }
+        }
+        self.counts.truncate(counts);
+        self.put(base, out);
+        Ok(())
+    }
+
+    fn unions(
+        &mut self,
+        options: &[(u8, TypeId)],
+        spans: Range<usize>,
+        out: Out,
+    ) -> Result<(), Error> {
+        for (n, span) in spans.enumerate() {
+            let Range { start, end } = self.spans[span].range();
+            let of = self.ssz.get(start).and_then(|selector| {
+                let option = options.iter().find(|(option, _)| option == selector);
+                option.copied()
+            });
+            let Some((selector, of)) = of else {
+                return Err(Error::because(start, "no such option"));
+            };
+            let to = out.skip(n);
+            let value = self.spans.len();
+            grow(&mut self.spans, value + 1, Span::new(start + 1..end))?;
+            self.roots(of, value..value + 1, to)?;
+            self.spans.truncate(value);
+            self.nodes[to.at] = parent(&self.nodes[to.at], &node_of(&[selector]));
+        }
+        Ok(())
+    }
+
+    /// Moves the nodes after `base` to where they belong.
+    pub(super) fn put(&mut self, base: usize, out: Out) {
+        let (to, nodes) = self.nodes.split_at_mut(base);
+        let to = to[out.at..].iter_mut().step_by(out.stride);
+        for (to, node) in to.zip(nodes) {
+            *to = *node;
+        }
+        self.nodes.truncate(base);
+    }
+
+    /// The offset that is written there.
+    pub(super) fn offset(&self, at: usize) -> Result<usize, Error> {
+        match self.ssz.get(at..).and_then(|rest| rest.first_chunk()) {
+            Some(offset) => Ok(u32::from_le_bytes(*offset) as usize),
+            None => Err(Error::new(at, Problem::Ends)),
+        }
+    }
+}
+
+/// Up to 32 bytes, and zeros after them.
+pub(super) fn node_of(bytes: &[u8]) -> Node {
+    let mut node = Node::default();
+    node[..bytes.len()].copy_from_slice(bytes);
+    node
+}
+
+/// Whether it is its own root, if it fits.
+fn is_leaf(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Uint(_) | Kind::Boolean | Kind::Enum(_) | Kind::ByteVector(_) | Kind::Bitvector(_)
+    )
+}

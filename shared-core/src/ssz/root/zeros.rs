@@ -1,0 +1,20 @@
+//! Roots of trees of nothing.
+
+use std::sync::OnceLock;
+
+use super::pairs::{parent, Node};
+
+/// No tree is deeper: a limit has 64 bits.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// The roots of trees whose leaves are all zero, by their depth.
+pub(super) fn zeros() -> &'static [Node; MAX_DEPTH + 1] {
+    static ZEROS: OnceLock<[Node; MAX_DEPTH + 1]> = OnceLock::new();
+    ZEROS.get_or_init(|| {
+        let mut zeros = [Node::default(); MAX_DEPTH + 1];
+        for depth in 1..=MAX_DEPTH {
+            zeros[depth] = parent(&zeros[depth - 1], &zeros[depth - 1]);
+        }
+        zeros
+    })
+}

@@ -1,0 +1,186 @@
+//! The types of one fork and preset.
+//!
+//! They are written in `forks/*.types`, one file a fork, much as the specs
+//! write them (docs/forks.md), and compiled once into a table that the walkers
+//! index.
+
+mod fork;
+mod names;
+mod resolve;
+mod source;
+mod text;
+
+use std::collections::BTreeMap;
+
+pub use self::fork::{Fork, Preset};
+pub use self::names::{Lead, Names, LEAD};
+pub use self::text::BadSchema;
+
+/// A type of a [`Schema`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeId(u32);
+
+/// The types of one fork and preset.
+#[derive(Debug)]
+pub struct Schema {
+    types: Vec<Type>,
+    /// By name, or by how they are written.
+    ids: BTreeMap<String, TypeId>,
+    definitions: resolve::Definitions,
+}
+
+/// A type, and what the walkers want to know of it.
+#[derive(Clone, Debug)]
+pub struct Type {
+    /// As the specs write it: `Validator`, `List[Validator, 1099511627776]`.
+    pub name: Box<str>,
+    /// What it is made of.
+    pub kind: Kind,
+    /// How many bytes each value has, if all have as many.
+    pub size: Option<usize>,
+    /// The fewest bytes that a value has.
+    pub min_size: usize,
+    /// Any bytes, `size` of them, are a value.
+    pub is_plain: bool,
+    /// Of a type that has a size: which of its bytes must be below what. That
+    /// is all there is to check of them, if there is such a list.
+    pub bounds: Option<Box<[(usize, u8)]>>,
+    /// How JSON has it.
+    pub json: Json,
+}
+
+/// How JSON has a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Json {
+    /// As its kind says.
+    Usual,
+    /// A header's RLP, or an object with its fields, which is read only.
+    Header,
+    /// A witness, as the hex of its RLP: `[headers, codes, state]`.
+    Rlp,
+}
+
+/// What a type is made of.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// An unsigned number of 1, 2, 4, 8, 16 or 32 bytes. A decimal string in
+    /// JSON.
+    Uint(usize),
+    /// `true` or `false`.
+    Boolean,
+    /// So many bytes. Hex in JSON.
+    ByteVector(usize),
+    /// Bytes. Hex in JSON.
+    ByteList(Limit),
+    /// So many bits. Hex of the SSZ in JSON.
+    Bitvector(usize),
+    /// Bits. Hex of the SSZ in JSON.
+    Bitlist(Limit),
+    /// So many values.
+    Vector(TypeId, usize),
+    /// Values.
+    List(TypeId, Limit),
+    /// Fields, by their names.
+    Container(Container),
+    /// One of several types, by a selector (EIP-7688, EIP-8016).
+    Union(Box<[(u8, TypeId)]>),
+    /// A list of at most one value in SSZ; `null` or the value in JSON. The
+    /// Engine API's.
+    Optional(TypeId),
+    /// A list of bytes in SSZ, a text in JSON. The Engine API's.
+    Text(u64),
+    /// A byte in SSZ, one of these words in JSON. The Engine API's.
+    Enum(Box<[Box<str>]>),
+}
+
+impl Type {
+    /// What a value in JSON begins with, whatever it is. Containers begin with
+    /// their first field.
+    pub fn opening(&self) -> &'static str {
+        match self.kind {
+            _ if self.json == Json::Rlp => "\"0x",
+            Kind::ByteVector(_) | Kind::ByteList(_) | Kind::Bitvector(_) | Kind::Bitlist(_) => {
+                "\"0x"
+            }
+            Kind::Uint(_) | Kind::Enum(_) => "\"",
+            Kind::Vector(..) | Kind::List(..) => "[",
+            Kind::Boolean
+            | Kind::Container(_)
+            | Kind::Union(_)
+            | Kind::Optional(_)
+            | Kind::Text(_) => "",
+        }
+    }
+}
+
+/// How many elements a list may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Its root depends on that, too.
+    AtMost(u64),
+    /// Any number, and its root is made as EIP-7916 says.
+    Progressive,
+}
+
+impl Limit {
+    /// Whether so many elements are allowed.
+    pub fn allows(self, count: u64) -> bool {
+        match self {
+            Self::AtMost(limit) => count <= limit,
+            Self::Progressive => true,
+        }
+    }
+}
+
+/// A container's fields.
+#[derive(Clone, Debug)]
+pub struct Container {
+    /// In the order of the SSZ.
+    pub fields: Box<[Field]>,
+    /// How long the part is that holds the fixed-size fields, and the offsets
+    /// of the others. Bytes.
+    pub fixed_size: usize,
+    /// EIP-7495: which places of the tree its fields have.
+    pub active_fields: Option<Box<[bool]>>,
+    /// Its fields, by what they are called in JSON.
+    pub names: Names,
+}
+
+/// A field of a container.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Of the spec's.
+    pub name: Box<str>,
+    /// In JSON, if it is another one there.
+    pub json_name: Box<str>,
+    /// Its type.
+    pub ty: TypeId,
+    /// Where in the fixed part it, or its offset, lies. Bytes.
+    pub offset: usize,
+}
+
+/// Bytes of an offset.
+pub const OFFSET: usize = 4;
+
+impl Schema {
+    /// What a type is made of.
+    pub fn get(&self, id: TypeId) -> &Type {
+        &self.types[id.0 as usize]
+    }
+
+    /// The type of that name.
+    pub fn find(&self, name: &str) -> Option<TypeId> {
+        self.ids.get(name).copied()
+    }
+
+    /// What has a name, in its order: containers, and other types that the
+    /// tables name.
+    pub fn named(&self) -> impl Iterator<Item = (&str, TypeId)> {
+        self.definitions
+            .type_names()
+            .filter_map(|name| Some((name, self.find(name)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Reading a table.
+//!
+//! ```text
+//! # a constant: one value, or one each for mainnet, minimal and gnosis
+//! SLOTS_PER_EPOCH = 32, 8, 16
+//! # a name for a type
+//! Gwei = uint64
+//! # a container; "jsonName" where JSON calls a field otherwise
+//! class Withdrawal(Container):
+//!     index: uint64
+//!     validator_index "validatorIndex": uint64
+//! # the fields that it had in the fork before, and more after them
+//! class BeaconState(BeaconState):
+//!     proposer_lookahead: ProposerLookahead
+//! # what this fork no longer has
+//! del BlindedBeaconBlock
+//! ```
+
+use std::collections::BTreeMap;
+
+use super::text::{BadSchema, Token, Tokens};
+use super::Preset;
+
+/// What a name stands for, of the newest fork that says so.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    /// Which table says it, and in which line.
+    pub(super) place: (&'static str, usize),
+    pub(super) means: Meaning,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Meaning {
+    /// An expression.
+    Constant(String),
+    /// A type's expression.
+    Alias(String),
+    Class {
+        /// `active_fields`.
+        active: Option<String>,
+        fields: Vec<FieldLine>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct FieldLine {
+    /// As a definition's: it may be of an earlier fork's table.
+    pub(super) place: (&'static str, usize),
+    pub(super) name: String,
+    pub(super) json_name: String,
+    pub(super) ty: String,
+}
+
+/// Adds what a table says to what those before it have said.
+pub(super) fn read(
+    source: &'static str,
+    text: &str,
+    preset: Preset,
+    all: &mut BTreeMap<String, Definition>,
+) -> Result<(), BadSchema> {
+    // of this table, so that nothing is said twice in it
+    let mut here: BTreeMap<String, Definition> = BTreeMap::new();
+    let mut class: Option<String> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let content = line.split('#').next().unwrap_or_default();
+        if content.trim().is_empty() {
+            continue;
+        }
+        let place = (source, number);
+        let read = if content.starts_with(' ') {
+            match class.as_ref().and_then(|class| here.get_mut(class)) {
+                Some(class) => read_field(class, place, content),
+                None => Err(BadSchema::new("a field of nothing")),
+            }
+        } else if let Some(gone) = content.strip_prefix("del ") {
+            class = None;
+            read_removal(gone, all)
+        } else {
+            read_definition(content, preset, all).and_then(|(name, means)| {
+                class = matches!(means, Meaning::Class { .. }).then(|| name.clone());
+                match here.insert(name.clone(), Definition { place, means }) {
+                    Some(_) => Err(BadSchema::new(format!("{name} is there twice"))),
+                    None => Ok(()),
+                }
+            })
+        };
+        read.map_err(|bad| bad.at(source, number))?;
+    }
+    all.extend(here);
+    Ok(())
+}
+
+/// What an earlier table has said, and this one takes back.
+fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<(), BadSchema> {
+    let mut tokens = Tokens::new(text);
+    let name = tokens.name()?;
+    tokens.end()?;
+    match all.remove(name) {
+        Some(_) => Ok(()),
+        None => Err(BadSchema::new(format!("no {name} was there before"))),
+    }
+}
+
+fn read_definition(
+    line: &str,
+    preset: Preset,
+    all: &BTreeMap<String, Definition>,
+) -> Result<(String, Meaning), BadSchema> {
+    let mut tokens = Tokens::new(line);
+    let name = tokens.name()?;
+    if name == "class" {
+        return read_class(tokens, all);
+    }
+    tokens.expect('=')?;
+    let rest = tokens.rest();
+    let is_constant = name.chars().all(|c| !c.is_ascii_lowercase());
+    if !is_constant {
+        return Ok((name.into(), Meaning::Alias(rest.into())));
+    }
+    let values: Vec<&str> = rest.split(',').map(str::trim).collect();
+    let value = match values.len() {
+        1 => values[0],
+        n if n == Preset::ALL.len() => values[preset as usize],
+        _ => {
+            return Err(BadSchema::new(
+                "a constant has one value, or one each for mainnet, minimal, gnosis",
+            ))
+        }
+    };
+    Ok((name.into(), Meaning::Constant(value.into())))
+}
+
+fn read_class(
+    mut tokens: Tokens<'_>,
+    all: &BTreeMap<String, Definition>,
+) -> Result<(String, Meaning), BadSchema> {
+    let name = tokens.name()?.to_owned();
+    tokens.expect('(')?;
+    let base = tokens.name()?;
+    let fields = match base {
+        "Container" => Vec::new(),
+        base if base == name => match all.get(base).map(|earlier| &earlier.means) {
+            Some(Meaning::Class {
+                active: None,
+                fields,
+            }) => fields.clone(),
+            _ => return Err(BadSchema::new(format!("no container {name} before this"))),
+        },
+        "ProgressiveContainer" => {
+            tokens.expect('(')?;
+            if tokens.name()? != "active_fields" {
+                return Err(BadSchema::new("active_fields= is missing"));
+            }
+            tokens.expect('=')?;
+            let rest = tokens.rest();
+            let end = rest
+                .strip_suffix(":")
+                .map(str::trim_end)
+                .and_then(|rest| rest.strip_suffix("))"));
+            let Some(list) = end else {
+                return Err(BadSchema::new("it should end with \")):\""));
+            };
+            let fields = Vec::new();
+            let active = Some(list.to_owned());
+            return Ok((name, Meaning::Class { active, fields }));
+        }
+        _ => return Err(BadSchema::new(format!("{base} has no fields"))),
+    };
+    tokens.expect(')')?;
+    tokens.expect(':')?;
+    tokens.end()?;
+    let active = None;
+    Ok((name, Meaning::Class { active, fields }))
+}
+
+fn read_field(
+    class: &mut Definition,
+    place: (&'static str, usize),
+    text: &str,
+) -> Result<(), BadSchema> {
+    let Meaning::Class { fields, .. } = &mut class.means else {
+        return Err(BadSchema::new("a field of something that has none"));
+    };
+    let mut tokens = Tokens::new(text);
+    let name = tokens.name()?.to_owned();
+    let mut json_name = name.clone();
+    if let Some(Token::Quoted(text)) = tokens.peek()? {
+        tokens.next()?;
+        json_name = text.into();
+    }
+    tokens.expect(':')?;
+    if fields
+        .iter()
+        .any(|field| field.name == name || field.json_name == json_name)
+    {
+        return Err(BadSchema::new(format!("{name} is there twice")));
+    }
+    fields.push(FieldLine {
+        place,
+        name,
+        json_name,
+        ty: tokens.rest().into(),
+    });
+    Ok(())
+}

@@ -1,0 +1,140 @@
+use super::*;
+
+#[test]
+fn every_table_compiles() {
+    for fork in Fork::ALL {
+        for preset in Preset::ALL {
+            assert!(Schema::of(*fork, *preset).named().count() > 0);
+        }
+    }
+}
+
+fn bad(table: &str) -> String {
+    Schema::from_table(table).unwrap_err().to_string()
+}
+
+#[test]
+fn a_wrong_table_says_where() {
+    assert_eq!(bad("Aa = Bb\n"), "table.types:1: Bb is no type here");
+    assert_eq!(
+        bad("\nAa = List[uint64]\n"),
+        "table.types:2: ',' should be where \"]\" begins"
+    );
+    assert_eq!(
+        bad("class Aa(Container):\n    a: uint64\n    b: Aa\n"),
+        "table.types:3: Aa is part of itself"
+    );
+    assert_eq!(
+        bad("Aa = Vector[uint8, N]\nN = 0\n"),
+        "table.types:1: a vector of nothing"
+    );
+    assert_eq!(
+        bad("N = 2**64\nAa = ByteList[N]"),
+        "table.types:1: more than 64 bits"
+    );
+    assert_eq!(
+        bad("class Aa(Container):\nBb = Aa\n"),
+        "table.types:1: it has no fields"
+    );
+    assert_eq!(
+        bad("class Aa(ProgressiveContainer(active_fields=[1, 0])):\n    a: uint8\n"),
+        "table.types:1: active_fields don't fit its fields"
+    );
+    assert_eq!(
+        bad("Aa = uint8\nAa = uint16\n"),
+        "table.types:2: Aa is there twice"
+    );
+    assert_eq!(
+        bad("Aa = List[uint8, 3 // (2 - 2)]\n"),
+        "table.types:1: a division by nothing"
+    );
+    assert_eq!(
+        bad("Aa = List[uint8, floorlog2(0)]\n"),
+        "table.types:1: a logarithm of nothing"
+    );
+    assert_eq!(
+        bad("\nclass Aa(Aa):\n    a: uint8\n"),
+        "table.types:2: no container Aa before this"
+    );
+    assert_eq!(bad("del Aa\n"), "table.types:1: no Aa was there before");
+}
+
+#[test]
+fn numbers() {
+    let schema = Schema::from_table(
+        "N = 2**2**3 // 3 * 2 - (1 + 1)\n\
+         Aa = ByteList[N]\n\
+         Bb = List[Aa, floorlog2(105) * 1_000]\n",
+    )
+    .unwrap();
+    let name = |name| &*schema.get(schema.find(name).unwrap()).name;
+    assert_eq!(name("Aa"), "ByteList[168]");
+    assert_eq!(name("Bb"), "List[ByteList[168], 6000]");
+}
+
+#[test]
+fn a_fork_adds_to_those_before_it() {
+    let fields = |fork, name| {
+        let schema = Schema::of(fork, Preset::Mainnet);
+        let ty = schema.find(name).map(|id| &schema.get(id).kind);
+        match ty {
+            Some(Kind::Container(container)) => container.fields.len(),
+            _ => 0,
+        }
+    };
+    // more fields after those it had
+    assert_eq!(fields(Fork::Capella, "ExecutionPayload"), 15);
+    assert_eq!(fields(Fork::Deneb, "ExecutionPayload"), 17);
+    // all of them anew
+    assert_eq!(fields(Fork::Gloas, "ExecutionPayload"), 19);
+    // as they were
+    assert_eq!(fields(Fork::Gloas, "Withdrawal"), 4);
+    // no longer
+    assert_eq!(fields(Fork::Phase0, "PendingAttestation"), 4);
+    assert_eq!(fields(Fork::Altair, "PendingAttestation"), 0);
+    // as part of something that didn't change itself
+    let limit = |fork| {
+        let mut schema = Schema::with_limits(fork, Preset::Minimal, &[]).unwrap();
+        let ty = schema.parse("AggregationBits").unwrap();
+        schema.get(ty).name.to_string()
+    };
+    assert_eq!(limit(Fork::Electra), "Bitlist[8192]");
+    assert_eq!(limit(Fork::Gloas), "ProgressiveBitlist");
+}
+
+#[test]
+fn presets() {
+    let size = |preset, name| {
+        let schema = Schema::of(Fork::Fulu, preset);
+        schema.get(schema.find(name).unwrap()).size
+    };
+    assert_eq!(size(Preset::Mainnet, "ProposerLookahead"), Some(64 * 8));
+    assert_eq!(size(Preset::Minimal, "ProposerLookahead"), Some(16 * 8));
+    assert_eq!(size(Preset::Gnosis, "ProposerLookahead"), Some(32 * 8));
+    assert_eq!(size(Preset::Gnosis, "SyncCommittee"), Some(513 * 48));
+}
+
+#[test]
+fn sizes() {
+    let schema = Schema::from_table(
+        "N = 3, 4, 5\n\
+         class Inner(Container):\n    a: uint64\n    b: ByteVector[N * 2**4 - 1]\n\
+         class Outer(Container):\n    a: Bitvector[9]\n    b: List[Inner, N]\n    c: boolean\n",
+    )
+    .unwrap();
+    let inner = schema.get(schema.find("Inner").unwrap());
+    assert_eq!((inner.size, inner.is_plain), (Some(8 + 47), true));
+    let outer = schema.get(schema.find("Outer").unwrap());
+    assert_eq!(
+        (outer.size, outer.min_size, outer.is_plain),
+        (None, 7, false)
+    );
+    let Kind::Container(outer) = &outer.kind else {
+        panic!("{outer:?}");
+    };
+    let offsets: Vec<usize> = outer.fields.iter().map(|field| field.offset).collect();
+    assert_eq!(offsets, [0, 2, 6]);
+    assert_eq!(&*schema.get(outer.fields[1].ty).name, "List[Inner, 3]");
+    assert_eq!(outer.names.find(b"c"), Some(2));
+    assert_eq!(outer.names.find(b"d"), None);
+}

@@ -1,0 +1,143 @@
+//! The words of a line of a table.
+
+use std::fmt;
+
+/// What is wrong with a table, or with the name of a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSchema {
+    /// Which line, of which source; `None`: it is not of a table.
+    pub(super) place: Option<(&'static str, usize)>,
+    pub(super) why: String,
+}
+
+impl BadSchema {
+    pub(super) fn new(why: impl Into<String>) -> Self {
+        Self {
+            place: None,
+            why: why.into(),
+        }
+    }
+
+    pub(super) fn at(mut self, source: &'static str, line: usize) -> Self {
+        self.place.get_or_insert((source, line));
+        self
+    }
+}
+
+impl fmt::Display for BadSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((source, line)) = self.place {
+            write!(f, "{source}.types:{line}: ")?;
+        }
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for BadSchema {}
+
+/// A word, a number or a sign; `**` is `^`, `//` is `/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'t> {
+    Name(&'t str),
+    Number(u64),
+    Quoted(&'t str),
+    Sign(char),
+}
+
+/// The rest of a line.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Tokens<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Self {
+            rest: text.split('#').next().unwrap_or_default(),
+        }
+    }
+
+    /// What follows, which stays.
+    pub(super) fn peek(&self) -> Result<Option<Token<'t>>, BadSchema> {
+        self.clone().next()
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Token<'t>>, BadSchema> {
+        let rest = self.rest.trim_start();
+        let Some(first) = rest.chars().next() else {
+            self.rest = rest;
+            return Ok(None);
+        };
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let len = match first {
+            '*' if rest.starts_with("**") => Some(2),
+            '/' if rest.starts_with("//") => Some(2),
+            '"' => rest[1..].find('"').map(|len| len + 2),
+            c if is_word(c) => Some(rest.find(|c| !is_word(c)).unwrap_or(rest.len())),
+            '[' | ']' | '(' | ')' | '{' | '}' | ',' | ':' | '*' | '+' | '=' | '-' => Some(1),
+            _ => None,
+        };
+        let Some(len) = len else {
+            return Err(BadSchema::new(format!("{first:?} means nothing here")));
+        };
+        let (token, rest) = rest.split_at(len);
+        self.rest = rest;
+        Ok(Some(match first {
+            '"' => Token::Quoted(&token[1..len - 1]),
+            '0'..='9' => Token::Number(
+                token
+                    .replace('_', "")
+                    .parse()
+                    .map_err(|_| BadSchema::new(format!("{token} is no number of 64 bits")))?,
+            ),
+            c if is_word(c) => Token::Name(token),
+            _ if token == "**" => Token::Sign('^'),
+            _ if token == "//" => Token::Sign('/'),
+            c => Token::Sign(c),
+        }))
+    }
+
+    /// Takes a sign if it follows.
+    pub(super) fn takes(&mut self, sign: char) -> Result<bool, BadSchema> {
+        let is_next = self.peek()? == Some(Token::Sign(sign));
+        if is_next {
+            self.next()?;
+        }
+        Ok(is_next)
+    }
+
+    pub(super) fn expect(&mut self, sign: char) -> Result<(), BadSchema> {
+        match self.takes(sign)? {
+            true => Ok(()),
+            false => Err(self.unexpected(&format!("{sign:?}"))),
+        }
+    }
+
+    pub(super) fn name(&mut self) -> Result<&'t str, BadSchema> {
+        match self.peek()? {
+            Some(Token::Name(name)) => {
+                self.next()?;
+                Ok(name)
+            }
+            _ => Err(self.unexpected("a name")),
+        }
+    }
+
+    pub(super) fn end(&self) -> Result<(), BadSchema> {
+        match self.peek()? {
+            None => Ok(()),
+            Some(_) => Err(self.unexpected("nothing more")),
+        }
+    }
+
+    pub(super) fn unexpected(&self, wanted: &str) -> BadSchema {
+        BadSchema::new(match self.rest.trim() {
+            "" => format!("{wanted} is missing at the end"),
+            rest => format!("{wanted} should be where {rest:?} begins"),
+        })
+    }
+
+    pub(super) fn rest(&self) -> &'t str {
+        self.rest.trim()
+    }
+}

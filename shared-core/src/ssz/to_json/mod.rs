@@ -1,0 +1,457 @@
+//! SSZ to JSON, as much at a time as there is room for.
+//!
+//! The JSON is minified, its fields are in the order of the type.
+
+mod number;
+mod rlp;
+
+use std::ops::Range;
+
+use self::rlp::{Item, Witness};
+use super::check::{check, Elements};
+use super::error::{Error, Problem};
+use super::schema::{Container, Json, Kind, Schema, Type, TypeId, LEAD, OFFSET};
+
+/// [`ToJson::write`] writes something wherever there is so much room. Bytes.
+pub const MIN_ROOM: usize = 1024;
+
+/// Longer strings of bytes are written as far as there is room. Bytes of SSZ.
+const SHORT: usize = 256;
+
+// a field's name, a short string and what closes it, a number
+const _: () = assert!(MIN_ROOM > LEAD + 2 * SHORT + number::DIGITS + 64);
+
+/// A value as JSON, written piece by piece.
+#[derive(Debug)]
+pub struct ToJson<'s, B> {
+    schema: &'s Schema,
+    ssz: B,
+    stack: Vec<Frame<'s>>,
+    next: Next<'s>,
+}
+
+/// What is to be written next.
+#[derive(Debug)]
+enum Next<'s> {
+    /// The whole value.
+    Whole(&'s Type, Range<usize>),
+    /// A value, without what it begins with.
+    Value(&'s Type, Range<usize>),
+    /// The rest of a string of bytes; so it ends after them.
+    Hex(Range<usize>, bool),
+    /// The rest of a text.
+    Text(Vec<u8>, usize),
+    /// What follows of what is open.
+    Follows,
+    Nothing,
+}
+
+/// What is open.
+#[derive(Debug)]
+enum Frame<'s> {
+    Fields {
+        container: &'s Container,
+        range: Range<usize>,
+        next: usize,
+    },
+    /// Elements of one size.
+    Fixed {
+        of: &'s Type,
+        size: usize,
+        range: Range<usize>,
+        is_first: bool,
+    },
+    /// Elements of any size.
+    Variable {
+        of: &'s Type,
+        range: Range<usize>,
+        next: usize,
+        count: usize,
+    },
+    Union,
+    Rlp(Box<Witness>),
+}
+
+/// A value as JSON.
+///
+/// # Errors
+/// Where it is no value of the type, and why.
+pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let mut json = Vec::new();
+    let mut room = [0; 1 << 14];
+    loop {
+        let len = writer.write(&mut room)?;
+        if len == 0 {
+            return Ok(json);
+        }
+        let refused = |_| Error::new(0, Problem::NoMemory(len));
+        json.try_reserve(len).map_err(refused)?;
+        json.extend_from_slice(&room[..len]);
+    }
+}
+
+impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
+    /// Of `ssz`, which is [`check`]ed.
+    ///
+    /// # Errors
+    /// Where it is no value of the type, and why.
+    pub fn new(schema: &'s Schema, ty: TypeId, ssz: B) -> Result<Self, Error> {
+        check(schema, ty, ssz.as_ref())?;
+        let len = ssz.as_ref().len();
+        Ok(Self {
+            schema,
+            ssz,
+            stack: Vec::new(),
+            next: Next::Whole(schema.get(ty), 0..len),
+        })
+    }
+
+    /// Writes on, as far as there is room. How many bytes; 0: that was all.
+    ///
+    /// # Errors
+    /// There is less room than [`MIN_ROOM`], or memory is refused, or a witness
+    /// that is to be RLP can't be.
+    pub fn write(&mut self, to: &mut [u8]) -> Result<usize, Error> {
+        let ssz = self.ssz.as_ref();
+        if to.len() < MIN_ROOM {
+            let why = format!("room for {} bytes, not {MIN_ROOM}", to.len());
+            return Err(Error::because(0, why));
+        }
+        let mut out = Out { to, len: 0 };
+        if let (Next::Whole(ty, range), true) = (&self.next, out.has_room()) {
+            out.put(ty.opening().as_bytes());
+            self.next = Next::Value(ty, range.clone());
+        }
+        while out.has_room() {
+            match &mut self.next {
+                Next::Nothing | Next::Whole(..) => break,
+                Next::Follows => {
+                    let Some(frame) = self.stack.last_mut() else {
+                        self.next = Next::Nothing;
+                        break;
+                    };
+                    match frame.go_on(self.schema, ssz, &mut out)? {
+                        On::Full => break,
+                        On::Value(ty, range) => self.next = Next::Value(ty, range),
+                        On::Hex(range) => self.next = Next::Hex(range, false),
+                        On::Over => {
+                            self.stack.pop();
+                        }
+                    }
+                }
+                Next::Value(ty, range) => {
+                    let (ty, range) = (*ty, range.clone());
+                    self.next = begin(self.schema, &mut self.stack, ty, ssz, range, &mut out)?;
+                }
+                Next::Hex(range, ends) => {
+                    let ends = *ends;
+                    let room = (out.room() - 1) / 2;
+                    let now = range.start..range.end.min(range.start + room);
+                    range.start = now.end;
+                    let is_over = range.start == range.end;
+                    out.hex(&ssz[now]);
+                    if is_over {
+                        out.put(if ends { b"\"" } else { b"" });
+                        self.next = Next::Follows;
+                    }
+                }
+                Next::Text(text, at) => {
+                    let rest = &text[*at..];
+                    let now = rest.len().min(out.room());
+                    out.put(&rest[..now]);
+                    *at += now;
+                    if now == rest.len() {
+                        self.next = Next::Follows;
+                    }
+                }
+            }
+        }
+        Ok(out.len)
+    }
+}
+
+/// A value that is no leaf, or a long one; and what is to be written then.
+fn begin<'s>(
+    schema: &'s Schema,
+    stack: &mut Vec<Frame<'s>>,
+    ty: &'s Type,
+    ssz: &[u8],
+    range: Range<usize>,
+    out: &mut Out<'_>,
+) -> Result<Next<'s>, Error> {
+    let refused = |_| Error::new(0, Problem::NoMemory(size_of::<Frame<'_>>()));
+    stack.try_reserve(1).map_err(refused)?;
+    if leaf(ty, &ssz[range.clone()], out) {
+        return Ok(Next::Follows);
+    }
+    match &ty.kind {
+        Kind::Container(container) if ty.json == Json::Rlp => {
+            let (witness, begin) = Witness::new(schema, container, ssz, range)?;
+            out.hex(&begin);
+            stack.push(Frame::Rlp(Box::new(witness)));
+        }
+        Kind::Container(container) => stack.push(Frame::Fields {
+            container,
+            range,
+            next: 0,
+        }),
+        Kind::List(of, _) | Kind::Vector(of, _) => {
+            let of = schema.get(*of);
+            stack.push(match of.size {
+                Some(size) => Frame::Fixed {
+                    of,
+                    size,
+                    range,
+                    is_first: true,
+                },
+                None => Frame::Variable {
+                    of,
+                    count: Elements::new(ssz, range.clone())?.len(),
+                    range,
+                    next: 0,
+                },
+            });
+        }
+        Kind::Optional(of) => {
+            let of = schema.get(*of);
+            if range.start == range.end {
+                out.put(b"null");
+            } else {
+                let skipped = if of.size.is_some() { 0 } else { OFFSET };
+                out.put(of.opening().as_bytes());
+                return Ok(Next::Value(of, range.start + skipped..range.end));
+            }
+        }
+        Kind::Union(options) => {
+            let selector = ssz[range.start];
+            let option = options.iter().find(|(option, _)| *option == selector);
+            let Some((_, of)) = option else {
+                return Err(Error::because(range.start, "no option"));
+            };
+            let of = schema.get(*of);
+            out.put(b"{\"selector\":\"");
+            out.number(&[selector]);
+            out.put(b"\",\"data\":");
+            out.put(of.opening().as_bytes());
+            stack.push(Frame::Union);
+            return Ok(Next::Value(of, range.start + 1..range.end));
+        }
+        Kind::Text(_) => {
+            let text = std::str::from_utf8(&ssz[range.clone()])
+                .map_err(|_| Error::because(range.start, "no UTF-8"))?;
+            // a string can always be written
+            let json = serde_json::to_vec(text).unwrap_or_default();
+            return Ok(Next::Text(json, 0));
+        }
+        // a long one
+        _ => return Ok(Next::Hex(range, true)),
+    }
+    Ok(Next::Follows)
+}
+
+/// What follows of what is open.
+enum On<'s> {
+    /// There is no room.
+    Full,
+    Value(&'s Type, Range<usize>),
+    /// Bytes inside a string.
+    Hex(Range<usize>),
+    Over,
+}
+
+impl<'s> Frame<'s> {
+    #[inline(always)]
+    fn go_on(
+        &mut self,
+        schema: &'s Schema,
+        ssz: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<On<'s>, Error> {
+        match self {
+            Self::Fields {
+                container,
+                range,
+                next,
+            } => {
+                while let Some(field) = container.fields.get(*next) {
+                    if !out.has_room() {
+                        return Ok(On::Full);
+                    }
+                    out.lead(container.names.lead(*next));
+                    *next += 1;
+                    let ty = schema.get(field.ty);
+                    let at = range.start + field.offset;
+                    let part = match ty.size {
+                        Some(size) => at..at + size,
+                        None => {
+                            let rest = container.fields[*next..].iter();
+                            let mut rest = rest.filter(|field| schema.get(field.ty).size.is_none());
+                            let end = match rest.next() {
+                                Some(later) => {
+                                    range.start + offset(ssz, range.start + later.offset)
+                                }
+                                None => range.end,
+                            };
+                            range.start + offset(ssz, at)..end
+                        }
+                    };
+                    if !leaf(ty, &ssz[part.clone()], out) {
+                        return Ok(On::Value(ty, part));
+                    }
+                }
+                out.put(b"}");
+                Ok(On::Over)
+            }
+            Self::Fixed {
+                of,
+                size,
+                range,
+                is_first,
+            } => {
+                while range.start < range.end {
+                    if !out.has_room() {
+                        return Ok(On::Full);
+                    }
+                    if !*is_first {
+                        out.put(b",");
+                    }
+                    *is_first = false;
+                    out.put(of.opening().as_bytes());
+                    let part = range.start..range.start + *size;
+                    range.start = part.end;
+                    if !leaf(of, &ssz[part.clone()], out) {
+                        return Ok(On::Value(of, part));
+                    }
+                }
+                out.put(b"]");
+                Ok(On::Over)
+            }
+            Self::Variable {
+                of,
+                range,
+                next,
+                count,
+            } => {
+                while *next < *count {
+                    if !out.has_room() {
+                        return Ok(On::Full);
+                    }
+                    if *next > 0 {
+                        out.put(b",");
+                    }
+                    out.put(of.opening().as_bytes());
+                    let at = range.start + *next * OFFSET;
+                    *next += 1;
+                    let end = match *next < *count {
+                        true => range.start + offset(ssz, at + OFFSET),
+                        false => range.end,
+                    };
+                    let part = range.start + offset(ssz, at)..end;
+                    if !leaf(of, &ssz[part.clone()], out) {
+                        return Ok(On::Value(of, part));
+                    }
+                }
+                out.put(b"]");
+                Ok(On::Over)
+            }
+            Self::Rlp(witness) => match witness.next(ssz)? {
+                Item::Bytes(bytes, range) => {
+                    out.hex(&bytes);
+                    Ok(On::Hex(range))
+                }
+                Item::Over => {
+                    out.put(b"\"");
+                    Ok(On::Over)
+                }
+            },
+            Self::Union => {
+                out.put(b"}");
+                Ok(On::Over)
+            }
+        }
+    }
+}
+
+/// Writes a value of few bytes without its opening. `false`: it is none.
+#[inline(always)]
+fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
+    match &ty.kind {
+        Kind::Uint(_) => {
+            out.number(bytes);
+            out.put(b"\"");
+        }
+        Kind::ByteVector(_) | Kind::ByteList(_) | Kind::Bitvector(_) | Kind::Bitlist(_)
+            if bytes.len() <= SHORT =>
+        {
+            out.hex(bytes);
+            out.put(b"\"");
+        }
+        Kind::Boolean => match bytes {
+            [0] => out.put(b"false"),
+            _ => out.put(b"true"),
+        },
+        Kind::Enum(words) => {
+            let word = bytes.first().and_then(|word| words.get(usize::from(*word)));
+            out.put(word.map_or("", |word| word).as_bytes());
+            out.put(b"\"");
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// The offset at `at`, which was checked.
+#[inline(always)]
+fn offset(ssz: &[u8], at: usize) -> usize {
+    let bytes = ssz[at..].first_chunk().copied();
+    u32::from_le_bytes(bytes.unwrap_or_default()) as usize
+}
+
+/// Where it is written.
+struct Out<'t> {
+    to: &'t mut [u8],
+    len: usize,
+}
+
+impl Out<'_> {
+    fn room(&self) -> usize {
+        self.to.len() - self.len
+    }
+
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.room() >= MIN_ROOM
+    }
+
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        self.to[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// What comes before a field: a constant number of bytes is copied faster.
+    #[inline(always)]
+    fn lead(&mut self, lead: &super::schema::Lead) {
+        match (lead.bytes.first_chunk::<LEAD>(), lead.len <= LEAD) {
+            (Some(bytes), true) => {
+                self.to[self.len..self.len + LEAD].copy_from_slice(bytes);
+                self.len += lead.len;
+            }
+            _ => self.put(&lead.bytes[..lead.len]),
+        }
+    }
+
+    #[inline(always)]
+    fn number(&mut self, bytes: &[u8]) {
+        self.len += number::write(bytes, &mut self.to[self.len..]);
+    }
+
+    #[inline(always)]
+    fn hex(&mut self, bytes: &[u8]) {
+        let to = &mut self.to[self.len..self.len + 2 * bytes.len()];
+        // it fails only for another length
+        let _ = const_hex::encode_to_slice(bytes, to);
+        self.len += 2 * bytes.len();
+    }
+}

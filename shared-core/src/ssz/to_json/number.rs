@@ -1,0 +1,78 @@
+//! Decimal numbers.
+
+/// More than any number of 256 bits has.
+pub(super) const DIGITS: usize = 80;
+
+/// Writes a little-endian number; how many digits it has. `to` has room for
+/// [`DIGITS`].
+#[inline(always)]
+pub(super) fn write(bytes: &[u8], to: &mut [u8]) -> usize {
+    let mut buffer = itoa::Buffer::new();
+    let text = match bytes.len() {
+        0..=8 => {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            buffer.format(u64::from_le_bytes(word))
+        }
+        _ => return write_long(bytes, to),
+    };
+    to[..text.len()].copy_from_slice(text.as_bytes());
+    text.len()
+}
+
+/// The largest power of ten in a word.
+const PLACES: u64 = 10_000_000_000_000_000_000;
+
+#[cold]
+fn write_long(bytes: &[u8], to: &mut [u8]) -> usize {
+    let mut limbs = [0_u64; 4];
+    for (limb, bytes) in limbs.iter_mut().zip(bytes.chunks(8)) {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        *limb = u64::from_le_bytes(word);
+    }
+    // nineteen digits at a time, the last first
+    let mut groups = [0_u64; 5];
+    let mut count = 0;
+    while count == 0 || limbs != [0; 4] {
+        let mut rest = 0_u128;
+        for limb in limbs.iter_mut().rev() {
+            rest = rest << 64 | u128::from(*limb);
+            *limb = (rest / u128::from(PLACES)) as u64;
+            rest %= u128::from(PLACES);
+        }
+        groups[count] = rest as u64;
+        count += 1;
+    }
+    let mut text = groups[count - 1].to_string();
+    for group in groups[..count - 1].iter().rev() {
+        text.push_str(&format!("{group:019}"));
+    }
+    to[..text.len()].copy_from_slice(text.as_bytes());
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(bytes: &[u8]) -> String {
+        let mut to = [0; DIGITS];
+        let len = write(bytes, &mut to);
+        String::from_utf8(to[..len].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn each_width() {
+        assert_eq!(written(&[7]), "7");
+        assert_eq!(written(&[0, 1]), "256");
+        assert_eq!(written(&u64::MAX.to_le_bytes()), u64::MAX.to_string());
+        for n in [0, 1, u128::from(PLACES) - 1, PLACES.into(), u128::MAX] {
+            assert_eq!(written(&n.to_le_bytes()), n.to_string());
+            let wide = [&n.to_le_bytes()[..], &[0; 16]].concat();
+            assert_eq!(written(&wide), n.to_string());
+        }
+        let most = "115792089237316195423570985008687907853269984665640564039457584007913129639935";
+        assert_eq!(written(&[255; 32]), most);
+    }
+}

@@ -1,0 +1,126 @@
+//! A witness as the RLP `[headers, codes, state]`.
+
+use std::ops::Range;
+
+use crate::ssz::check::{Elements, Parts};
+use crate::ssz::error::Error;
+use crate::ssz::rlp::{prefix, string_prefix, write_prefix};
+use crate::ssz::schema::{Container, Schema};
+
+/// In the order of the RLP, and whether their elements are RLP already.
+const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
+
+/// A witness that is being written.
+#[derive(Debug)]
+pub(super) struct Witness {
+    lists: [List; 3],
+    /// Which of them is being written.
+    list: usize,
+    /// And which of its elements is next; `None`: its prefix is.
+    element: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct List {
+    range: Range<usize>,
+    is_rlp: bool,
+    /// Of what follows its prefix. Bytes.
+    len: u64,
+}
+
+/// What is to be written next.
+pub(super) enum Item {
+    /// These bytes, and then those of the SSZ.
+    Bytes(Vec<u8>, Range<usize>),
+    Over,
+}
+
+impl Witness {
+    /// Of a value that was checked; and what its RLP begins with.
+    ///
+    /// # Errors
+    /// It has not the fields of a witness, or a header is no RLP.
+    pub(super) fn new(
+        schema: &Schema,
+        container: &Container,
+        ssz: &[u8],
+        range: Range<usize>,
+    ) -> Result<(Self, Vec<u8>), Error> {
+        let at = range.start;
+        let parts: Vec<Range<usize>> =
+            Parts::new(schema, container, ssz, range)?.collect::<Result<_, _>>()?;
+        let list = |(name, is_rlp): (&str, bool)| {
+            let part = container.names.find(name.as_bytes());
+            let Some(range) = part.and_then(|part| parts.get(part)) else {
+                return Err(Error::because(at, format!("no {name}: no witness")));
+            };
+            List::new(ssz, range.clone(), is_rlp).map_err(|error| error.in_field(name))
+        };
+        let [headers, codes, state] = PARTS.map(list);
+        let lists = [headers?, codes?, state?];
+        let whole = lists.iter().map(|list| prefix_len(list.len) + list.len);
+        let mut begin = Vec::new();
+        write_prefix(true, whole.sum(), &mut begin);
+        let witness = Self {
+            lists,
+            list: 0,
+            element: None,
+        };
+        Ok((witness, begin))
+    }
+
+    pub(super) fn next(&mut self, ssz: &[u8]) -> Result<Item, Error> {
+        let Some(list) = self.lists.get(self.list) else {
+            return Ok(Item::Over);
+        };
+        let mut bytes = Vec::new();
+        let Some(element) = self.element else {
+            write_prefix(true, list.len, &mut bytes);
+            self.element = Some(0);
+            return Ok(Item::Bytes(bytes, 0..0));
+        };
+        match Elements::new(ssz, list.range.clone())?.element(element)? {
+            Some(range) => {
+                self.element = Some(element + 1);
+                if !list.is_rlp {
+                    bytes = string_prefix(&ssz[range.clone()]).unwrap_or_default();
+                }
+                Ok(Item::Bytes(bytes, range))
+            }
+            None => {
+                self.list += 1;
+                self.element = None;
+                Ok(Item::Bytes(bytes, 0..0))
+            }
+        }
+    }
+}
+
+impl List {
+    fn new(ssz: &[u8], range: Range<usize>, is_rlp: bool) -> Result<Self, Error> {
+        let elements = Elements::new(ssz, range.clone())?;
+        let mut len = 0;
+        for (n, element) in elements.enumerate() {
+            let element = element?;
+            let bytes = &ssz[element.clone()];
+            len += bytes.len() as u64;
+            if is_rlp {
+                let is_list = |item: crate::ssz::rlp::Prefix| {
+                    item.is_list && item.len.saturating_add(item.size as u64) == bytes.len() as u64
+                };
+                if !prefix(bytes).is_ok_and(|item| item.is_some_and(is_list)) {
+                    return Err(Error::because(element.start, "no RLP of a list").in_element(n));
+                }
+            } else if let Some(prefix) = string_prefix(bytes) {
+                len += prefix.len() as u64;
+            }
+        }
+        Ok(Self { range, is_rlp, len })
+    }
+}
+
+fn prefix_len(len: u64) -> u64 {
+    let mut prefix = Vec::new();
+    write_prefix(true, len, &mut prefix);
+    prefix.len() as u64
+}

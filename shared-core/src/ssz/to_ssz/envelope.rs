@@ -1,0 +1,73 @@
+//! What an API puts around a value: `{"version": ..., "data": ...}` of the
+//! Beacon API, `{"jsonrpc": "2.0", "id": ..., "result": ...}` of JSON-RPC.
+
+use super::scan::Wrong;
+use crate::ssz::error::{Problem, Step};
+
+/// What a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The value alone.
+    Bare,
+    /// An object that has it as `data` or `result`.
+    Enveloped,
+    /// An object whose first name is a field of the type's is the value itself;
+    /// any other object has it as `data` or `result`.
+    Either,
+}
+
+/// An envelope that is open.
+#[derive(Debug, Default)]
+pub(super) struct Envelope {
+    /// Under which name the value came.
+    value: Option<&'static str>,
+    version: bool,
+    /// The value is being read.
+    pub(super) is_inside: bool,
+}
+
+/// What is to be done with a member of an envelope.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Value,
+    Version,
+    Other,
+}
+
+impl Envelope {
+    pub(super) fn member(&mut self, name: &[u8], at: usize) -> Result<Member, Wrong> {
+        self.is_inside = false;
+        let value = match name {
+            b"data" => "data",
+            b"result" => "result",
+            b"error" => return Err(Wrong::new(at, "the answer is an error")),
+            b"version" if self.version => return Err(Wrong::new(at, "version is there twice")),
+            b"version" => {
+                self.version = true;
+                return Ok(Member::Version);
+            }
+            _ => return Ok(Member::Other),
+        };
+        if let Some(before) = self.value.replace(value) {
+            let why = match before == value {
+                true => format!("{value} is there twice"),
+                false => "both data and result are there".into(),
+            };
+            return Err(Wrong::new(at, why));
+        }
+        self.is_inside = true;
+        Ok(Member::Value)
+    }
+
+    pub(super) fn step(&self) -> Option<Step> {
+        let value = self.value.filter(|_| self.is_inside)?;
+        Some(Step::Field(value.into()))
+    }
+
+    pub(super) fn close(&self) -> Result<(), Problem> {
+        match self.value {
+            Some(_) => Ok(()),
+            None => Err(Problem::Because("it has neither data nor result".into())),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Bytes, as `0x` and hexadecimal digits of either case.
+
+use super::output::Output;
+use super::scan::{not_a_string, Wrong};
+use super::skip::escaped;
+use crate::ssz::error::Problem;
+
+/// So many bytes are made room for at a time: they are in the processor's cache
+/// when they are written.
+const BLOCK: usize = 1 << 14;
+
+/// Where bytes are to be put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At the end.
+    End,
+    /// Here, where as many were made room for as come.
+    At(usize),
+}
+
+/// A string that comes in pieces, or is unusual.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hex {
+    place: Place,
+    /// More bytes than that are refused.
+    most: u64,
+    /// So many have come.
+    count: u64,
+    /// How much of `"0x` has.
+    begun: usize,
+    /// The first digit of the next byte.
+    half: Option<u8>,
+}
+
+const PREFIX: &[u8; 3] = b"\"0x";
+
+/// Why it goes no further.
+pub(super) enum Stop {
+    Wrong(Wrong),
+    Refused(Problem),
+}
+
+impl From<Wrong> for Stop {
+    fn from(wrong: Wrong) -> Self {
+        Self::Wrong(wrong)
+    }
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
+
+/// A string of exactly `to.len()` bytes that is all there and as most write
+/// it. Its length; `None`: it is to be looked at more closely.
+#[inline(always)]
+pub(super) fn whole_of_length(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
+    let end = 2 * to.len() + 4;
+    let token = bytes.get(..end)?;
+    if !token.starts_with(PREFIX) || token[end - 1] != b'"' {
+        return None;
+    }
+    decode(&token[PREFIX.len()..end - 1], to).then_some(end)
+}
+
+/// The same of any length, up to `most`, which is put at the end.
+#[inline(always)]
+pub(super) fn whole(
+    bytes: &[u8],
+    most: u64,
+    output: &mut Output,
+) -> Result<Option<usize>, Problem> {
+    let Some(digits) = bytes.strip_prefix(PREFIX) else {
+        return Ok(None);
+    };
+    let Some(len) = memchr::memchr(b'"', digits) else {
+        return Ok(None);
+    };
+    if len % 2 != 0 || len as u64 / 2 > most {
+        return Ok(None);
+    }
+    let start = output.len();
+    Ok(match append(&digits[..len], output)? {
+        true => Some(len + PREFIX.len() + 1),
+        false => {
+            output.bytes.truncate(start);
+            None
+        }
+    })
+}
+
+/// Whether all of them are digits.
+fn append(digits: &[u8], output: &mut Output) -> Result<bool, Problem> {
+    output.reserve(digits.len() / 2)?;
+    for block in digits.chunks(2 * BLOCK) {
+        let at = output.zeros(block.len() / 2)?;
+        if !decode(block, &mut output.bytes[at..]) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[inline(always)]
+fn decode(digits: &[u8], to: &mut [u8]) -> bool {
+    // it would take "0x" for a prefix
+    digits.get(1) != Some(&b'x') && const_hex::decode_to_slice(digits, to).is_ok()
+}
+
+impl Hex {
+    pub(super) fn new(place: Place, most: u64) -> Self {
+        Self {
+            place,
+            most,
+            count: 0,
+            begun: 0,
+            half: None,
+        }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// How many bytes came.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Reads on from `at`. How far it came, and whether the string ended there.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+        output: &mut Output,
+    ) -> Result<(usize, bool), Stop> {
+        loop {
+            let Some(first) = bytes.get(at) else {
+                return Ok((at, false));
+            };
+            if self.begun == 0 && *first != b'"' {
+                return Err(Wrong::new(at, not_a_string(*first)).into());
+            }
+            if self.begun == 0 {
+                self.begun = 1;
+                at += 1;
+                continue;
+            }
+            let rest = &bytes[at..];
+            match first {
+                b'"' if self.begun < PREFIX.len() => {
+                    return Err(Wrong::new(at, "hexadecimal digits without 0x").into());
+                }
+                b'"' if self.half.is_some() => {
+                    return Err(Wrong::new(at, "an odd number of hexadecimal digits").into());
+                }
+                b'"' => return Ok((at + 1, true)),
+                b'\\' => {
+                    let unit = escaped(rest).map_err(|why| Wrong::new(at, why))?;
+                    let Some((unit, len)) = unit else {
+                        return Ok((at, false));
+                    };
+                    let plain = u8::try_from(unit).unwrap_or(0);
+                    self.digits(&[plain], at, output)?;
+                    at += len;
+                }
+                _ if self.begun < PREFIX.len() => {
+                    self.digits(&bytes[at..=at], at, output)?;
+                    at += 1;
+                }
+                _ => {
+                    let len = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                    self.digits(&rest[..len], at, output)?;
+                    at += len;
+                }
+            }
+        }
+    }
+
+    /// Takes what a string holds.
+    fn digits(
+        &mut self,
+        mut digits: &[u8],
+        mut at: usize,
+        output: &mut Output,
+    ) -> Result<(), Stop> {
+        if self.begun < PREFIX.len() {
+            // one at a time
+            if digits[0] != PREFIX[self.begun] {
+                return Err(Wrong::new(at, "hexadecimal digits without 0x").into());
+            }
+            self.begun += 1;
+            return Ok(());
+        }
+        if let (Some(half), Some((first, rest))) = (self.half, digits.split_first()) {
+            let mut byte = [0];
+            if !decode(&[half, *first], &mut byte) {
+                return Err(Wrong::new(at, "no hexadecimal digit").into());
+            }
+            self.half = None;
+            self.put(&[half, *first], at, output)?;
+            digits = rest;
+            at += 1;
+        }
+        let pairs = digits.len() & !1;
+        if let Some(last) = digits.get(pairs) {
+            if !last.is_ascii_hexdigit() {
+                return Err(Wrong::new(at + pairs, "no hexadecimal digit").into());
+            }
+            self.half = Some(*last);
+        }
+        self.put(&digits[..pairs], at, output)
+    }
+
+    /// Decodes pairs of digits.
+    fn put(&mut self, digits: &[u8], at: usize, output: &mut Output) -> Result<(), Stop> {
+        let count = digits.len() / 2;
+        if self.count + count as u64 > self.most {
+            return Err(Wrong::new(at, format!("more than {} bytes", self.most)).into());
+        }
+        let is_hex = match self.place {
+            Place::End => append(digits, output)?,
+            Place::At(place) => {
+                let place = place + self.count as usize;
+                decode(digits, &mut output.bytes[place..place + count])
+            }
+        };
+        self.count += count as u64;
+        if is_hex {
+            return Ok(());
+        }
+        let bad = digits.iter().position(|byte| !byte.is_ascii_hexdigit());
+        Err(Wrong::new(at + bad.unwrap_or(0), "no hexadecimal digit").into())
+    }
+}

@@ -1,0 +1,199 @@
+//! The SSZ that grows: offsets come before what they point at, but JSON says
+//! only at a list's end how many there are.
+
+use crate::ssz::error::Problem;
+use crate::ssz::schema::OFFSET;
+
+/// What has been read so far.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    pub(super) bytes: Vec<u8>,
+    /// Where the elements of open lists begin, those of the innermost last.
+    starts: Vec<u32>,
+    /// Which fields of open containers came, and where they begin, those of
+    /// the innermost last.
+    arrivals: Vec<(usize, u32)>,
+}
+
+impl Output {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// `Ok`: so many more bytes can be added.
+    pub(super) fn reserve(&mut self, more: usize) -> Result<(), Problem> {
+        if self.bytes.capacity() - self.bytes.len() >= more {
+            return Ok(());
+        }
+        self.bytes
+            .try_reserve(more)
+            .map_err(|_| Problem::NoMemory(more))
+    }
+
+    /// So many zeros are added, and where.
+    #[inline(always)]
+    pub(super) fn zeros(&mut self, count: usize) -> Result<usize, Problem> {
+        let at = self.len();
+        self.reserve(count)?;
+        self.bytes.resize(at + count, 0);
+        Ok(at)
+    }
+
+    /// Where it ends, as an offset.
+    fn position(&self) -> Result<u32, Problem> {
+        u32::try_from(self.len())
+            .map_err(|_| Problem::Because("2^32 bytes or more have no offsets".into()))
+    }
+
+    /// A list of elements of any size begins; to be given back to
+    /// [`end_list`](Self::end_list).
+    pub(super) fn begin_list(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Its next element begins here.
+    #[inline(always)]
+    pub(super) fn begin_element(&mut self) -> Result<(), Problem> {
+        let position = self.position()?;
+        if self.starts.len() == self.starts.capacity() {
+            let bytes = self.starts.len() * size_of::<u32>();
+            let refused = |_| Problem::NoMemory(bytes);
+            self.starts.try_reserve(1).map_err(refused)?;
+        }
+        self.starts.push(position);
+        Ok(())
+    }
+
+    /// The list that began at `base` ends here: its offsets are put before it.
+    pub(super) fn end_list(&mut self, list: usize, base: usize) -> Result<(), Problem> {
+        let offsets = (self.starts.len() - list) * OFFSET;
+        let end = self.zeros(offsets)?;
+        self.position()?;
+        self.bytes.copy_within(base..end, base + offsets);
+        let slots = self.bytes[base..].chunks_exact_mut(OFFSET);
+        for (slot, start) in slots.zip(self.starts.drain(list..)) {
+            let offset = start as usize - base + offsets;
+            slot.copy_from_slice(&(offset as u32).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// A container's fields begin; to be given back to
+    /// [`end_container`](Self::end_container).
+    pub(super) fn begin_container(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    /// A field of any size begins here.
+    pub(super) fn begin_field(&mut self, field: usize) -> Result<(), Problem> {
+        let position = self.position()?;
+        let refused = |_| Problem::NoMemory(size_of::<(usize, u32)>());
+        self.arrivals.try_reserve(1).map_err(refused)?;
+        self.arrivals.push((field, position));
+        Ok(())
+    }
+
+    /// The container at `base` ends here: its offsets are written, and its
+    /// fields put in the order of the SSZ. `slot` says where in the fixed part
+    /// a field's offset belongs.
+    pub(super) fn end_container(
+        &mut self,
+        container: usize,
+        base: usize,
+        slot: impl Fn(usize) -> usize,
+    ) -> Result<(), Problem> {
+        let mut end = self.position()?;
+        let arrivals = &mut self.arrivals[container..];
+        if !arrivals.is_sorted() {
+            sort(&mut self.bytes, arrivals, end);
+        }
+        for (field, start) in arrivals.iter().rev() {
+            debug_assert!(*start <= end);
+            end = *start;
+            let at = base + slot(*field);
+            let offset = end - base as u32;
+            self.bytes[at..at + OFFSET].copy_from_slice(&offset.to_le_bytes());
+        }
+        self.arrivals.truncate(container);
+        Ok(())
+    }
+}
+
+/// Moves the parts of a container from the order in which they came to that of
+/// its fields: each in its turn to the front of those that are left.
+fn sort(bytes: &mut [u8], parts: &mut [(usize, u32)], end: u32) {
+    for first in 0..parts.len() {
+        let rest = &parts[first..];
+        let Some(least) = (0..rest.len()).min_by_key(|n| rest[*n].0) else {
+            return;
+        };
+        let least = first + least;
+        let (begin, from) = (parts[first].1, parts[least].1);
+        let to = parts.get(least + 1).map_or(end, |part| part.1);
+        bytes[begin as usize..to as usize].rotate_right((to - from) as usize);
+        for part in &mut parts[first..least] {
+            part.1 += to - from;
+        }
+        parts[least].1 = begin;
+        parts[first..=least].rotate_right(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_in_any_order() {
+        let orders = [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ];
+        let texts: [[&str; 3]; 3] = [["a", "bb", "ccc"], ["", "bb", "ccc"], ["aaa", "", ""]];
+        for order in orders {
+            for text in texts {
+                let mut output = Output::default();
+                output.bytes.extend(b"before");
+                let base = output.zeros(12).unwrap();
+                let fields = output.begin_container();
+                for field in order {
+                    output.begin_field(field).unwrap();
+                    output.bytes.extend(text[field].bytes());
+                }
+                output
+                    .end_container(fields, base, |field| 4 * field)
+                    .unwrap();
+                let mut offset = 12;
+                for (field, text) in text.iter().enumerate() {
+                    let at = base + 4 * field;
+                    assert_eq!(output.bytes[at..at + 4], u32::to_le_bytes(offset));
+                    offset += text.len() as u32;
+                }
+                assert_eq!(output.bytes[base + 12..], *text.concat().as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn lists_inside_lists() {
+        let mut output = Output::default();
+        let outer = output.begin_list();
+        for inner in [&["ab", "c"][..], &[], &[""]] {
+            output.begin_element().unwrap();
+            let base = output.len();
+            let list = output.begin_list();
+            for text in inner {
+                output.begin_element().unwrap();
+                output.bytes.extend(text.bytes());
+            }
+            output.end_list(list, base).unwrap();
+        }
+        output.end_list(outer, 0).unwrap();
+        let expected = b"\x0c\0\0\0\x17\0\0\0\x17\0\0\0\x08\0\0\0\x0a\0\0\0abc\x04\0\0\0";
+        assert_eq!(output.bytes, expected);
+    }
+}

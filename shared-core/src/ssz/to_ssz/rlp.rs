@@ -1,0 +1,273 @@
+//! A witness that comes as the hex of RLP `[headers, codes, state]`
+//! (`engine_newPayloadWithWitness`), read as it comes.
+
+use super::hex::{Hex, Place, Stop};
+use super::output::Output;
+use super::scan::Wrong;
+use crate::ssz::error::Problem;
+use crate::ssz::rlp::{prefix, MAX_PREFIX};
+use crate::ssz::schema::{Container, Kind, Limit, Schema, Type};
+
+/// So many digits are decoded at a time.
+const BLOCK: usize = 1 << 15;
+
+/// The fields in the order of the RLP, and whether their elements are lists,
+/// which keep their prefixes.
+const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
+
+/// A witness that is being read.
+#[derive(Debug)]
+pub(super) struct Witness<'s> {
+    container: &'s Container,
+    /// Of the fields, in the order of the RLP.
+    parts: [Part; 3],
+    hex: Hex,
+    decoded: Output,
+    base: usize,
+    fields: usize,
+    state: State,
+    /// A prefix that is not whole yet.
+    prefix: Vec<u8>,
+    /// What is left of the whole, once its prefix has come.
+    left: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    field: usize,
+    /// So many elements, each of so many bytes, are allowed.
+    most: u64,
+    most_bytes: u64,
+    is_list: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// The prefix of the whole is to come.
+    Whole,
+    /// Of the part.
+    Part(usize),
+    /// Of an element of the part, of which so much is left.
+    Element(Open),
+    /// More of an element, so much of it.
+    Inside(Open, u64),
+    Done,
+}
+
+/// A part that is open.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    part: usize,
+    left: u64,
+    /// Of [`Output::begin_list`].
+    list: usize,
+    base: usize,
+    count: u64,
+}
+
+impl<'s> Witness<'s> {
+    /// A witness of a type that has its three fields begins.
+    pub(super) fn new(
+        schema: &Schema,
+        ty: &Type,
+        container: &'s Container,
+        output: &mut Output,
+    ) -> Result<Self, Stop> {
+        let part = |(name, is_list): (&str, bool)| {
+            let field = container.names.find(name.as_bytes())?;
+            let Kind::List(of, Limit::AtMost(most)) = schema.get(container.fields[field].ty).kind
+            else {
+                return None;
+            };
+            let Kind::ByteList(Limit::AtMost(most_bytes)) = schema.get(of).kind else {
+                return None;
+            };
+            Some(Part {
+                field,
+                most,
+                most_bytes,
+                is_list,
+            })
+        };
+        let [Some(headers), Some(codes), Some(state)] = PARTS.map(part) else {
+            let why = format!("{} is no witness", ty.name);
+            return Err(Wrong::new(0, why).into());
+        };
+        Ok(Self {
+            container,
+            parts: [headers, codes, state],
+            hex: Hex::new(Place::End, u64::MAX),
+            decoded: Output::default(),
+            base: output.zeros(container.fixed_size)?,
+            fields: output.begin_container(),
+            state: State::Whole,
+            prefix: Vec::with_capacity(MAX_PREFIX),
+            left: 0,
+        })
+    }
+
+    /// Reads on from `at`. How far it came, and whether the string ended there.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+        output: &mut Output,
+    ) -> Result<(usize, bool), Stop> {
+        loop {
+            let block = &bytes[..bytes.len().min(at + BLOCK)];
+            let (end, is_over) = self.hex.read(block, at, &mut self.decoded)?;
+            let mut decoded = std::mem::take(&mut self.decoded);
+            self.push(&decoded.bytes, at, output)?;
+            decoded.bytes.clear();
+            self.decoded = decoded;
+            let is_stuck = end == at;
+            at = end;
+            if is_over {
+                let State::Done = self.state else {
+                    return Err(Wrong::new(at, "the RLP ends inside an item").into());
+                };
+                let slot = |field: usize| self.container.fields[field].offset;
+                output.end_container(self.fields, self.base, slot)?;
+                return Ok((at, true));
+            }
+            if is_stuck || at == bytes.len() {
+                return Ok((at, false));
+            }
+        }
+    }
+
+    fn push(&mut self, mut bytes: &[u8], at: usize, output: &mut Output) -> Result<(), Stop> {
+        while !bytes.is_empty() {
+            if let State::Inside(open, left) = self.state {
+                let now = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                let (taken, rest) = bytes.split_at(now);
+                self.add(taken, output)?;
+                bytes = rest;
+                self.state = match left - now as u64 {
+                    0 => State::Element(open),
+                    left => State::Inside(open, left),
+                };
+                self.close(at, output)?;
+                continue;
+            }
+            let (first, rest) = bytes.split_at(1);
+            self.prefix.extend_from_slice(first);
+            // it stays if it is the item itself, or what tells whether it is
+            let read = prefix(&self.prefix).map_err(|why| Wrong::new(at, why))?;
+            let Some(item) = read else {
+                bytes = rest;
+                continue;
+            };
+            let ahead = self.prefix.len() - item.size;
+            let begun: Vec<u8> = self.prefix.drain(..).collect();
+            self.begin(item, &begun[..item.size], at, output)?;
+            match ahead {
+                0 => bytes = rest,
+                // one byte of what follows was looked at
+                _ => debug_assert_eq!(ahead, 1),
+            }
+            self.close(at, output)?;
+        }
+        Ok(())
+    }
+
+    /// An item begins.
+    fn begin(
+        &mut self,
+        item: crate::ssz::rlp::Prefix,
+        written: &[u8],
+        at: usize,
+        output: &mut Output,
+    ) -> Result<(), Stop> {
+        let wrong = |why: String| Err(Stop::from(Wrong::new(at, why)));
+        let whole = item.len.saturating_add(item.size as u64);
+        match self.state {
+            State::Whole if item.is_list => {
+                self.left = item.len;
+                self.state = State::Part(0);
+            }
+            State::Part(part) if item.is_list => {
+                if whole > self.left {
+                    return wrong(format!("{} is longer than the whole", PARTS[part].0));
+                }
+                self.left -= whole;
+                output.begin_field(self.parts[part].field)?;
+                self.state = State::Element(Open {
+                    part,
+                    left: item.len,
+                    list: output.begin_list(),
+                    base: output.len(),
+                    count: 0,
+                });
+            }
+            State::Element(mut open) => {
+                let part = self.parts[open.part];
+                let name = PARTS[open.part].0;
+                if item.is_list != part.is_list {
+                    return wrong(format!("{name}[{}] is no such item", open.count));
+                }
+                if whole > open.left {
+                    return wrong(format!("{name}[{}] is longer than {name}", open.count));
+                }
+                if open.count == part.most {
+                    return wrong(format!("{name} has more than {} elements", part.most));
+                }
+                let len = if part.is_list { whole } else { item.len };
+                if len > part.most_bytes {
+                    let most = part.most_bytes;
+                    return wrong(format!("{name}[{}] has more than {most} bytes", open.count));
+                }
+                open.left -= whole;
+                open.count += 1;
+                output.begin_element()?;
+                if part.is_list {
+                    self.add(written, output)?;
+                }
+                self.state = State::Inside(open, item.len);
+                if item.len == 0 {
+                    self.state = State::Element(open);
+                }
+            }
+            State::Done => return wrong("more after the RLP".into()),
+            State::Whole | State::Part(_) => return wrong("a list should be here".into()),
+            // only items begin
+            State::Inside(..) => {}
+        }
+        Ok(())
+    }
+
+    /// Closes what has nothing left.
+    fn close(&mut self, at: usize, output: &mut Output) -> Result<(), Stop> {
+        if let State::Element(Open {
+            part,
+            left: 0,
+            list,
+            base,
+            ..
+        }) = self.state
+        {
+            output.end_list(list, base)?;
+            self.state = State::Part(part + 1);
+        }
+        if let State::Part(part) = self.state {
+            match (part == PARTS.len(), self.left) {
+                (true, 0) => self.state = State::Done,
+                (true, _) => {
+                    return Err(Wrong::new(at, "a fourth item in the RLP").into());
+                }
+                (false, 0) => {
+                    let why = format!("{} is missing in the RLP", PARTS[part].0);
+                    return Err(Wrong::new(at, why).into());
+                }
+                (false, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&self, bytes: &[u8], output: &mut Output) -> Result<(), Problem> {
+        output.reserve(bytes.len())?;
+        output.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}

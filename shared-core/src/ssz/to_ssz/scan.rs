@@ -1,0 +1,320 @@
+//! Tokens of JSON (RFC 8259), of which a piece of the input may hold only a
+//! part: `Ok(None)` then.
+
+/// What is wrong with a token, and how far from its beginning.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) at: usize,
+    pub(super) why: String,
+}
+
+impl Wrong {
+    pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
+        Self {
+            at,
+            why: why.into(),
+        }
+    }
+}
+
+/// Where the white space that begins at `at` ends.
+#[inline(always)]
+pub(super) fn skip_white(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at) {
+        // most nodes write none
+        Some(byte) if *byte > b' ' => at,
+        _ => skip_much_white(bytes, at),
+    }
+}
+
+/// Eight spaces.
+const SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
+
+fn skip_much_white(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+            if u64::from_ne_bytes(*word) != SPACES {
+                break;
+            }
+            at += 8;
+        }
+        match bytes.get(at) {
+            Some(b' ' | b'\n' | b'\r' | b'\t') => at += 1,
+            _ => return at,
+        }
+    }
+}
+
+/// A string of decimal digits that fits 64 bits (beacon-APIs, `Uint64`: no
+/// sign, no leading zero). The number, and the bytes of the token.
+#[inline(always)]
+pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
+    match quoted_usual_u64(bytes) {
+        Some(read) => Ok(Some(read)),
+        None => quoted_long_u64(bytes),
+    }
+}
+
+/// The same for a token that is all there, with some bytes after it. `None`: it
+/// is to be looked at more closely.
+#[inline(always)]
+fn quoted_usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let (first, mut count) = leading_digits(word(1)?);
+    let mut value = first;
+    if bytes[0] != b'"' || count == 0 {
+        return None;
+    }
+    if count == 8 {
+        let (second, more) = leading_digits(word(9)?);
+        value = value * POWERS[more] + second;
+        count += more;
+        if more == 8 {
+            let (third, more) = leading_digits(word(17)?);
+            // 20 digits may be too many
+            let high = value.checked_mul(*POWERS.get(more).filter(|_| more <= 4)?)?;
+            value = high.checked_add(third)?;
+            count += more;
+        }
+    }
+    // a value of one digit may be zero
+    let is_right = bytes.get(1 + count) == Some(&b'"') && (count == 1 || bytes[1] != b'0');
+    is_right.then_some((value, count + 2))
+}
+
+/// Of ten.
+const POWERS: [u64; 9] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+];
+
+/// The number that the leading digits of eight bytes are, and how many they
+/// are.
+#[inline(always)]
+fn leading_digits(word: u64) -> (u64, usize) {
+    let digits = word ^ 0x3030_3030_3030_3030;
+    // above nine: the highest bit of each byte. No carry crosses a byte below
+    // the first that isn't a digit.
+    let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
+    let count = (others.trailing_zeros() / 8) as usize;
+    if count == 0 {
+        return (0, 0);
+    }
+    // the first digit is the highest place, with zeros before it
+    let digits = digits << (64 - 8 * count);
+    let pairs = (digits.wrapping_mul(10) + (digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100) + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    let value = (fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff;
+    (value, count)
+}
+
+fn quoted_long_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
+    let Some(digits) = quoted_digits(bytes, 20)? else {
+        return Ok(None);
+    };
+    let mut value: u64 = 0;
+    for digit in digits {
+        value = value
+            .checked_mul(10)
+            .and_then(|value| value.checked_add(u64::from(digit - b'0')))
+            .ok_or_else(|| Wrong::new(0, "more than 64 bits"))?;
+    }
+    Ok(Some((value, digits.len() + 2)))
+}
+
+/// The same for 256 bits, little-endian.
+pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Wrong> {
+    let Some(digits) = quoted_digits(bytes, 78)? else {
+        return Ok(None);
+    };
+    let mut limbs = [0_u64; 4];
+    for digit in digits {
+        let mut carry = u128::from(digit - b'0');
+        for limb in &mut limbs {
+            carry += u128::from(*limb) * 10;
+            *limb = carry as u64;
+            carry >>= 64;
+        }
+        if carry > 0 {
+            return Err(Wrong::new(0, "more than 256 bits"));
+        }
+    }
+    let mut value = [0; 32];
+    for (to, limb) in value.chunks_exact_mut(8).zip(limbs) {
+        to.copy_from_slice(&limb.to_le_bytes());
+    }
+    Ok(Some((value, digits.len() + 2)))
+}
+
+/// The digits of a string that holds nothing else, `most` at most.
+fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, Wrong> {
+    match bytes.first() {
+        None => return Ok(None),
+        Some(b'"') => {}
+        Some(other) => return Err(Wrong::new(0, not_a_string(*other))),
+    }
+    let inner = &bytes[1..];
+    let count = inner
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let digits = &inner[..count];
+    match inner.get(count) {
+        _ if count > most => Err(Wrong::new(
+            0,
+            format!("a number of more than {most} digits"),
+        )),
+        None => Ok(None),
+        Some(b'"') if count == 0 => Err(Wrong::new(0, "no digits")),
+        Some(b'"') if count > 1 && digits[0] == b'0' => Err(Wrong::new(1, "a leading zero")),
+        Some(b'"') => Ok(Some(digits)),
+        Some(_) => Err(Wrong::new(1 + count, "no decimal digit")),
+    }
+}
+
+/// What stands where a string should.
+pub(super) fn not_a_string(first: u8) -> String {
+    format!("{}, not a string", what_begins_with(first))
+}
+
+pub(super) fn what_begins_with(first: u8) -> &'static str {
+    match first {
+        b'"' => "a string",
+        b'{' => "an object",
+        b'[' => "an array",
+        b'-' | b'0'..=b'9' => "a number",
+        b't' | b'f' => "a boolean",
+        b'n' => "null",
+        _ => "no JSON",
+    }
+}
+
+/// Where the string that begins here ends, after its closing quote, and
+/// whether it has escapes.
+pub(super) fn string(bytes: &[u8]) -> Option<(usize, bool)> {
+    let mut at = 1;
+    let mut escapes = false;
+    loop {
+        let found = memchr::memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        at += found + 1;
+        if bytes[at - 1] == b'"' {
+            return Some((at, escapes));
+        }
+        escapes = true;
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for n in [
+            0,
+            1,
+            9,
+            10,
+            99,
+            1234567,
+            12345678,
+            123456789,
+            1 << 53,
+            u64::MAX - 1,
+            u64::MAX,
+        ] {
+            for pad in ["", ",", "          "] {
+                let text = format!("\"{n}\"{pad}");
+                let len = text.len() - pad.len();
+                assert_eq!(quoted_u64(text.as_bytes()), Ok(Some((n, len))), "{text}");
+                let mut wide = [0; 32];
+                wide[..8].copy_from_slice(&n.to_le_bytes());
+                assert_eq!(
+                    quoted_u256(text.as_bytes()),
+                    Ok(Some((wide, len))),
+                    "{text}"
+                );
+                for cut in 0..len {
+                    assert_eq!(
+                        quoted_u64(&text.as_bytes()[..cut]),
+                        Ok(None),
+                        "{text} {cut}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        let all = [
+            "1",
+            "null",
+            "\"\"",
+            "\"01\"",
+            "\"00\"",
+            "\"+1\"",
+            "\"-1\"",
+            "\"1.8e19\"",
+            "\" 1\"",
+            "\"1 \"",
+            "\"0x1\"",
+            "\"1a\"",
+            "\"123456a\"",
+            "\"1234567a\"",
+            "\"12345678a\"",
+            "\"18446744073709551616\"",
+            "\"99999999999999999999\"",
+            "\"100000000000000000000\"",
+            "\"\u{665}\"",
+            "\"1234\\u0035\"",
+        ];
+        for text in all {
+            let text = format!("{text}         ");
+            assert!(quoted_u64(text.as_bytes()).is_err(), "{text}");
+        }
+        let most = "115792089237316195423570985008687907853269984665640564039457584007913129639935";
+        assert_eq!(
+            quoted_u256(format!("\"{most}\"").as_bytes()),
+            Ok(Some(([255; 32], 80)))
+        );
+        assert!(quoted_u256(format!("\"{}6\"", &most[..77]).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn each_count_of_digits() {
+        for count in 1..=7 {
+            for next in 0..=255_u8 {
+                if next.is_ascii_digit() {
+                    continue;
+                }
+                let mut text = b"\"1234567".to_vec();
+                text.truncate(1 + count);
+                text.push(next);
+                text.extend([b'9'; 8]);
+                let expected: u64 = "1234567"[..count].parse().unwrap();
+                match next {
+                    b'"' => assert_eq!(quoted_u64(&text), Ok(Some((expected, count + 2)))),
+                    _ => assert!(quoted_u64(&text).is_err(), "{text:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn white_space() {
+        for run in 0..30 {
+            let text = format!("x\n{}\t\r\ny", " ".repeat(run));
+            assert_eq!(skip_white(text.as_bytes(), 1), run + 5);
+            assert_eq!(skip_white(&text.as_bytes()[..run], run.min(1)), run);
+        }
+    }
+}

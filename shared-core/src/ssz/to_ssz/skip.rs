@@ -1,0 +1,250 @@
+//! A value that no field wants: it must be JSON, and that is all.
+
+use super::scan::{what_begins_with, Wrong};
+
+/// More arrays and objects inside each other are refused, as many parsers do.
+const MAX_DEPTH: usize = 128;
+
+/// How far a value has been read.
+#[derive(Debug, Default)]
+pub(super) struct Skip {
+    /// What is open, and whether it is an object.
+    open: Vec<bool>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// A value is to come; or, if so, the end of what was just opened.
+    #[default]
+    Value,
+    FirstElement,
+    FirstKey,
+    Key,
+    Colon,
+    /// After a value.
+    Next,
+    /// Inside a string; a key, if so.
+    InString(bool),
+    /// Inside a number.
+    InNumber(Number),
+    Done,
+}
+
+/// RFC 8259, 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Minus,
+    Zero,
+    Integer,
+    Point,
+    Fraction,
+    E,
+    Sign,
+    Exponent,
+}
+
+impl Skip {
+    /// Reads on from `at`. How far it came, and whether the value ended there;
+    /// what is left is the beginning of a token.
+    pub(super) fn read(&mut self, bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
+        loop {
+            let before = at;
+            match self.state {
+                State::Done => return Ok((at, true)),
+                State::InString(is_key) => {
+                    let (end, is_over) = in_string(bytes, at)?;
+                    at = end;
+                    if !is_over {
+                        return Ok((at, false));
+                    }
+                    match is_key {
+                        true => self.state = State::Colon,
+                        false => self.end_value(),
+                    }
+                    continue;
+                }
+                State::InNumber(number) => {
+                    let (end, number) = in_number(bytes, at, number);
+                    at = end;
+                    self.state = State::InNumber(number);
+                    if at == bytes.len() {
+                        return Ok((at, false));
+                    }
+                    use Number::{Exponent, Fraction, Integer, Zero};
+                    if !matches!(number, Zero | Integer | Fraction | Exponent) {
+                        return Err(Wrong::new(at, "no number"));
+                    }
+                    self.end_value();
+                    continue;
+                }
+                _ => {}
+            }
+            at = super::scan::skip_white(bytes, at);
+            let Some(first) = bytes.get(at) else {
+                return Ok((at, false));
+            };
+            match (self.state, first) {
+                (State::FirstElement, b']') | (State::FirstKey, b'}') => {
+                    at += 1;
+                    self.open.pop();
+                    self.end_value();
+                }
+                (State::FirstKey | State::Key, b'"') => {
+                    at += 1;
+                    self.state = State::InString(true);
+                }
+                (State::Colon, b':') => {
+                    at += 1;
+                    self.state = State::Value;
+                }
+                (State::Next, b',') => {
+                    at += 1;
+                    self.state = match self.open.last() {
+                        Some(true) => State::Key,
+                        _ => State::Value,
+                    };
+                }
+                (State::Next, b'}' | b']') => {
+                    if self.open.pop() != Some(*first == b'}') {
+                        return Err(Wrong::new(at, "the other bracket should close here"));
+                    }
+                    at += 1;
+                    self.end_value();
+                }
+                (State::Value | State::FirstElement, _) => match self.begin(bytes, at)? {
+                    Some(end) => at = end,
+                    None => return Ok((before.max(at), false)),
+                },
+                (_, _) => return Err(Wrong::new(at, "no JSON")),
+            }
+        }
+    }
+
+    fn end_value(&mut self) {
+        self.state = match self.open.is_empty() {
+            true => State::Done,
+            false => State::Next,
+        };
+    }
+
+    /// A value begins at `at`.
+    fn begin(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, Wrong> {
+        let rest = &bytes[at..];
+        let literal: &[u8] = match rest[0] {
+            b'"' => {
+                self.state = State::InString(false);
+                return Ok(Some(at + 1));
+            }
+            open @ (b'{' | b'[') => {
+                if self.open.len() == MAX_DEPTH {
+                    return Err(Wrong::new(at, format!("more than {MAX_DEPTH} levels")));
+                }
+                let is_object = open == b'{';
+                self.open.push(is_object);
+                self.state = match is_object {
+                    true => State::FirstKey,
+                    false => State::FirstElement,
+                };
+                return Ok(Some(at + 1));
+            }
+            b'-' => {
+                self.state = State::InNumber(Number::Minus);
+                return Ok(Some(at + 1));
+            }
+            b'0' => {
+                self.state = State::InNumber(Number::Zero);
+                return Ok(Some(at + 1));
+            }
+            b'1'..=b'9' => {
+                self.state = State::InNumber(Number::Integer);
+                return Ok(Some(at + 1));
+            }
+            b't' => b"true",
+            b'f' => b"false",
+            b'n' => b"null",
+            other => return Err(Wrong::new(at, what_begins_with(other))),
+        };
+        if rest.starts_with(literal) {
+            self.end_value();
+            Ok(Some(at + literal.len()))
+        } else if literal.starts_with(rest) {
+            Ok(None)
+        } else {
+            Err(Wrong::new(at, "no JSON"))
+        }
+    }
+}
+
+/// Goes on inside a string. How far it came, and whether it ended there.
+fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
+    loop {
+        let rest = &bytes[at..];
+        let found = memchr::memchr2(b'"', b'\\', rest);
+        let plain = &rest[..found.unwrap_or(rest.len())];
+        if let Some(control) = plain.iter().position(|byte| *byte < b' ') {
+            return Err(Wrong::new(at + control, "a control character"));
+        }
+        match std::str::from_utf8(plain) {
+            Ok(_) => at += plain.len(),
+            // the rest of a character is in the next piece
+            Err(cut) if cut.error_len().is_none() && found.is_none() => {
+                return Ok((at + cut.valid_up_to(), false));
+            }
+            Err(bad) => return Err(Wrong::new(at + bad.valid_up_to(), "no UTF-8")),
+        }
+        match bytes.get(at..) {
+            None | Some([]) => return Ok((at, false)),
+            Some([b'"', ..]) => return Ok((at + 1, true)),
+            Some(escape) => match escaped(escape).map_err(|wrong| Wrong::new(at, wrong))? {
+                Some((_, len)) => at += len,
+                None => return Ok((at, false)),
+            },
+        }
+    }
+}
+
+/// The UTF-16 unit that an escape stands for, and its length.
+pub(super) fn escaped(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'static str> {
+    let unit = match bytes.get(1) {
+        None => return Ok(None),
+        Some(plain @ (b'"' | b'\\' | b'/')) => u16::from(*plain),
+        Some(b'b') => 8,
+        Some(b'f') => 12,
+        Some(b'n') => 10,
+        Some(b'r') => 13,
+        Some(b't') => 9,
+        Some(b'u') => {
+            let digits = &bytes[2..bytes.len().min(6)];
+            if !digits.iter().all(u8::is_ascii_hexdigit) {
+                return Err("no escape");
+            }
+            if digits.len() < 4 {
+                return Ok(None);
+            }
+            let text = std::str::from_utf8(digits).unwrap_or_default();
+            let unit = u16::from_str_radix(text, 16).map_err(|_| "no escape")?;
+            return Ok(Some((unit, 6)));
+        }
+        Some(_) => return Err("no escape"),
+    };
+    Ok(Some((unit, 2)))
+}
+
+fn in_number(bytes: &[u8], mut at: usize, mut number: Number) -> (usize, Number) {
+    use Number::{Exponent, Fraction, Integer, Minus, Point, Sign, Zero, E};
+    while let Some(byte) = bytes.get(at) {
+        number = match (number, byte) {
+            (Minus, b'0') => Zero,
+            (Minus, b'1'..=b'9') | (Integer, b'0'..=b'9') => Integer,
+            (Zero | Integer, b'.') => Point,
+            (Point | Fraction, b'0'..=b'9') => Fraction,
+            (Zero | Integer | Fraction, b'e' | b'E') => E,
+            (E, b'+' | b'-') => Sign,
+            (E | Sign | Exponent, b'0'..=b'9') => Exponent,
+            _ => break,
+        };
+        at += 1;
+    }
+    (at, number)
+}

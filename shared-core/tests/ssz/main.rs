@@ -1,0 +1,92 @@
+//! The walkers of SSZ against naive ones, on types of each kind.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+mod laws;
+mod naive;
+mod recorded;
+mod traps;
+mod witness;
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use sszip_core::ssz::{Schema, TypeId};
+
+use naive::{Choices, TABLE};
+
+/// Recorded answers, where they are beside the project.
+fn corpus() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
+    folder.is_dir().then_some(folder)
+}
+
+fn schema() -> &'static Schema {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::from_table(TABLE).unwrap());
+    &SCHEMA
+}
+
+fn types(schema: &Schema) -> Vec<TypeId> {
+    schema.named().map(|(_, ty)| ty).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn values_go_both_ways(choices in prop::collection::vec(any::<u8>(), 0..3000)) {
+        let schema = schema();
+        let mut choices = Choices(&choices);
+        let types = types(schema);
+        let ty = types[choices.below(types.len())];
+        laws::a_value(schema, ty, &mut choices);
+    }
+
+    #[test]
+    fn changed_texts_are_read_alike(
+        choices in prop::collection::vec(any::<u8>(), 0..2000),
+        at in any::<prop::sample::Index>(),
+        change in 0..5,
+        byte in prop::sample::select(b"\"\\,:{}[]0x19aFg-+.e nt\x00\xff\xc3".to_vec()),
+    ) {
+        let schema = schema();
+        let mut choices = Choices(&choices);
+        let types = types(schema);
+        let ty = types[choices.below(types.len())];
+        let json = naive::choose(schema, ty, &mut choices);
+        let mut text = laws::write(&json, &mut choices).into_bytes();
+        let at = at.index(text.len());
+        match change {
+            0 => text.truncate(at),
+            1 => text[at] = byte,
+            2 => text.insert(at, byte),
+            3 => { text.remove(at); }
+            _ => text.extend([byte, b' ']),
+        }
+        laws::a_text(schema, ty, &text, &mut choices);
+    }
+
+    #[test]
+    fn changed_bytes_are_checked_alike(
+        choices in prop::collection::vec(any::<u8>(), 0..2000),
+        at in any::<prop::sample::Index>(),
+        change in 0..4,
+        byte in prop_oneof![any::<u8>(), 0..2_u8, Just(255)],
+    ) {
+        let schema = schema();
+        let mut choices = Choices(&choices);
+        let types = types(schema);
+        let ty = types[choices.below(types.len())];
+        let json = naive::choose(schema, ty, &mut choices);
+        let mut ssz = naive::to_ssz(schema, ty, &json).unwrap();
+        let at = at.index(ssz.len().max(1));
+        match (change, ssz.get_mut(at)) {
+            (0, Some(at)) => *at = byte,
+            (1, Some(_)) => { ssz.remove(at); }
+            (2, _) => ssz.insert(at, byte),
+            _ => ssz.push(byte),
+        }
+        laws::any_bytes(schema, ty, &ssz, &mut choices);
+    }
+}

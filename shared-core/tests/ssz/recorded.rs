@@ -1,0 +1,77 @@
+//! Recorded answers of Beacon nodes go both ways.
+
+use serde_json::Value;
+use sszip_core::ssz::{check, hash_tree_root, select, to_json, to_ssz, Fork, Preset, Schema};
+
+fn read(name: &str) -> Option<Vec<u8>> {
+    let file = crate::corpus()?.join("beacon").join(name);
+    Some(std::fs::read(file).unwrap())
+}
+
+/// A value to SSZ and back, with hex digits of the same case.
+fn both_ways(fork: Fork, ty: &str, value: &Value) -> Vec<u8> {
+    let schema = Schema::of(fork, Preset::Mainnet);
+    let ty = schema.find(ty).unwrap();
+    let ssz = to_ssz(schema, ty, value.to_string().as_bytes()).unwrap();
+    check(schema, ty, &ssz).unwrap();
+    let back: Value = serde_json::from_slice(&to_json(schema, ty, &ssz).unwrap()).unwrap();
+    assert_eq!(
+        back.to_string().to_lowercase(),
+        value.to_string().to_lowercase()
+    );
+    ssz
+}
+
+#[test]
+fn answers_of_beacon_nodes() {
+    for (name, ty) in [
+        ("block_capella_7109344.json", "SignedBeaconBlock"),
+        ("block_capella_7109430.json", "SignedBeaconBlock"),
+        ("bootstrap.json", "LightClientBootstrap"),
+        ("updates.json", "LightClientUpdate"),
+        ("optimistic.json", "LightClientOptimisticUpdate"),
+    ] {
+        let Some(text) = read(name) else {
+            eprintln!("skipped: no ../shared/corpus");
+            return;
+        };
+        let value: Value = serde_json::from_slice(&text).unwrap();
+        let answers = match value {
+            Value::Array(all) => all,
+            one => vec![one],
+        };
+        for answer in answers {
+            let fork = answer["version"].as_str().unwrap().parse().unwrap();
+            both_ways(fork, ty, &answer["data"]);
+        }
+    }
+}
+
+#[test]
+fn a_block() {
+    let Some(text) = read("block_deneb.json") else {
+        eprintln!("skipped: no ../shared/corpus");
+        return;
+    };
+    let block: Value = serde_json::from_slice(&text).unwrap();
+    both_ways(Fork::Deneb, "BeaconBlock", &block);
+}
+
+#[test]
+fn a_state() {
+    let Some(ssz) = read("sepolia_genesis_state_phase0.ssz") else {
+        eprintln!("skipped: no ../shared/corpus");
+        return;
+    };
+    let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
+    let ty = schema.find("BeaconState").unwrap();
+    let json = to_json(schema, ty, &ssz).unwrap();
+    assert!(to_ssz(schema, ty, &json).unwrap() == ssz);
+    // what the chain calls its genesis
+    let (validators, range) = select(schema, ty, &ssz, "validators").unwrap();
+    let root = hash_tree_root(schema, validators, &ssz[range]).unwrap();
+    let named = select(schema, ty, &ssz, "genesis_validators_root")
+        .unwrap()
+        .1;
+    assert_eq!(root, ssz[named]);
+}

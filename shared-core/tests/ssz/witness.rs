@@ -1,0 +1,239 @@
+//! Execution witnesses: header objects, and RLP.
+
+use sszip_core::ssz::{check, to_json, to_ssz, Fork, Form, Preset, Schema, ToSsz};
+
+use crate::laws::in_pieces;
+use crate::naive::Choices;
+
+fn schema() -> &'static Schema {
+    Schema::of(Fork::Phase0, Preset::Mainnet)
+}
+
+/// By the letter of the yellow paper.
+fn rlp_string(bytes: &[u8]) -> Vec<u8> {
+    match bytes {
+        [0..=0x7f] => bytes.to_vec(),
+        _ => [prefix(0x80, bytes.len()), bytes.to_vec()].concat(),
+    }
+}
+
+fn rlp_list(items: &[Vec<u8>]) -> Vec<u8> {
+    let content = items.concat();
+    [prefix(0xc0, content.len()), content].concat()
+}
+
+fn prefix(base: u8, len: usize) -> Vec<u8> {
+    if len < 56 {
+        return vec![base + len as u8];
+    }
+    let digits: Vec<u8> = len
+        .to_be_bytes()
+        .into_iter()
+        .skip_while(|byte| *byte == 0)
+        .collect();
+    [vec![base + 55 + digits.len() as u8], digits].concat()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Elements of many lengths.
+fn elements(lens: &[usize]) -> Vec<Vec<u8>> {
+    let bytes = |len: &usize| (0..*len).map(|n| (n * 7 + len) as u8).collect();
+    lens.iter().map(bytes).collect()
+}
+
+fn witness() -> (String, Vec<Vec<u8>>) {
+    let state = elements(&[0, 1, 2, 55, 56, 300, 1024, 1]);
+    let codes = elements(&[1, 40_000, 0, 65_536]);
+    let headers: Vec<Vec<u8>> = [vec![0, 1, 200], vec![700], vec![]]
+        .iter()
+        .map(|lens: &Vec<usize>| {
+            let items: Vec<Vec<u8>> = elements(lens).iter().map(|item| rlp_string(item)).collect();
+            rlp_list(&items)
+        })
+        .collect();
+    let strings = |all: &[Vec<u8>]| {
+        let all: Vec<String> = all
+            .iter()
+            .map(|one| format!("\"0x{}\"", hex(one)))
+            .collect();
+        format!("[{}]", all.join(","))
+    };
+    let json = format!(
+        "{{\"state\":{},\"codes\":{},\"headers\":{}}}",
+        strings(&state),
+        strings(&codes),
+        strings(&headers)
+    );
+    let item = |bytes: &Vec<u8>| rlp_string(bytes);
+    let parts = vec![
+        rlp_list(&headers),
+        rlp_list(&codes.iter().map(item).collect::<Vec<_>>()),
+        rlp_list(&state.iter().map(item).collect::<Vec<_>>()),
+    ];
+    (json, parts)
+}
+
+fn answer(rlp: &[u8]) -> String {
+    format!(
+        "{{\"status\":\"VALID\",\"witness\":\"0x{}\",\"latestValidHash\":null}}",
+        hex(rlp)
+    )
+}
+
+#[test]
+fn rlp_goes_both_ways_in_pieces_of_any_length() {
+    let (json, parts) = witness();
+    let plain = schema().find("ExecutionWitness").unwrap();
+    let expected = to_ssz(schema(), plain, json.as_bytes()).unwrap();
+    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let text = answer(&rlp_list(&parts));
+    for choices in 0..60_u8 {
+        let choices = [
+            choices,
+            choices.wrapping_mul(31),
+            choices.wrapping_mul(7),
+            1,
+            99,
+        ];
+        let mut choices = Choices(&choices);
+        let ssz = in_pieces(schema(), ty, Form::Bare, text.as_bytes(), &mut choices).unwrap();
+        assert_eq!(check(schema(), ty, &ssz), Ok(()));
+        // status, three offsets, the offset of the one witness
+        assert_eq!(ssz[..13], *b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0");
+        assert!(ssz[17..] == expected, "the witness is another");
+        let back = String::from_utf8(to_json(schema(), ty, &ssz).unwrap()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&back).unwrap();
+        assert_eq!(value["witness"], format!("0x{}", hex(&rlp_list(&parts))));
+        assert!(value["validationError"].is_null());
+    }
+}
+
+#[test]
+fn what_is_no_witness_is_refused() {
+    let (_, parts) = witness();
+    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let refused = |rlp: Vec<u8>| {
+        let error = to_ssz(schema(), ty, answer(&rlp).as_bytes()).unwrap_err();
+        assert_eq!(error.path(), "witness");
+        error.problem().to_string()
+    };
+    let whole = rlp_list(&parts);
+    for cut in [0, 1, 3, 5, whole.len() / 2, whole.len() - 1] {
+        refused(whole[..cut].to_vec());
+    }
+    let empty = rlp_list(&[]);
+    let with = |part: usize, item: Vec<u8>| {
+        let mut parts = vec![empty.clone(); 3];
+        parts[part] = rlp_list(&[item]);
+        rlp_list(&parts)
+    };
+    for (rlp, why) in [
+        ([&whole[..], &[0x80]].concat(), "more after the RLP"),
+        (rlp_list(&parts[..2]), "state is missing in the RLP"),
+        (
+            rlp_list(&[parts.clone(), vec![empty.clone()]].concat()),
+            "a fourth item in the RLP",
+        ),
+        (rlp_string(&whole), "a list should be here"),
+        (
+            rlp_list(&[rlp_string(b"abc"), empty.clone()]),
+            "a list should be here",
+        ),
+        (with(0, rlp_string(b"abc")), "headers[0] is no such item"),
+        (with(2, rlp_list(&[])), "state[0] is no such item"),
+        (
+            with(2, rlp_string(&[7; 1025])),
+            "state[0] has more than 1024 bytes",
+        ),
+        (
+            with(1, rlp_string(&[7; 65_537])),
+            "codes[0] has more than 65536 bytes",
+        ),
+        (
+            with(2, vec![0x81, 0x05]),
+            "a byte that needs no prefix has one",
+        ),
+        (
+            with(2, vec![0xb8, 0x01, 0x05]),
+            "a length that is written longer than it is",
+        ),
+        (with(2, vec![0x83, 0x05]), "state[0] is longer than state"),
+        (vec![0xc2, 0xc5, 0xc0], "headers is longer than the whole"),
+    ] {
+        assert_eq!(refused(rlp), why);
+    }
+    assert!(refused(rlp_list(&vec![empty.clone(); 2])).contains("missing"));
+    // no hexadecimal digits, no string
+    for wrong in ["\"0xc\"", "\"0xzz\"", "7", "{}", "\"\""] {
+        let text = format!("{{\"status\":\"VALID\",\"latestValidHash\":null,\"witness\":{wrong}}}");
+        assert!(to_ssz(schema(), ty, text.as_bytes()).is_err(), "{wrong}");
+    }
+    // a header that is no RLP has no place in RLP
+    let bad = to_ssz(
+        schema(),
+        schema().find("ExecutionWitness").unwrap(),
+        b"{\"state\":[],\"codes\":[],\"headers\":[\"0xc0\",\"0xc1\"]}",
+    );
+    let mut ssz = b"\0\x11\0\0\0\x11\0\0\0\x11\0\0\0\x04\0\0\0".to_vec();
+    ssz[1..13].copy_from_slice(b"\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0");
+    ssz.extend(bad.unwrap());
+    assert_eq!(
+        to_json(schema(), ty, &ssz).unwrap_err().to_string(),
+        "headers[1], byte 38: no RLP of a list"
+    );
+}
+
+/// The recorded witnesses, in the form of each node.
+#[test]
+fn recorded_witnesses() {
+    let Some(corpus) = crate::corpus() else {
+        eprintln!("skipped: no ../shared/corpus");
+        return;
+    };
+    let plain = schema().find("ExecutionWitness").unwrap();
+    let with = schema().find("NewPayloadWithWitness").unwrap();
+    let mut objects = 0;
+    for file in std::fs::read_dir(corpus.join("witness")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let witnesses: Vec<&serde_json::Value> = match &value {
+            serde_json::Value::Array(all) => {
+                all.iter().map(|one| &one["response"]["result"]).collect()
+            }
+            one => vec![&one["witness"]],
+        };
+        for witness in witnesses.into_iter().filter(|witness| witness.is_object()) {
+            let mut reader = ToSsz::new(schema(), plain, Form::Bare);
+            for piece in witness.to_string().as_bytes().chunks(1000) {
+                reader.push(piece).unwrap();
+            }
+            let ssz = reader.end().unwrap();
+            check(schema(), plain, &ssz).unwrap();
+            let json: serde_json::Value =
+                serde_json::from_slice(&to_json(schema(), plain, &ssz).unwrap()).unwrap();
+            assert_eq!(
+                (&json["state"], &json["codes"]),
+                (&witness["state"], &witness["codes"])
+            );
+            for (header, recorded) in json["headers"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .zip(witness["headers"].as_array().unwrap())
+            {
+                match recorded.is_object() {
+                    true => objects += 1,
+                    false => assert_eq!(header, recorded),
+                }
+            }
+            // and by way of RLP
+            let answer = [b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0\x04\0\0\0", &ssz[..]].concat();
+            let json = to_json(schema(), with, &answer).unwrap();
+            assert!(to_ssz(schema(), with, &json).unwrap() == answer);
+        }
+    }
+    assert!(objects >= 20, "{objects} header objects");
+}

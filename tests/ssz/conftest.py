@@ -1,0 +1,62 @@
+"""Fixtures: the walkers under test, and Lodestar's types, as processes."""
+
+import json
+import os
+import pathlib
+
+import pytest
+
+import faster  # noqa: F401
+from process import Process
+
+ORACLE = pathlib.Path(os.environ.get("SSZIP_SSZ_ORACLE", "ssz_oracle"))
+LODESTAR = pathlib.Path(os.environ.get("SSZIP_LODESTAR", "lodestar"))
+HERE = pathlib.Path(__file__).parent
+
+
+def pytest_sessionstart(session):
+    for name, path in [
+        ("SSZIP_SSZ_ORACLE", ORACLE),
+        ("SSZIP_LODESTAR", LODESTAR / "node_modules/@lodestar/types"),
+    ]:
+        if not path.exists():
+            raise pytest.UsageError(f"{name}: there is no {path}")
+
+
+@pytest.fixture(scope="session")
+def walkers():
+    process = Process([ORACLE])
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="session")
+def lodestar():
+    """By preset: makes or finds the process, which has only one."""
+    processes = {}
+
+    def of(preset):
+        if preset not in processes:
+            processes[preset] = Process(
+                ["node", HERE / "lodestar/answer.js", LODESTAR],
+                env={**os.environ, "LODESTAR_PRESET": preset},
+            )
+        return processes[preset]
+
+    yield of
+    for process in processes.values():
+        process.stop()
+
+
+@pytest.fixture(scope="session")
+def described(walkers):
+    """What a fork's schema is made of."""
+    known = {}
+
+    def of(fork, preset):
+        if (fork, preset) not in known:
+            answer = walkers.ask("describe", fork=fork, preset=preset)
+            known[fork, preset] = json.loads(answer)
+        return known[fork, preset]
+
+    return of

@@ -1,0 +1,241 @@
+"""The specifications' types, of a fork and preset, as Python classes."""
+
+import functools
+import importlib
+import inspect
+import re
+import sys
+import types
+
+from eth_consensus_specs.utils.ssz.ssz_typing import (
+    Boolean,
+    BitList,
+    BitVector,
+    ByteList,
+    ByteVector,
+    CompatibleUnion,
+    Container,
+    List,
+    ProgressiveBitList,
+    ProgressiveContainer,
+    ProgressiveList,
+    Uint,
+    Vector,
+)
+from eth_consensus_specs.utils.ssz import ssz_typing
+
+FORKS = ["phase0", "altair", "bellatrix", "capella", "deneb", "electra", "fulu", "gloas"]
+PRESETS = ["mainnet", "minimal", "gnosis"]
+
+# What differs from mainnet's (gnosischain/specs, beacon_chain.md) and is the
+# length of something.
+GNOSIS = {
+    "SLOTS_PER_EPOCH": 16,
+    "EPOCHS_PER_SYNC_COMMITTEE_PERIOD": 512,
+    "MAX_WITHDRAWALS_PER_PAYLOAD": 8,
+}
+
+# Containers of the specs that no answer of the Beacon API holds.
+NOT_IN_THE_API = {
+    "BlobIdentifier": "nodes among themselves",
+    "DataColumnsByRootIdentifier": "nodes among themselves",
+    "Eth1Block": "a validator's own",
+    "MatrixEntry": "a node's own",
+    "PartialDataColumnGroupID": "nodes among themselves",
+    "PartialDataColumnHeader": "nodes among themselves",
+    "PartialDataColumnPartsMetadata": "nodes among themselves",
+    "PartialDataColumnSidecar": "nodes among themselves",
+    "PowBlock": "a node's own",
+    "SyncAggregatorSelectionData": "only ever signed",
+}
+
+# What Lodestar has no type for.
+NOT_IN_LODESTAR = {
+    "ValidatorBalance",
+    "ValidatorBalances",
+    "ValidatorIdentities",
+    "ValidatorIdentity",
+}
+# What it calls so is a data column's, not a block's.
+ANOTHER_IN_LODESTAR = {("gloas", "KZGProofs")}
+
+
+@functools.cache
+def module(fork, preset):
+    """A specification as a module; gnosis' is mainnet's with its constants."""
+    if preset != "gnosis":
+        return importlib.import_module(f"eth_consensus_specs.{fork}.{preset}")
+    mainnet = module(fork, "mainnet")
+    source = inspect.getsource(mainnet)
+    for name, value in GNOSIS.items():
+        pattern = rf"^({name} = \w+)\(\d+\)$"
+        source, count = re.subn(pattern, rf"\g<1>({value})", source, flags=re.MULTILINE)
+        assert count == hasattr(mainnet, name), name
+    gnosis = types.ModuleType(f"gnosis_{fork}")
+    gnosis.__package__ = mainnet.__package__
+    sys.modules[gnosis.__name__] = gnosis
+    exec(compile(source, gnosis.__name__, "exec"), gnosis.__dict__)
+    return gnosis
+
+
+def is_container(value):
+    return (
+        isinstance(value, type)
+        and issubclass(value, Container)
+        and value not in (Container, ProgressiveContainer)
+    )
+
+
+@functools.cache
+def containers(fork, preset):
+    """Of the specification itself, by name."""
+    found = {
+        name: value
+        for name, value in vars(module(fork, preset)).items()
+        if is_container(value) and value.__name__ == name
+    }
+    return {name: value for name, value in found.items() if name not in NOT_IN_THE_API}
+
+
+def container(name, **fields):
+    return type(name, (Container,), {"__annotations__": fields})
+
+
+@functools.cache
+def api_types(fork, preset):
+    """What beacon-APIs says, and no specification."""
+    spec = module(fork, preset)
+    since = FORKS.index(fork)
+    made = {
+        "ValidatorIdentity": container(
+            "ValidatorIdentity",
+            index=spec.ValidatorIndex,
+            pubkey=spec.BLSPubkey,
+            activation_epoch=spec.Epoch,
+        ),
+        "ValidatorBalance": container(
+            "ValidatorBalance", index=spec.ValidatorIndex, balance=spec.Gwei
+        ),
+    }
+    made["ValidatorIdentities"] = List[made["ValidatorIdentity"], spec.VALIDATOR_REGISTRY_LIMIT]
+    made["ValidatorBalances"] = List[made["ValidatorBalance"], spec.VALIDATOR_REGISTRY_LIMIT]
+    if FORKS.index("bellatrix") <= since < FORKS.index("gloas"):
+        body = {}
+        for name, ty in spec.BeaconBlockBody.fields().items():
+            if name == "execution_payload":
+                name, ty = "execution_payload_header", spec.ExecutionPayloadHeader
+            body[name] = ty
+        made["BlindedBeaconBlockBody"] = container("BlindedBeaconBlockBody", **body)
+        block = {**spec.BeaconBlock.fields(), "body": made["BlindedBeaconBlockBody"]}
+        made["BlindedBeaconBlock"] = container("BlindedBeaconBlock", **block)
+        made["SignedBlindedBeaconBlock"] = container(
+            "SignedBlindedBeaconBlock",
+            message=made["BlindedBeaconBlock"],
+            signature=spec.BLSSignature,
+        )
+    if since >= FORKS.index("deneb"):
+        limit = spec.MAX_BLOB_COMMITMENTS_PER_BLOCK
+        sidecar = module("deneb", preset).BlobSidecar
+        cells = 1 if fork in ("deneb", "electra") else spec.FIELD_ELEMENTS_PER_EXT_BLOB
+        made["BlobSidecar"] = sidecar
+        made["BlobSidecars"] = List[sidecar, limit]
+        made["Blobs"] = List[spec.Blob, limit]
+        made["KZGProofs"] = List[spec.KZGProof, cells * limit]
+        blobs = {"kzg_proofs": made["KZGProofs"], "blobs": made["Blobs"]}
+        if fork != "gloas":
+            made["BlockContents"] = container("BlockContents", block=spec.BeaconBlock, **blobs)
+            made["SignedBlockContents"] = container(
+                "SignedBlockContents", signed_block=spec.SignedBeaconBlock, **blobs
+            )
+        else:
+            made["BlockContents"] = container(
+                "BlockContents",
+                block=spec.BeaconBlock,
+                execution_payload_envelope=spec.ExecutionPayloadEnvelope,
+                **blobs,
+            )
+            made["SignedExecutionPayloadEnvelopeContents"] = container(
+                "SignedExecutionPayloadEnvelopeContents",
+                signed_execution_payload_envelope=spec.SignedExecutionPayloadEnvelope,
+                **blobs,
+            )
+    state = spec.BeaconState.fields()
+    for field, name in [
+        ("pending_deposits", "PendingDeposits"),
+        ("pending_partial_withdrawals", "PendingPartialWithdrawals"),
+        ("pending_consolidations", "PendingConsolidations"),
+        ("proposer_lookahead", "ProposerLookahead"),
+        ("builder_pending_payments", "BuilderPendingPayments"),
+        ("builder_pending_withdrawals", "BuilderPendingWithdrawals"),
+    ]:
+        if field in state:
+            made[name] = state[field]
+    if since >= FORKS.index("fulu"):
+        made["DataColumnSidecars"] = List[spec.DataColumnSidecar, spec.NUMBER_OF_COLUMNS]
+    return made
+
+
+def of(fork, preset):
+    """All that our tables should have, by name."""
+    return {**containers(fork, preset), **api_types(fork, preset)}
+
+
+def written(ty):
+    """A type as our tables write it."""
+    if issubclass(ty, Container):
+        return ty.__name__
+    if issubclass(ty, Boolean):
+        return "boolean"
+    if issubclass(ty, Uint):
+        return f"uint{8 * ty.type_byte_length()}"
+    if issubclass(ty, ByteVector):
+        return f"ByteVector[{ty.type_byte_length()}]"
+    if issubclass(ty, ByteList):
+        return f"ByteList[{ty.limit()}]"
+    if issubclass(ty, BitVector):
+        return f"Bitvector[{ty.vector_length()}]"
+    if issubclass(ty, ProgressiveBitList):
+        return "ProgressiveBitlist"
+    if issubclass(ty, BitList):
+        return f"Bitlist[{ty.limit()}]"
+    if issubclass(ty, ProgressiveList):
+        if is_bytes(ty):
+            return "ProgressiveByteList"
+        return f"ProgressiveList[{written(ty.element_cls())}]"
+    if issubclass(ty, List):
+        return f"List[{written(ty.element_cls())}, {ty.limit()}]"
+    if issubclass(ty, Vector):
+        return f"Vector[{written(ty.element_cls())}, {ty.vector_length()}]"
+    if issubclass(ty, CompatibleUnion):
+        options = [f"{int(option)}: {written(of)}" for option, of in ty.options().items()]
+        return f"CompatibleUnion({{{', '.join(options)}}})"
+    raise TypeError(ty)
+
+
+def is_bytes(ty):
+    """A progressive list of `byte`s, which is not one of small numbers."""
+    return issubclass(ty, ProgressiveList) and ty.element_cls() is ssz_typing.Byte
+
+
+def active_fields(ty):
+    if not issubclass(ty, ProgressiveContainer):
+        return None
+    return [bool(bit) for bit in ty._active_fields]
+
+
+def json_of(value):
+    """A value as the Beacon API writes it, ready for json.dumps."""
+    ty = type(value)
+    if isinstance(value, Boolean):
+        return bool(value)
+    if isinstance(value, Uint):
+        return str(int(value))
+    if isinstance(value, ByteVector | ByteList | BitVector | BitList | ProgressiveBitList):
+        return "0x" + value.encode_bytes().hex()
+    if is_bytes(ty):
+        return "0x" + value.encode_bytes().hex()
+    if isinstance(value, Container):
+        return {name: json_of(getattr(value, name)) for name in ty.fields()}
+    if isinstance(value, CompatibleUnion):
+        return {"selector": str(int(value.selector())), "data": json_of(value.data())}
+    return [json_of(element) for element in value]

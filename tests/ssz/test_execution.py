@@ -1,0 +1,112 @@
+"""The execution layer's types, for which no specification is a package: SSZ and
+roots against the specs' SSZ of the same types, JSON as JSON-RPC writes it."""
+
+import json
+
+import pytest
+
+import specs
+from eth_consensus_specs.utils.ssz.ssz_typing import ByteList, ByteVector, List, Uint8
+from process import Refused
+
+STATUS = ["VALID", "INVALID", "SYNCING", "ACCEPTED"]
+
+ExecutionWitness = specs.container(
+    "ExecutionWitness",
+    state=List[ByteList[2**10], 2**22],
+    codes=List[ByteList[2**16], 2**18],
+    headers=List[ByteList[2**10], 256],
+)
+PayloadStatus = specs.container(
+    "PayloadStatus",
+    status=Uint8,
+    latest_valid_hash=List[ByteVector[32], 1],
+    validation_error=List[ByteList[1024], 1],
+)
+PayloadStatusWithWitness = specs.container(
+    "PayloadStatusWithWitness", payload_status=PayloadStatus, witness=List[ExecutionWitness, 1]
+)
+PayloadStatusWithWitnessAndKeys = specs.container(
+    "PayloadStatusWithWitnessAndKeys",
+    payload_status=PayloadStatus,
+    witness=List[ExecutionWitness, 1],
+    public_keys=List[ByteVector[65], 2**20],
+)
+
+NODES = [b"\xf8" + bytes(500), b"", b"\x80"]
+WITNESS = ExecutionWitness(state=NODES, codes=[b"\x60\x00" * 9000], headers=[b"\xf9" * 600])
+STATUSES = [
+    ({"status": 0, "latest_valid_hash": [b"\x11" * 32], "validation_error": []}, None),
+    ({"status": 1, "latest_valid_hash": [], "validation_error": [b""]}, ""),
+    ({"status": 3, "validation_error": ['"\\\n\x00 é😀'.encode()]}, '"\\\n\x00 é😀'),
+    ({"status": 2, "validation_error": [b"x" * 1024]}, "x" * 1024),
+]
+
+
+def hex_of(items):
+    return ["0x" + bytes(item).hex() for item in items]
+
+
+def witness_json(witness):
+    return {name: hex_of(getattr(witness, name)) for name in ("state", "codes", "headers")}
+
+
+def status_json(fields, error):
+    latest = hex_of(fields.get("latest_valid_hash", []))
+    return {
+        "status": STATUS[fields["status"]],
+        "latestValidHash": latest[0] if latest else None,
+        "validationError": error,
+    }
+
+
+CASES = [
+    (WITNESS, witness_json(WITNESS)),
+    (ExecutionWitness(), {"state": [], "codes": [], "headers": []}),
+]
+for fields, error in STATUSES:
+    status, text = PayloadStatus(**fields), status_json(fields, error)
+    CASES.append((status, text))
+    CASES.append(
+        (
+            PayloadStatusWithWitness(payload_status=status, witness=[WITNESS]),
+            {"payloadStatus": text, "witness": witness_json(WITNESS)},
+        )
+    )
+    CASES.append(
+        (
+            PayloadStatusWithWitnessAndKeys(
+                payload_status=status, witness=[], public_keys=[b"\x04" * 65] * 3
+            ),
+            {"payloadStatus": text, "witness": None, "publicKeys": hex_of([b"\x04" * 65] * 3)},
+        )
+    )
+
+
+@pytest.mark.parametrize("fork", [specs.FORKS[0], specs.FORKS[-1]])
+@pytest.mark.parametrize(("value", "text"), CASES)
+def test_values(value, text, fork, walkers):
+    about = {"fork": fork, "preset": "mainnet", "type": type(value).__name__}
+    ssz = value.encode_bytes()
+    walkers.ask("check", ssz, **about)
+    assert walkers.ask("root", ssz, **about) == bytes(value.hash_tree_root())
+    for piece in (1, 7, 100_000):
+        assert json.loads(walkers.ask("to_json", ssz, piece=piece, **about)) == text
+        written = json.dumps(text).encode()
+        assert walkers.ask("to_ssz", written, piece=piece, **about) == ssz
+
+
+@pytest.mark.parametrize(
+    "ssz",
+    [
+        # a status that is none
+        PayloadStatus(status=4).encode_bytes(),
+        # text that is none
+        PayloadStatus(validation_error=[b"\xff"]).encode_bytes(),
+        # two, where one may be
+        b"\0" + (9).to_bytes(4, "little") + (9 + 64).to_bytes(4, "little") + bytes(64),
+    ],
+)
+def test_wrong_statuses_are_refused(ssz, walkers):
+    with pytest.raises(Refused):
+        walkers.ask("check", ssz, fork="phase0", preset="mainnet", type="PayloadStatus")

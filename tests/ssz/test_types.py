@@ -1,0 +1,60 @@
+"""Each table has the specs' containers, field by field, and nothing else."""
+
+import json
+
+import pytest
+
+import specs
+
+# Of the execution layer, which tests/ssz/test_execution.py is about.
+EXECUTION = {
+    "ExecutionWitness",
+    "NewPayloadWithWitness",
+    "PayloadStatus",
+    "PayloadStatusWithWitness",
+    "PayloadStatusWithWitnessAndKeys",
+}
+
+forks_and_presets = pytest.mark.parametrize(
+    ("fork", "preset"), [(fork, preset) for preset in specs.PRESETS for fork in specs.FORKS]
+)
+
+
+@forks_and_presets
+def test_containers_are_the_specs(fork, preset, described):
+    ours = described(fork, preset)
+    theirs = specs.of(fork, preset)
+    for name, ty in theirs.items():
+        assert name in ours, f"{fork} has no {name}"
+        if not specs.is_container(ty):
+            assert ours[name] == {"is": specs.written(ty)}, name
+            continue
+        fields = [[field, field, specs.written(of)] for field, of in ty.fields().items()]
+        assert ours[name] == {"fields": fields, "active": specs.active_fields(ty)}, name
+    unknown = {name for name, what in ours.items() if "fields" in what}
+    assert unknown - theirs.keys() == EXECUTION
+
+
+@forks_and_presets
+def test_other_names_are_the_specs(fork, preset, described):
+    spec = specs.module(fork, preset)
+    for name, what in described(fork, preset).items():
+        theirs = getattr(spec, name, None)
+        if "is" in what and theirs is not None:
+            assert what["is"] == specs.written(theirs), name
+
+
+def test_what_is_left_out_is_there_to_be_left_out():
+    left_out = set()
+    for fork in specs.FORKS:
+        left_out |= vars(specs.module(fork, "mainnet")).keys()
+    assert specs.NOT_IN_THE_API.keys() <= left_out
+
+
+@pytest.mark.parametrize("preset", specs.PRESETS)
+def test_lodestar_has_them_too(preset, lodestar):
+    """Names that beacon-APIs gave us, and not the specs, are confirmed so."""
+    theirs = json.loads(lodestar(preset).ask("names"))
+    for fork in specs.FORKS:
+        ours = set(specs.of(fork, preset))
+        assert ours - set(theirs[fork]) == specs.NOT_IN_LODESTAR, fork

@@ -1,0 +1,108 @@
+"""Random values of each type: SSZ, JSON and roots are the specs' and Lodestar's."""
+
+import json
+
+import pytest
+
+import specs
+import values
+from process import Refused
+
+
+def types(names, **forks):
+    """Those of these forks of each preset."""
+    cases = [
+        (preset, fork, name) for preset in forks for fork in forks[preset] for name in names(fork)
+    ]
+    return pytest.mark.parametrize(("preset", "fork", "name"), cases)
+
+
+def all_of(fork):
+    return specs.of(fork, "mainnet").keys()
+
+
+def lodestars(fork):
+    """Which Lodestar has, too: tests/ssz/test_types.py sees to the others."""
+    another = {name for of, name in specs.ANOTHER_IN_LODESTAR if of == fork}
+    return sorted(all_of(fork) - specs.NOT_IN_LODESTAR - another)
+
+
+def lower(value):
+    """JSON with its hex in lower case: Lodestar writes addresses as EIP-55 says."""
+    if isinstance(value, dict):
+        return {name: lower(field) for name, field in value.items()}
+    if isinstance(value, list):
+        return [lower(element) for element in value]
+    return value.lower() if isinstance(value, str) and value.startswith("0x") else value
+
+
+@types(all_of, minimal=specs.FORKS)
+def test_the_specs_agree(preset, fork, name, walkers):
+    ty = specs.of(fork, preset)[name]
+    rng = values.source(fork, preset, name)
+    for mode, chaos in [(mode, False) for mode in values.MODES] + 4 * [(values.MODES[0], True)]:
+        value = values.value(rng, ty, mode, chaos)
+        values.assert_all_agree(walkers, rng, value, fork=fork, preset=preset, type=name)
+
+
+@types(lodestars, mainnet=specs.FORKS, minimal=specs.FORKS, gnosis=["capella", "gloas"])
+def test_lodestar_agrees_too(preset, fork, name, walkers, lodestar):
+    ty = specs.of(fork, preset)[name]
+    rng = values.source("lodestar", fork, preset, name)
+    for chaos in (False, True) if preset == "minimal" else (False,):
+        # some of its lists have limits that the specs' no longer have
+        length = 1 if fork == "gloas" else 3
+        value = values.value(rng, ty, values.MODES[0], chaos, length, values.SAFE)
+        for part in values.fields_of(value):
+            if fork == "gloas" and type(part).__name__ == "BeaconBlockBody":
+                part.deposits = type(part.deposits)()
+        about = {"fork": fork, "preset": preset, "type": name}
+        ssz, text, root = values.assert_all_agree(walkers, rng, value, **about)
+        theirs = json.loads(lodestar(preset).ask("all", ssz, fork=fork, type=name))
+        assert theirs["root"] == root.hex()
+        assert lower(theirs["json"]) == json.loads(text)
+        assert theirs["again"]
+
+
+def changed(rng, ssz):
+    """SSZ that is mostly wrong."""
+    at = rng.randrange(len(ssz) + 1)
+    kind = rng.randrange(6)
+    if kind == 0:
+        return ssz[:at]
+    if kind == 1:
+        return ssz[:at] + rng.randbytes(rng.randrange(1, 9)) + ssz[at:]
+    if kind == 2:
+        return ssz + bytes(rng.randrange(1, 5))
+    if kind == 3:  # an offset, perhaps
+        at = min(at, 600) // 4 * 4
+        number = int.from_bytes(ssz[at : at + 4], "little") + rng.choice([-4, -1, 1, 4])
+        return ssz[:at] + (number % 2**32).to_bytes(4, "little") + ssz[at + 4 :]
+    if kind == 4:
+        return ssz[:at] + bytes([rng.randrange(256)]) + ssz[at + 1 :]
+    return ssz[:at] + ssz[min(at + rng.randrange(1, 9), len(ssz)) :]
+
+
+@pytest.mark.parametrize("fork", specs.FORKS)
+def test_wrong_ssz_is_refused_as_the_specs_refuse_it(fork, walkers):
+    refused = accepted = 0
+    for name, ty in specs.of(fork, "minimal").items():
+        rng = values.source("changed", fork, name)
+        about = {"fork": fork, "preset": "minimal", "type": name}
+        ssz = values.value(rng, ty, values.MODES[0], True, 3).encode_bytes()
+        if len(ssz) > 50_000:
+            continue
+        for _ in range(40):
+            wrong = changed(rng, ssz)
+            try:
+                root = bytes(ty.decode_bytes(wrong).hash_tree_root())
+            except Exception:  # it has no class for this
+                refused += 1
+                with pytest.raises(Refused):
+                    walkers.ask("check", wrong, **about)
+                    pytest.fail(f"{name}: {wrong.hex()}")
+            else:
+                accepted += 1
+                walkers.ask("check", wrong, **about)
+                assert walkers.ask("root", wrong, **about) == root, name
+    assert refused > 100 and accepted > 100

@@ -1,0 +1,82 @@
+"""Random values of the specs' types, and what to expect of them."""
+
+import contextlib
+import json
+import random
+import zlib
+
+from eth_consensus_specs.debug import random_value
+from eth_consensus_specs.debug.random_value import RandomizationMode, get_random_ssz_object
+from eth_consensus_specs.utils.ssz.ssz_typing import Boolean, Container, Vector
+
+import specs
+
+MODES = list(RandomizationMode)
+# Lodestar holds most numbers as JavaScript does.
+SAFE = 2**53
+# A longer vector is made of a few values that are not zero.
+DENSE = 300
+
+
+def source(*about):
+    """Always the same for the same."""
+    return random.Random(zlib.crc32(repr(about).encode()))
+
+
+@contextlib.contextmanager
+def patched(module, **others):
+    kept = {name: getattr(module, name) for name in others}
+    vars(module).update(others)
+    try:
+        yield
+    finally:
+        vars(module).update(kept)
+
+
+def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
+    """A random one; its numbers are below the limit, if there is one."""
+
+    def limited(value):
+        if number_limit is None or isinstance(value, Boolean):
+            return value
+        return type(value)(int(value) % number_limit)
+
+    random_basic, max_basic = random_value.get_random_basic_value, random_value.get_max_basic_value
+
+    def of(rng, ty, max_bytes, max_list, mode, chaos):
+        if not (issubclass(ty, Vector) and ty.vector_length() > DENSE):
+            return get_random_ssz_object(rng, ty, max_bytes, max_list, mode, chaos)
+        vector = ty()
+        for at in sorted(rng.sample(range(len(vector)), 20)):
+            vector[at] = of(rng, ty.element_cls(), max_bytes, max_list, mode, chaos)
+        return vector
+
+    with patched(
+        random_value,
+        get_random_ssz_object=of,
+        # as random, in a tenth of the time
+        get_random_bytes_list=lambda rng, length: rng.randbytes(length),
+        get_random_basic_value=lambda rng, ty: limited(random_basic(rng, ty)),
+        get_max_basic_value=lambda ty: limited(max_basic(ty)),
+    ):
+        return of(rng, ty, 100, list_length, mode, chaos)
+
+
+def fields_of(value):
+    """Containers in containers, itself among them."""
+    if isinstance(value, Container):
+        yield value
+        for name in value.fields():
+            yield from fields_of(getattr(value, name))
+
+
+def assert_all_agree(walkers, rng, value, **about):
+    """Ours and the specs'. Returns the SSZ, the JSON and the root."""
+    ssz, root = value.encode_bytes(), bytes(value.hash_tree_root())
+    about["piece"] = int(2 ** rng.uniform(0, 16))
+    walkers.ask("check", ssz, **about)
+    assert walkers.ask("root", ssz, **about) == root
+    text = json.dumps(specs.json_of(value), separators=(",", ":")).encode()
+    assert walkers.ask("to_json", ssz, **about) == text
+    assert walkers.ask("to_ssz", text, **about) == ssz
+    return ssz, text, root
