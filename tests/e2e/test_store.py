@@ -307,7 +307,7 @@ class TestPurging:
 
         for method in ("eth_getBlockByHash", "eth_chainId"):
             asks(CALLS[method]())
-            asks.nginx.wait_for(lambda: is_kept(method), f"{method} to be kept")
+            asks.nginx.wait_for(lambda method=method: is_kept(method), f"{method} to be kept")
 
     def hits(self, asks):
         return [method for method in ("eth_getBlockByHash", "eth_chainId") if asks(CALLS[method]()).header("cache-status").startswith("sszip; hit")]
