@@ -17,7 +17,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
 .PHONY: help setup build run test check unit ssz e2e fuzz bench clean \
-	e2e-owner e2e-debian e2e-1.28 e2e-asan faults
+	e2e-owner e2e-debian e2e-1.28 e2e-asan faults ssz-peers
 
 help: ## what can be made (this list)
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -46,6 +46,9 @@ check: setup ## format, lints, C style, dependencies' licences
 	cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 	cargo fmt --check --manifest-path shared-core/fuzz/Cargo.toml
 	cargo clippy --locked --manifest-path shared-core/fuzz/Cargo.toml -- -D warnings
+	cargo fmt --check --manifest-path loadtest/ssz-peers/Cargo.toml
+	cargo clippy --locked --manifest-path loadtest/ssz-peers/Cargo.toml \
+		--all-targets -- -D warnings
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src
@@ -57,11 +60,14 @@ check: setup ## format, lints, C style, dependencies' licences
 unit: setup ## the Rust tests, the C ABI's among them
 	cargo test --workspace --all-features
 
-ssz: setup ## SSZ against the specifications and Lodestar
+ssz: setup ssz-peers ## SSZ against the specifications, Lodestar and typed crates
 	cargo build --release --package sszip-core --features ffi --example ssz_oracle
 	SSZIP_SSZ_ORACLE=$(CARGO_TARGET_DIR)/release/examples/ssz_oracle \
 	SSZIP_LODESTAR=$(SSZIP_CACHE)/lodestar \
 	$(SSZIP_CACHE)/ssz-venv/bin/python -m pytest -q tests/ssz
+
+ssz-peers: setup ## ... SSZ beside typed crates only
+	cargo test --locked --manifest-path loadtest/ssz-peers/Cargo.toml
 
 e2e: e2e-owner e2e-debian e2e-1.28 e2e-asan ## the owner; real nginx: 1.22, 1.28, 1.28 with ASan
 
@@ -100,7 +106,7 @@ faults: setup
 fuzz: setup ## libFuzzer on the core, FUZZ_SECONDS (10) for each target
 	@scripts/fuzz
 
-bench: build ## sszip beside gzip and brotli; tables go to loadtest/results/
+bench: build ## sszip beside its rivals; tables go to loadtest/results/
 	@scripts/setup bench
 	loadtest/bench/run
 

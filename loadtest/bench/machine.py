@@ -28,8 +28,7 @@ def cpu_model():
     return found.group(1) if found else platform.machine()
 
 
-def locked_version(crate):
-    lock = ROOT / "Cargo.lock"
+def locked_version(crate, lock=ROOT / "Cargo.lock"):
     text = lock.read_text() if lock.exists() else ""
     found = re.search(rf'name = "{crate}"\nversion = "([^"]+)"', text)
     return found.group(1) if found else "unknown"
@@ -39,7 +38,16 @@ def package(name):
     return output("dpkg-query", "-W", "-f=${Version}", name) or "not installed"
 
 
-def describe(argv):
+def web_versions():
+    return {
+        "nginx": output(NGINX, "-v").removeprefix("nginx version: "),
+        "libdeflate-sys": locked_version("libdeflate-sys"),
+        "oha": output(OHA, "--version").removeprefix("oha ") or "not installed",
+        **{name: package(name) for name in PACKAGES},
+    }
+
+
+def describe(argv, versions=None):
     dirty = output("git", "status", "--porcelain", "--untracked-files=no")
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -52,35 +60,31 @@ def describe(argv):
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "kernel": platform.release(),
-        "versions": {
-            "nginx": output(NGINX, "-v").removeprefix("nginx version: "),
-            "libdeflate-sys": locked_version("libdeflate-sys"),
-            "oha": output(OHA, "--version").removeprefix("oha ") or "not installed",
-            **{name: package(name) for name in PACKAGES},
-        },
+        "versions": (versions or web_versions)(),
     }
 
 
 def missing_tools(suites):
     """Every prerequisite of these that is absent, with what brings it."""
     absent = []
+    web = suites - {"ssz"}
     for path, remedy, needed in (
-        (Path(NGINX), "apt-get install nginx", suites),
+        (Path(NGINX), "apt-get install nginx", web),
         (BROTLI_MODULE, "apt-get install libnginx-mod-http-brotli-filter", {"nginx"}),
-        (MODULE, "make build", suites),
+        (MODULE, "make build", web),
         (MODULE.parent / "libsszip_owner.so", "make build", {"store"}),
-        (REPLAY_NODE, "make build", suites),
+        (REPLAY_NODE, "make build", web),
         (OHA, "scripts/setup bench", {"streaming"}),
     ):
         if not suites.isdisjoint(needed) and not path.exists():
             absent.append(f"{path} is missing: {remedy}")
-    for tool, remedy in (
-        ("wrk", "apt-get install wrk"),
-        ("taskset", "apt-get install util-linux"),
-        ("perf", "apt-get install linux-perf"),
-        ("cargo", "see the README"),
+    for tool, remedy, needed in (
+        ("wrk", "apt-get install wrk", web),
+        ("taskset", "apt-get install util-linux", suites),
+        ("perf", "apt-get install linux-perf", web),
+        ("cargo", "see the README", suites),
     ):
-        if not output("sh", "-c", f"command -v {tool}"):
+        if needed and not output("sh", "-c", f"command -v {tool}"):
             absent.append(f"{tool} is missing: {remedy}")
     if os.cpu_count() < 2:
         absent.append("two cores are needed: one for the worker, one for the load")

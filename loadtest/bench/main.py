@@ -1,8 +1,8 @@
 """Benchmarks: nginx with sszip against the other coders.
 
-Four suites: `nginx`, answers with a length, `streaming`, answers in chunks,
-`cache`, stored answers, and `store`, those that the cache's owner keeps. Each
-verifies every answer before it measures, and writes tables, the raw numbers and
+Five suites: `nginx`, answers with a length, `streaming`, answers in chunks,
+`cache`, stored answers, `store`, those that the cache's owner keeps, and `ssz`,
+the core's SSZ walkers, without nginx. Each verifies every answer before it measures, and writes tables, the raw numbers and
 a plot. See loadtest/README.md.
 """
 
@@ -29,6 +29,8 @@ import streaming
 import streaming_report
 import tail
 import throughput
+import transcoding
+import transcoding_report
 from stack import ROOT, Node
 
 # By suite: its sections, the name of its results, what renders them.
@@ -37,6 +39,7 @@ SUITES = {
     "streaming": (streaming.SECTIONS, streaming.NAME, streaming_report),
     "cache": (caching.SECTIONS, caching.NAME, caching_report),
     "store": (storing.SECTIONS, storing.NAME, storing_report),
+    "ssz": (transcoding.SECTIONS, transcoding.NAME, transcoding_report),
 }
 
 
@@ -90,19 +93,11 @@ def choose(args, library, work):
 
 
 def measure(suite, args, work):
-    library = bodylib.Library(work)
-    chosen, pairs, source = choose(args, library, work)
     results = {
-        "machine": machine.describe(sys.argv[1:]),
+        "machine": machine.describe(sys.argv[1:], transcoding.versions if suite == "ssz" else None),
         "quiet": load.quiet_check(),
         "notes": [],
         "quick": args.quick,
-        "source": source,
-        "recorded": args.corpus.is_dir(),
-        "bodies": [
-            {"name": b.name, "method": b.method, "group": b.group, "size": b.size}
-            for b in chosen
-        ],
     }
     notes = results["notes"]
     if args.quick:
@@ -112,7 +107,19 @@ def measure(suite, args, work):
             f"The machine was {results['quiet']['busy']:.0%} busy before the run "
             "started: trust the CPU columns more than requests/s."
         )
+    if suite == "ssz":
+        return results | transcoding.run(args, work, say)
 
+    library = bodylib.Library(work)
+    chosen, pairs, source = choose(args, library, work)
+    results |= {
+        "source": source,
+        "recorded": args.corpus.is_dir(),
+        "bodies": [
+            {"name": b.name, "method": b.method, "group": b.group, "size": b.size}
+            for b in chosen
+        ],
+    }
     if suite == "streaming":
         return results | streaming.run(args, work, library, chosen, pairs, say)
     if suite == "cache":

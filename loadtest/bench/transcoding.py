@@ -1,0 +1,47 @@
+"""The ssz suite: the core's SSZ walkers beside typed crates.
+
+Everything is measured by `ssz-bench` of `loadtest/ssz-peers`, in one process
+but for the witnesses; this runs it and adds what it was built with.
+"""
+
+import json
+import os
+import subprocess
+
+import machine
+from stack import ROOT, WORKER_CORE, pinned
+
+SECTIONS = ["block", "state", "witness"]
+NAME = "part-06-ssz"
+PEERS = ROOT / "loadtest/ssz-peers"
+CRATES = [
+    "libssz", "ethereum_ssz", "ssz_types", "tree_hash", "ethereum_hashing", "ssz_rs",
+    "serde_json", "sonic-rs", "const-hex",
+]
+
+
+def versions():
+    return {
+        "rustc": machine.output("rustc", "--version").removeprefix("rustc "),
+        **{crate: machine.locked_version(crate, PEERS / "Cargo.lock") for crate in CRATES},
+    }
+
+
+def run(args, work, say):
+    """The sections asked for, by what ssz-bench calls its parts."""
+    out = work / "ssz.json"
+    only = [word for section in args.only for word in ("--only", section)]
+    quick = ["--quick"] if args.quick else []
+    # a build in seconds is enough to see that it runs
+    profile = [] if args.quick else ["--release"]
+    build = ["cargo", "build", "--locked", "--bin", "ssz-bench", *profile]
+    say("building ssz-bench")
+    subprocess.run(build, cwd=PEERS, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", PEERS / "target")
+    folder = ROOT / target / ("debug" if args.quick else "release")
+    command = [folder / "ssz-bench", *quick, *only]
+    command += ["--corpus", args.corpus.parent, "--work", work, out]
+    subprocess.run(pinned(WORKER_CORE, [str(word) for word in command]), check=True)
+    results = json.loads(out.read_text())
+    sources = {"block", "witness"} & set(args.only)
+    return results | {"recorded": sources <= set(results["recorded"])}

@@ -1,0 +1,87 @@
+//! What is measured: recorded values where there are any, made ones elsewhere.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{json, Value};
+use ssz_peers::peers::{libssz, Serde, Value as _};
+use ssz_peers::{sample, table_of};
+
+/// A SignedBeaconBlock of deneb in JSON; whether it is a recorded one, whose
+/// signature alone was made.
+pub fn block(corpus: &Path) -> Result<(Value, bool), Box<dyn Error>> {
+    let recorded = corpus.join("beacon/block_deneb.json");
+    if recorded.exists() {
+        let message: Value = serde_json::from_slice(&fs::read(recorded)?)?;
+        let signature = format!("0x{}", "5a".repeat(96));
+        let block = json!({"message": message, "signature": signature});
+        return Ok((block, true));
+    }
+    Ok((made_block()?, false))
+}
+
+/// As long as usual ones, from nothing but a seed.
+fn made_block() -> Result<Value, Box<dyn Error>> {
+    let (schema, ty) = table_of("SignedBeaconBlock");
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut block = libssz::SignedBeaconBlock::decode(&sample::random(schema, ty, &mut rng))?;
+    let body = &mut block.message.body;
+    let lengths = (0..300).map(|n| 100 + n * n % 700);
+    let transactions = lengths.map(|len| {
+        let bytes: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+        bytes.try_into().expect("short enough")
+    });
+    body.execution_payload.transactions = transactions.collect::<Vec<_>>().try_into()?;
+    let (schema, ty) = table_of("Attestation");
+    let attestations: Result<Vec<_>, String> = (0..128)
+        .map(|_| libssz::Attestation::decode(&sample::random(schema, ty, &mut rng)))
+        .collect();
+    body.attestations = attestations?.try_into()?;
+    let json = Serde::SerdeJson.write(&block)?;
+    Ok(serde_json::from_slice(&json)?)
+}
+
+/// Texts of the items of a witness' arrays.
+pub struct WitnessParts {
+    pub state: Vec<String>,
+    pub keys: Vec<String>,
+    pub codes: Vec<String>,
+    pub headers: Vec<String>,
+}
+
+/// Parts to repeat; whether they are recorded.
+pub fn witness(corpus: &Path) -> Result<(WitnessParts, bool), Box<dyn Error>> {
+    let recorded = corpus.join("witness/cache_hoodi_1265656.json");
+    if recorded.exists() {
+        let cache: Value = serde_json::from_slice(&fs::read(recorded)?)?;
+        let of = |name: &str| -> Result<Vec<String>, serde_json::Error> {
+            serde_json::from_value(cache["witness"][name].clone())
+        };
+        let parts = WitnessParts {
+            state: of("state")?,
+            keys: of("keys")?,
+            codes: of("codes")?,
+            headers: of("headers")?,
+        };
+        return Ok((parts, true));
+    }
+    let mut rng = fastrand::Rng::with_seed(2);
+    let mut texts = |count: usize, longest: usize| -> Vec<String> {
+        let mut one = || {
+            let len = rng.usize(longest / 5..=longest);
+            (0..len).map(|_| format!("{:02x}", rng.u8(..))).collect()
+        };
+        (0..count)
+            .map(|_| one())
+            .map(|hex: String| format!("0x{hex}"))
+            .collect()
+    };
+    let parts = WitnessParts {
+        state: texts(1700, 560),
+        keys: texts(400, 32),
+        codes: texts(22, 9000),
+        headers: texts(6, 640),
+    };
+    Ok((parts, false))
+}

@@ -1,0 +1,119 @@
+//! Measures the walkers of `sszip_core::ssz` beside the typed peers, and writes
+//! every sample as JSON: `loadtest/bench/run --suite ssz` runs this and makes
+//! tables of it.
+
+mod case;
+mod corpus;
+mod state;
+mod typed;
+mod witness;
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use self::case::{Group, Plan};
+
+const USAGE: &str = "ssz-bench [--quick] [--ours] [--only block|state|witness]... \
+    [--corpus FOLDER] [--work FOLDER] OUT.json";
+
+/// What is asked for.
+struct Options {
+    quick: bool,
+    ours: bool,
+    only: Vec<String>,
+    corpus: PathBuf,
+    work: PathBuf,
+    out: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Results {
+    groups: Vec<Group>,
+    witnesses: Vec<witness::Witness>,
+    /// What of the corpus was there.
+    recorded: Vec<&'static str>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1).peekable();
+    if args.peek().is_some_and(|first| first == witness::CHILD) {
+        return witness::child(args.nth(1), args.next());
+    }
+    let Some(options) = options(args) else {
+        return Err(USAGE.into());
+    };
+    let of_this_length = match options.quick {
+        true => Plan::QUICK,
+        false => Plan::FULL,
+    };
+    let plan = Plan {
+        ours: options.ours,
+        ..of_this_length
+    };
+    let wants = |section| options.only.is_empty() || options.only.iter().any(|one| one == section);
+    let mut results = Results {
+        groups: Vec::new(),
+        witnesses: Vec::new(),
+        recorded: Vec::new(),
+    };
+    if wants("block") {
+        let (block, is_recorded) = corpus::block(&options.corpus)?;
+        if is_recorded {
+            results.recorded.push("block");
+        }
+        results.groups.extend(typed::blocks(&block, plan)?);
+    }
+    if wants("state") {
+        let counts: &[usize] = match options.quick {
+            true => &[500],
+            false => &[2_000, 100_000, 1_000_000],
+        };
+        for count in counts {
+            results.groups.extend(typed::state(*count, plan)?);
+        }
+    }
+    if wants("witness") {
+        let (parts, is_recorded) = corpus::witness(&options.corpus)?;
+        if is_recorded {
+            results.recorded.push("witness");
+        }
+        let sizes: &[usize] = match options.quick {
+            true => &[2],
+            false => &[100, 300, 500],
+        };
+        for megabytes in sizes {
+            let of_this_size = witness::measure(&parts, *megabytes, plan, &options.work)?;
+            results.witnesses.push(of_this_size);
+        }
+    }
+    std::fs::write(&options.out, serde_json::to_vec_pretty(&results)?)?;
+    Ok(())
+}
+
+fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
+    let mut options = Options {
+        quick: false,
+        ours: false,
+        only: Vec::new(),
+        corpus: PathBuf::from(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../../shared/corpus"
+        )),
+        work: std::env::temp_dir(),
+        out: PathBuf::new(),
+    };
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--quick" => options.quick = true,
+            "--ours" => options.ours = true,
+            "--only" => options.only.push(args.next()?),
+            "--corpus" => options.corpus = args.next()?.into(),
+            "--work" => options.work = args.next()?.into(),
+            _ if arg.starts_with('-') => return None,
+            _ => options.out = arg.into(),
+        }
+    }
+    (!options.out.as_os_str().is_empty()).then_some(options)
+}

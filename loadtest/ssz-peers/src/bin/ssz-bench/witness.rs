@@ -1,0 +1,221 @@
+//! Large execution witnesses, each way in a process of its own, whose peak of
+//! memory counts.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+use ssz_peers::peers::{ethereum_ssz, libssz, Serde, Value};
+use ssz_peers::table_of;
+use sszip_core::ssz::{Form, ToSsz};
+
+use crate::case::{cpu, Plan};
+use crate::corpus::WitnessParts;
+
+/// The first argument of such a process.
+pub const CHILD: &str = "witness-child";
+
+/// What a node or a proxy reads at once.
+const PIECE: usize = 64 << 10;
+
+type Run = fn(File) -> Result<Done, Box<dyn Error>>;
+
+/// Whose, and what does it.
+const WAYS: [(&str, Run); 5] = [
+    ("sszip", ours),
+    ("serde_json, libssz", |file| {
+        typed::<libssz::ExecutionWitness>(file, Serde::SerdeJson)
+    }),
+    ("serde_json, ethereum_ssz", |file| {
+        typed::<ethereum_ssz::ExecutionWitness>(file, Serde::SerdeJson)
+    }),
+    ("sonic-rs, libssz", |file| {
+        typed::<libssz::ExecutionWitness>(file, Serde::SonicRs)
+    }),
+    ("sonic-rs, ethereum_ssz", |file| {
+        typed::<ethereum_ssz::ExecutionWitness>(file, Serde::SonicRs)
+    }),
+];
+
+/// A witness of one size.
+#[derive(Serialize)]
+pub struct Witness {
+    bytes_json: u64,
+    bytes_ssz: usize,
+    ways: Vec<Way>,
+}
+
+#[derive(Serialize)]
+struct Way {
+    who: &'static str,
+    samples: Vec<Sample>,
+}
+
+/// What a process says of itself.
+#[derive(Serialize, Deserialize)]
+struct Sample {
+    /// CPU time from the first piece to the SSZ, without reading the file.
+    ns: f64,
+    /// CPU time of reading the file.
+    reading_ns: f64,
+    /// The most memory that was resident, KiB.
+    peak_kib: u64,
+    bytes_ssz: usize,
+    hash: u64,
+}
+
+struct Done {
+    ssz: Vec<u8>,
+    reading_ns: f64,
+}
+
+/// Each way on a witness of so many megabytes.
+pub fn measure(
+    parts: &WitnessParts,
+    megabytes: usize,
+    plan: Plan,
+    work: &Path,
+) -> Result<Witness, Box<dyn Error>> {
+    let path = work.join(format!("ssz-bench-{}-{megabytes}.json", std::process::id()));
+    let measured = write(parts, megabytes, &path).and_then(|()| rounds(&path, plan));
+    std::fs::remove_file(&path)?;
+    measured
+}
+
+fn rounds(path: &Path, plan: Plan) -> Result<Witness, Box<dyn Error>> {
+    eprintln!("ExecutionWitness, {}", path.display());
+    let mut ways = WAYS.map(|(who, _)| Way {
+        who,
+        samples: Vec::new(),
+    });
+    let this = std::env::current_exe()?;
+    for round in 0..plan.rounds.min(5) {
+        for n in 0..ways.len() {
+            let way = &mut ways[(round + n) % WAYS.len()];
+            let done = Command::new(&this)
+                .args([CHILD, way.who])
+                .arg(path)
+                .output()?;
+            if !done.status.success() {
+                return Err(String::from_utf8_lossy(&done.stderr).into());
+            }
+            way.samples.push(serde_json::from_slice(&done.stdout)?);
+        }
+    }
+    let first = &ways[0].samples[0];
+    let (bytes_ssz, hash) = (first.bytes_ssz, first.hash);
+    let all = ways.iter().flat_map(|way| &way.samples);
+    if all
+        .into_iter()
+        .any(|one| (one.bytes_ssz, one.hash) != (bytes_ssz, hash))
+    {
+        return Err("the SSZ of a witness differs".into());
+    }
+    Ok(Witness {
+        bytes_json: path.metadata()?.len(),
+        bytes_ssz,
+        ways: ways.into(),
+    })
+}
+
+/// Nodes and codes, over and over, until there is as much as is asked for.
+fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<dyn Error>> {
+    let length = |texts: &[String]| texts.iter().map(|text| text.len() + 3).sum::<usize>();
+    let once = length(&parts.state) + length(&parts.codes) + length(&parts.keys);
+    let times = (megabytes * 1_000_000).div_ceil(once);
+    let mut to = BufWriter::new(File::create(path)?);
+    let lists = [
+        ("{\"state\":[", &parts.state, times),
+        ("],\"keys\":[", &parts.keys, times),
+        ("],\"codes\":[", &parts.codes, times),
+        ("],\"headers\":[", &parts.headers, 1),
+    ];
+    for (begin, texts, times) in lists {
+        to.write_all(begin.as_bytes())?;
+        for n in 0..times {
+            for (m, text) in texts.iter().enumerate() {
+                let comma = if n + m == 0 { "" } else { "," };
+                write!(to, "{comma}\"{text}\"")?;
+            }
+        }
+    }
+    to.write_all(b"]}")?;
+    to.flush()?;
+    Ok(())
+}
+
+/// Runs one way and says what it took.
+pub fn child(who: Option<String>, path: Option<String>) -> Result<(), Box<dyn Error>> {
+    let way = WAYS.iter().find(|(name, _)| who.as_deref() == Some(name));
+    let (Some((_, way)), Some(path)) = (way, path) else {
+        return Err(format!("{CHILD} WAY FILE").into());
+    };
+    let file = File::open(path)?;
+    let begin = cpu();
+    let done = way(file)?;
+    let ns = cpu() - begin - done.reading_ns;
+    let sample = Sample {
+        ns,
+        reading_ns: done.reading_ns,
+        peak_kib: peak()?,
+        bytes_ssz: done.ssz.len(),
+        hash: fnv(&done.ssz),
+    };
+    println!("{}", serde_json::to_string(&sample)?);
+    Ok(())
+}
+
+/// As a proxy does it: piece by piece.
+fn ours(mut file: File) -> Result<Done, Box<dyn Error>> {
+    let (schema, ty) = table_of("ExecutionWitness");
+    let mut reader = ToSsz::new(schema, ty, Form::Bare);
+    let mut piece = vec![0; PIECE];
+    let mut reading_ns = 0.0;
+    loop {
+        let begin = cpu();
+        let len = file.read(&mut piece)?;
+        reading_ns += cpu() - begin;
+        if len == 0 {
+            let ssz = reader.end()?;
+            return Ok(Done { ssz, reading_ns });
+        }
+        reader.push(&piece[..len])?;
+    }
+}
+
+/// As a client does it: all of the text, then the struct, then the SSZ.
+fn typed<T>(mut file: File, serde: Serde) -> Result<Done, Box<dyn Error>>
+where
+    T: Value + serde::de::DeserializeOwned,
+{
+    let begin = cpu();
+    let mut json = Vec::with_capacity(file.metadata()?.len() as usize + 1);
+    file.read_to_end(&mut json)?;
+    let reading_ns = cpu() - begin;
+    let value: T = serde.read(&json)?;
+    drop(json);
+    let ssz = value.encode();
+    Ok(Done { ssz, reading_ns })
+}
+
+/// VmHWM of this process, KiB.
+fn peak() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.split_whitespace().next());
+    Ok(kib.ok_or("no VmHWM in /proc/self/status")?.parse()?)
+}
+
+/// FNV-1a by words: to tell one SSZ from another.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .chunks(8)
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0100_0000_01b3)
+        })
+}

@@ -1,0 +1,280 @@
+//! How the Beacon API writes values in JSON, for serde: straight from the text
+//! into what holds the value, hex by SIMD (const-hex), as a fast client would.
+
+use std::ops::Deref;
+use std::str::FromStr;
+
+/// A type that hex stands for.
+pub trait Hex: Sized {
+    /// `digits`: without `0x`.
+    fn from_digits(digits: &str) -> Option<Self>;
+
+    /// Gives the text to the serializer.
+    fn write<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
+}
+
+/// A collection that has a limit or a length.
+pub trait Collection: Sized {
+    /// What it holds.
+    type Item;
+
+    /// If there are neither too many nor too few of them.
+    fn from_items(items: Vec<Self::Item>) -> Option<Self>;
+
+    /// All of them.
+    fn items(&self) -> &[Self::Item];
+}
+
+impl<C, T> Collection for C
+where
+    C: TryFrom<Vec<T>> + Deref<Target = [T]>,
+{
+    type Item = T;
+
+    fn from_items(items: Vec<T>) -> Option<Self> {
+        items.try_into().ok()
+    }
+
+    fn items(&self) -> &[T] {
+        self
+    }
+}
+
+impl<const N: usize> Hex for [u8; N] {
+    fn from_digits(digits: &str) -> Option<Self> {
+        const_hex::decode_to_array(digits).ok()
+    }
+
+    fn write<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(const_hex::Buffer::<N, true>::new().format(self))
+    }
+}
+
+/// Of any number of bytes.
+pub fn write_hex<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&const_hex::encode_prefixed(bytes))
+}
+
+/// Bytes and bits: hex.
+pub mod hex {
+    use std::fmt;
+    use std::marker::PhantomData;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    use super::Hex;
+
+    struct Digits<T>(PhantomData<T>);
+
+    impl<T: Hex> Visitor<'_> for Digits<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("hex after 0x")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            text.strip_prefix("0x")
+                .and_then(T::from_digits)
+                .ok_or_else(|| E::custom("no such bytes"))
+        }
+    }
+
+    /// Of one value.
+    pub fn serialize<T: Hex, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        value.write(to)
+    }
+
+    /// Of one value.
+    pub fn deserialize<'de, T: Hex, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        from.deserialize_str(Digits(PhantomData))
+    }
+}
+
+/// Numbers of up to 64 bits: decimal strings.
+pub mod uint {
+    use std::fmt;
+    use std::marker::PhantomData;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    use super::Uint;
+
+    struct Decimal<T>(PhantomData<T>);
+
+    impl<T: Uint> Visitor<'_> for Decimal<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number as a string")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(|_| E::custom("no such number"))
+        }
+    }
+
+    /// Of one value.
+    pub fn serialize<T: Uint, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(itoa::Buffer::new().format(*value))
+    }
+
+    /// Of one value.
+    pub fn deserialize<'de, T: Uint, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        from.deserialize_str(Decimal(PhantomData))
+    }
+}
+
+/// Numbers of 256 bits: decimal strings.
+pub mod uint256 {
+    use std::borrow::Cow;
+
+    use ruint::aliases::U256;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// What holds one.
+    pub trait Uint256 {
+        /// Of a number.
+        fn from_number(number: U256) -> Self;
+
+        /// As a number.
+        fn number(&self) -> U256;
+    }
+
+    impl Uint256 for U256 {
+        fn from_number(number: U256) -> Self {
+            number
+        }
+
+        fn number(&self) -> U256 {
+            *self
+        }
+    }
+
+    /// Little-endian, as in SSZ.
+    impl Uint256 for [u8; 32] {
+        fn from_number(number: U256) -> Self {
+            number.to_le_bytes()
+        }
+
+        fn number(&self) -> U256 {
+            U256::from_le_bytes(*self)
+        }
+    }
+
+    /// Of one value.
+    pub fn serialize<T: Uint256, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&value.number().to_string())
+    }
+
+    /// Of one value.
+    pub fn deserialize<'de, T: Uint256, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        let text = Cow::<str>::deserialize(from)?;
+        U256::from_str_radix(&text, 10)
+            .map(T::from_number)
+            .map_err(D::Error::custom)
+    }
+}
+
+macro_rules! collections {
+    ($(#[$doc:meta])* $name:ident of $element:ident: $read:path, $write:path) => {
+        $(#[$doc])*
+        pub mod $name {
+            use std::fmt;
+            use std::marker::PhantomData;
+
+            use serde::de::{Error, SeqAccess, Visitor};
+            use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+            use super::{$element, Collection};
+
+            struct Read<T>(T);
+
+            impl<'de, T: $read> Deserialize<'de> for Read<T> {
+                fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                    $element::deserialize(from).map(Self)
+                }
+            }
+
+            struct Write<'t, T>(&'t T);
+
+            impl<T: $write> Serialize for Write<'_, T> {
+                fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                    $element::serialize(self.0, to)
+                }
+            }
+
+            struct Items<C>(PhantomData<C>);
+
+            impl<'de, C: Collection<Item: $read>> Visitor<'de> for Items<C> {
+                type Value = C;
+
+                fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.write_str("an array")
+                }
+
+                fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<C, A::Error> {
+                    let mut items = Vec::new();
+                    while let Some(Read(item)) = from.next_element()? {
+                        items.push(item);
+                    }
+                    C::from_items(items).ok_or_else(|| A::Error::custom("not as many as must be"))
+                }
+            }
+
+            /// Of all of them.
+            pub fn serialize<C: Collection<Item: $write>, S: Serializer>(
+                value: &C,
+                to: S,
+            ) -> Result<S::Ok, S::Error> {
+                to.collect_seq(value.items().iter().map(Write))
+            }
+
+            /// Of all of them.
+            pub fn deserialize<'de, C: Collection<Item: $read>, D: Deserializer<'de>>(
+                from: D,
+            ) -> Result<C, D::Error> {
+                from.deserialize_seq(Items(PhantomData))
+            }
+        }
+    };
+}
+
+/// Numbers of up to 64 bits.
+pub trait Uint: FromStr + itoa::Integer + Copy {}
+
+impl Uint for u8 {}
+impl Uint for u64 {}
+
+collections! {
+    /// Arrays of what is hex.
+    hexes of hex: crate::json::Hex, crate::json::Hex
+}
+collections! {
+    /// Arrays of numbers.
+    uints of uint: crate::json::Uint, crate::json::Uint
+}
+collections! {
+    /// Arrays of containers.
+    list of itself: serde::de::DeserializeOwned, serde::Serialize
+}
+
+/// Containers, one in another.
+pub mod itself {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Of one value.
+    pub fn serialize<T: Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        value.serialize(to)
+    }
+
+    /// Of one value.
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        T::deserialize(from)
+    }
+}

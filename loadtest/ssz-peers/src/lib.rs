@@ -1,0 +1,29 @@
+//! Typed peers of `sszip_core::ssz`: containers of the specs for libssz,
+//! ethereum_ssz and ssz_rs, with JSON through serde. Tests compare them with the
+//! tables of the core, and `ssz-bench` their speed.
+
+#[macro_use]
+mod containers;
+pub mod json;
+pub mod peers;
+pub mod sample;
+
+use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
+
+/// Our table of a type that the peers have under that name.
+///
+/// # Panics
+/// If there is none.
+#[allow(clippy::panic)]
+pub fn table_of(name: &str) -> (&'static Schema, TypeId) {
+    let (fork, name) = match name.strip_suffix("Phase0") {
+        Some(name) => (Fork::Phase0, name),
+        None if name == "PendingAttestation" => (Fork::Phase0, name),
+        None => (Fork::Deneb, name),
+    };
+    let schema = Schema::of(fork, Preset::Mainnet);
+    match schema.find(name) {
+        Some(ty) => (schema, ty),
+        None => panic!("{fork} has no {name}"),
+    }
+}

@@ -1,0 +1,91 @@
+//! libssz 0.3.
+
+use libssz_merkle::Sha2Hasher;
+use libssz_types::{SszBitlist, SszBitvector, SszList, SszVector};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Codec, Json, Value, DEPOSIT_PROOF_LENGTH};
+use crate::json::{self, hex, hexes, itself, list, uint, uint256, uints, Hex};
+
+type List<T, const N: usize> = SszList<T, N>;
+type Vector<T, const N: usize> = SszVector<T, N>;
+type ByteList<const N: usize> = SszList<u8, N>;
+type Bitlist<const N: usize> = SszBitlist<N>;
+type Bitvector<const N: usize> = SszBitvector<N>;
+type Bytes4 = [u8; 4];
+type Bytes20 = [u8; 20];
+type Bytes32 = [u8; 32];
+type Bytes48 = [u8; 48];
+type Bytes96 = [u8; 96];
+type Bytes256 = [u8; 256];
+/// The crate has none but through ethereum_types; little-endian, they are the
+/// same bytes and root.
+type Uint256 = [u8; 32];
+
+macro_rules! constants {
+    ($($name:ident = $power:literal,)*) => {
+        $(const $name: usize = 1 << $power;)*
+    };
+}
+
+macro_rules! structs {
+    ($($name:ident { $($field:ident: $ty:ty = $json:literal,)* })*) => {
+        $(
+            #[allow(missing_docs)]
+            #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+            #[derive(libssz_derive::SszEncode, libssz_derive::SszDecode)]
+            #[derive(libssz_derive::HashTreeRoot)]
+            pub struct $name {
+                $(#[serde(with = $json)] pub $field: $ty,)*
+            }
+
+            impl Value for $name {
+                fn decode(ssz: &[u8]) -> Result<Self, String> {
+                    libssz::SszDecode::from_ssz_bytes(ssz).map_err(|error| format!("{error:?}"))
+                }
+
+                fn encode(&self) -> Vec<u8> {
+                    libssz::SszEncode::to_ssz(self)
+                }
+
+                fn root(&mut self) -> [u8; 32] {
+                    libssz_merkle::HashTreeRoot::hash_tree_root(self, &Sha2Hasher)
+                }
+            }
+        )*
+
+        pub(super) fn codecs() -> &'static [Codec] {
+            const { &[$(Codec::of::<$name>(stringify!($name), Some(Json::of::<$name>())),)*] }
+        }
+    };
+}
+
+limits!(constants);
+containers!(structs);
+
+impl<const N: usize> Hex for SszList<u8, N> {
+    fn from_digits(digits: &str) -> Option<Self> {
+        const_hex::decode(digits).ok()?.try_into().ok()
+    }
+
+    fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json::write_hex(self, serializer)
+    }
+}
+
+macro_rules! bits {
+    ($ty:ident) => {
+        impl<const N: usize> Hex for $ty<N> {
+            fn from_digits(digits: &str) -> Option<Self> {
+                libssz::SszDecode::from_ssz_bytes(&const_hex::decode(digits).ok()?).ok()
+            }
+
+            fn write<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                json::write_hex(&libssz::SszEncode::to_ssz(self), serializer)
+            }
+        }
+    };
+}
+
+bits!(SszBitlist);
+bits!(SszBitvector);

@@ -1,0 +1,57 @@
+//! ssz_rs 0.9: no JSON here, it is no fast path.
+
+use ssz_rs::prelude::*;
+
+use super::{Codec, Value, DEPOSIT_PROOF_LENGTH};
+
+type ByteList<const N: usize> = List<u8, N>;
+type Bytes4 = [u8; 4];
+type Bytes20 = [u8; 20];
+type Bytes32 = [u8; 32];
+// Its arrays end at 32.
+type Bytes48 = Vector<u8, 48>;
+type Bytes96 = Vector<u8, 96>;
+type Bytes256 = Vector<u8, 256>;
+type Uint256 = U256;
+
+macro_rules! constants {
+    ($($name:ident = $power:literal,)*) => {
+        $(const $name: usize = 1 << $power;)*
+    };
+}
+
+macro_rules! structs {
+    ($($name:ident { $($field:ident: $ty:ty = $json:literal,)* })*) => {
+        $(
+            #[allow(missing_docs)]
+            #[derive(Clone, Debug, Default, PartialEq, Eq, SimpleSerialize)]
+            pub struct $name {
+                $(pub $field: $ty,)*
+            }
+
+            impl Value for $name {
+                fn decode(ssz: &[u8]) -> Result<Self, String> {
+                    deserialize(ssz).map_err(|error| format!("{error:?}"))
+                }
+
+                #[allow(clippy::expect_used)]
+                fn encode(&self) -> Vec<u8> {
+                    serialize(self).expect("a value in its limits")
+                }
+
+                #[allow(clippy::expect_used)]
+                fn root(&mut self) -> [u8; 32] {
+                    let root = self.hash_tree_root().expect("a value in its limits");
+                    root.as_ref().try_into().expect("a root has 32 bytes")
+                }
+            }
+        )*
+
+        pub(super) fn codecs() -> &'static [Codec] {
+            const { &[$(Codec::of::<$name>(stringify!($name), None),)*] }
+        }
+    };
+}
+
+limits!(constants);
+containers!(structs);

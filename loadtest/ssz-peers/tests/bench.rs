@@ -1,0 +1,28 @@
+//! The bench runs, and all of its ways agree.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn a_quick_run_measures_everything() {
+    let folder = std::env::temp_dir().join(format!("ssz-bench-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let out = folder.join("out.json");
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_ssz-bench"));
+    bench.arg("--quick").arg("--work").arg(&folder).arg(&out);
+    let done = bench.output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    let results: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let groups = results["groups"].as_array().unwrap();
+    for group in groups {
+        for way in group["ways"].as_array().unwrap() {
+            assert!(way["ns"][0].as_f64() > Some(0.0), "{group}");
+        }
+    }
+    // two blocks and a state
+    assert_eq!(groups.len(), 6 + 6 + 6);
+    assert_eq!(results["witnesses"][0]["ways"].as_array().unwrap().len(), 5);
+}

@@ -1,0 +1,92 @@
+//! Recorded values: what peers make of them is what we do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{json, Value};
+use ssz_peers::peers::{peers, Codec, Serde};
+use ssz_peers::table_of;
+use sszip_core::ssz::{check, hash_tree_root, to_json, to_ssz};
+
+fn recorded(name: &str) -> Option<PathBuf> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    if !corpus.is_dir() {
+        eprintln!("skipped {name}: ../shared/corpus is absent");
+        return None;
+    }
+    Some(corpus.join(name))
+}
+
+fn codecs(name: &str) -> impl Iterator<Item = (&'static str, &'static Codec)> + '_ {
+    peers().into_iter().flat_map(move |(peer, codecs)| {
+        let of_name = codecs.iter().filter(move |codec| codec.name == name);
+        of_name.map(move |codec| (peer, codec))
+    })
+}
+
+/// All of them read and write `ssz`, and have one root of it.
+fn same_ssz(name: &str, ssz: &[u8]) {
+    let (schema, ty) = table_of(name);
+    assert_eq!(check(schema, ty, ssz), Ok(()));
+    let root = hash_tree_root(schema, ty, ssz).expect(name);
+    for (peer, codec) in codecs(name) {
+        let theirs = (codec.recode)(ssz);
+        assert!(theirs.is_ok_and(|theirs| theirs == ssz), "{peer}: SSZ");
+        assert_eq!((codec.root)(ssz), Ok(root), "{peer}");
+    }
+}
+
+/// The SSZ that all of them make of `json`.
+fn same_json(name: &str, json: &[u8]) -> Vec<u8> {
+    let (schema, ty) = table_of(name);
+    let ours = to_ssz(schema, ty, json).expect(name);
+    let back = to_json(schema, ty, &ours).expect(name);
+    for (peer, codec) in codecs(name) {
+        let Some(typed) = codec.json else { continue };
+        for serde in Serde::ALL {
+            let theirs = (typed.to_ssz)(json, serde);
+            assert!(theirs.as_ref() == Ok(&ours), "{peer}, {serde}: SSZ");
+            let theirs = (typed.from_ssz)(&ours, serde);
+            assert!(theirs.as_ref() == Ok(&back), "{peer}, {serde}: JSON");
+        }
+    }
+    ours
+}
+
+#[test]
+fn a_block_of_mainnet() {
+    let Some(path) = recorded("beacon/block_deneb.json") else {
+        return;
+    };
+    let message: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let block = json!({"message": message, "signature": format!("0x{}", "5a".repeat(96))});
+    let compact = same_json("SignedBeaconBlock", &serde_json::to_vec(&block).unwrap());
+    let indented = same_json(
+        "SignedBeaconBlock",
+        &serde_json::to_vec_pretty(&block).unwrap(),
+    );
+    assert!(compact == indented);
+    same_ssz("SignedBeaconBlock", &compact);
+}
+
+#[test]
+fn the_genesis_of_sepolia() {
+    let Some(path) = recorded("beacon/sepolia_genesis_state_phase0.ssz") else {
+        return;
+    };
+    let ssz = fs::read(path).unwrap();
+    same_ssz("BeaconStatePhase0", &ssz);
+    let (schema, ty) = table_of("BeaconStatePhase0");
+    let json = to_json(schema, ty, &ssz).unwrap();
+    assert!(same_json("BeaconStatePhase0", &json) == ssz);
+}
+
+#[test]
+fn a_witness_of_hoodi() {
+    let Some(path) = recorded("witness/cache_hoodi_1265656.json") else {
+        return;
+    };
+    let cache: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let witness = serde_json::to_vec(&cache["witness"]).unwrap();
+    same_ssz("ExecutionWitness", &same_json("ExecutionWitness", &witness));
+}

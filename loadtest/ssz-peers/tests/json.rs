@@ -1,0 +1,84 @@
+//! JSON through serde and structs, and ours without either.
+
+mod mutate;
+
+use fastrand::Rng;
+use ssz_peers::peers::{peers, Serde};
+use ssz_peers::{sample, table_of};
+use sszip_core::ssz::{to_json, to_ssz, Error};
+
+#[test]
+fn random_values_have_the_same_json() {
+    for (peer, codecs) in peers() {
+        for codec in codecs {
+            let Some(json) = codec.json else { continue };
+            let (schema, ty) = table_of(codec.name);
+            let is_state = codec.name.starts_with("BeaconState");
+            for seed in 0..if is_state { 1 } else { 40 } {
+                let ssz = sample::random(schema, ty, &mut Rng::with_seed(seed));
+                let what = format!("{}, seed {seed}, {peer}", codec.name);
+                let ours = to_json(schema, ty, &ssz).expect(&what);
+                let back = to_ssz(schema, ty, &ours);
+                assert!(back.as_ref() == Ok(&ssz), "{what}: our SSZ");
+                for serde in Serde::ALL {
+                    let theirs = (json.from_ssz)(&ssz, serde);
+                    assert!(theirs.as_ref() == Ok(&ours), "{what}, {serde}: JSON");
+                    let back = (json.to_ssz)(&ours, serde);
+                    assert!(back.as_ref() == Ok(&ssz), "{what}, {serde}: SSZ");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn changed_json_is_taken_or_refused_alike() {
+    let (mut taken, mut all) = (0, 0);
+    for (peer, codecs) in peers() {
+        for codec in codecs {
+            let Some(json) = codec.json else { continue };
+            if codec.name.starts_with("BeaconState") {
+                continue;
+            }
+            let (schema, ty) = table_of(codec.name);
+            for seed in 0..20 {
+                let mut rng = Rng::with_seed(seed);
+                let ssz = sample::random(schema, ty, &mut rng);
+                let good = to_json(schema, ty, &ssz).expect(codec.name);
+                for n in 0..30 {
+                    let mut text = good.clone();
+                    mutate::json(&mut text, &mut rng);
+                    let what = format!("{}, seed {seed}, {n}, {peer}", codec.name);
+                    all += 1;
+                    match (
+                        to_ssz(schema, ty, &text),
+                        (json.to_ssz)(&text, Serde::SerdeJson),
+                    ) {
+                        (Ok(ours), Ok(theirs)) => {
+                            taken += 1;
+                            assert!(ours == theirs, "{what}: other SSZ");
+                        }
+                        (Err(_), Err(_)) => (),
+                        (Err(ours), Ok(_)) if is_known(&ours, &text) => (),
+                        (ours, theirs) => {
+                            let text = String::from_utf8_lossy(&text);
+                            panic!("{what}: we say {ours:?}, they {theirs:?}: {text}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // the changes are worth while
+    assert!(taken > all / 20 && taken < all * 4 / 5, "{taken} of {all}");
+}
+
+/// What Rust's numbers (`+1`, `01`) and const-hex (`0x0x`) take, and the Beacon
+/// API does not know.
+fn is_known(ours: &Error, text: &[u8]) -> bool {
+    let rest = text.get(ours.at() as usize..).unwrap_or_default();
+    let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
+    rest.starts_with(b"+") || rest.starts_with(b"0x") || {
+        rest.starts_with(b"0") && rest.get(1).is_some_and(u8::is_ascii_digit)
+    }
+}

@@ -1,0 +1,43 @@
+//! Bytes that were a value until something was changed in them: we take them
+//! if, and only if, the strict peers do.
+
+mod mutate;
+
+use fastrand::Rng;
+use ssz_peers::peers::peers;
+use ssz_peers::{sample, table_of};
+use sszip_core::ssz::check;
+
+#[test]
+fn what_is_no_value_is_refused_as_the_peers_refuse_it() {
+    let (mut taken, mut all) = (0, 0);
+    // ssz_rs panics where an offset lies past the end
+    for (peer, codecs) in peers().into_iter().filter(|(peer, _)| *peer != "ssz_rs") {
+        for codec in codecs {
+            let (schema, ty) = table_of(codec.name);
+            let is_state = codec.name.starts_with("BeaconState");
+            for seed in 0..if is_state { 1 } else { 50 } {
+                let mut rng = Rng::with_seed(seed);
+                let good = sample::random(schema, ty, &mut rng);
+                for n in 0..20 {
+                    let mut bytes = good.clone();
+                    mutate::ssz(&mut bytes, &mut rng);
+                    let what = format!("{}, seed {seed}, {n}, {peer}", codec.name);
+                    all += 1;
+                    match (check(schema, ty, &bytes), (codec.recode)(&bytes)) {
+                        (Ok(()), Ok(theirs)) => {
+                            taken += 1;
+                            assert!(theirs == bytes, "{what}: other bytes");
+                        }
+                        (Err(_), Err(_)) => (),
+                        (ours, theirs) => {
+                            panic!("{what}: we say {ours:?}, they {:?}", theirs.err());
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // the changes are worth while
+    assert!(taken > all / 5 && taken < all * 4 / 5, "{taken} of {all}");
+}
