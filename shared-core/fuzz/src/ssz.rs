@@ -8,6 +8,8 @@ use sszip_core::ssz::{Schema, TypeId};
 pub mod laws;
 #[path = "../../tests/ssz/naive.rs"]
 pub mod naive;
+#[path = "../../tests/ssz/roots.rs"]
+pub mod roots;
 
 static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::from_table(naive::TABLE).expect("a table"));

@@ -1,9 +1,12 @@
 //! What holds of each value and each input, for tests and fuzzers.
 
 use sszip_core::ssz::schema::Kind;
-use sszip_core::ssz::{check, select, to_json, to_ssz, Form, Schema, ToJson, ToSsz, TypeId};
+use sszip_core::ssz::{
+    check, hash_tree_root, select, to_json, to_ssz, Form, Schema, ToJson, ToSsz, TypeId,
+};
 
 use super::naive::{self, Choices, Json};
+use super::roots::root;
 
 /// A chosen value, written in a chosen way, goes both ways.
 pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
@@ -16,6 +19,10 @@ pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     assert_eq!(written, json.write());
     assert_eq!(in_rooms(schema, ty, &ssz, choices), written.as_bytes());
 
+    assert_eq!(
+        hash_tree_root(schema, ty, &ssz),
+        Ok(root(schema, ty, &json))
+    );
     a_part(schema, ty, &ssz, &json, choices);
 
     let text = write(&json, choices);
@@ -117,6 +124,7 @@ pub fn any_bytes(schema: &Schema, ty: TypeId, ssz: &[u8], choices: &mut Choices<
     assert_eq!(checked.is_ok(), naive.is_some(), "{checked:?} {naive:?}");
     match naive {
         Some(json) => {
+            assert_eq!(hash_tree_root(schema, ty, ssz), Ok(root(schema, ty, &json)));
             let written = to_json(schema, ty, ssz).unwrap();
             assert_eq!(String::from_utf8(written.clone()).unwrap(), json.write());
             assert_eq!(in_rooms(schema, ty, ssz, choices), written);

@@ -5,6 +5,7 @@
 mod laws;
 mod naive;
 mod recorded;
+mod roots;
 mod traps;
 mod witness;
 

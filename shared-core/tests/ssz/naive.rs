@@ -43,6 +43,10 @@ class Outer(Container):
     flagged: List[Flags, 3]
     free: ProgressiveBitlist
     vectors: List[Bitvector[3], 4]
+class Places(ProgressiveContainer(active_fields=[1, 0, 0, 1, 1])):
+    slot: uint64
+    points: ProgressiveList[Point]
+    parts: Parts
 class Union(Container):
     value: CompatibleUnion({1: Point, 3: Parts})
 "#;

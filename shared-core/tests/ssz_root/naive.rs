@@ -249,11 +249,11 @@ fn option(options: &[(u8, Type)], selector: u8) -> &Type {
         .1
 }
 
-fn hash(left: Node, right: Node) -> Node {
+pub fn hash(left: Node, right: Node) -> Node {
     Sha256::digest([left, right].as_flattened()).into()
 }
 
-fn pack(bytes: &[u8]) -> Vec<Node> {
+pub fn pack(bytes: &[u8]) -> Vec<Node> {
     let chunk = |bytes: &[u8]| {
         let mut chunk = [0; 32];
         chunk[..bytes.len()].copy_from_slice(bytes);
@@ -262,7 +262,7 @@ fn pack(bytes: &[u8]) -> Vec<Node> {
     bytes.chunks(32).map(chunk).collect()
 }
 
-fn pack_bits(bits: &[bool]) -> Vec<u8> {
+pub fn pack_bits(bits: &[bool]) -> Vec<u8> {
     let byte = |bits: &[bool]| {
         let each = bits.iter().enumerate();
         each.map(|(n, bit)| u8::from(*bit) << n).sum()
@@ -270,7 +270,7 @@ fn pack_bits(bits: &[bool]) -> Vec<u8> {
     bits.chunks(8).map(byte).collect()
 }
 
-fn depth(leaves: u128) -> u32 {
+pub fn depth(leaves: u128) -> u32 {
     leaves.max(1).next_power_of_two().ilog2()
 }
 
@@ -281,7 +281,7 @@ fn zero(depth: u32) -> Node {
     }
 }
 
-fn tree(chunks: &[Node], depth: u32) -> Node {
+pub fn tree(chunks: &[Node], depth: u32) -> Node {
     match (chunks, depth) {
         ([], depth) if depth > 4 => {
             let half = tree(&[], depth - 1);
@@ -299,7 +299,7 @@ fn tree(chunks: &[Node], depth: u32) -> Node {
     }
 }
 
-fn progressive(chunks: &[Node], depth: u32) -> Node {
+pub fn progressive(chunks: &[Node], depth: u32) -> Node {
     if chunks.is_empty() {
         return [0; 32];
     }
@@ -307,7 +307,7 @@ fn progressive(chunks: &[Node], depth: u32) -> Node {
     hash(tree(now, depth), progressive(later, depth + 2))
 }
 
-fn list(chunks: &[Node], limit: Option<u128>, len: usize) -> Node {
+pub fn list(chunks: &[Node], limit: Option<u128>, len: usize) -> Node {
     let root = match limit {
         Some(limit) => tree(chunks, depth(limit)),
         None => progressive(chunks, 0),

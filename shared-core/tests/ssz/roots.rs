@@ -1,0 +1,111 @@
+//! Roots of naive values, one hash after the other.
+
+use sszip_core::ssz::schema::{Kind, Limit};
+use sszip_core::ssz::{Schema, TypeId};
+
+use super::naive::{to_ssz, Json};
+
+#[path = "../ssz_root/naive.rs"]
+#[allow(dead_code)] // its own values and types
+mod tree;
+
+use tree::{depth, hash, list, pack, pack_bits, progressive, tree, Node};
+
+/// Of a value of the type.
+pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {
+    let kind = &schema.get(ty).kind;
+    let bytes = || to_ssz(schema, ty, json).expect("a value of the type");
+    match (kind, json) {
+        (Kind::Uint(_) | Kind::Boolean | Kind::Enum(_), _) => pack(&bytes())[0],
+        (Kind::ByteVector(_) | Kind::Bitvector(_), _) => whole(&pack(&bytes())),
+        (Kind::ByteList(limit), _) => {
+            let bytes = bytes();
+            list(&pack(&bytes), leaves(*limit, 32), bytes.len())
+        }
+        (Kind::Text(limit), _) => {
+            let bytes = bytes();
+            list(
+                &pack(&bytes),
+                leaves(Limit::AtMost(*limit), 32),
+                bytes.len(),
+            )
+        }
+        (Kind::Bitlist(limit), _) => {
+            let bytes = bytes();
+            let mut bits: Vec<bool> = (0..8 * bytes.len())
+                .map(|bit| bytes[bit / 8] >> (bit % 8) & 1 == 1)
+                .collect();
+            while bits.pop() == Some(false) {}
+            list(&pack(&pack_bits(&bits)), leaves(*limit, 256), bits.len())
+        }
+        (Kind::Vector(of, len), Json::Array(all)) => {
+            let (chunks, each) = elements(schema, *of, all);
+            tree(&chunks, depth((*len as u128).div_ceil(each)))
+        }
+        (Kind::List(of, limit), Json::Array(all)) => {
+            let (chunks, each) = elements(schema, *of, all);
+            list(&chunks, leaves(*limit, each), all.len())
+        }
+        (Kind::Optional(of), value) => {
+            let all: Vec<Json> = Some(value.clone())
+                .filter(|value| *value != Json::Null)
+                .into_iter()
+                .collect();
+            let (chunks, each) = elements(schema, *of, &all);
+            list(&chunks, leaves(Limit::AtMost(1), each), all.len())
+        }
+        (Kind::Container(container), Json::Object(all)) => {
+            let fields = container.fields.iter().zip(all);
+            let mut roots = fields.map(|(field, (_, value))| root(schema, field.ty, value));
+            match &container.active_fields {
+                None => whole(&roots.collect::<Vec<_>>()),
+                Some(active) => {
+                    let place = |is_active: &bool| match is_active {
+                        true => roots.next().expect("a field"),
+                        false => [0; 32],
+                    };
+                    let places: Vec<Node> = active.iter().map(place).collect();
+                    hash(progressive(&places, 0), pack(&pack_bits(active))[0])
+                }
+            }
+        }
+        (Kind::Union(options), Json::Object(all)) => {
+            let (Json::Text(selector), data) = (&all[0].1, &all[1].1) else {
+                panic!("{all:?}");
+            };
+            let selector: u8 = selector.parse().expect("a selector");
+            let (_, of) = options
+                .iter()
+                .find(|(option, _)| *option == selector)
+                .expect("an option");
+            hash(root(schema, *of, data), pack(&[selector])[0])
+        }
+        (kind, json) => panic!("{kind:?} {json:?}"),
+    }
+}
+
+fn whole(chunks: &[Node]) -> Node {
+    tree(chunks, depth(chunks.len() as u128))
+}
+
+/// How many chunks a list may have, of so many elements each.
+fn leaves(limit: Limit, each: u128) -> Option<u128> {
+    match limit {
+        Limit::AtMost(limit) => Some(u128::from(limit).div_ceil(each)),
+        Limit::Progressive => None,
+    }
+}
+
+/// The chunks of elements, and how many elements one has.
+fn elements(schema: &Schema, of: TypeId, all: &[Json]) -> (Vec<Node>, u128) {
+    let ty = schema.get(of);
+    match (&ty.kind, ty.size) {
+        (Kind::Uint(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => {
+            let bytes = all
+                .iter()
+                .flat_map(|one| to_ssz(schema, of, one).expect("a value"));
+            (pack(&bytes.collect::<Vec<u8>>()), 32 / size as u128)
+        }
+        _ => (all.iter().map(|one| root(schema, of, one)).collect(), 1),
+    }
+}
