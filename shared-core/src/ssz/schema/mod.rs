@@ -140,6 +140,11 @@ pub struct Container {
     /// How long the part is that holds the fixed-size fields, and the offsets
     /// of the others. Bytes.
     pub fixed_size: usize,
+    /// Which fields have no size.
+    pub variable: Box<[usize]>,
+    /// Which bytes of the fixed part must be below what, if that is all there
+    /// is to check of its fields that have a size.
+    pub bounds: Option<Box<[(usize, u8)]>>,
     /// EIP-7495: which places of the tree its fields have.
     pub active_fields: Option<Box<[bool]>>,
     /// Its fields, by what they are called in JSON.

@@ -152,6 +152,9 @@ impl Schema {
                 return Err(BadSchema::new("active_fields don't fit its fields"));
             }
         }
+        let is_variable = |n: &usize| self.get(fields[*n].ty).size.is_none();
+        let variable = (0..fields.len()).filter(is_variable).collect();
+        let bounds = self.bounds_of(&fields);
         // a set of them is one word
         if fields.len() > 64 {
             return Err(BadSchema::new("it has more than 64 fields"));
@@ -164,6 +167,8 @@ impl Schema {
             ),
             fields: fields.into(),
             fixed_size: offset,
+            variable,
+            bounds,
             active_fields,
         }))
     }
@@ -498,17 +503,23 @@ impl Schema {
                 let count = if bounds.is_empty() { 0 } else { *len };
                 (0..count).flat_map(each).collect()
             }
-            Kind::Container(container) => {
-                let mut all = Vec::new();
-                for field in &container.fields {
-                    let bounds = self.get(field.ty).bounds.as_ref()?.iter();
-                    all.extend(bounds.map(|(at, below)| (field.offset + at, *below)));
-                }
-                all
-            }
+            Kind::Container(container) => return container.bounds.clone(),
             _ => Vec::new(),
         };
         (bounds.len() <= MAX_BOUNDS).then(|| bounds.into())
+    }
+
+    /// Of the fields that have a size.
+    fn bounds_of(&self, fields: &[Field]) -> Option<Box<[(usize, u8)]>> {
+        let mut all = Vec::new();
+        for field in fields {
+            let ty = self.get(field.ty);
+            if ty.size.is_some() {
+                let bounds = ty.bounds.as_ref()?.iter();
+                all.extend(bounds.map(|(at, below)| (field.offset + at, *below)));
+            }
+        }
+        (all.len() <= MAX_BOUNDS).then(|| all.into())
     }
 
     fn is_plain(&self, kind: &Kind) -> bool {

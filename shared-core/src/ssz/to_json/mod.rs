@@ -79,6 +79,10 @@ enum Frame<'s> {
 pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, Error> {
     let mut writer = ToJson::new(schema, ty, ssz)?;
     let mut json = Vec::new();
+    // hex is twice as long; what is mostly numbers is longer than that
+    let likely = 2 * ssz.len() + ssz.len() / 4 + MIN_ROOM;
+    let refused = |_| Error::new(0, Problem::NoMemory(likely));
+    json.try_reserve(likely).map_err(refused)?;
     let mut room = [0; 1 << 14];
     loop {
         let len = writer.write(&mut room)?;

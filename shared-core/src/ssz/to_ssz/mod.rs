@@ -95,12 +95,29 @@ enum Got {
     Part,
 }
 
+/// What comes next inside of what is open, while the input lasts: nothing is
+/// stored between two fields.
+#[derive(Clone, Copy)]
+enum Inside {
+    /// A name, or `}` if so.
+    Name(bool),
+    /// An element, or `]` if so.
+    Element(bool),
+    /// A comma, or the end.
+    Next,
+    /// [`ToSsz::expect`] says.
+    Stored(Got),
+}
+
 /// A JSON text as SSZ.
 ///
 /// # Errors
 /// Where it is no value of the type, and why.
 pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error> {
     let mut reader = ToSsz::new(schema, ty, Form::Bare);
+    // half of it is hex, mostly; what is short may be longer as SSZ
+    let refused = |problem| Error::new(0, problem);
+    reader.output.reserve(json.len() / 2).map_err(refused)?;
     reader.push(json)?;
     reader.end()
 }
@@ -232,14 +249,14 @@ impl<'s> ToSsz<'s> {
         loop {
             let got = match &mut self.expect {
                 Expect::Name { or_end } => {
-                    let or_end = *or_end;
-                    self.names(bytes, at, or_end)?
+                    let inside = Inside::Name(*or_end);
+                    self.inside(inside, bytes, at)?
                 }
                 Expect::Element { or_end } => {
-                    let or_end = *or_end;
-                    self.elements(bytes, at, or_end)?
+                    let inside = Inside::Element(*or_end);
+                    self.inside(inside, bytes, at)?
                 }
-                Expect::Next => self.next(bytes, at)?,
+                Expect::Next => self.inside(Inside::Next, bytes, at)?,
                 Expect::Version => self.read_version(bytes, at)?,
                 Expect::Value(ty, place) => {
                     let (ty, place) = (*ty, *place);
@@ -300,37 +317,49 @@ impl<'s> ToSsz<'s> {
         }
     }
 
+    /// Reads on, inside of what is open, until there is something to store.
+    fn inside(&mut self, mut inside: Inside, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
+        loop {
+            inside = match inside {
+                Inside::Name(or_end) => self.names(bytes, at, or_end)?,
+                Inside::Element(or_end) => self.elements(bytes, at, or_end)?,
+                Inside::Next => self.next(bytes, at)?,
+                Inside::Stored(got) => return Ok(got),
+            }
+        }
+    }
+
     /// After a value: what comes next of what is open.
-    fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
+    fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Inside, Stop> {
         let Some(frame) = self.stack.last_mut() else {
             self.expect = Expect::End;
-            return Ok(Got::All);
+            return Ok(Inside::Stored(Got::All));
         };
         frame.end_value();
         *at = skip_white(bytes, *at);
         let Some(sign) = bytes.get(*at) else {
-            return Ok(Got::Part);
+            self.expect = Expect::Next;
+            return Ok(Inside::Stored(Got::Part));
         };
         let (close, more) = match frame.is_object() {
-            true => (b'}', Expect::Name { or_end: false }),
-            false => (b']', Expect::Element { or_end: false }),
+            true => (b'}', Inside::Name(false)),
+            false => (b']', Inside::Element(false)),
         };
         match *sign {
             b',' => {
                 *at += 1;
-                self.expect = more;
+                Ok(more)
             }
             sign if sign == close => {
                 self.close(*at)?;
                 *at += 1;
-                self.expect = Expect::Next;
+                Ok(Inside::Next)
             }
             _ => {
                 let why = format!("a comma or {:?} should be here", char::from(close));
-                return Err(Wrong::new(*at, why).into());
+                Err(Wrong::new(*at, why).into())
             }
         }
-        Ok(Got::All)
     }
 
     /// `at` counts from the beginning of what is being read.

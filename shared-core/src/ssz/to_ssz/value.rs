@@ -8,7 +8,7 @@ use super::rlp::Witness;
 use super::scan::{
     not_a_string, quoted_u256, quoted_u64, skip_white, string, what_begins_with, Wrong,
 };
-use super::{Envelope, Expect, Form, Got, Member, Skip, Target, ToSsz};
+use super::{Envelope, Expect, Form, Got, Inside, Member, Skip, Target, ToSsz};
 use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::Problem;
 use crate::ssz::rlp::encode_header;
@@ -18,7 +18,7 @@ use crate::ssz::schema::{Container, Fork, Json, Kind, Limit, Schema, Type, TypeI
 enum Read {
     Whole,
     /// Its elements or fields are to come.
-    Opened,
+    Opened(Inside),
     Part,
 }
 
@@ -40,10 +40,10 @@ impl<'s> ToSsz<'s> {
         bytes: &[u8],
         at: &mut usize,
         mut or_end: bool,
-    ) -> Result<Got, Stop> {
+    ) -> Result<Inside, Stop> {
         loop {
             let Some(Frame::Container(frame)) = self.stack.last_mut() else {
-                return self.other_names(bytes, at, or_end);
+                return self.other_names(bytes, at, or_end).map(Inside::Stored);
             };
             *at = skip_white(bytes, *at);
             let container = frame.container;
@@ -61,17 +61,16 @@ impl<'s> ToSsz<'s> {
                         frame.field = NONE;
                         *at = end;
                         self.expect = Expect::Skip(Skip::default());
-                        return Ok(Got::All);
+                        return Ok(Inside::Stored(Got::All));
                     }
                     Found::End => {
                         self.close(*at)?;
                         *at += 1;
-                        self.expect = Expect::Next;
-                        return Ok(Got::All);
+                        return Ok(Inside::Next);
                     }
                     Found::Part => {
                         self.expect = Expect::Name { or_end };
-                        return Ok(Got::Part);
+                        return Ok(Inside::Stored(Got::Part));
                     }
                 },
             };
@@ -91,16 +90,13 @@ impl<'s> ToSsz<'s> {
             *at = skip_white(bytes, *at);
             match self.value(ty, place, bytes, at)? {
                 Read::Whole => {}
-                Read::Opened => return Ok(Got::All),
-                Read::Part => return Ok(Got::Part),
+                Read::Opened(inside) => return Ok(inside),
+                Read::Part => return Ok(Inside::Stored(Got::Part)),
             }
             *at = skip_white(bytes, *at);
             match bytes.get(*at) {
                 Some(b',') => *at += 1,
-                _ => {
-                    self.expect = Expect::Next;
-                    return Ok(Got::All);
-                }
+                _ => return Ok(Inside::Next),
             }
             if let Some(Frame::Container(frame)) = self.stack.last_mut() {
                 frame.field = NONE;
@@ -115,22 +111,21 @@ impl<'s> ToSsz<'s> {
         bytes: &[u8],
         at: &mut usize,
         mut or_end: bool,
-    ) -> Result<Got, Stop> {
+    ) -> Result<Inside, Stop> {
         loop {
             let Some(Frame::List(frame)) = self.stack.last_mut() else {
-                return Ok(Got::Part);
+                return Ok(Inside::Stored(Got::Part));
             };
             *at = skip_white(bytes, *at);
             match bytes.get(*at) {
                 None => {
                     self.expect = Expect::Element { or_end };
-                    return Ok(Got::Part);
+                    return Ok(Inside::Stored(Got::Part));
                 }
                 Some(b']') if or_end => {
                     self.close(*at)?;
                     *at += 1;
-                    self.expect = Expect::Next;
-                    return Ok(Got::All);
+                    return Ok(Inside::Next);
                 }
                 Some(_) => {}
             }
@@ -152,16 +147,13 @@ impl<'s> ToSsz<'s> {
             frame.count += 1;
             match self.value(of, place, bytes, at)? {
                 Read::Whole => {}
-                Read::Opened => return Ok(Got::All),
-                Read::Part => return Ok(Got::Part),
+                Read::Opened(inside) => return Ok(inside),
+                Read::Part => return Ok(Inside::Stored(Got::Part)),
             }
             *at = skip_white(bytes, *at);
             match bytes.get(*at) {
                 Some(b',') => *at += 1,
-                _ => {
-                    self.expect = Expect::Next;
-                    return Ok(Got::All);
-                }
+                _ => return Ok(Inside::Next),
             }
             or_end = false;
         }
@@ -194,7 +186,7 @@ impl<'s> ToSsz<'s> {
                 self.expect = Expect::Next;
                 Got::All
             }
-            Read::Opened => Got::All,
+            Read::Opened(inside) => self.inside(inside, bytes, at)?,
             Read::Part => Got::Part,
         })
     }
@@ -314,11 +306,28 @@ impl<'s> ToSsz<'s> {
                     chosen: None,
                     has_data: false,
                 }))?;
-                self.expect = Expect::Name { or_end: true };
-                return Ok(Read::Opened);
+                return Ok(Read::Opened(Inside::Name(true)));
             }
-            Kind::Bitvector(_) | Kind::Bitlist(_) => {
-                return self.hex(ty, place, bytes, at);
+            Kind::Bitlist(limit) => {
+                let start = self.output.len();
+                let most = most(*limit).saturating_add(1).div_ceil(8);
+                match hex::whole(rest, most, &mut self.output)? {
+                    Some(len) => {
+                        bitlist(&self.output.bytes[start..], *limit).map_err(wrong)?;
+                        Some(len)
+                    }
+                    None => return self.hex(ty, place, bytes, at),
+                }
+            }
+            Kind::Bitvector(bits) => {
+                let to = &mut self.output.bytes[place..place + bits.div_ceil(8)];
+                match hex::whole_of_length(rest, to) {
+                    Some(len) => {
+                        bitvector(to, *bits).map_err(wrong)?;
+                        Some(len)
+                    }
+                    None => return self.hex(ty, place, bytes, at),
+                }
             }
             Kind::Optional(of) => {
                 return match literal(rest, b"null", *at) {
@@ -446,8 +455,7 @@ impl<'s> ToSsz<'s> {
             parts,
             is_fixed: ty.size.is_some(),
         }))?;
-        self.expect = Expect::Name { or_end: true };
-        Ok(Read::Opened)
+        Ok(Read::Opened(Inside::Name(true)))
     }
 
     fn open_list(
@@ -474,8 +482,7 @@ impl<'s> ToSsz<'s> {
             exactly,
             places,
         }))?;
-        self.expect = Expect::Element { or_end: true };
-        Ok(Read::Opened)
+        Ok(Read::Opened(Inside::Element(true)))
     }
 
     /// A string of bytes that is cut, or wrong, or has escapes.
