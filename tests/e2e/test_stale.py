@@ -110,10 +110,14 @@ class Asker:
     def post(self, path, body, accept="gzip", headers=()):
         fields = [("Content-Type", "application/json"), *headers]
         fields += [("Accept-Encoding", accept)] if accept else []
-        # nginx's clock has gone on by then
-        time.sleep(0.005)
+        wait_until_expired()
         with self.nginx.connect() as connection:
             return connection.exchange(f"{path}?chain={self.chain}", method="POST", headers=fields, body=body)
+
+
+def wait_until_expired():
+    # nginx's clock has gone on by then
+    time.sleep(0.005)
 
 
 @pytest.fixture
@@ -305,6 +309,7 @@ class TestUpdating:
         ask("/all/slow")
         node = ask.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
+        wait_until_expired()
         with nginx.connect() as leader:
             fields = [("Content-Type", "application/json")]
             leader.send(
