@@ -11,13 +11,15 @@
 mod envelope;
 mod frame;
 mod hex;
+mod inside;
 mod output;
 mod rlp;
 mod scan;
 mod skip;
+mod text;
 mod value;
+mod whole;
 
-use self::envelope::{Envelope, Member};
 use self::frame::Frame;
 use self::hex::{Hex, Stop};
 use self::output::Output;
@@ -378,6 +380,3 @@ fn too_long() -> Problem {
 fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), Problem> {
     bytes.try_reserve(more).map_err(|_| Problem::NoMemory(more))
 }
-
-#[cfg(test)]
-mod tests;

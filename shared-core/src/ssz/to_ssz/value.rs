@@ -1,177 +1,25 @@
 //! Reading values.
 
-use std::borrow::Cow;
-
 use super::frame::{Elements, Fields, Frame, Places, Union, NONE};
 use super::hex::{self, Hex, Place, Stop};
 use super::rlp::Witness;
-use super::scan::{
-    not_a_string, quoted_u256, quoted_u64, skip_white, string, what_begins_with, Wrong,
-};
-use super::{Envelope, Expect, Form, Got, Inside, Member, Skip, Target, ToSsz};
+use super::scan::{quoted_u256, quoted_u64, what_begins_with, Wrong};
+use super::text::{after, literal, text};
+use super::{Expect, Got, Inside, Skip, ToSsz};
 use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::Problem;
 use crate::ssz::rlp::encode_header;
-use crate::ssz::schema::{Container, Fork, Json, Kind, Limit, Schema, Type, TypeId, OFFSET};
+use crate::ssz::schema::{Container, Json, Kind, Limit, Type, TypeId, OFFSET};
 
 /// How far a value has been read.
-enum Read {
+pub(super) enum Read {
     Whole,
     /// Its elements or fields are to come.
     Opened(Inside),
     Part,
 }
 
-/// A name and its colon.
-enum Name<'t> {
-    Here {
-        name: Cow<'t, str>,
-        end: usize,
-    },
-    /// The object ends instead.
-    End,
-    Part,
-}
-
 impl<'s> ToSsz<'s> {
-    /// Fields, as long as none of them opens anything.
-    pub(super) fn names(
-        &mut self,
-        bytes: &[u8],
-        at: &mut usize,
-        mut or_end: bool,
-    ) -> Result<Inside, Stop> {
-        loop {
-            let Some(Frame::Container(frame)) = self.stack.last_mut() else {
-                return self.other_names(bytes, at, or_end).map(Inside::Stored);
-            };
-            *at = skip_white(bytes, *at);
-            let container = frame.container;
-            let field = match container.names.begins(frame.next, &bytes[*at..]) {
-                Some(len) => {
-                    *at += len;
-                    frame.next
-                }
-                None => match find_field(container, bytes, *at, or_end)? {
-                    Found::Field(field, end) => {
-                        *at = end;
-                        field
-                    }
-                    Found::Unknown(end) => {
-                        frame.field = NONE;
-                        *at = end;
-                        self.expect = Expect::Skip(Skip::default());
-                        return Ok(Inside::Stored(Got::All));
-                    }
-                    Found::End => {
-                        self.close(*at)?;
-                        *at += 1;
-                        return Ok(Inside::Next);
-                    }
-                    Found::Part => {
-                        self.expect = Expect::Name { or_end };
-                        return Ok(Inside::Stored(Got::Part));
-                    }
-                },
-            };
-            frame.field = field;
-            let bit = 1 << field;
-            if frame.seen & bit != 0 {
-                return Err(Wrong::new(*at, "it is there twice").into());
-            }
-            frame.seen |= bit;
-            frame.next = field + 1;
-            let field_type = &container.fields[field];
-            let place = frame.base + field_type.offset;
-            let ty = self.schema.get(field_type.ty);
-            if ty.size.is_none() {
-                self.output.begin_field(field)?;
-            }
-            *at = skip_white(bytes, *at);
-            match self.value(ty, place, bytes, at)? {
-                Read::Whole => {}
-                Read::Opened(inside) => return Ok(inside),
-                Read::Part => return Ok(Inside::Stored(Got::Part)),
-            }
-            *at = skip_white(bytes, *at);
-            match bytes.get(*at) {
-                Some(b',') => *at += 1,
-                _ => return Ok(Inside::Next),
-            }
-            if let Some(Frame::Container(frame)) = self.stack.last_mut() {
-                frame.field = NONE;
-            }
-            or_end = false;
-        }
-    }
-
-    /// Elements, as long as none of them opens anything.
-    pub(super) fn elements(
-        &mut self,
-        bytes: &[u8],
-        at: &mut usize,
-        mut or_end: bool,
-    ) -> Result<Inside, Stop> {
-        loop {
-            let Some(Frame::List(frame)) = self.stack.last_mut() else {
-                return Ok(Inside::Stored(Got::Part));
-            };
-            *at = skip_white(bytes, *at);
-            match bytes.get(*at) {
-                None => {
-                    self.expect = Expect::Element { or_end };
-                    return Ok(Inside::Stored(Got::Part));
-                }
-                Some(b']') if or_end => {
-                    self.close(*at)?;
-                    *at += 1;
-                    return Ok(Inside::Next);
-                }
-                Some(_) => {}
-            }
-            if frame.count == frame.most {
-                let why = format!("more than {} elements", frame.most);
-                // it is the list that is too long, not the last of them
-                self.stack.pop();
-                return Err(Wrong::new(*at, why).into());
-            }
-            let of = frame.of;
-            let place = match frame.places {
-                Places::Made(size) => frame.base + frame.count as usize * size,
-                Places::Added(size) => self.output.zeros(size)?,
-                Places::Variable(_) => {
-                    self.output.begin_element()?;
-                    0
-                }
-            };
-            frame.count += 1;
-            match self.value(of, place, bytes, at)? {
-                Read::Whole => {}
-                Read::Opened(inside) => return Ok(inside),
-                Read::Part => return Ok(Inside::Stored(Got::Part)),
-            }
-            *at = skip_white(bytes, *at);
-            match bytes.get(*at) {
-                Some(b',') => *at += 1,
-                _ => return Ok(Inside::Next),
-            }
-            or_end = false;
-        }
-    }
-
-    /// What is open has ended.
-    pub(super) fn close(&mut self, at: usize) -> Result<(), Stop> {
-        match self
-            .stack
-            .pop()
-            .map(|frame| frame.close(self.schema, &mut self.output))
-        {
-            None | Some(Ok(())) => Ok(()),
-            Some(Err(Problem::Because(why))) => Err(Wrong::new(at, why).into()),
-            Some(Err(problem)) => Err(problem.into()),
-        }
-    }
-
     /// A value of the type begins at `at`; one of its size belongs at `place`.
     #[inline(always)]
     pub(super) fn read(
@@ -192,7 +40,7 @@ impl<'s> ToSsz<'s> {
     }
 
     #[inline(always)]
-    fn value(
+    pub(super) fn value(
         &mut self,
         ty: &'s Type,
         place: usize,
@@ -428,7 +276,7 @@ impl<'s> ToSsz<'s> {
         self.value(ty, place, bytes, at)
     }
 
-    fn open(&mut self, frame: Frame<'s>) -> Result<(), Problem> {
+    pub(super) fn open(&mut self, frame: Frame<'s>) -> Result<(), Problem> {
         let refused = |_| Problem::NoMemory(size_of::<Frame<'_>>());
         self.stack.try_reserve(1).map_err(refused)?;
         self.stack.push(frame);
@@ -566,255 +414,11 @@ impl<'s> ToSsz<'s> {
             _ => Ok(()),
         }
     }
-
-    /// The whole value begins at `at`.
-    pub(super) fn start(&mut self, form: Form, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
-        let Some(first) = bytes.get(*at) else {
-            return Ok(Got::Part);
-        };
-        let kind = match self.target {
-            Target::Type(ty) => &self.schema.get(ty).kind,
-            Target::Named(..) => &Kind::Boolean,
-        };
-        let is_enveloped = match (form, first, kind) {
-            (Form::Bare, ..) => false,
-            (Form::Enveloped, ..) => true,
-            (Form::Either, b'{', Kind::Container(container)) => {
-                let at = skip_white(bytes, *at + 1);
-                match find_field(container, bytes, at, true)? {
-                    Found::Unknown(_) => true,
-                    Found::Field(..) | Found::End => false,
-                    Found::Part => return Ok(Got::Part),
-                }
-            }
-            (Form::Either, first, _) => *first == b'{',
-        };
-        if is_enveloped {
-            if *first != b'{' {
-                let why = format!("{}, not an object", what_begins_with(*first));
-                return Err(Wrong::new(*at, why).into());
-            }
-            *at += 1;
-            self.open(Frame::Envelope(Envelope::default()))?;
-            self.expect = Expect::Name { or_end: true };
-            return Ok(Got::All);
-        }
-        let ty = self.target_type(*at)?;
-        self.begin_whole(ty)?;
-        Ok(Got::All)
-    }
-
-    /// What the value is to be.
-    fn target_type(&mut self, at: usize) -> Result<&'s Type, Wrong> {
-        let (preset, name) = match &self.target {
-            Target::Type(ty) => return Ok(self.schema.get(*ty)),
-            Target::Named(preset, name) => (*preset, name),
-        };
-        let Some(version) = &self.version else {
-            return Err(Wrong::new(at, "no version before it says what it is"));
-        };
-        let fork: Fork = version
-            .parse()
-            .map_err(|unknown| Wrong::new(at, format!("the version {unknown}")))?;
-        self.schema = Schema::of(fork, preset);
-        let ty = self.schema.find(name);
-        let ty = ty.ok_or_else(|| Wrong::new(at, format!("{fork} has no {name}")))?;
-        Ok(self.schema.get(ty))
-    }
-
-    /// The whole value is to come.
-    fn begin_whole(&mut self, ty: &'s Type) -> Result<(), Stop> {
-        let place = match ty.size {
-            Some(size) => self.output.zeros(size)?,
-            None => 0,
-        };
-        self.expect = Expect::Value(ty, place);
-        Ok(())
-    }
-
-    /// A member of a union or an envelope.
-    fn other_names(&mut self, bytes: &[u8], at: &mut usize, or_end: bool) -> Result<Got, Stop> {
-        *at = skip_white(bytes, *at);
-        let (name, end) = match name(bytes, *at, or_end)? {
-            Name::Here { name, end } => (name, end),
-            Name::End => {
-                self.close(*at)?;
-                *at += 1;
-                self.expect = Expect::Next;
-                return Ok(Got::All);
-            }
-            Name::Part => {
-                self.expect = Expect::Name { or_end };
-                return Ok(Got::Part);
-            }
-        };
-        match self.stack.last_mut() {
-            Some(Frame::Envelope(envelope)) => {
-                let member = envelope.member(name.as_bytes(), *at)?;
-                *at = end;
-                match member {
-                    Member::Value => {
-                        let ty = self.target_type(*at)?;
-                        self.begin_whole(ty)?;
-                    }
-                    Member::Version => self.expect = Expect::Version,
-                    Member::Other => self.expect = Expect::Skip(Skip::default()),
-                }
-            }
-            Some(Frame::Union(union)) => match &*name {
-                "selector" if union.chosen.is_some() => {
-                    return Err(Wrong::new(*at, "selector is there twice").into());
-                }
-                "selector" => {
-                    let value = skip_white(bytes, end);
-                    let read = quoted_u64(&bytes[value..]).map_err(|wrong| after(value, wrong))?;
-                    let Some((selector, len)) = read else {
-                        self.expect = Expect::Name { or_end };
-                        return Ok(Got::Part);
-                    };
-                    let option = union
-                        .options
-                        .iter()
-                        .find(|(option, _)| u64::from(*option) == selector);
-                    let Some((selector, ty)) = option else {
-                        return Err(Wrong::new(value, format!("no option {selector}")).into());
-                    };
-                    union.chosen = Some(*ty);
-                    let place = self.output.zeros(1)?;
-                    self.output.bytes[place] = *selector;
-                    *at = value + len;
-                    self.expect = Expect::Next;
-                }
-                "data" if union.has_data => {
-                    return Err(Wrong::new(*at, "data is there twice").into());
-                }
-                "data" => {
-                    let Some(ty) = union.chosen else {
-                        return Err(Wrong::new(*at, "data before its selector").into());
-                    };
-                    union.has_data = true;
-                    *at = end;
-                    self.begin_whole(self.schema.get(ty))?;
-                }
-                _ => {
-                    *at = end;
-                    self.expect = Expect::Skip(Skip::default());
-                }
-            },
-            _ => {}
-        }
-        Ok(Got::All)
-    }
-
-    /// The version that an envelope says.
-    pub(super) fn read_version(&mut self, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
-        let start = skip_white(bytes, *at);
-        match text(&bytes[start..]).map_err(|wrong| after(start, wrong))? {
-            Some((version, len)) => {
-                self.version = Some(version.into_owned());
-                *at = start + len;
-                self.expect = Expect::Next;
-                Ok(Got::All)
-            }
-            None => Ok(Got::Part),
-        }
-    }
-}
-
-/// A name, if it is a field's.
-enum Found {
-    /// ... and where its value may begin.
-    Field(usize, usize),
-    Unknown(usize),
-    End,
-    Part,
-}
-
-fn find_field(
-    container: &Container,
-    bytes: &[u8],
-    at: usize,
-    or_end: bool,
-) -> Result<Found, Wrong> {
-    Ok(match name(bytes, at, or_end)? {
-        Name::Here { name, end } => match container.names.find(name.as_bytes()) {
-            Some(field) => Found::Field(field, end),
-            None => Found::Unknown(end),
-        },
-        Name::End => Found::End,
-        Name::Part => Found::Part,
-    })
-}
-
-/// The name at `at`.
-fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<Name<'_>, Wrong> {
-    let rest = &bytes[at..];
-    match rest.first() {
-        None => return Ok(Name::Part),
-        Some(b'"') => {}
-        Some(b'}') if or_end => return Ok(Name::End),
-        Some(_) => return Err(Wrong::new(at, "a name should be here")),
-    }
-    let Some((name, len)) = text(rest).map_err(|wrong| after(at, wrong))? else {
-        return Ok(Name::Part);
-    };
-    let colon = skip_white(bytes, at + len);
-    match bytes.get(colon) {
-        None => Ok(Name::Part),
-        Some(b':') => Ok(Name::Here {
-            name,
-            end: colon + 1,
-        }),
-        Some(_) => Err(Wrong::new(colon, "a colon should be here")),
-    }
-}
-
-/// A string that is all there, and how long its token is.
-fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, Wrong> {
-    match bytes.first() {
-        None => return Ok(None),
-        Some(b'"') => {}
-        Some(other) => return Err(Wrong::new(0, not_a_string(*other))),
-    }
-    let Some((len, escapes)) = string(bytes) else {
-        return Ok(None);
-    };
-    let token = &bytes[..len];
-    if !escapes {
-        // none of the control characters may be in it
-        let inner = &token[1..len - 1];
-        if inner.iter().all(|byte| *byte >= b' ') {
-            if let Ok(text) = std::str::from_utf8(inner) {
-                return Ok(Some((text.into(), len)));
-            }
-        }
-    }
-    match serde_json::from_slice::<String>(token) {
-        Ok(text) => Ok(Some((text.into(), len))),
-        Err(bad) => Err(Wrong::new(0, format!("no string: {bad}"))),
-    }
-}
-
-fn literal(bytes: &[u8], literal: &[u8], at: usize) -> Result<Option<usize>, Wrong> {
-    if bytes.starts_with(literal) {
-        Ok(Some(literal.len()))
-    } else if literal.starts_with(bytes) {
-        Ok(None)
-    } else {
-        Err(Wrong::new(at, "no JSON"))
-    }
 }
 
 fn most(limit: Limit) -> u64 {
     match limit {
         Limit::AtMost(limit) => limit,
         Limit::Progressive => u64::MAX,
-    }
-}
-
-fn after(at: usize, wrong: Wrong) -> Wrong {
-    Wrong {
-        at: at + wrong.at,
-        ..wrong
     }
 }

@@ -1,0 +1,108 @@
+//! Strings and names that are all there.
+
+use std::borrow::Cow;
+
+use super::scan::{not_a_string, skip_white, string, Wrong};
+use crate::ssz::schema::Container;
+
+/// A name and its colon.
+pub(super) enum Name<'t> {
+    Here {
+        name: Cow<'t, str>,
+        end: usize,
+    },
+    /// The object ends instead.
+    End,
+    Part,
+}
+
+/// A name, if it is a field's.
+pub(super) enum Found {
+    /// ... and where its value may begin.
+    Field(usize, usize),
+    Unknown(usize),
+    End,
+    Part,
+}
+
+pub(super) fn find_field(
+    container: &Container,
+    bytes: &[u8],
+    at: usize,
+    or_end: bool,
+) -> Result<Found, Wrong> {
+    Ok(match name(bytes, at, or_end)? {
+        Name::Here { name, end } => match container.names.find(name.as_bytes()) {
+            Some(field) => Found::Field(field, end),
+            None => Found::Unknown(end),
+        },
+        Name::End => Found::End,
+        Name::Part => Found::Part,
+    })
+}
+
+/// The name at `at`.
+pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<Name<'_>, Wrong> {
+    let rest = &bytes[at..];
+    match rest.first() {
+        None => return Ok(Name::Part),
+        Some(b'"') => {}
+        Some(b'}') if or_end => return Ok(Name::End),
+        Some(_) => return Err(Wrong::new(at, "a name should be here")),
+    }
+    let Some((name, len)) = text(rest).map_err(|wrong| after(at, wrong))? else {
+        return Ok(Name::Part);
+    };
+    let colon = skip_white(bytes, at + len);
+    match bytes.get(colon) {
+        None => Ok(Name::Part),
+        Some(b':') => Ok(Name::Here {
+            name,
+            end: colon + 1,
+        }),
+        Some(_) => Err(Wrong::new(colon, "a colon should be here")),
+    }
+}
+
+/// A string that is all there, and how long its token is.
+pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, Wrong> {
+    match bytes.first() {
+        None => return Ok(None),
+        Some(b'"') => {}
+        Some(other) => return Err(Wrong::new(0, not_a_string(*other))),
+    }
+    let Some((len, escapes)) = string(bytes) else {
+        return Ok(None);
+    };
+    let token = &bytes[..len];
+    if !escapes {
+        // none of the control characters may be in it
+        let inner = &token[1..len - 1];
+        if inner.iter().all(|byte| *byte >= b' ') {
+            if let Ok(text) = std::str::from_utf8(inner) {
+                return Ok(Some((text.into(), len)));
+            }
+        }
+    }
+    match serde_json::from_slice::<String>(token) {
+        Ok(text) => Ok(Some((text.into(), len))),
+        Err(bad) => Err(Wrong::new(0, format!("no string: {bad}"))),
+    }
+}
+
+pub(super) fn literal(bytes: &[u8], literal: &[u8], at: usize) -> Result<Option<usize>, Wrong> {
+    if bytes.starts_with(literal) {
+        Ok(Some(literal.len()))
+    } else if literal.starts_with(bytes) {
+        Ok(None)
+    } else {
+        Err(Wrong::new(at, "no JSON"))
+    }
+}
+
+pub(super) fn after(at: usize, wrong: Wrong) -> Wrong {
+    Wrong {
+        at: at + wrong.at,
+        ..wrong
+    }
+}

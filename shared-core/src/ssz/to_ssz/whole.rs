@@ -1,0 +1,169 @@
+//! What is around values: their envelopes, and unions.
+
+use super::envelope::{Envelope, Form, Member};
+use super::frame::Frame;
+use super::hex::Stop;
+use super::scan::{quoted_u64, skip_white, what_begins_with, Wrong};
+use super::text::{after, find_field, name, text, Found, Name};
+use super::{Expect, Got, Skip, Target, ToSsz};
+use crate::ssz::schema::{Fork, Kind, Schema, Type};
+
+impl<'s> ToSsz<'s> {
+    /// The whole value begins at `at`.
+    pub(super) fn start(&mut self, form: Form, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
+        let Some(first) = bytes.get(*at) else {
+            return Ok(Got::Part);
+        };
+        let kind = match self.target {
+            Target::Type(ty) => &self.schema.get(ty).kind,
+            Target::Named(..) => &Kind::Boolean,
+        };
+        let is_enveloped = match (form, first, kind) {
+            (Form::Bare, ..) => false,
+            (Form::Enveloped, ..) => true,
+            (Form::Either, b'{', Kind::Container(container)) => {
+                let at = skip_white(bytes, *at + 1);
+                match find_field(container, bytes, at, true)? {
+                    Found::Unknown(_) => true,
+                    Found::Field(..) | Found::End => false,
+                    Found::Part => return Ok(Got::Part),
+                }
+            }
+            (Form::Either, first, _) => *first == b'{',
+        };
+        if is_enveloped {
+            if *first != b'{' {
+                let why = format!("{}, not an object", what_begins_with(*first));
+                return Err(Wrong::new(*at, why).into());
+            }
+            *at += 1;
+            self.open(Frame::Envelope(Envelope::default()))?;
+            self.expect = Expect::Name { or_end: true };
+            return Ok(Got::All);
+        }
+        let ty = self.target_type(*at)?;
+        self.begin_whole(ty)?;
+        Ok(Got::All)
+    }
+
+    /// What the value is to be.
+    fn target_type(&mut self, at: usize) -> Result<&'s Type, Wrong> {
+        let (preset, name) = match &self.target {
+            Target::Type(ty) => return Ok(self.schema.get(*ty)),
+            Target::Named(preset, name) => (*preset, name),
+        };
+        let Some(version) = &self.version else {
+            return Err(Wrong::new(at, "no version before it says what it is"));
+        };
+        let fork: Fork = version
+            .parse()
+            .map_err(|unknown| Wrong::new(at, format!("the version {unknown}")))?;
+        self.schema = Schema::of(fork, preset);
+        let ty = self.schema.find(name);
+        let ty = ty.ok_or_else(|| Wrong::new(at, format!("{fork} has no {name}")))?;
+        Ok(self.schema.get(ty))
+    }
+
+    /// The whole value is to come.
+    fn begin_whole(&mut self, ty: &'s Type) -> Result<(), Stop> {
+        let place = match ty.size {
+            Some(size) => self.output.zeros(size)?,
+            None => 0,
+        };
+        self.expect = Expect::Value(ty, place);
+        Ok(())
+    }
+
+    /// A member of a union or an envelope.
+    pub(super) fn other_names(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        or_end: bool,
+    ) -> Result<Got, Stop> {
+        *at = skip_white(bytes, *at);
+        let (name, end) = match name(bytes, *at, or_end)? {
+            Name::Here { name, end } => (name, end),
+            Name::End => {
+                self.close(*at)?;
+                *at += 1;
+                self.expect = Expect::Next;
+                return Ok(Got::All);
+            }
+            Name::Part => {
+                self.expect = Expect::Name { or_end };
+                return Ok(Got::Part);
+            }
+        };
+        match self.stack.last_mut() {
+            Some(Frame::Envelope(envelope)) => {
+                let member = envelope.member(name.as_bytes(), *at)?;
+                *at = end;
+                match member {
+                    Member::Value => {
+                        let ty = self.target_type(*at)?;
+                        self.begin_whole(ty)?;
+                    }
+                    Member::Version => self.expect = Expect::Version,
+                    Member::Other => self.expect = Expect::Skip(Skip::default()),
+                }
+            }
+            Some(Frame::Union(union)) => match &*name {
+                "selector" if union.chosen.is_some() => {
+                    return Err(Wrong::new(*at, "selector is there twice").into());
+                }
+                "selector" => {
+                    let value = skip_white(bytes, end);
+                    let read = quoted_u64(&bytes[value..]).map_err(|wrong| after(value, wrong))?;
+                    let Some((selector, len)) = read else {
+                        self.expect = Expect::Name { or_end };
+                        return Ok(Got::Part);
+                    };
+                    let option = union
+                        .options
+                        .iter()
+                        .find(|(option, _)| u64::from(*option) == selector);
+                    let Some((selector, ty)) = option else {
+                        return Err(Wrong::new(value, format!("no option {selector}")).into());
+                    };
+                    union.chosen = Some(*ty);
+                    let place = self.output.zeros(1)?;
+                    self.output.bytes[place] = *selector;
+                    *at = value + len;
+                    self.expect = Expect::Next;
+                }
+                "data" if union.has_data => {
+                    return Err(Wrong::new(*at, "data is there twice").into());
+                }
+                "data" => {
+                    let Some(ty) = union.chosen else {
+                        return Err(Wrong::new(*at, "data before its selector").into());
+                    };
+                    union.has_data = true;
+                    *at = end;
+                    self.begin_whole(self.schema.get(ty))?;
+                }
+                _ => {
+                    *at = end;
+                    self.expect = Expect::Skip(Skip::default());
+                }
+            },
+            _ => {}
+        }
+        Ok(Got::All)
+    }
+
+    /// The version that an envelope says.
+    pub(super) fn read_version(&mut self, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
+        let start = skip_white(bytes, *at);
+        match text(&bytes[start..]).map_err(|wrong| after(start, wrong))? {
+            Some((version, len)) => {
+                self.version = Some(version.into_owned());
+                *at = start + len;
+                self.expect = Expect::Next;
+                Ok(Got::All)
+            }
+            None => Ok(Got::Part),
+        }
+    }
+}
