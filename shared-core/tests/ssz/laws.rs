@@ -18,6 +18,7 @@ pub fn a_value(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) {
     let written = String::from_utf8(to_json(schema, ty, &ssz).unwrap()).unwrap();
     assert_eq!(written, json.write());
     assert_eq!(in_rooms(schema, ty, &ssz, choices), written.as_bytes());
+    assert_eq!(to_ssz(schema, ty, written.as_bytes()), Ok(ssz.clone()));
 
     assert_eq!(
         hash_tree_root(schema, ty, &ssz),

@@ -91,3 +91,35 @@ proptest! {
         laws::any_bytes(schema, ty, &ssz, &mut choices);
     }
 }
+
+/// Of containers that are read and written at once, where nothing is wrong.
+#[test]
+fn each_byte_of_containers_changed() {
+    let mut schema = Schema::from_table(TABLE).unwrap();
+    for (name, seed) in [("Vote", 3), ("Flags", 9), ("Named", 5), ("LongerNamed", 5)] {
+        let ty = schema.parse(&format!("List[{name}, 4]")).unwrap();
+        let choices: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(seed)).collect();
+        let one = schema.find(name).unwrap();
+        let mut choices = Choices(&choices);
+        let all = (0..3).map(|_| naive::choose(&schema, one, &mut choices));
+        let json = naive::Json::Array(all.collect());
+        let text = json.write().into_bytes();
+        for at in 0..text.len() {
+            let byte = text[at];
+            let others = [byte ^ 0x80, byte ^ 0x20, byte ^ 1];
+            for other in others.iter().chain(b"\"09fF, {}tx\\") {
+                let mut changed = text.clone();
+                changed[at] = *other;
+                laws::a_text(&schema, ty, &changed, &mut Choices(&[2, 255, 255]));
+            }
+        }
+        let ssz = naive::to_ssz(&schema, ty, &json).unwrap();
+        for at in 0..ssz.len() {
+            for other in [ssz[at] ^ 0x80, ssz[at].wrapping_add(1), 0, 255] {
+                let mut changed = ssz.clone();
+                changed[at] = other;
+                laws::any_bytes(&schema, ty, &changed, &mut Choices(&[1, 7, 200]));
+            }
+        }
+    }
+}

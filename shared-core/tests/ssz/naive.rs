@@ -26,6 +26,19 @@ class Parts(Container):
     points: List[Point, LIMIT]
     bits: Bitlist[19]
     names: List[ByteList[7], LIMIT]
+class Vote(Container):
+    bits: Bitlist[19]
+    point: Point
+    an_offset_after_a_container: ByteList[9]
+    slashed: boolean
+    few "fewBits": Bitvector[11]
+    number: uint64
+class Named(Container):
+    a_name_that_makes_just_forty_eight_bytes_xx: uint64
+    number: uint64
+class LongerNamed(Container):
+    a_name_that_makes_just_forty_eight_bytes_xxx: uint64
+    number: uint64
 class Outer(Container):
     parts: Parts
     flags: Vector[Flags, 2]
@@ -43,12 +56,15 @@ class Outer(Container):
     flagged: List[Flags, 3]
     free: ProgressiveBitlist
     vectors: List[Bitvector[3], 4]
+    votes: List[Vote, LIMIT]
+    named: List[Named, 3]
+    longer_named: List[LongerNamed, 3]
 class Places(ProgressiveContainer(active_fields=[1, 0, 0, 1, 1])):
     slot: uint64
     points: ProgressiveList[Point]
     parts: Parts
 class Union(Container):
-    value: CompatibleUnion({1: Point, 3: Parts})
+    value: CompatibleUnion({1: Point, 3: Parts, 7: Vote})
 "#;
 
 /// JSON as it is written: names may be there twice.

@@ -8,12 +8,14 @@ mod fork;
 mod names;
 mod resolve;
 mod source;
+mod template;
 mod text;
 
 use std::collections::BTreeMap;
 
 pub use self::fork::{Fork, Preset};
 pub use self::names::{Lead, Names, LEAD};
+pub use self::template::{Leaf, Literal, Step, Template, LITERAL};
 pub use self::text::BadSchema;
 
 /// A type of a [`Schema`].
@@ -123,6 +125,14 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// The most elements that are allowed.
+    pub fn most(self) -> u64 {
+        match self {
+            Self::AtMost(limit) => limit,
+            Self::Progressive => u64::MAX,
+        }
+    }
+
     /// Whether so many elements are allowed.
     pub fn allows(self, count: u64) -> bool {
         match self {
@@ -149,6 +159,8 @@ pub struct Container {
     pub active_fields: Option<Box<[bool]>>,
     /// Its fields, by what they are called in JSON.
     pub names: Names,
+    /// Its JSON as most write it, if it has no parts of parts.
+    pub template: Option<Template>,
 }
 
 /// A field of a container.

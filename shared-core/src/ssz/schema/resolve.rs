@@ -6,7 +6,8 @@ use super::fork::EXECUTION;
 use super::source::{read, Definition, FieldLine, Meaning};
 use super::text::{BadSchema, Token, Tokens};
 use super::{
-    Container, Field, Fork, Json, Kind, Limit, Names, Preset, Schema, Type, TypeId, OFFSET,
+    Container, Field, Fork, Json, Kind, Limit, Names, Preset, Schema, Template, Type, TypeId,
+    OFFSET,
 };
 
 /// More containers inside each other than any type has.
@@ -159,7 +160,7 @@ impl Schema {
         if fields.len() > 64 {
             return Err(BadSchema::new("it has more than 64 fields"));
         }
-        Ok(Kind::Container(Container {
+        let mut container = Container {
             names: Names::new(
                 fields
                     .iter()
@@ -170,7 +171,10 @@ impl Schema {
             variable,
             bounds,
             active_fields,
-        }))
+            template: None,
+        };
+        container.template = Template::new(self, &container);
+        Ok(Kind::Container(container))
     }
 
     /// `[1, 0, 1]`, `[1] * 3`.

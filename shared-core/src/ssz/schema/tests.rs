@@ -138,3 +138,77 @@ fn sizes() {
     assert_eq!(outer.names.find(b"c"), Some(2));
     assert_eq!(outer.names.find(b"d"), None);
 }
+
+#[test]
+fn what_blocks_and_states_hold_many_of_has_a_template() {
+    let many = [
+        (Fork::Phase0, "Validator"),
+        (Fork::Phase0, "Attestation"),
+        (Fork::Phase0, "PendingAttestation"),
+        (Fork::Phase0, "SignedVoluntaryExit"),
+        (Fork::Capella, "Withdrawal"),
+        (Fork::Capella, "SignedBLSToExecutionChange"),
+        (Fork::Electra, "PendingDeposit"),
+        (Fork::Electra, "PendingConsolidation"),
+        (Fork::Electra, "PendingPartialWithdrawal"),
+        (Fork::Electra, "ConsolidationRequest"),
+    ];
+    for (since, name) in many {
+        for fork in Fork::ALL.iter().filter(|fork| **fork >= since) {
+            let schema = Schema::of(*fork, Preset::Mainnet);
+            let Some(id) = schema.find(name) else {
+                // a fork may take it away
+                assert_eq!(name, "PendingAttestation");
+                continue;
+            };
+            let Kind::Container(container) = &schema.get(id).kind else {
+                panic!("{name}");
+            };
+            assert!(container.template.is_some(), "{fork} {name}");
+        }
+    }
+}
+
+#[test]
+fn a_template_has_all_that_is_constant() {
+    let table = r#"
+class Point(Container):
+    x: uint64
+    y "yAxis": boolean
+class Shape(Container):
+    name: ByteList[9]
+    at: Point
+    bits: Bitlist[9]
+    hash: ByteVector[32]
+class Deep(Container):
+    shape: Shape
+class Long(Container):
+    a_name_that_makes_more_than_forty_eight_bytes: uint64
+"#;
+    let schema = Schema::from_table(table).unwrap();
+    let template = |name| match &schema.get(schema.find(name).unwrap()).kind {
+        Kind::Container(container) => container.template.clone(),
+        _ => None,
+    };
+    let shape = template("Shape").unwrap();
+    let text = |literal: &Literal| String::from_utf8(literal.bytes[..literal.len].into()).unwrap();
+    let before: Vec<_> = shape.steps.iter().map(|step| text(&step.before)).collect();
+    assert_eq!(
+        before,
+        [
+            "{\"name\":\"0x",
+            "\",\"at\":{\"x\":\"",
+            "\",\"yAxis\":",
+            "},\"bits\":\"0x",
+            "\",\"hash\":\"0x",
+        ]
+    );
+    assert_eq!(text(&shape.end), "\"}");
+    let places: Vec<_> = shape.steps.iter().map(|step| step.offset).collect();
+    assert_eq!(places, [0, 4, 12, 13, 17]);
+    let next: Vec<_> = shape.steps.iter().map(|step| step.next_offset).collect();
+    assert_eq!(next, [Some(13), Some(13), Some(13), None, None]);
+    // what has parts of any size, and what is too long to be copied at once
+    assert!(template("Deep").is_none());
+    assert!(template("Long").is_none());
+}

@@ -4,6 +4,7 @@
 
 mod number;
 mod rlp;
+mod template;
 
 use std::ops::Range;
 
@@ -377,7 +378,8 @@ impl<'s> Frame<'s> {
     }
 }
 
-/// Writes a value of few bytes without its opening. `false`: it is none.
+/// Writes a value of few bytes without its opening, or a container for which
+/// there is room. `false`: it is none.
 #[inline(always)]
 fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
     match &ty.kind {
@@ -400,6 +402,10 @@ fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
             out.put(word.map_or("", |word| word).as_bytes());
             out.put(b"\"");
         }
+        Kind::Container(container) if ty.json == Json::Usual => match &container.template {
+            Some(template) => return template::write(template, bytes, out),
+            None => return false,
+        },
         _ => return false,
     }
     true

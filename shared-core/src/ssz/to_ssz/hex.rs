@@ -56,12 +56,16 @@ impl From<Problem> for Stop {
 /// it. Its length; `None`: it is to be looked at more closely.
 #[inline(always)]
 pub(super) fn whole_of_length(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
-    let end = 2 * to.len() + 4;
-    let token = bytes.get(..end)?;
-    if !token.starts_with(PREFIX) || token[end - 1] != b'"' {
-        return None;
-    }
-    decode(&token[PREFIX.len()..end - 1], to).then_some(end)
+    let inner = bytes.strip_prefix(PREFIX)?;
+    let len = digits(inner, to)?;
+    (inner.get(len) == Some(&b'"')).then_some(PREFIX.len() + len + 1)
+}
+
+/// Its digits.
+#[inline(always)]
+pub(super) fn digits(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
+    let digits = bytes.get(..2 * to.len())?;
+    decode(digits, to).then_some(digits.len())
 }
 
 /// The same of any length, up to `most`, which is put at the end.
@@ -71,18 +75,29 @@ pub(super) fn whole(
     most: u64,
     output: &mut Output,
 ) -> Result<Option<usize>, Problem> {
-    let Some(digits) = bytes.strip_prefix(PREFIX) else {
+    let Some(inner) = bytes.strip_prefix(PREFIX) else {
         return Ok(None);
     };
-    let Some(len) = memchr::memchr(b'"', digits) else {
+    let len = digits_to_quote(inner, most, output)?;
+    Ok(len.map(|len| PREFIX.len() + len + 1))
+}
+
+/// Its digits, which a quote follows.
+#[inline(always)]
+pub(super) fn digits_to_quote(
+    bytes: &[u8],
+    most: u64,
+    output: &mut Output,
+) -> Result<Option<usize>, Problem> {
+    let Some(len) = memchr::memchr(b'"', bytes) else {
         return Ok(None);
     };
     if len % 2 != 0 || len as u64 / 2 > most {
         return Ok(None);
     }
     let start = output.len();
-    Ok(match append(&digits[..len], output)? {
-        true => Some(len + PREFIX.len() + 1),
+    Ok(match append(&bytes[..len], output)? {
+        true => Some(len),
         false => {
             output.bytes.truncate(start);
             None

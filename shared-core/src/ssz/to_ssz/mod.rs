@@ -16,6 +16,7 @@ mod output;
 mod rlp;
 mod scan;
 mod skip;
+mod template;
 mod text;
 mod value;
 mod whole;

@@ -59,18 +59,27 @@ pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
 /// is to be looked at more closely.
 #[inline(always)]
 fn quoted_usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
+    let inner = bytes.strip_prefix(b"\"")?;
+    let (value, count) = usual_u64(inner)?;
+    (inner.get(count) == Some(&b'"')).then_some((value, count + 2))
+}
+
+/// The digits of a number that fits 64 bits, with some bytes after them, and how
+/// many they are. `None`: there are none, or one is to look at them more closely.
+#[inline(always)]
+pub(super) fn usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    let (first, mut count) = leading_digits(word(1)?);
+    let (first, mut count) = leading_digits(word(0)?);
     let mut value = first;
-    if bytes[0] != b'"' || count == 0 {
+    if count == 0 {
         return None;
     }
     if count == 8 {
-        let (second, more) = leading_digits(word(9)?);
+        let (second, more) = leading_digits(word(8)?);
         value = value * POWERS[more] + second;
         count += more;
         if more == 8 {
-            let (third, more) = leading_digits(word(17)?);
+            let (third, more) = leading_digits(word(16)?);
             // 20 digits may be too many
             let high = value.checked_mul(*POWERS.get(more).filter(|_| more <= 4)?)?;
             value = high.checked_add(third)?;
@@ -78,8 +87,7 @@ fn quoted_usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
         }
     }
     // a value of one digit may be zero
-    let is_right = bytes.get(1 + count) == Some(&b'"') && (count == 1 || bytes[1] != b'0');
-    is_right.then_some((value, count + 2))
+    (count == 1 || bytes[0] != b'0').then_some((value, count))
 }
 
 /// Of ten.

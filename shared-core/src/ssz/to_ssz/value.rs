@@ -5,7 +5,7 @@ use super::hex::{self, Hex, Place, Stop};
 use super::rlp::Witness;
 use super::scan::{quoted_u256, quoted_u64, what_begins_with, Wrong};
 use super::text::{after, literal, text};
-use super::{Expect, Got, Inside, Skip, ToSsz};
+use super::{template, Expect, Got, Inside, Skip, ToSsz};
 use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::Problem;
 use crate::ssz::rlp::encode_header;
@@ -64,7 +64,7 @@ impl<'s> ToSsz<'s> {
                     None => return self.hex(ty, place, bytes, at),
                 }
             }
-            Kind::ByteList(limit) => match hex::whole(rest, most(limit), &mut self.output)? {
+            Kind::ByteList(limit) => match hex::whole(rest, limit.most(), &mut self.output)? {
                 Some(len) => Some(len),
                 None => return self.hex(ty, place, bytes, at),
             },
@@ -118,6 +118,12 @@ impl<'s> ToSsz<'s> {
                 return Ok(Read::Part);
             }
             Kind::Container(container) => {
+                if let Some(template) = &container.template {
+                    let place = ty.size.map(|_| place);
+                    if let Some(len) = template::read(template, rest, place, &mut self.output)? {
+                        return self.taken(ty, 0, Some(len), at);
+                    }
+                }
                 if *first != b'{' {
                     return Err(wrong(format!(
                         "{}, not an object",
@@ -139,7 +145,7 @@ impl<'s> ToSsz<'s> {
                     return Err(wrong(format!("{}, not an array", what_begins_with(*first))));
                 }
                 *at += 1;
-                return self.open_list(*of, most(*limit), false, place);
+                return self.open_list(*of, limit.most(), false, place);
             }
             Kind::Union(options) => {
                 if *first != b'{' {
@@ -158,7 +164,7 @@ impl<'s> ToSsz<'s> {
             }
             Kind::Bitlist(limit) => {
                 let start = self.output.len();
-                let most = most(*limit).saturating_add(1).div_ceil(8);
+                let most = limit.most().saturating_add(1).div_ceil(8);
                 match hex::whole(rest, most, &mut self.output)? {
                     Some(len) => {
                         bitlist(&self.output.bytes[start..], *limit).map_err(wrong)?;
@@ -355,8 +361,8 @@ impl<'s> ToSsz<'s> {
         let most = match ty.kind {
             Kind::ByteVector(size) => size as u64,
             Kind::Bitvector(bits) => bits.div_ceil(8) as u64,
-            Kind::ByteList(limit) => most(limit),
-            Kind::Bitlist(limit) => most(limit).saturating_add(1).div_ceil(8),
+            Kind::ByteList(limit) => limit.most(),
+            Kind::Bitlist(limit) => limit.most().saturating_add(1).div_ceil(8),
             _ => 0,
         };
         let mut hex = Hex::new(place, most);
@@ -413,12 +419,5 @@ impl<'s> ToSsz<'s> {
             Kind::Bitlist(limit) => bitlist(bytes, limit).or_else(wrong),
             _ => Ok(()),
         }
-    }
-}
-
-fn most(limit: Limit) -> u64 {
-    match limit {
-        Limit::AtMost(limit) => limit,
-        Limit::Progressive => u64::MAX,
     }
 }

@@ -1,0 +1,55 @@
+//! Containers for which there is room as a whole.
+
+use super::{number, offset, Out};
+use crate::ssz::schema::{Leaf, Literal, Template, LITERAL};
+
+/// Writes a value, which was checked, if there is room for the longest of its
+/// length.
+#[inline(never)]
+pub(super) fn write(template: &Template, value: &[u8], out: &mut Out<'_>) -> bool {
+    let Some(to) = out.to.get_mut(out.len..) else {
+        return false;
+    };
+    let Some(to) = to.get_mut(..template.most_json + 2 * value.len()) else {
+        return false;
+    };
+    let mut len = 0;
+    for step in &template.steps {
+        len += literal(&step.before, &mut to[len..]);
+        let rest = &value[step.offset..];
+        let to = &mut to[len..];
+        len += match step.leaf {
+            Leaf::Number => number::write(&rest[..8], to),
+            Leaf::ByteVector(size) => hex(&rest[..size], to),
+            Leaf::Bitvector(bits) => hex(&rest[..bits.div_ceil(8)], to),
+            Leaf::Boolean => {
+                let word: &[u8] = if rest[0] == 0 { b"false" } else { b"true" };
+                to[..word.len()].copy_from_slice(word);
+                word.len()
+            }
+            Leaf::ByteList(_) | Leaf::Bitlist(_) => {
+                let end = step.next_offset.map(|next| offset(value, next));
+                let end = end.unwrap_or(value.len());
+                hex(&value[offset(value, step.offset)..end], to)
+            }
+        };
+    }
+    len += literal(&template.end, &mut to[len..]);
+    out.len += len;
+    true
+}
+
+#[inline(always)]
+fn literal(literal: &Literal, to: &mut [u8]) -> usize {
+    // a constant number of bytes is copied faster
+    to[..LITERAL].copy_from_slice(&literal.bytes);
+    literal.len
+}
+
+#[inline(always)]
+fn hex(bytes: &[u8], to: &mut [u8]) -> usize {
+    let len = 2 * bytes.len();
+    // it fails only for another length
+    let _ = const_hex::encode_to_slice(bytes, &mut to[..len]);
+    len
+}

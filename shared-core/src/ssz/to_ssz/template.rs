@@ -1,0 +1,111 @@
+//! Containers that are all there, and written as most write them.
+
+use super::hex;
+use super::output::Output;
+use super::scan::usual_u64;
+use crate::ssz::check::{bitlist, bitvector};
+use crate::ssz::error::Problem;
+use crate::ssz::schema::{Leaf, Step, Template, OFFSET};
+
+/// How long the JSON is of a value at the beginning of `json`, which belongs at
+/// `place` if its type has a size. `None`: it is to be looked at more closely,
+/// and nothing was added.
+#[inline(never)]
+pub(super) fn read(
+    template: &Template,
+    json: &[u8],
+    place: Option<usize>,
+    output: &mut Output,
+) -> Result<Option<usize>, Problem> {
+    // most of what doesn't fit doesn't from its beginning
+    if !template
+        .steps
+        .first()
+        .is_some_and(|first| first.before.begins(json))
+    {
+        return Ok(None);
+    }
+    if let Some(base) = place {
+        return Ok(steps(template, json, base, output)?);
+    }
+    let base = output.zeros(template.fixed_size)?;
+    let read = steps(template, json, base, output)?;
+    if read.is_none() {
+        output.bytes.truncate(base);
+    }
+    Ok(read)
+}
+
+#[inline(always)]
+fn steps(
+    template: &Template,
+    json: &[u8],
+    base: usize,
+    output: &mut Output,
+) -> Result<Option<usize>, Problem> {
+    let mut at = 0;
+    for step in &template.steps {
+        if !step.before.begins(&json[at..]) {
+            return Ok(None);
+        }
+        at += step.before.len;
+        match leaf(step, &json[at..], base, output)? {
+            Some(len) => at += len,
+            None => return Ok(None),
+        }
+    }
+    let ends = template.end.begins(&json[at..]);
+    Ok(ends.then_some(at + template.end.len))
+}
+
+#[inline(always)]
+fn leaf(
+    step: &Step,
+    json: &[u8],
+    base: usize,
+    output: &mut Output,
+) -> Result<Option<usize>, Problem> {
+    let place = base + step.offset;
+    Ok(match step.leaf {
+        Leaf::Number => match usual_u64(json) {
+            Some((value, len)) => {
+                output.bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
+                Some(len)
+            }
+            None => None,
+        },
+        Leaf::ByteVector(size) => hex::digits(json, &mut output.bytes[place..place + size]),
+        Leaf::Bitvector(bits) => {
+            let to = &mut output.bytes[place..place + bits.div_ceil(8)];
+            hex::digits(json, to).filter(|_| bitvector(to, bits).is_ok())
+        }
+        Leaf::Boolean => {
+            let is_true = json.starts_with(b"true");
+            output.bytes[place] = is_true.into();
+            match is_true {
+                true => Some(4),
+                false => json.starts_with(b"false").then_some(5),
+            }
+        }
+        Leaf::ByteList(limit) => {
+            offset(base, place, output);
+            hex::digits_to_quote(json, limit.most(), output)?
+        }
+        Leaf::Bitlist(limit) => {
+            let begin = offset(base, place, output);
+            let most = limit.most().saturating_add(1).div_ceil(8);
+            hex::digits_to_quote(json, most, output)?
+                .filter(|_| bitlist(&output.bytes[begin..], limit).is_ok())
+        }
+    })
+}
+
+/// The field whose offset belongs at `place` begins at the end, which is returned.
+/// Where an offset can't reach, the whole is refused at its end.
+#[inline(always)]
+fn offset(base: usize, place: usize, output: &mut Output) -> usize {
+    let begin = output.len();
+    let offset = (begin - base) as u32;
+    output.bytes[place..place + OFFSET].copy_from_slice(&offset.to_le_bytes());
+    begin
+}
