@@ -130,11 +130,11 @@ fn bits() {
     }
     assert_eq!(
         read("Nine", "\"0xff02\""),
-        Err("byte 0: bits are set after the last of 9".into())
+        Err("byte 7: bits are set after the last of 9".into())
     );
     assert_eq!(
         read("Bits", "\"0x\""),
-        Err("byte 0: a bitlist has at least its delimiter".into())
+        Err("byte 3: a bitlist has at least its delimiter".into())
     );
 }
 
@@ -235,7 +235,9 @@ fn hex() {
         ("\"0X00\"", "byte 2: hexadecimal digits without 0x"),
         ("\"00\"", "byte 2: hexadecimal digits without 0x"),
         ("\"\"", "byte 1: hexadecimal digits without 0x"),
-        ("\"0x00000000\"", "byte 3: more than 3 bytes"),
+        ("\"0x00000000\"", "byte 10: more than 3 bytes"),
+        ("\"0x000000g0\"", "byte 9: no hexadecimal digit"),
+        ("\"0x0000g0000\"", "byte 7: no hexadecimal digit"),
         ("null", "byte 0: null, not a string"),
         ("\"0x00", "byte 5: the input ends here, inside a value"),
     ] {

@@ -5,7 +5,9 @@
 //! index.
 
 mod fork;
+mod measure;
 mod names;
+mod numbers;
 mod resolve;
 mod source;
 mod template;
@@ -160,7 +162,7 @@ pub struct Container {
     /// Its fields, by what they are called in JSON.
     pub names: Names,
     /// Its JSON as most write it, if it has no parts of parts.
-    pub template: Option<Template>,
+    pub template: Option<Box<Template>>,
 }
 
 /// A field of a container.

@@ -13,13 +13,10 @@ use super::{
 /// More containers inside each other than any type has.
 const MAX_DEPTH: usize = 32;
 
-/// Longer lists of bounds are no quicker than the rules themselves.
-const MAX_BOUNDS: usize = 64;
-
 /// What the tables of a fork and those before it say.
 #[derive(Debug)]
 pub(super) struct Definitions {
-    by_name: BTreeMap<String, Definition>,
+    pub(super) by_name: BTreeMap<String, Definition>,
 }
 
 impl Definitions {
@@ -173,7 +170,7 @@ impl Schema {
             active_fields,
             template: None,
         };
-        container.template = Template::new(self, &container);
+        container.template = Template::new(self, &container).map(Box::new);
         Ok(Kind::Container(container))
     }
 
@@ -193,7 +190,7 @@ impl Schema {
         }
         tokens.expect(']')?;
         if tokens.takes('*')? {
-            let times = self.length(&mut tokens)?;
+            let times = self.definitions.length(&mut tokens)?;
             active = active.repeat(times);
         }
         tokens.end()?;
@@ -212,11 +209,11 @@ impl Schema {
             "boolean" => Kind::Boolean,
             "ProgressiveByteList" => Kind::ByteList(Limit::Progressive),
             "ProgressiveBitlist" => Kind::Bitlist(Limit::Progressive),
-            "ByteVector" => Kind::ByteVector(self.only_length(tokens)?),
-            "Bitvector" => Kind::Bitvector(self.only_length(tokens)?),
-            "ByteList" => Kind::ByteList(Limit::AtMost(self.only_number(tokens)?)),
-            "Bitlist" => Kind::Bitlist(Limit::AtMost(self.only_number(tokens)?)),
-            "Text" => Kind::Text(self.only_number(tokens)?),
+            "ByteVector" => Kind::ByteVector(self.definitions.only_length(tokens)?),
+            "Bitvector" => Kind::Bitvector(self.definitions.only_length(tokens)?),
+            "ByteList" => Kind::ByteList(Limit::AtMost(self.definitions.only_number(tokens)?)),
+            "Bitlist" => Kind::Bitlist(Limit::AtMost(self.definitions.only_number(tokens)?)),
+            "Text" => Kind::Text(self.definitions.only_number(tokens)?),
             "ProgressiveList" => Kind::List(self.only_type(tokens, depth)?, Limit::Progressive),
             "Optional" => Kind::Optional(self.only_type(tokens, depth)?),
             "List" | "Vector" => {
@@ -224,14 +221,14 @@ impl Schema {
                 let of = self.type_of(tokens, depth)?;
                 tokens.expect(',')?;
                 let kind = match name {
-                    "List" => Kind::List(of, Limit::AtMost(self.number(tokens)?)),
-                    _ => Kind::Vector(of, self.length(tokens)?),
+                    "List" => Kind::List(of, Limit::AtMost(self.definitions.number(tokens)?)),
+                    _ => Kind::Vector(of, self.definitions.length(tokens)?),
                 };
                 tokens.expect(']')?;
                 kind
             }
             "RlpHeader" => {
-                let limit = self.only_number(tokens)?;
+                let limit = self.definitions.only_number(tokens)?;
                 let kind = Kind::ByteList(Limit::AtMost(limit));
                 return Ok(self.find_or_add(format!("RlpHeader[{limit}]"), kind, Json::Header));
             }
@@ -302,104 +299,6 @@ impl Schema {
         Ok(id)
     }
 
-    fn only_number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        tokens.expect('[')?;
-        let number = self.number(tokens)?;
-        tokens.expect(']')?;
-        Ok(number)
-    }
-
-    fn only_length(&self, tokens: &mut Tokens<'_>) -> Result<usize, BadSchema> {
-        let number = self.only_number(tokens)?;
-        usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
-    }
-
-    fn length(&self, tokens: &mut Tokens<'_>) -> Result<usize, BadSchema> {
-        let number = self.number(tokens)?;
-        usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
-    }
-
-    /// A sum of products, as Python reads it.
-    fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        let too_large = || BadSchema::new("more than 64 bits");
-        let mut sum = self.product(tokens)?;
-        loop {
-            if tokens.takes('+')? {
-                sum = sum
-                    .checked_add(self.product(tokens)?)
-                    .ok_or_else(too_large)?;
-            } else if tokens.takes('-')? {
-                sum = sum
-                    .checked_sub(self.product(tokens)?)
-                    .ok_or_else(too_large)?;
-            } else {
-                return Ok(sum);
-            }
-        }
-    }
-
-    fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        let too_large = || BadSchema::new("more than 64 bits");
-        let mut product = self.power(tokens)?;
-        loop {
-            if tokens.takes('*')? {
-                product = product
-                    .checked_mul(self.power(tokens)?)
-                    .ok_or_else(too_large)?;
-            } else if tokens.takes('/')? {
-                product = product
-                    .checked_div(self.power(tokens)?)
-                    .ok_or_else(|| BadSchema::new("a division by nothing"))?;
-            } else {
-                return Ok(product);
-            }
-        }
-    }
-
-    fn power(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        let base = self.factor(tokens)?;
-        if !tokens.takes('^')? {
-            return Ok(base);
-        }
-        let power = u32::try_from(self.power(tokens)?).ok();
-        let number = power.and_then(|power| base.checked_pow(power));
-        number.ok_or_else(|| BadSchema::new("more than 64 bits"))
-    }
-
-    fn factor(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        if tokens.takes('(')? {
-            let number = self.number(tokens)?;
-            tokens.expect(')')?;
-            return Ok(number);
-        }
-        match tokens.next()? {
-            Some(Token::Number(number)) => Ok(number),
-            // how deep in a tree the node of a generalized index is
-            Some(Token::Name("floorlog2")) => {
-                tokens.expect('(')?;
-                let number = self.number(tokens)?;
-                tokens.expect(')')?;
-                let log = number.checked_ilog2().map(u64::from);
-                log.ok_or_else(|| BadSchema::new("a logarithm of nothing"))
-            }
-            Some(Token::Name(name)) => {
-                let constant = self.definitions.by_name.get(name);
-                let Some(Definition {
-                    place,
-                    means: Meaning::Constant(text),
-                }) = constant
-                else {
-                    return Err(BadSchema::new(format!("{name} is no constant here")));
-                };
-                let mut tokens = Tokens::new(text);
-                let number = self.number(&mut tokens);
-                let number = number.and_then(|number| tokens.end().map(|()| number));
-                number.map_err(|bad| bad.at(place.0, place.1))
-            }
-            _ => Err(BadSchema::new("a number is missing")),
-        }
-    }
-
     fn name_of(&self, kind: &Kind) -> String {
         let name = |id: &TypeId| &self.get(*id).name;
         match kind {
@@ -438,105 +337,6 @@ impl Schema {
         };
         self.types.push(ty);
         TypeId(self.types.len() as u32 - 1)
-    }
-
-    fn size(&self, kind: &Kind) -> Option<usize> {
-        match kind {
-            Kind::Uint(bytes) => Some(*bytes),
-            Kind::Boolean | Kind::Enum(_) => Some(1),
-            Kind::ByteVector(len) => Some(*len),
-            Kind::Bitvector(bits) => Some(bits.div_ceil(8)),
-            Kind::Vector(of, len) => self.get(*of).size.and_then(|size| size.checked_mul(*len)),
-            Kind::Container(container) => container
-                .fields
-                .iter()
-                .all(|field| self.get(field.ty).size.is_some())
-                .then_some(container.fixed_size),
-            Kind::ByteList(_)
-            | Kind::Bitlist(_)
-            | Kind::List(..)
-            | Kind::Union(_)
-            | Kind::Optional(_)
-            | Kind::Text(_) => None,
-        }
-    }
-
-    fn min_size(&self, kind: &Kind) -> usize {
-        match kind {
-            Kind::Vector(of, len) => {
-                let of = self.get(*of);
-                let each = of.size.unwrap_or(OFFSET + of.min_size);
-                each.saturating_mul(*len)
-            }
-            Kind::Container(container) => {
-                let variable = container
-                    .fields
-                    .iter()
-                    .map(|field| self.get(field.ty))
-                    .filter(|ty| ty.size.is_none());
-                container.fixed_size + variable.map(|ty| ty.min_size).sum::<usize>()
-            }
-            Kind::Bitlist(_) | Kind::Union(_) => 1,
-            Kind::ByteList(_) | Kind::List(..) | Kind::Optional(_) | Kind::Text(_) => 0,
-            Kind::Uint(_)
-            | Kind::Boolean
-            | Kind::Enum(_)
-            | Kind::ByteVector(_)
-            | Kind::Bitvector(_) => self.size(kind).unwrap_or(0),
-        }
-    }
-
-    fn bounds(&self, kind: &Kind) -> Option<Box<[(usize, u8)]>> {
-        let size = self.size(kind)?;
-        let bounds = match kind {
-            Kind::Boolean => vec![(0, 2)],
-            Kind::Enum(words) => vec![(0, u8::try_from(words.len()).ok()?)],
-            Kind::Bitvector(bits) if bits % 8 > 0 => vec![(size - 1, 1 << (bits % 8))],
-            Kind::Vector(of, len) => {
-                let of = self.get(*of);
-                let (bounds, size) = (of.bounds.as_ref()?, of.size?);
-                if bounds.len().saturating_mul(*len) > MAX_BOUNDS {
-                    return None;
-                }
-                let each = |n: usize| {
-                    bounds
-                        .iter()
-                        .map(move |(at, below)| (n * size + at, *below))
-                };
-                // most have none, however many they are
-                let count = if bounds.is_empty() { 0 } else { *len };
-                (0..count).flat_map(each).collect()
-            }
-            Kind::Container(container) => return container.bounds.clone(),
-            _ => Vec::new(),
-        };
-        (bounds.len() <= MAX_BOUNDS).then(|| bounds.into())
-    }
-
-    /// Of the fields that have a size.
-    fn bounds_of(&self, fields: &[Field]) -> Option<Box<[(usize, u8)]>> {
-        let mut all = Vec::new();
-        for field in fields {
-            let ty = self.get(field.ty);
-            if ty.size.is_some() {
-                let bounds = ty.bounds.as_ref()?.iter();
-                all.extend(bounds.map(|(at, below)| (field.offset + at, *below)));
-            }
-        }
-        (all.len() <= MAX_BOUNDS).then(|| all.into())
-    }
-
-    fn is_plain(&self, kind: &Kind) -> bool {
-        match kind {
-            Kind::Uint(_) | Kind::ByteVector(_) => true,
-            Kind::Bitvector(bits) => bits % 8 == 0,
-            Kind::Vector(of, _) => self.get(*of).is_plain,
-            Kind::Container(container) => container
-                .fields
-                .iter()
-                .all(|field| self.get(field.ty).is_plain),
-            _ => false,
-        }
     }
 }
 

@@ -214,38 +214,47 @@ impl Hex {
                 return Err(Wrong::new(at, "no hexadecimal digit").into());
             }
             self.half = None;
-            self.put(&[half, *first], at, output)?;
+            self.put(&[half, *first], at + 1, output)?;
             digits = rest;
             at += 1;
         }
         let pairs = digits.len() & !1;
+        self.put(&digits[..pairs], at + pairs, output)?;
         if let Some(last) = digits.get(pairs) {
             if !last.is_ascii_hexdigit() {
                 return Err(Wrong::new(at + pairs, "no hexadecimal digit").into());
             }
             self.half = Some(*last);
         }
-        self.put(&digits[..pairs], at, output)
+        Ok(())
     }
 
-    /// Decodes pairs of digits.
-    fn put(&mut self, digits: &[u8], at: usize, output: &mut Output) -> Result<(), Stop> {
+    /// Decodes pairs of digits, which end before `end`; the first of them may
+    /// have come in another piece.
+    fn put(&mut self, digits: &[u8], end: usize, output: &mut Output) -> Result<(), Stop> {
+        let at = |digit: usize| end + digit - digits.len();
         let count = digits.len() / 2;
-        if self.count + count as u64 > self.most {
-            return Err(Wrong::new(at, format!("more than {} bytes", self.most)).into());
-        }
+        let allowed = usize::try_from(self.most - self.count).map_or(count, |most| most.min(count));
+        let (digits, more) = digits.split_at(2 * allowed);
         let is_hex = match self.place {
             Place::End => append(digits, output)?,
             Place::At(place) => {
                 let place = place + self.count as usize;
-                decode(digits, &mut output.bytes[place..place + count])
+                decode(digits, &mut output.bytes[place..place + allowed])
             }
         };
-        self.count += count as u64;
-        if is_hex {
-            return Ok(());
+        self.count += allowed as u64;
+        let next = more.get(..2).unwrap_or_default();
+        let looked_at = if is_hex { next } else { digits };
+        let before = if is_hex { digits.len() } else { 0 };
+        match looked_at.iter().position(|byte| !byte.is_ascii_hexdigit()) {
+            Some(bad) => Err(Wrong::new(at(before + bad), "no hexadecimal digit").into()),
+            // the digit that makes one too many
+            None if !more.is_empty() => {
+                let why = format!("more than {} bytes", self.most);
+                Err(Wrong::new(at(before + 1), why).into())
+            }
+            None => Ok(()),
         }
-        let bad = digits.iter().position(|byte| !byte.is_ascii_hexdigit());
-        Err(Wrong::new(at + bad.unwrap_or(0), "no hexadecimal digit").into())
     }
 }

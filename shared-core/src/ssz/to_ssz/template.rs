@@ -26,7 +26,7 @@ pub(super) fn read(
         return Ok(None);
     }
     if let Some(base) = place {
-        return Ok(steps(template, json, base, output)?);
+        return steps(template, json, base, output);
     }
     let base = output.zeros(template.fixed_size)?;
     let read = steps(template, json, base, output)?;

@@ -106,6 +106,7 @@ impl<'s> ToSsz<'s> {
             return self.taken(ty, place, None, at);
         };
         let wrong = |why: String| Stop::from(Wrong::new(*at, why));
+        let wrong_bits = |why: String, len: usize| Stop::from(Wrong::new(*at + len - 1, why));
         let len = match &ty.kind {
             Kind::Container(container) if ty.json == Json::Rlp => {
                 let mut witness = Witness::new(self.schema, ty, container, &mut self.output)?;
@@ -167,7 +168,8 @@ impl<'s> ToSsz<'s> {
                 let most = limit.most().saturating_add(1).div_ceil(8);
                 match hex::whole(rest, most, &mut self.output)? {
                     Some(len) => {
-                        bitlist(&self.output.bytes[start..], *limit).map_err(wrong)?;
+                        bitlist(&self.output.bytes[start..], *limit)
+                            .map_err(|why| wrong_bits(why, len))?;
                         Some(len)
                     }
                     None => return self.hex(ty, place, bytes, at),
@@ -177,7 +179,7 @@ impl<'s> ToSsz<'s> {
                 let to = &mut self.output.bytes[place..place + bits.div_ceil(8)];
                 match hex::whole_of_length(rest, to) {
                     Some(len) => {
-                        bitvector(to, *bits).map_err(wrong)?;
+                        bitvector(to, *bits).map_err(|why| wrong_bits(why, len))?;
                         Some(len)
                     }
                     None => return self.hex(ty, place, bytes, at),
@@ -367,10 +369,9 @@ impl<'s> ToSsz<'s> {
         };
         let mut hex = Hex::new(place, most);
         let (end, is_over) = hex.read(bytes, *at, &mut self.output)?;
-        let begin = *at;
         *at = end;
         if is_over {
-            self.end_hex(ty, hex, begin)?;
+            self.end_hex(ty, hex, end)?;
             return Ok(Read::Whole);
         }
         self.expect = Expect::Hex(ty, hex);
@@ -402,10 +403,11 @@ impl<'s> ToSsz<'s> {
         Ok(Read::Whole)
     }
 
-    /// A string of bytes has ended: it must be a value of its type.
-    pub(super) fn end_hex(&self, ty: &Type, hex: Hex, at: usize) -> Result<(), Stop> {
+    /// A string of bytes has ended: it must be a value of its type. If not, its
+    /// closing quote is where that is told: it may have begun in another piece.
+    pub(super) fn end_hex(&self, ty: &Type, hex: Hex, end: usize) -> Result<(), Stop> {
         let count = hex.count() as usize;
-        let wrong = |why: String| Err(Wrong::new(at, why).into());
+        let wrong = |why: String| Err(Wrong::new(end - 1, why).into());
         if let Some(size) = ty.size.filter(|size| *size != count) {
             return wrong(format!("{count} bytes, not {size}"));
         }

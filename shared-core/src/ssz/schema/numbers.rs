@@ -1,0 +1,105 @@
+//! Numbers as the tables write them: constants and what is reckoned from them.
+
+use super::resolve::Definitions;
+use super::source::{Definition, Meaning};
+use super::text::{BadSchema, Token, Tokens};
+
+impl Definitions {
+    pub(super) fn only_number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+        tokens.expect('[')?;
+        let number = self.number(tokens)?;
+        tokens.expect(']')?;
+        Ok(number)
+    }
+
+    pub(super) fn only_length(&self, tokens: &mut Tokens<'_>) -> Result<usize, BadSchema> {
+        let number = self.only_number(tokens)?;
+        usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
+    }
+
+    pub(super) fn length(&self, tokens: &mut Tokens<'_>) -> Result<usize, BadSchema> {
+        let number = self.number(tokens)?;
+        usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
+    }
+
+    /// A sum of products, as Python reads it.
+    pub(super) fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+        let too_large = || BadSchema::new("more than 64 bits");
+        let mut sum = self.product(tokens)?;
+        loop {
+            if tokens.takes('+')? {
+                sum = sum
+                    .checked_add(self.product(tokens)?)
+                    .ok_or_else(too_large)?;
+            } else if tokens.takes('-')? {
+                sum = sum
+                    .checked_sub(self.product(tokens)?)
+                    .ok_or_else(too_large)?;
+            } else {
+                return Ok(sum);
+            }
+        }
+    }
+
+    fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+        let too_large = || BadSchema::new("more than 64 bits");
+        let mut product = self.power(tokens)?;
+        loop {
+            if tokens.takes('*')? {
+                product = product
+                    .checked_mul(self.power(tokens)?)
+                    .ok_or_else(too_large)?;
+            } else if tokens.takes('/')? {
+                product = product
+                    .checked_div(self.power(tokens)?)
+                    .ok_or_else(|| BadSchema::new("a division by nothing"))?;
+            } else {
+                return Ok(product);
+            }
+        }
+    }
+
+    fn power(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+        let base = self.factor(tokens)?;
+        if !tokens.takes('^')? {
+            return Ok(base);
+        }
+        let power = u32::try_from(self.power(tokens)?).ok();
+        let number = power.and_then(|power| base.checked_pow(power));
+        number.ok_or_else(|| BadSchema::new("more than 64 bits"))
+    }
+
+    fn factor(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+        if tokens.takes('(')? {
+            let number = self.number(tokens)?;
+            tokens.expect(')')?;
+            return Ok(number);
+        }
+        match tokens.next()? {
+            Some(Token::Number(number)) => Ok(number),
+            // how deep in a tree the node of a generalized index is
+            Some(Token::Name("floorlog2")) => {
+                tokens.expect('(')?;
+                let number = self.number(tokens)?;
+                tokens.expect(')')?;
+                let log = number.checked_ilog2().map(u64::from);
+                log.ok_or_else(|| BadSchema::new("a logarithm of nothing"))
+            }
+            Some(Token::Name(name)) => {
+                let constant = self.by_name.get(name);
+                let Some(Definition {
+                    place,
+                    means: Meaning::Constant(text),
+                }) = constant
+                else {
+                    return Err(BadSchema::new(format!("{name} is no constant here")));
+                };
+                let mut tokens = Tokens::new(text);
+                let number = self.number(&mut tokens);
+                let number = number.and_then(|number| tokens.end().map(|()| number));
+                number.map_err(|bad| bad.at(place.0, place.1))
+            }
+            _ => Err(BadSchema::new("a number is missing")),
+        }
+    }
+}
