@@ -63,15 +63,8 @@ impl ToSsz<'_> {
                 self.output.begin_field(field)?;
             }
             *at = skip_white(bytes, *at);
-            match self.value(ty, place, bytes, at)? {
-                Read::Whole => {}
-                Read::Opened(inside) => return Ok(inside),
-                Read::Part => return Ok(Inside::Stored(Got::Part)),
-            }
-            *at = skip_white(bytes, *at);
-            match bytes.get(*at) {
-                Some(b',') => *at += 1,
-                _ => return Ok(Inside::Next),
+            if let Some(inside) = self.value(ty, place, bytes, at)?.leads_to(bytes, at) {
+                return Ok(inside);
             }
             if let Some(Frame::Container(frame)) = self.stack.last_mut() {
                 frame.field = NONE;
@@ -120,15 +113,8 @@ impl ToSsz<'_> {
                 }
             };
             frame.count += 1;
-            match self.value(of, place, bytes, at)? {
-                Read::Whole => {}
-                Read::Opened(inside) => return Ok(inside),
-                Read::Part => return Ok(Inside::Stored(Got::Part)),
-            }
-            *at = skip_white(bytes, *at);
-            match bytes.get(*at) {
-                Some(b',') => *at += 1,
-                _ => return Ok(Inside::Next),
+            if let Some(inside) = self.value(of, place, bytes, at)?.leads_to(bytes, at) {
+                return Ok(inside);
             }
             or_end = false;
         }
@@ -145,5 +131,24 @@ impl ToSsz<'_> {
             Some(Err(Problem::Because(why))) => Err(Wrong::new(at, why).into()),
             Some(Err(problem)) => Err(problem.into()),
         }
+    }
+}
+
+impl Read {
+    /// What comes next; `None`: another field or element does, before which a
+    /// comma was read.
+    #[inline(always)]
+    fn leads_to(self, bytes: &[u8], at: &mut usize) -> Option<Inside> {
+        match self {
+            Self::Whole => {}
+            Self::Opened(inside) => return Some(inside),
+            Self::Part => return Some(Inside::Stored(Got::Part)),
+        }
+        *at = skip_white(bytes, *at);
+        if bytes.get(*at) != Some(&b',') {
+            return Some(Inside::Next);
+        }
+        *at += 1;
+        None
     }
 }

@@ -1,0 +1,133 @@
+//! Memory that is refused to the walkers, at every place where it can be: what
+//! they make is right, or they say that there is none.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use sszip_core::allocator::faulty::refusing;
+use sszip_core::allocator::SMALL;
+use sszip_core::ssz::{
+    check, hash_tree_root, to_json, to_ssz, Error, Fork, Form, Preset, Schema, ToJson, ToSsz,
+    TypeId,
+};
+
+const TABLE: &str = r#"
+class Point(Container):
+    x: uint64
+    y: ByteVector[32]
+class Vote(Container):
+    bits: Bitlist[2048]
+    point: Point
+class Whole(Container):
+    items: List[ByteList[2**20], 2**20]
+    points: List[Point, 2**20]
+    votes: List[Vote, 2**20]
+    lists: List[List[uint64, 2**20], 2**20]
+    text: Text[2**20]
+"#;
+
+/// Each kind of list, longer than what comes from the reserve.
+fn value() -> String {
+    let all = |count: usize, each: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..count).map(each).collect();
+        format!("[{}]", all.join(","))
+    };
+    let point = |n: usize| format!(r#"{{"x":"{n}","y":"0x{n:064x}"}}"#);
+    format!(
+        r#"{{"items":{},"points":{},"votes":{},"lists":{},"text":"{}"}}"#,
+        all(40_000, &|n| format!("\"0x{}\"", "ab".repeat(n % 40))),
+        all(3_000, &point),
+        all(3_000, &|n| format!(
+            r#"{{"bits":"0x{n:04x}01","point":{}}}"#,
+            point(n)
+        )),
+        all(30, &|n| all(n * 10, &|n| format!("\"{n}\""))),
+        "text".repeat(100),
+    )
+}
+
+fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut reader = ToSsz::new(schema, ty, Form::Bare);
+    for piece in json.chunks(3001) {
+        reader.push(piece)?;
+    }
+    reader.end()
+}
+
+/// How long it is: its pieces are looked at by others.
+fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<usize, Error> {
+    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let mut room = [0; 2048];
+    let mut whole = 0;
+    loop {
+        match writer.write(&mut room)? {
+            0 => return Ok(whole),
+            len => whole += len,
+        }
+    }
+}
+
+/// Runs it with one more allocation passed each time, until none is refused.
+fn each_refused<T: PartialEq + std::fmt::Debug>(
+    from: usize,
+    expected: &T,
+    run: impl Fn() -> Result<T, Error>,
+) -> usize {
+    let mut failures = 0;
+    for passed in 0..10_000 {
+        let (made, refusals) = refusing(from, passed, &run);
+        match made {
+            Ok(made) => assert_eq!(made, *expected),
+            Err(error) => {
+                assert!(refusals.all > 0, "{error}");
+                assert!(error.to_string().contains("memory"), "{error}");
+                failures += 1;
+            }
+        }
+        if refusals.all == 0 {
+            return failures;
+        }
+    }
+    panic!("it never ends");
+}
+
+fn each_walker(schema: &Schema, ty: TypeId, json: &[u8]) {
+    let ssz = to_ssz(schema, ty, json).unwrap();
+    let back = to_json(schema, ty, &ssz).unwrap();
+    assert_eq!(back, json);
+    let root = hash_tree_root(schema, ty, &ssz).unwrap();
+    // only what is long; and all, of which the small comes from the reserve
+    for from in [SMALL + 1, 1] {
+        assert!(each_refused(from, &ssz, || to_ssz(schema, ty, json)) > 0);
+        assert!(each_refused(from, &ssz, || in_pieces(schema, ty, json)) > 0);
+        assert!(each_refused(from, &back, || to_json(schema, ty, &ssz)) > 0);
+        each_refused(from, &back.len(), || in_rooms(schema, ty, &ssz));
+        each_refused(from, &(), || check(schema, ty, &ssz));
+        each_refused(from, &root, || hash_tree_root(schema, ty, &ssz));
+    }
+}
+
+#[test]
+fn of_each_kind_of_list() {
+    let schema = Schema::from_table(TABLE).unwrap();
+    each_walker(&schema, schema.find("Whole").unwrap(), value().as_bytes());
+}
+
+#[test]
+fn of_a_witness_in_rlp() {
+    let schema = Schema::of(Fork::Deneb, Preset::Mainnet);
+    let codes: Vec<String> = (0..100)
+        .map(|n: usize| format!("\"0x{}\"", "cd".repeat(n * n)))
+        .collect();
+    let witness = format!(
+        r#"{{"state":["0x{}"],"codes":[{}],"headers":["0xc0"]}}"#,
+        "ab".repeat(1000),
+        codes.join(",")
+    );
+    let plain = schema.find("ExecutionWitness").unwrap();
+    let witness = to_ssz(schema, plain, witness.as_bytes()).unwrap();
+    // status, three offsets, and what is there of them
+    let head = b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0\x04\0\0\0";
+    let ty = schema.find("NewPayloadWithWitness").unwrap();
+    let json = to_json(schema, ty, &[head, &witness[..]].concat()).unwrap();
+    each_walker(schema, ty, &json);
+}
