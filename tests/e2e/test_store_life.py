@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -264,6 +265,19 @@ class TestStops:
             answer = client.fetch(nginx.port, "/purge?everything", method="POST")
             assert answer.status == 200, answer.decoded
             wait_until_linked(nginx)
+
+    def test_a_client_that_leaves_while_its_purge_waits(self, start_nginx, origin, node):
+        nginx = start_nginx(CONFIG)
+        nginx.expect("exited on signal 9")
+        for turn in range(6):
+            wait_until_linked(nginx)
+            hits(nginx, range(3))
+            os.kill(manager(nginx), signal.SIGKILL)
+            with socket.create_connection(("127.0.0.1", nginx.port)) as leaving:
+                leaving.sendall(b"POST /purge?everything HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+                time.sleep(turn * 0.02)
+            answer = client.fetch(nginx.port, "/purge?everything", method="POST")
+            assert answer.status == 200, answer.decoded
 
     def test_a_stop_at_any_moment_of_the_start_is_clean(self, origin, node):
         nginx = Nginx(CONFIG, origin=origin)

@@ -44,6 +44,21 @@ fn one_that_comes_before_the_link_waits_for_it() {
 }
 
 #[test]
+fn one_whose_client_has_gone_is_done() {
+    let mut host = Host::new();
+    host.run();
+    asked(&mut host);
+    host.link().forget(WAITER);
+    hello(&mut host);
+    assert_eq!(purges(&mut host), 1);
+    host.receive(1, DONE);
+    assert_eq!((host.woken(), status(&host)), (vec![], None));
+    // and the next one is like any
+    asked(&mut host);
+    assert_eq!(purges(&mut host), 1);
+}
+
+#[test]
 fn without_an_owner_nothing_is_purged_and_that_is_said() {
     let mut host = Host::new();
     host.refuses = true;
