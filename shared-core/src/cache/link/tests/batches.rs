@@ -1,0 +1,70 @@
+//! Several that are looked up at once.
+
+use super::*;
+use crate::cache::link::sending::TOGETHER;
+
+#[test]
+fn what_is_asked_at_once_is_sent_together() {
+    let mut host = Host::up();
+    // the first of them opens the connection
+    want_all(&mut host, 1..2);
+    host.receive(1, &missing("granted"));
+    assert_eq!(host.woken(), [1]);
+    host.sent.clear();
+    want_all(&mut host, 2..5);
+    assert_eq!(host.sent.len(), 1);
+    let sent = host.requests();
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    assert!((2..5u8).zip(&sent).all(|(n, (slot, line))| {
+        *slot == 1 && line.starts_with(&format!("GET /v1/entries/{n:02x}{n:02x}"))
+    }));
+    // in their order, wherever what comes is cut
+    let answers = [missing("granted"), found(), missing("granted")].concat();
+    host.receive(1, &answers);
+    assert_eq!(host.woken(), [2, 3, 4]);
+    assert!(host.lead(2).is_some() && host.answer(3).is_some() && host.lead(4).is_some());
+    // more than that go over another one
+    want_all(&mut host, 20..31);
+    let slots: Vec<usize> = host.requests().iter().map(|(slot, _)| *slot).collect();
+    assert_eq!(slots, [[1; TOGETHER].as_slice(), &[2]].concat());
+}
+
+#[test]
+fn of_those_that_were_sent_together_each_has_its_time() {
+    let mut host = Host::up();
+    want_all(&mut host, 1..2);
+    host.receive(1, &missing("granted"));
+    host.woken();
+    want_all(&mut host, 2..4);
+    let answer = found();
+    let (begun, rest) = answer.split_at(answer.len() - 3);
+    host.pass(19);
+    host.receive(1, begun);
+    host.pass(1);
+    // the one behind it goes to the node, and its answer is still its own
+    assert_eq!(host.woken(), [3]);
+    host.receive(1, rest);
+    assert_eq!(host.woken(), [2]);
+    assert!(host.answer(2).is_some());
+    let token = host.lead(3).unwrap();
+    host.receive(1, &missing("granted"));
+    host.requests();
+    host.tier.finish(token, Outcome::Alone);
+    host.run();
+    let sent = host.requests();
+    assert!(sent[0].1.starts_with("DELETE /v1/leases/0303"), "{sent:?}");
+}
+
+#[test]
+fn all_that_were_sent_together_fail_with_their_connection() {
+    let mut host = Host::up();
+    want_all(&mut host, 1..2);
+    host.receive(1, &missing("granted"));
+    host.woken();
+    want_all(&mut host, 2..5);
+    host.open.remove(&1);
+    host.link().closed(&host.tier, 1, host.now);
+    host.run();
+    assert_eq!(host.woken(), [2, 3, 4]);
+    assert!((2..5).all(|waiter| host.lead(waiter).is_some()));
+}

@@ -1,0 +1,337 @@
+//! One entry that is looked up: what comes of it, and when nothing does.
+
+use super::*;
+use crate::cache::link::SILENCE;
+
+#[test]
+fn what_the_owner_has_goes_to_all_who_want_it() {
+    let mut host = Host::up();
+    host.want(1, true);
+    host.want(2, true);
+    let sent = host.requests();
+    assert_eq!(
+        sent,
+        [(1, format!("GET {}?lease=w-1&for=60000 HTTP/1.1", path()))]
+    );
+    host.receive(1, &found());
+    assert_eq!(host.woken(), [1, 2]);
+    let answer = host.answer(1).unwrap();
+    assert_eq!(answer.meta().expires_at, host.now + 500);
+    assert_eq!(answer.meta().stored_at, host.now.saturating_sub(2000));
+    assert!(host.answer(2).is_some());
+    assert!(host.tier.hot().unwrap().get(&KEY, host.now).is_some());
+    assert!(host.tier.flights.is_empty());
+}
+
+#[test]
+fn the_lease_is_for_one_and_is_given_back() {
+    let mut host = Host::up();
+    host.want(1, true);
+    host.want(2, true);
+    host.receive(1, &missing("granted"));
+    assert_eq!(host.woken(), [1]);
+    let token = host.lead(1).unwrap();
+    // the one that leads fails: the other leads under the same lease
+    host.tier.hand_on(token);
+    let token = host.lead(2).unwrap();
+    host.requests();
+    host.tier.finish(token, Outcome::Alone);
+    host.run();
+    let expected = format!("DELETE /v1/leases/{}?process=w-1 HTTP/1.1", "07".repeat(32));
+    assert_eq!(host.requests(), [(1, expected)]);
+}
+
+#[test]
+fn a_lease_that_nobody_wants_any_more_is_given_back() {
+    let mut host = Host::up();
+    host.want(1, true);
+    host.tier.leave(&KEY, 1);
+    host.requests();
+    host.receive(1, &missing("granted"));
+    let sent = host.requests();
+    assert!(sent[0].1.starts_with("DELETE /v1/leases/"), "{sent:?}");
+    assert!(host.tier.flights.is_empty());
+}
+
+#[test]
+fn what_another_process_fetches_is_waited_for() {
+    for order in ["answer first", "event first"] {
+        let mut host = Host::up();
+        host.want(1, true);
+        host.want(2, true);
+        let key = "07".repeat(32);
+        if order == "answer first" {
+            host.receive(1, &missing("pending"));
+            host.event("filled", &key);
+        } else {
+            host.event("filled", &key);
+            host.receive(1, &missing("pending"));
+        }
+        let sent = host.requests();
+        assert_eq!(sent.len(), 2, "{order}: {sent:?}");
+        assert!(host.woken().is_empty());
+        host.receive(1, &found());
+        assert_eq!(host.woken(), [1, 2]);
+        assert!(host.answer(1).is_some() && host.answer(2).is_some());
+    }
+}
+
+#[test]
+fn an_owner_that_is_slow_is_not_waited_for() {
+    let mut host = Host::up();
+    host.want(1, true);
+    host.pass(19);
+    assert!(host.woken().is_empty());
+    host.pass(1);
+    assert_eq!(host.woken(), [1]);
+    let token = host.lead(1).unwrap();
+    // its answer comes all the same: the lease is the flight's
+    host.receive(1, &missing("granted"));
+    host.requests();
+    host.tier.finish(token, Outcome::Alone);
+    host.run();
+    let sent = host.requests();
+    assert!(sent[0].1.starts_with("DELETE"), "{sent:?}");
+}
+
+#[test]
+fn an_answer_that_comes_is_waited_for_while_it_does() {
+    let mut host = Host::up();
+    host.want(1, true);
+    let answer = found();
+    let (begun, rest) = answer.split_at(answer.len() - 3);
+    host.pass(19);
+    host.receive(1, begun);
+    host.pass(19);
+    host.receive(1, &rest[..1]);
+    host.pass(19);
+    assert!(host.woken().is_empty());
+    host.receive(1, &rest[1..2]);
+    host.pass(20);
+    assert_eq!(host.woken(), [1]);
+    assert!(host.answer(1).is_none());
+}
+
+#[test]
+fn look_ups_wait_for_a_connection_and_not_for_ever() {
+    let mut host = Host::up();
+    for n in 0..4 {
+        let key = [n; 32];
+        let Some(Role::Leader(token)) = host.tier.flights.begin(key, 10) else {
+            panic!()
+        };
+        host.tier.flights.follow(&token, usize::from(n)).unwrap();
+        host.link().ask(key, token, true, host.now).unwrap();
+    }
+    host.run();
+    assert_eq!(host.requests().len(), 2);
+    host.receive(1, &missing("granted"));
+    assert_eq!(host.requests().len(), 2);
+    host.pass(20);
+    let mut woken = host.woken();
+    woken.sort_unstable();
+    assert_eq!(woken, [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_purge_empties_memory_and_is_acknowledged() {
+    let mut host = Host::up();
+    let hot = |host: &Host| host.tier.hot().unwrap().len();
+    for n in 0..3 {
+        host.tier
+            .hot()
+            .unwrap()
+            .insert([n; 32], Arc::new(entry().stored(0, 10_000)));
+    }
+    let key = "01".repeat(32);
+    host.event("purge", &format!("{{\"generation\":1,\"key\":\"{key}\"}}"));
+    assert_eq!((hot(&host), host.link().generation()), (2, 1));
+    let sent = &host.sent[0].1;
+    assert!(
+        sent.starts_with("POST /v1/acknowledgements?process=w-1") && sent.ends_with("\r\n1"),
+        "{sent}"
+    );
+    host.event("purge", "{\"generation\":2}");
+    assert_eq!((hot(&host), host.link().generation()), (0, 2));
+}
+
+#[test]
+fn an_answer_from_before_a_purge_is_asked_for_again() {
+    let mut host = Host::up();
+    host.want(1, true);
+    host.requests();
+    host.event("purge", "{\"generation\":1}");
+    host.receive(1, &found());
+    assert!(host.woken().is_empty());
+    assert!(host.tier.hot().unwrap().is_empty());
+    let sent = host.requests();
+    assert!(
+        sent.iter().any(|(_, line)| line.starts_with("GET")),
+        "{sent:?}"
+    );
+}
+
+#[test]
+fn memory_is_used_for_as_long_as_the_owner_allows() {
+    let mut host = Host::up();
+    assert!(host.link().may_send(4999) && !host.link().may_send(5000));
+    host.event("lease", "{\"generation\":0,\"until\":6000}");
+    assert!(host.link().may_send(5999));
+    // the owner is gone: what it allowed last holds
+    host.link().closed(&host.tier, 0, host.now);
+    assert!(host.link().may_send(5999) && !host.link().is_up());
+}
+
+#[test]
+fn another_owner_with_other_purges_is_believed() {
+    let mut host = Host::up();
+    let hot = |host: &Host| host.tier.hot().unwrap().len();
+    host.tier
+        .hot()
+        .unwrap()
+        .insert(KEY, Arc::new(entry().stored(0, 10_000)));
+    for (generation, left) in [(0, 1), (3, 0)] {
+        host.open.remove(&0);
+        host.link().closed(&host.tier, 0, host.now);
+        host.pass(RETRY);
+        host.receive(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        let hello = format!("{{\"version\":1,\"generation\":{generation},\"until\":9000}}");
+        host.event("hello", &hello);
+        assert_eq!((hot(&host), host.link().generation()), (left, generation));
+    }
+}
+
+#[test]
+fn whoever_waits_goes_on_when_the_owner_is_gone() {
+    let mut host = Host::up();
+    host.want(1, true);
+    host.receive(1, &missing("pending"));
+    host.refuses = true;
+    host.open.remove(&0);
+    host.link().closed(&host.tier, 0, host.now);
+    host.run();
+    assert_eq!(host.woken(), [1]);
+    let token = host.lead(1).unwrap();
+    host.tier.finish(token, Outcome::Alone);
+    // nobody is asked now
+    host.want(2, true);
+    assert!(host.lead(2).is_some());
+    host.requests();
+    // and it is tried again
+    host.refuses = false;
+    host.pass(RETRY);
+    assert_eq!(host.requests().len(), 1);
+}
+
+#[test]
+fn an_owner_that_never_comes_is_looked_for_now_and_then() {
+    let mut host = Host::new();
+    let (mut tries, mut next) = (0, 0);
+    while host.now < 61_000 {
+        match host.link().need() {
+            Some(Need::Tick) => next = host.link().tick(&host.tier, host.now),
+            Some(Need::Connect(slot)) => {
+                tries += 1;
+                host.link().connected(&host.tier, slot, false, host.now);
+            }
+            Some(need) => panic!("{need:?}"),
+            None => {
+                host.now += next;
+                next = host.link().tick(&host.tier, host.now);
+            }
+        }
+    }
+    // 20 ms at first, for a second
+    assert!((250..320).contains(&tries), "{tries}");
+}
+
+#[test]
+fn a_silent_owner_is_gone() {
+    let mut host = Host::up();
+    host.pass(SILENCE);
+    assert!(!host.link().is_up());
+    assert!(host.open.contains(&0) || host.requests().is_empty());
+}
+
+#[test]
+fn a_broken_answer_fails_open() {
+    for bytes in [
+        &b"HTTP/1.1 500 x\r\ncontent-length: 0\r\n\r\n"[..],
+        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n",
+        b"nonsense\r\n\r\n",
+    ] {
+        let mut host = Host::up();
+        host.want(1, true);
+        host.receive(1, bytes);
+        assert_eq!(host.woken(), [1], "{}", bytes.escape_ascii());
+        assert!(host.lead(1).is_some());
+    }
+}
+
+#[test]
+fn those_who_would_not_share_an_answer_go_alone() {
+    let mut host = Host::up();
+    host.want(1, false);
+    host.want(2, false);
+    assert_eq!(host.requests()[0].1, format!("GET {} HTTP/1.1", path()));
+    host.receive(1, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+    assert_eq!(host.woken(), [1, 2]);
+    for waiter in [1, 2] {
+        let turn = host.tier.flights.claim(waiter);
+        assert!(matches!(turn, Some(Turn::Landed(Outcome::Alone))));
+    }
+}
+
+#[test]
+fn several_are_looked_up_at_once() {
+    let mut host = Host::up();
+    assert!(host.link().ask_for_all(vec![[1; 32], [2; 32]], 5, host.now));
+    host.run();
+    let sent = &host.sent[0].1;
+    let keys = format!("{}\n{}\n", "01".repeat(32), "02".repeat(32));
+    assert!(sent.starts_with("POST /v1/lookups ") && sent.ends_with(&keys));
+    let one = bytes_of(&entry());
+    let mut body = vec![2; 32];
+    body.extend_from_slice(&500u64.to_be_bytes());
+    body.extend_from_slice(&(one.len() as u64).to_be_bytes());
+    body.extend_from_slice(&one);
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+    host.receive(1, &[head.into_bytes(), body].concat());
+    assert_eq!(host.woken(), [5]);
+    let hot = host.tier.hot().unwrap();
+    assert!(hot.get(&[2; 32], host.now).is_some() && hot.len() == 1);
+    // one that has gone is not woken
+    host.link().ask_for_all(vec![[3; 32]], 6, host.now);
+    host.run();
+    host.link().forget(6);
+    host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    assert!(host.woken().is_empty());
+}
+
+#[test]
+fn entries_are_stored_when_nobody_waits() {
+    let mut host = Host::up();
+    let about = About {
+        class: "immutable",
+        namespace: [0; 16],
+        method: None,
+        generation: 0,
+        if_final: None,
+    };
+    for n in 0..3 {
+        let entry = Arc::new(entry().stored(host.now, 10_000));
+        host.link().store([n; 32], entry, about.clone());
+    }
+    host.want(1, true);
+    // those who wait come first, and the last connection is theirs
+    let sent = host.requests();
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].1.starts_with("GET"));
+    host.receive(1, DONE);
+    let sent = host.requests();
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    // the first line follows the entry before it
+    let is_put = |(slot, line): &(usize, String)| *slot == 1 && line.contains("PUT /v1/entries");
+    assert!(sent.iter().all(is_put), "{sent:?}");
+}

@@ -1,0 +1,75 @@
+//! Memory that is refused to what is as long as a batch or an entry.
+
+use super::{bytes_of, entry, Host};
+use crate::allocator::faulty::{refusing, Refusals};
+use crate::allocator::SMALL;
+use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+use crate::cache::wire::{decode, Encoded};
+
+/// Runs `run` with each long allocation refused in turn, until none is.
+fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> Refusals)) {
+    for passed in 0.. {
+        let mut all = Refusals::default();
+        run(&mut |step| {
+            let ((), refusals) = refusing(SMALL + 1, passed, step);
+            all += refusals;
+            refusals
+        });
+        if all.all == 0 {
+            assert!(passed > 0, "nothing was long");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_cannot_be_written_is_not_waited_for() {
+    let keys: Vec<_> = (0..2000u64)
+        .map(|n| *blake3::hash(&n.to_le_bytes()).as_bytes())
+        .collect();
+    each(|step| {
+        let mut host = Host::up();
+        let asks = host.link().ask_for_all(keys.clone(), 5, host.now);
+        assert!(asks);
+        // the connection is there: it sends at once
+        host.run();
+        host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(host.woken(), [5]);
+        host.sent.clear();
+        assert!(host.link().ask_for_all(keys.clone(), 6, host.now));
+        let (tier, link, now) = (&host.tier, host.link(), host.now);
+        let refusals = step(&mut || {
+            link.tick(tier, now);
+        });
+        if refusals.all > 0 {
+            assert_eq!(host.woken(), [6]);
+        } else {
+            host.run();
+            assert_eq!(host.sent.len(), 1);
+        }
+    });
+}
+
+#[test]
+fn an_entry_that_cannot_be_copied_is_none() {
+    let part = |byte: u8| vec![byte; 2 * SMALL].into_boxed_slice();
+    let envelope = Envelope {
+        before: part(b'b'),
+        between: part(b'c'),
+        after: part(b'd'),
+        ..entry().envelope().clone()
+    };
+    let payload = Payload::Raw(vec![b'p'; 2 * SMALL].into());
+    let long = Entry::new(envelope, payload, Meta::default());
+    let bytes = bytes_of(&long);
+    each(|step| {
+        let mut read = None;
+        let refusals = step(&mut || read = decode(&bytes, 0, 0, 0));
+        assert_eq!(read.is_none(), refusals.all > 0);
+        let mut written = None;
+        let refusals = step(&mut || written = Encoded::of(&long));
+        assert_eq!(written.is_none(), refusals.all > 0);
+        let same = written.is_none_or(|written| bytes.starts_with(&written.head));
+        assert!(same);
+    });
+}

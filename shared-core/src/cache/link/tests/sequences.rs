@@ -1,0 +1,130 @@
+//! Whatever happens in whatever order: nobody waits for ever.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Want(bool),
+    Leave(usize),
+    Reply(usize, usize),
+    Event(usize),
+    Close(usize),
+    Pass(u64),
+    Claim(usize),
+    Refuse(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => any::<bool>().prop_map(Step::Want),
+        1 => any::<usize>().prop_map(Step::Leave),
+        4 => (1usize..3, 0usize..6).prop_map(|(slot, what)| Step::Reply(slot, what)),
+        2 => (0usize..5).prop_map(Step::Event),
+        1 => (0usize..3).prop_map(Step::Close),
+        2 => (1u64..30).prop_map(Step::Pass),
+        3 => any::<usize>().prop_map(Step::Claim),
+        1 => any::<bool>().prop_map(Step::Refuse),
+    ]
+}
+
+proptest! {
+    /// Whatever an owner does, all who wait go on, within the deadline if no
+    /// other process fetches, and at once when the owner is gone.
+    #[test]
+    fn nobody_waits_for_ever(steps in prop::collection::vec(step(), 0..80)) {
+        let mut host = Host::up();
+        let mut waiting: BTreeSet<Waiter> = BTreeSet::new();
+        let mut tokens = Vec::new();
+        for (n, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Want(leases) => {
+                    waiting.insert(n + 1);
+                    host.want(n + 1, leases);
+                }
+                Step::Leave(which) => {
+                    let gone = waiting.iter().nth(which % waiting.len().max(1)).copied();
+                    if let Some(gone) = gone {
+                        waiting.remove(&gone);
+                        host.tier.forget(gone);
+                        host.tier.leave(&KEY, gone);
+                        host.run();
+                    }
+                }
+                Step::Reply(slot, what) => {
+                    if !host.open.contains(&slot) {
+                        continue;
+                    }
+                    let reply = [
+                        found(),
+                        missing("granted"),
+                        missing("pending"),
+                        b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
+                        b"rubbish\r\n\r\n".to_vec(),
+                        DONE.to_vec(),
+                    ];
+                    host.receive(slot, &reply[what]);
+                }
+                Step::Event(what) => {
+                    if !host.link().is_up() {
+                        continue;
+                    }
+                    let key = "07".repeat(32);
+                    match what {
+                        0 => host.event("filled", &key),
+                        1 => host.event("given-up", &key),
+                        2 => host.event("purge", &format!("{{\"generation\":{n}}}")),
+                        3 => host.event("lease", "{\"until\":9999}"),
+                        _ => host.event("hello", "nonsense"),
+                    }
+                }
+                Step::Close(slot) => {
+                    if host.open.remove(&slot) {
+                        host.link().closed(&host.tier, slot, host.now);
+                        host.run();
+                    }
+                }
+                Step::Pass(milliseconds) => host.pass(milliseconds),
+                Step::Claim(which) => {
+                    let who = waiting.iter().nth(which % waiting.len().max(1)).copied();
+                    if let Some(turn) = who.and_then(|who| host.tier.flights.claim(who)) {
+                        waiting.remove(&who.unwrap());
+                        if let Turn::Lead(token) = turn {
+                            tokens.push(token);
+                        }
+                    } else if let Some(token) = tokens.pop() {
+                        host.tier.finish(token, Outcome::Alone);
+                        host.run();
+                    }
+                }
+                Step::Refuse(refuses) => host.refuses = refuses,
+            }
+            let leads = host.tier.flights.len();
+            prop_assert!(tokens.len() <= leads);
+        }
+        // the owner dies for good: all go on
+        host.refuses = true;
+        for slot in host.open.clone() {
+            host.open.remove(&slot);
+            host.link().closed(&host.tier, slot, host.now);
+        }
+        host.run();
+        host.pass(25);
+        for token in tokens {
+            host.tier.finish(token, Outcome::Alone);
+        }
+        for _ in 0..waiting.len() {
+            for waiter in waiting.clone() {
+                if let Some(turn) = host.tier.flights.claim(waiter) {
+                    waiting.remove(&waiter);
+                    if let Turn::Lead(token) = turn {
+                        host.tier.hand_on(token);
+                    }
+                }
+            }
+        }
+        prop_assert!(waiting.is_empty(), "{:?} wait", waiting);
+        prop_assert!(host.tier.flights.is_empty());
+    }
+}
