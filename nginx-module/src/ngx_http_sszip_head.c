@@ -9,6 +9,8 @@
 
 static ngx_int_t ngx_http_sszip_set_head_out(ngx_http_request_t *r,
     const sszip_edit *edit);
+static ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
 
 
 /* fields of the response head that nginx also knows by a pointer */
@@ -190,4 +192,147 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
     }
 
     return NGX_OK;
+}
+
+
+/* what the core makes of a response; on an error the head goes out as it is */
+
+ngx_int_t
+ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_head_action *action)
+{
+    bool                       varies;
+    size_t                     n;
+    sszip_response_head        head;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    ngx_memzero(&head, sizeof(sszip_response_head));
+
+    head.size = sizeof(sszip_response_head);
+    head.now = ngx_time();
+    head.status = (uint16_t) r->headers_out.status;
+    head.content_length = r->headers_out.content_length_n;
+    head.delimited = ngx_http_sszip_delimited(r);
+    head.unbuffered = ngx_http_sszip_unbuffered(r);
+    head.subrequest = (r != r->main);
+    head.coding_allowed = ngx_http_sszip_coding_allowed(r);
+#if (NGX_HTTP_GZIP)
+    head.host_writes_vary = clcf->gzip_vary;
+#endif
+
+    head.fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
+                                        &r->headers_out.content_type, &n);
+    if (head.fields == NULL) {
+        return NGX_DECLINED;
+    }
+
+    head.nfields = n;
+
+    if (sszip_exchange_response_head(ctx->exchange, &head, action)
+        != SSZIP_STATUS_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_sszip_edit_cache_vary(r, ctx);
+
+#if (NGX_HTTP_GZIP)
+
+    if (clcf->gzip_vary
+        && sszip_exchange_varies(ctx->exchange, &varies) == SSZIP_STATUS_OK
+        && varies)
+    {
+        r->gzip_vary = 1;
+    }
+
+#endif
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http sszip head action:%d length:%O", (int) *action,
+                   r->headers_out.content_length_n);
+
+    if (*action == SSZIP_HEAD_HOLD) {
+        return NGX_OK;
+    }
+
+    return ngx_http_sszip_edit_head_out(r, ctx);
+}
+
+
+/* a body without a length that ends with its connection may be cut short */
+
+static ngx_uint_t
+ngx_http_sszip_delimited(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+#if (NGX_HTTP_CACHE)
+    if (r->cached) {
+        return 1;
+    }
+#endif
+
+    return u == NULL || u->headers_in.chunked
+           || u->headers_in.content_length_n >= 0;
+}
+
+
+static ngx_uint_t
+ngx_http_sszip_unbuffered(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_CACHE)
+    if (r->cached) {
+        return 0;
+    }
+#endif
+
+    return r->upstream != NULL && !r->upstream->buffering;
+}
+
+
+/*
+ * gzip_proxied, gzip_disable and gzip_http_version.  The test's first step
+ * is to look for "gzip" in Accept-Encoding: that is the core's affair, so the
+ * rest is asked as if it were there.  What is remembered of the test is not
+ * ours to set: the gzip module may run after us.
+ */
+
+ngx_uint_t
+ngx_http_sszip_coding_allowed(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_GZIP)
+
+    ngx_str_t         value;
+    ngx_uint_t        tested, ok, allowed;
+    ngx_table_elt_t  *ae;
+
+    ae = r->headers_in.accept_encoding;
+
+    if (ae == NULL || r != r->main) {
+        return 0;
+    }
+
+    tested = r->gzip_tested;
+    ok = r->gzip_ok;
+    value = ae->value;
+
+    ngx_str_set(&ae->value, "gzip");
+
+    allowed = (ngx_http_gzip_ok(r) == NGX_OK);
+
+    ae->value = value;
+    r->gzip_tested = tested;
+    r->gzip_ok = ok;
+
+    return allowed;
+
+#else
+
+    return 1;
+
+#endif
 }

@@ -135,6 +135,8 @@ sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
     ngx_str_t *content_type, size_t *n);
 ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, sszip_head_action *action);
 
 /* what the exchange has to send, marked as all of it */
 ngx_int_t ngx_http_sszip_body(ngx_http_request_t *r,
