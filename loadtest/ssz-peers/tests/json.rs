@@ -76,9 +76,11 @@ fn changed_json_is_taken_or_refused_alike() {
 /// What Rust's numbers (`+1`, `01`) and const-hex (`0x0x`) take, and the Beacon
 /// API does not know.
 fn is_known(ours: &Error, text: &[u8]) -> bool {
-    let rest = text.get(ours.at() as usize..).unwrap_or_default();
+    let at = (ours.at() as usize).min(text.len());
+    let (before, rest) = text.split_at(at);
+    let is_prefix = before.ends_with(b"\"0x0") && rest.starts_with(b"x");
     let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
-    rest.starts_with(b"+") || rest.starts_with(b"0x") || {
+    is_prefix || rest.starts_with(b"+") || {
         rest.starts_with(b"0") && rest.get(1).is_some_and(u8::is_ascii_digit)
     }
 }

@@ -182,13 +182,15 @@ fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
         let rest = &bytes[at..];
         let found = memchr::memchr2(b'"', b'\\', rest);
         let plain = &rest[..found.unwrap_or(rest.len())];
-        if let Some(control) = plain.iter().position(|byte| *byte < b' ') {
-            return Err(Wrong::new(at + control, "a control character"));
-        }
+        let control = plain.iter().position(|byte| *byte < b' ');
+        let plain = &plain[..control.unwrap_or(plain.len())];
         match std::str::from_utf8(plain) {
+            Ok(_) if control.is_some() => {
+                return Err(Wrong::new(at + plain.len(), "a control character"));
+            }
             Ok(_) => at += plain.len(),
             // the rest of a character is in the next piece
-            Err(cut) if cut.error_len().is_none() && found.is_none() => {
+            Err(cut) if cut.error_len().is_none() && found.is_none() && control.is_none() => {
                 return Ok((at + cut.valid_up_to(), false));
             }
             Err(bad) => return Err(Wrong::new(at + bad.valid_up_to(), "no UTF-8")),
