@@ -35,6 +35,7 @@ mod faults;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod gzip;
+mod huge_pages;
 pub mod json;
 pub mod jsonrpc;
 pub mod memory;

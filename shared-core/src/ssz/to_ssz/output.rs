@@ -1,6 +1,7 @@
 //! The SSZ that grows: offsets come before what they point at, but JSON says
 //! only at a list's end how many there are.
 
+use crate::huge_pages;
 use crate::ssz::error::Problem;
 use crate::ssz::schema::OFFSET;
 
@@ -25,9 +26,10 @@ impl Output {
         if self.bytes.capacity() - self.bytes.len() >= more {
             return Ok(());
         }
-        self.bytes
-            .try_reserve(more)
-            .map_err(|_| Problem::NoMemory(more))
+        let refused = |_| Problem::NoMemory(more);
+        self.bytes.try_reserve(more).map_err(refused)?;
+        huge_pages::advise(&mut self.bytes);
+        Ok(())
     }
 
     /// So many zeros are added, and where.
