@@ -1,6 +1,7 @@
 //! SSZ to JSON, as much at a time as there is room for.
 //!
-//! The JSON is minified, its fields are in the order of the type.
+//! The JSON is minified, its fields are in the order of the type. A container of
+//! short fields is written at once where there is room ([`template`]).
 
 mod number;
 mod rlp;

@@ -6,7 +6,8 @@
 //! they come; [`output`] puts right what must be in another. What is kept
 //! besides the SSZ is a word for each element of the lists that are open.
 //!
-//! A field's name is mostly the one that follows the last: that is tried first.
+//! A field's name is mostly the one that follows the last: that is tried first;
+//! and before, whether a container comes as a whole as most write it ([`template`]).
 
 mod envelope;
 mod frame;
