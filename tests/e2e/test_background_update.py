@@ -16,7 +16,7 @@ from harness.origin import CLOSE, RESET, Until, answer, head, scattered
 from harness.owner import Client
 from harness.rpc import Node, call
 
-from test_stale import HASH, Asker, failing, logged, result_of
+from test_stale import HASH, Asker, failing, logged, result_of, wait_until_expired
 from test_store import wait_until_linked
 
 # all that is stored has expired when it is asked for again
@@ -96,6 +96,13 @@ def ask(nginx, origin):
 
 def updated(ask, path, result="0x2", **options):
     ask.nginx.wait_for(lambda: result_of(ask(path, **options)) == result, "the new one")
+
+
+def stored(ask, path, **options):
+    """An answer that has expired, of which no update is under way."""
+    ask(path, **options)
+    ask.nginx.wait_for(lambda: "hit" in ask(path, **options).header("Cache-Status"), "it to be stored")
+    ask.settle(path)
 
 
 class TestInTheBackground:
@@ -214,11 +221,10 @@ class TestInTheBackground:
         """The update ends, well or badly, while the old answer is on its way."""
         old = b'"0x' + random.Random(1).randbytes(4_000_000).hex().encode() + b'"'
         ask.serve(old)
-        options = {"method": "eth_getBlockByHash", "accept": None}
-        ask("/place", **options)
-        nginx.wait_for(lambda: "hit" in ask("/place", **options).header("Cache-Status"), "it to be stored")
+        path = f"/place/{ask.chain}"
+        stored(ask, path, method="eth_getBlockByHash", accept=None)
         request = client.request_bytes(
-            f"/place?chain={ask.chain}",
+            f"{path}?chain={ask.chain}",
             method="POST",
             headers=[("Content-Type", "application/json")],
             body=call("eth_getBlockByHash", f"[{HASH},true]"),
@@ -228,23 +234,23 @@ class TestInTheBackground:
         for script in ([CLOSE], failing(503), nonsense, cut, Node({"eth_getBlockByHash": b'"0x2"'})):
             before = len(ask.origin.received())
             ask.fails(script)
-            time.sleep(0.005)
+            wait_until_expired()
+            ask.asked[path] += 1
             with nginx.connect(receive_buffer=4096) as connection:
                 connection.send(request)
                 nginx.wait_for(lambda: len(ask.origin.received()) > before, "the update")  # noqa: B023
                 time.sleep(0.05)
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
+            ask.settle(path)
 
     @pytest.mark.parametrize("way", ["delayed", "full"])
     def test_the_clients_timers_are_its_own(self, ask, nginx, way):
         """An update must not touch what the client's answer waits for: the
         timer of limit_rate, or that of send_timeout."""
         old = b'"0x' + random.Random(2).randbytes(1_500_000).hex().encode() + b'"'
-        path = {"delayed": "/slow/timers", "full": "/timeout"}[way]
-        options = {"method": "eth_getBlockByHash", "accept": None}
+        path = {"delayed": "/slow/timers", "full": "/timeout"}[way] + f"/{ask.chain}"
         ask.serve(old)
-        ask(path, **options)
-        nginx.wait_for(lambda: "hit" in ask(path, **options).header("Cache-Status"), "it to be stored")
+        stored(ask, path, method="eth_getBlockByHash", accept=None)
         new = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"2" * 20_000)
         gates = [threading.Event() for _ in range(3)]
         script = answer(new)
@@ -254,12 +260,12 @@ class TestInTheBackground:
         ask.origin.answers([*pieces, script[1][15_000:]])
         before = len(ask.origin.received())
         request = client.request_bytes(
-            f"{path}/{ask.chain}?chain={ask.chain}",
+            f"{path}?chain={ask.chain}",
             method="POST",
             headers=[("Content-Type", "application/json")],
             body=call("eth_getBlockByHash", f"[{HASH},true]"),
         )
-        time.sleep(0.005)
+        wait_until_expired()
         with nginx.connect(receive_buffer=4096) as connection:
             connection.send(request)
             nginx.wait_for(lambda: len(ask.origin.received()) > before, "the update")
@@ -270,7 +276,7 @@ class TestInTheBackground:
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
             else:
                 # the client reads nothing: it is given up in spite of the update
-                assert logged(nginx, f"{path}/{ask.chain}", 1) == ["STALE"]
+                assert logged(nginx, path, ask.asked[path] + 1)[-1] == "STALE"
 
     def test_resources_are_asked_for_on_condition(self, nginx, origin):
         path = f"/place/{next(_places)}"

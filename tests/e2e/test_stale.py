@@ -1,6 +1,7 @@
 """Expired answers that are sent all the same: when the node fails, and while
 another request fetches a new one."""
 
+import collections
 import itertools
 import json
 import threading
@@ -93,6 +94,7 @@ class Asker:
         self.nginx = nginx
         self.origin = origin
         self.chain = f"chain{next(_places)}"
+        self.asked = collections.Counter()
         self.serve(b'"0x1"')
 
     def serve(self, result):
@@ -111,8 +113,14 @@ class Asker:
         fields = [("Content-Type", "application/json"), *headers]
         fields += [("Accept-Encoding", accept)] if accept else []
         wait_until_expired()
+        self.asked[path] += 1
         with self.nginx.connect() as connection:
             return connection.exchange(f"{path}?chain={self.chain}", method="POST", headers=fields, body=body)
+
+    def settle(self, path):
+        """Waits until all requests for a path of this asker's own are over, and
+        their subrequests: nginx logs them then."""
+        logged(self.nginx, path, self.asked[path])
 
 
 def wait_until_expired():
