@@ -35,7 +35,6 @@ mod faults;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod gzip;
-mod huge_pages;
 pub mod json;
 pub mod jsonrpc;
 pub mod memory;

@@ -13,7 +13,6 @@ use self::rlp::{Item, Witness};
 use super::check::{check, Elements};
 use super::error::{Error, Problem};
 use super::schema::{Container, Json, Kind, Schema, Type, TypeId, LEAD, OFFSET};
-use crate::huge_pages;
 
 /// [`ToJson::write`] writes something wherever there is so much room. Bytes.
 pub const MIN_ROOM: usize = 1024;
@@ -86,7 +85,6 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, Error
     let likely = 2 * ssz.len() + ssz.len() / 4 + MIN_ROOM;
     let refused = |_| Error::new(0, Problem::NoMemory(likely));
     json.try_reserve(likely).map_err(refused)?;
-    huge_pages::advise(&mut json);
     let mut room = [0; 1 << 14];
     loop {
         let len = writer.write(&mut room)?;

@@ -1,7 +1,6 @@
 //! The SSZ that grows: offsets come before what they point at, but JSON says
 //! only at a list's end how many there are.
 
-use crate::huge_pages;
 use crate::ssz::error::Problem;
 use crate::ssz::schema::OFFSET;
 
@@ -26,10 +25,9 @@ impl Output {
         if self.bytes.capacity() - self.bytes.len() >= more {
             return Ok(());
         }
-        let refused = |_| Problem::NoMemory(more);
-        self.bytes.try_reserve(more).map_err(refused)?;
-        huge_pages::advise(&mut self.bytes);
-        Ok(())
+        self.bytes
+            .try_reserve(more)
+            .map_err(|_| Problem::NoMemory(more))
     }
 
     /// So many zeros are added, and where.
