@@ -40,6 +40,10 @@ pub enum Command {
         /// Write {"version": FORK, "data": ...}, as the Beacon API does
         #[arg(long)]
         envelope: bool,
+        /// Give a witness in RLP a fourth list, of no keys: geth from v1.16.4 on
+        /// reads no other
+        #[arg(long)]
+        rlp_keys: bool,
     },
     /// Check that SSZ is a value of its type, by each rule
     Check {

@@ -59,6 +59,7 @@ fn run(command: Command) -> Result<(), Failure> {
             files,
             select: path,
             envelope,
+            rlp_keys,
         } => {
             let (schema, ty, fork) = what.resolve()?;
             if envelope && fork.is_none() {
@@ -67,6 +68,9 @@ fn run(command: Command) -> Result<(), Failure> {
             let ssz = input::whole(files.input.as_deref())?;
             let (ty, range) = select(&schema, ty, &ssz, path.as_deref().unwrap_or(""))?;
             let mut json = ToJson::new(&schema, ty, &ssz[range])?;
+            if rlp_keys {
+                json = json.with_rlp_keys();
+            }
             let mut output = Output::to(files.output.as_deref())?;
             if let (true, Some(fork)) = (envelope, fork) {
                 output.write(format!("{{\"version\":\"{fork}\",\"data\":").as_bytes())?;

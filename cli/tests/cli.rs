@@ -308,3 +308,21 @@ fn a_reader_that_has_had_enough() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
+
+#[test]
+fn a_witness_for_geth_has_a_fourth_list() {
+    let status = |rlp: &str| {
+        format!(
+            "{{\"status\":\"VALID\",\"latestValidHash\":null,\"validationError\":null,\
+             \"witness\":\"{rlp}\"}}\n"
+        )
+    };
+    let (three, four) = (status("0xc5c0c0c28003"), status("0xc6c0c0c28003c0"));
+    let to_ssz = ["json2ssz", "--type", "NewPayloadWithWitness"];
+    let ssz = right(&to_ssz, three.as_bytes());
+    assert_eq!(right(&to_ssz, four.as_bytes()), ssz);
+    let to_json = ["ssz2json", "--type", "NewPayloadWithWitness"];
+    assert_eq!(right(&to_json, &ssz), three.as_bytes());
+    let with_keys = [&to_json[..], &["--rlp-keys"]].concat();
+    assert_eq!(right(&with_keys, &ssz), four.as_bytes());
+}

@@ -1,6 +1,6 @@
 //! Execution witnesses: header objects, and RLP.
 
-use sszip_core::ssz::{check, to_json, to_ssz, Fork, Form, Preset, Schema, ToSsz};
+use sszip_core::ssz::{check, to_json, to_ssz, Fork, Form, Preset, Schema, ToJson, ToSsz};
 
 use crate::laws::in_pieces;
 use crate::naive::Choices;
@@ -111,6 +111,75 @@ fn rlp_goes_both_ways_in_pieces_of_any_length() {
     }
 }
 
+/// geth from v1.16.4 on writes `[headers, codes, state, keys]`, and reads
+/// nothing else.
+#[test]
+fn a_fourth_list_is_skipped_and_written_when_asked_for() {
+    let (_, parts) = witness();
+    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let three = rlp_list(&parts);
+    let expected = to_ssz(schema(), ty, answer(&three).as_bytes()).unwrap();
+    let four = |keys: &[Vec<u8>]| rlp_list(&[parts.clone(), vec![rlp_list(keys)]].concat());
+    let some = elements(&[20, 32, 0, 1])
+        .iter()
+        .map(|key| rlp_string(key))
+        .collect::<Vec<_>>();
+    let many = vec![rlp_string(&[0x11; 32]); 3000];
+    for keys in [&[][..], &some, &many] {
+        let text = answer(&four(keys));
+        for piece in [1, 7, 1000, 65_536, usize::MAX] {
+            let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+            for piece in text.as_bytes().chunks(piece) {
+                reader.push(piece).unwrap();
+            }
+            assert!(reader.end().unwrap() == expected, "{piece}");
+        }
+    }
+    let mut written = Vec::new();
+    let mut writer = ToJson::new(schema(), ty, &expected)
+        .unwrap()
+        .with_rlp_keys();
+    let mut room = [0; 1024];
+    loop {
+        match writer.write(&mut room).unwrap() {
+            0 => break,
+            len => written.extend_from_slice(&room[..len]),
+        }
+    }
+    let value: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(value["witness"], format!("0x{}", hex(&four(&[]))));
+}
+
+/// The byte of the text at which the item begins, however the text is cut.
+#[test]
+fn wrong_rlp_says_where() {
+    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let at = |rlp: &[u8], byte: usize| {
+        let text = answer(rlp);
+        let begin = text.find("0x").unwrap() + 2;
+        for piece in [1, 3, 64, 4096, 40_000, usize::MAX] {
+            let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+            let mut pieces = text.as_bytes().chunks(piece);
+            let error = pieces.find_map(|piece| reader.push(piece).err()).unwrap();
+            assert_eq!(error.at(), (begin + 2 * byte) as u64, "{error}, {piece}");
+        }
+    };
+    let empty = rlp_list(&[]);
+    let codes = rlp_list(&vec![rlp_string(&[7; 30_000]); 3]);
+    let state = rlp_list(&[rlp_string(&[7; 1024]), rlp_string(&[7; 1025])]);
+    let content = [empty.clone(), codes.clone(), state.clone()].concat();
+    let all = rlp_list(&[content]);
+    // the last item, whose prefix has three bytes
+    at(&all, all.len() - 1028);
+    // where the fifth one would be
+    let keys = rlp_list(&[rlp_string(&[9; 32])]);
+    let five = [empty.clone(), codes, empty.clone(), keys, empty].concat();
+    let all = rlp_list(&[five]);
+    at(&all, all.len() - 1);
+    // where it ends
+    at(&all[..70_000], 70_000);
+}
+
 #[test]
 fn what_is_no_witness_is_refused() {
     let (_, parts) = witness();
@@ -134,8 +203,17 @@ fn what_is_no_witness_is_refused() {
         ([&whole[..], &[0x80]].concat(), "more after the RLP"),
         (rlp_list(&parts[..2]), "state is missing in the RLP"),
         (
-            rlp_list(&[parts.clone(), vec![empty.clone()]].concat()),
-            "a fourth item in the RLP",
+            rlp_list(&[parts.clone(), vec![empty.clone(); 2]].concat()),
+            "a fifth item in the RLP",
+        ),
+        (
+            rlp_list(&[parts.clone(), vec![rlp_string(b"keys")]].concat()),
+            "a list should be here",
+        ),
+        (
+            // the keys would have two bytes, and the whole ends after one
+            vec![0xc5, 0xc0, 0xc0, 0xc0, 0xc2, 0x80],
+            "keys is longer than the whole",
         ),
         (rlp_string(&whole), "a list should be here"),
         (

@@ -60,7 +60,8 @@ pub enum Json {
     Usual,
     /// A header's RLP, or an object with its fields, which is read only.
     Header,
-    /// A witness, as the hex of its RLP: `[headers, codes, state]`.
+    /// A witness, as the hex of its RLP: `[headers, codes, state]`, and what
+    /// may follow.
     Rlp,
 }
 

@@ -30,6 +30,7 @@ pub struct ToJson<'s, B> {
     ssz: B,
     stack: Vec<Frame<'s>>,
     next: Next<'s>,
+    rlp_keys: bool,
 }
 
 /// What is to be written next.
@@ -110,7 +111,15 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
             ssz,
             stack: Vec::new(),
             next: Next::Whole(schema.get(ty), 0..len),
+            rlp_keys: false,
         })
+    }
+
+    /// Gives the RLP of a witness a fourth list, of keys, without which geth
+    /// from v1.16.4 on does not read it. It is empty: SSZ has none.
+    pub fn with_rlp_keys(mut self) -> Self {
+        self.rlp_keys = true;
+        self
     }
 
     /// Writes on, as far as there is room. How many bytes; 0: that was all.
@@ -148,7 +157,9 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
                 }
                 Next::Value(ty, range) => {
                     let (ty, range) = (*ty, range.clone());
-                    self.next = begin(self.schema, &mut self.stack, ty, ssz, range, &mut out)?;
+                    let keys = self.rlp_keys;
+                    self.next =
+                        begin(self.schema, &mut self.stack, ty, ssz, range, keys, &mut out)?;
                 }
                 Next::Hex(range, ends) => {
                     let ends = *ends;
@@ -184,6 +195,7 @@ fn begin<'s>(
     ty: &'s Type,
     ssz: &[u8],
     range: Range<usize>,
+    rlp_keys: bool,
     out: &mut Out<'_>,
 ) -> Result<Next<'s>, Error> {
     let refused = |_| Error::new(0, Problem::NoMemory(size_of::<Frame<'_>>()));
@@ -193,7 +205,7 @@ fn begin<'s>(
     }
     match &ty.kind {
         Kind::Container(container) if ty.json == Json::Rlp => {
-            let (witness, begin) = Witness::new(schema, container, ssz, range)?;
+            let (witness, begin) = Witness::new(schema, container, ssz, range, rlp_keys)?;
             out.hex(&begin);
             stack.push(Frame::Rlp(Box::new(witness)));
         }

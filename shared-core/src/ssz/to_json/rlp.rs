@@ -1,4 +1,5 @@
-//! A witness as the RLP `[headers, codes, state]`.
+//! A witness as the RLP `[headers, codes, state]`, or `[headers, codes, state,
+//! keys]` without any keys.
 
 use std::ops::Range;
 
@@ -14,6 +15,7 @@ const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state",
 #[derive(Debug)]
 pub(super) struct Witness {
     lists: [List; 3],
+    has_keys: bool,
     /// Which of them is being written.
     list: usize,
     /// And which of its elements is next; `None`: its prefix is.
@@ -45,6 +47,7 @@ impl Witness {
         container: &Container,
         ssz: &[u8],
         range: Range<usize>,
+        has_keys: bool,
     ) -> Result<(Self, Vec<u8>), Error> {
         let at = range.start;
         let parts: Vec<Range<usize>> =
@@ -59,10 +62,12 @@ impl Witness {
         let [headers, codes, state] = PARTS.map(list);
         let lists = [headers?, codes?, state?];
         let whole = lists.iter().map(|list| prefix_len(list.len) + list.len);
+        let whole = whole.sum::<u64>() + u64::from(has_keys);
         let mut begin = Vec::new();
-        write_prefix(true, whole.sum(), &mut begin);
+        write_prefix(true, whole, &mut begin);
         let witness = Self {
             lists,
+            has_keys,
             list: 0,
             element: None,
         };
@@ -70,10 +75,14 @@ impl Witness {
     }
 
     pub(super) fn next(&mut self, ssz: &[u8]) -> Result<Item, Error> {
-        let Some(list) = self.lists.get(self.list) else {
-            return Ok(Item::Over);
-        };
         let mut bytes = Vec::new();
+        let Some(list) = self.lists.get(self.list) else {
+            if !std::mem::take(&mut self.has_keys) {
+                return Ok(Item::Over);
+            }
+            write_prefix(true, 0, &mut bytes);
+            return Ok(Item::Bytes(bytes, 0..0));
+        };
         let Some(element) = self.element else {
             write_prefix(true, list.len, &mut bytes);
             self.element = Some(0);

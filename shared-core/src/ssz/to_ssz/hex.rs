@@ -143,6 +143,11 @@ impl Hex {
         self.count
     }
 
+    /// A digit has come whose other one has not.
+    pub(super) fn is_half(&self) -> bool {
+        self.half.is_some()
+    }
+
     /// Reads on from `at`. How far it came, and whether the string ended there.
     pub(super) fn read(
         &mut self,

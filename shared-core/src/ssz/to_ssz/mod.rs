@@ -244,7 +244,11 @@ impl<'s> ToSsz<'s> {
         let mut at = 0;
         match self.steps(bytes, &mut at) {
             Ok(()) => Ok(at),
-            Err(Stop::Wrong(wrong)) => Err(self.error(wrong.at, Problem::Because(wrong.why))),
+            Err(Stop::Wrong(wrong)) => {
+                // it begins in a piece that was read before
+                self.consumed = self.consumed.saturating_sub(wrong.back as u64);
+                Err(self.error(wrong.at, Problem::Because(wrong.why)))
+            }
             Err(Stop::Refused(problem)) => Err(self.error(at, problem)),
         }
     }

@@ -1,5 +1,7 @@
 //! A witness that comes as the hex of RLP `[headers, codes, state]`
-//! (`engine_newPayloadWithWitness`), read as it comes.
+//! (`engine_newPayloadWithWitness`), read as it comes. geth from v1.16.4 on and
+//! ethrex write `[headers, codes, state, keys]`: what is in the fourth list has
+//! no place in the SSZ and is not looked at.
 
 use super::hex::{Hex, Place, Stop};
 use super::output::Output;
@@ -26,8 +28,12 @@ pub(super) struct Witness<'s> {
     base: usize,
     fields: usize,
     state: State,
+    /// So many bytes of RLP have come.
+    taken: u64,
     /// A prefix that is not whole yet.
     prefix: Vec<u8>,
+    /// Where in the RLP it begins.
+    item: u64,
     /// What is left of the whole, once its prefix has come.
     left: u64,
 }
@@ -51,7 +57,29 @@ enum State {
     Element(Open),
     /// More of an element, so much of it.
     Inside(Open, u64),
+    /// More of what is not looked at, so much of it.
+    Skip(u64),
     Done,
+}
+
+/// Where RLP stands in the text.
+#[derive(Clone, Copy)]
+struct Digits {
+    /// Where the digits of the bytes that have come end.
+    end: usize,
+    /// So many have come.
+    count: u64,
+}
+
+impl Digits {
+    /// Something is wrong with the RLP at its byte `byte`, whose digits may have
+    /// come in a piece before.
+    fn wrong(self, byte: u64, why: impl Into<String>) -> Stop {
+        let back = usize::try_from(2 * (self.count - byte)).unwrap_or(usize::MAX);
+        let mut wrong = Wrong::new(self.end.saturating_sub(back), why);
+        wrong.back = back.saturating_sub(self.end);
+        wrong.into()
+    }
 }
 
 /// A part that is open.
@@ -101,7 +129,9 @@ impl<'s> Witness<'s> {
             base: output.zeros(container.fixed_size)?,
             fields: output.begin_container(),
             state: State::Whole,
+            taken: 0,
             prefix: Vec::with_capacity(MAX_PREFIX),
+            item: 0,
             left: 0,
         })
     }
@@ -117,14 +147,18 @@ impl<'s> Witness<'s> {
             let block = &bytes[..bytes.len().min(at + BLOCK)];
             let (end, is_over) = self.hex.read(block, at, &mut self.decoded)?;
             let mut decoded = std::mem::take(&mut self.decoded);
-            self.push(&decoded.bytes, at, output)?;
+            let digits = Digits {
+                end: end.saturating_sub(usize::from(is_over || self.hex.is_half())),
+                count: self.taken + decoded.bytes.len() as u64,
+            };
+            self.push(&decoded.bytes, digits, output)?;
             decoded.bytes.clear();
             self.decoded = decoded;
             let is_stuck = end == at;
             at = end;
             if is_over {
                 let State::Done = self.state else {
-                    return Err(Wrong::new(at, "the RLP ends inside an item").into());
+                    return Err(digits.wrong(self.taken, "the RLP ends inside an item"));
                 };
                 let slot = |field: usize| self.container.fields[field].offset;
                 output.end_container(self.fields, self.base, slot)?;
@@ -136,24 +170,36 @@ impl<'s> Witness<'s> {
         }
     }
 
-    fn push(&mut self, mut bytes: &[u8], at: usize, output: &mut Output) -> Result<(), Stop> {
+    fn push(&mut self, mut bytes: &[u8], at: Digits, output: &mut Output) -> Result<(), Stop> {
         while !bytes.is_empty() {
-            if let State::Inside(open, left) = self.state {
+            self.taken = at.count - bytes.len() as u64;
+            if let State::Inside(_, left) | State::Skip(left) = self.state {
                 let now = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 let (taken, rest) = bytes.split_at(now);
-                self.add(taken, output)?;
                 bytes = rest;
-                self.state = match left - now as u64 {
-                    0 => State::Element(open),
-                    left => State::Inside(open, left),
+                self.taken += now as u64;
+                let left = left - now as u64;
+                self.state = match self.state {
+                    State::Inside(open, _) => {
+                        self.add(taken, output)?;
+                        match left {
+                            0 => State::Element(open),
+                            left => State::Inside(open, left),
+                        }
+                    }
+                    _ if left == 0 => State::Part(PARTS.len() + 1),
+                    _ => State::Skip(left),
                 };
                 self.close(at, output)?;
                 continue;
             }
+            if self.prefix.is_empty() {
+                self.item = self.taken;
+            }
             let (first, rest) = bytes.split_at(1);
             self.prefix.extend_from_slice(first);
             // it stays if it is the item itself, or what tells whether it is
-            let read = prefix(&self.prefix).map_err(|why| Wrong::new(at, why))?;
+            let read = prefix(&self.prefix).map_err(|why| at.wrong(self.item, why))?;
             let Some(item) = read else {
                 bytes = rest;
                 continue;
@@ -162,12 +208,16 @@ impl<'s> Witness<'s> {
             let begun: Vec<u8> = self.prefix.drain(..).collect();
             self.begin(item, &begun[..item.size], at, output)?;
             match ahead {
-                0 => bytes = rest,
+                0 => {
+                    bytes = rest;
+                    self.taken += 1;
+                }
                 // one byte of what follows was looked at
                 _ => debug_assert_eq!(ahead, 1),
             }
             self.close(at, output)?;
         }
+        self.taken = at.count;
         Ok(())
     }
 
@@ -176,10 +226,11 @@ impl<'s> Witness<'s> {
         &mut self,
         item: crate::ssz::rlp::Prefix,
         written: &[u8],
-        at: usize,
+        at: Digits,
         output: &mut Output,
     ) -> Result<(), Stop> {
-        let wrong = |why: String| Err(Stop::from(Wrong::new(at, why)));
+        let begin = self.item;
+        let wrong = |why: String| Err(at.wrong(begin, why));
         let whole = item.len.saturating_add(item.size as u64);
         match self.state {
             State::Whole if item.is_list => {
@@ -187,11 +238,19 @@ impl<'s> Witness<'s> {
                 self.state = State::Part(0);
             }
             State::Part(part) if item.is_list => {
+                let name = PARTS.get(part).map_or("keys", |(name, _)| name);
                 if whole > self.left {
-                    return wrong(format!("{} is longer than the whole", PARTS[part].0));
+                    return wrong(format!("{name} is longer than the whole"));
                 }
                 self.left -= whole;
-                output.begin_field(self.parts[part].field)?;
+                let Some(part_of) = self.parts.get(part) else {
+                    self.state = match item.len {
+                        0 => State::Part(part + 1),
+                        len => State::Skip(len),
+                    };
+                    return Ok(());
+                };
+                output.begin_field(part_of.field)?;
                 self.state = State::Element(Open {
                     part,
                     left: item.len,
@@ -231,13 +290,13 @@ impl<'s> Witness<'s> {
             State::Done => return wrong("more after the RLP".into()),
             State::Whole | State::Part(_) => return wrong("a list should be here".into()),
             // only items begin
-            State::Inside(..) => {}
+            State::Inside(..) | State::Skip(_) => {}
         }
         Ok(())
     }
 
     /// Closes what has nothing left.
-    fn close(&mut self, at: usize, output: &mut Output) -> Result<(), Stop> {
+    fn close(&mut self, at: Digits, output: &mut Output) -> Result<(), Stop> {
         if let State::Element(Open {
             part,
             left: 0,
@@ -250,16 +309,16 @@ impl<'s> Witness<'s> {
             self.state = State::Part(part + 1);
         }
         if let State::Part(part) = self.state {
-            match (part == PARTS.len(), self.left) {
-                (true, 0) => self.state = State::Done,
-                (true, _) => {
-                    return Err(Wrong::new(at, "a fourth item in the RLP").into());
+            match (PARTS.get(part), self.left) {
+                (None, 0) => self.state = State::Done,
+                (None, _) if part > PARTS.len() => {
+                    return Err(at.wrong(self.taken, "a fifth item in the RLP"));
                 }
-                (false, 0) => {
-                    let why = format!("{} is missing in the RLP", PARTS[part].0);
-                    return Err(Wrong::new(at, why).into());
+                (Some((name, _)), 0) => {
+                    let why = format!("{name} is missing in the RLP");
+                    return Err(at.wrong(self.taken, why));
                 }
-                (false, _) => {}
+                (_, _) => {}
             }
         }
         Ok(())

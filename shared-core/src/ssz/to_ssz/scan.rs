@@ -5,6 +5,8 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub(super) at: usize,
+    /// How far before the beginning of what is being read it is.
+    pub(super) back: usize,
     pub(super) why: String,
 }
 
@@ -12,6 +14,7 @@ impl Wrong {
     pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
         Self {
             at,
+            back: 0,
             why: why.into(),
         }
     }
