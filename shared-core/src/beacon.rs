@@ -3,7 +3,7 @@
 
 use crate::cache::chain::{Heights, Mark};
 use crate::cache::freshness::{Class, Judged, Valid};
-use crate::jsonrpc::response::member;
+use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::scan;
 
 /// What a route gives.
@@ -11,6 +11,8 @@ use crate::jsonrpc::scan;
 pub enum Route {
     /// The chain's constants: the same for every request.
     Constant,
+    /// What the node was built and set up with, the forks to come among it.
+    Config,
     /// What an envelope with `execution_optimistic` and `finalized` holds,
     /// named by a slot (or `genesis`), or by a root.
     Named(Option<u64>),
@@ -36,8 +38,8 @@ impl Route {
             return Route::Other;
         }
         match (next(), next()) {
-            (b"config", b"spec" | b"fork_schedule" | b"deposit_contract")
-            | (b"beacon", b"genesis") => Route::Constant,
+            (b"config", b"deposit_contract") | (b"beacon", b"genesis") => Route::Constant,
+            (b"config", b"spec" | b"fork_schedule") => Route::Config,
             (
                 b"beacon",
                 b"states" | b"headers" | b"blocks" | b"blinded_blocks" | b"blob_sidecars"
@@ -68,20 +70,26 @@ impl Route {
             Some(b"false") => Some(false),
             _ => None,
         };
+        let is_empty = match content(member(body, "data")?) {
+            Content::Null => return None,
+            Content::EmptyArray => true,
+            _ => false,
+        };
         let class = match self {
             Route::Other => return None,
-            Route::Constant => {
-                member(body, "data")?;
-                Class::Immutable
-            }
+            Route::Constant => Class::Immutable,
+            Route::Config => Class::Config,
             Route::Named(_) | Route::Moving => {
                 // what the execution client has not verified may be wrong
                 let (false, finalized) = (flag("execution_optimistic")?, flag("finalized")?) else {
                     return None;
                 };
                 match self {
-                    // the node may be syncing, or lag
-                    Route::Named(slot) if finalized && is_final(slot, mark) => Class::Immutable,
+                    // the node may be syncing, or lag; of a list that is empty it may
+                    // have pruned what was in it
+                    Route::Named(slot) if finalized && !is_empty && is_final(slot, mark) => {
+                        Class::Immutable
+                    }
                     Route::Named(_) => Class::Unfinalized,
                     _ => Class::Tip,
                 }
@@ -192,15 +200,42 @@ mod tests {
     }
 
     #[test]
+    fn what_was_pruned_is_not_for_ever() {
+        let envelope =
+            |data| format!("{{\"execution_optimistic\":false,\"finalized\":true{data}}}");
+        for (target, data, expected) in [
+            ("blob_sidecars/1", ",\"data\":[{}]", Some(Class::Immutable)),
+            ("blob_sidecars/1", ",\"data\":[]", Some(Class::Unfinalized)),
+            ("blobs/genesis", ",\"data\":[ ]", Some(Class::Unfinalized)),
+            ("blobs/1", ",\"data\":null", None),
+            ("blobs/1", "", None),
+            (
+                "states/1/validators",
+                ",\"data\":[]",
+                Some(Class::Unfinalized),
+            ),
+            ("states/head/validators", ",\"data\":[]", Some(Class::Tip)),
+            ("states/head/validators", "", None),
+        ] {
+            let target = format!("/eth/v1/beacon/{target}");
+            assert_eq!(class(&target, &envelope(data)), expected, "{target} {data}");
+        }
+    }
+
+    #[test]
     fn constants_and_what_is_the_nodes_own() {
-        assert_eq!(
-            class("/eth/v1/config/spec", "{\"data\":{}}"),
-            Some(Class::Immutable)
-        );
-        assert_eq!(
-            class("/eth/v1/beacon/genesis", "{\"data\":{}}"),
-            Some(Class::Immutable)
-        );
+        for (target, expected) in [
+            ("/eth/v1/config/deposit_contract", Class::Immutable),
+            ("/eth/v1/beacon/genesis", Class::Immutable),
+            // a release of the node changes them
+            ("/eth/v1/config/spec", Class::Config),
+            ("/eth/v1/config/fork_schedule", Class::Config),
+        ] {
+            assert_eq!(class(target, "{\"data\":{}}"), Some(expected), "{target}");
+            assert_eq!(class(target, "{\"code\":200}"), None);
+        }
+        let minutes = 10 * 60 * 1_000;
+        assert!(Valid::default().class(Class::Config) <= minutes);
         for target in [
             "/eth/v1/node/syncing",
             "/eth/v1/node/health",

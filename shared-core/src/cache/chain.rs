@@ -360,7 +360,7 @@ impl Stamp {
         let on = match class {
             Some(Class::Unfinalized) => On::Blocks(height),
             Some(Class::Tip) => On::Head(height.unwrap_or(0)),
-            Some(Class::Immutable) | None => On::Nothing,
+            Some(Class::Immutable | Class::Config) | None => On::Nothing,
         };
         Self { chain, epoch, on }
     }

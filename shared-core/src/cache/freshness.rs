@@ -18,10 +18,17 @@ pub enum Class {
     Unfinalized,
     /// It hangs on the head of the chain and changes with every block.
     Tip,
+    /// It says how the node is set up, and changes when that is upgraded.
+    Config,
 }
 
 impl Class {
-    const ALL: [Class; 3] = [Class::Immutable, Class::Unfinalized, Class::Tip];
+    const ALL: [Class; 4] = [
+        Class::Immutable,
+        Class::Unfinalized,
+        Class::Tip,
+        Class::Config,
+    ];
 
     /// The name that configurations and logs use.
     pub const fn name(self) -> &'static str {
@@ -29,6 +36,7 @@ impl Class {
             Class::Immutable => "immutable",
             Class::Unfinalized => "unfinalized",
             Class::Tip => "tip",
+            Class::Config => "config",
         }
     }
 
@@ -51,6 +59,7 @@ impl Class {
             Class::Immutable => 3_600_000,
             Class::Unfinalized => 2_000,
             Class::Tip => 1_000,
+            Class::Config => 60_000,
         }
     }
 }

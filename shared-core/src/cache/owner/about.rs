@@ -16,17 +16,20 @@ pub enum Class {
     Unfinalized,
     /// It changes with the head of the chain: memory only.
     Tip,
+    /// It changes when the node is upgraded: memory only.
+    Config,
     /// It says its own lifetime (RFC 9111).
     Resource,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Immutable,
         Self::Unfinalized,
         Self::Tip,
         Self::Resource,
+        Self::Config,
     ];
 
     /// The name that the protocol uses.
@@ -35,6 +38,7 @@ impl Class {
             Self::Immutable => "immutable",
             Self::Unfinalized => "unfinalized",
             Self::Tip => "tip",
+            Self::Config => "config",
             Self::Resource => "resource",
         }
     }
@@ -82,6 +86,7 @@ impl About {
             Class::Immutable => Some(freshness::Class::Immutable),
             Class::Unfinalized => Some(freshness::Class::Unfinalized),
             Class::Tip => Some(freshness::Class::Tip),
+            Class::Config => Some(freshness::Class::Config),
             Class::Resource => None,
         };
         let chain = chains.get(&self.namespace)?;

@@ -55,9 +55,10 @@ impl StoreDisk {
 fn class(class: about::Class) -> store::Class {
     match class {
         about::Class::Immutable => store::Class::Immutable,
-        about::Class::Resource | about::Class::Unfinalized | about::Class::Tip => {
-            store::Class::Aging
-        }
+        about::Class::Resource
+        | about::Class::Unfinalized
+        | about::Class::Tip
+        | about::Class::Config => store::Class::Aging,
     }
 }
 
