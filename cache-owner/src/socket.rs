@@ -1,7 +1,7 @@
 //! The Unix socket that the owner listens on.
 
 use std::io;
-use std::os::unix::fs::{chown, MetadataExt};
+use std::os::unix::fs::{chown, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ impl Socket {
     /// the store only.
     ///
     /// # Errors
-    /// What the system says, with the path.
+    /// What the system says, with the path; and there is something else than a
+    /// socket, which stays.
     pub fn bind(path: &Path, user: Option<(u32, u32)>) -> Result<(Self, UnixListener), io::Error> {
         // bound under another name, and then renamed: whoever connects in
         // between reaches the old one or the new one
@@ -72,6 +73,7 @@ fn place(from: &Path, to: &Path, user: Option<(u32, u32)>) -> Result<(u64, u64),
         chown(from, Some(user), Some(group))?;
     }
     let file = identity(from)?;
+    refuse_other(to)?;
     std::fs::rename(from, to)?;
     Ok(file)
 }
@@ -82,8 +84,20 @@ fn identity(path: &Path) -> Result<(u64, u64), io::Error> {
 }
 
 fn remove(path: &Path) -> Result<(), io::Error> {
+    refuse_other(path)?;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What an owner has left is a socket; anything else is somebody's.
+fn refuse_other(path: &Path) -> Result<(), io::Error> {
+    match std::fs::symlink_metadata(path) {
+        Ok(file) if !file.file_type().is_socket() => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "this is no socket, and stays as it is",
+        )),
         _ => Ok(()),
     }
 }
@@ -121,6 +135,12 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         assert!(Socket::bind(&path, None).is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let path = folder.path().join("file");
+        std::fs::write(&path, "precious").unwrap();
+        let error = Socket::bind(&path, None).unwrap_err();
+        assert!(error.to_string().contains("no socket"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(Socket::bind(&folder.path().join("no/such"), None).is_err());
         let long = folder.path().join("x".repeat(120));
         assert!(Socket::bind(&long, None).is_err());

@@ -6,6 +6,7 @@
 
 #include "ngx_http_sszip_module.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 
 #include <sszip_owner.h>
@@ -24,6 +25,10 @@
 /* in the folder of sszip_cache_path */
 #define NGX_HTTP_SSZIP_OWNER_SOCK  "/owner.sock"
 #define NGX_HTTP_SSZIP_OWNER_DIR   "/store"
+
+/* folders that are made above it are for all to pass, as others' there are */
+#define NGX_HTTP_SSZIP_OWNER_ABOVE  0755
+#define NGX_HTTP_SSZIP_OWNER_OWN    0700
 
 /* how often the log is looked at, and how often until it serves */
 #define NGX_HTTP_SSZIP_OWNER_POLL  250
@@ -53,6 +58,14 @@ typedef struct {
 static ngx_int_t ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib);
 static ngx_int_t ngx_http_sszip_owner_args(ngx_conf_t *cf,
     ngx_http_sszip_owner_t *owner);
+static ngx_int_t ngx_http_sszip_owner_folder(ngx_conf_t *cf,
+    ngx_str_t *path);
+static ngx_int_t ngx_http_sszip_owner_make_folder(ngx_conf_t *cf,
+    ngx_str_t *path);
+static ngx_int_t ngx_http_sszip_owner_look_into(ngx_conf_t *cf,
+    ngx_str_t *path);
+static ngx_uint_t ngx_http_sszip_owner_is_ours(ngx_str_t *path,
+    const char *name);
 static ngx_msec_t ngx_http_sszip_owner_manager(void *data);
 static ngx_int_t ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_open(ngx_http_sszip_owner_t *owner);
@@ -110,9 +123,9 @@ ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    path->name = value[1];
+    path->name.len = value[1].len;
 
-    if (path->name.len && path->name.data[path->name.len - 1] == '/') {
+    while (path->name.len && value[1].data[path->name.len - 1] == '/') {
         path->name.len--;
     }
 
@@ -123,6 +136,13 @@ ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                            &value[1]);
         return NGX_CONF_ERROR;
     }
+
+    path->name.data = ngx_pnalloc(cf->pool, path->name.len + 1);
+    if (path->name.data == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    (void) ngx_cpystrn(path->name.data, value[1].data, path->name.len + 1);
 
     if (ngx_conf_full_name(cf->cycle, &path->name, 0) != NGX_OK
         || ngx_http_sszip_owner_args(cf, owner) != NGX_OK
@@ -163,6 +183,10 @@ ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    if (ngx_http_sszip_owner_folder(cf, &path->name) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     path->manager = ngx_http_sszip_owner_manager;
     path->data = owner;
     path->conf_file = cf->conf_file->file.name.data;
@@ -184,10 +208,30 @@ ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static ngx_int_t
 ngx_http_sszip_owner_args(ngx_conf_t *cf, ngx_http_sszip_owner_t *owner)
 {
+    size_t       len;
+    u_char      *p;
     ngx_str_t   *value, s;
-    ngx_uint_t   i;
+    ngx_uint_t   i, n;
 
     value = cf->args->elts;
+
+    for (i = 2; i < cf->args->nelts; i++) {
+
+        p = (u_char *) ngx_strchr(value[i].data, '=');
+        len = p ? p - value[i].data + 1 : 0;
+
+        for (n = 2; len && n < i; n++) {
+
+            if (ngx_strncmp(value[n].data, value[i].data, len) == 0) {
+                s.data = value[i].data;
+                s.len = len;
+
+                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                                   "parameter \"%V\" is duplicate", &s);
+                return NGX_ERROR;
+            }
+        }
+    }
 
     for (i = 2; i < cf->args->nelts; i++) {
 
@@ -265,6 +309,171 @@ ngx_http_sszip_owner_args(ngx_conf_t *cf, ngx_http_sszip_owner_t *owner)
     }
 
     return NGX_OK;
+}
+
+
+/*
+ * nginx makes the folder once the configuration is read, and gives it to the
+ * workers' user, with "-t" too, whatever it is: what is not ours must not get
+ * that far.
+ */
+
+static ngx_int_t
+ngx_http_sszip_owner_folder(ngx_conf_t *cf, ngx_str_t *path)
+{
+    ngx_file_info_t  fi;
+
+    if (ngx_file_info(path->data, &fi) == NGX_FILE_ERROR) {
+
+        if (ngx_errno == NGX_ENOENT) {
+            return ngx_http_sszip_owner_make_folder(cf, path);
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           "\"sszip_cache_path\" can't use \"%V\"", path);
+        return NGX_ERROR;
+    }
+
+    if (!ngx_is_dir(&fi)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"sszip_cache_path\" directive has an invalid "
+                           "value \"%V\": it must be a folder of its own, and "
+                           "this is none", path);
+        return NGX_ERROR;
+    }
+
+    return ngx_http_sszip_owner_look_into(cf, path);
+}
+
+
+/* ... with those above it, whatever the umask is */
+
+static ngx_int_t
+ngx_http_sszip_owner_make_folder(ngx_conf_t *cf, ngx_str_t *path)
+{
+    u_char     *p, *last, saved;
+    mode_t      mode;
+    ngx_err_t   err;
+
+    last = path->data + path->len;
+
+    for (p = path->data + 1; p <= last; p++) {
+
+        if (p < last && *p != '/') {
+            continue;
+        }
+
+        mode = (p == last) ? NGX_HTTP_SSZIP_OWNER_OWN
+                           : NGX_HTTP_SSZIP_OWNER_ABOVE;
+        saved = *p;
+        *p = '\0';
+
+        err = 0;
+
+        if (mkdir((char *) path->data, mode) == -1) {
+            err = (ngx_errno == NGX_EEXIST && p < last) ? 0 : ngx_errno;
+
+        } else if (chmod((char *) path->data, mode) == -1) {
+            err = ngx_errno;
+        }
+
+        if (err) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, err,
+                               "\"sszip_cache_path\" can't make the folder "
+                               "\"%s\"", path->data);
+        }
+
+        *p = saved;
+
+        if (err) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_owner_look_into(ngx_conf_t *cf, ngx_str_t *path)
+{
+    DIR            *dir;
+    ngx_int_t       rc;
+    struct dirent  *entry;
+
+    dir = opendir((char *) path->data);
+
+    if (dir == NULL) {
+
+        /* nor can whoever may not look into it give it away */
+
+        if (ngx_errno == NGX_EACCES) {
+            return NGX_OK;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           "\"sszip_cache_path\" can't use \"%V\"", path);
+        return NGX_ERROR;
+    }
+
+    rc = NGX_OK;
+
+    while ((entry = readdir(dir)) != NULL) {
+
+        if (ngx_http_sszip_owner_is_ours(path, entry->d_name)) {
+            continue;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"sszip_cache_path\" directive has an invalid "
+                           "value \"%V\": it must be a folder of its own, and "
+                           "\"%s\" in it is none of the store's", path,
+                           entry->d_name);
+        rc = NGX_ERROR;
+        break;
+    }
+
+    (void) closedir(dir);
+
+    return rc;
+}
+
+
+static ngx_uint_t
+ngx_http_sszip_owner_is_ours(ngx_str_t *path, const char *name)
+{
+    size_t           len;
+    u_char          *p, full[NGX_MAX_PATH];
+    ngx_file_info_t  fi;
+
+    /* the last one is of the file system, where it is mounted here */
+
+    if (ngx_strcmp(name, ".") == 0
+        || ngx_strcmp(name, "..") == 0
+        || ngx_strcmp(name, "lost+found") == 0)
+    {
+        return 1;
+    }
+
+    p = ngx_snprintf(full, NGX_MAX_PATH - 1, "%V/%s", path, name);
+    *p = '\0';
+
+    if (ngx_link_info(full, &fi) == NGX_FILE_ERROR) {
+
+        /* a socket that was just replaced */
+        return ngx_errno == NGX_ENOENT;
+    }
+
+    if (ngx_strcmp(name, &NGX_HTTP_SSZIP_OWNER_DIR[1]) == 0) {
+        return ngx_is_dir(&fi) || ngx_is_link(&fi);
+    }
+
+    /* while it is bound it has another name, which begins with this one */
+
+    len = sizeof(NGX_HTTP_SSZIP_OWNER_SOCK) - 2;
+
+    return ngx_strncmp(name, &NGX_HTTP_SSZIP_OWNER_SOCK[1], len) == 0
+           && S_ISSOCK(fi.st_mode);
 }
 
 

@@ -384,9 +384,39 @@ fn a_file_instead_of_a_folder_is_an_error() {
     assert_eq!(fs::read(&config.path).unwrap(), b"something");
 }
 
+/// What others keep in a folder is not mixed with a store.
+#[test]
+fn a_folder_with_something_else_in_it_is_an_error() {
+    let folder = folder();
+    let config = config(folder.path());
+    fs::create_dir(&config.path).unwrap();
+    // of a file system that is mounted there
+    fs::create_dir(config.path.join("lost+found")).unwrap();
+    fs::write(config.path.join("probe"), b"something").unwrap();
+    let error = try_open(&config, NOW).unwrap_err();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    assert!(error.to_string().contains("/probe "), "{error}");
+    assert_eq!(fs::read(config.path.join("probe")).unwrap(), b"something");
+    assert_eq!(fs::read_dir(&config.path).unwrap().count(), 2);
+    fs::remove_file(config.path.join("probe")).unwrap();
+    try_open(&config, NOW).unwrap();
+}
+
 #[test]
 fn nobody_else_can_read_it() {
     let folder = closed();
-    let mode = fs::metadata(folder.path().join("store")).unwrap();
-    assert_eq!(mode.permissions().mode() & 0o777, 0o700);
+    let path = folder.path().join("store");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o700);
+    for file in ["LOCK", "sszip-store"] {
+        assert_eq!(mode(&path.join(file)), 0o600, "{file}");
+        // as an earlier version may have left it
+        let all = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(path.join(file), all).unwrap();
+    }
+    let (store, _) = open(&config(folder.path()));
+    store.purge(&Scope::Everything).unwrap();
+    for file in ["LOCK", "sszip-store"] {
+        assert_eq!(mode(&path.join(file)), 0o600, "{file}");
+    }
 }

@@ -15,14 +15,17 @@
 //!
 //! The first line and the last will mean the same in any version.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+
+use super::open::PRIVATE;
 
 /// The layout of the store, database included.
 pub(super) const FORMAT: u64 = 1;
 
-const FILE: &str = "sszip-store";
+pub(super) const FILE: &str = "sszip-store";
 const NEW: &str = "sszip-store.new";
 const TITLE: &str = "sszip-store ";
 
@@ -103,7 +106,14 @@ impl Marker {
     /// returns.
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
         let new = folder.join(NEW);
-        let mut file = File::create(&new)?;
+        let mut file = File::options()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(PRIVATE)
+            .open(&new)?;
+        // what was left of an earlier attempt keeps its own mode
+        file.set_permissions(Permissions::from_mode(PRIVATE))?;
         file.write_all(self.text().as_bytes())?;
         file.sync_all()?;
         drop(file);

@@ -13,9 +13,9 @@
 //! later version's store) is an error, and nothing is touched.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{fcntl_lock, FlockOperation};
@@ -24,12 +24,15 @@ use crate::faults::{die_if, Fault};
 
 use super::config::{Config, CONTROL, MIN_SIZE};
 use super::control;
-use super::marker::{sync_folder, Marker, MarkerError};
+use super::marker::{sync_folder, Marker, MarkerError, FILE};
 use super::purges::Purges;
 use super::rocks::{Durability, Failure, Rocks, Write};
 
 pub(super) const DATABASE: &str = "db";
 const OPENING: &str = "opening";
+const LOCK: &str = "LOCK";
+/// Nobody else's business, whatever the umask is: nginx has none.
+pub(super) const PRIVATE: u32 = 0o600;
 /// Attempts after which a database is given up.
 const MAX_OPENINGS: u64 = 5;
 /// Bytes that have to be free to open it.
@@ -116,6 +119,11 @@ pub enum OpenError {
         /// The user of this process.
         user: u32,
     },
+    /// There is something in the folder, and no store.
+    Foreign {
+        /// What, with its folder.
+        path: PathBuf,
+    },
     /// Fewer bytes than [`MIN_SIZE`] were allowed.
     TooSmall {
         /// How many.
@@ -142,6 +150,11 @@ impl fmt::Display for OpenError {
             Self::Owner { path, owner, user } => write!(
                 f,
                 "{} belongs to user {owner}, and this process runs as {user}",
+                path.display()
+            ),
+            Self::Foreign { path } => write!(
+                f,
+                "{} is none of a store's, which needs a folder of its own",
                 path.display()
             ),
             Self::TooSmall { max_size } => {
@@ -236,7 +249,29 @@ fn own_folder(folder: &Path) -> Result<(), OpenError> {
         .create(folder)
         .map_err(|error| io_error(folder, error))?;
     // where a link leads counts, not whose it is
-    own(folder, folder.metadata())
+    own(folder, folder.metadata())?;
+    refuse_full(folder)
+}
+
+/// A store makes and removes files in its folder, so it is a store's, or empty.
+fn refuse_full(folder: &Path) -> Result<(), OpenError> {
+    let io = |error| io_error(folder, error);
+    let mut first = None;
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
+        if name == LOCK || name == FILE || name == DATABASE {
+            return Ok(());
+        }
+        // of the file system, where it is mounted here
+        if name != "lost+found" {
+            first.get_or_insert(entry.path());
+        }
+    }
+    match first {
+        Some(path) => Err(OpenError::Foreign { path }),
+        None => Ok(()),
+    }
 }
 
 fn own(path: &Path, metadata: io::Result<Metadata>) -> Result<(), OpenError> {
@@ -283,19 +318,23 @@ fn refuse_foreign(folder: &Path) -> Result<(), OpenError> {
 /// Takes the folder's lock, which ends with the process, and looks whether a
 /// tool of RocksDB's has the database's own.
 fn lock(folder: &Path) -> Result<File, OpenError> {
-    let path = folder.join("LOCK");
+    let path = folder.join(LOCK);
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(PRIVATE)
         .open(&path)
+        .map_err(|error| io_error(&path, error))?;
+    // one of an earlier version was for all to write
+    file.set_permissions(Permissions::from_mode(PRIVATE))
         .map_err(|error| io_error(&path, error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(OpenError::Locked),
         Err(TryLockError::Error(error)) => return Err(io_error(&path, error)),
     }
-    let path = folder.join(DATABASE).join("LOCK");
+    let path = folder.join(DATABASE).join(LOCK);
     match File::options().write(true).open(&path) {
         // given back when the file is closed
         Ok(file) => match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -320,6 +359,7 @@ fn begin_opening(folder: &Path) -> Result<(), Failed> {
     let mut file = File::options()
         .create(true)
         .append(true)
+        .mode(PRIVATE)
         .open(&path)
         .map_err(io)?;
     if file.metadata().map_err(io)?.len() >= MAX_OPENINGS {

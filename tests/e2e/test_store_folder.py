@@ -1,0 +1,152 @@
+"""`sszip_cache_path` takes a folder of its own, and nothing else: nginx gives it
+to the workers' user as soon as the configuration is read."""
+
+import os
+import pathlib
+import pwd
+import re
+import socket
+import stat
+
+import pytest
+
+from harness.nginx import Nginx
+
+HTTP = """
+sszip on;
+sszip_cache on;
+sszip_cache_path @path@ max_size=64m memory=16m;
+server { listen 127.0.0.1:@port@; location / { return 200; } }
+"""
+
+
+@pytest.fixture
+def nginx_t(tmp_path):
+    """`nginx -t` with a path, as root with workers of another user."""
+    tmp_path.chmod(0o755)
+
+    def nginx_t(path):
+        nginx = Nginx(HTTP.replace("@path@", f'"{path}"'))
+        if os.geteuid() == 0:
+            nginx.values["user"] = "user nobody nogroup;"
+            nginx.write(HTTP.replace("@path@", f'"{path}"'))
+        try:
+            return nginx.test()
+        finally:
+            nginx.stop()
+
+    return nginx_t
+
+
+def complaint(said):
+    (complaint,) = [line for line in said.splitlines() if "[emerg]" in line]
+    assert re.search(r"nginx\.conf:\d+$", complaint), complaint
+    return complaint
+
+
+def workers_user():
+    return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else os.geteuid()
+
+
+def what_it_is(path):
+    kept = os.lstat(path)
+    return kept.st_uid, kept.st_gid, kept.st_mode, kept.st_ino
+
+
+@pytest.mark.parametrize("kind", ["file", "device", "socket", "link to a file", "fifo"])
+def test_what_is_no_folder_stays_as_it_is(nginx_t, tmp_path, kind):
+    path = tmp_path / "path"
+    if kind == "file":
+        path.write_text("precious")
+    elif kind == "device":
+        path = pathlib.Path("/dev/null")
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        (tmp_path / "file").write_text("precious")
+        path.symlink_to("file")
+    kept = [what_it_is(path), os.stat(path).st_uid]
+    status, said = nginx_t(path)
+    assert status != 0
+    assert "it must be a folder of its own, and this is none" in complaint(said)
+    assert [what_it_is(path), os.stat(path).st_uid] == kept
+
+
+@pytest.mark.parametrize("name", ["precious", "owner.sock", "owner.sock.12", "store"])
+def test_a_folder_with_something_else_in_it_stays_as_it_is(nginx_t, tmp_path, name):
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / name).write_text("precious")
+    kept = what_it_is(path)
+    status, said = nginx_t(path)
+    assert status != 0
+    assert f'"{name}" in it is none of the store\'s' in complaint(said)
+    assert what_it_is(path) == kept
+    assert (path / name).read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["an empty one", "a mounted one", "one of before", "a link to one"])
+def test_a_folder_of_its_own_is_taken(nginx_t, tmp_path, name):
+    path = tmp_path / "path"
+    path.mkdir(mode=0o755)
+    if name == "a mounted one":
+        (path / "lost+found").mkdir()
+    if name == "one of before":
+        (path / "store").mkdir()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path / "owner.sock"))
+    if name == "a link to one":
+        path = tmp_path / "link"
+        path.symlink_to("path")
+    status, said = nginx_t(path)
+    assert status == 0, said
+    assert os.stat(path).st_uid == workers_user()
+
+
+@pytest.mark.parametrize("end", ["", "/", "//"])
+def test_it_is_made_with_those_above_it(nginx_t, tmp_path, end):
+    umask = os.umask(0o077)
+    try:
+        status, said = nginx_t(f"{tmp_path}/var/cache/sszip{end}")
+    finally:
+        os.umask(umask)
+    assert status == 0, said
+    made = [tmp_path / "var", tmp_path / "var/cache", tmp_path / "var/cache/sszip"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o755, 0o755, 0o700]
+    assert made[-1].stat().st_uid == workers_user()
+    assert made[-2].stat().st_uid == os.geteuid()
+
+
+def test_one_that_cant_be_made_is_named_with_its_line(nginx_t, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    status, said = nginx_t(f"{tmp_path}/file/sszip")
+    assert status != 0
+    assert f'"sszip_cache_path" can\'t use "{tmp_path}/file/sszip" (20: Not a directory)' in complaint(said)
+    (tmp_path / "dangling").symlink_to("nowhere")
+    status, said = nginx_t(f"{tmp_path}/dangling")
+    assert status != 0
+    assert f'"sszip_cache_path" can\'t make the folder "{tmp_path}/dangling"' in complaint(said)
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("twice", ["max_size=64m", "memory=16m", "inactive=1h", "recompress=off"])
+def test_a_parameter_twice(twice, tmp_path):
+    nginx = Nginx(HTTP.replace("@path@", f"{tmp_path}/path {twice}").replace("max_size=64m memory=16m", twice))
+    try:
+        status, said = nginx.test()
+    finally:
+        nginx.stop()
+    assert status != 0
+    assert f'parameter "{twice.partition("=")[0]}=" is duplicate' in complaint(said)
+
+
+def test_nobody_else_may_use_what_is_in_it(start_nginx):
+    """A daemon has no umask."""
+    nginx = start_nginx(HTTP.replace("@path@", "@prefix@/deep/cache"), daemon=True)
+    path = nginx.prefix / "deep/cache"
+    nginx.wait_for(lambda: (path / "owner.sock").exists(), "the owner")
+    modes = {name: stat.S_IMODE((path / name).stat().st_mode) for name in ("", "store", "store/LOCK", "store/sszip-store", "owner.sock")}
+    assert modes == {"": 0o700, "store": 0o700, "store/LOCK": 0o600, "store/sszip-store": 0o600, "owner.sock": 0o600}
