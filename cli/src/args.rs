@@ -98,10 +98,11 @@ pub struct What {
 /// From where, and to where.
 #[derive(Debug, Args)]
 pub struct Files {
-    /// The input [default: what comes in]
+    /// The input; -: what comes in [default: -]
     #[arg(value_name = "IN")]
     pub input: Option<PathBuf>,
-    /// The output [default: what goes out]
+    /// The output, which takes the place of what is there once it is whole; -:
+    /// what goes out [default: -]
     #[arg(value_name = "OUT")]
     pub output: Option<PathBuf>,
 }
@@ -109,7 +110,7 @@ pub struct Files {
 /// From where.
 #[derive(Debug, Args)]
 pub struct InputFile {
-    /// The input [default: what comes in]
+    /// The input; -: what comes in [default: -]
     #[arg(value_name = "IN")]
     pub input: Option<PathBuf>,
 }

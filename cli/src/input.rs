@@ -24,8 +24,9 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Of a file, or of what comes in.
+    /// Of a file, or of what comes in: `-` is that, too.
     pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
+        let path = path.filter(|path| *path != Path::new("-"));
         let name = path.map_or("the input".into(), |path| path.display().to_string());
         let failed = |error: io::Error| Failure::Data(format!("{name}: {error}"));
         let (from, len): (Box<dyn Read>, u64) = match path {

@@ -1,11 +1,11 @@
 //! `sszip`: SSZ and JSON on the command line.
 
 mod args;
+mod closed;
 mod input;
+mod output;
 mod types;
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,6 +14,7 @@ use sszip_core::ssz::{check, hash_tree_root, select, Fork, Form, Schema, ToJson,
 
 use crate::args::{Arguments, Command, What};
 use crate::input::{Pieces, PIECE};
+use crate::output::Output;
 
 /// Why nothing came of it.
 enum Failure {
@@ -182,45 +183,4 @@ fn read(reader: &mut ToSsz<'_>, input: Option<&Path>) -> Result<(), Failure> {
         reader.push(piece)?;
     }
     Ok(())
-}
-
-/// Where it goes. A file is made only when there is something to write.
-struct Output {
-    to: BufWriter<Box<dyn Write>>,
-    name: String,
-}
-
-impl Output {
-    fn to(path: Option<&Path>) -> Result<Self, Failure> {
-        let (to, name): (Box<dyn Write>, String) = match path {
-            None => (Box::new(io::stdout().lock()), "the output".into()),
-            Some(path) => {
-                let name = path.display().to_string();
-                let file = File::create(path)
-                    .map_err(|error| Failure::Data(format!("{name}: {error}")))?;
-                (Box::new(file), name)
-            }
-        };
-        Ok(Self {
-            to: BufWriter::new(to),
-            name,
-        })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let written = self.to.write_all(bytes);
-        written.map_err(|error| self.failure(&error))
-    }
-
-    fn end(mut self) -> Result<(), Failure> {
-        let written = self.to.flush();
-        written.map_err(|error| self.failure(&error))
-    }
-
-    fn failure(&self, error: &io::Error) -> Failure {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::Pipe,
-            _ => Failure::Data(format!("{}: {error}", self.name)),
-        }
-    }
 }

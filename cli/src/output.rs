@@ -1,0 +1,125 @@
+//! Where the output goes.
+//!
+//! A file is written beside the one that is wanted and takes its place at the
+//! end: what was there stays as it was if anything fails.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::{closed, Failure};
+
+/// The output.
+pub struct Output {
+    to: BufWriter<Box<dyn Write>>,
+    name: String,
+    beside: Option<Beside>,
+}
+
+/// A file that is to take another's place. It is removed if it doesn't.
+struct Beside {
+    file: File,
+    path: PathBuf,
+    place: PathBuf,
+}
+
+impl Output {
+    /// To a file, or to what goes out: `-` is that, too.
+    pub fn to(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            if closed::was_stdout_closed() {
+                return Err(Failure::Data("the output: it is closed".into()));
+            }
+            return Ok(Self {
+                to: BufWriter::new(Box::new(io::stdout().lock())),
+                name: "the output".into(),
+                beside: None,
+            });
+        };
+        let name = path.display().to_string();
+        let (file, beside) =
+            open(path).map_err(|error| Failure::Data(format!("{name}: {error}")))?;
+        Ok(Self {
+            to: BufWriter::new(Box::new(file)),
+            name,
+            beside,
+        })
+    }
+
+    /// Writes on.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = self.to.write_all(bytes);
+        written.map_err(|error| self.failure(&error))
+    }
+
+    /// That was all.
+    pub fn end(mut self) -> Result<(), Failure> {
+        let mut written = self.to.flush();
+        if let Some(beside) = &self.beside {
+            written = written.and_then(|()| beside.take_place());
+        }
+        written.map_err(|error| self.failure(&error))
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::Pipe,
+            _ => Failure::Data(format!("{}: {error}", self.name)),
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, Option<Beside>)> {
+    let place = match fs::metadata(path) {
+        // a pipe or a device is written as it is
+        Ok(there) if !there.is_file() => {
+            return Ok((OpenOptions::new().write(true).open(path)?, None));
+        }
+        // not the link, but what it leads to
+        Ok(_) => fs::canonicalize(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
+        Err(error) => return Err(error),
+    };
+    let beside = Beside::of(place)?;
+    Ok((beside.file.try_clone()?, Some(beside)))
+}
+
+impl Beside {
+    fn of(place: PathBuf) -> io::Result<Self> {
+        let Some(name) = place.file_name() else {
+            return Err(io::ErrorKind::IsADirectory.into());
+        };
+        // it may be read only
+        if place.exists() {
+            OpenOptions::new().append(true).open(&place)?;
+        }
+        let name = name.to_string_lossy();
+        let mut number = std::process::id();
+        loop {
+            let path = place.with_file_name(format!(".{name}.{number}.sszip"));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok(Self { file, path, place }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    number = number.wrapping_add(1);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take_place(&self) -> io::Result<()> {
+        if let Ok(there) = fs::metadata(&self.place) {
+            self.file.set_permissions(there.permissions())?;
+        }
+        // some file systems say only now that there is no room
+        self.file.sync_all()?;
+        fs::rename(&self.path, &self.place)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // it is not there any more if it took its place
+        let _ = fs::remove_file(&self.path);
+    }
+}
