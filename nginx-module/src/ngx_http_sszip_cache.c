@@ -152,7 +152,10 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         break;
     }
 
-    asked.place = ngx_http_sszip_str(&slcf->place);
+    if (ngx_http_sszip_place(r, &asked) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     asked.now = ngx_current_msec;
     asked.monotonic = ngx_http_sszip_monotonic();
     asked.coding_allowed = ngx_http_sszip_coding_allowed(r);

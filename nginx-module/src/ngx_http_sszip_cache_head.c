@@ -131,7 +131,7 @@ ngx_http_sszip_merge_heads(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *prev,
         smcf->head_at = conf->head_at;
     }
 
-    if (!conf->caches || conf->content_handler == NULL || conf->purges) {
+    if (!conf->caches || !conf->answers || conf->purges) {
         return NGX_OK;
     }
 

@@ -28,9 +28,11 @@ static void *ngx_http_sszip_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_sszip_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
+static ngx_int_t ngx_http_sszip_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
 static void ngx_http_sszip_free_conf(void *data);
+static sszip_str ngx_http_sszip_target(ngx_http_request_t *r);
 
 
 #define NGX_HTTP_SSZIP_ANY_CONF                                               \
@@ -253,7 +255,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
 
 
 static ngx_http_module_t  ngx_http_sszip_module_ctx = {
-    ngx_http_sszip_add_variables,          /* preconfiguration */
+    ngx_http_sszip_preconfiguration,       /* preconfiguration */
     ngx_http_sszip_init,                   /* postconfiguration */
 
     ngx_http_sszip_create_main_conf,       /* create main configuration */
@@ -330,7 +332,11 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
 
     head.size = sizeof(sszip_request_head);
     head.method = ngx_http_sszip_str(&r->method_name);
-    head.target = ngx_http_sszip_str(&r->unparsed_uri);
+    head.target = ngx_http_sszip_target(r);
+
+    if (head.target.data == NULL) {
+        return NULL;
+    }
 
     fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL,
                                    &head.nfields);
@@ -358,6 +364,53 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
     ngx_http_set_ctx(r, ctx, ngx_http_sszip_module);
 
     return ctx;
+}
+
+
+/*
+ * What chose the answer: what the client sent or, after a rewrite or an
+ * internal redirect, what that came to.
+ */
+
+static sszip_str
+ngx_http_sszip_target(ngx_http_request_t *r)
+{
+    u_char     *p;
+    size_t      escape;
+    sszip_str   target;
+
+    if (r->valid_unparsed_uri) {
+        return ngx_http_sszip_str(&r->unparsed_uri);
+    }
+
+    escape = 2 * ngx_escape_uri(NULL, r->uri.data, r->uri.len,
+                                NGX_ESCAPE_URI);
+
+    p = ngx_pnalloc(r->pool, r->uri.len + escape + 1 + r->args.len);
+
+    target.data = p;
+    target.len = 0;
+
+    if (p == NULL) {
+        return target;
+    }
+
+    if (escape) {
+        p = (u_char *) ngx_escape_uri(p, r->uri.data, r->uri.len,
+                                      NGX_ESCAPE_URI);
+
+    } else {
+        p = ngx_cpymem(p, r->uri.data, r->uri.len);
+    }
+
+    if (r->args.len) {
+        *p++ = '?';
+        p = ngx_cpymem(p, r->args.data, r->args.len);
+    }
+
+    target.len = p - target.data;
+
+    return target;
 }
 
 
@@ -561,7 +614,7 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *
      *     smcf->used = 0;
      *     smcf->accept_encoding = 0;
-     *     smcf->places = 0;
+     *     smcf->caching = { NULL };
      *     smcf->config = NULL;
      *     smcf->owner = NULL;
      *     smcf->store = NULL;
@@ -571,7 +624,19 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *     smcf->head_at = { 0, NULL };
      */
 
-    return ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    smcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
+
+    if (smcf == NULL
+        || ngx_array_init(&smcf->caching, cf->pool, 4,
+                          sizeof(ngx_http_sszip_loc_conf_t *))
+           != NGX_OK)
+    {
+        return NULL;
+    }
+
+    return smcf;
 }
 
 
@@ -604,7 +669,10 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *     slcf->config = NULL;
      *     slcf->enable = 0;
      *     slcf->bufs.num = 0;
-     *     slcf->content_handler = NULL;
+     *     slcf->pass = NULL;
+     *     slcf->url = NULL;
+     *     slcf->location = { 0, NULL };
+     *     slcf->answers = 0;
      *     slcf->caches = 0;
      *     slcf->place = { 0, NULL };
      *     slcf->cache_namespace = NULL;
@@ -641,6 +709,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_sszip_loc_conf_t  *conf = child;
 
     ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_sszip_loc_conf_t  **slcfp;
     ngx_http_sszip_main_conf_t  *smcf;
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
@@ -670,6 +739,19 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->caches = sszip_config_caches(conf->config);
 
+    /* "if" and "limit_except" switch the configuration, not the handler */
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    conf->location = clcf->name;
+    conf->answers = (clcf->handler != NULL);
+
+    if (clcf->noname && clcf->handler == NULL) {
+        conf->answers = prev->answers;
+        conf->pass = prev->pass;
+        conf->url = prev->url;
+    }
+
     if (conf->caches || (conf->enable && smcf->config == NULL)) {
         smcf->config = conf->config;
     }
@@ -678,14 +760,12 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         smcf->max_entry = ngx_max(smcf->max_entry,
                                   sszip_config_max_entry(conf->config));
 
-        conf->place.data = ngx_pnalloc(cf->pool, NGX_INT_T_LEN);
-        if (conf->place.data == NULL) {
+        slcfp = ngx_array_push(&smcf->caching);
+        if (slcfp == NULL) {
             return NGX_CONF_ERROR;
         }
 
-        conf->place.len = ngx_sprintf(conf->place.data, "%ui",
-                                      smcf->places++)
-                          - conf->place.data;
+        *slcfp = conf;
     }
 
 #if (NGX_THREADS)
@@ -705,27 +785,22 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
 #endif
 
-    /*
-     * Stand in for the handler that makes the request to the node, wherever
-     * there is one: "if" and "limit_except" blocks switch the configuration
-     * of a request, not its handler.
-     */
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (clcf->handler != NULL) {
-        conf->content_handler = clcf->handler;
-        clcf->handler = ngx_http_sszip_content_handler;
-
-    } else {
-        conf->content_handler = prev->content_handler;
-    }
-
     if (ngx_http_sszip_merge_heads(cf, prev, conf) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
     return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_preconfiguration(ngx_conf_t *cf)
+{
+    if (ngx_http_sszip_wrap_passes(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_sszip_add_variables(cf);
 }
 
 
@@ -757,7 +832,9 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_http_sszip_check_heads(cf, smcf) != NGX_OK) {
+    if (ngx_http_sszip_check_heads(cf, smcf) != NGX_OK
+        || ngx_http_sszip_init_places(cf, smcf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -18,7 +18,7 @@
 typedef struct {
     ngx_flag_t                   used;             /* a "sszip" directive */
     ngx_int_t                    accept_encoding;  /* index of a variable */
-    ngx_uint_t                   places;
+    ngx_array_t                  caching;          /* location confs */
     sszip_config                *config;           /* best of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
     void                        *store;            /* ours to start */
@@ -34,10 +34,14 @@ typedef struct {
     sszip_config                *config;
     ngx_flag_t                   enable;
     ngx_bufs_t                   bufs;
-    ngx_http_handler_pt          content_handler;  /* the one we stand for */
+
+    void                        *pass;             /* the module, or NULL */
+    ngx_http_complex_value_t    *url;              /* where it passes to */
+    ngx_str_t                    location;
+    ngx_flag_t                   answers;          /* it has a handler */
 
     ngx_flag_t                   caches;
-    ngx_str_t                    place;
+    ngx_str_t                    place;            /* without variables */
     ngx_http_complex_value_t    *cache_namespace;
     ngx_array_t                 *cache_bypass;     /* complex values */
     ngx_array_t                 *no_cache;         /* complex values */
@@ -175,8 +179,17 @@ ngx_int_t ngx_http_sszip_check_heads(ngx_conf_t *cf,
 ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 
+/* what chose an answer */
+ngx_int_t ngx_http_sszip_wrap_passes(ngx_conf_t *cf);
+ngx_int_t ngx_http_sszip_init_places(ngx_conf_t *cf,
+    ngx_http_sszip_main_conf_t *smcf);
+ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked);
+ngx_http_upstream_conf_t *ngx_http_sszip_upstream_conf(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *slcf);
+
 /* the request that goes to the node */
-ngx_int_t ngx_http_sszip_content_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_sszip_pass_on(ngx_http_request_t *r,
+    ngx_http_handler_pt handler);
 void ngx_http_sszip_close_window(ngx_http_request_t *r);
 void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);

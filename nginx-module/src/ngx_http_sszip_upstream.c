@@ -65,7 +65,7 @@ static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
 
 
 ngx_int_t
-ngx_http_sszip_content_handler(ngx_http_request_t *r)
+ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 {
     bool                        stands_in;
     ngx_int_t                   rc;
@@ -81,12 +81,12 @@ ngx_http_sszip_content_handler(ngx_http_request_t *r)
     ngx_http_sszip_close_window(r);
 
     if (!slcf->enable) {
-        return slcf->content_handler(r);
+        return handler(r);
     }
 
     ctx = ngx_http_sszip_get_ctx(r);
     if (ctx == NULL) {
-        return slcf->content_handler(r);
+        return handler(r);
     }
 
     /*
@@ -109,7 +109,7 @@ ngx_http_sszip_content_handler(ngx_http_request_t *r)
 
     ngx_http_sszip_open_window(r, ctx, &window);
 
-    rc = slcf->content_handler(r);
+    rc = handler(r);
 
     ngx_http_sszip_close_window(r);
     ngx_http_sszip_windows = window.outer;

@@ -297,7 +297,8 @@ typedef struct {
      */
     sszip_str method;
     /*
-     Path and query, as the client sent them.
+     Path and query, as the client sent them or, where the proxy has rewritten
+     them, as that came out.
      */
     sszip_str target;
     /*
@@ -406,13 +407,21 @@ typedef struct {
     size_t size;
     /*
      What keeps answers of one chain apart from those of another; NULL
-     `data`: `place`, the request's host and its target.
+     `data`: `place`, `port`, `host` and the request's target.
      */
     sszip_str name_space;
     /*
-     The place in the configuration.
+     Which node the request goes to, as the configuration names it.
      */
     sszip_str place;
+    /*
+     The host that is asked, as the proxy itself reads it.
+     */
+    sszip_str host;
+    /*
+     The port on which the proxy was asked.
+     */
+    uint16_t port;
     /*
      The request's body, whole.
      */

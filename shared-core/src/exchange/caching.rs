@@ -42,9 +42,16 @@ pub struct Asked<'a> {
     /// What keeps answers of one chain apart from those of another, where the
     /// operator says it.
     pub namespace: Option<&'a [u8]>,
-    /// The place in the configuration, where he does not: with the request's
-    /// host and target it is the namespace.
+    /// What else chooses the answer, where the operator does not say it: which
+    /// node the request goes to, as the configuration names it. It is the same
+    /// after a restart; with the port, the host and the target of the request
+    /// it is the namespace.
     pub place: &'a [u8],
+    /// The host that is asked, as the proxy itself reads it: a target in
+    /// absolute form wins over the `Host` field (RFC 9112, 3.2.2).
+    pub host: &'a [u8],
+    /// The port on which the proxy was asked.
+    pub port: u16,
     /// The request's body, whole.
     pub body: &'a [u8],
     /// Milliseconds, of any clock that does not run backwards.
@@ -383,8 +390,8 @@ impl Exchange {
             Some(namespace) => base.push(namespace),
             None => {
                 base.push(asked.place);
-                let host = request.fields.values("host").last();
-                base.push(&host.unwrap_or_default().to_ascii_lowercase());
+                base.push(&asked.port.to_be_bytes());
+                base.push(&asked.host.to_ascii_lowercase());
                 if request.kind == CacheKind::Call {
                     base.push(&request.target);
                 }

@@ -41,7 +41,8 @@ impl HeadEdit {
 pub struct RequestHead<'a, I> {
     /// The method.
     pub method: &'a [u8],
-    /// Path and query, as the client sent them.
+    /// Path and query, as the client sent them or, where the host has rewritten
+    /// them, as that came out: what chose the answer.
     pub target: &'a [u8],
     /// All header fields, `Host` among them.
     pub fields: I,

@@ -58,6 +58,8 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
             Asked {
                 namespace: (!asked.name_space.data.is_null()).then(|| asked.name_space.bytes()),
                 place: asked.place.bytes(),
+                host: asked.host.bytes(),
+                port: asked.port,
                 body: asked.body.bytes(),
                 now: asked.now,
                 monotonic: asked.monotonic,

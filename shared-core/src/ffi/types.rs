@@ -89,7 +89,8 @@ pub struct sszip_request_head {
     pub size: usize,
     /// The method.
     pub method: sszip_str,
-    /// Path and query, as the client sent them.
+    /// Path and query, as the client sent them or, where the proxy has rewritten
+    /// them, as that came out.
     pub target: sszip_str,
     /// All header fields, `Host` among them.
     pub fields: *const sszip_field,
@@ -104,10 +105,14 @@ pub struct sszip_asked {
     /// `sizeof(sszip_asked)`, so that the struct may grow.
     pub size: usize,
     /// What keeps answers of one chain apart from those of another; NULL
-    /// `data`: `place`, the request's host and its target.
+    /// `data`: `place`, `port`, `host` and the request's target.
     pub name_space: sszip_str,
-    /// The place in the configuration.
+    /// Which node the request goes to, as the configuration names it.
     pub place: sszip_str,
+    /// The host that is asked, as the proxy itself reads it.
+    pub host: sszip_str,
+    /// The port on which the proxy was asked.
+    pub port: u16,
     /// The request's body, whole.
     pub body: sszip_str,
     /// Milliseconds, of any clock that does not run backwards.

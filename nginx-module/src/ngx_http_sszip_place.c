@@ -1,0 +1,449 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * What chose an answer: the node that a location passes requests to, as the
+ * directive names it (with what its variables came to), the servers of an
+ * upstream block of that name, the port that was asked and the location.  It
+ * is what keeps answers apart where the operator has not named them, and it
+ * is the same after a reload, in another process and after a restart: nothing
+ * in it is the place of a line in a file.
+ *
+ * nginx's upstream modules keep the text of their directives to themselves,
+ * so it is read on its way to them: their directives' handlers are wrapped,
+ * and so is the content handler that they set.
+ */
+
+typedef struct {
+    ngx_str_t                    directive;
+    const char                  *module;
+    char                      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd,
+                                     void *conf);
+    ngx_http_handler_pt          handler;          /* the module's own */
+    ngx_http_handler_pt          ours;
+} ngx_http_sszip_pass_t;
+
+
+static ngx_command_t *ngx_http_sszip_pass_command(ngx_conf_t *cf,
+    ngx_http_sszip_pass_t *pass);
+static char *ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+static ngx_module_t *ngx_http_sszip_module_named(ngx_conf_t *cf,
+    const char *name);
+static ngx_http_upstream_srv_conf_t *ngx_http_sszip_block(
+    ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url);
+static ngx_int_t ngx_http_sszip_place_text(ngx_pool_t *pool,
+    ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url, ngx_str_t *location,
+    ngx_str_t *place);
+
+static ngx_int_t ngx_http_sszip_proxy_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_scgi_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_grpc_handler(ngx_http_request_t *r);
+
+
+/*
+ * A block without a handler of its own keeps that of the block before ("if"
+ * in a location), so each module's handler has a stand-in of its own.
+ */
+
+static ngx_http_sszip_pass_t  ngx_http_sszip_passes[] = {
+
+    { ngx_string("proxy_pass"), "ngx_http_proxy_module",
+      NULL, NULL, ngx_http_sszip_proxy_handler },
+
+    { ngx_string("fastcgi_pass"), "ngx_http_fastcgi_module",
+      NULL, NULL, ngx_http_sszip_fastcgi_handler },
+
+    { ngx_string("uwsgi_pass"), "ngx_http_uwsgi_module",
+      NULL, NULL, ngx_http_sszip_uwsgi_handler },
+
+    { ngx_string("scgi_pass"), "ngx_http_scgi_module",
+      NULL, NULL, ngx_http_sszip_scgi_handler },
+
+    { ngx_string("grpc_pass"), "ngx_http_grpc_module",
+      NULL, NULL, ngx_http_sszip_grpc_handler }
+};
+
+#define NGX_HTTP_SSZIP_PASSES                                                 \
+    (sizeof(ngx_http_sszip_passes) / sizeof(ngx_http_sszip_passes[0]))
+
+
+/* before the configuration is read; the tables outlive a configuration */
+
+ngx_int_t
+ngx_http_sszip_wrap_passes(ngx_conf_t *cf)
+{
+    ngx_uint_t              i;
+    ngx_command_t          *cmd;
+    ngx_http_sszip_pass_t  *pass;
+
+    for (i = 0; i < NGX_HTTP_SSZIP_PASSES; i++) {
+
+        pass = &ngx_http_sszip_passes[i];
+        cmd = ngx_http_sszip_pass_command(cf, pass);
+
+        if (cmd == NULL || cmd->set == ngx_http_sszip_set_pass) {
+            continue;
+        }
+
+        pass->set = cmd->set;
+        cmd->set = ngx_http_sszip_set_pass;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_command_t *
+ngx_http_sszip_pass_command(ngx_conf_t *cf, ngx_http_sszip_pass_t *pass)
+{
+    ngx_module_t   *module;
+    ngx_command_t  *cmd;
+
+    module = ngx_http_sszip_module_named(cf, pass->module);
+
+    if (module == NULL) {
+        return NULL;
+    }
+
+    for (cmd = module->commands; cmd->name.len; cmd++) {
+
+        if (cmd->name.len == pass->directive.len
+            && ngx_strncmp(cmd->name.data, pass->directive.data, cmd->name.len)
+               == 0)
+        {
+            return cmd;
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_module_t *
+ngx_http_sszip_module_named(ngx_conf_t *cf, const char *name)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; cf->cycle->modules[i]; i++) {
+
+        if (ngx_strcmp(cf->cycle->modules[i]->name, name) == 0) {
+            return cf->cycle->modules[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static char *
+ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    char                              *rv;
+    ngx_str_t                         *value;
+    ngx_uint_t                         i;
+    ngx_http_sszip_pass_t             *pass;
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_sszip_loc_conf_t         *slcf;
+    ngx_http_compile_complex_value_t   ccv;
+
+    pass = NULL;
+
+    for (i = 0; i < NGX_HTTP_SSZIP_PASSES; i++) {
+
+        if (ngx_strcmp(cmd->name.data, ngx_http_sszip_passes[i].directive.data)
+            == 0)
+        {
+            pass = &ngx_http_sszip_passes[i];
+            break;
+        }
+    }
+
+    if (pass == NULL || pass->set == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    rv = pass->set(cf, cmd, conf);
+
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    if (ngx_http_sszip_module_named(cf, "ngx_http_sszip_module")
+        != &ngx_http_sszip_module)
+    {
+        /* it is not loaded any more, or another build of it is */
+        return NGX_CONF_OK;
+    }
+
+    slcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_sszip_module);
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    value = cf->args->elts;
+
+    slcf->pass = pass;
+    slcf->url = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
+
+    if (slcf->url == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
+
+    ccv.cf = cf;
+    ccv.value = &value[1];
+    ccv.complex_value = slcf->url;
+
+    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    pass->handler = clcf->handler;
+    clcf->handler = pass->ours;
+
+    return NGX_CONF_OK;
+}
+
+
+/* once all upstream blocks are known: where no variable has a say in it */
+
+ngx_int_t
+ngx_http_sszip_init_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
+{
+    ngx_uint_t                      i;
+    ngx_http_sszip_loc_conf_t     **slcfs, *slcf;
+    ngx_http_upstream_main_conf_t  *umcf;
+
+    umcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_upstream_module);
+
+    slcfs = smcf->caching.elts;
+
+    for (i = 0; i < smcf->caching.nelts; i++) {
+
+        slcf = slcfs[i];
+
+        if (slcf->cache_namespace != NULL) {
+            continue;
+        }
+
+        if (slcf->url == NULL) {
+
+            if (slcf->answers && smcf->owner != NULL) {
+                ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                              "\"sszip_cache\" in location \"%V\" needs "
+                              "an \"sszip_cache_namespace\": the answers "
+                              "are stored, and nothing tells what makes them",
+                              &slcf->location);
+                return NGX_ERROR;
+            }
+
+            slcf->place = slcf->location;
+            continue;
+        }
+
+        if (slcf->url->lengths != NULL) {
+            continue;
+        }
+
+        if (ngx_http_sszip_place_text(cf->pool, umcf, &slcf->url->value,
+                                      &slcf->location, &slcf->place)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked)
+{
+    ngx_str_t                       url, place;
+    ngx_http_sszip_loc_conf_t      *slcf;
+    ngx_http_upstream_main_conf_t  *umcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    /* of the listening socket: no call for it */
+    asked->port = ngx_inet_get_port(r->connection->local_sockaddr);
+
+    /* as nginx reads it, of an absolute target, too */
+    asked->host = ngx_http_sszip_str(&r->headers_in.server);
+
+    if (slcf->url == NULL || slcf->url->lengths == NULL) {
+        asked->place = ngx_http_sszip_str(&slcf->place);
+        return NGX_OK;
+    }
+
+    umcf = ngx_http_get_module_main_conf(r, ngx_http_upstream_module);
+
+    if (ngx_http_complex_value(r, slcf->url, &url) != NGX_OK
+        || ngx_http_sszip_place_text(r->pool, umcf, &url, &slcf->location,
+                                     &place)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    asked->place = ngx_http_sszip_str(&place);
+
+    return NGX_OK;
+}
+
+
+/* a line feed ends each part: no configuration has one in a name */
+
+static ngx_int_t
+ngx_http_sszip_place_text(ngx_pool_t *pool,
+    ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url, ngx_str_t *location,
+    ngx_str_t *place)
+{
+    size_t                         len;
+    u_char                        *p;
+    ngx_uint_t                     i, n;
+    ngx_http_upstream_server_t    *server;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    uscf = ngx_http_sszip_block(umcf, url);
+
+    server = NULL;
+    n = 0;
+
+    if (uscf != NULL && uscf->servers != NULL) {
+        server = uscf->servers->elts;
+        n = uscf->servers->nelts;
+    }
+
+    len = location->len + 1 + url->len + 1;
+
+    for (i = 0; i < n; i++) {
+        len += server[i].name.len + 1;
+    }
+
+    p = ngx_pnalloc(pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    place->data = p;
+    place->len = len;
+
+    p = ngx_sprintf(p, "%V\n%V\n", location, url);
+
+    for (i = 0; i < n; i++) {
+        p = ngx_sprintf(p, "%V\n", &server[i].name);
+    }
+
+    return NGX_OK;
+}
+
+
+/* the upstream block that a URL names, or NULL */
+
+static ngx_http_upstream_srv_conf_t *
+ngx_http_sszip_block(ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url)
+{
+    u_char                         *p, *last, *host;
+    size_t                          len;
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t  **uscfp;
+
+    host = url->data;
+    last = url->data + url->len;
+
+    for (p = host; p + 3 <= last; p++) {
+        if (p[0] == ':' && p[1] == '/' && p[2] == '/') {
+            host = p + 3;
+            break;
+        }
+    }
+
+    for (p = host; p < last && *p != '/' && *p != '?'; p++) { /* void */ }
+
+    len = p - host;
+    uscfp = umcf->upstreams.elts;
+
+    for (i = 0; i < umcf->upstreams.nelts; i++) {
+
+        if ((uscfp[i]->flags & NGX_HTTP_UPSTREAM_CREATE)
+            && uscfp[i]->host.len == len
+            && ngx_strncasecmp(uscfp[i]->host.data, host, len) == 0)
+        {
+            return uscfp[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_proxy_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[0].handler);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[1].handler);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[2].handler);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_scgi_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[3].handler);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_grpc_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[4].handler);
+}
+
+
+/* of the upstream module that a location passes requests to, or NULL */
+
+ngx_http_upstream_conf_t *
+ngx_http_sszip_upstream_conf(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
+{
+    ngx_module_t           *module;
+    ngx_http_conf_ctx_t    *ctx;
+    ngx_http_sszip_pass_t  *pass = slcf->pass;
+
+    if (pass == NULL) {
+        return NULL;
+    }
+
+    module = ngx_http_sszip_module_named(cf, pass->module);
+
+    if (module == NULL) {
+        return NULL;
+    }
+
+    /* what is of all upstream modules is the first thing in each one's own */
+
+    ctx = cf->ctx;
+
+    return ctx->loc_conf[module->ctx_index];
+}

@@ -1,0 +1,215 @@
+"""What keeps stored answers apart where the operator has not named them: the
+node that made them, the host, the port and the target as nginx itself reads
+them. A reload changes nothing of that, and adding a server in front neither."""
+
+import json
+
+import pytest
+
+from harness.client import fetch
+from harness.nginx import Nginx
+from harness.origin import answer
+from harness.owner import Client
+from harness.rpc import call
+
+CHAIN = call("eth_chainId")
+
+HEAD = """
+sszip on;
+sszip_cache on;
+sszip_cache_path @prefix@/cache max_size=64m memory=32m;
+add_header X-Key $sszip_cache_key;
+proxy_http_version 1.1;
+"""
+
+
+def server(port, inner):
+    return f"server {{ listen 127.0.0.1:@port_{port}@; {inner} }}\n"
+
+
+def passes(path):
+    return f"location / {{ proxy_pass http://@origin@{path}; }}"
+
+
+@pytest.fixture
+def chains(origin):
+    """A node that has another chain behind each of its paths."""
+
+    def chain(request):
+        name = request.path.strip("/").split("/")[0]
+        return answer(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % name.encode())
+
+    origin.answers(chain)
+    return origin
+
+
+@pytest.fixture
+def start(start_nginx):
+    def start(http, **options):
+        nginx = start_nginx(HEAD + http, **options)
+        nginx.owner = Client(nginx.prefix / "cache/owner.sock")
+        wait_until_linked(nginx)
+        return nginx
+
+    return start
+
+
+def wait_until_linked(nginx):
+    def linked():
+        return {str(pid) for pid in nginx.workers()} <= nginx.owner.pids()
+
+    nginx.wait_for(linked, "the workers' links")
+
+
+def reload(nginx, http):
+    nginx.write(HEAD + http)
+    nginx.reload()
+    wait_until_linked(nginx)
+
+
+def result(nginx, port, path="/", headers=()):
+    """The answer, and whether it is a hit. The target is the same each time."""
+    headers = [("Content-Type", "application/json"), *headers]
+    response = fetch(nginx.ports[f"port_{port}"], path, method="POST", body=CHAIN, headers=headers)
+    return json.loads(response.body)["result"], (response.header("Cache-Status") or "").startswith("sszip; hit")
+
+
+def test_a_server_added_in_front_takes_nobodys_answers(start, chains):
+    nginx = start(server("a", passes("/mainnet")))
+    assert result(nginx, "a") == ("mainnet", False)
+    assert result(nginx, "a") == ("mainnet", True)
+    before = key(nginx, "a")
+    reload(nginx, server("b", passes("/gnosis")) + server("a", passes("/mainnet")))
+    assert result(nginx, "b") == ("gnosis", False)
+    assert result(nginx, "a")[0] == "mainnet"
+    # what was stored is still found
+    assert key(nginx, "a") == before
+
+
+def key(nginx, port):
+    headers = [("Content-Type", "application/json")]
+    return fetch(nginx.ports[f"port_{port}"], "/", method="POST", body=CHAIN, headers=headers).header("X-Key")
+
+
+@pytest.mark.parametrize("change", ["the path", "the servers of a block"])
+def test_another_node_in_the_same_place_has_other_answers(start, chains, change):
+    def config(chain):
+        if change == "the path":
+            return server("a", passes(f"/{chain}"))
+        node = "@origin@" if chain == "mainnet" else "@origin_unix@"
+        return f"upstream node {{ server {node}; }}\n" + server("a", "location / { proxy_pass http://node/x; }")
+
+    nginx = start(config("mainnet"))
+    first, _ = result(nginx, "a")
+    assert result(nginx, "a") == (first, True)
+    reload(nginx, config("gnosis"))
+    assert result(nginx, "a")[1] is False
+
+
+def test_a_variable_in_the_upstream_chooses_the_answer(start, chains):
+    nginx = start(
+        "map $http_x_chain $path { default mainnet; gnosis gnosis; }\n"
+        + server("a", "location / { proxy_pass http://@origin@/$path; }")
+    )
+    for is_hit in (False, True):
+        assert result(nginx, "a") == ("mainnet", is_hit)
+        assert result(nginx, "a", headers=[("X-Chain", "gnosis")]) == ("gnosis", is_hit)
+
+
+def test_a_block_that_a_variable_names_is_known_by_its_servers(start, chains):
+    def config(server_of_node):
+        return (
+            f"upstream node {{ server {server_of_node}; }}\n"
+            "map $host $node { default node; }\n" + server("a", "location / { proxy_pass http://$node/x; }")
+        )
+
+    nginx = start(config("@origin@"))
+    result(nginx, "a")
+    assert result(nginx, "a") == ("x", True)
+    reload(nginx, config("@origin_unix@"))
+    assert result(nginx, "a") == ("x", False)
+
+
+def test_a_target_in_absolute_form_names_the_host(start, origin):
+    origin.answers(lambda request: answer(f'"{request.header("Host")}"'.encode(), headers=[("Cache-Control", "max-age=60")]))
+    nginx = start(server("a", "server_name a.test b.test; location / { proxy_set_header Host $host; proxy_pass http://@origin@; }"))
+
+    def host(target, header):
+        with nginx.connect("port_a") as connection:
+            return connection.exchange(target, host=header).body
+
+    assert host("http://b.test/x", "a.test") == b'"b.test"'
+    assert host("/x", "a.test") == b'"a.test"'
+    assert host("/x", "b.test") == b'"b.test"'
+
+
+@pytest.mark.parametrize("namespace", ["", "sszip_cache_namespace files;"])
+def test_a_redirect_by_the_node_chooses_the_answer(start, origin, namespace):
+    def redirect(request):
+        if request.path == "/dl":
+            return answer(b"", headers=[("X-Accel-Redirect", f"/internal/{request.header('X-Api-Key')}")])
+        return answer(b'"%b"' % request.path.encode(), headers=[("Cache-Control", "max-age=60")])
+
+    origin.answers(redirect)
+    nginx = start(
+        server(
+            "a",
+            "location / { proxy_pass http://@origin@; }"
+            f"location /internal/ {{ internal; {namespace} proxy_pass http://@origin@; }}",
+        )
+    )
+    for _ in range(2):
+        for name in ("alice", "bobby"):
+            response = fetch(nginx.ports["port_a"], "/dl", headers=[("X-Api-Key", name)])
+            assert response.body == b'"/internal/%b"' % name.encode()
+
+
+def test_a_rewritten_target_is_what_was_asked_for(start, origin):
+    origin.answers(lambda request: answer(b'"%b"' % request.target.encode(), headers=[("Cache-Control", "max-age=60")]))
+    nginx = start(server("a", "location / { rewrite ^/of/(.*)$ /x?$http_x_user break; proxy_pass http://@origin@; }"))
+    for _ in range(2):
+        for user in ("a", "b"):
+            response = fetch(nginx.ports["port_a"], "/of/me", headers=[("X-User", user)])
+            assert f"/x?{user}" in response.body.decode()
+
+
+def test_what_nothing_tells_apart_is_refused(session_origin):
+    inner = "location /files {{ {0} empty_gif; }}"
+    nginx = Nginx(HEAD + server("a", inner.format("")), origin=session_origin)
+    status, said = nginx.test()
+    assert status == 1 and 'location "/files" needs an "sszip_cache_namespace"' in said
+    nginx.write(HEAD + server("a", inner.format("sszip_cache_namespace files;")))
+    assert nginx.test()[0] == 0
+    nginx.stop()
+
+
+TWO_IFS = """
+sszip_min_length 1;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@;
+    location / {
+        if ($request_method) { proxy_pass http://@origin@; }
+        if ($request_method) { }
+    }
+    location /on {
+        sszip on;
+        if ($request_method) { proxy_pass http://@origin@; }
+        if ($request_method) { set $x 1; }
+    }
+    location /one {
+        sszip on;
+        if ($request_method) { proxy_pass http://@origin@; }
+    }
+}
+"""
+
+
+def test_a_second_if_keeps_the_first_ones_handler(start_nginx, origin):
+    origin.answers(answer(b"1" * 5000))
+    nginx = start_nginx(TWO_IFS)
+    # stock nginx: a block without an upstream of its own has none
+    nginx.expect("no upstream configuration")
+    assert nginx.get("/one").status == 200
+    for path in ("/", "/on"):
+        assert nginx.get(path).status in (200, 500)
