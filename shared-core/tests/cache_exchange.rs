@@ -345,6 +345,8 @@ impl World {
             .look_up(Asked {
                 namespace: (open.caller.chain != 2).then_some(namespace.as_bytes()),
                 place: place.as_bytes(),
+                host: b"here",
+                port: 8545,
                 body: &open.body,
                 now: self.now,
                 monotonic: 0,
