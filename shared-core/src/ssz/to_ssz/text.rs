@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::scan::{not_a_string, skip_white, string, Wrong};
+use super::skip::escaped;
 use crate::ssz::schema::Container;
 
 /// A name and its colon.
@@ -86,6 +87,60 @@ pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, Wrong>
     }
     match serde_json::from_slice::<String>(token) {
         Ok(text) => Ok(Some((text.into(), len))),
+        Err(bad) => Err(Wrong::new(0, format!("no string: {bad}"))),
+    }
+}
+
+/// How long the token of a string is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    Whole(usize),
+    /// What was read of it; the rest is still to come.
+    Cut(usize),
+}
+
+/// A string of which only so many bytes are wanted: the whole of it, or its
+/// beginning, with so many bytes or more.
+pub(super) fn beginning(bytes: &[u8], most: u64) -> Result<Option<(Cow<'_, str>, Length)>, Wrong> {
+    // a byte of text is an escape of six at the most, and a pair of them stands
+    // for four
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let longest = most.saturating_mul(6).saturating_add(16);
+    let looked_at = &bytes[..bytes.len().min(longest)];
+    if let Some((text, len)) = text(looked_at)? {
+        return Ok(Some((text, Length::Whole(len))));
+    }
+    if bytes.len() < longest {
+        return Ok(None);
+    }
+    let mut end = 1;
+    while let Some([first, ..]) = looked_at.get(end..) {
+        let unit = |at: usize| match looked_at.get(at..) {
+            Some(rest @ [b'\\', ..]) => escaped(rest).map_err(|why| Wrong::new(at, why)),
+            _ => Ok(None),
+        };
+        if *first != b'\\' {
+            end += 1;
+            continue;
+        }
+        let Some((first, len)) = unit(end)? else {
+            break;
+        };
+        let is_half = (0xd800..0xdc00).contains(&first);
+        let other = if is_half { unit(end + len)? } else { None };
+        if is_half && other.is_none() && looked_at.len() - end < 12 {
+            break;
+        }
+        end += len + other.map_or(0, |(_, len)| len);
+    }
+    if let Err(cut) = std::str::from_utf8(&looked_at[..end]) {
+        if cut.error_len().is_none() {
+            end = cut.valid_up_to();
+        }
+    }
+    let token = [&looked_at[..end], b"\""].concat();
+    match serde_json::from_slice::<String>(&token) {
+        Ok(text) => Ok(Some((text.into(), Length::Cut(end)))),
         Err(bad) => Err(Wrong::new(0, format!("no string: {bad}"))),
     }
 }

@@ -4,7 +4,7 @@ use super::frame::{Elements, Fields, Frame, Places, Union, NONE};
 use super::hex::{self, Hex, Place, Stop};
 use super::rlp::Witness;
 use super::scan::{quoted_u256, quoted_u64, what_begins_with, Wrong};
-use super::text::{after, literal, text};
+use super::text::{after, beginning, literal, text, Length};
 use super::{template, Expect, Got, Inside, Skip, ToSsz};
 use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::Problem;
@@ -246,21 +246,30 @@ impl<'s> ToSsz<'s> {
                     None => None,
                 }
             }
-            Kind::Text(limit) => match text(rest).map_err(|wrong| after(*at, wrong))? {
-                Some((text, len)) => {
-                    if text.len() as u64 > *limit {
-                        return Err(wrong(format!("more than {limit} bytes")));
+            Kind::Text(limit) => {
+                let read = beginning(rest, *limit).map_err(|wrong| after(*at, wrong))?;
+                let Some((text, len)) = read else {
+                    return self.taken(ty, place, None, at);
+                };
+                let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
+                let mut ends = (0..=text.len().min(limit)).rev();
+                let end = ends.find(|end| text.is_char_boundary(*end));
+                let text = &text[..end.unwrap_or(0)];
+                let start = self.output.zeros(text.len())?;
+                self.output.bytes[start..].copy_from_slice(text.as_bytes());
+                match len {
+                    Length::Whole(len) => Some(len),
+                    Length::Cut(len) => {
+                        *at += len;
+                        self.expect = Expect::Skip(Skip::in_string());
+                        return Ok(Read::Opened(Inside::Stored(Got::All)));
                     }
-                    let start = self.output.zeros(text.len())?;
-                    self.output.bytes[start..].copy_from_slice(text.as_bytes());
-                    Some(len)
                 }
-                None => None,
-            },
+            }
             Kind::Enum(words) => match text(rest).map_err(|wrong| after(*at, wrong))? {
-                Some((text, len)) => match words.iter().position(|word| **word == *text) {
+                Some((text, len)) => match words.find(&text) {
                     Some(word) => {
-                        self.output.bytes[place] = word as u8;
+                        self.output.bytes[place] = word;
                         Some(len)
                     }
                     None => return Err(wrong(format!("none of {}", words.join(", ")))),
