@@ -115,6 +115,7 @@ impl Route {
             },
             of: None,
             if_final: None,
+            if_repeated: None,
         })
     }
 }

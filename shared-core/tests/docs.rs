@@ -90,7 +90,10 @@ fn finality(row: &Method) -> &'static str {
         (methods::Class::Immutable, BlockAt::None) => "it always is",
         (_, BlockAt::Hash(_)) => "its hash",
         (_, BlockAt::Number(_)) => "its number, once that is final",
-        (_, BlockAt::Range(..)) => "`toBlock`, once that is final, or the hash",
+        (_, BlockAt::Range(..)) => {
+            "`toBlock`, once that is final and the answer has a part of it or was the same \
+             ten seconds before, or the hash"
+        }
         (_, BlockAt::Result) if row.in_result == InResult::None => {
             "its transaction's block, which the node is asked for, once that is final"
         }

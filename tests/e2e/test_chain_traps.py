@@ -193,6 +193,53 @@ def test_a_node_on_another_branch_is_told_by_its_hashes():
         followed.stop()
 
 
+def test_a_range_that_a_node_behind_cut_short_is_not_kept_for_ever():
+    has, until = 129, time.monotonic() + 60
+    followed = Chain()
+    head = f"http://{followed.address} interval=100ms; sszip_cache_valid unfinalized 200ms"
+    try:
+        with Stand(head=head, workers=1) as stand:
+            followed.do({"finalize": FINAL})
+            stand.nginx.wait_for(lambda: stand.status["final"] == FINAL, "finality")
+            time.sleep(0.05)
+            (everything,) = stand.chain.honest(logs(100, FINAL))
+            # of whom the node has some, misses some, and the last block has none
+            whose = {log["address"]: set() for log in everything}
+            for log in everything:
+                whose[log["address"]].add(int(log["blockNumber"], 16))
+            rare = [
+                address
+                for address, blocks in whose.items()
+                if min(blocks) <= has < max(blocks) < FINAL
+            ]
+            both = [
+                logs(100, FINAL),
+                call(
+                    "eth_getLogs",
+                    f'[{{"fromBlock":"0x64","toBlock":"0x{FINAL:x}","address":"{rare[0]}"}}]',
+                ),
+            ]
+            # the node that answers is not the one that is followed
+            stand.chain.do({"lag": HEAD - has})
+            for body, whole in zip(both, stand.chain.honest(*both), strict=True):
+                cut = stand.result(body)
+                assert cut and len(cut) < len(whole) and cut == whole[: len(cut)]
+                assert stand.class_of(body) == "unfinalized"
+            stand.chain.do({"lag": 0})
+            whole, sparse = both
+            stand.is_right(both)
+            # a log of its last block says that the node has that
+            assert stand.class_of(whole) == "immutable"
+            assert stand.class_of(sparse) == "unfinalized"
+            # or that it says the same for some time
+            while stand.class_of(sparse) != "immutable":
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            stand.is_right(both)
+    finally:
+        followed.stop()
+
+
 def test_what_a_node_said_while_it_was_behind_goes_when_it_is_back():
     with Stand() as stand:
         stand.change({"extend": 5})

@@ -193,6 +193,10 @@ pub struct Judged {
     pub of: Option<ResultBlock>,
     /// It is of a transaction, and of that transaction's block nothing is said.
     pub if_final: Option<IfFinal>,
+    /// It may be cut short, by a node that did not have all of it: if one says
+    /// the same [some time later](super::repeated), it is immutable, for so many
+    /// milliseconds. Until then [`valid`](Self::valid) may be 0.
+    pub if_repeated: Option<u64>,
 }
 
 /// What else an answer may be kept as, by whoever knows where a transaction is.
@@ -275,6 +279,23 @@ impl Prospect {
             Some(mark) if !mark.is_known => Class::Unfinalized,
             _ => class,
         };
+        // nor whether the node had the blocks that it left out
+        let may_be_cut = |last| block::last_in_list(result) != Some(last);
+        if let (Named::UpTo(last), Class::Immutable) = (named, class) {
+            if may_be_cut(last) {
+                let valid = |class| self.valid(class, known.valid);
+                let (now, later) = (valid(Class::Unfinalized), valid(Class::Immutable));
+                return (later > 0).then_some(Judged {
+                    class: Class::Unfinalized,
+                    valid: now,
+                    block,
+                    height,
+                    of: None,
+                    if_final: None,
+                    if_repeated: Some(later),
+                });
+            }
+        }
         if let (Named::UpTo(last), Some(mark)) = (named, mark) {
             if mark.head.is_some_and(|head| head < last) {
                 // there will be more of it with the next block
@@ -352,6 +373,7 @@ impl Prospect {
             height,
             of: None,
             if_final: None,
+            if_repeated: None,
         })
     }
 

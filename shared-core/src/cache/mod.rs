@@ -8,7 +8,8 @@
 //! processes, for which [`wire`] writes entries as bytes. [`freshness`] says
 //! what may be stored and for how long, [`http`] what its head says of that
 //! (RFC 9111), [`scope`] what tells answers apart, [`memo`] which calls were
-//! asked in the same words before. Nothing of that reads a clock or waits:
+//! asked in the same words before, [`repeated`] which answers were given
+//! before. Nothing of that reads a clock or waits:
 //! times are arguments, and who is to wake up is a result. `store` keeps
 //! entries on disk (feature `store`), and may wait for it.
 
@@ -27,6 +28,7 @@ pub mod owner;
 pub mod process;
 #[cfg(feature = "store")]
 pub mod recompress;
+pub mod repeated;
 pub mod scope;
 pub mod stale;
 pub mod status;

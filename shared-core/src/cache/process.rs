@@ -7,6 +7,7 @@ use super::flights::{Flights, Outcome, Token, Waiter};
 use super::hot::Hot;
 use super::link::Link;
 use super::memo::Memo;
+use super::repeated::Repeated;
 use super::scope::Varying;
 use super::Key;
 use crate::memory::Budget;
@@ -41,6 +42,8 @@ pub struct Tier {
     pub varying: Varying,
     /// Keys of calls that were hits.
     pub memo: Memo,
+    /// Answers that are believed when they come again.
+    pub repeated: Repeated,
     woken: Mutex<VecDeque<Waiter>>,
 }
 

@@ -13,6 +13,7 @@ use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Class, IfFinal, Judged, Known, Prospect, Valid};
 use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
+use crate::cache::repeated::Said;
 use crate::cache::scope::{Fields, Scope};
 use crate::cache::{http, Key};
 use crate::jsonrpc::block::ResultBlock;
@@ -428,6 +429,7 @@ impl Fill {
         if judged.of.is_some_and(|block| self.contradicts(&block)) {
             return None;
         }
+        let judged = self.believed(judged, &wanted.key, &body[result.clone()])?;
         let (id, first, second) = if answer.id.start < result.start {
             (IdPlace::BeforeResult, &answer.id, &result)
         } else {
@@ -461,6 +463,29 @@ impl Fill {
             valid: &self.settings.valid,
         };
         wanted.prospect.judge(result, known)
+    }
+
+    /// What may be cut short, as what it is kept now; `None`: not yet.
+    fn believed(&self, judged: Judged, key: &Key, result: &[u8]) -> Option<Judged> {
+        let Some(valid) = judged.if_repeated else {
+            return Some(judged);
+        };
+        let epoch = self.mark().map_or(0, Mark::epoch);
+        let said = Said::new(
+            result,
+            self.settings.asked_at,
+            self.settings.generation,
+            epoch,
+        );
+        if self.tier.repeated.confirms(key, said) {
+            let class = Class::Immutable;
+            return Some(Judged {
+                class,
+                valid,
+                ..judged
+            });
+        }
+        (judged.valid > 0).then_some(judged)
     }
 
     /// Whether an answer is of a block that is none of the chain, as far as is

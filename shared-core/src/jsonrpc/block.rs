@@ -5,6 +5,8 @@
 //! refuses them, a third takes them for another block, so that they are
 //! [`BlockReference::Invalid`] and their answers are not stored.
 
+use memchr::memmem;
+
 use super::methods::{BlockAt, InResult, Method};
 use super::response::{first_element, member};
 use super::scan::Scanner;
@@ -105,6 +107,23 @@ pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
         number: quantity(raw).or_else(|| integer(raw))?,
         hash: Some(hash_of(member(object, hash)?)?),
     })
+}
+
+/// The block of the last part of a list of parts of blocks, as [`BlockAt::Range`]
+/// methods give it. Read from the end, since such lists are long: what it says
+/// of text that is no JSON means nothing.
+pub fn last_in_list(list: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"\"blockNumber\"";
+    let at = memmem::rfind(list, NAME)?;
+    // in a string it would end in an escaped quote
+    if !matches!(list[..at].trim_ascii_end().last(), Some(b'{' | b',')) {
+        return None;
+    }
+    let value = list[at + NAME.len()..].trim_ascii_start();
+    let value = value.strip_prefix(b":")?.trim_ascii_start();
+    let end = value.iter().position(|byte| b",} \t\r\n".contains(byte))?;
+    // traces in Parity's form have a bare number
+    quantity(&value[..end]).or_else(|| integer(&value[..end]))
 }
 
 /// The transaction that a call names by its hash, as its first parameter.

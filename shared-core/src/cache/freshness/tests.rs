@@ -269,7 +269,20 @@ fn what_was_final_when_the_node_was_asked_is_immutable() {
             short(Some(97)),
         ),
         ("eth_getBlockReceipts", "[\"0x60\"]", "[]", short(Some(96))),
-        ("eth_getLogs", &range(1, 96), "[{}]", finals),
+        (
+            "eth_getLogs",
+            &range(1, 96),
+            &format!("[{}]", part(96)),
+            finals,
+        ),
+        // a node that has block 95 may have said so
+        (
+            "eth_getLogs",
+            &range(1, 96),
+            &format!("[{}]", part(95)),
+            short(Some(96)),
+        ),
+        ("eth_getLogs", &range(1, 96), "[{}]", short(Some(96))),
         ("eth_getLogs", &range(1, 96), "[]", short(Some(96))),
         ("eth_getLogs", &range(90, 97), "[{}]", short(Some(97))),
         ("eth_getLogs", &range(90, 160), "[{}]", short(Some(160))),
@@ -300,6 +313,51 @@ fn what_was_final_when_the_node_was_asked_is_immutable() {
         let judged = judged(method, params, result, &mark());
         assert_eq!(judged, expected, "{method} {params} {result}");
     }
+}
+
+#[test]
+fn a_range_that_may_be_cut_short_is_believed_when_it_comes_again() {
+    let judge = |range: &str, result: &str, valid: &Valid| {
+        let mark = mark();
+        let known = Known {
+            params: Some(range.as_bytes()),
+            mark: Some(&mark),
+            valid,
+        };
+        let prospect = Prospect::of(b"trace_filter", known.params, valid)?;
+        let judged = prospect.judge(result.as_bytes(), known)?;
+        Some((judged.class, judged.valid, judged.if_repeated))
+    };
+    let mut valid = Valid::default();
+    let (cut, whole) = ("[{\"blockNumber\":95}]", "[{},{\"blockNumber\":96}]");
+    let range = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x60\"}]";
+    let young = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x61\"}]";
+    let (short, long) = (2_000, 3_600_000);
+    assert_eq!(
+        judge(range, cut, &valid),
+        Some((Class::Unfinalized, short, Some(long)))
+    );
+    assert_eq!(
+        judge(range, whole, &valid),
+        Some((Class::Immutable, long, None))
+    );
+    // nothing may be true again and again
+    assert_eq!(
+        judge(range, "[]", &valid),
+        Some((Class::Unfinalized, short, None))
+    );
+    assert_eq!(
+        judge(young, cut, &valid),
+        Some((Class::Unfinalized, short, None))
+    );
+    // what is not kept meanwhile is remembered all the same
+    valid.set_class(Class::Unfinalized, 0).unwrap();
+    assert_eq!(
+        judge(range, cut, &valid),
+        Some((Class::Unfinalized, 0, Some(long)))
+    );
+    valid.set_class(Class::Immutable, 0).unwrap();
+    assert_eq!(judge(range, cut, &valid), None);
 }
 
 #[test]
