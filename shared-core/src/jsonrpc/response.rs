@@ -24,7 +24,7 @@ pub struct Response {
 /// The value of the one member that says what came of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The value of `result`: any JSON.
+    /// The value of `result`: any JSON. An `error` beside it is `null`.
     Result(Range<usize>),
     /// The value of `error`: an object.
     Error(Range<usize>),
@@ -49,11 +49,11 @@ pub enum ResponseError {
     NoId,
     /// `id` is an object, an array or a boolean.
     IdKind,
-    /// There is neither `result` nor `error`.
+    /// There is neither `result` nor `error`, or the latter is `null`.
     NoOutcome,
-    /// There are both `result` and `error`.
+    /// There are both `result` and `error`, and neither is `null`.
     TwoOutcomes,
-    /// `error` is not an object.
+    /// `error` is neither an object nor `null`.
     ErrorKind,
     /// Memory was refused.
     OutOfMemory,
@@ -118,6 +118,7 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
         return Err(ResponseError::NotObject);
     }
     let start = scanner.start();
+    let is_null = |span: &Range<usize>| &body[span.clone()] == b"null";
     let (mut version, mut id, mut result, mut error) = (false, None, None, None);
     let mut next = scanner.first_member()?;
     while let Some(name) = next {
@@ -138,9 +139,10 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
                 Kind::Object | Kind::Array | Kind::Bool => return Err(ResponseError::IdKind),
             },
             b"result" => &mut result,
-            b"error" if value.kind == Kind::Object => &mut error,
-            b"error" if result.is_some() => return Err(ResponseError::TwoOutcomes),
-            b"error" => return Err(ResponseError::ErrorKind),
+            b"error" => match value.kind {
+                Kind::Object | Kind::Null => &mut error,
+                _ => return Err(ResponseError::ErrorKind),
+            },
             _ => return Err(ResponseError::UnknownMember),
         };
         if member.replace(value.span).is_some() {
@@ -154,10 +156,13 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
     Ok(Response {
         span: start..scanner.position(),
         id: id.ok_or(ResponseError::NoId)?,
+        // JSON-RPC 1.0 has both members, one of them null, and some nodes do so still
         outcome: match (result, error) {
             (Some(result), None) => Outcome::Result(result),
-            (None, Some(error)) => Outcome::Error(error),
-            (None, None) => return Err(ResponseError::NoOutcome),
+            (Some(result), Some(error)) if is_null(&error) => Outcome::Result(result),
+            (Some(result), Some(error)) if is_null(&result) => Outcome::Error(error),
+            (None, Some(error)) if !is_null(&error) => Outcome::Error(error),
+            (None, _) => return Err(ResponseError::NoOutcome),
             (Some(_), Some(_)) => return Err(ResponseError::TwoOutcomes),
         },
     })

@@ -62,14 +62,29 @@ fn upstream_errors_are_told_from_results() {
 
 #[test]
 fn upstream_result_together_with_error() {
-    for rest in [
-        r#""result":1,"error":{}"#,
-        r#""error":{},"result":1"#,
-        r#""result":null,"error":null"#,
-        r#""result":1,"error":null"#,
-    ] {
+    for rest in [r#""result":1,"error":{}"#, r#""error":{},"result":1"#] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,{rest}}}"#);
         assert_eq!(refused(&body), ResponseError::TwoOutcomes, "{body}");
+    }
+}
+
+#[test]
+fn upstream_null_beside_the_outcome() {
+    for (rest, is_error, outcome) in [
+        (r#""result":1,"error":null"#, false, "1"),
+        (r#""error":null,"result":{}"#, false, "{}"),
+        (r#""error" : null , "result":null"#, false, "null"),
+        (r#""result":null,"error":{"code":1}"#, true, r#"{"code":1}"#),
+        (r#""error":{},"result":null"#, true, "{}"),
+    ] {
+        for body in [
+            format!(r#"{{"jsonrpc":"2.0","id":1,{rest}}}"#),
+            format!(r#"{{{rest},"id":1,"jsonrpc":"2.0"}}"#),
+        ] {
+            assert_eq!(parts(&body), ("1", outcome), "{body}");
+            let answer = parse(body.as_bytes()).expect("an answer");
+            assert_eq!(matches!(answer.outcome, Outcome::Error(_)), is_error);
+        }
     }
 }
 
@@ -86,7 +101,15 @@ fn envelope_odd_answers() {
         (r#"{"jsonrpc":"2.0","id":[],"result":1}"#, IdKind),
         (r#"{"jsonrpc":"2.0","id":{},"result":1}"#, IdKind),
         (r#"{"jsonrpc":"2.0","id":true,"result":1}"#, IdKind),
-        (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, ErrorKind),
+        (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, NoOutcome),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"error":null,"error":{}}"#,
+            Duplicate,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":0}"#,
+            ErrorKind,
+        ),
         (r#"{"jsonrpc":"2.0","id":1,"error":"x"}"#, ErrorKind),
         (
             r#"{"jsonrpc":"2.0","id":1,"result":1,"result":1}"#,
