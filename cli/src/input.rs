@@ -14,9 +14,14 @@ pub const PIECE: usize = 1 << 16;
 /// How far it has come is shown for larger inputs. Bytes.
 const LARGE: u64 = 16 << 20;
 
+/// So much of it is kept, to tell what it is if it is wrong. Bytes.
+const KEPT: usize = 16 << 20;
+
 /// The input in pieces.
 pub struct Pieces {
     from: Box<dyn Read>,
+    kept: Vec<u8>,
+    is_kept: bool,
     name: String,
     room: Vec<u8>,
     read: u64,
@@ -40,6 +45,8 @@ impl Pieces {
         let progress = (len >= LARGE && io::stderr().is_terminal()).then(|| bar(len));
         Ok(Self {
             from,
+            kept: Vec::new(),
+            is_kept: false,
             name,
             room: vec![0; PIECE],
             read: 0,
@@ -60,12 +67,35 @@ impl Pieces {
                 Ok(len) => {
                     self.read += len as u64;
                     self.show();
-                    return Ok(Some(&self.room[..len]));
+                    let piece = &self.room[..len];
+                    if self.is_kept {
+                        let kept = piece.len().min(KEPT - self.kept.len());
+                        self.kept.extend_from_slice(&piece[..kept]);
+                    }
+                    return Ok(Some(piece));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(Failure::Data(format!("{}: {error}", self.name))),
             }
         }
+    }
+
+    /// Keeps what it begins with, for [`kept`](Self::kept).
+    pub fn keep(mut self) -> Self {
+        self.is_kept = true;
+        self
+    }
+
+    /// What it begins with, and whether that is all of it. It is read on.
+    pub fn kept(&mut self) -> (&[u8], bool) {
+        while self.read <= KEPT as u64 {
+            match self.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return (&self.kept, true),
+                Err(_) => break,
+            }
+        }
+        (&self.kept, false)
     }
 
     fn show(&mut self) {

@@ -2,17 +2,19 @@
 
 mod args;
 mod closed;
+mod explain;
 mod input;
 mod output;
+mod to_ssz;
 mod types;
+mod what;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
-use sszip_core::ssz::{check, hash_tree_root, select, Fork, Form, Schema, ToJson, ToSsz, TypeId};
+use sszip_core::ssz::{check, hash_tree_root, select, Error, Fork, ToJson};
 
-use crate::args::{Arguments, Command, What};
+use crate::args::{Arguments, Command};
 use crate::input::{Pieces, PIECE};
 use crate::output::Output;
 
@@ -24,12 +26,6 @@ enum Failure {
     Usage(String),
     /// Whoever read the output has had enough.
     Pipe,
-}
-
-impl From<sszip_core::ssz::Error> for Failure {
-    fn from(error: sszip_core::ssz::Error) -> Self {
-        Self::Data(error.to_string())
-    }
 }
 
 fn main() -> ExitCode {
@@ -50,7 +46,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Json2ssz { what, files, form } => {
-            let ssz = json2ssz(&what, files.input.as_deref(), form.into())?;
+            let pieces = Pieces::of(files.input.as_deref())?.keep();
+            let ssz = to_ssz::to_ssz(&what, pieces, form.into())?;
             let mut output = Output::to(files.output.as_deref())?;
             output.write(&ssz)?;
             output.end()
@@ -67,8 +64,10 @@ fn run(command: Command) -> Result<(), Failure> {
                 return Err(Failure::Usage("--envelope needs --fork".into()));
             }
             let ssz = input::whole(files.input.as_deref())?;
-            let (ty, range) = select(&schema, ty, &ssz, path.as_deref().unwrap_or(""))?;
-            let mut json = ToJson::new(&schema, ty, &ssz[range])?;
+            let wrong = |error: Error| Failure::Data(explain::ssz(&what, &ssz, &error));
+            let path = path.as_deref().unwrap_or("");
+            let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
+            let mut json = ToJson::new(&schema, ty, &ssz[range]).map_err(wrong)?;
             if rlp_keys {
                 json = json.with_rlp_keys();
             }
@@ -78,7 +77,7 @@ fn run(command: Command) -> Result<(), Failure> {
             }
             let mut room = vec![0; PIECE];
             loop {
-                let len = json.write(&mut room)?;
+                let len = json.write(&mut room).map_err(wrong)?;
                 if len == 0 {
                     break;
                 }
@@ -90,7 +89,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Check { what, input } => {
             let (schema, ty, _) = what.resolve()?;
             let ssz = input::whole(input.input.as_deref())?;
-            Ok(check(&schema, ty, &ssz)?)
+            let checked = check(&schema, ty, &ssz);
+            checked.map_err(|error| Failure::Data(explain::ssz(&what, &ssz, &error)))
         }
         Command::Root {
             what,
@@ -99,8 +99,10 @@ fn run(command: Command) -> Result<(), Failure> {
         } => {
             let (schema, ty, _) = what.resolve()?;
             let ssz = input::whole(input.input.as_deref())?;
-            let (ty, range) = select(&schema, ty, &ssz, path.as_deref().unwrap_or(""))?;
-            let root = hash_tree_root(&schema, ty, &ssz[range])?;
+            let wrong = |error: Error| Failure::Data(explain::ssz(&what, &ssz, &error));
+            let path = path.as_deref().unwrap_or("");
+            let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
+            let root = hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?;
             let mut output = Output::to(None)?;
             output.write(format!("0x{}\n", const_hex::encode(root)).as_bytes())?;
             output.end()
@@ -114,73 +116,4 @@ fn run(command: Command) -> Result<(), Failure> {
             output.end()
         }
     }
-}
-
-impl What {
-    /// The type, and the fork that was named.
-    fn resolve(&self) -> Result<(Schema, TypeId, Option<Fork>), Failure> {
-        let fork = match self.fork {
-            Some(fork) => fork,
-            None if Schema::is_of_every_fork(&self.name) => Fork::Phase0,
-            None => {
-                let why = format!(
-                    "{} is another type in each fork: --fork is missing",
-                    self.name
-                );
-                return Err(Failure::Usage(why));
-            }
-        };
-        let limits: Vec<(&str, u64)> = self
-            .limits
-            .iter()
-            .map(|(name, number)| (name.as_str(), *number))
-            .collect();
-        let usage = |bad: sszip_core::ssz::schema::BadSchema| {
-            Failure::Usage(format!("{fork}, {}: {bad}", self.preset))
-        };
-        let mut schema = Schema::with_limits(fork, self.preset, &limits).map_err(usage)?;
-        let ty = schema.parse(&self.name).map_err(usage)?;
-        Ok((schema, ty, self.fork))
-    }
-}
-
-fn json2ssz(what: &What, input: Option<&Path>, form: Form) -> Result<Vec<u8>, Failure> {
-    let is_known = what.fork.is_some() || Schema::is_of_every_fork(&what.name);
-    if is_known {
-        let (schema, ty, fork) = what.resolve()?;
-        let mut reader = ToSsz::new(&schema, ty, form);
-        read(&mut reader, input)?;
-        if let (Some(fork), Some(version)) = (fork, reader.version()) {
-            if version != fork.name() {
-                let why = format!("the answer's version is {version:?}, not {fork}");
-                return Err(Failure::Data(why));
-            }
-        }
-        return Ok(reader.end()?);
-    }
-    if !what.limits.is_empty() {
-        return Err(Failure::Usage("--limit needs --fork".into()));
-    }
-    if form == Form::Bare {
-        return Err(Failure::Usage(
-            "a value without its answer needs --fork".into(),
-        ));
-    }
-    let known = Fork::ALL
-        .iter()
-        .any(|fork| Schema::of(*fork, what.preset).find(&what.name).is_some());
-    if !known {
-        return Err(Failure::Usage(format!("no fork has {}", what.name)));
-    }
-    let mut reader = ToSsz::by_version(what.preset, &what.name);
-    read(&mut reader, input)?;
-    Ok(reader.end()?)
-}
-
-fn read(reader: &mut ToSsz<'_>, input: Option<&Path>) -> Result<(), Failure> {
-    let mut pieces = Pieces::of(input)?;
-    while let Some(piece) = pieces.next()? {
-        reader.push(piece)?;
-    }
-    Ok(())
 }

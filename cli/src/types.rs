@@ -5,6 +5,8 @@ use std::fmt::Write;
 use sszip_core::ssz::schema::{Kind, Type};
 use sszip_core::ssz::{Fork, Preset, Schema};
 
+use crate::what::meant;
+
 /// Each name with how long its values are; or the fields of one.
 pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, String> {
     let schema = Schema::of(fork, preset);
@@ -18,7 +20,8 @@ pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, St
         return Ok(schema.named().map(line).collect());
     };
     let Some(ty) = schema.find(name) else {
-        return Err(format!("{fork} has no type {name}"));
+        let meant = meant(name, Some(fork), preset);
+        return Err(format!("{fork} has no type {name}{meant}"));
     };
     let ty = schema.get(ty);
     let mut text = format!("{}: {}\n", ty.name, size(ty));

@@ -141,7 +141,7 @@ fn bad_data_is_1_and_bad_usage_is_2() {
         (
             with("json2ssz", &[]),
             b"",
-            "sszip: byte 0: the input ends here, inside a value\n",
+            "sszip: byte 0: the input ends here, inside a value; it is empty\n",
         ),
         (
             with("ssz2json", &["--select", "nothing"]),
@@ -438,4 +438,207 @@ fn a_witness_for_geth_has_a_fourth_list() {
     assert_eq!(right(&to_json, &ssz), three.as_bytes());
     let with_keys = [&to_json[..], &["--rlp-keys"]].concat();
     assert_eq!(right(&with_keys, &ssz), four.as_bytes());
+}
+
+const UPDATE: &str = r#"{"attested_header":{"beacon":{"slot":"1","proposer_index":"2","parent_root":"ROOT","state_root":"ROOT","body_root":"ROOT"}},"sync_aggregate":{"sync_committee_bits":"0x00000000","sync_committee_signature":"SIGNATURE"},"signature_slot":"3"}"#;
+
+/// A value that is another in altair and capella, in the preset minimal.
+fn update() -> String {
+    UPDATE
+        .replace("ROOT", &format!("0x{}", "22".repeat(32)))
+        .replace("SIGNATURE", &format!("0x{}", "33".repeat(96)))
+}
+
+const OPTIMISTIC: [&str; 4] = [
+    "--type",
+    "LightClientOptimisticUpdate",
+    "--preset",
+    "minimal",
+];
+
+/// Lodestar's answers have their version at the end.
+#[test]
+fn a_version_may_come_after_the_value() {
+    let all = |more: &[&'static str]| [&["json2ssz"][..], &OPTIMISTIC, more].concat();
+    let update = update();
+    let expected = right(&all(&["--fork", "altair"]), update.as_bytes());
+    let answer =
+        format!("{{\"data\":{update},\"execution_optimistic\":false,\"version\":\"altair\"}}");
+    assert_eq!(right(&all(&[]), answer.as_bytes()), expected);
+    assert_eq!(
+        right(&all(&["--fork", "altair"]), answer.as_bytes()),
+        expected
+    );
+    // longer than what is read at a time
+    let long = answer.replacen("{", &format!("{{{}", " ".repeat(200_000)), 2);
+    assert_eq!(right(&all(&[]), long.as_bytes()), expected);
+    for (json, why) in [
+        (
+            format!("{{\"data\":{update}}}"),
+            "the answer has no version: --fork is missing",
+        ),
+        (
+            answer.replace("altair", "atlantis"),
+            "the version \"atlantis\" is none of",
+        ),
+        (
+            answer.replace("altair", "phase0"),
+            "phase0 has no LightClientOptimisticUpdate",
+        ),
+        (
+            answer.replace("\"altair\"}", "\"altair\""),
+            "the input ends here",
+        ),
+    ] {
+        let (code, said) = wrong(&all(&[]), json.as_bytes());
+        assert!(code == 1 && said.contains(why), "{said}");
+    }
+    let other = answer.replace("altair", "bellatrix");
+    let (_, said) = wrong(&all(&["--fork", "altair"]), other.as_bytes());
+    assert_eq!(
+        said,
+        "sszip: the answer's version is \"bellatrix\", not altair\n"
+    );
+}
+
+#[test]
+fn what_it_is_instead_is_told() {
+    let said = |arguments: &[&str], input: &[u8]| {
+        let (code, said) = wrong(arguments, input);
+        assert_eq!(code, 1, "{said}");
+        said.trim_end().to_owned()
+    };
+    // what nodes say instead of an answer
+    for free in [
+        &["json2ssz", "--type", "SignedBeaconBlock"][..],
+        &with("json2ssz", &[]),
+    ] {
+        for (json, why) in [
+            (
+                r#"{"code":404,"message":"Block not found"}"#,
+                "404: Block not found",
+            ),
+            (
+                r#"{"statusCode":404,"error":"Not Found","message":"no\u001b such"}"#,
+                "404: no  such",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the method x does not exist"}}"#,
+                "-32601: the method x does not exist",
+            ),
+        ] {
+            let expected = format!("sszip: the node's answer is an error: {why}");
+            assert_eq!(said(free, json.as_bytes()), expected);
+        }
+    }
+    // what is neither
+    for (input, why) in [
+        (&b"\x1f\x8b\x08\0"[..], "; it is gzip: gunzip it first"),
+        (
+            b"\xef\xbb\xbf{}",
+            "; it is a byte order mark that it begins with, which JSON has not",
+        ),
+        (b"<html><body>502</body></html>", "; it is HTML or XML"),
+        (b"", "; it is empty"),
+    ] {
+        for command in ["json2ssz", "ssz2json", "check", "root"] {
+            let said = said(&with(command, &[]), input);
+            assert!(said.ends_with(why), "{said}");
+        }
+    }
+    let json = said(&with("check", &[]), CHECKPOINT.as_bytes());
+    assert!(
+        json.ends_with("; it is JSON: json2ssz reads that"),
+        "{json}"
+    );
+    let ssz = said(&with("json2ssz", &[]), &checkpoint());
+    assert!(
+        ssz.ends_with("; it is no text: ssz2json reads SSZ"),
+        "{ssz}"
+    );
+    // another fork, or another preset
+    let update = update();
+    let of = |command: &'static str, fork: &'static str| {
+        [&[command][..], &OPTIMISTIC, &["--fork", fork]].concat()
+    };
+    let others = "; it is one of altair, bellatrix";
+    let ssz = right(&of("json2ssz", "altair"), update.as_bytes());
+    for fork in ["capella", "electra"] {
+        let json = said(&of("json2ssz", fork), update.as_bytes());
+        assert!(json.ends_with(others), "{json}");
+        let check = said(&of("check", fork), &ssz);
+        assert!(check.ends_with(others), "{check}");
+    }
+    let mainnet = ["check", "--type", OPTIMISTIC[1], "--fork", "altair"];
+    let preset = said(&mainnet, &ssz);
+    assert!(
+        preset.ends_with("; it is one of preset minimal"),
+        "{preset}"
+    );
+    // the path is wrong, and not the fork
+    let path = [&of("root", "bellatrix")[..], &["--select", "slot"]].concat();
+    let path = said(&path, &ssz);
+    assert!(
+        path.ends_with("LightClientOptimisticUpdate has no field \"slot\""),
+        "{path}"
+    );
+    // a value that begins as no value does
+    let more = CHECKPOINT.replace('{', "{\"more\":1,");
+    let hint = said(&with("json2ssz", &[]), more.as_bytes());
+    assert!(
+        hint.ends_with("; if it is the value itself, --form value says so"),
+        "{hint}"
+    );
+    let value = right(&with("json2ssz", &["--form", "value"]), more.as_bytes());
+    assert_eq!(value, checkpoint());
+}
+
+#[test]
+fn a_misspelt_type_is_guessed() {
+    for (arguments, why) in [
+        (
+            &["check", "--fork", "electra", "--type", "BeconState"][..],
+            "electra, mainnet: BeconState is no type here; did you mean BeaconState?",
+        ),
+        (
+            &[
+                "check",
+                "--fork",
+                "gloas",
+                "--type",
+                "SignedBlindedBeaconBlock",
+            ],
+            "gloas, mainnet: SignedBlindedBeaconBlock is no type here; bellatrix to fulu have it",
+        ),
+        (
+            &["check", "--fork", "phase0", "--type", "List[Withdrawl, 16]"],
+            "phase0, mainnet: Withdrawl is no type here",
+        ),
+        (
+            &[
+                "check",
+                "--fork",
+                "capella",
+                "--type",
+                "Lst[Withdrawal, 16]",
+            ],
+            "capella, mainnet: Lst is no type here; did you mean List?",
+        ),
+        (
+            &["json2ssz", "--type", "signedbeaconblock"],
+            "no fork has signedbeaconblock; did you mean SignedBeaconBlock?",
+        ),
+        (
+            &["root", "--type", "ExecutionWitnes"],
+            "no fork has ExecutionWitnes; did you mean ExecutionWitness?",
+        ),
+        (
+            &["types", "Blob", "--fork", "phase0"],
+            "phase0 has no type Blob; deneb to gloas have it",
+        ),
+        (&["json2ssz", "--type", "Nonsense"], "no fork has Nonsense"),
+    ] {
+        let expected = format!("sszip: {why}\n");
+        assert_eq!(wrong(arguments, b""), (2, expected), "{arguments:?}");
+    }
 }

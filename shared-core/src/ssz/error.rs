@@ -30,6 +30,11 @@ pub enum Problem {
     Because(String),
     /// The input ends inside a value.
     Ends,
+    /// An answer without `data` or `result`.
+    NoValue,
+    /// The fork is to be what an answer's version says, and the value came before
+    /// it.
+    NoVersion,
     /// Memory was refused, of so many bytes.
     NoMemory(usize),
 }
@@ -103,6 +108,8 @@ impl fmt::Display for Problem {
         match self {
             Self::Because(why) => f.write_str(why),
             Self::Ends => f.write_str("the input ends here, inside a value"),
+            Self::NoValue => f.write_str("it has neither data nor result"),
+            Self::NoVersion => f.write_str("no version before it says what it is"),
             Self::NoMemory(bytes) => write!(f, "{bytes} bytes of memory were refused"),
         }
     }

@@ -23,9 +23,9 @@ pub mod to_json;
 pub mod to_ssz;
 
 pub use self::check::check;
-pub use self::error::Error;
+pub use self::error::{Error, Problem};
 pub use self::path::select;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{to_json, ToJson};
-pub use self::to_ssz::{to_ssz, Form, ToSsz};
+pub use self::to_ssz::{to_ssz, version, Form, ToSsz};

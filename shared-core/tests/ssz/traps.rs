@@ -1,6 +1,6 @@
 //! What others have read wrongly, one by one.
 
-use sszip_core::ssz::{check, to_ssz, Fork, Form, Preset, Schema, ToJson, ToSsz};
+use sszip_core::ssz::{check, to_ssz, version, Fork, Form, Preset, Problem, Schema, ToJson, ToSsz};
 
 fn schema() -> Schema {
     Schema::from_table(
@@ -416,4 +416,67 @@ fn statuses_as_nodes_write_them() {
             assert!(read("INVALID", &format!("{}{bad}", all.repeat(9)), piece).is_err());
         }
     }
+}
+
+/// Lodestar writes `{"data": ..., "version": ...}`, and some types have fields
+/// of these names.
+#[test]
+fn what_is_a_member_and_what_is_a_field() {
+    let schema = Schema::of(Fork::Gloas, Preset::Minimal);
+    let read = |name: &str, json: &str, piece: usize| {
+        let mut reader = ToSsz::new(schema, schema.find(name).unwrap(), Form::Either);
+        for piece in json.as_bytes().chunks(piece) {
+            reader.push(piece)?;
+        }
+        reader.end()
+    };
+    let hex = |len: usize| format!("\"0x{}\"", "07".repeat(len));
+    let point = format!("{{\"epoch\":\"1\",\"root\":{}}}", hex(32));
+    let about = format!(
+        "{{\"slot\":\"1\",\"index\":\"2\",\"beacon_block_root\":{},\"source\":{point},\"target\":{point}}}",
+        hex(32)
+    );
+    let rest = format!(
+        "\"aggregation_bits\":\"0x01\",\"signature\":{},\"committee_bits\":\"0x00\"",
+        hex(96)
+    );
+    let builder = format!(
+        "{{\"version\":\"3\",\"pubkey\":{},\"execution_address\":{},\"balance\":\"4\",\
+         \"deposit_epoch\":\"5\",\"withdrawable_epoch\":\"6\"}}",
+        hex(48),
+        hex(20)
+    );
+    let values = [
+        ("Attestation", format!("{{ \"data\" : {about},{rest}}}")),
+        ("Attestation", format!("{{{rest},\"data\":{about}}}")),
+        ("Builder", builder),
+    ];
+    for (name, value) in values {
+        let ssz = to_ssz(schema, schema.find(name).unwrap(), value.as_bytes()).unwrap();
+        for json in [
+            value.clone(),
+            format!("{{\"data\":{value},\"version\":\"gloas\"}}"),
+            format!("{{ \"data\" : {value} }}"),
+            format!("{{\"version\":\"gloas\",\"data\":{value}}}"),
+        ] {
+            for piece in [1, 10, usize::MAX] {
+                assert_eq!(read(name, &json, piece), Ok(ssz.clone()), "{json}");
+            }
+        }
+    }
+    for json in ["{\"data\":7}", "{\"data\":{}}", "{\"data\":{\"x\":7}}"] {
+        assert!(read("Attestation", json, 1).is_err());
+    }
+}
+
+#[test]
+fn a_version_after_the_value() {
+    let answer = b"{\"data\":{\"version\":\"no\",\"x\":[{}]},\"version\":\"fulu\"} ";
+    assert_eq!(version(answer), Ok(Some("fulu".into())));
+    assert_eq!(version(b"{\"result\":7}"), Ok(None));
+    assert!(version(b"{\"version\":\"fulu\"}").is_err());
+    assert!(version(&answer[..40]).is_err());
+    let mut reader = ToSsz::by_version(Preset::Mainnet, "Checkpoint");
+    let error = reader.push(answer).unwrap_err();
+    assert_eq!(*error.problem(), Problem::NoVersion);
 }

@@ -12,7 +12,8 @@ pub enum Form {
     /// An object that has it as `data` or `result`.
     Enveloped,
     /// An object whose first name is a field of the type's is the value itself;
-    /// any other object has it as `data` or `result`.
+    /// any other object has it as `data` or `result`. Where the type has such a
+    /// field, what is in it decides.
     Either,
 }
 
@@ -67,7 +68,7 @@ impl Envelope {
     pub(super) fn close(&self) -> Result<(), Problem> {
         match self.value {
             Some(_) => Ok(()),
-            None => Err(Problem::Because("it has neither data nor result".into())),
+            None => Err(Problem::NoValue),
         }
     }
 }

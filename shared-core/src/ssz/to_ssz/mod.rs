@@ -64,6 +64,8 @@ enum Target {
     Type(TypeId),
     /// The type of that name in the fork that the envelope's version names.
     Named(Preset, String),
+    /// None: only the envelope is of interest.
+    Nothing,
 }
 
 /// What is to come next.
@@ -126,6 +128,19 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error
     reader.end()
 }
 
+/// The version that an answer says, wherever in it.
+///
+/// # Errors
+/// Where it is no answer, and why.
+pub fn version(json: &[u8]) -> Result<Option<String>, Error> {
+    let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
+    let mut reader = ToSsz::to(Target::Nothing, schema, Form::Enveloped);
+    reader.push(json)?;
+    let version = reader.version.take();
+    reader.end()?;
+    Ok(version)
+}
+
 impl<'s> ToSsz<'s> {
     /// Reads a value of a type.
     pub fn new(schema: &'s Schema, ty: TypeId, form: Form) -> Self {
@@ -133,7 +148,8 @@ impl<'s> ToSsz<'s> {
     }
 
     /// Reads a value in an envelope, of the type of that name in the fork that
-    /// the envelope's `version` names, which must come before the value.
+    /// the envelope's `version` names, which must come before the value:
+    /// otherwise it is [`Problem::NoVersion`], and [`version`] finds it.
     pub fn by_version(preset: Preset, name: &str) -> ToSsz<'static> {
         // until the version comes, any will do
         let schema = Schema::of(Fork::Phase0, preset);

@@ -6,7 +6,49 @@ use super::hex::Stop;
 use super::scan::{quoted_u64, skip_white, what_begins_with, Wrong};
 use super::text::{after, find_field, name, text, Found, Name};
 use super::{Expect, Got, Skip, Target, ToSsz};
-use crate::ssz::schema::{Fork, Kind, Schema, Type};
+use crate::ssz::error::Problem;
+use crate::ssz::schema::{Container, Fork, Kind, Schema, Type};
+
+/// Whether the field that a text begins with is no field, but an envelope's
+/// member of the same name: an `Attestation` has `data`, too. `None`: what
+/// follows is not there yet.
+fn is_members_name(
+    schema: &Schema,
+    container: &Container,
+    field: usize,
+    bytes: &[u8],
+    end: usize,
+) -> Option<bool> {
+    let field = &container.fields[field];
+    let at = skip_white(bytes, end);
+    match &*field.json_name {
+        // a fork's name, where a number should be
+        "version" => match text(&bytes[at..]) {
+            Ok(Some((version, _))) => Some(version.parse::<Fork>().is_ok()),
+            Ok(None) => None,
+            Err(_) => Some(false),
+        },
+        // what is in it begins as the whole does
+        "data" => {
+            if *bytes.get(at)? != b'{' {
+                return Some(false);
+            }
+            match name(bytes, skip_white(bytes, at + 1), true) {
+                Ok(Name::Here { name, .. }) => {
+                    let name = name.as_bytes();
+                    let is_of_data = match &schema.get(field.ty).kind {
+                        Kind::Container(data) => data.names.find(name).is_some(),
+                        _ => false,
+                    };
+                    Some(container.names.find(name).is_some() && !is_of_data)
+                }
+                Ok(Name::Part) => None,
+                Ok(Name::End) | Err(_) => Some(false),
+            }
+        }
+        _ => Some(false),
+    }
+}
 
 impl<'s> ToSsz<'s> {
     /// The whole value begins at `at`.
@@ -16,7 +58,7 @@ impl<'s> ToSsz<'s> {
         };
         let kind = match self.target {
             Target::Type(ty) => &self.schema.get(ty).kind,
-            Target::Named(..) => &Kind::Boolean,
+            Target::Named(..) | Target::Nothing => &Kind::Boolean,
         };
         let is_enveloped = match (form, first, kind) {
             (Form::Bare, ..) => false,
@@ -25,7 +67,13 @@ impl<'s> ToSsz<'s> {
                 let at = skip_white(bytes, *at + 1);
                 match find_field(container, bytes, at, true)? {
                     Found::Unknown(_) => true,
-                    Found::Field(..) | Found::End => false,
+                    Found::Field(field, end) => {
+                        match is_members_name(self.schema, container, field, bytes, end) {
+                            Some(is_enveloped) => is_enveloped,
+                            None => return Ok(Got::Part),
+                        }
+                    }
+                    Found::End => false,
                     Found::Part => return Ok(Got::Part),
                 }
             }
@@ -47,13 +95,14 @@ impl<'s> ToSsz<'s> {
     }
 
     /// What the value is to be.
-    fn target_type(&mut self, at: usize) -> Result<&'s Type, Wrong> {
+    fn target_type(&mut self, at: usize) -> Result<&'s Type, Stop> {
         let (preset, name) = match &self.target {
             Target::Type(ty) => return Ok(self.schema.get(*ty)),
             Target::Named(preset, name) => (*preset, name),
+            Target::Nothing => return Err(Wrong::new(at, "no type").into()),
         };
         let Some(version) = &self.version else {
-            return Err(Wrong::new(at, "no version before it says what it is"));
+            return Err(Problem::NoVersion.into());
         };
         let fork: Fork = version
             .parse()
@@ -100,6 +149,9 @@ impl<'s> ToSsz<'s> {
                 let member = envelope.member(name.as_bytes(), *at)?;
                 *at = end;
                 match member {
+                    Member::Value if matches!(self.target, Target::Nothing) => {
+                        self.expect = Expect::Skip(Skip::default());
+                    }
                     Member::Value => {
                         let ty = self.target_type(*at)?;
                         self.begin_whole(ty)?;

@@ -1,0 +1,126 @@
+//! What an input is that is not what it should be.
+
+use serde_json::Value;
+use sszip_core::ssz::{check, Error, Fork, Form, Preset, Problem, ToSsz};
+
+use crate::args::What;
+use crate::input::Pieces;
+
+/// Of a node's text, so much is shown. Characters.
+const SHOWN: usize = 1000;
+
+/// Of what was to be JSON.
+pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> String {
+    let (json, is_whole) = pieces.kept();
+    if let Some(nature) = nature(json) {
+        return format!("{error}; it is {nature}");
+    }
+    if json.contains(&0) {
+        return format!("{error}; it is no text: ssz2json reads SSZ");
+    }
+    if !is_whole {
+        return error.to_string();
+    }
+    if let Some(text) = node_error(json) {
+        return format!("the node's answer is an error: {text}");
+    }
+    if *error.problem() == Problem::NoValue {
+        return match (what.fork, form) {
+            (None, _) => format!("{error}; a value without its answer needs --fork"),
+            (_, Form::Either) => {
+                format!("{error}; if it is the value itself, --form value says so")
+            }
+            _ => error.to_string(),
+        };
+    }
+    let is_of = |fork, preset| {
+        what.of(fork, preset).is_ok_and(|(schema, ty)| {
+            let mut reader = ToSsz::new(&schema, ty, form);
+            reader.push(json).is_ok() && reader.end().is_ok()
+        })
+    };
+    format!("{error}{}", others(what, is_of))
+}
+
+/// Of what was to be SSZ.
+pub fn ssz(what: &What, ssz: &[u8], error: &Error) -> String {
+    if let Some(nature) = nature(ssz) {
+        return format!("{error}; it is {nature}");
+    }
+    let begin = &ssz[..ssz.len().min(64)];
+    let is_text = begin
+        .iter()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t'));
+    if is_text && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'[' | b'"')) {
+        return format!("{error}; it is JSON: json2ssz reads that");
+    }
+    let is_of = |fork, preset| {
+        what.of(fork, preset)
+            .is_ok_and(|(schema, ty)| check(&schema, ty, ssz).is_ok())
+    };
+    // then it is the path that is wrong
+    if what.fork.is_some_and(|fork| is_of(fork, what.preset)) {
+        return error.to_string();
+    }
+    format!("{error}{}", others(what, is_of))
+}
+
+/// What is neither JSON nor SSZ.
+fn nature(bytes: &[u8]) -> Option<&'static str> {
+    Some(match bytes {
+        [] => "empty",
+        [0x1f, 0x8b, ..] => "gzip: gunzip it first",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "Zstandard: unzstd it first",
+        [0xff, 0x06, 0, 0, b's', b'N', b'a', b'P', b'p', b'Y', ..] => "Snappy: decode it first",
+        [0xef, 0xbb, 0xbf, ..] => "a byte order mark that it begins with, which JSON has not",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16: JSON is UTF-8",
+        bytes => match bytes.trim_ascii_start() {
+            [b'<', b'!' | b'?' | b'a'..=b'z' | b'A'..=b'Z', ..] => "HTML or XML",
+            _ => return None,
+        },
+    })
+}
+
+/// What a node says instead of an answer: the Beacon API's `{"code", "message"}`
+/// or JSON-RPC's `{"error": {"code", "message"}}`.
+fn node_error(json: &[u8]) -> Option<String> {
+    let answer: Value = serde_json::from_slice(json).ok()?;
+    let error = match answer.get("error") {
+        Some(error @ Value::Object(_)) => error,
+        None if answer.get("data").is_some() || answer.get("result").is_some() => return None,
+        _ => &answer,
+    };
+    let message = error.get("message")?.as_str()?;
+    let code = ["code", "statusCode"]
+        .iter()
+        .find_map(|name| error.get(name));
+    let text = match code {
+        Some(Value::String(code)) => format!("{code}: {message}"),
+        Some(code) => format!("{code}: {message}"),
+        None => message.into(),
+    };
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    Some(text.chars().take(SHOWN).map(shown).collect())
+}
+
+/// The forks of which it is a value, or the presets.
+fn others(what: &What, is_of: impl Fn(Fork, Preset) -> bool) -> String {
+    let Some(named) = what.fork else {
+        return String::new();
+    };
+    let forks = Fork::ALL.iter().filter(|fork| **fork != named);
+    let forks: Vec<&str> = forks
+        .filter(|fork| is_of(**fork, what.preset))
+        .map(|fork| fork.name())
+        .collect();
+    let presets = Preset::ALL.iter().filter(|preset| **preset != what.preset);
+    let presets: Vec<&str> = presets
+        .filter(|preset| is_of(named, **preset))
+        .map(|preset| preset.name())
+        .collect();
+    match (forks.is_empty(), presets.is_empty()) {
+        (false, _) => format!("; it is one of {}", forks.join(", ")),
+        (true, false) => format!("; it is one of preset {}", presets.join(", ")),
+        (true, true) => String::new(),
+    }
+}

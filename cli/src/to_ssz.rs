@@ -1,0 +1,114 @@
+//! JSON to SSZ.
+
+use sszip_core::ssz::{version, Error, Fork, Form, Problem, Schema, ToSsz, TypeId};
+
+use crate::args::What;
+use crate::explain;
+use crate::input::Pieces;
+use crate::Failure;
+
+/// Why there is no SSZ.
+enum No {
+    /// The text is no such value.
+    Value(Error),
+    Failure(Failure),
+}
+
+impl From<Failure> for No {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<Error> for No {
+    fn from(error: Error) -> Self {
+        Self::Value(error)
+    }
+}
+
+/// The SSZ of a value, or of an answer's.
+pub fn to_ssz(what: &What, mut pieces: Pieces, form: Form) -> Result<Vec<u8>, Failure> {
+    let is_known = what.fork.is_some() || Schema::is_of_every_fork(&what.name);
+    let read = match is_known {
+        true => {
+            let (schema, ty, fork) = what.resolve()?;
+            known(&schema, ty, fork, &mut pieces, form)
+        }
+        false if !what.limits.is_empty() => {
+            return Err(Failure::Usage("--limit needs --fork".into()));
+        }
+        false if form == Form::Bare => {
+            let why = "a value without its answer needs --fork";
+            return Err(Failure::Usage(why.into()));
+        }
+        false => by_version(what, &mut pieces),
+    };
+    read.map_err(|no| match no {
+        No::Failure(failure) => failure,
+        No::Value(error) => Failure::Data(explain::json(what, form, &mut pieces, &error)),
+    })
+}
+
+fn known(
+    schema: &Schema,
+    ty: TypeId,
+    fork: Option<Fork>,
+    pieces: &mut Pieces,
+    form: Form,
+) -> Result<Vec<u8>, No> {
+    let mut reader = ToSsz::new(schema, ty, form);
+    let mut read = Ok(());
+    while let (Ok(()), Some(piece)) = (&read, pieces.next()?) {
+        read = reader.push(piece);
+    }
+    if let (Some(fork), Some(version)) = (fork, reader.version()) {
+        if version != fork.name() {
+            let why = format!("the answer's version is {version:?}, not {fork}");
+            return Err(Failure::Data(why).into());
+        }
+    }
+    read?;
+    Ok(reader.end()?)
+}
+
+/// Of the fork that the answer names. Before the value, if it is to be read as
+/// it comes; Lodestar names it after it, and the text is held until then.
+fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
+    let mut reader = ToSsz::by_version(what.preset, what.known()?);
+    let mut held = Vec::new();
+    while let Some(piece) = pieces.next()? {
+        if reader.version().is_none() {
+            held.extend_from_slice(piece);
+        }
+        match reader.push(piece) {
+            Ok(()) if reader.version().is_some() => held = Vec::new(),
+            Ok(()) => {}
+            Err(error) if *error.problem() == Problem::NoVersion => {
+                while let Some(piece) = pieces.next()? {
+                    held.extend_from_slice(piece);
+                }
+                return by_late_version(what, &held);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(reader.end()?)
+}
+
+fn by_late_version(what: &What, json: &[u8]) -> Result<Vec<u8>, No> {
+    let wrong = |why: String| No::from(Failure::Data(why));
+    let Some(version) = version(json)? else {
+        let why = "the answer has no version: --fork is missing";
+        return Err(wrong(why.into()));
+    };
+    let fork: Fork = version
+        .parse()
+        .map_err(|unknown| wrong(format!("the version {unknown}")))?;
+    let schema = Schema::of(fork, what.preset);
+    let Some(ty) = schema.find(&what.name) else {
+        return Err(wrong(format!("{fork} has no {}", what.name)));
+    };
+    let mut reader = ToSsz::new(schema, ty, Form::Enveloped);
+    reader.push(json)?;
+    Ok(reader.end()?)
+}

@@ -1,0 +1,134 @@
+//! Which type is meant.
+
+use sszip_core::ssz::schema::BadSchema;
+use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
+
+use crate::args::What;
+use crate::Failure;
+
+/// What types are written with, besides names of types and of constants.
+const WORDS: [&str; 13] = [
+    "Bitlist",
+    "Bitvector",
+    "ByteList",
+    "ByteVector",
+    "CompatibleUnion",
+    "Enum",
+    "List",
+    "Optional",
+    "ProgressiveBitlist",
+    "ProgressiveByteList",
+    "ProgressiveList",
+    "Text",
+    "Vector",
+];
+
+impl What {
+    /// The type, and the fork that was named.
+    pub fn resolve(&self) -> Result<(Schema, TypeId, Option<Fork>), Failure> {
+        let fork = match self.fork {
+            Some(fork) => fork,
+            None if Schema::is_of_every_fork(&self.name) => Fork::Phase0,
+            None => return Err(self.no_fork()),
+        };
+        let usage = |bad: BadSchema| {
+            let meant = meant(&self.name, Some(fork), self.preset);
+            Failure::Usage(format!("{fork}, {}: {bad}{meant}", self.preset))
+        };
+        let (schema, ty) = self.of(fork, self.preset).map_err(usage)?;
+        Ok((schema, ty, self.fork))
+    }
+
+    /// The type of another fork or preset.
+    pub fn of(&self, fork: Fork, preset: Preset) -> Result<(Schema, TypeId), BadSchema> {
+        let limits: Vec<(&str, u64)> = self
+            .limits
+            .iter()
+            .map(|(name, number)| (name.as_str(), *number))
+            .collect();
+        let mut schema = Schema::with_limits(fork, preset, &limits)?;
+        let ty = schema.parse(&self.name)?;
+        Ok((schema, ty))
+    }
+
+    /// The type's name, if there is such a type in some fork.
+    pub fn known(&self) -> Result<&str, Failure> {
+        let name = self.name.as_str();
+        if have(name, self.preset).next().is_some() {
+            return Ok(name);
+        }
+        let meant = meant(name, None, self.preset);
+        Err(Failure::Usage(format!("no fork has {name}{meant}")))
+    }
+
+    fn no_fork(&self) -> Failure {
+        let name = &self.name;
+        match meant(name, None, self.preset) {
+            meant if meant.is_empty() => Failure::Usage(format!(
+                "{name} is another type in each fork: --fork is missing"
+            )),
+            meant => Failure::Usage(format!("no fork has {name}{meant}")),
+        }
+    }
+}
+
+/// What else may be meant by a type, of which a name is not known; nothing if
+/// each is.
+pub fn meant(text: &str, fork: Option<Fork>, preset: Preset) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = text.split(|c| !is_word(c)).filter(|word| {
+        word.contains(|c: char| c.is_ascii_lowercase())
+            && word.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !WORDS.contains(word)
+            && !["boolean", "floorlog2"].contains(word)
+            && !word.starts_with("uint")
+    });
+    for name in names {
+        let forks: Vec<Fork> = have(name, preset).collect();
+        match (forks.as_slice(), fork) {
+            ([], _) => {}
+            ([_, ..], None) => continue,
+            (forks, Some(fork)) if forks.contains(&fork) => continue,
+            ([only], _) => return format!("; {only} has it"),
+            ([first, .., last], _) => return format!("; {first} to {last} have it"),
+        }
+        let forks = fork.map_or(Fork::ALL.to_vec(), |fork| vec![fork]);
+        let known = forks
+            .iter()
+            .flat_map(|fork| Schema::of(*fork, preset).named());
+        let known = known.map(|(known, _)| known).chain(WORDS);
+        return match nearest(name, known) {
+            Some(known) => format!("; did you mean {known}?"),
+            None => String::new(),
+        };
+    }
+    String::new()
+}
+
+/// The forks that have a type of that name.
+fn have(name: &str, preset: Preset) -> impl Iterator<Item = Fork> + '_ {
+    let forks = Fork::ALL.iter().copied();
+    forks.filter(move |fork| Schema::of(*fork, preset).find(name).is_some())
+}
+
+/// The one that is spelt almost so.
+fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let lower = name.to_ascii_lowercase();
+    let known = known.map(|known| (distance(&lower, &known.to_ascii_lowercase()), known));
+    let (distance, known) = known.min()?;
+    (distance <= 1 + name.len() / 4).then_some(known)
+}
+
+/// How many letters must be changed, added or left out (Levenshtein's).
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (n, a) in (1..).zip(one.bytes()) {
+        let mut before = std::mem::replace(&mut row[0], n);
+        for (m, b) in (1..).zip(other.bytes()) {
+            let changed = before + usize::from(a != b);
+            before = row[m];
+            row[m] = changed.min(before + 1).min(row[m - 1] + 1);
+        }
+    }
+    row[other.len()]
+}
