@@ -2,18 +2,20 @@
 //! and what else the node makes its answers depend on.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::jsonrpc::key::Keys;
 
 /// Fields that say who asks.
 pub const CREDENTIALS: &[&str] = &["authorization", "cookie"];
 
-/// How many places may have answers that vary. Beyond it all is learnt anew.
+/// How many places may have answers that vary. Beyond it one is learnt anew for
+/// each that comes. With [`MOST_NAMES`] of them each the table takes 1.5 MB.
 const MOST_PLACES: usize = 4096;
 
-/// How many fields a place's answers may vary on.
-const MOST_NAMES: usize = 16;
+/// How long the names of the fields that a place's answers vary on may be,
+/// together.
+const MOST_NAMES: usize = 256;
 
 /// The fields of a request head, kept for as long as its answer may turn out
 /// to depend on them.
@@ -107,10 +109,15 @@ impl Scope {
         self.place = self.bytes.len();
     }
 
-    /// Sets what answers vary on here.
+    /// Sets what answers vary on here. Which fields these are is a part of it:
+    /// processes that share a store, and one that was started anew, may have
+    /// learnt different ones.
     pub fn vary(&mut self, fields: &Fields, names: Option<Names>) {
         self.bytes.truncate(self.place);
-        for name in names.iter().flat_map(|names| names.iter()) {
+        for name in names.iter().flat_map(|names| names.split(BETWEEN)) {
+            self.bytes
+                .extend_from_slice(&(name.len() as u64).to_le_bytes());
+            self.bytes.extend_from_slice(name.as_bytes());
             self.push_members(fields, name);
         }
         self.names = names;
@@ -163,57 +170,93 @@ impl Scope {
     fn covers(&self, name: &str) -> bool {
         self.names
             .iter()
-            .flat_map(|names| names.iter())
+            .flat_map(|names| names.split(BETWEEN))
             .any(|known| known == name)
     }
 }
 
-/// Names of fields, in lower case.
-type Names = Arc<[String]>;
+/// Names of fields, in lower case and in order.
+type Names = Arc<str>;
 
-/// What answers turned out to depend on, for each place where they do.
+/// What stands between them: no name of a field has it.
+const BETWEEN: char = '\n';
+
+/// A hash of a [`Scope`]'s place: clients choose names of places, and their
+/// length.
+type PlaceHash = [u8; 16];
+
+/// What an answer's `Vary` means to a scope.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Learnt {
+    /// The scope has it already.
+    Covered,
+    /// The scope is to be set again, with these names.
+    New(Names),
+    /// There are too many: the answer can't be kept.
+    TooMany,
+}
+
+/// What answers turned out to depend on, for each place where they do. It saves
+/// a second look-up, and no more: what is forgotten here, or was learnt by
+/// another process, is not found, and never found in place of another.
 #[derive(Debug, Default)]
-pub struct Varying(Mutex<HashMap<Box<[u8]>, Names>>);
+pub struct Varying(Mutex<HashMap<PlaceHash, Names>>);
 
 impl Varying {
-    /// The fields, in lower case, that answers of this place depend on.
+    /// The fields that answers of this place depend on.
     pub fn names(&self, scope: &Scope) -> Option<Names> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(scope.place())
-            .cloned()
-    }
-
-    /// An answer depends on `names` (in lower case). `Some(true)`: so the
-    /// scope says already. `Some(false)`: it is known from now on, and the
-    /// scope is to be set again. `None`: it can't be kept.
-    pub fn learn(&self, scope: &Scope, names: &[String]) -> Option<bool> {
-        if names.iter().all(|name| scope.covers(name)) {
-            return Some(true);
-        }
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.len() >= MOST_PLACES && !places.contains_key(scope.place()) {
-            // clients choose names of places
-            places.clear();
-        }
-        let known = places
-            .entry(scope.place().into())
-            .or_insert_with(|| Arc::new([]));
-        let mut all: Vec<String> = known.iter().chain(names).cloned().collect();
-        all.sort_unstable();
-        all.dedup();
-        if all.len() > MOST_NAMES {
+        let places = self.lock();
+        if places.is_empty() {
             return None;
         }
-        *known = all.into();
-        Some(false)
+        places.get(&hash_of(scope.place())).cloned()
     }
+
+    /// An answer depends on `names` (in lower case).
+    pub fn learn(&self, scope: &Scope, names: &[String]) -> Learnt {
+        if names.iter().all(|name| scope.covers(name)) {
+            return Learnt::Covered;
+        }
+        let place = hash_of(scope.place());
+        let mut places = self.lock();
+        let known = places.get(&place).map_or("", |known| &**known);
+        let known = known.split(BETWEEN).filter(|name| !name.is_empty());
+        // what the scope has too: it may be forgotten here
+        let had = scope.names.iter().flat_map(|names| names.split(BETWEEN));
+        let learnt = names.iter().map(|name| &**name);
+        let mut all: Vec<&str> = known.chain(had).chain(learnt).collect();
+        all.sort_unstable();
+        all.dedup();
+        let all = all.join(&*BETWEEN.to_string());
+        if all.len() > MOST_NAMES {
+            return Learnt::TooMany;
+        }
+        let all: Names = all.into();
+        if places.len() >= MOST_PLACES && !places.contains_key(&place) {
+            let other = places.keys().next().copied();
+            other.and_then(|other| places.remove(&other));
+        }
+        if places.try_reserve(1).is_ok() {
+            places.insert(place, Arc::clone(&all));
+        }
+        Learnt::New(all)
+    }
+
+    /// No call leaves the table half-changed.
+    fn lock(&self) -> MutexGuard<'_, HashMap<PlaceHash, Names>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn hash_of(place: &[u8]) -> PlaceHash {
+    let mut hash = PlaceHash::default();
+    hash.copy_from_slice(&blake3::hash(place).as_bytes()[..16]);
+    hash
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Fields, Scope, Varying};
+    use super::{Fields, Learnt, Scope, Varying, MOST_PLACES};
 
     fn fields(lines: &[(&str, &str)]) -> Fields {
         let mut fields = Fields::default();
@@ -242,7 +285,8 @@ mod tests {
         let varying = Varying::default();
         let place = scope(&["here"]);
         assert_eq!(varying.names(&place), None);
-        assert_eq!(varying.learn(&place, &["origin".into()]), Some(false));
+        let learnt = Learnt::New("origin".into());
+        assert_eq!(varying.learn(&place, &["origin".into()]), learnt);
         let of = |origin| {
             let mut scope = place.clone();
             scope.vary(&fields(&[("Origin", origin)]), varying.names(&place));
@@ -250,13 +294,64 @@ mod tests {
         };
         assert_ne!(of("https://a").bytes(), of("https://b").bytes());
         assert_eq!(of("https://a").bytes(), of("https://a").bytes());
-        assert_eq!(varying.learn(&of("x"), &["origin".into()]), Some(true));
+        assert_eq!(
+            varying.learn(&of("x"), &["origin".into()]),
+            Learnt::Covered
+        );
         assert_eq!(varying.names(&scope(&["there"])), None);
+    }
+
+    /// Two processes with one store had learnt different fields of a place, and
+    /// one's answer for a value was the other's for the same value of another
+    /// field.
+    #[test]
+    fn what_was_learnt_elsewhere_is_another_scope() {
+        let asked = fields(&[("X-Tenant", "a"), ("X-Lang", "a")]);
+        let learnt = |name: &str| {
+            let varying = Varying::default();
+            let mut scope = scope(&["here"]);
+            varying.learn(&scope, &[name.to_string()]);
+            scope.vary(&asked, varying.names(&scope));
+            scope
+        };
+        let (tenant, lang) = (learnt("x-tenant"), learnt("x-lang"));
+        assert_ne!(tenant.bytes(), lang.bytes());
+        assert_ne!(tenant.bytes(), scope(&["here"]).bytes());
+        assert_ne!(tenant.bytes(), learnt("x-absent").bytes());
+    }
+
+    #[test]
+    fn what_a_scope_has_is_not_lost_where_it_was_forgotten() {
+        let mut place = scope(&["here"]);
+        place.vary(&fields(&[]), Some("x-tenant".into()));
+        let learnt = Varying::default().learn(&place, &["x-lang".into()]);
+        assert_eq!(learnt, Learnt::New("x-lang\nx-tenant".into()));
+    }
+
+    #[test]
+    fn places_leave_the_table_one_by_one() {
+        let varying = Varying::default();
+        let long = "x".repeat(8000);
+        let place = |number: usize| scope(&[&long, &number.to_string()]);
+        for number in 0..MOST_PLACES + 10 {
+            varying.learn(&place(number), &["origin".into()]);
+        }
+        let kept = (0..MOST_PLACES + 10)
+            .filter(|number| varying.names(&place(*number)).is_some())
+            .count();
+        assert_eq!(kept, MOST_PLACES);
+    }
+
+    #[test]
+    fn names_without_end_are_not_kept() {
+        let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
+        let learnt = Varying::default().learn(&scope(&["here"]), &names);
+        assert_eq!(learnt, Learnt::TooMany);
     }
 
     #[test]
     fn a_field_that_is_absent_is_not_one_that_is_empty() {
-        let names: super::Names = ["origin".to_string()].into();
+        let names: super::Names = "origin".into();
         let (mut absent, mut empty) = (scope(&["here"]), scope(&["here"]));
         absent.vary(&fields(&[]), Some(names.clone()));
         empty.vary(&fields(&[("Origin", "")]), Some(names));

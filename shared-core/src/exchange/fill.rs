@@ -14,7 +14,7 @@ use crate::cache::freshness::{Class, IfFinal, Judged, Known, Prospect, Valid};
 use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::repeated::Said;
-use crate::cache::scope::{Fields, Scope};
+use crate::cache::scope::{Fields, Learnt, Scope};
 use crate::cache::{http, Key};
 use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::outline::outline;
@@ -254,13 +254,13 @@ impl Fill {
 
     fn depends_on(&mut self, varies: &[String], asked: &Fields) -> bool {
         match self.tier.varying.learn(&self.scope, varies) {
-            Some(true) => true,
-            Some(false) => {
-                self.scope.vary(asked, self.tier.varying.names(&self.scope));
+            Learnt::Covered => true,
+            Learnt::New(names) => {
+                self.scope.vary(asked, Some(names));
                 self.rekeyed = true;
                 self.what.rekey(&self.scope)
             }
-            None => false,
+            Learnt::TooMany => false,
         }
     }
 

@@ -1,0 +1,49 @@
+"""Answers that vary, where several processes share a store and each has
+learnt for itself what they vary on."""
+
+import pytest
+
+from harness.origin import answer
+from harness.owner import Client
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_namespace here;
+sszip_cache_path @prefix@/cache max_size=64m memory=32m;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { proxy_set_header X-Worker $pid; proxy_pass http://@origin@; }
+}
+"""
+
+
+@pytest.fixture
+def nginx(start_nginx):
+    nginx = start_nginx(CONFIG, workers=2)
+    owner = Client(nginx.prefix / "cache/owner.sock")
+    pids = {str(pid) for pid in nginx.workers()}
+    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
+    return nginx
+
+
+def test_what_two_workers_have_learnt_is_not_mixed(nginx, origin):
+    """One worker had learnt of a place that it varies on X-Tenant, the other on
+    X-Lang: a tenant's answer was sent to whoever spoke that language."""
+
+    def respond(request):
+        name = "X-Tenant" if request.header("X-Tenant") else "X-Lang"
+        body = f"{name} {request.header(name)}".encode()
+        return answer(body, headers=[("Cache-Control", "max-age=600"), ("Vary", name)])
+
+    origin.answers(respond)
+    asked = [("X-Tenant", "b"), ("X-Lang", "a"), ("X-Tenant", "a"), ("X-Lang", "b")]
+    for number in range(40):
+        for name, value in asked + asked:
+            with nginx.connect() as connection:
+                response = connection.exchange(f"/{number}", headers=[(name, value)])
+            assert response.decoded == f"{name} {value}".encode()
+    requests = origin.received()
+    assert len({request.header("X-Worker") for request in requests}) == 2
+    assert len(requests) < 40 * 8
