@@ -82,6 +82,38 @@ impl Reader {
     }
 }
 
+/// What the answers to a request depend on besides its target, as heads say
+/// it.
+#[derive(Clone, Debug, Default)]
+pub struct Varies {
+    names: Vec<String>,
+    on_anything: bool,
+}
+
+impl Varies {
+    /// A field of the head.
+    pub fn read(&mut self, name: &[u8], value: &[u8]) {
+        if name.eq_ignore_ascii_case(b"vary") {
+            for member in members(value) {
+                match std::str::from_utf8(member) {
+                    Ok(member) if member != "*" => self.names.push(member.to_ascii_lowercase()),
+                    _ => self.on_anything = true,
+                }
+            }
+        } else if name.eq_ignore_ascii_case(b"access-control-allow-origin") && value != b"*" {
+            // without saying so in Vary: others' mistake, not to be repeated
+            self.names.push("origin".into());
+        }
+    }
+
+    /// The names of these fields, in lower case, but for `Accept-Encoding`:
+    /// what is stored has no coding. `None`: it depends on more than requests.
+    pub fn names(mut self) -> Option<Vec<String>> {
+        self.names.retain(|name| name != "accept-encoding");
+        (!self.on_anything).then_some(self.names)
+    }
+}
+
 /// A date (RFC 9110, 5.6.7) whose words may be in any case, and whose zone may
 /// be called UTC.
 pub fn date(value: &[u8]) -> Option<SystemTime> {
@@ -118,13 +150,16 @@ pub fn date(value: &[u8]) -> Option<SystemTime> {
 /// Fields of a 304 that don't change what is stored: they are of the body
 /// that was stored, or of none (section 3.2).
 pub fn is_updated_field(name: &[u8]) -> bool {
-    const NOT: [&str; 6] = [
+    const NOT: [&str; 9] = [
+        "content-digest",
         "content-encoding",
         "content-length",
         "content-md5",
         "content-range",
         "content-type",
+        "digest",
         "etag",
+        "repr-digest",
     ];
     is_stored_field(name)
         && !NOT
@@ -159,9 +194,10 @@ fn seconds(value: &[u8]) -> Option<u64> {
 }
 
 /// Whether a status may be stored where the head says for how long (section
-/// 3: a final status that is understood, and not partial content).
+/// 3: a final status that is understood, and not partial content). What has to
+/// do with conditions or ranges is an answer to them, not to the next request.
 pub fn is_storable(status: u16) -> bool {
-    !matches!(status, 0..=199 | 206 | 304 | 600..)
+    !matches!(status, 0..=199 | 206 | 304 | 412 | 416 | 600..)
 }
 
 /// Fields that belong to one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), to
@@ -191,7 +227,7 @@ pub fn is_stored_field(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reader, Said};
+    use super::{Reader, Said, Varies};
 
     const NOW: u64 = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -251,6 +287,28 @@ mod tests {
         }
         for date in ["Sun, 06 Nov 1994 08:50:37 AEST", "1994-11-06", "", "é"] {
             assert_eq!(lifetime(&[("Expires", date)]), Some(0), "{date}");
+        }
+    }
+
+    #[test]
+    fn any_line_may_say_what_it_depends_on() {
+        let names = |fields: &[(&str, &str)]| {
+            let mut varies = Varies::default();
+            for (name, value) in fields {
+                varies.read(name.as_bytes(), value.as_bytes());
+            }
+            varies.names()
+        };
+        let allowed = "Access-Control-Allow-Origin";
+        assert_eq!(
+            names(&[("Vary", "Accept, Accept-Encoding"), ("vary", "X-Kind")]),
+            Some(vec!["accept".into(), "x-kind".into()])
+        );
+        assert_eq!(names(&[("Vary", "Accept"), ("Vary", "*")]), None);
+        assert_eq!(names(&[(allowed, "*")]), Some(vec![]));
+        for lines in [["https://a", "*"], ["*", "https://a"]] {
+            let lines = lines.map(|value| (allowed, value));
+            assert_eq!(names(&lines), Some(vec!["origin".into()]));
         }
     }
 

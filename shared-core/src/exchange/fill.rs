@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::batch::{by_id, counted};
 use super::coding::off_loop_length;
-use super::head::{Field, ResponseHead};
+use super::head::{is_bytewise, Coding, Field, ResponseHead};
 use super::resource::{key_of, tag_of, Resource};
 use crate::bytes::{copy_of, push};
 use crate::cache::chain::{Mark, Stamp};
@@ -16,12 +16,14 @@ use crate::cache::process::Tier;
 use crate::cache::repeated::Said;
 use crate::cache::scope::{Fields, Learnt, Scope};
 use crate::cache::{http, Key};
+use crate::gzip::inflate;
 use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::request::Call;
 use crate::jsonrpc::response::{self, Outcome, Response};
 use crate::jsonrpc::scan;
 use crate::memory::{self, Budget, Reservation};
+use crate::negotiate::etag::weakened;
 use crate::negotiate::list::members;
 use crate::negotiate::media_type::{self, MediaTypes};
 
@@ -109,7 +111,11 @@ pub struct Fill {
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// A copy of a body that goes to the client meanwhile.
     collected: Vec<u8>,
+    /// How that is coded, or whatever else it is to be built from.
+    coding: Coding,
     reservation: Option<Reservation>,
+    /// What all reservations may come to, in bytes.
+    limit: usize,
     entries: Vec<Built>,
     /// Making them was tried.
     built: bool,
@@ -163,7 +169,9 @@ impl Fill {
             denied: false,
             fields: Vec::new(),
             collected: Vec::new(),
+            coding: Coding::Identity,
             reservation: None,
+            limit: 0,
             entries: Vec::new(),
             built: false,
         }
@@ -188,13 +196,12 @@ impl Fill {
         }
         let is_call = !matches!(self.what, What::Resource(_));
         let mut reader = http::Reader::default();
-        let mut varies: Vec<String> = Vec::new();
-        let mut one_origin = false;
+        let mut varies = http::Varies::default();
         let mut content_type: &[u8] = b"";
-        let mut coded = false;
         for (name, value) in head.fields.clone() {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             reader.read(name, value);
+            varies.read(name, value);
             if is("set-cookie") {
                 return false;
             } else if is("cache-control") {
@@ -202,19 +209,11 @@ impl Fill {
                 if members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
                     return false;
                 }
-            } else if is("vary") {
-                for member in members(value) {
-                    match std::str::from_utf8(member) {
-                        Ok(member) if member != "*" => varies.push(member.to_ascii_lowercase()),
-                        _ => return false,
-                    }
-                }
-            } else if is("access-control-allow-origin") {
-                one_origin = value != b"*";
             } else if is("content-type") {
                 content_type = value;
             } else if is("content-encoding") {
-                coded = true;
+                self.coding.read(value);
+                continue;
             }
             if is_call && is_carried(name) || !is_call && http::is_stored_field(name) {
                 self.carry(name, value);
@@ -224,15 +223,21 @@ impl Fill {
         if said.forbidden || said.lifetime == Some(0) {
             return false;
         }
+        match self.coding {
+            Coding::Identity => {}
+            // it is stored as if it had not been coded
+            Coding::Gzip => self.recode(),
+            // not all may read it, and those who may ask for it otherwise
+            Coding::Other => return false,
+        }
         match &mut self.what {
             What::Resource(resource) => {
                 resource.said = said;
                 resource.status = head.status;
                 resource.undelimited =
                     !head.delimited && head.content_length.is_none() && head.status != 204;
-                // a coding that nobody asked for is kept as it is
-                resource.compresses = !coded && types.contains(content_type);
-                let by_route = !coded && head.status == 200 && media_type::is_json(content_type);
+                resource.compresses = types.contains(content_type);
+                let by_route = head.status == 200 && media_type::is_json(content_type);
                 if !http::is_storable(head.status) || said.lifetime.is_none() && !by_route {
                     return false;
                 }
@@ -243,16 +248,26 @@ impl Fill {
                 }
             }
         }
-        if one_origin {
-            // without saying so in Vary: others' mistake, not to be repeated
-            varies.push("origin".into());
-        }
-        // the node is asked for identity, whatever the client accepts
-        varies.retain(|name| name != "accept-encoding");
-        self.depends_on(&varies, asked)
+        varies
+            .names()
+            .is_some_and(|names| self.depends_on(&names, asked))
     }
 
-    fn depends_on(&mut self, varies: &[String], asked: &Fields) -> bool {
+    /// What is stored will not be the bytes that the node sent.
+    fn recode(&mut self) {
+        self.fields.retain(|(name, _)| !is_bytewise(name));
+        for (name, value) in &mut self.fields {
+            if name.eq_ignore_ascii_case(b"etag") {
+                if let Some(weak) = weakened(value) {
+                    *value = weak;
+                }
+            }
+        }
+    }
+
+    /// Whether it can be kept, where it depends on these fields of the request
+    /// (in lower case).
+    pub(super) fn depends_on(&mut self, varies: &[String], asked: &Fields) -> bool {
         match self.tier.varying.learn(&self.scope, varies) {
             Learnt::Covered => true,
             Learnt::New(names) => {
@@ -286,6 +301,7 @@ impl Fill {
         {
             return false;
         }
+        self.limit = limit;
         let taken = self.collected.capacity();
         let reserved = match &mut self.reservation {
             Some(reservation) => reservation.grow_to(taken, limit),
@@ -304,9 +320,26 @@ impl Fill {
     /// for each megabyte.
     pub fn build(&mut self) {
         if !self.built && !memory::is_short() {
-            let body = std::mem::take(&mut self.collected);
+            let mut body = std::mem::take(&mut self.collected);
+            if self.coding == Coding::Gzip {
+                let Some(plain) = self.gunzip(&body) else {
+                    return;
+                };
+                body = plain;
+                self.decoded();
+            }
             self.build_from(&body, &mut Vec::new());
         }
+    }
+
+    /// What was collected as it went to the client, coded.
+    fn gunzip(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
+        let length = inflate::claimed_length(coded);
+        let needed = coded.len().checked_add(length)?;
+        let is_there = length <= self.settings.max_entry
+            && memory::is_there(needed)
+            && self.reservation.as_mut()?.grow_to(needed, self.limit);
+        inflate::gunzip(coded, length).ok().filter(|_| is_there)
     }
 
     /// The same of a body, unless that was tried.
@@ -319,7 +352,11 @@ impl Fill {
     /// Whether [`Fill::build`] will take so long that an event loop should
     /// not wait for it.
     pub fn is_long(&self) -> bool {
-        self.collected.len() > off_loop_length(self.settings.gate.level)
+        let length = match self.coding {
+            Coding::Gzip => inflate::claimed_length(&self.collected),
+            _ => self.collected.len(),
+        };
+        length > off_loop_length(self.settings.gate.level)
     }
 
     /// Makes entries of a body. If there is one for all of it, it is given
@@ -330,6 +367,10 @@ impl Fill {
         room: &mut Vec<u8>,
     ) -> Option<(&Entry, Vec<u8>)> {
         self.built = true;
+        if self.coding != Coding::Identity {
+            // it could not be decoded
+            return None;
+        }
         self.entries = match &self.what {
             What::Batch(wanted) => self.of_batch(wanted, body, room),
             What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
@@ -565,8 +606,7 @@ impl Fill {
 
     /// The body has been decoded.
     pub(super) fn decoded(&mut self) {
-        self.fields
-            .retain(|(name, _)| !name.eq_ignore_ascii_case(b"content-encoding"));
+        self.coding = Coding::Identity;
     }
 
     /// Whether nobody else fetches the same meanwhile.
@@ -574,9 +614,9 @@ impl Fill {
         self.token.is_some() && !self.rekeyed
     }
 
-    /// Whether the bytes on the wire may be stored, coded as they are.
+    /// Whether the bytes on the wire can be decoded to be stored.
     pub(super) fn takes_coded(&self) -> bool {
-        matches!(&self.what, What::Resource(resource) if resource.said.lifetime.is_some())
+        self.coding == Coding::Gzip
     }
 
     /// What is to be stored, whatever comes. `valid` in milliseconds.

@@ -170,11 +170,29 @@ pub struct ResponseHead<I> {
 }
 
 /// The content coding of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Coding {
+    #[default]
     Identity,
     Gzip,
     Other,
+}
+
+impl Coding {
+    /// A line of `Content-Encoding`.
+    pub(super) fn read(&mut self, value: &[u8]) {
+        for coding in members(value) {
+            *self = if coding.eq_ignore_ascii_case(b"identity") {
+                continue;
+            } else if *self == Coding::Identity
+                && (coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip"))
+            {
+                Coding::Gzip
+            } else {
+                Coding::Other
+            };
+        }
+    }
 }
 
 /// What the machine reads of a response head, in one pass.
@@ -200,6 +218,13 @@ const BYTEWISE: [&str; 5] = [
     "Content-MD5",
 ];
 
+/// Whether that is one of them.
+pub(super) fn is_bytewise(name: &[u8]) -> bool {
+    BYTEWISE
+        .iter()
+        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
 impl<'a> Response<'a> {
     pub(super) fn read(fields: impl Iterator<Item = Field<'a>>) -> Self {
         let mut response = Response {
@@ -215,7 +240,7 @@ impl<'a> Response<'a> {
             if name.eq_ignore_ascii_case(b"content-type") {
                 response.content_type = Some(value);
             } else if name.eq_ignore_ascii_case(b"content-encoding") {
-                response.read_coding(value);
+                response.coding.read(value);
             } else if name.eq_ignore_ascii_case(b"cache-control") {
                 response.no_transform |= cache_control::has_no_transform(value);
             } else if name.eq_ignore_ascii_case(b"etag") {
@@ -232,20 +257,6 @@ impl<'a> Response<'a> {
             }
         }
         response
-    }
-
-    fn read_coding(&mut self, value: &[u8]) {
-        for coding in members(value) {
-            self.coding = if coding.eq_ignore_ascii_case(b"identity") {
-                continue;
-            } else if self.coding == Coding::Identity
-                && (coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip"))
-            {
-                Coding::Gzip
-            } else {
-                Coding::Other
-            };
-        }
     }
 
     /// `Vary` with `Accept-Encoding` in it, exactly once.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::caching::{Asked, LookUp};
 use super::coding::off_loop_length;
-use super::head::HeadEdit;
+use super::head::{is_bytewise, HeadEdit};
 use super::{Exchange, Task};
 use crate::cache::entry::Entry;
 use crate::cache::Key;
@@ -148,6 +148,9 @@ impl Exchange {
                 self.varies = self.config.types.contains(value);
                 self.head_edits
                     .push(HeadEdit::set("Content-Type", value.clone()));
+                continue;
+            }
+            if gzip && is_bytewise(name) {
                 continue;
             }
             let weak = if is("etag") && gzip {

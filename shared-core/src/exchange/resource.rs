@@ -39,7 +39,12 @@ impl Exchange {
     pub(super) fn look_up_resource(&mut self, asked: &Asked<'_>) -> LookUp {
         let request = &self.request.cache;
         let has = |name| request.fields.values(name).next().is_some();
-        let partial = has("range");
+        if has("if-match") || has("if-unmodified-since") {
+            // RFC 9111, 4.3.2: they are for the origin server alone
+            return LookUp::Forward;
+        }
+        // without a range it says nothing, but not every server knows that
+        let partial = has("range") || has("if-range");
         let route = Route::of(&request.target);
         let known = route != Route::Other;
         let name = name_of(&request.target, || request.fields.values("accept"));
@@ -120,8 +125,10 @@ impl Exchange {
             }
         }
         let mut reader = http::Reader::default();
+        let mut varies = http::Varies::default();
         for (name, value) in &meta.fields {
             reader.read(name, value);
+            varies.read(name, value);
         }
         for (name, value) in head.fields.clone() {
             if name.eq_ignore_ascii_case(b"age") {
@@ -135,8 +142,15 @@ impl Exchange {
             .with(meta)
             .stored(self.looked_up_at, said.lifetime.unwrap_or(0));
         let served = self.background || self.replace(&entry, None, CacheStatus::Revalidated);
+        let asked = &self.request.cache.fields;
+        // what is stored may depend on more from now on
+        let depends = varies.names().filter(|_| !said.forbidden);
+        let keeps = match (depends, &mut self.fill) {
+            (Some(names), Some(fill)) => fill.depends_on(&names, asked),
+            _ => false,
+        };
         match (said.lifetime, &mut self.fill) {
-            (Some(lifetime), Some(fill)) if !said.forbidden => fill.keep(entry, lifetime),
+            (Some(lifetime), Some(fill)) if keeps => fill.keep(entry, lifetime),
             _ => self.refuse_fill(),
         }
         served
@@ -235,11 +249,11 @@ where
     let mut name = halves.next().unwrap_or_default().to_vec();
     if let Some(query) = halves.next() {
         let mut parameters: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
-        // by name alone: the order of a repeated one may matter
-        parameters.sort_by_key(|parameter| {
-            let end = parameter.iter().position(|byte| *byte == b'=');
-            &parameter[..end.unwrap_or(parameter.len())]
-        });
+        // by name alone: the order of a repeated one may matter. Where a name is
+        // coded it may be that of another one
+        if parameters.iter().all(|one| is_plain(name_of_parameter(one))) {
+            parameters.sort_by_key(|one| name_of_parameter(one));
+        }
         name.push(b'?');
         name.extend_from_slice(&parameters.join(&b'&'));
     }
@@ -249,6 +263,17 @@ where
         name.extend_from_slice(line);
     }
     name
+}
+
+fn name_of_parameter(parameter: &[u8]) -> &[u8] {
+    let end = parameter.iter().position(|byte| *byte == b'=');
+    &parameter[..end.unwrap_or(parameter.len())]
+}
+
+/// Whether it is no other name's percent-encoded form (RFC 3986, 2.1), nor a
+/// form's.
+fn is_plain(name: &[u8]) -> bool {
+    !name.iter().any(|byte| matches!(byte, b'%' | b'+'))
 }
 
 /// A strong entity tag of these bytes.
@@ -282,6 +307,9 @@ mod tests {
         let of = |query: &str| name(&format!("{target}?{query}"), &[]);
         assert_eq!(of("status=a&id=1"), of("id=1&status=a"));
         assert_ne!(of("id=1&id=2"), of("id=2&id=1"));
+        // a name that is coded may be the same one
+        assert_ne!(of("id=1&%69d=2"), of("%69d=2&id=1"));
+        assert_eq!(of("a=%31&b"), of("b&a=%31"));
         assert_ne!(of(""), name(target, &[]));
         assert_ne!(name("/x?b&a", &[]), name("/x?a&b", &[]));
     }

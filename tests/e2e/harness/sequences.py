@@ -1,4 +1,4 @@
-"""The sequences of the parity table (tests/cases/cache.toml), with their
+"""The sequences of the parity table (tests/cases/cache*.toml), with their
 defaults filled in."""
 
 import re
@@ -10,7 +10,7 @@ from .origin import CLOSE, answer
 
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
 _STEP = {"pause", "method", "target", "headers", "body", "node", "expect"}
-_NODE = {"status", "headers", "body", "framing", "cut_at"}
+_NODE = {"status", "headers", "body", "coding", "framing", "cut_at"}
 _EXPECT = {"cache", "status", "coding", "body", "headers", "absent", "forwarded", "upstream", "upstream_absent"}
 
 
@@ -32,6 +32,8 @@ class Step:
             headers=[tuple(line) for line in self.node["headers"]],
             type=None,
             framing=self.node["framing"],
+            coding=self.node.get("coding"),
+            method=self.method,
             cut_at=self.node.get("cut_at"),
         )
         pieces = [step for step in steps if step is not CLOSE]
