@@ -106,8 +106,13 @@ impl Varies {
         }
     }
 
+    /// Whether it is one coding of several.
+    pub fn is_negotiated(&self) -> bool {
+        self.names.iter().any(|name| name == "accept-encoding")
+    }
+
     /// The names of these fields, in lower case, but for `Accept-Encoding`:
-    /// what is stored has no coding. `None`: it depends on more than requests.
+    /// what is stored is for all. `None`: it depends on more than requests.
     pub fn names(mut self) -> Option<Vec<String>> {
         self.names.retain(|name| name != "accept-encoding");
         (!self.on_anything).then_some(self.names)

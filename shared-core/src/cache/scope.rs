@@ -294,10 +294,7 @@ mod tests {
         };
         assert_ne!(of("https://a").bytes(), of("https://b").bytes());
         assert_eq!(of("https://a").bytes(), of("https://a").bytes());
-        assert_eq!(
-            varying.learn(&of("x"), &["origin".into()]),
-            Learnt::Covered
-        );
+        assert_eq!(varying.learn(&of("x"), &["origin".into()]), Learnt::Covered);
         assert_eq!(varying.names(&scope(&["there"])), None);
     }
 

@@ -15,7 +15,7 @@ use crate::cache::process::Tier;
 use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
-use crate::config::Credentials;
+use crate::config::{Credentials, UpstreamEncoding};
 use crate::jsonrpc::request::{Call, Request};
 use crate::memory;
 use crate::mode::Mode;
@@ -352,6 +352,7 @@ impl Exchange {
             namespace,
             mark,
             valid: Arc::clone(&self.config.cache.valid),
+            asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity,
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
             keeps_stale: self.config.cache.use_stale.is_any(),

@@ -143,6 +143,8 @@ pub(super) struct Settings {
     /// What was known of the chain then, if it is followed.
     pub(super) mark: Option<Mark>,
     pub(super) valid: Arc<Valid>,
+    /// The node is not asked for a coding, whatever the client accepts.
+    pub(super) asks_identity: bool,
     pub(super) gate: Gate,
     /// Longer answers are not stored. Bytes.
     pub(super) max_entry: usize,
@@ -213,7 +215,6 @@ impl Fill {
                 content_type = value;
             } else if is("content-encoding") {
                 self.coding.read(value);
-                continue;
             }
             if is_call && is_carried(name) || !is_call && http::is_stored_field(name) {
                 self.carry(name, value);
@@ -227,7 +228,8 @@ impl Fill {
             Coding::Identity => {}
             // it is stored as if it had not been coded
             Coding::Gzip => self.recode(),
-            // not all may read it, and those who may ask for it otherwise
+            // what comes unasked comes to all
+            Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
             Coding::Other => return false,
         }
         match &mut self.what {
@@ -236,14 +238,16 @@ impl Fill {
                 resource.status = head.status;
                 resource.undelimited =
                     !head.delimited && head.content_length.is_none() && head.status != 204;
-                resource.compresses = types.contains(content_type);
-                let by_route = head.status == 200 && media_type::is_json(content_type);
+                let coded = self.coding == Coding::Other;
+                resource.compresses = !coded && types.contains(content_type);
+                let by_route = !coded && head.status == 200 && media_type::is_json(content_type);
                 if !http::is_storable(head.status) || said.lifetime.is_none() && !by_route {
                     return false;
                 }
             }
             What::Call(_) | What::Batch(_) => {
-                if head.status != 200 || !media_type::is_json(content_type) {
+                let is_plain = self.coding != Coding::Other;
+                if head.status != 200 || !media_type::is_json(content_type) || !is_plain {
                     return false;
                 }
             }
@@ -255,7 +259,9 @@ impl Fill {
 
     /// What is stored will not be the bytes that the node sent.
     fn recode(&mut self) {
-        self.fields.retain(|(name, _)| !is_bytewise(name));
+        self.fields.retain(|(name, _)| {
+            !is_bytewise(name) && !name.eq_ignore_ascii_case(b"content-encoding")
+        });
         for (name, value) in &mut self.fields {
             if name.eq_ignore_ascii_case(b"etag") {
                 if let Some(weak) = weakened(value) {
@@ -367,7 +373,7 @@ impl Fill {
         room: &mut Vec<u8>,
     ) -> Option<(&Entry, Vec<u8>)> {
         self.built = true;
-        if self.coding != Coding::Identity {
+        if self.coding == Coding::Gzip {
             // it could not be decoded
             return None;
         }
@@ -614,9 +620,9 @@ impl Fill {
         self.token.is_some() && !self.rekeyed
     }
 
-    /// Whether the bytes on the wire can be decoded to be stored.
+    /// Whether the bytes on the wire can be stored, or decoded for that.
     pub(super) fn takes_coded(&self) -> bool {
-        self.coding == Coding::Gzip
+        self.coding != Coding::Identity
     }
 
     /// What is to be stored, whatever comes. `valid` in milliseconds.

@@ -251,7 +251,10 @@ where
         let mut parameters: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
         // by name alone: the order of a repeated one may matter. Where a name is
         // coded it may be that of another one
-        if parameters.iter().all(|one| is_plain(name_of_parameter(one))) {
+        if parameters
+            .iter()
+            .all(|one| is_plain(name_of_parameter(one)))
+        {
             parameters.sort_by_key(|one| name_of_parameter(one));
         }
         name.push(b'?');
