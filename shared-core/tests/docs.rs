@@ -33,9 +33,12 @@ and neither is anything of a method that is **never** kept: one that changes
 something, belongs to one caller or says how one node is. A method that is not in
 the table is among those; `sszip_cache_valid METHOD TIME` makes it a tip, unless
 it changes or follows something. Errors and `null` are not kept, whatever the
-method. `p[0]` is a call's first parameter; where a block can be given by its hash
-too, or in an object of EIP-1898 (without `requireCanonical`), an answer for a
-hash is immutable.
+method; nor is a trace of a block of which one transaction has an `error` in place
+of a trace. What is of a block above the followed head is a tip, and what has
+an `l1BatchNumber` of `null` is `unfinalized`, though a hash names its block.
+`p[0]` is a call's first parameter; where a block can be given by its hash too, or
+in an object of EIP-1898 (without `requireCanonical`), an answer for a hash is
+immutable.
 
 ";
 

@@ -8,6 +8,7 @@ use super::chain::{Heights, Mark};
 use crate::jsonrpc::block::{self, BlockReference, Bound, ResultBlock, Tag};
 use crate::jsonrpc::methods::{self, Method};
 use crate::jsonrpc::response::{content, Content};
+use crate::jsonrpc::unsettled::{has_failed_part, is_to_be_filled_in};
 
 /// Why an answer may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -245,6 +246,10 @@ impl Prospect {
         if known.mark.is_some_and(|mark| mark.is_wrong) {
             return None;
         }
+        // the node had no time for it, and may have when it is asked again
+        if self.method.traces_one_by_one() && has_failed_part(result) {
+            return None;
+        }
         let mark = known.mark.filter(|mark| mark.heights == Heights::Blocks);
         let named = Named::by(self.method, known.params);
         if self.class == Class::Tip {
@@ -263,23 +268,26 @@ impl Prospect {
             Named::Block(_) | Named::Transaction(_) => (said, said),
             Named::UpTo(last) => (None, Some(last)),
         };
-        let is_final = || {
-            height
-                .zip(mark)
-                .is_some_and(|(height, mark)| mark.is_final(height))
-        };
+        let at = || height.zip(mark);
+        if at().is_some_and(|(height, mark)| mark.head.is_some_and(|head| head < height)) {
+            // with the next block there will be more of a range; and sequencers tell
+            // of blocks before they seal them, under hashes that no block has then
+            return self.judge_tip(named, result, mark, known.valid);
+        }
+        let is_final = || at().is_some_and(|(height, mark)| mark.is_final(height));
         let class = match self.class {
             // a node that lags says the same of a block that it does not have
             Class::Immutable if is_empty => return None,
             Class::Unfinalized if is_final() && !is_empty => Class::Immutable,
             class => class,
         };
-        // nobody knows which chain it is of
+        // nobody knows which chain it is of, or its node will have more to say
         let class = match known.mark {
             Some(mark) if !mark.is_known => Class::Unfinalized,
+            _ if class == Class::Immutable && self.is_to_be_filled_in(result) => Class::Unfinalized,
             _ => class,
         };
-        // nor whether the node had the blocks that it left out
+        // nobody knows whether the node had the blocks that it left out
         let may_be_cut = |last| block::last_in_list(result) != Some(last);
         if let (Named::UpTo(last), Class::Immutable) = (named, class) {
             if may_be_cut(last) {
@@ -294,12 +302,6 @@ impl Prospect {
                     if_final: None,
                     if_repeated: Some(later),
                 });
-            }
-        }
-        if let (Named::UpTo(last), Some(mark)) = (named, mark) {
-            if mark.head.is_some_and(|head| head < last) {
-                // there will be more of it with the next block
-                return self.judge_tip(named, result, Some(mark), known.valid);
             }
         }
         let judged = self.kept(class, block, height, known.valid)?;
@@ -326,6 +328,11 @@ impl Prospect {
 
     fn valid(&self, class: Class, valid: &Valid) -> u64 {
         self.said.unwrap_or(valid.class(class))
+    }
+
+    fn is_to_be_filled_in(&self, result: &[u8]) -> bool {
+        use methods::InResult::{Block, First, Item};
+        matches!(self.method.in_result, Block | Item | First) && is_to_be_filled_in(result)
     }
 
     /// What hangs on the head. The node may be behind what others have said.

@@ -71,6 +71,19 @@ pub struct Method {
     pub in_result: InResult,
 }
 
+impl Method {
+    /// Whether a result is a list of what came of a block's transactions, each of
+    /// which may have failed for a reason of the node's own.
+    pub fn traces_one_by_one(&self) -> bool {
+        const NAMES: [&str; 3] = [
+            "debug_traceBlockByHash",
+            "debug_traceBlockByNumber",
+            "trace_replayBlockTransactions",
+        ];
+        NAMES.contains(&self.name)
+    }
+}
+
 /// The row of a method, by its exact name.
 pub fn method(name: &[u8]) -> &'static Method {
     static UNKNOWN: Method = row("", Never, BlockAt::None, InResult::None);

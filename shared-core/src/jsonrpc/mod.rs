@@ -16,6 +16,7 @@
 //! | [`block`]    | the block that a call is about                         |
 //! | [`key`]      | which calls are the same call                          |
 //! | [`sketch`]   | where a call that was read before may stand            |
+//! | [`unsettled`] | results that are not the last word                    |
 
 pub mod block;
 pub mod key;
@@ -27,3 +28,4 @@ pub mod response;
 pub mod scan;
 pub mod sketch;
 mod string;
+pub mod unsettled;

@@ -316,6 +316,91 @@ fn what_was_final_when_the_node_was_asked_is_immutable() {
 }
 
 #[test]
+fn what_the_node_may_say_otherwise_next_time_is_not_for_ever() {
+    let number = "[\"0x60\",{\"tracer\":\"callTracer\"}]";
+    let by_hash = format!("[{HASH}]");
+    let block =
+        |number: u64, more: &str| format!("{{\"number\":\"{number:#x}\",\"hash\":{HASH}{more}}}");
+    let (null, batch) = (",\"l1BatchNumber\":null", ",\"l1BatchNumber\":\"0x1\"");
+    let timeout = "[{\"result\":{}},{\"error\":\"execution timeout\"}]";
+    let reverted = "[{\"result\":{\"error\":\"execution reverted\"}}]";
+    let immutable = |height| Some((Class::Immutable, height));
+    let short = |height| Some((Class::Unfinalized, Some(height)));
+    for (method, params, result, expected) in [
+        (
+            "debug_traceBlockByNumber",
+            number,
+            reverted,
+            immutable(Some(96)),
+        ),
+        ("debug_traceBlockByNumber", number, timeout, None),
+        ("debug_traceBlockByNumber", "[\"latest\"]", timeout, None),
+        ("trace_replayBlockTransactions", number, timeout, None),
+        ("debug_traceBlockByHash", &by_hash, timeout, None),
+        (
+            "debug_traceBlockByHash",
+            &by_hash,
+            reverted,
+            immutable(None),
+        ),
+        // it is in a batch of another chain some hours later
+        (
+            "eth_getBlockByNumber",
+            "[\"0x60\",true]",
+            &block(96, batch),
+            immutable(Some(96)),
+        ),
+        (
+            "eth_getBlockByNumber",
+            "[\"0x60\",true]",
+            &block(96, null),
+            short(96),
+        ),
+        (
+            "eth_getBlockByHash",
+            &by_hash,
+            &block(90, batch),
+            immutable(Some(90)),
+        ),
+        ("eth_getBlockByHash", &by_hash, &block(90, null), short(90)),
+        // no block may ever have that hash
+        (
+            "eth_getBlockByHash",
+            &by_hash,
+            &block(160, ""),
+            immutable(Some(160)),
+        ),
+        (
+            "eth_getBlockByHash",
+            &by_hash,
+            &block(161, ""),
+            Some((Class::Tip, Some(161))),
+        ),
+        (
+            "eth_getBlockByNumber",
+            "[\"0xa1\",true]",
+            &block(161, ""),
+            Some((Class::Tip, Some(161))),
+        ),
+    ] {
+        let judged = judged(method, params, result, &mark());
+        assert_eq!(judged, expected, "{method} {params} {result}");
+    }
+    // without a chain that is followed, too
+    let timeless = |result: &str| {
+        let prospect = Prospect::of(
+            b"eth_getBlockByHash",
+            Some(by_hash.as_bytes()),
+            known("").valid,
+        )?;
+        let judged = prospect.judge(result.as_bytes(), known(&by_hash))?;
+        Some(judged.class)
+    };
+    assert_eq!(timeless(&block(1, null)), Some(Class::Unfinalized));
+    assert_eq!(timeless(&block(1, batch)), Some(Class::Immutable));
+}
+
+#[test]
 fn a_range_that_may_be_cut_short_is_believed_when_it_comes_again() {
     let judge = |range: &str, result: &str, valid: &Valid| {
         let mark = mark();
