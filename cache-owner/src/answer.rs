@@ -150,8 +150,9 @@ pub fn empty(status: StatusCode) -> Response<Answer> {
 }
 
 /// A purge is over.
-pub fn generation(generation: u64) -> Response<Answer> {
-    let body = Answer::of(format!("{{\"generation\":{generation}}}\n"));
+pub fn purged(generation: u64, entries: u64) -> Response<Answer> {
+    let body = format!("{{\"generation\":{generation},\"entries\":{entries}}}\n");
+    let body = Answer::of(body);
     with_type(StatusCode::OK, "application/json", body)
 }
 

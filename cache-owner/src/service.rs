@@ -199,7 +199,7 @@ impl Service {
                 let scope = request::scope(&body)?;
                 // whoever asked for it may go, it holds all the same
                 let service = Arc::clone(self);
-                tokio::spawn(async move { service.purge(scope).await })
+                tokio::spawn(async move { service.purge_and_count(scope).await })
                     .await
                     .map_err(broken)?
             }
@@ -435,8 +435,18 @@ impl Service {
         });
     }
 
-    async fn purge(self: Arc<Self>, scope: Scope) -> Result<Response<Answer>, Problem> {
+    async fn purge_and_count(self: Arc<Self>, scope: Scope) -> Result<Response<Answer>, Problem> {
+        let counted = scope.clone();
+        let stored = self.writing(move |owner| owner.count(&counted)).await?;
+        let (generation, swept) = self.purge(scope).await?;
+        // most of what is in memory is in the store, too
+        Ok(answer::purged(generation, stored.max(swept)))
+    }
+
+    /// The generation, and how many entries were in memory.
+    async fn purge(self: &Arc<Self>, scope: Scope) -> Result<(u64, u64), Problem> {
         let purged = scope.clone();
+        let swept = scope.clone();
         let generation = self
             .writing(move |owner| owner.purge(&scope, now))
             .await?
@@ -447,13 +457,16 @@ impl Service {
         self.wake();
         self.tick();
         self.stirred.notify_one();
+        // it holds already: this gives room
+        let sweep = move |owner: &Owner| owner.sweep(&swept, generation);
+        let swept = self.writing(sweep).await?;
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
             // enabled first: what ends between the two is not missed
             settled.as_mut().enable();
             if !self.owner.is_waiting(generation) {
-                return Ok(answer::generation(generation));
+                return Ok((generation, swept));
             }
             settled.await;
         }
@@ -464,7 +477,7 @@ impl Service {
     /// # Errors
     /// Why it is to be tried again. For people.
     pub async fn purge_blocks(self: &Arc<Self>, blocks: Scope) -> Result<(), String> {
-        let purged = Arc::clone(self).purge(blocks).await;
+        let purged = self.purge(blocks).await;
         purged.map(drop).map_err(|problem| problem.detail)
     }
 

@@ -259,7 +259,7 @@ def test_curl_can_do_it_all(owner):
     assert curl(f"/v1/entries/{key(71)}?lease=curl&for=100")[0] == 404
     assert curl(f"/v1/leases/{key(71)}?process=curl", "-XDELETE") == (204, b"")
     status, body = curl("/v1/purges", "-d", json.dumps({"key": key(70)}))
-    assert (status, json.loads(body)) == (200, {"generation": generation + 1})
+    assert (status, json.loads(body)) == (200, {"generation": generation + 1, "entries": 1})
     assert curl("/v1/acknowledgements?process=curl", "-d", str(generation + 1)) == (204, b"")
     assert curl(path)[0] == 404
     events = subprocess.run(

@@ -40,7 +40,11 @@ def test_a_purge_removes_what_it_says(owner, scope, left):
     before = owner.generation
     answer = owner.purge(**scope)
     assert answer.status == 200
-    assert answer.json() == {"generation": before + 1}
+    gone = 5 - len(left)
+    entries = answer.json()["entries"]
+    # of others, too, where it takes all
+    assert entries >= gone if scope == {"everything": True} else entries == gone
+    assert answer.json() == {"generation": before + 1, "entries": entries}
     assert {n for n in range(1, 6) if owner.get(n).status == 200} == left
     # what was asked for before does not come back, what is asked for now does
     for n in range(1, 6):
@@ -93,7 +97,7 @@ def test_a_purge_waits_for_all_processes(owner, listen):
     # b lets its time pass, or acknowledges
     assert a.acknowledge(data["generation"]).status == 204
     last = max(last, b.until)
-    assert purge.wait().json() == {"generation": data["generation"]}
+    assert purge.wait().json() == {"generation": data["generation"], "entries": 0}
     assert purge.at > last - 1_000
     # of several, the last acknowledged counts for all
     purges = [owner.begin_purge(everything=True) for _ in range(3)]

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -21,6 +22,8 @@ use crate::allocator::with_spares;
 pub struct Hot {
     cache: Cache<Name, Slot, ByWeight, RandomState>,
     max_entry: u64,
+    /// Slots of an older age are given to nobody.
+    age: AtomicU64,
     /// Held by whoever changes a slot that it has looked at.
     writing: Mutex<()>,
 }
@@ -42,6 +45,8 @@ impl Hash for Name {
 struct Slot {
     entry: Arc<Entry>,
     weight: u64,
+    /// The tier's, when it came.
+    age: u64,
 }
 
 #[derive(Clone)]
@@ -94,19 +99,29 @@ impl Hot {
         Self {
             cache,
             max_entry: max_entry.min(shard / 10 * 9),
+            age: AtomicU64::new(0),
             writing: Mutex::new(()),
         }
     }
 
     /// The entry under `key`, fresh or not.
     pub fn stale(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.cache.get(&Name(*key)).map(|slot| slot.entry)
+        self.slot(key).map(|slot| slot.entry)
+    }
+
+    fn slot(&self, key: &Key) -> Option<Slot> {
+        let slot = self.cache.get(&Name(*key))?;
+        if slot.age != self.age.load(Ordering::Acquire) {
+            self.remove_this(key, &slot.entry);
+            return None;
+        }
+        Some(slot)
     }
 
     /// The entry under `key`, if it is fresh at `now`, in milliseconds of the
     /// caller's clock. One that is not, and is of no use, is removed.
     pub fn get(&self, key: &Key, now: u64) -> Option<Arc<Entry>> {
-        let slot = self.cache.get(&Name(*key))?;
+        let slot = self.slot(key)?;
         if !slot.entry.is_fresh(now) {
             if !slot.entry.is_of_use_stale(now) {
                 self.remove_this(key, &slot.entry);
@@ -123,12 +138,13 @@ impl Hot {
     /// is too large or memory is refused; nothing is then under that key.
     pub fn insert(&self, key: Key, entry: Arc<Entry>) -> bool {
         let weight = entry.weight();
+        let age = self.age.load(Ordering::Acquire);
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if weight > self.max_entry {
             self.cache.remove(&Name(key));
             return false;
         }
-        if !self.insert_into_table(key, Slot { entry, weight }) {
+        if !self.insert_into_table(key, Slot { entry, weight, age }) {
             self.cache.remove(&Name(key));
             return false;
         }
@@ -171,9 +187,9 @@ impl Hot {
         }
         let weight = entry.weight();
         if weight != slot.weight {
-            let entry = slot.entry;
+            let slot = Slot { weight, ..slot };
             // refused only if it was evicted just now
-            drop(self.cache.replace(Name(*key), Slot { entry, weight }, true));
+            drop(self.cache.replace(Name(*key), slot, true));
         }
     }
 
@@ -188,9 +204,15 @@ impl Hot {
             .remove_if(&Name(*key), |other| Arc::ptr_eq(&other.entry, entry));
     }
 
-    /// Takes out all.
+    /// Takes out all, and gives its memory back, which takes its time.
     pub fn clear(&self) {
         self.cache.clear();
+    }
+
+    /// What is there now is given to nobody any more. It leaves when it is asked
+    /// for, or others need the room: however much there is, nobody waits.
+    pub fn outdate(&self) {
+        self.age.fetch_add(1, Ordering::AcqRel);
     }
 
     /// What the entries weigh, in bytes. Never more than the capacity.
@@ -198,7 +220,7 @@ impl Hot {
         self.cache.weight()
     }
 
-    /// How many entries there are, stale ones too.
+    /// How many entries there are, stale and outdated ones too.
     pub fn len(&self) -> usize {
         self.cache.len()
     }
@@ -266,15 +288,42 @@ mod tests {
     }
 
     #[test]
-    fn remove_and_clear_leave_nothing() {
+    fn what_is_removed_or_outdated_is_gone() {
         let hot = Hot::new(1 << 20, 1 << 16, 4);
         for n in 0..10 {
             hot.insert(key(n), raw(100, 9));
         }
         assert!(hot.remove(&key(3)).is_some() && hot.remove(&key(3)).is_none());
         assert_eq!(hot.len(), 9);
-        hot.clear();
-        assert!(hot.is_empty() && hot.bytes() == 0);
+        let late = hot.get(&key(4), 0).unwrap();
+        hot.outdate();
+        // however many there are
+        assert_eq!(hot.len(), 9);
+        hot.reweigh(&key(4), &late);
+        assert!(hot.insert(key(5), raw(100, 9)));
+        for n in 0..10 {
+            let is_there = [hot.get(&key(n), 0), hot.stale(&key(n))].map(|entry| entry.is_some());
+            assert_eq!(is_there, [n == 5; 2], "{n}");
+        }
+        assert_eq!((hot.len(), hot.bytes()), (1, raw(100, 9).weight()));
+    }
+
+    #[test]
+    fn what_is_outdated_gives_room() {
+        let capacity = 1 << 20;
+        let hot = Hot::new(capacity, 1 << 16, 1);
+        for n in 0..1000 {
+            hot.insert(key(n), raw(10_000, 9));
+            hot.get(&key(n), 0);
+        }
+        hot.outdate();
+        for n in 1000..1060 {
+            hot.insert(key(n), raw(10_000, 9));
+            hot.get(&key(n), 0);
+        }
+        let there = (1000..1060).filter(|n| hot.get(&key(*n), 0).is_some());
+        assert_eq!(there.count(), 60);
+        assert!(hot.bytes() <= capacity);
     }
 
     #[test]
@@ -343,8 +392,6 @@ mod tests {
         let before = hot.bytes();
         assert!(hot.get(&key(3), 0).is_some());
         assert_eq!(hot.bytes(), before + 200_000);
-        hot.clear();
-        assert_eq!(hot.bytes(), 0);
     }
 
     #[test]
@@ -402,7 +449,7 @@ mod tests {
             let entry = hot.get(&key(1), 0).unwrap();
             [entry.gzip(b"").unwrap(), entry.identity(b"").unwrap()]
         };
-        hot.clear();
+        hot.remove(&key(1));
         let [gzip, identity] = bodies;
         assert_eq!(
             crate::gzip::inflate::gunzip(&gzip.to_vec(), 200_000).unwrap(),

@@ -71,7 +71,8 @@ impl Owner {
         };
         let body = as_final(kept.body(), block)?;
         let made = Arc::new(self.kept(about, body, fresh, now));
-        // alone: neither a fill nor a purge comes in between
+        // alone: no fill comes in between; a purge is judged by the generation,
+        // which stays
         let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
         if self.disk.refuses(key, made.about()) || !self.memory.replace(key, kept, &made) {
             return None;

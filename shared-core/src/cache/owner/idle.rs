@@ -127,7 +127,8 @@ impl Owner {
         let other = Arc::new(kept.with_body(body));
         other.is_not_stored();
         let was_stored = {
-            // alone: neither a fill nor a purge comes in between
+            // alone: no fill comes in between; a purge is judged by the generation,
+            // which stays
             let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
             if self.disk.refuses(key, kept.about()) || !self.memory.replace(key, kept, &other) {
                 return false;

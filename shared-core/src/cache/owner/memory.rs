@@ -13,7 +13,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use super::disk::{Body, Stored};
-use super::{About, Now, Scope};
+use super::{About, Now};
 use crate::cache::chain::{Chains, Stamp};
 use crate::cache::{wire, Key};
 
@@ -38,12 +38,15 @@ pub struct Kept {
     hits: AtomicU32,
     /// Somebody has looked whether it can be made smaller, or will.
     is_considered: AtomicBool,
+    /// No purge up to this one is about it.
+    outlived: AtomicU64,
 }
 
 impl Kept {
     /// One that is fresh for so many milliseconds from now on.
     pub fn new(about: About, body: Vec<u8>, fresh: u64, now: Now) -> Self {
         Self {
+            outlived: AtomicU64::new(about.generation),
             about,
             unread: wire::unread_length(&body),
             body: Body::Owned(body),
@@ -64,6 +67,7 @@ impl Kept {
     pub fn from_store(stored: Stored, now: Now) -> Self {
         let lifetime = stored.expires_at.saturating_sub(stored.stored_at);
         Self {
+            outlived: AtomicU64::new(stored.about.generation),
             about: stored.about,
             unread: wire::unread_length(stored.body.as_ref()),
             body: stored.body,
@@ -96,6 +100,7 @@ impl Kept {
             asked: number(&self.asked),
             hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
             is_considered: flag(&self.is_considered),
+            outlived: number(&self.outlived),
         }
     }
 
@@ -202,6 +207,19 @@ impl Kept {
     /// It was not: somebody else may be told so.
     pub fn is_not_considered(&self) {
         self.is_considered.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a purge up to `newest` is about it, as `judge` knows; it is asked
+    /// once for each purge that there was.
+    pub fn is_purged(&self, newest: u64, judge: impl FnOnce(&About) -> bool) -> bool {
+        if self.outlived.load(Ordering::Relaxed) >= newest {
+            return false;
+        }
+        let is_purged = judge(&self.about);
+        if !is_purged {
+            self.outlived.fetch_max(newest, Ordering::Relaxed);
+        }
+        is_purged
     }
 
     fn is_asked_for(&self, now: Now) {
@@ -336,20 +354,26 @@ impl Memory {
     /// Takes out what was last asked for before then, in monotonic
     /// milliseconds.
     pub fn forget(&self, asked_before: u64) {
-        self.cache.retain(|_, kept| kept.asked() >= asked_before);
+        self.sweep(|_, kept| kept.asked() < asked_before);
     }
 
-    /// Takes out what a purge is about.
-    pub fn purge(&self, scope: &Scope) {
-        match scope {
-            Scope::Everything => self.cache.clear(),
-            Scope::Key(key) => {
-                self.cache.remove(key);
+    /// Takes out what is under `key`, if it goes. Whether it did.
+    pub fn take_out(&self, key: &Key, goes: impl Fn(&Key, &Kept) -> bool) -> bool {
+        let taken = self.cache.remove_if(key, |kept| goes(key, kept));
+        taken.is_some()
+    }
+
+    /// Takes out what goes, one entry after the other: nobody waits for more
+    /// than one of them. How many there were.
+    pub fn sweep(&self, goes: impl Fn(&Key, &Kept) -> bool) -> u64 {
+        let mut swept = 0;
+        for (key, kept) in self.cache.iter() {
+            if goes(&key, &kept) {
+                self.remove_this(&key, &kept);
+                swept += 1;
             }
-            scope => self
-                .cache
-                .retain(|key, kept| !scope.covers(key, kept.about())),
         }
+        swept
     }
 
     /// Those that are fresh, and belong to the store, but are not there.
@@ -568,26 +592,32 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_takes_out_what_it_is_about() {
-        let memory = Memory::new(10_000);
-        let fill = || {
-            for n in 0..4u8 {
-                let about = About {
-                    namespace: [n % 2; 16],
-                    ..about(Class::Immutable)
-                };
-                let entry = Kept::new(about, vec![0; 10], 1_000, at(0));
-                memory.insert([n; 32], &Arc::new(entry));
+    fn a_sweep_takes_out_what_goes_and_nothing_else() {
+        let memory = Memory::new(1 << 20);
+        for n in 0..200u8 {
+            memory.insert([n; 32], &kept(Class::Immutable, 1_000));
+            if n % 3 == 0 {
+                // they lie in another part of the cache
+                memory.get(&[n; 32], at(1)).unwrap();
             }
-        };
-        for (scope, left) in [
-            (Scope::Key([0; 32]), 3),
-            (Scope::Namespace([0; 16]), 2),
-            (Scope::Everything, 0),
-        ] {
-            fill();
-            memory.purge(&scope);
-            assert_eq!(memory.len(), left, "{scope:?}");
         }
+        assert_eq!(memory.sweep(|key, _| key[0] % 2 == 0), 100);
+        assert_eq!(memory.len(), 100);
+        assert!((0..200u8).all(|n| memory.peek(&[n; 32], at(1)).is_some() == (n % 2 == 1)));
+        assert_eq!(memory.sweep(|_, _| true), 100);
+        assert_eq!((memory.len(), memory.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_purge_is_judged_once() {
+        let entry = kept(Class::Immutable, 1_000);
+        let never = |_: &About| panic!("there was none since");
+        assert!(!entry.is_purged(0, never));
+        assert!(!entry.is_purged(1, |_| false));
+        assert!(!entry.is_purged(1, never));
+        assert!(entry.is_purged(2, |_| true));
+        assert!(entry.is_purged(2, |_| true));
+        let other = entry.with_body(vec![1]);
+        assert!(!other.is_purged(1, never) && other.is_purged(2, |_| true));
     }
 }

@@ -170,6 +170,12 @@ impl Processes {
         }
     }
 
+    /// The owner listens from `now` on: whoever found nobody before that may
+    /// take it that there was none for [`TIME`].
+    pub fn listens(&mut self, now: u64) {
+        self.grace = now.saturating_add(TIME);
+    }
+
     /// How many purges have taken effect.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -510,6 +516,15 @@ mod tests {
         processes.purge(6, None, TIME / 2);
         assert!(processes.settle(TIME).is_empty());
         assert_eq!(processes.settle(TIME + 1), [6]);
+    }
+
+    #[test]
+    fn the_first_second_waits_for_those_who_found_nobody_until_it_listened() {
+        let mut processes = Processes::new(5, 0);
+        processes.listens(300);
+        processes.purge(6, None, TIME);
+        assert!(processes.settle(300 + TIME).is_empty());
+        assert_eq!(processes.settle(301 + TIME), [6]);
     }
 
     #[test]

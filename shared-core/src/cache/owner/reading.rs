@@ -20,7 +20,8 @@ impl Owner {
             return None;
         };
         let read = Arc::new(kept.with_body(body));
-        // alone: neither a fill nor a purge comes in between
+        // alone: no fill comes in between; a purge is judged by the generation,
+        // which stays
         let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
         if !self.disk.refuses(key, kept.about()) {
             self.memory.replace(key, kept, &read);

@@ -1,10 +1,10 @@
 //! The owner: memory before the store, leases, processes, purges.
 //!
 //! What may wait for a disk says so; all else is quick enough for an event
-//! loop. A fill and a purge must not pass each other: a fill asks whether it
-//! was purged and goes to memory as one step (many at a time), and a purge
-//! that the store has written down cleans memory and tells the processes as
-//! another (alone).
+//! loop. What was purged is judged when it is found, by what the store knows of
+//! purges, in memory as on the disk: a purge holds from the moment that it is
+//! known, and what it is about is [swept](Owner::sweep) out of memory later, in
+//! small steps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -126,7 +126,7 @@ pub struct Owner {
     pub(super) disk: Box<dyn Disk>,
     pub(super) memory: Memory,
     shared: Mutex<Shared>,
-    /// Read by fills, written by purges and by what replaces an entry.
+    /// Read by fills, written by what replaces an entry.
     pub(super) effect: RwLock<()>,
     /// Held by the purge that the store is writing down.
     purging: Mutex<()>,
@@ -177,7 +177,8 @@ impl Owner {
 
     /// What is under `key`, as far as can be told without a disk.
     pub fn look_up(&self, key: &Key, now: Now) -> LookUp {
-        let Some(kept) = self.memory.get(key, now) else {
+        let kept = self.memory.get(key, now);
+        let Some(kept) = kept.filter(|kept| self.outlives(key, kept)) else {
             return match self.disk.get_ready(key, now) {
                 Ok(stored) => match self.take_in(key, stored, now) {
                     Some(found) => LookUp::Found(found),
@@ -220,7 +221,7 @@ impl Owner {
                 let _effect = self.effect.read().unwrap_or_else(PoisonError::into_inner);
                 let holds = !self.disk.refuses(key, kept.about());
                 // a fill that came meanwhile is newer
-                if holds && self.memory.peek(key, now).is_none() {
+                if holds && self.in_memory(key, now).is_none() {
                     self.memory.insert(*key, kept);
                 }
                 holds
@@ -241,13 +242,14 @@ impl Owner {
     pub fn lease(&self, key: &Key, process: &Name, time: u64, now: Now) -> Leased {
         let mut shared = self.shared();
         // a fill goes to memory before it ends the lease
-        if let Some(kept) = self.memory.peek(key, now) {
+        if let Some(kept) = self.in_memory(key, now) {
             return Leased::Found(Found {
                 kept,
                 is_to_be_stored: false,
             });
         }
-        shared.expire(&self.memory, now);
+        let ended = shared.leases.expire(now.monotonic);
+        shared.announce(ended, |key| self.in_memory(key, now).is_some());
         let ends = now.monotonic.saturating_add(time);
         Leased::Lease(shared.leases.ask(*key, process, ends))
     }
@@ -256,7 +258,23 @@ impl Owner {
     pub fn give_back(&self, key: &Key, process: &Name, now: Now) {
         let mut shared = self.shared();
         let ended = shared.leases.give_back(key, process);
-        shared.announce(ended, |key| self.memory.peek(key, now).is_some());
+        shared.announce(ended, |key| self.in_memory(key, now).is_some());
+    }
+
+    /// What memory has, not counted as being asked for.
+    fn in_memory(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
+        let kept = self.memory.peek(key, now)?;
+        self.outlives(key, &kept).then_some(kept)
+    }
+
+    /// Whether no purge is about it. What one is about leaves memory.
+    fn outlives(&self, key: &Key, kept: &Arc<Kept>) -> bool {
+        let newest = self.disk.generation();
+        let is_purged = kept.is_purged(newest, |about| self.disk.refuses(key, about));
+        if is_purged {
+            self.memory.remove_this(key, kept);
+        }
+        !is_purged
     }
 
     /// Whether an entry of that many bytes goes to memory, so that
@@ -360,8 +378,9 @@ impl Owner {
     }
 
     /// Removes entries, and gives the new generation. It is over when it
-    /// [is not waiting](Self::is_waiting) any more. Waits for a disk; `now` is
-    /// asked for the time after that.
+    /// [is not waiting](Self::is_waiting) any more; what it is about lies in
+    /// memory until it is asked for, or [swept](Self::sweep). Waits for a disk;
+    /// `now` is asked for the time after that.
     ///
     /// # Errors
     /// [`DiskError`]: it holds until this owner ends, and is to be tried again.
@@ -374,8 +393,6 @@ impl Owner {
             Ok(generation) => *generation,
             Err(_) => self.disk.generation(),
         };
-        let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
-        self.memory.purge(scope);
         let key = match scope {
             Scope::Key(key) => Some(*key),
             _ => None,
@@ -386,12 +403,35 @@ impl Owner {
         purged
     }
 
+    /// How many entries a purge would remove, at least. Waits for a disk.
+    pub fn count(&self, scope: &Scope) -> u64 {
+        self.disk.count(scope)
+    }
+
+    /// Takes out of memory what a purge with that generation is about, entry by
+    /// entry. How many there were. Takes milliseconds for each 10,000 entries
+    /// that there are.
+    pub fn sweep(&self, scope: &Scope, generation: u64) -> u64 {
+        let is_about = |key: &Key, kept: &Kept| {
+            kept.about().generation < generation && scope.covers(key, kept.about())
+        };
+        match scope {
+            Scope::Key(key) => self.memory.take_out(key, is_about).into(),
+            _ => self.memory.sweep(is_about),
+        }
+    }
+
     /// All purges up to `generation` hold in a process.
     ///
     /// # Errors
     /// [`NoSuchPurge`].
     pub fn acknowledge(&self, process: &Name, generation: u64) -> Result<(), NoSuchPurge> {
         self.shared().processes.acknowledge(process, generation)
+    }
+
+    /// It can be reached from `now` on, and could not be before.
+    pub fn listens(&self, now: Now) {
+        self.shared().processes.listens(now.monotonic);
     }
 
     /// A process has opened an event stream.
@@ -411,7 +451,7 @@ impl Owner {
                 .processes
                 .tell(process, Event::Chain { namespace, state });
         }
-        shared.announce(ended, |key| self.memory.peek(key, now).is_some());
+        shared.announce(ended, |key| self.in_memory(key, now).is_some());
         stream
     }
 
@@ -420,7 +460,7 @@ impl Owner {
         let mut shared = self.shared();
         if let Some(process) = shared.processes.leave(stream) {
             let ended = shared.leases.forget(&process);
-            shared.announce(ended, |key| self.memory.peek(key, now).is_some());
+            shared.announce(ended, |key| self.in_memory(key, now).is_some());
         }
     }
 
@@ -438,7 +478,8 @@ impl Owner {
     /// over.
     pub fn tick(&self, now: Now) -> Vec<u64> {
         let mut shared = self.shared();
-        shared.expire(&self.memory, now);
+        let ended = shared.leases.expire(now.monotonic);
+        shared.announce(ended, |key| self.in_memory(key, now).is_some());
         shared.processes.settle(now.monotonic)
     }
 
@@ -520,11 +561,6 @@ impl Owner {
 }
 
 impl Shared {
-    fn expire(&mut self, memory: &Memory, now: Now) {
-        let ended = self.leases.expire(now.monotonic);
-        self.announce(ended, |key| memory.peek(key, now).is_some());
-    }
-
     /// Leases have ended: tells those who wait what is there.
     fn announce(
         &mut self,

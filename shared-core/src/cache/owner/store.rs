@@ -193,8 +193,12 @@ impl Disk for StoreDisk {
         let purged = self.store.purge_with(&scope(purged), keys)?;
         match unread {
             Some(failure) => Err(DiskError::Off(failure.to_string())),
-            None => Ok(purged.generation),
+            None => Ok(purged),
         }
+    }
+
+    fn count(&self, counted: &about::Scope) -> u64 {
+        self.store.count(&scope(counted))
     }
 
     fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, DiskError> {

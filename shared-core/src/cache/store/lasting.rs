@@ -25,33 +25,22 @@ pub(super) struct Lasting {
     pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
-/// What a purge did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Purged {
-    /// Entries with an older one that match the scope are no more.
-    pub generation: u64,
-    /// How many there were at most, counted for [`Scope::Blocks`] (up to
-    /// [`MAX_COUNTED`]) and [`Scope::Key`] only. Some of them may have left
-    /// for want of room before.
-    pub entries: Option<u64>,
-}
-
-/// A purge of blocks counts no further.
-pub const MAX_COUNTED: u64 = 1 << 20;
+/// Entries are counted no further.
+pub const MAX_COUNTED: u64 = 1 << 16;
 
 impl Store {
     /// Purges what matches `scope` and was asked of the node before. From the
     /// moment that this is called nothing of it is found; when it returns `Ok`,
     /// that lasts, whatever happens. After an error it holds as long as this
-    /// process does: it must not be acknowledged, and may be tried again.
-    pub fn purge(&self, scope: &Scope) -> Result<Purged, StoreError> {
+    /// process does: it must not be acknowledged, and may be tried again. Gives
+    /// the generation: entries with an older one that match are no more.
+    pub fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
         self.purge_with(scope, Vec::new())
     }
 
     /// The same, and the owner's rows under `keys` go with it.
-    pub fn purge_with(&self, scope: &Scope, keys: Vec<Vec<u8>>) -> Result<Purged, StoreError> {
+    pub fn purge_with(&self, scope: &Scope, keys: Vec<Vec<u8>>) -> Result<u64, StoreError> {
         let mut lasting = locked(&self.lasting);
-        let entries = self.count(scope);
         let (generation, changes) = {
             let mut purges = self.purges.write().unwrap_or_else(PoisonError::into_inner);
             purges.add(scope)
@@ -64,29 +53,28 @@ impl Store {
             lasting.rows.insert(control::owners_row(&key), None);
         }
         self.write_lasting(&mut lasting)?;
-        Ok(Purged {
-            generation,
-            entries,
-        })
+        Ok(generation)
     }
 
-    /// How many entries a purge of `scope` would make unreachable.
-    fn count(&self, scope: &Scope) -> Option<u64> {
-        match scope {
-            Scope::Key(key) => Some(self.stale(key).is_some().into()),
+    /// How many entries a purge of `scope` would make unreachable, as far as
+    /// that can be told without a look at all: of a namespace those that are of
+    /// a block, up to [`MAX_COUNTED`]. Some of them may have left for want of
+    /// room before.
+    pub fn count(&self, scope: &Scope) -> u64 {
+        let counted = match scope {
+            Scope::Key(key) => Ok(self.stale(key).is_some().into()),
             Scope::Blocks {
                 namespace,
                 from,
                 to,
-            } => {
-                let counted = self.count_blocks(namespace, *from, *to);
-                if counted.is_err() {
-                    self.read_errors.fetch_add(1, Ordering::Relaxed);
-                }
-                counted.ok()
-            }
-            _ => None,
-        }
+            } => self.count_blocks(namespace, *from, *to),
+            Scope::Namespace(namespace) => self.count_blocks(namespace, 0, u64::MAX),
+            Scope::Everything | Scope::Method { .. } => Ok(0),
+        };
+        counted.unwrap_or_else(|_| {
+            self.read_errors.fetch_add(1, Ordering::Relaxed);
+            0
+        })
     }
 
     fn count_blocks(&self, namespace: &Namespace, from: u64, to: u64) -> Result<u64, Failure> {

@@ -60,7 +60,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use admission::Admission;
 pub use config::{Config, MIN_SIZE};
-pub use lasting::{Purged, MAX_COUNTED};
+pub use lasting::MAX_COUNTED;
 pub use open::{Damage, OpenError, Opening};
 pub use purges::{Change, Purges, Scope, UnknownRow, MAX_KEYS, MAX_METHODS};
 pub use purges::{MAX_NAMESPACES, MAX_RANGES};

@@ -90,6 +90,14 @@ impl Disk for Arc<Model> {
         }
     }
 
+    fn count(&self, scope: &Scope) -> u64 {
+        let entries = self.entries.lock().unwrap();
+        let covered = entries.iter().filter(|(key, stored)| {
+            scope.covers(key, &stored.about) && !self.refuses(key, &stored.about)
+        });
+        covered.count() as u64
+    }
+
     fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
         Ok(Record::default())
     }
@@ -298,6 +306,45 @@ fn a_purge_removes_and_refuses_what_is_older() {
     assert_eq!(owner.put(&KEY, &kept(7), None, at(0)), Err(Refused::Purged));
     assert!(owner.put(&KEY, &kept(6), None, at(0)).is_ok());
     assert_eq!(owner.status().generation, 6);
+}
+
+#[test]
+fn what_was_purged_leaves_memory_when_it_is_asked_for_or_swept() {
+    let (owner, _model) = owner();
+    let keys = [[1; 32], [2; 32], [3; 32]];
+    let fill = |generation| {
+        for key in &keys {
+            owner.put(key, &kept(generation), None, at(0)).unwrap();
+        }
+    };
+    fill(5);
+    for (generation, scope) in [
+        (6, Scope::Everything),
+        (7, Scope::Namespace([1; 16])),
+        (8, Scope::Key(keys[2])),
+    ] {
+        assert_eq!(owner.purge(&scope, || at(0)), Ok(generation));
+        // nothing was searched for it
+        assert_eq!(owner.status().memory_entries, 3, "{scope:?}");
+        assert!(!matches!(owner.look_up(&keys[2], at(0)), LookUp::Found(_)));
+        assert!(!matches!(
+            owner.lease(&keys[2], &name("a"), 1, at(0)),
+            Leased::Found(_)
+        ));
+        assert_eq!(owner.status().memory_entries, 2, "{scope:?}");
+        // what was filled since stays
+        owner.put(&keys[0], &kept(generation), None, at(0)).unwrap();
+        let swept = match scope {
+            Scope::Key(_) => 0,
+            _ => 1,
+        };
+        assert_eq!(owner.sweep(&scope, generation), swept, "{scope:?}");
+        assert!(matches!(owner.look_up(&keys[0], at(0)), LookUp::Found(_)));
+        fill(generation);
+    }
+    owner.purge(&Scope::Key(keys[1]), || at(0)).unwrap();
+    assert_eq!(owner.sweep(&Scope::Key(keys[1]), 9), 1);
+    assert_eq!(owner.sweep(&Scope::Key(keys[1]), 9), 0);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn what_is_asked_for_often_gets_smaller_in_memory_and_in_the_store() {
     // and not again, from wherever it comes
     hits(&owner, 20);
     assert!(!owner.has_candidates());
-    owner.memory.purge(&Scope::Everything);
+    owner.memory.sweep(|_, _| true);
     owner.look_up_store(&KEY, at(30)).unwrap();
     hits(&owner, 3);
     let (kept, by) = candidate(&owner);
