@@ -327,6 +327,7 @@ impl Life {
         let path = settings.socket.display();
         let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        owner.listens(now());
         let heads = settings.heads.iter();
         let chains: Vec<_> = heads
             .map(|(namespace, name, _)| Arc::new(Chain::new(*namespace, name)))

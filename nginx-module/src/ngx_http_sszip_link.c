@@ -175,6 +175,7 @@ ngx_http_sszip_link_run(void)
 static ngx_int_t
 ngx_http_sszip_link_connect(ngx_uint_t slot)
 {
+    uint64_t               monotonic;
     ngx_log_t              log;
     ngx_int_t              rc;
     ngx_connection_t      *c;
@@ -199,11 +200,22 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
     peer.log = &log;
     peer.log_error = NGX_ERROR_INFO;
 
+    monotonic = ngx_http_sszip_monotonic();
+
     rc = ngx_event_connect_peer(&peer);
 
     if (rc != NGX_OK && rc != NGX_AGAIN) {
 
         ngx_http_sszip_link_err = ngx_socket_errno;
+
+        /* unlike one that is too busy, or not to be reached */
+
+        if (monotonic
+            && (ngx_http_sszip_link_err == NGX_ECONNREFUSED
+                || ngx_http_sszip_link_err == NGX_ENOENT))
+        {
+            (void) sszip_link_absent(monotonic);
+        }
 
         if (peer.connection) {
             ngx_close_connection(peer.connection);

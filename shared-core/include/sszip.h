@@ -1028,6 +1028,13 @@ sszip_link_need sszip_link_next(size_t *slot);
 sszip_status sszip_link_connected(size_t slot, bool is_open, uint64_t now);
 
 /*
+ Nobody listens where the owner would: the connection was refused, or there is
+ no socket. To be said before `sszip_link_connected`; `monotonic` was the time
+ in milliseconds of `CLOCK_MONOTONIC` before the connection was tried.
+ */
+sszip_status sszip_link_absent(uint64_t monotonic);
+
+/*
  What is to be written to the connection: up to `room` pieces, one after the
  other, and in `count` how many there are; 0: nothing is. Valid until the next
  call of a function of the link.

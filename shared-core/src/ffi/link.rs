@@ -69,6 +69,19 @@ pub extern "C" fn sszip_link_connected(slot: usize, is_open: bool, now: u64) -> 
     })
 }
 
+/// Nobody listens where the owner would: the connection was refused, or there is
+/// no socket. To be said before `sszip_link_connected`; `monotonic` was the time
+/// in milliseconds of `CLOCK_MONOTONIC` before the connection was tried.
+#[no_mangle]
+pub extern "C" fn sszip_link_absent(monotonic: u64) -> sszip_status {
+    boundary(|| {
+        if let Some(link) = link() {
+            link.absent(&PROCESS.tier, monotonic);
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
 /// What is to be written to the connection: up to `room` pieces, one after the
 /// other, and in `count` how many there are; 0: nothing is. Valid until the next
 /// call of a function of the link.
@@ -205,9 +218,13 @@ pub unsafe extern "C" fn sszip_purge_start(
         };
         let (code, body) = match purge_request(query, own) {
             Err(bad) => (400, problem(400, &bad.to_string())),
-            Ok(body) => match link().is_some_and(|link| link.purge(body, waiter, now)) {
-                true => (0, String::new()),
-                false => (503, problem(503, "memory is short: nothing is purged")),
+            Ok(body) => match link().map(|link| link.purge(body, waiter, now)) {
+                Some(true) => (0, String::new()),
+                Some(false) => (503, problem(503, "memory is short: nothing is purged")),
+                None => {
+                    let detail = "this process has no link to a cache's owner: nothing is purged";
+                    (503, problem(503, detail))
+                }
             },
         };
         // SAFETY: the function's contract.

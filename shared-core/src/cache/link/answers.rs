@@ -132,6 +132,7 @@ impl Link {
                     chain.outdate();
                 }
                 state.was_up = true;
+                state.is_alone = false;
                 state.up = true;
                 state.failures = 0;
                 self.generation.store(generation, Ordering::Release);
@@ -195,12 +196,13 @@ impl Link {
     }
 }
 
-fn drop_from_memory(tier: &Tier, key: Option<Key>) {
+pub(super) fn drop_from_memory(tier: &Tier, key: Option<Key>) {
     match (tier.hot(), key) {
         (Some(hot), Some(key)) => drop(hot.remove(&key)),
         // entries in memory don't say what they are of; they come back from
-        // the owner
-        (Some(hot), None) => hot.clear(),
+        // the owner. Nothing is searched or freed here: the loop has others to
+        // serve
+        (Some(hot), None) => hot.outdate(),
         (None, _) => {}
     }
 }

@@ -64,6 +64,14 @@ const PURGE_PATIENCE: u64 = 2_000;
 /// but not for ever to an owner that can't do it.
 const PURGE_SENT: u8 = 3;
 
+/// Where there is no owner, what is in memory may be sent for so long: one that
+/// has just begun to listen takes a purge for done only when that is over
+/// (`owner::processes::TIME`). Milliseconds.
+const ALONE: u64 = 1_000;
+
+/// A generation that no owner has: they begin with the time.
+const NO_OWNERS: u64 = 1 << 63;
+
 /// No host has a waiter of that name.
 const NOBODY: Waiter = 0;
 
@@ -141,6 +149,8 @@ struct State {
     up: bool,
     /// It has at least once.
     was_up: bool,
+    /// There is none, as far as is known.
+    is_alone: bool,
     /// How often the event stream has ended since then.
     failures: u32,
 }
@@ -183,6 +193,7 @@ impl Link {
                 events: Events::default(),
                 up: false,
                 was_up: false,
+                is_alone: false,
                 failures: 0,
             }),
             namespaces: Namespaces::default(),
@@ -370,6 +381,33 @@ impl Link {
             *place = Slot::Open(open);
         }
         self.assign(&mut state, tier, now);
+    }
+
+    /// Nobody listens where the owner would: a connection was refused that was
+    /// tried after `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. To be said
+    /// before [`connected`](Self::connected) is. What is in memory may be sent
+    /// for a while then, although nobody says so: there is nobody who could take
+    /// a purge for done.
+    pub fn absent(&self, tier: &Tier, monotonic: u64) {
+        let mut state = self.lock();
+        if state.up {
+            return;
+        }
+        if !state.is_alone {
+            state.is_alone = true;
+            // nobody says what becomes of them
+            for (_, chain) in self.chains.all() {
+                chain.outdate();
+            }
+        }
+        if !self.may_send(monotonic) {
+            // there may have been one meanwhile, and a purge
+            let generation = self.generation().max(NO_OWNERS) + 1;
+            self.generation.store(generation, Ordering::Release);
+            answers::drop_from_memory(tier, None);
+        }
+        self.until
+            .fetch_max(monotonic.saturating_add(ALONE), Ordering::AcqRel);
     }
 
     /// Shows the pieces that are to be written to a connection, and is told

@@ -1,6 +1,7 @@
 //! One entry that is looked up: what comes of it, and when nothing does.
 
 use super::*;
+use crate::cache::freshness::Class;
 use crate::cache::link::SILENCE;
 
 #[test]
@@ -133,10 +134,17 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
     assert_eq!(woken, [0, 1, 2, 3]);
 }
 
+/// How many entries the process may still use.
+fn usable(host: &Host) -> usize {
+    let hot = host.tier.hot().unwrap();
+    let keys = (0..3).map(|n| [n; 32]).chain([KEY]);
+    keys.filter(|key| hot.get(key, host.now).is_some()).count()
+}
+
 #[test]
 fn a_purge_empties_memory_and_is_acknowledged() {
     let mut host = Host::up();
-    let hot = |host: &Host| host.tier.hot().unwrap().len();
+    let hot = usable;
     for n in 0..3 {
         host.tier
             .hot()
@@ -183,9 +191,73 @@ fn memory_is_used_for_as_long_as_the_owner_allows() {
 }
 
 #[test]
+fn where_there_is_no_owner_memory_is_used_all_the_same() {
+    let mut host = Host::new();
+    host.refuses = true;
+    host.run();
+    assert!(!host.link().may_send(7_000));
+    host.link().absent(&host.tier, 7_000);
+    assert!(host.link().may_send(7_999) && !host.link().may_send(8_000));
+    let generation = host.link().generation();
+    let hot = host.tier.hot().unwrap();
+    hot.insert(KEY, Arc::new(entry().stored(0, 1 << 40)));
+    host.link().absent(&host.tier, 7_900);
+    assert!(host.link().may_send(8_899));
+    assert_eq!((usable(&host), host.link().generation()), (1, generation));
+    // for a moment nobody looked: there may have been one, and a purge
+    host.link().absent(&host.tier, 8_900);
+    assert!(host.link().may_send(9_899));
+    assert_eq!(usable(&host), 0);
+    // what was asked for before is not stored, here and there
+    assert!(host.link().generation() > generation);
+}
+
+#[test]
+fn an_owner_that_ends_leaves_memory_to_be_used() {
+    let mut host = Host::up();
+    let tip = |host: &Host, epoch| {
+        let meta = Meta {
+            class: Some(Class::Tip as u8),
+            follows: Some(([0xab; 16], epoch)),
+            height: Some(100),
+            ..Meta::default()
+        };
+        let payload = Payload::Raw(b"1".to_vec().into());
+        let entry = Entry::new(Envelope::none(), payload, meta).stored(0, 1 << 40);
+        Arc::new(entry.among(&host.link().chains))
+    };
+    let data = format!(
+        "{{\"namespace\":\"{}\",\"heights\":\"blocks\",\"epoch\":5,\"head\":100,\"seen\":100,\
+         \"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":5}}",
+        "ab".repeat(16)
+    );
+    host.event("chain", &data);
+    let hot = host.tier.hot().unwrap();
+    hot.insert(KEY, Arc::new(entry().stored(0, 1 << 40)));
+    hot.insert([1; 32], tip(&host, 5));
+    assert_eq!(usable(&host), 2);
+    // as long as it listens it is there
+    host.link().absent(&host.tier, 4_000);
+    assert!(!host.link().may_send(5_000));
+    host.refuses = true;
+    host.open.remove(&0);
+    host.link().closed(&host.tier, 0, host.now);
+    host.link().absent(&host.tier, 4_500);
+    // of the chain nobody knows any more
+    assert_eq!(usable(&host), 1);
+    assert!(host.link().may_send(5_400));
+    let mark = host.link().chains.get(&[0xab; 16]).unwrap().mark();
+    assert!(!mark.is_known && mark.last_final.is_none());
+    // once, not each time that nobody is found
+    host.link().absent(&host.tier, 4_700);
+    let chain = host.link().chains.get(&[0xab; 16]).unwrap();
+    assert_eq!(chain.mark().epoch(), mark.epoch());
+}
+
+#[test]
 fn another_owner_with_other_purges_is_believed() {
     let mut host = Host::up();
-    let hot = |host: &Host| host.tier.hot().unwrap().len();
+    let hot = usable;
     host.tier
         .hot()
         .unwrap()
