@@ -423,11 +423,15 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     rc = ngx_http_next_header_filter(r);
 
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+    if (rc == NGX_ERROR || rc > NGX_OK) {
         return rc;
     }
 
-    rc = ngx_http_sszip_next_body_filter(r, out);
+    /* a client that gets a 304 leaves others an answer to store */
+
+    if (!r->header_only) {
+        rc = ngx_http_sszip_next_body_filter(r, out);
+    }
 
     if (rest == NULL) {
         ngx_http_sszip_store(r, ctx);

@@ -3,6 +3,7 @@ it says nothing, and conditional requests."""
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -18,6 +19,7 @@ server {
     sszip_cache_valid tip 1h;
     sszip_cache_valid unfinalized 1h;
     location / { proxy_pass http://@origin@; }
+    location /updating/ { sszip_cache_background_update on; proxy_pass http://@origin@; }
     location /eth/ { sszip_cache_namespace beacon; proxy_pass http://@origin@; }
 }
 """
@@ -133,6 +135,63 @@ class TestWhatTheNodeSays:
         assert resource.asked[0].header("Range") == "bytes=0-9"
         resource()
         assert len(resource.asked) == 2
+
+
+class TestWhileRevalidated:
+    """RFC 5861, 3."""
+
+    @pytest.fixture
+    def slow(self, resource, origin, nginx):
+        """The node answers the first request, and then waits."""
+        gate = threading.Event()
+
+        def start(path, control):
+            resource.path = f"{path}/{next(_places)}"
+
+            def respond(request):
+                resource.asked.append(request)
+                number = len(resource.asked)
+                if number == 2:
+                    gate.wait(20)
+                return answer(b"%d" % number, headers=[("Cache-Control", control)])
+
+            origin.answers(respond)
+            assert resource().decoded == b"1"
+            time.sleep(1.2)
+            return resource, gate
+
+        yield start
+        gate.set()
+
+    def test_all_get_the_expired_one_at_once(self, slow):
+        resource, gate = slow("/updating", "max-age=1, stale-while-revalidate=600")
+        first = resource()
+        assert first.decoded == b"1" and first.header("Cache-Status") == "sszip; hit; ttl=0"
+        assert [resource().decoded for _ in range(3)] == [b"1"] * 3
+        gate.set()
+        deadline = time.monotonic() + 20
+        while (last := resource()).decoded == b"1" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert last.decoded == b"2" and len(resource.asked) == 2
+
+    def test_without_an_update_in_the_background_one_waits(self, slow):
+        resource, gate = slow("/resource", "max-age=1, stale-while-revalidate=600")
+        answers = []
+        leader = threading.Thread(target=lambda: answers.append(resource()))
+        leader.start()
+        deadline = time.monotonic() + 20
+        while len(resource.asked) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert resource().decoded == b"1"
+        gate.set()
+        leader.join()
+        assert answers[0].decoded == b"2" and len(resource.asked) == 2
+
+    @pytest.mark.parametrize("control", ["max-age=1", "max-age=1, stale-while-revalidate=0", "max-age=1, must-revalidate, stale-while-revalidate=600"])
+    def test_nobody_allows_it(self, slow, control):
+        resource, gate = slow("/updating", control)
+        gate.set()
+        assert resource().decoded == b"2"
 
 
 class TestHead:

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::chain::{Chains, Mark, Namespace, Stamp};
 use super::freshness::Class;
+use super::http::Stale;
 use super::{stale, Key};
 use crate::bytes::Bytes;
 use crate::gzip::open::{open_in, Open};
@@ -111,9 +112,8 @@ pub struct Meta {
     /// The node knows its `ETag` or `Last-Modified`, so that it can be
     /// revalidated.
     pub revalidates: bool,
-    /// For how long after `expires_at` it may stand in for an error of the
-    /// node, in milliseconds.
-    pub stale_if_error: u64,
+    /// What the node says of sending it after `expires_at`.
+    pub stale: Stale,
     /// From when on it must not be sent, in milliseconds of the same clock.
     pub expires_at: u64,
     /// The caller's class of it.
@@ -283,6 +283,7 @@ impl Entry {
     /// allows it. Milliseconds of the caller's clock.
     pub fn stands_in(&self, now: u64) -> bool {
         self.kept_stale.load(Ordering::Relaxed)
+            && !self.meta.stale.never
             && self.is_untouched()
             && now < self.meta.expires_at.saturating_add(stale::MOST)
     }
@@ -291,13 +292,21 @@ impl Entry {
     /// 5861, 4).
     pub fn stands_in_for_error(&self, now: u64) -> bool {
         let until = self.meta.expires_at;
-        self.is_untouched() && now < until.saturating_add(self.meta.stale_if_error)
+        self.is_untouched() && now < until.saturating_add(self.meta.stale.if_error)
+    }
+
+    /// Whether it may be sent at `now` while a new one is fetched, as the node
+    /// says (RFC 5861, 3).
+    pub fn stands_in_while_revalidated(&self, now: u64) -> bool {
+        let until = self.meta.expires_at;
+        self.is_untouched() && now < until.saturating_add(self.meta.stale.while_revalidate)
     }
 
     /// Whether it is of use at `now`, when it is stale.
     pub fn is_of_use_stale(&self, now: u64) -> bool {
         self.meta.revalidates && self.is_untouched()
             || self.stands_in_for_error(now)
+            || self.stands_in_while_revalidated(now)
             || self.stands_in(now)
     }
 

@@ -16,10 +16,24 @@ pub struct Said {
     pub lifetime: Option<u64>,
     /// `Age`, in seconds.
     pub age: u64,
-    /// For how long after that it may stand in for an error of the node (RFC
-    /// 5861, 4), in milliseconds.
-    pub stale_if_error: u64,
+    /// How it may be sent after that.
+    pub stale: Stale,
 }
+
+/// What the node says of sending an answer that has expired. Milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stale {
+    /// For how long it may stand in for an error of the node (RFC 5861, 4).
+    pub if_error: u64,
+    /// For how long it may be sent while a new one is fetched (RFC 5861, 3).
+    pub while_revalidate: u64,
+    /// It must not be, whatever the operator allows: `must-revalidate`,
+    /// `proxy-revalidate` or `s-maxage` (RFC 9111, 4.2.4).
+    pub never: bool,
+}
+
+/// The field that nginx takes from upstreams and passes on to nobody.
+const ACCEL: &[u8] = b"x-accel-expires";
 
 /// What of a response head concerns caches.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +44,28 @@ pub struct Reader {
     expires: Option<Option<SystemTime>>,
     age: u64,
     stale_if_error: Option<u64>,
+    stale_while_revalidate: Option<u64>,
+    must_revalidate: bool,
+    accel: Option<Accel>,
+}
+
+/// `X-Accel-Expires`: what the node says to nginx alone.
+#[derive(Clone, Copy, Debug)]
+enum Accel {
+    /// Seconds from now on; 0: it is not to be stored.
+    For(u64),
+    /// Seconds since 1970.
+    Until(u64),
+}
+
+impl Accel {
+    /// What is neither says nothing, as in nginx.
+    fn read(value: &[u8]) -> Option<Self> {
+        match value.strip_prefix(b"@") {
+            Some(time) => seconds_up_to(time, u64::MAX / 1000).map(Self::Until),
+            None => seconds(value).map(Self::For),
+        }
+    }
 }
 
 impl Reader {
@@ -44,6 +80,8 @@ impl Reader {
             self.expires.get_or_insert(date(value));
         } else if name.eq_ignore_ascii_case(b"age") {
             self.age = self.age.max(seconds(value).unwrap_or(0));
+        } else if name.eq_ignore_ascii_case(ACCEL) {
+            self.accel = self.accel.or_else(|| Accel::read(value));
         }
     }
 
@@ -61,6 +99,10 @@ impl Reader {
             read_once(&mut self.s_maxage, value);
         } else if is(b"stale-if-error") {
             read_once(&mut self.stale_if_error, value);
+        } else if is(b"stale-while-revalidate") {
+            read_once(&mut self.stale_while_revalidate, value);
+        } else if is(b"must-revalidate") || is(b"proxy-revalidate") {
+            self.must_revalidate = true;
         }
     }
 
@@ -73,12 +115,38 @@ impl Reader {
             Some(expires.duration_since(now).map_or(0, |left| left.as_secs()))
         });
         let seconds = seconds.or(self.expires.map(|_| 0));
+        let left = seconds.map(|seconds| seconds.saturating_sub(self.age));
+        // it has the last word, on what is private, too; nginx reads it so
+        let (forbidden, left) = match self.accel {
+            Some(Accel::For(seconds)) => (seconds == 0, Some(seconds)),
+            Some(Accel::Until(time)) => (false, Some(time.saturating_sub(now))),
+            None => (self.forbidden, left),
+        };
         Said {
-            forbidden: self.forbidden,
-            lifetime: seconds.map(|seconds| seconds.saturating_sub(self.age) * 1000),
+            forbidden,
+            lifetime: left.map(|seconds| seconds * 1000),
             age: self.age,
-            stale_if_error: self.stale_if_error.unwrap_or(0) * 1000,
+            stale: self.stale(),
         }
+    }
+
+    /// What is said in so many words goes beyond what `s-maxage` implies, but
+    /// not beyond what forbids it in so many.
+    fn stale(&self) -> Stale {
+        let allowed = |seconds: Option<u64>| match seconds {
+            Some(seconds) if !self.must_revalidate => seconds * 1000,
+            _ => 0,
+        };
+        Stale {
+            if_error: allowed(self.stale_if_error),
+            while_revalidate: allowed(self.stale_while_revalidate),
+            never: self.must_revalidate || self.s_maxage.is_some(),
+        }
+    }
+
+    /// Whether a field is read of a 304 only: it is not kept with the answer.
+    pub fn is_of_the_moment(name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(b"age") || name.eq_ignore_ascii_case(ACCEL)
     }
 }
 
@@ -186,10 +254,13 @@ fn read_once(slot: &mut Option<u64>, value: Option<&[u8]>) {
 /// Delta-seconds (section 1.2.2): digits, and what is too large is as large
 /// as can be.
 fn seconds(value: &[u8]) -> Option<u64> {
+    seconds_up_to(value, 1 << 31)
+}
+
+fn seconds_up_to(value: &[u8], most: u64) -> Option<u64> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let most = 1 << 31;
     let digits = std::str::from_utf8(value).ok()?;
     Some(
         digits
@@ -208,7 +279,8 @@ pub fn is_storable(status: u16) -> bool {
 /// Fields that belong to one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), to
 /// the body as it was sent, or to this cache.
 pub fn is_stored_field(name: &[u8]) -> bool {
-    const NOT: [&str; 16] = [
+    const NOT: [&str; 17] = [
+        "x-accel-expires",
         "connection",
         "keep-alive",
         "proxy-connection",
@@ -232,7 +304,7 @@ pub fn is_stored_field(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reader, Said, Varies};
+    use super::{Reader, Said, Stale, Varies};
 
     const NOW: u64 = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -327,6 +399,64 @@ mod tests {
             lifetime(&[("Age", "40"), ("Cache-Control", "max-age=10")]),
             Some(0)
         );
+    }
+
+    #[test]
+    fn what_is_said_to_nginx_has_the_last_word() {
+        let cc = ("Cache-Control", "private, max-age=10");
+        let accel = "X-Accel-Expires";
+        for (value, expected) in [
+            ("60", Some(60_000)),
+            ("@784111807", Some(30_000)),
+            (
+                "@99999999999999999999",
+                Some((u64::MAX / 1000 - NOW) * 1000),
+            ),
+            ("@784111777", Some(0)),
+            ("@1", Some(0)),
+        ] {
+            let said = said(&[("Age", "9"), (accel, value), cc]);
+            assert_eq!(
+                (said.forbidden, said.lifetime),
+                (false, expected),
+                "{value}"
+            );
+        }
+        assert!(said(&[("Cache-Control", "max-age=9"), (accel, "0")]).forbidden);
+        for value in ["", "x", "-1", "@", "@-1", "1 2"] {
+            let said = said(&[(accel, value), cc]);
+            assert_eq!(
+                (said.forbidden, said.lifetime),
+                (true, Some(10_000)),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_expired_is_sent_as_far_as_the_node_allows() {
+        let stale = |value: &str| said(&[("Cache-Control", value)]).stale;
+        let allowed = Stale {
+            if_error: 60_000,
+            while_revalidate: 30_000,
+            never: false,
+        };
+        let both = "stale-if-error=60, stale-while-revalidate=30";
+        assert_eq!(stale("max-age=1"), Stale::default());
+        assert_eq!(stale(&format!("max-age=1, {both}")), allowed);
+        let never = Stale {
+            never: true,
+            ..allowed
+        };
+        assert_eq!(stale(&format!("s-maxage=1, {both}")), never);
+        let revalidated = Stale {
+            never: true,
+            ..Stale::default()
+        };
+        for value in ["must-revalidate", "Proxy-Revalidate"] {
+            assert_eq!(stale(&format!("{both}, {value}")), revalidated);
+        }
+        assert_eq!(stale("s-maxage=1"), revalidated);
     }
 
     #[test]

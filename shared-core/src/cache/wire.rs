@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Envelope, IdPlace, Meta, Payload};
 use super::freshness::Class;
+use super::http::Stale;
 use crate::bytes::{copy_of, Bytes};
 use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
-const MAGIC: [u8; 4] = *b"SZE\x04";
+const MAGIC: [u8; 4] = *b"SZE\x05";
 
 /// Of magic and length, then of all that comes before the head. Bytes.
 const FLAGS: usize = 8;
@@ -26,9 +27,9 @@ const UNREAD: u8 = 1;
 /// Most that a number or a length takes in postcard's format (LEB128). Bytes.
 const NUMBER: usize = 10;
 
-/// More than all of a head takes but what is as long as another: six numbers,
-/// three options of one, a hash, six tags, and the lengths. Bytes.
-const FRAME: usize = 18 * NUMBER + 48;
+/// More than all of a head takes but what is as long as another: seven numbers,
+/// three options of one, a hash, seven tags, and the lengths. Bytes.
+const FRAME: usize = 19 * NUMBER + 49;
 
 /// All of an entry but its payload and its times.
 #[derive(Deserialize, Serialize)]
@@ -38,7 +39,8 @@ pub(super) struct Head<'a> {
     fields: Vec<(&'a [u8], &'a [u8])>,
     age: u64,
     revalidates: bool,
-    stale_if_error: u64,
+    /// For an error, while it is revalidated, never.
+    stale: (u64, u64, bool),
     class: Option<u8>,
     block_number: Option<u64>,
     block_hash: Option<[u8; 32]>,
@@ -123,7 +125,10 @@ impl Encoded {
                 .collect(),
             age: meta.age,
             revalidates: meta.revalidates,
-            stale_if_error: meta.stale_if_error,
+            stale: {
+                let stale = meta.stale;
+                (stale.if_error, stale.while_revalidate, stale.never)
+            },
             class: meta.class,
             block_number: meta.block_number,
             block_hash: meta.block_hash,
@@ -237,7 +242,14 @@ impl Parts {
             stored_at: now.saturating_sub(age),
             age: head.age,
             revalidates: head.revalidates,
-            stale_if_error: head.stale_if_error,
+            stale: {
+                let (if_error, while_revalidate, never) = head.stale;
+                Stale {
+                    if_error,
+                    while_revalidate,
+                    never,
+                }
+            },
             expires_at: now.saturating_add(fresh),
             class: head.class,
             block_number: head.block_number,
@@ -271,6 +283,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use super::super::http::Stale;
     use super::{as_read, decode, decode_all, unread_length, Encoded};
 
     fn envelope(id: IdPlace) -> Envelope {
@@ -289,7 +302,11 @@ mod tests {
             stored_at: 1000,
             age: 3,
             revalidates: true,
-            stale_if_error: 60_000,
+            stale: Stale {
+                if_error: 60_000,
+                while_revalidate: u64::MAX,
+                never: true,
+            },
             expires_at: 9000,
             class: Some(1),
             block_number: Some(20_000_000),

@@ -11,11 +11,12 @@ use crate::cache::chain::{Mark, Stamp};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Class, IfFinal, Judged, Known, Prospect, Valid};
+use crate::cache::http::{self, Stale};
 use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::repeated::Said;
 use crate::cache::scope::{Fields, Learnt, Scope};
-use crate::cache::{http, Key};
+use crate::cache::Key;
 use crate::gzip::inflate;
 use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::outline::outline;
@@ -111,6 +112,8 @@ pub struct Fill {
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// A copy of a body that goes to the client meanwhile.
     collected: Vec<u8>,
+    /// What the node says of sending it when it has expired.
+    stale: Stale,
     /// How that is coded, or whatever else it is to be built from.
     coding: Coding,
     reservation: Option<Reservation>,
@@ -171,6 +174,7 @@ impl Fill {
             denied: false,
             fields: Vec::new(),
             collected: Vec::new(),
+            stale: Stale::default(),
             coding: Coding::Identity,
             reservation: None,
             limit: 0,
@@ -221,6 +225,7 @@ impl Fill {
             }
         }
         let said = reader.said(head.now);
+        self.stale = said.stale;
         if said.forbidden || said.lifetime == Some(0) {
             return false;
         }
@@ -560,6 +565,14 @@ impl Fill {
                 .mark()
                 .map(|mark| (self.settings.namespace, mark.epoch())),
             height: judged.and_then(|judged| judged.height),
+            stale: match self.what {
+                What::Resource(_) => self.stale,
+                // what RFC 5861 allows is of resources
+                What::Call(_) | What::Batch(_) => Stale {
+                    never: self.stale.never,
+                    ..Stale::default()
+                },
+            },
             ..Meta::default()
         }
     }
@@ -589,7 +602,6 @@ impl Fill {
             fields,
             age: resource.said.age,
             revalidates: resource.status == 200 && (has("etag") || has("last-modified")),
-            stale_if_error: resource.said.stale_if_error,
             ..self.meta(judged)
         };
         let gate = Gate {

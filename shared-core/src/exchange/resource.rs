@@ -131,13 +131,13 @@ impl Exchange {
             varies.read(name, value);
         }
         for (name, value) in head.fields.clone() {
-            if name.eq_ignore_ascii_case(b"age") {
+            if http::Reader::is_of_the_moment(name) {
                 reader.read(name, value);
             }
         }
         let said = reader.said(head.now);
         meta.age = said.age;
-        meta.stale_if_error = said.stale_if_error;
+        meta.stale = said.stale;
         let entry = stale
             .with(meta)
             .stored(self.looked_up_at, said.lifetime.unwrap_or(0));

@@ -74,10 +74,16 @@ impl Exchange {
 
     /// Whether it may be sent while a new one is fetched.
     pub(super) fn may_send_stale(&self, asked: &Asked<'_>) -> bool {
-        self.config.cache.use_stale.while_updating()
-            && self.stand_in.as_ref().is_some_and(|stand_in| {
-                stand_in.entry.stands_in(asked.now) && self.is_not_purged(stand_in, asked.monotonic)
-            })
+        self.stand_in.as_ref().is_some_and(|stand_in| {
+            self.covers_update(&stand_in.entry, asked.now)
+                && self.is_not_purged(stand_in, asked.monotonic)
+        })
+    }
+
+    /// Whether the operator or the node allows that.
+    fn covers_update(&self, entry: &Entry, now: u64) -> bool {
+        entry.stands_in_while_revalidated(now)
+            || self.config.cache.use_stale.while_updating() && entry.stands_in(now)
     }
 
     /// Gives it out as that.
@@ -99,10 +105,8 @@ impl Exchange {
     /// For how long to wait after [`LookUp::Wait`], in milliseconds.
     pub fn wait_ms(&self) -> u64 {
         let most = self.config.cache.lock_timeout;
-        let stands_in = |stand_in: &StandIn| stand_in.entry.stands_in(self.looked_up_at);
-        if self.config.cache.use_stale.while_updating()
-            && self.stand_in.as_ref().is_some_and(stands_in)
-        {
+        let stand_in = self.stand_in.as_ref();
+        if stand_in.is_some_and(|it| self.covers_update(&it.entry, self.looked_up_at)) {
             return most.min(WAIT);
         }
         most
