@@ -80,7 +80,8 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct What {
     /// As the specs call it: SignedBeaconBlock, ExecutionWitness; or as they
-    /// write it: "List[Withdrawal, 16]"
+    /// write it: "List[Withdrawal, 16]"; or LightClientUpdates, which are what
+    /// light_client/updates answers
     #[arg(long = "type", value_name = "TYPE")]
     pub name: String,
     /// Of which fork [default: what the answer's "version" says; any, if all
@@ -93,6 +94,21 @@ pub struct What {
     /// Another value for one of its constants: MAX_WITNESS_NODES=8388608
     #[arg(long = "limit", value_name = "NAME=NUMBER", value_parser = limit)]
     pub limits: Vec<(String, u64)>,
+    /// Whose LightClientUpdates
+    #[arg(long, value_enum)]
+    pub network: Option<Network>,
+    /// How LightClientUpdates of another network say their fork:
+    /// electra=0xad532ceb
+    #[arg(long = "fork-digest", value_name = "FORK=DIGEST", value_parser = fork_digest)]
+    pub fork_digests: Vec<(Fork, [u8; 4])>,
+}
+
+/// A network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Network {
+    /// Ethereum's, from altair to fulu with at most 21 blobs: --fork-digest names
+    /// what comes after
+    Mainnet,
 }
 
 /// From where, and to where.
@@ -151,4 +167,12 @@ fn limit(text: &str) -> Result<(String, u64), String> {
         .parse()
         .map_err(|_| format!("{number:?} is no number"))?;
     Ok((name.into(), number))
+}
+
+fn fork_digest(text: &str) -> Result<(Fork, [u8; 4]), String> {
+    let (name, digest) = text.split_once('=').ok_or("it should be FORK=DIGEST")?;
+    let wrong = || format!("{digest:?} is no digest of four bytes, as 0xad532ceb");
+    let digits = digest.strip_prefix("0x").ok_or_else(wrong)?;
+    let digest = const_hex::decode_to_array(digits).map_err(|_| wrong())?;
+    Ok((fork(name)?, digest))
 }

@@ -65,8 +65,17 @@ pub fn ssz(what: &What, ssz: &[u8], error: &Error) -> String {
     format!("{error}{}", others(what, is_of))
 }
 
+/// Of what was to be a JSON array; `None`: there is nothing to add.
+pub fn no_array(json: &[u8]) -> Option<String> {
+    if let Some(nature) = nature(json) {
+        return Some(format!("no array: it is {nature}"));
+    }
+    let text = node_error(json)?;
+    Some(format!("the node's answer is an error: {text}"))
+}
+
 /// What is neither JSON nor SSZ.
-fn nature(bytes: &[u8]) -> Option<&'static str> {
+pub fn nature(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [] => "empty",
         [0x1f, 0x8b, ..] => "gzip: gunzip it first",

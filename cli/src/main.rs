@@ -7,6 +7,7 @@ mod input;
 mod output;
 mod to_ssz;
 mod types;
+mod updates;
 mod what;
 
 use std::process::ExitCode;
@@ -47,7 +48,10 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Json2ssz { what, files, form } => {
             let pieces = Pieces::of(files.input.as_deref())?.keep();
-            let ssz = to_ssz::to_ssz(&what, pieces, form.into())?;
+            let ssz = match updates::are_meant(&what)? {
+                true => updates::to_ssz(&what, pieces)?,
+                false => to_ssz::to_ssz(&what, pieces, form.into())?,
+            };
             let mut output = Output::to(files.output.as_deref())?;
             output.write(&ssz)?;
             output.end()
@@ -59,13 +63,18 @@ fn run(command: Command) -> Result<(), Failure> {
             envelope,
             rlp_keys,
         } => {
+            let path = path.as_deref().unwrap_or("");
+            if updates::are_meant(&what)? {
+                let octets = input::whole(files.input.as_deref())?;
+                let output = || Output::to(files.output.as_deref());
+                return updates::to_json(&what, &octets, path, output);
+            }
             let (schema, ty, fork) = what.resolve()?;
             if envelope && fork.is_none() {
                 return Err(Failure::Usage("--envelope needs --fork".into()));
             }
             let ssz = input::whole(files.input.as_deref())?;
             let wrong = |error: Error| Failure::Data(explain::ssz(&what, &ssz, &error));
-            let path = path.as_deref().unwrap_or("");
             let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
             let mut json = ToJson::new(&schema, ty, &ssz[range]).map_err(wrong)?;
             if rlp_keys {
@@ -87,8 +96,12 @@ fn run(command: Command) -> Result<(), Failure> {
             output.end()
         }
         Command::Check { what, input } => {
+            let input = input.input.as_deref();
+            if updates::are_meant(&what)? {
+                return updates::check_all(&what, &input::whole(input)?);
+            }
             let (schema, ty, _) = what.resolve()?;
-            let ssz = input::whole(input.input.as_deref())?;
+            let ssz = input::whole(input)?;
             let checked = check(&schema, ty, &ssz);
             checked.map_err(|error| Failure::Data(explain::ssz(&what, &ssz, &error)))
         }
@@ -97,12 +110,17 @@ fn run(command: Command) -> Result<(), Failure> {
             input,
             select: path,
         } => {
-            let (schema, ty, _) = what.resolve()?;
-            let ssz = input::whole(input.input.as_deref())?;
-            let wrong = |error: Error| Failure::Data(explain::ssz(&what, &ssz, &error));
             let path = path.as_deref().unwrap_or("");
-            let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
-            let root = hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?;
+            let input = input.input.as_deref();
+            let root = if updates::are_meant(&what)? {
+                updates::root(&what, path, || input::whole(input))?
+            } else {
+                let (schema, ty, _) = what.resolve()?;
+                let ssz = input::whole(input)?;
+                let wrong = |error: Error| Failure::Data(explain::ssz(&what, &ssz, &error));
+                let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
+                hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?
+            };
             let mut output = Output::to(None)?;
             output.write(format!("0x{}\n", const_hex::encode(root)).as_bytes())?;
             output.end()

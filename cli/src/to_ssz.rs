@@ -1,6 +1,8 @@
 //! JSON to SSZ.
 
-use sszip_core::ssz::{version, Error, Fork, Form, Problem, Schema, ToSsz, TypeId};
+use std::fmt;
+
+use sszip_core::ssz::{version, Error, Fork, Form, Preset, Problem, Schema, ToSsz, TypeId};
 
 use crate::args::What;
 use crate::explain;
@@ -8,7 +10,7 @@ use crate::input::Pieces;
 use crate::Failure;
 
 /// Why there is no SSZ.
-enum No {
+pub enum No {
     /// The text is no such value.
     Value(Error),
     Failure(Failure),
@@ -23,6 +25,16 @@ impl From<Failure> for No {
 impl From<Error> for No {
     fn from(error: Error) -> Self {
         Self::Value(error)
+    }
+}
+
+impl fmt::Display for No {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(error) => error.fmt(f),
+            Self::Failure(Failure::Data(why) | Failure::Usage(why)) => f.write_str(why),
+            Self::Failure(Failure::Pipe) => Ok(()),
+        }
     }
 }
 
@@ -87,7 +99,7 @@ fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
                 while let Some(piece) = pieces.next()? {
                     held.extend_from_slice(piece);
                 }
-                return by_late_version(what, &held);
+                return by_late_version(what.preset, &what.name, &held).map(|(_, ssz)| ssz);
             }
             Err(error) => return Err(error.into()),
         }
@@ -95,7 +107,8 @@ fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
     Ok(reader.end()?)
 }
 
-fn by_late_version(what: &What, json: &[u8]) -> Result<Vec<u8>, No> {
+/// Of the fork that the answer names anywhere, which is told.
+pub fn by_late_version(preset: Preset, name: &str, json: &[u8]) -> Result<(Fork, Vec<u8>), No> {
     let wrong = |why: String| No::from(Failure::Data(why));
     let Some(version) = version(json)? else {
         let why = "the answer has no version: --fork is missing";
@@ -104,11 +117,11 @@ fn by_late_version(what: &What, json: &[u8]) -> Result<Vec<u8>, No> {
     let fork: Fork = version
         .parse()
         .map_err(|unknown| wrong(format!("the version {unknown}")))?;
-    let schema = Schema::of(fork, what.preset);
-    let Some(ty) = schema.find(&what.name) else {
-        return Err(wrong(format!("{fork} has no {}", what.name)));
+    let schema = Schema::of(fork, preset);
+    let Some(ty) = schema.find(name) else {
+        return Err(wrong(format!("{fork} has no {name}")));
     };
     let mut reader = ToSsz::new(schema, ty, Form::Enveloped);
     reader.push(json)?;
-    Ok(reader.end()?)
+    Ok((fork, reader.end()?))
 }

@@ -1,0 +1,321 @@
+//! `light_client/updates`: no value of SSZ, but updates one after the other
+//! (beacon-APIs), each of its own fork. JSON has `[{"version", "data"}, ...]`,
+//! and octets have for each its length, four bytes that say of which fork it is
+//! (`ForkDigest`), and the update. The length is a `uint64` and counts the digest.
+
+use std::ops::Range;
+
+use serde_json::value::RawValue;
+use sszip_core::ssz::{check, hash_tree_root, select, Error, Fork, Preset, Schema, ToJson, TypeId};
+
+use crate::args::{Network, What};
+use crate::explain;
+use crate::input::{Pieces, PIECE};
+use crate::output::Output;
+use crate::to_ssz::by_late_version;
+use crate::Failure;
+
+/// What they are called here.
+const NAME: &str = "LightClientUpdates";
+/// What each of them is.
+const UPDATE: &str = "LightClientUpdate";
+
+const LENGTH: usize = 8;
+const DIGEST: usize = 4;
+
+/// Mainnet's digests, and since which epoch they are (`compute_fork_digest` of
+/// consensus-specs v1.7.0-alpha.13; from fulu on there is another for each change
+/// of the blobs' limit).
+const MAINNET: [(u64, Fork, [u8; DIGEST]); 8] = [
+    (74_240, Fork::Altair, [0xaf, 0xca, 0xab, 0xa0]),
+    (144_896, Fork::Bellatrix, [0x4a, 0x26, 0xc5, 0x8b]),
+    (194_048, Fork::Capella, [0xbb, 0xa4, 0xda, 0x96]),
+    (269_568, Fork::Deneb, [0x6a, 0x95, 0xa1, 0xa9]),
+    (364_032, Fork::Electra, [0xad, 0x53, 0x2c, 0xeb]),
+    (411_392, Fork::Fulu, [0xcc, 0x2c, 0x5c, 0xdb]),
+    (412_672, Fork::Fulu, [0xcb, 0x0d, 0x1a, 0xcc]),
+    (419_072, Fork::Fulu, [0x8c, 0x9f, 0x62, 0xfe]),
+];
+const SLOTS_PER_EPOCH: u64 = 32;
+
+/// Whether it is they that are meant.
+///
+/// # Errors
+/// The arguments are wrong for what is meant.
+pub fn are_meant(what: &What) -> Result<bool, Failure> {
+    if what.name == NAME {
+        return Digests::of(what).map(|_| true);
+    }
+    match what.network.is_some() || !what.fork_digests.is_empty() {
+        true => {
+            let why = format!("--network and --fork-digest are for {NAME}");
+            Err(Failure::Usage(why))
+        }
+        false => Ok(false),
+    }
+}
+
+/// Octets of JSON.
+pub fn to_ssz(what: &What, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
+    let digests = Digests::of(what)?;
+    let mut json = Vec::new();
+    while let Some(piece) = pieces.next()? {
+        json.extend_from_slice(piece);
+    }
+    let items: Vec<&RawValue> = match serde_json::from_slice(&json) {
+        Ok(items) => items,
+        Err(error) => {
+            let why = explain::no_array(&json).unwrap_or_else(|| error.to_string());
+            return Err(Failure::Data(why));
+        }
+    };
+    let mut octets = Vec::new();
+    for (n, item) in items.iter().enumerate() {
+        let item = item.get().as_bytes();
+        let begin = item.as_ptr() as usize - json.as_ptr() as usize;
+        let wrong = |why: String| Failure::Data(format!("[{n}], from byte {begin} on: {why}"));
+        let read = by_late_version(what.preset, UPDATE, item);
+        let (fork, update) = read.map_err(|no| wrong(no.to_string()))?;
+        let digest = digests
+            .of_update(what.preset, fork, &update)
+            .map_err(wrong)?;
+        let len = (DIGEST + update.len()) as u64;
+        octets.extend(len.to_le_bytes());
+        octets.extend(digest);
+        octets.extend(update);
+    }
+    Ok(octets)
+}
+
+/// JSON of octets, of all of them or of a part.
+pub fn to_json(
+    what: &What,
+    octets: &[u8],
+    path: &str,
+    output: impl FnOnce() -> Result<Output, Failure>,
+) -> Result<(), Failure> {
+    let updates = Update::all(what, octets)?;
+    let mut room = vec![0; PIECE];
+    if !path.is_empty() {
+        let (update, ty, part) = Update::part(&updates, path)?;
+        let mut output = output()?;
+        update.write(ty, part, &mut room, &mut output)?;
+        output.write(b"\n")?;
+        return output.end();
+    }
+    let mut output = output()?;
+    output.write(b"[")?;
+    for (n, update) in updates.iter().enumerate() {
+        let comma = if n == 0 { "" } else { "," };
+        let begin = format!("{comma}{{\"version\":\"{}\",\"data\":", update.fork);
+        output.write(begin.as_bytes())?;
+        update.write(update.ty, update.ssz, &mut room, &mut output)?;
+        output.write(b"}")?;
+    }
+    output.write(b"]\n")?;
+    output.end()
+}
+
+/// Whether octets are such updates.
+pub fn check_all(what: &What, octets: &[u8]) -> Result<(), Failure> {
+    Update::all(what, octets).map(|_| ())
+}
+
+/// The root of a part: there is none of the whole.
+pub fn root(
+    what: &What,
+    path: &str,
+    octets: impl FnOnce() -> Result<Vec<u8>, Failure>,
+) -> Result<[u8; 32], Failure> {
+    if path.is_empty() {
+        let why = format!("{NAME} have no root: --select '[0]' is the first one");
+        return Err(Failure::Usage(why));
+    }
+    let octets = octets()?;
+    let updates = Update::all(what, &octets)?;
+    let (update, ty, part) = Update::part(&updates, path)?;
+    hash_tree_root(update.schema, ty, part).map_err(|error| update.wrong(&error))
+}
+
+/// One of them.
+struct Update<'o> {
+    n: usize,
+    /// Where it begins.
+    at: usize,
+    fork: Fork,
+    schema: &'static Schema,
+    ty: TypeId,
+    ssz: &'o [u8],
+}
+
+impl<'o> Update<'o> {
+    fn all(what: &What, octets: &'o [u8]) -> Result<Vec<Self>, Failure> {
+        let digests = Digests::of(what)?;
+        let mut all = Vec::new();
+        let mut rest = octets;
+        while !rest.is_empty() {
+            let n = all.len();
+            let at = octets.len() - rest.len();
+            let wrong = |why: String| {
+                let what_else = explain::nature(octets);
+                let what_else =
+                    what_else.map_or(String::new(), |nature| format!("; it is {nature}"));
+                Failure::Data(format!("[{n}], byte {at}: {why}{what_else}"))
+            };
+            let Some((len, after)) = rest.split_first_chunk::<LENGTH>() else {
+                return Err(wrong(format!(
+                    "{} bytes, where a length should be",
+                    rest.len()
+                )));
+            };
+            let len = u64::from_le_bytes(*len);
+            let item = usize::try_from(len)
+                .ok()
+                .and_then(|len| after.split_at_checked(len));
+            let Some((item, after)) = item else {
+                return Err(wrong(format!(
+                    "{len} bytes, of which {} are there",
+                    after.len()
+                )));
+            };
+            let Some((digest, ssz)) = item.split_first_chunk::<DIGEST>() else {
+                return Err(wrong(format!("{len} bytes have no fork digest")));
+            };
+            let fork = digests.fork(*digest).map_err(wrong)?;
+            let schema = Schema::of(fork, what.preset);
+            let Some(ty) = schema.find(UPDATE) else {
+                return Err(wrong(format!("{fork} has no {UPDATE}")));
+            };
+            let update = Self {
+                n,
+                at: at + LENGTH + DIGEST,
+                fork,
+                schema,
+                ty,
+                ssz,
+            };
+            check(schema, ty, ssz).map_err(|error| update.wrong(&error))?;
+            all.push(update);
+            rest = after;
+        }
+        Ok(all)
+    }
+
+    /// The part that a path leads to: `[0].attested_header`.
+    fn part<'u>(all: &'u [Self], path: &str) -> Result<(&'u Self, TypeId, &'o [u8]), Failure> {
+        let index = path.strip_prefix('[').and_then(|path| path.split_once(']'));
+        let number = index.and_then(|(number, _)| number.parse::<usize>().ok());
+        let (Some((_, rest)), Some(number)) = (index, number) else {
+            let why = format!("{path:?} should begin with an index, as [0]");
+            return Err(Failure::Data(why));
+        };
+        let Some(update) = all.get(number) else {
+            let why = format!("no element {number} of {}", all.len());
+            return Err(Failure::Data(why));
+        };
+        let rest = rest.strip_prefix('.').unwrap_or(rest);
+        let (ty, range): (TypeId, Range<usize>) =
+            select(update.schema, update.ty, update.ssz, rest)
+                .map_err(|error| update.wrong(&error))?;
+        Ok((update, ty, &update.ssz[range]))
+    }
+
+    fn write(
+        &self,
+        ty: TypeId,
+        ssz: &[u8],
+        room: &mut [u8],
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let wrong = |error: Error| self.wrong(&error);
+        let mut json = ToJson::new(self.schema, ty, ssz).map_err(wrong)?;
+        loop {
+            match json.write(room).map_err(wrong)? {
+                0 => return Ok(()),
+                len => output.write(&room[..len])?,
+            }
+        }
+    }
+
+    fn wrong(&self, error: &Error) -> Failure {
+        let Self { n, at, fork, .. } = self;
+        Failure::Data(format!("[{n}], of {fork}, from byte {at} on: {error}"))
+    }
+}
+
+/// Which digest stands for which fork.
+struct Digests<'w> {
+    what: &'w What,
+}
+
+impl<'w> Digests<'w> {
+    fn of(what: &'w What) -> Result<Self, Failure> {
+        let usage = |why: &str| Err(Failure::Usage(why.into()));
+        if what.fork.is_some() {
+            return usage("each update is of the fork that it names: --fork has no place");
+        }
+        if !what.limits.is_empty() {
+            return usage("updates have no limits");
+        }
+        if what.network.is_some() && what.preset != Preset::Mainnet {
+            return usage("mainnet's preset is mainnet");
+        }
+        if what.network.is_none() && what.fork_digests.is_empty() {
+            return usage("--network or --fork-digest is missing: which digest is which fork's?");
+        }
+        Ok(Self { what })
+    }
+
+    /// The digests that are named, and the network's others.
+    fn all(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST])> + '_ {
+        let named = self.what.fork_digests.iter().copied();
+        let network = self
+            .what
+            .network
+            .iter()
+            .flat_map(|Network::Mainnet| MAINNET);
+        named.chain(network.map(|(_, fork, digest)| (fork, digest)))
+    }
+
+    fn fork(&self, digest: [u8; DIGEST]) -> Result<Fork, String> {
+        let found = self.all().find(|(_, known)| *known == digest);
+        found.map(|(fork, _)| fork).ok_or_else(|| {
+            format!(
+                "the fork digest 0x{} is not known",
+                const_hex::encode(digest)
+            )
+        })
+    }
+
+    /// The digest of an update: that of the epoch of its attested header.
+    fn of_update(&self, preset: Preset, fork: Fork, ssz: &[u8]) -> Result<[u8; DIGEST], String> {
+        let mut named = self.what.fork_digests.iter().filter(|(of, _)| *of == fork);
+        match (named.next(), named.next()) {
+            (Some((_, digest)), None) => return Ok(*digest),
+            (Some(_), Some(_)) => return Err(format!("--fork-digest is there twice for {fork}")),
+            (None, _) if self.what.network.is_none() => {
+                return Err(format!("--fork-digest {fork}=... is missing"));
+            }
+            (None, _) => {}
+        }
+        let schema = Schema::of(fork, preset);
+        let slot = schema
+            .find(UPDATE)
+            .and_then(|ty| select(schema, ty, ssz, "attested_header.beacon.slot").ok())
+            .and_then(|(_, range)| ssz.get(range)?.first_chunk())
+            .map(|slot| u64::from_le_bytes(*slot))
+            .ok_or("no slot")?;
+        let epoch = slot / SLOTS_PER_EPOCH;
+        let now = MAINNET.iter().rev().find(|(since, ..)| *since <= epoch);
+        match now {
+            Some((_, of, digest)) if *of == fork => Ok(*digest),
+            Some((_, of, _)) => Err(format!(
+                "its version is {fork}, and mainnet's at slot {slot} {of}: \
+                 --fork-digest names another network's"
+            )),
+            None => Err(format!(
+                "mainnet had no updates at slot {slot}: --fork-digest names another network's"
+            )),
+        }
+    }
+}
