@@ -428,9 +428,15 @@ impl World {
         assert_eq!(answers.len(), open.calls.len(), "{text}");
         let whole = self.told_apart(open.caller);
         for ((answer, call), id) in answers.iter().zip(&open.calls).zip(&open.ids) {
+            let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"#);
             let result = answer
-                .strip_prefix(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#))
+                .strip_prefix(&head)
                 .and_then(|rest| rest.strip_suffix('}'))
+                .and_then(|rest| match rest.strip_prefix(r#""result":"#) {
+                    // who waits shares an error, too
+                    None if open.waits => rest.strip_prefix(r#""error":"#),
+                    result => result,
+                })
                 .unwrap_or_else(|| panic!("{answer} under {id}"));
             let key = (*call, whole);
             let (asked_at, _) = *self
@@ -576,12 +582,17 @@ impl World {
                 filler
             ])
             .to_string();
+            let mut say = |text: &str| {
+                let said = self.said.entry((call, caller)).or_default();
+                said.push((open.dispatched_at, text.to_owned()));
+            };
             answers.push(if how.outcome == Outcome::Error {
-                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":{result}}}}}"#)
+                let error = format!(r#"{{"code":1,"message":{result}}}"#);
+                say(&error);
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
             } else {
                 if how.outcome == Outcome::Whole {
-                    let said = self.said.entry((call, caller)).or_default();
-                    said.push((open.dispatched_at, result.clone()));
+                    say(&result);
                 }
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
             });

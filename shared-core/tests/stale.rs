@@ -235,14 +235,23 @@ fn nobody_waits_for_an_update_that_fails() {
 fn what_the_node_denies_is_not_sent_any_more() {
     for body in [
         r#"{"jsonrpc":"2.0","id":1,"result":null}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":3,"message":"reverted"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#,
     ] {
         let host = Host::new(BACKGROUND);
         answer(host.ask(0, 1).0, 7, 0);
         publish(update(&host, VALID, 1, 7), body, VALID);
+        // that there is nothing is known for as long as that may be, and is
+        // never sent when it has expired
         let (exchange, found) = host.ask(VALID, 1);
+        match body.contains("-32000") {
+            true => assert_eq!(found, LookUp::Forward, "{body}"),
+            false => assert_eq!(found, LookUp::Respond, "{body}"),
+        }
+        drop(exchange);
+        let (exchange, found) = host.ask(2 * VALID, 1);
         assert_eq!(found, LookUp::Forward, "{body}");
-        assert_eq!(failed(exchange, Failure::Error, VALID), None);
+        assert_eq!(failed(exchange, Failure::Error, 2 * VALID), None);
     }
 }
 

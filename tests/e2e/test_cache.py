@@ -213,8 +213,7 @@ class TestWhatIsNotStored:
     @pytest.mark.parametrize(
         "method, params, result",
         [
-            ("eth_getTransactionReceipt", f"[{HASH}]", b"null"),
-            ("eth_getBlockByHash", BY_HASH, b"null"),
+            ("eth_getTransactionByHash", f"[{HASH}]", b"null"),
             ("eth_chainId", "[]", None),
             ("eth_sendRawTransaction", '["0x00"]', HASH.encode()),
             ("eth_syncing", "[]", b"false"),

@@ -24,6 +24,7 @@ sszip_cache_memory 16m;
 sszip_cache_valid immutable 1h;
 sszip_cache_valid unfinalized 1h;
 sszip_cache_valid tip 1h;
+sszip_cache_valid nothing 1h;
 sszip_cache_namespace main;
 %(more)s
 proxy_http_version 1.1;

@@ -56,9 +56,9 @@ CASES = {
     "an object with both": (balance('{"blockNumber":"0x96","blockHash":"0x%064d"}' % 1), None),
     "an empty object": (balance("{}"), None),
     # beyond the head
-    "a block to come": (call("eth_getBlockByNumber", '["0xffff",false]'), None),
+    "a block to come": (call("eth_getBlockByNumber", '["0xffff",false]'), "tip"),
     "the state of a block to come": (balance('"0xffff"'), None),
-    "the receipts of a block to come": (call("eth_getBlockReceipts", '["0xffff"]'), None),
+    "the receipts of a block to come": (call("eth_getBlockReceipts", '["0xffff"]'), "tip"),
     # ranges
     "a final range": (logs(100, FINAL), "immutable"),
     "a range that crosses the final block": (logs(FINAL - 5, FINAL + 1), "unfinalized"),
@@ -68,11 +68,11 @@ CASES = {
     "a range without an end": (call("eth_getLogs", '[{"fromBlock":"0xc0"}]'), "tip"),
     "a range up to latest": (call("eth_getLogs", '[{"fromBlock":"0xc0","toBlock":"latest"}]'), "tip"),
     "a range without a beginning": (call("eth_getLogs", '[{"toBlock":"0x96"}]'), "tip"),
-    # null and empty
-    "no such block": (call("eth_getBlockByHash", '["0x%064d",false]' % 7), None),
+    # null and empty: nothing is kept as long as the head is this one
+    "no such block": (call("eth_getBlockByHash", '["0x%064d",false]' % 7), "tip"),
     "no such transaction": (call("eth_getTransactionByHash", '["0x%064d"]' % 7), None),
-    "no such receipt": (call("eth_getTransactionReceipt", '["0x%064d"]' % 7), None),
-    "no such index": (call("eth_getTransactionByBlockNumberAndIndex", '["0x64","0xffff"]'), None),
+    "no such receipt": (call("eth_getTransactionReceipt", '["0x%064d"]' % 7), "tip"),
+    "no such index": (call("eth_getTransactionByBlockNumberAndIndex", '["0x64","0xffff"]'), "tip"),
     "zero is an answer": (call("eth_getUncleCountByBlockNumber", '["0x64"]'), "immutable"),
     "logs of nobody": (
         call("eth_getLogs", f'[{{"fromBlock":"0x64","toBlock":"0x65","address":"0x{7:040x}"}}]'),

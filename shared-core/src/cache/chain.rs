@@ -359,7 +359,7 @@ impl Stamp {
     pub fn new(chain: Arc<Chain>, class: Option<Class>, epoch: u64, height: Option<u64>) -> Self {
         let on = match class {
             Some(Class::Unfinalized) => On::Blocks(height),
-            Some(Class::Tip) => On::Head(height.unwrap_or(0)),
+            Some(Class::Tip | Class::Nothing) => On::Head(height.unwrap_or(0)),
             Some(Class::Immutable | Class::Config) | None => On::Nothing,
         };
         Self { chain, epoch, on }

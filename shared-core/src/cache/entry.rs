@@ -223,6 +223,11 @@ impl Entry {
         &self.meta
     }
 
+    /// Whether it is kept only as long as there is nothing to keep.
+    pub fn is_nothing(&self) -> bool {
+        self.meta.class == Some(Class::Nothing as u8)
+    }
+
     /// The same, stored at `now` and fresh for `valid`, both in milliseconds.
     pub fn stored(mut self, now: u64, valid: u64) -> Self {
         self.meta.stored_at = now;
@@ -273,8 +278,9 @@ impl Entry {
 
     /// Some place may send it when it has expired: see [`stands_in`](Self::stands_in).
     pub fn keep_stale(&self) {
-        // a hit changes no line of memory that others read
-        if !self.kept_stale.load(Ordering::Relaxed) {
+        // when there is nothing to be had, nothing is not what is wanted; and a
+        // hit changes no line of memory that others read
+        if !self.is_nothing() && !self.kept_stale.load(Ordering::Relaxed) {
             self.kept_stale.store(true, Ordering::Relaxed);
         }
     }
@@ -304,10 +310,11 @@ impl Entry {
 
     /// Whether it is of use at `now`, when it is stale.
     pub fn is_of_use_stale(&self, now: u64) -> bool {
-        self.meta.revalidates && self.is_untouched()
+        let is_of_use = self.meta.revalidates && self.is_untouched()
             || self.stands_in_for_error(now)
             || self.stands_in_while_revalidated(now)
-            || self.stands_in(now)
+            || self.stands_in(now);
+        is_of_use && !self.is_nothing()
     }
 
     /// Whether it may be sent at `now`, in milliseconds of the caller's clock.

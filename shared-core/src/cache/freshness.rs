@@ -7,7 +7,7 @@
 use super::chain::{Heights, Mark};
 use crate::jsonrpc::block::{self, BlockReference, Bound, ResultBlock, Tag};
 use crate::jsonrpc::methods::{self, Method};
-use crate::jsonrpc::response::{content, Content};
+use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::unsettled::{has_failed_part, is_to_be_filled_in};
 
 /// Why an answer may be kept.
@@ -21,14 +21,18 @@ pub enum Class {
     Tip,
     /// It says how the node is set up, and changes when that is upgraded.
     Config,
+    /// There was nothing to keep: `null`, `[]` at the head, a call that
+    /// reverted. Each block may change that.
+    Nothing,
 }
 
 impl Class {
-    const ALL: [Class; 4] = [
+    const ALL: [Class; 5] = [
         Class::Immutable,
         Class::Unfinalized,
         Class::Tip,
         Class::Config,
+        Class::Nothing,
     ];
 
     /// The name that configurations and logs use.
@@ -38,6 +42,7 @@ impl Class {
             Class::Unfinalized => "unfinalized",
             Class::Tip => "tip",
             Class::Config => "config",
+            Class::Nothing => "nothing",
         }
     }
 
@@ -61,6 +66,7 @@ impl Class {
             Class::Unfinalized => 2_000,
             Class::Tip => 1_000,
             Class::Config => 60_000,
+            Class::Nothing => 500,
         }
     }
 }
@@ -155,6 +161,18 @@ pub struct Known<'a> {
     /// Lifetimes.
     pub valid: &'a Valid,
 }
+
+/// What came of a call that is kept as nothing else.
+#[derive(Clone, Copy, Debug)]
+pub enum Came<'a> {
+    /// Its result.
+    Result(&'a [u8]),
+    /// Its error.
+    Error(&'a [u8]),
+}
+
+/// Methods that find what is in no block yet.
+const BEFORE_A_BLOCK: [&str; 2] = ["eth_getRawTransactionByHash", "eth_getTransactionByHash"];
 
 /// What a call names.
 #[derive(Clone, Copy, Debug)]
@@ -326,6 +344,39 @@ impl Prospect {
         })
     }
 
+    /// What a whole answer is kept as that is kept as nothing else, the value
+    /// of its `result` or `error` being known: at the least, with a lifetime
+    /// of 0, it is an answer to all who were waiting for it.
+    pub fn nothing(&self, came: Came<'_>, known: Known<'_>) -> Judged {
+        let is_lasting = match came {
+            Came::Result(result) => {
+                let is_empty = matches!(content(result), Content::Null | Content::EmptyArray);
+                // one that is sent the next moment is found, without a new head
+                is_empty && !BEFORE_A_BLOCK.contains(&self.method.name)
+            }
+            Came::Error(error) => has_reverted(error),
+        };
+        let valid = match is_lasting && known.mark.is_none_or(|mark| !mark.is_wrong) {
+            true => self.valid_nothing(known.valid),
+            false => 0,
+        };
+        Judged {
+            class: Class::Nothing,
+            valid,
+            block: None,
+            height: known.mark.map(|mark| mark.seen),
+            of: None,
+            if_final: None,
+            if_repeated: None,
+        }
+    }
+
+    /// An operator who knows a method does not know that there is nothing.
+    fn valid_nothing(&self, valid: &Valid) -> u64 {
+        let most = valid.class(Class::Nothing);
+        self.said.map_or(most, |said| said.min(most))
+    }
+
     fn valid(&self, class: Class, valid: &Valid) -> u64 {
         self.said.unwrap_or(valid.class(class))
     }
@@ -341,7 +392,7 @@ impl Prospect {
         named: Named,
         result: &[u8],
         mark: Option<&Mark>,
-        valid: &Valid,
+        known: &Valid,
     ) -> Option<Judged> {
         let of = mark.and_then(|_| block::in_result(self.method, result));
         let height = match (mark, of) {
@@ -353,14 +404,23 @@ impl Prospect {
             }
             (mark, _) => mark.map(|mark| mark.seen),
         };
-        let judged = self.kept(Class::Tip, None, height, valid)?;
+        let judged = self.kept(Class::Tip, None, height, known)?;
+        let valid = match named {
+            // nobody is told when it moves
+            Named::Moving => judged.valid.min(Class::Tip.default_valid()),
+            _ => judged.valid,
+        };
+        if content(result) == Content::EmptyArray && self.said.is_none() {
+            let valid = valid.min(self.valid_nothing(known));
+            return (valid > 0).then_some(Judged {
+                class: Class::Nothing,
+                valid,
+                ..judged
+            });
+        }
         Some(Judged {
             of,
-            valid: match named {
-                // nobody is told when it moves
-                Named::Moving => judged.valid.min(Class::Tip.default_valid()),
-                _ => judged.valid,
-            },
+            valid,
             ..judged
         })
     }
@@ -416,6 +476,23 @@ impl Named {
             BlockReference::None if method.in_result == methods::InResult::Itself => Self::Head,
             _ => Self::Nothing,
         }
+    }
+}
+
+/// Whether the error is the call's own: it fails as long as the state is this
+/// one, whoever asks. Others tell of the node: it is behind, or busy.
+fn has_reverted(error: &[u8]) -> bool {
+    // 3 is geth's and EIP-1474's extension for what reverted with data; without
+    // data it is -32000, Nethermind's and Erigon's are -32015 and -32000
+    match member(error, "code") {
+        Some(b"3") => true,
+        Some(b"-32000" | b"-32015") => member(error, "message").is_some_and(|message| {
+            let revert = b"revert";
+            message
+                .windows(revert.len())
+                .any(|word| word.eq_ignore_ascii_case(revert))
+        }),
+        _ => false,
     }
 }
 

@@ -9,6 +9,7 @@ use super::link::Link;
 use super::memo::Memo;
 use super::repeated::Repeated;
 use super::scope::Varying;
+use super::unkept;
 use super::Key;
 use crate::memory::Budget;
 
@@ -44,6 +45,8 @@ pub struct Tier {
     pub memo: Memo,
     /// Answers that are believed when they come again.
     pub repeated: Repeated,
+    /// Keys that it is of no use to wait for.
+    pub unkept: unkept::Keys,
     woken: Mutex<VecDeque<Waiter>>,
 }
 

@@ -134,7 +134,7 @@ impl CacheDirectives {
         if !what.contains(&b'_') {
             return Err(invalid(
                 what,
-                "\"immutable\", \"unfinalized\", \"tip\", \"config\" or the name of a method",
+                "\"immutable\", \"unfinalized\", \"tip\", \"nothing\", \"config\" or the name of a method",
             ));
         }
         if is_stateful(what) {

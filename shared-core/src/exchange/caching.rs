@@ -14,6 +14,7 @@ use crate::cache::link::Link;
 use crate::cache::process::Tier;
 use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
+use crate::cache::unkept::Unkept;
 use crate::cache::Key;
 use crate::config::{Credentials, UpstreamEncoding};
 use crate::jsonrpc::request::{Call, Request};
@@ -165,6 +166,7 @@ impl Exchange {
             return Ok(LookUp::Forward);
         }
         self.looked_up_at = asked.now;
+        self.config.process.tier.unkept.saw(asked.now);
         self.may_code = asked.coding_allowed;
         self.host_writes_vary = asked.host_writes_vary;
         if self.request.cache.kind == CacheKind::Resource {
@@ -257,11 +259,15 @@ impl Exchange {
             return LookUp::Forward;
         }
         // what is sent meanwhile is sent because another request fetches it
-        let coalesces = sought.coalesces && self.config.cache.lock || self.may_send_stale(asked);
+        let unkept = tier.unkept.get(&key, asked.now);
+        let may_share = sought.coalesces && self.config.cache.lock && unkept != Some(Unkept::One);
+        let coalesces = may_share || self.may_send_stale(asked);
         let asks = coalesces || tier.link().is_some_and(Link::is_up);
         let token = match asked.waiter {
             Some(waiter) if asks && !asked.bypass => {
-                match take_part(&tier, key, waiter, coalesces, asked.now) {
+                // what is not kept here is not kept elsewhere either
+                let in_vain = unkept.is_some();
+                match take_part(&tier, key, waiter, coalesces, in_vain, asked.now) {
                     Part::Leads(token) => token,
                     Part::Follows if self.may_send_stale(asked) => {
                         tier.leave(&key, waiter);
@@ -452,8 +458,11 @@ impl Exchange {
             .fill
             .as_mut()
             .is_some_and(|fill| fill.accepts(head, asked, types));
-        if !accepted {
-            self.refuse_fill();
+        match self.fill.take_if(|_| !accepted) {
+            // the node will say the same to the next one
+            Some(fill) if head.status < 500 => fill.refuse_for_now(),
+            Some(fill) => fill.refuse(),
+            None => {}
         }
     }
 
@@ -503,7 +512,9 @@ impl Exchange {
         // the bytes on the wire are not the answer itself
         let takes_coded = self.fill.as_ref().is_some_and(|fill| fill.takes_coded());
         if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
-            self.refuse_fill();
+            if let Some(fill) = self.fill.take() {
+                fill.refuse_for_now();
+            }
         }
         match self.fill {
             Some(_) => HeadAction::Tee,
@@ -526,12 +537,15 @@ impl Exchange {
     pub(super) fn copy_to_fill(&mut self, piece: &[u8]) {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let budget = &self.config.process.budget;
-        let kept = self
-            .fill
-            .as_mut()
-            .is_none_or(|fill| fill.collect(piece, budget, limit));
-        if !kept {
-            self.refuse_fill();
+        let Some(mut fill) = self.fill.take() else {
+            return;
+        };
+        if fill.is_beyond(piece.len()) {
+            fill.refuse_for_now();
+        } else if fill.collect(piece, budget, limit) {
+            self.fill = Some(fill);
+        } else {
+            fill.refuse();
         }
     }
 
@@ -564,7 +578,14 @@ enum Part {
 
 /// Leads, or follows, the flight of a key. With a store the look-up there is
 /// the first to lead.
-fn take_part(tier: &Tier, key: Key, waiter: Waiter, coalesces: bool, now: u64) -> Part {
+fn take_part(
+    tier: &Tier,
+    key: Key,
+    waiter: Waiter,
+    coalesces: bool,
+    in_vain: bool,
+    now: u64,
+) -> Part {
     let token = match tier.flights.begin(key, waiter) {
         Some(Role::Follower) => return Part::Follows,
         Some(Role::Leader(token)) => token,
@@ -573,7 +594,7 @@ fn take_part(tier: &Tier, key: Key, waiter: Waiter, coalesces: bool, now: u64) -
     };
     let token = match tier.link() {
         Some(link) if tier.flights.follow(&token, waiter).is_some() => {
-            match link.ask(key, token, coalesces, now) {
+            match link.ask(key, token, coalesces, in_vain, now) {
                 Ok(()) => return Part::Asks,
                 Err(token) => {
                     tier.flights.leave(&key, waiter);

@@ -6,16 +6,18 @@ use super::batch::{by_id, counted};
 use super::coding::off_loop_length;
 use super::head::{is_bytewise, Coding, Field, ResponseHead};
 use super::resource::{key_of, tag_of, Resource};
+use crate::beacon::Route;
 use crate::bytes::{copy_of, push};
 use crate::cache::chain::{Mark, Stamp};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
-use crate::cache::freshness::{Class, IfFinal, Judged, Known, Prospect, Valid};
+use crate::cache::freshness::{Came, Class, IfFinal, Judged, Known, Prospect, Valid};
 use crate::cache::http::{self, Stale};
 use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
 use crate::cache::repeated::Said;
 use crate::cache::scope::{Fields, Learnt, Scope};
+use crate::cache::unkept::Unkept;
 use crate::cache::Key;
 use crate::gzip::inflate;
 use crate::jsonrpc::block::ResultBlock;
@@ -302,12 +304,16 @@ impl Fill {
         }
     }
 
-    /// A piece of a body that goes to the client meanwhile. `false`: it is too
-    /// long, or there is no memory.
+    /// Whether with so many bytes more it is too long to be stored.
+    pub(super) fn is_beyond(&self, more: usize) -> bool {
+        self.collected.len().saturating_add(more) > self.settings.max_entry
+    }
+
+    /// A piece of a body that goes to the client meanwhile. `false`: there is
+    /// no memory for it.
     pub(super) fn collect(&mut self, piece: &[u8], budget: &Budget, limit: usize) -> bool {
-        let length = self.collected.len() + piece.len();
         if memory::is_short()
-            || length > self.settings.max_entry
+            || self.is_beyond(piece.len())
             || self.collected.try_reserve(piece.len()).is_err()
         {
             return false;
@@ -389,7 +395,8 @@ impl Fill {
                 self.of_resource(resource, body, room).into_iter().collect()
             }
         };
-        self.denied = self.entries.is_empty() && self.updates.is_some() && self.denies(body);
+        let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
+        self.denied = has_nothing && self.updates.is_some() && self.denies(body);
         let id = match &self.what {
             What::Batch(_) => return None,
             What::Call(wanted) => wanted.id.clone(),
@@ -474,14 +481,20 @@ impl Fill {
         answer: &Response,
         room: &mut Vec<u8>,
     ) -> Option<Built> {
-        let Outcome::Result(result) = answer.outcome.clone() else {
-            return None;
+        let (result, judged) = match answer.outcome.clone() {
+            Outcome::Result(result) => {
+                let judged = self.judge(wanted, &body[result.clone()]);
+                let believed = |judged| self.believed(judged, &wanted.key, &body[result.clone()]);
+                let judged = judged.and_then(believed);
+                (result, judged)
+            }
+            // what it is, not what is in it, is all that a copy has to keep
+            Outcome::Error(error) => (error, None),
         };
-        let judged = self.judge(wanted, &body[result.clone()])?;
-        if judged.of.is_some_and(|block| self.contradicts(&block)) {
-            return None;
-        }
-        let judged = self.believed(judged, &wanted.key, &body[result.clone()])?;
+        let judged = match judged {
+            Some(judged) => judged,
+            None => self.judge_nothing(wanted, body, &answer.outcome)?,
+        };
         let (id, first, second) = if answer.id.start < result.start {
             (IdPlace::BeforeResult, &answer.id, &result)
         } else {
@@ -509,12 +522,27 @@ impl Fill {
     }
 
     fn judge(&self, wanted: &Wanted, result: &[u8]) -> Option<Judged> {
-        let known = Known {
+        let judged = wanted.prospect.judge(result, self.known(wanted));
+        judged.filter(|judged| !judged.of.is_some_and(|block| self.contradicts(&block)))
+    }
+
+    /// What an answer is kept as of which there is nothing to keep; `None`:
+    /// nobody has a use for it.
+    fn judge_nothing(&self, wanted: &Wanted, body: &[u8], outcome: &Outcome) -> Option<Judged> {
+        let came = match outcome {
+            Outcome::Result(result) => Came::Result(&body[result.clone()]),
+            Outcome::Error(error) => Came::Error(&body[error.clone()]),
+        };
+        let judged = wanted.prospect.nothing(came, self.known(wanted));
+        (judged.valid > 0 || self.token.is_some()).then_some(judged)
+    }
+
+    fn known<'a>(&'a self, wanted: &'a Wanted) -> Known<'a> {
+        Known {
             params: wanted.params.as_deref(),
             mark: self.mark(),
             valid: &self.settings.valid,
-        };
-        wanted.prospect.judge(result, known)
+        }
     }
 
     /// What may be cut short, as what it is kept now; `None`: not yet.
@@ -585,7 +613,8 @@ impl Fill {
             Some(lifetime) => (None, lifetime),
             None => {
                 let route = resource.route;
-                let judged = route.judge(body, &resource.valid, self.mark())?;
+                let judged = route.judge(body, &resource.valid, self.mark());
+                let judged = judged.or_else(|| self.nothing_of(resource))?;
                 (Some(judged), judged.valid)
             }
         };
@@ -619,6 +648,20 @@ impl Fill {
             valid,
             method: None,
             if_final: None,
+        })
+    }
+
+    /// A whole answer that is not kept, for those who wait for it.
+    fn nothing_of(&self, resource: &Resource) -> Option<Judged> {
+        let is_known = resource.route != Route::Other;
+        (is_known && self.token.is_some()).then_some(Judged {
+            class: Class::Nothing,
+            valid: 0,
+            block: None,
+            height: self.mark().map(|mark| mark.seen),
+            of: None,
+            if_final: None,
+            if_repeated: None,
         })
     }
 
@@ -656,10 +699,17 @@ impl Fill {
         let mut outcome = flights::Outcome::Alone;
         // while memory is short nothing is stored, here or with the owner
         let entries = std::mem::take(&mut self.entries);
-        let stores = !entries.is_empty() && !memory::is_short();
+        let is_short = memory::is_short();
+        let stores = !entries.is_empty() && !is_short;
+        if !is_short && self.built && !stores {
+            self.remember_unkept(Unkept::One);
+        }
         for built in entries.into_iter().filter(|_| stores) {
             let key = built.key;
             let (entry, is_current) = self.publish_one(built, now);
+            if now >= entry.meta().expires_at {
+                self.remember_unkept(Unkept::Waiters);
+            }
             if !self.rekeyed && is_current && self.is_of_flight(&key) {
                 outcome = flights::Outcome::Answer(entry);
             }
@@ -716,7 +766,11 @@ impl Fill {
                 let is_current = self.tier.generation() == generation;
                 return (entry, is_current);
             }
-            let class = entry.meta().class.and_then(Class::numbered);
+            let class = match entry.meta().class.and_then(Class::numbered) {
+                // it ends as that does
+                Some(Class::Nothing) => Some(Class::Tip),
+                class => class,
+            };
             let about = About {
                 class: class.map_or("resource", Class::name),
                 namespace,
@@ -738,6 +792,19 @@ impl Fill {
     /// Nothing will be stored: who waits goes to the node.
     pub(super) fn refuse(mut self) {
         self.land(flights::Outcome::Alone);
+    }
+
+    /// The same, and the next answer will be no other: nobody is to wait for
+    /// it.
+    pub(super) fn refuse_for_now(self) {
+        self.remember_unkept(Unkept::One);
+        self.refuse();
+    }
+
+    fn remember_unkept(&self, unkept: Unkept) {
+        if let (Some(key), false) = (self.what.key(), self.rekeyed) {
+            self.tier.unkept.remember(&key, unkept);
+        }
     }
 
     fn land(&mut self, outcome: flights::Outcome) {

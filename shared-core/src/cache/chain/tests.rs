@@ -35,6 +35,17 @@ fn what_hangs_on_the_head_is_over_with_the_next() {
 }
 
 #[test]
+fn that_there_was_nothing_is_over_with_the_next_head_too() {
+    let chain = chain();
+    for next in [Move::Head(101), Move::Reorg { from: 7 }] {
+        let nothing = stamp(&chain, Some(Class::Nothing), Some(chain.mark().seen));
+        assert!(nothing.holds());
+        moved(&chain, next);
+        assert!(!nothing.holds());
+    }
+}
+
+#[test]
 fn an_answer_may_tell_of_a_newer_head() {
     let chain = chain();
     let old = stamp(&chain, Some(Class::Tip), Some(100));

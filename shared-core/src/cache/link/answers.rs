@@ -152,6 +152,9 @@ impl Link {
             }
             Event::Filled(key) | Event::GivenUp(key) => {
                 if let Some(mut look_up) = state.pending.remove(&key) {
+                    // if nothing came of waiting, that is not done again: the
+                    // next would be no better than all at once
+                    look_up.waits_in_vain |= matches!(event, Event::GivenUp(_));
                     look_up.due = now.saturating_add(self.settings.deadline);
                     look_up.generation = self.generation();
                     self.ask_again(state, tier, look_up);

@@ -72,6 +72,9 @@ pub(super) struct LookUp {
     pub(super) due: u64,
     /// The last purge that was known when it was sent.
     pub(super) generation: u64,
+    /// What another process fetches is of no use here: its lease is not asked
+    /// for.
+    pub(super) waits_in_vain: bool,
     /// An event came before the answer that it belongs to.
     pub(super) missed_event: bool,
 }
@@ -83,7 +86,7 @@ impl Job {
     pub(super) fn outgoing(&self, process: &str, now: u64) -> Option<Outgoing> {
         match self {
             Self::LookUp(look_up) => {
-                let query = match look_up.leases {
+                let query = match look_up.leases && !look_up.waits_in_vain {
                     true => format!("?lease={process}&for={LEASE}"),
                     false => String::new(),
                 };

@@ -233,10 +233,18 @@ impl Link {
 
     /// Looks a key up. All that follow the flight of `token` are woken: with
     /// the answer, or one of them to lead (if `leases`), or all to ask alone.
+    /// `in_vain`: what other processes fetch meanwhile is not waited for.
     ///
     /// # Errors
     /// The token: the owner can't be asked now.
-    pub fn ask(&self, key: Key, token: Token, leases: bool, now: u64) -> Result<(), Token> {
+    pub fn ask(
+        &self,
+        key: Key,
+        token: Token,
+        leases: bool,
+        in_vain: bool,
+        now: u64,
+    ) -> Result<(), Token> {
         let mut state = self.lock();
         if !state.up || state.asked.try_reserve(1).is_err() {
             return Err(token);
@@ -247,6 +255,7 @@ impl Link {
             leases,
             due: now.saturating_add(self.settings.deadline),
             generation: self.generation(),
+            waits_in_vain: in_vain,
             missed_event: false,
         };
         state.asked.push_back(Job::LookUp(job));

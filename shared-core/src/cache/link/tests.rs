@@ -139,7 +139,7 @@ impl Host {
             Role::Follower => {}
             Role::Leader(token) => {
                 self.tier.flights.follow(&token, waiter).unwrap();
-                if let Err(token) = self.link().ask(KEY, token, leases, self.now) {
+                if let Err(token) = self.link().ask(KEY, token, leases, false, self.now) {
                     self.tier.hand_on(token);
                 }
             }
@@ -217,7 +217,9 @@ fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
             panic!()
         };
         host.tier.flights.follow(&token, usize::from(n)).unwrap();
-        host.link().ask([n; 32], token, true, host.now).unwrap();
+        host.link()
+            .ask([n; 32], token, true, false, host.now)
+            .unwrap();
     }
     host.run();
 }

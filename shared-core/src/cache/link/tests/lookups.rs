@@ -78,6 +78,22 @@ fn what_another_process_fetches_is_waited_for() {
 }
 
 #[test]
+fn who_waited_in_vain_does_not_wait_again() {
+    let mut host = Host::up();
+    host.want(1, true);
+    host.want(2, true);
+    host.receive(1, &missing("pending"));
+    host.requests();
+    host.event("given-up", &"07".repeat(32));
+    // what is there now is taken, and nobody's lease stands in the way
+    let expected = (1, format!("GET {} HTTP/1.1", path()));
+    assert_eq!(host.requests(), [expected]);
+    host.receive(1, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
+    assert_eq!(host.woken(), [1]);
+    assert!(host.lead(1).is_some());
+}
+
+#[test]
 fn an_owner_that_is_slow_is_not_waited_for() {
     let mut host = Host::up();
     host.want(1, true);
@@ -122,7 +138,7 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
             panic!()
         };
         host.tier.flights.follow(&token, usize::from(n)).unwrap();
-        host.link().ask(key, token, true, host.now).unwrap();
+        host.link().ask(key, token, true, false, host.now).unwrap();
     }
     host.run();
     assert_eq!(host.requests().len(), 2);

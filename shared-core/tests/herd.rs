@@ -1,0 +1,234 @@
+//! Many who ask for the same at once: what they share, and when nobody waits.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::cache::status::CacheStatus;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{Asked, Exchange, Field, HeadAction, LookUp, RequestHead, ResponseHead};
+
+const JSON: Field<'static> = (b"Content-Type", b"application/json");
+const NULL: &str = r#"{"jsonrpc":"2.0","id":1,"result":null}"#;
+const RECEIPT: &str = "eth_getTransactionReceipt";
+
+/// How long the node takes, in milliseconds.
+const NODE: u64 = 200;
+
+struct Host {
+    config: Arc<Config>,
+    process: Process,
+}
+
+impl Host {
+    fn new(words: &str) -> Self {
+        let mut directives = Directives::default();
+        let lines = ["enable on", "cache on"];
+        for line in lines.into_iter().chain(words.split("; ")) {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap();
+            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            directives.set(name, &values).unwrap();
+        }
+        let process = Process::default();
+        process.tier.start(1 << 20, 1);
+        let config = Arc::new(directives.resolve(process.clone()));
+        Self { config, process }
+    }
+
+    /// The first of those who ask goes to the node, the others wait.
+    fn herd(&self, method: &str, many: usize, now: u64) -> (Exchange, Vec<(usize, Exchange)>) {
+        let (leader, found) = self.ask(method, 1, now);
+        assert_eq!(found, LookUp::Forward);
+        let waiting = (2..=many).map(|waiter| {
+            let (exchange, found) = self.ask(method, waiter, now);
+            assert_eq!(found, LookUp::Wait, "{waiter}");
+            (waiter, exchange)
+        });
+        (leader, waiting.collect())
+    }
+
+    fn ask(&self, method: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: [JSON].into_iter(),
+            })
+            .unwrap();
+        let found = look_up(&mut exchange, method, waiter, Some(waiter), now);
+        (exchange, found)
+    }
+
+    fn woken(&self) -> Vec<usize> {
+        std::iter::from_fn(|| self.process.tier.next_woken()).collect()
+    }
+}
+
+fn look_up(
+    exchange: &mut Exchange,
+    method: &str,
+    id: usize,
+    waiter: Option<usize>,
+    now: u64,
+) -> LookUp {
+    let params = format!("[\"0x{}\"]", "ab".repeat(32));
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+    exchange
+        .look_up(Asked {
+            body: body.as_bytes(),
+            now,
+            waiter,
+            coding_allowed: true,
+            ..Asked::default()
+        })
+        .unwrap()
+}
+
+fn head(exchange: &mut Exchange, status: u16, fields: &[Field<'_>]) -> HeadAction {
+    exchange
+        .response_head(ResponseHead {
+            status,
+            content_length: None,
+            fields: fields.iter().copied(),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+            now: 0,
+        })
+        .unwrap()
+}
+
+fn answer(mut exchange: Exchange, body: &str, now: u64) {
+    assert_eq!(head(&mut exchange, 200, &[JSON]), HeadAction::Tee);
+    exchange.observe(body.as_bytes()).unwrap();
+    let mut fill = exchange.take_fill().unwrap();
+    fill.build();
+    fill.publish(now);
+}
+
+fn body_of(exchange: &Exchange) -> String {
+    let body: Vec<u8> = exchange.body().flatten().copied().collect();
+    String::from_utf8(body).unwrap()
+}
+
+#[test]
+fn all_who_wait_share_one_answer_whatever_it_is() {
+    for valid in ["0", "1ms", "10s"] {
+        for answered in [
+            NULL,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"limit"}}"#,
+            // of a transaction that is in no block yet
+            r#"{"jsonrpc":"2.0","id":1,"result":{"blockNumber":null}}"#,
+            "{\"result\":[],\"id\":1,\"jsonrpc\":\"2.0\"}\n",
+        ] {
+            let host = Host::new(&format!("cache_valid nothing {valid}"));
+            let (leader, waiting) = host.herd(RECEIPT, 60, 0);
+            answer(leader, answered, NODE);
+            assert_eq!(host.woken(), (2..=60).collect::<Vec<_>>());
+            for (id, mut exchange) in waiting {
+                let found = look_up(&mut exchange, RECEIPT, id, None, NODE);
+                assert_eq!(found, LookUp::Respond, "{valid} {answered}");
+                assert_eq!(exchange.cache_status(), CacheStatus::Hit);
+                let expected = answered.replace("\"id\":1", &format!("\"id\":{id}"));
+                assert_eq!(body_of(&exchange), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_kept_for_its_time_and_no_longer() {
+    let host = Host::new("cache_valid nothing 300ms");
+    answer(host.ask(RECEIPT, 1, 0).0, NULL, NODE);
+    // it is as old as its question
+    let (hit, found) = host.ask(RECEIPT, 7, 299);
+    assert_eq!(found, LookUp::Respond);
+    assert_eq!(body_of(&hit), NULL.replace("\"id\":1", "\"id\":7"));
+    assert_eq!(host.ask(RECEIPT, 1, 300).1, LookUp::Forward);
+}
+
+#[test]
+fn an_answer_that_is_not_kept_is_waited_for_all_the_same() {
+    let host = Host::new("cache_valid nothing 0");
+    answer(host.ask(RECEIPT, 1, 0).0, NULL, NODE);
+    let (leader, waiting) = host.herd(RECEIPT, 5, NODE + 1);
+    answer(leader, NULL, 2 * NODE);
+    for (id, mut exchange) in waiting {
+        let found = look_up(&mut exchange, RECEIPT, id, None, 2 * NODE);
+        assert_eq!(found, LookUp::Respond);
+    }
+}
+
+#[test]
+fn what_is_one_clients_own_is_shared_with_nobody() {
+    let cookie: Field<'_> = (b"Set-Cookie", b"a=b");
+    let private: Field<'_> = (b"Cache-Control", b"private");
+    let stored: Field<'_> = (b"Cache-Control", b"no-store");
+    let any: Field<'_> = (b"Vary", b"*");
+    for more in [cookie, private, stored, any] {
+        let host = Host::new("cache_valid nothing 10s");
+        let (mut leader, waiting) = host.herd(RECEIPT, 5, 0);
+        assert_eq!(head(&mut leader, 200, &[JSON, more]), HeadAction::Pass);
+        for (id, mut exchange) in waiting {
+            let found = look_up(&mut exchange, RECEIPT, id, None, NODE);
+            assert_eq!(found, LookUp::Forward);
+        }
+        // nor does anybody wait for the next one, for a second
+        for waiter in 1..5 {
+            assert_eq!(host.ask(RECEIPT, waiter, 999).1, LookUp::Forward);
+        }
+        drop(host.herd(RECEIPT, 2, NODE + 1_000));
+    }
+}
+
+#[test]
+fn nobody_waits_for_what_was_no_answer_or_too_long() {
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
+        "a".repeat(2_000)
+    );
+    for body in ["<html>", r#"{"jsonrpc":"2.0","id":7,"result":null}"#, &long] {
+        let host = Host::new("cache_max_entry 1k");
+        let (mut leader, waiting) = host.herd(RECEIPT, 5, 0);
+        assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
+        leader.observe(body.as_bytes()).unwrap();
+        if let Some(mut fill) = leader.take_fill() {
+            fill.build();
+            fill.publish(NODE);
+        }
+        for (id, mut exchange) in waiting {
+            let found = look_up(&mut exchange, RECEIPT, id, None, NODE);
+            assert_eq!(found, LookUp::Forward);
+        }
+        for waiter in 1..5 {
+            assert_eq!(host.ask(RECEIPT, waiter, NODE).1, LookUp::Forward);
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_whole_is_no_answer() {
+    let host = Host::new("cache_valid nothing 10s");
+    let (mut leader, mut waiting) = host.herd(RECEIPT, 5, 0);
+    assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
+    leader.observe(b"{\"jsonrpc\"").unwrap();
+    drop(leader);
+    // the next one leads
+    assert_eq!(host.woken(), [2]);
+    let (id, mut next) = waiting.remove(0);
+    let found = look_up(&mut next, RECEIPT, id, None, NODE);
+    assert_eq!(found, LookUp::Forward);
+    answer(next, &NULL.replace("\"id\":1", "\"id\":2"), NODE);
+    assert_eq!(host.woken(), [3, 4, 5]);
+    // a failure says nothing of the next answer
+    let host = Host::new("cache_valid nothing 10s");
+    let (mut leader, waiting) = host.herd(RECEIPT, 5, 0);
+    assert_eq!(head(&mut leader, 503, &[JSON]), HeadAction::Pass);
+    drop((leader, waiting));
+    drop(host.herd(RECEIPT, 5, NODE));
+}
