@@ -475,6 +475,11 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
         smcf->used = 1;
 
+        if (len) {
+            ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V\" directive %*s",
+                               &cmd->name, len, text);
+        }
+
         return NGX_CONF_OK;
     }
 

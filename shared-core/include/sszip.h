@@ -480,6 +480,9 @@ sszip_status sszip_directives_new(sszip_directives **out);
  operator, is written to `text`, cut to `text_size` bytes and without a NUL;
  `text_len` is its length. Nothing has changed then.
 
+ On `SSZIP_STATUS_OK` the same is written of what the operator should know of
+ the directive all the same; `text_len` is 0 where there is nothing.
+
  # Safety
  `directives` is NULL or from `sszip_directives_new` and not freed; `values`
  are `nvalues` valid strings; `text` has room for `text_size` bytes.

@@ -110,6 +110,12 @@ def test_numbers_outside_their_range(name, value, bounds):
         ("sszip_cache_use_stale", "error http_501", ['"updating"', '"http_429"', '"off"']),
         ("sszip_cache_background_update", "yes", ['"on"', '"off"']),
         ("sszip_cache_use_stale", "Error", ['"error"', '"timeout"', '"invalid_header"']),
+        ("sszip_cache_valid", "final 1h", ['"immutable"', '"config"', "method"]),
+        ("sszip_cache_valid", "anvil_mine 1s", ["changes nothing"]),
+        ("sszip_cache_valid", "evm_revert 1s", ["changes nothing"]),
+        ("sszip_cache_valid", "mev_sendBundle 1s", ["changes nothing"]),
+        ("sszip_cache_valid", "eth_submitWork 1s", ["changes nothing"]),
+        ("sszip_cache_valid", "eth_sendUserOperation 1s", ["changes nothing"]),
     ],
 )
 def test_words_that_are_not_taken(name, value, told):
@@ -235,10 +241,22 @@ def test_in_every_block(name):
         "sszip_upstream_encoding identity;",
         "sszip_thread_pool default;",
         "sszip on; sszip_thread_pool off;",
+        "sszip_cache_valid config 1m;",
+        "sszip_cache_valid eth_syncing 1s;",
     ],
 )
 def test_what_is_taken(line):
     accepted(line)
+
+
+def test_a_method_that_nobody_knows_is_taken_and_said():
+    line = "sszip_cache_valid eth_gasPrise 1s;"
+    status, said, prefix = nginx_t(f"\n{line}\n" + SERVER.replace("@line@", ""))
+    assert status == 0, said
+    (warning,) = [text for text in said.splitlines() if "[warn]" in text]
+    assert '"sszip_cache_valid" directive names "eth_gasPrise", a method that sszip does not know' in warning
+    number = int(re.search(re.escape((prefix / "nginx.conf").as_posix()) + r":(\d+)$", warning)[1])
+    assert number > 1
 
 
 def test_a_named_pool_is_taken():

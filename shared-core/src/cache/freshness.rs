@@ -120,27 +120,6 @@ impl Valid {
     }
 }
 
-/// Whether a method changes something, or belongs to one caller: no
-/// configuration can make its answers fit for another.
-pub fn is_stateful(method: &[u8]) -> bool {
-    const PREFIXES: [&[u8]; 13] = [
-        b"admin_",
-        b"clique_",
-        b"engine_",
-        b"eth_getFilter",
-        b"eth_new",
-        b"eth_send",
-        b"eth_sign",
-        b"eth_subscribe",
-        b"eth_uninstallFilter",
-        b"eth_unsubscribe",
-        b"miner_",
-        b"personal_",
-        b"debug_set",
-    ];
-    PREFIXES.iter().any(|prefix| method.starts_with(prefix))
-}
-
 /// What a call's answer may be kept for, as far as the call tells.
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect {

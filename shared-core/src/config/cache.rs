@@ -6,8 +6,10 @@ use super::head::Head;
 use super::heads::Declared;
 use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::{GIB, KIB, MIB};
-use crate::cache::freshness::{is_stateful, Class, Valid};
+use crate::cache::freshness::{Class, Valid};
 use crate::cache::stale::UseStale;
+use crate::jsonrpc::methods;
+use crate::jsonrpc::stateful::is_stateful;
 
 /// What a request's credentials (`Authorization`, `Cookie`) mean to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub(super) struct CacheDirectives {
     background_update: Option<bool>,
     /// Empty: `off`.
     heads: Option<Arc<Vec<Declared>>>,
+    /// What is odd about the last directive.
+    pub(super) warning: Option<String>,
 }
 
 const TIMES: Range = Range {
@@ -145,7 +149,15 @@ impl CacheDirectives {
         }
         valid
             .set_method(what, milliseconds)
-            .map_err(|_| DirectiveError::Duplicate)
+            .map_err(|_| DirectiveError::Duplicate)?;
+        if methods::method(what).name.is_empty() {
+            self.warning = Some(format!(
+                "names \"{}\", a method that sszip does not know: its answers are kept until \
+                 there is a new head, whatever block they are about",
+                String::from_utf8_lossy(what)
+            ));
+        }
+        Ok(())
     }
 
     fn set_head(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {

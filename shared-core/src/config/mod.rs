@@ -148,6 +148,12 @@ impl Directives {
         }
     }
 
+    /// What an operator should know of the directive that was taken last, though it
+    /// is allowed; said once.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.cache.warning.take()
+    }
+
     /// Takes from the enclosing block what this one does not say.
     pub fn inherit(&mut self, outer: &Directives) {
         fill(&mut self.enable, &outer.enable);
@@ -308,6 +314,36 @@ mod tests {
             ("level 1", "there is no such directive"),
         ] {
             assert_eq!(set(&mut Directives::default(), line), Err(error.into()));
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_and_odd_is_said_once() {
+        let mut directives = Directives::default();
+        for line in [
+            "cache_valid eth_gasPrice 3s",
+            "cache_valid eth_syncing 3s",
+            "cache_valid config 3s",
+        ] {
+            set(&mut directives, line).unwrap();
+            assert_eq!(directives.take_warning(), None, "{line}");
+        }
+        set(&mut directives, "cache_valid eth_gasPrise 3s").unwrap();
+        let warning = directives.take_warning().unwrap();
+        assert!(
+            warning.starts_with("names \"eth_gasPrise\", a method that sszip does not know"),
+            "{warning}"
+        );
+        assert_eq!(directives.take_warning(), None);
+        for method in [
+            "anvil_mine",
+            "evm_revert",
+            "mev_sendBundle",
+            "eth_submitWork",
+        ] {
+            let refused = set(&mut directives, &format!("cache_valid {method} 3s")).unwrap_err();
+            assert!(refused.contains("changes nothing"), "{refused}");
+            assert_eq!(directives.take_warning(), None);
         }
     }
 

@@ -40,6 +40,9 @@ pub unsafe extern "C" fn sszip_directives_new(out: *mut *mut sszip_directives) -
 /// operator, is written to `text`, cut to `text_size` bytes and without a NUL;
 /// `text_len` is its length. Nothing has changed then.
 ///
+/// On `SSZIP_STATUS_OK` the same is written of what the operator should know of
+/// the directive all the same; `text_len` is 0 where there is nothing.
+///
 /// # Safety
 /// `directives` is NULL or from `sszip_directives_new` and not freed; `values`
 /// are `nvalues` valid strings; `text` has room for `text_size` bytes.
@@ -64,7 +67,12 @@ pub unsafe extern "C" fn sszip_directives_set(
             .collect();
         let name = std::str::from_utf8(name).unwrap_or_default();
         match directives.0.set(name, &values) {
-            Ok(()) => sszip_status::SSZIP_STATUS_OK,
+            Ok(()) => {
+                let warning = directives.0.take_warning().unwrap_or_default();
+                // SAFETY: the function's contract.
+                unsafe { say(&warning, text, text_size, text_len) };
+                sszip_status::SSZIP_STATUS_OK
+            }
             // SAFETY: the function's contract.
             Err(error) => unsafe { say(&error.to_string(), text, text_size, text_len) },
         }

@@ -16,6 +16,7 @@
 //! | [`block`]    | the block that a call is about                         |
 //! | [`key`]      | which calls are the same call                          |
 //! | [`sketch`]   | where a call that was read before may stand            |
+//! | [`stateful`] | methods of which nothing can be stored                 |
 //! | [`unsettled`] | results that are not the last word                    |
 
 pub mod block;
@@ -27,5 +28,6 @@ pub mod request;
 pub mod response;
 pub mod scan;
 pub mod sketch;
+pub mod stateful;
 mod string;
 pub mod unsettled;

@@ -48,6 +48,7 @@ set(sszip_directives *directives, const char *name, const char *value)
 
     ok(sszip_directives_set(directives, str(name), &argument, 1, text,
                             sizeof(text), &len));
+    check(len == 0);
 }
 
 
@@ -56,7 +57,7 @@ check_directive_errors(void)
 {
     size_t             len;
     uint8_t            text[200];
-    sszip_str          argument = str("13");
+    sszip_str          argument = str("13"), arguments[2];
     sszip_directives  *directives;
 
     ok(sszip_directives_new(&directives));
@@ -76,6 +77,13 @@ check_directive_errors(void)
     check(sszip_directives_set(directives, str("comp_level"), NULL, 0, NULL, 0,
                                NULL)
           == SSZIP_STATUS_INVALID);
+    /* taken, and worth a word */
+    arguments[0] = str("eth_gasPrise");
+    arguments[1] = str("1s");
+    ok(sszip_directives_set(directives, str("cache_valid"), arguments, 2, text,
+                            sizeof(text) - 1, &len));
+    text[len] = '\0';
+    check(strstr((char *) text, "\"eth_gasPrise\"") != NULL);
     check(sszip_directives_set(NULL, str("comp_level"), &argument, 1, text,
                                sizeof(text), &len)
           == SSZIP_STATUS_NULL);
