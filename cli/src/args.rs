@@ -91,7 +91,7 @@ pub struct What {
     /// Of which preset
     #[arg(long, value_parser = preset, default_value = "mainnet")]
     pub preset: Preset,
-    /// Another value for one of its constants: MAX_WITNESS_NODES=8388608
+    /// Another value for one of its constants: MAX_WITNESS_HEADERS=512
     #[arg(long = "limit", value_name = "NAME=NUMBER", value_parser = limit)]
     pub limits: Vec<(String, u64)>,
     /// Whose LightClientUpdates

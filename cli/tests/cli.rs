@@ -181,7 +181,7 @@ fn bad_data_is_1_and_bad_usage_is_2() {
             "--type",
             "ExecutionWitness",
             "--limit",
-            "MAX_WITNESS_NODES",
+            "MAX_WITNESS_HEADERS",
         ],
         &["json2ssz", "--type", "Nonsense"],
         &["json2ssz", "--type", "Checkpoint", "--form", "value"],
@@ -338,23 +338,23 @@ fn without_an_output_nothing_is_written() {
 
 #[test]
 fn limits_and_presets() {
-    let json = br#"{"state":["0x00","0x01"],"codes":[],"headers":[],"keys":["0x02"]}"#;
+    let json = br#"{"state":[],"codes":[],"headers":["0xc0","0xc0"],"keys":["0x02"]}"#;
     let ssz = right(&["json2ssz", "--type", "ExecutionWitness"], json);
     let small = [
         "--type",
         "ExecutionWitness",
         "--limit",
-        "MAX_WITNESS_NODES=1",
+        "MAX_WITNESS_HEADERS=1",
     ];
     let (code, why) = wrong(&[&["json2ssz"], &small[..]].concat(), json);
     assert_eq!(
         (code, &*why),
-        (1, "sszip: state, byte 17: more than 1 elements\n")
+        (1, "sszip: headers, byte 41: more than 1 elements\n")
     );
     let (code, why) = wrong(&[&["check"], &small[..]].concat(), &ssz);
     assert_eq!(
         (code, &*why),
-        (1, "sszip: state, byte 12: 2 are more than 1\n")
+        (1, "sszip: headers, byte 12: 2 are more than 1\n")
     );
     let one = |preset| {
         let arguments = [

@@ -6,15 +6,21 @@ import json
 import pytest
 
 import specs
-from eth_consensus_specs.utils.ssz.ssz_typing import ByteList, ByteVector, List, Uint8
+from eth_consensus_specs.utils.ssz.ssz_typing import (
+    ByteList,
+    ByteVector,
+    List,
+    ProgressiveList,
+    Uint8,
+)
 from process import Refused
 
 STATUS = ["VALID", "INVALID", "SYNCING", "ACCEPTED"]
 
 ExecutionWitness = specs.container(
     "ExecutionWitness",
-    state=List[ByteList[2**10], 2**22],
-    codes=List[ByteList[2**16], 2**18],
+    state=ProgressiveList[ByteList[2**10]],
+    codes=ProgressiveList[ByteList[2**16]],
     headers=List[ByteList[2**10], 256],
 )
 PayloadStatus = specs.container(

@@ -10,6 +10,12 @@ pub mod sample;
 
 use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
+/// Whether the peers have the roots of a type, too: a witness has lists that are
+/// progressive (EIP-7916), which none of them knows. The bytes are the same.
+pub fn has_root(name: &str) -> bool {
+    name != "ExecutionWitness"
+}
+
 /// Our table of a type that the peers have under that name.
 ///
 /// # Panics

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{json, Value};
 use ssz_peers::peers::{peers, Codec, Serde};
-use ssz_peers::table_of;
+use ssz_peers::{has_root, table_of};
 use sszip_core::ssz::{check, hash_tree_root, to_json, to_ssz};
 
 fn recorded(name: &str) -> Option<PathBuf> {
@@ -32,7 +32,9 @@ fn same_ssz(name: &str, ssz: &[u8]) {
     for (peer, codec) in codecs(name) {
         let theirs = (codec.recode)(ssz);
         assert!(theirs.is_ok_and(|theirs| theirs == ssz), "{peer}: SSZ");
-        assert_eq!((codec.root)(ssz), Ok(root), "{peer}");
+        if has_root(name) {
+            assert_eq!((codec.root)(ssz), Ok(root), "{peer}");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! the same roots.
 
 use ssz_peers::peers::peers;
-use ssz_peers::{sample, table_of};
+use ssz_peers::{has_root, sample, table_of};
 use sszip_core::ssz::{check, hash_tree_root};
 
 #[test]
@@ -17,6 +17,9 @@ fn peers_have_the_same_values_and_roots() {
                 assert_eq!(check(schema, ty, &ssz), Ok(()), "{what}");
                 let theirs = (codec.recode)(&ssz);
                 assert!(theirs.as_ref() == Ok(&ssz), "{what}: other bytes");
+                if !has_root(codec.name) {
+                    continue;
+                }
                 let ours = hash_tree_root(schema, ty, &ssz).map_err(|error| error.to_string());
                 assert_eq!(ours, (codec.root)(&ssz), "{what}");
             }

@@ -41,7 +41,8 @@ impl Definitions {
         }
     }
 
-    fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+    /// One of its summands.
+    pub(super) fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
         let too_large = || BadSchema::new("more than 64 bits");
         let mut product = self.power(tokens)?;
         loop {

@@ -57,7 +57,7 @@ impl Schema {
         Self::compile(by_name, &[])
     }
 
-    fn compile(
+    pub(super) fn compile(
         mut by_name: BTreeMap<String, Definition>,
         limits: &[(&str, u64)],
     ) -> Result<Self, BadSchema> {
@@ -111,7 +111,7 @@ impl Schema {
         let id = match means {
             Meaning::Constant(_) => Err(BadSchema::new(format!("{name} is no type"))),
             Meaning::Alias(text) => self.expression(&text, depth + 1),
-            Meaning::Class { active, fields } => self
+            Meaning::Class { active, fields, .. } => self
                 .container(active.as_deref(), &fields, depth)
                 .map(|kind| self.add(name.into(), kind, Json::Usual)),
         };
@@ -174,27 +174,37 @@ impl Schema {
         Ok(Kind::Container(container))
     }
 
-    /// `[1, 0, 1]`, `[1] * 3`.
+    /// `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
     fn active_fields(&self, text: &str) -> Result<Box<[bool]>, BadSchema> {
         let mut tokens = Tokens::new(text);
-        tokens.expect('[')?;
-        let mut active = Vec::new();
+        let mut all = Vec::new();
         loop {
-            match tokens.next()? {
-                Some(Token::Number(bit @ 0..=1)) => active.push(bit == 1),
-                _ => return Err(BadSchema::new("active_fields are 0 and 1")),
+            tokens.expect('[')?;
+            let mut active = Vec::new();
+            loop {
+                match tokens.next()? {
+                    Some(Token::Number(bit @ 0..=1)) => active.push(bit == 1),
+                    _ => return Err(BadSchema::new("active_fields are 0 and 1")),
+                }
+                if !tokens.takes(',')? {
+                    break;
+                }
             }
-            if !tokens.takes(',')? {
+            tokens.expect(']')?;
+            if tokens.takes('*')? {
+                let times = self.definitions.product(&mut tokens)?;
+                // no tree of fields is larger
+                let times = usize::try_from(times).ok().filter(|times| *times <= 256);
+                let times = times.ok_or_else(|| BadSchema::new("more than 256 active_fields"))?;
+                active = active.repeat(times);
+            }
+            all.extend(active);
+            if !tokens.takes('+')? {
                 break;
             }
         }
-        tokens.expect(']')?;
-        if tokens.takes('*')? {
-            let times = self.definitions.length(&mut tokens)?;
-            active = active.repeat(times);
-        }
         tokens.end()?;
-        Ok(active.into())
+        Ok(all.into())
     }
 
     fn type_of(&mut self, tokens: &mut Tokens<'_>, depth: usize) -> Result<TypeId, BadSchema> {

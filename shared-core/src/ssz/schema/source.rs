@@ -9,7 +9,9 @@
 //! class Withdrawal(Container):
 //!     index: uint64
 //!     validator_index "validatorIndex": uint64
-//! # the fields that it had in the fork before, and more after them
+//! # the fields that it had in the fork before, and more after them; they are
+//! # active if it is a ProgressiveContainer, which is only ever appended to
+//! # (EIP-7495)
 //! class BeaconState(BeaconState):
 //!     proposer_lookahead: ProposerLookahead
 //! # what this fork no longer has
@@ -38,6 +40,8 @@ pub(super) enum Meaning {
     Class {
         /// `active_fields`.
         active: Option<String>,
+        /// It has fields of an earlier table's, and each of its own is active.
+        extends: bool,
         fields: Vec<FieldLine>,
     },
 }
@@ -137,13 +141,10 @@ fn read_class(
     let name = tokens.name()?.to_owned();
     tokens.expect('(')?;
     let base = tokens.name()?;
-    let fields = match base {
-        "Container" => Vec::new(),
+    let (active, extends, fields) = match base {
+        "Container" => (None, false, Vec::new()),
         base if base == name => match all.get(base).map(|earlier| &earlier.means) {
-            Some(Meaning::Class {
-                active: None,
-                fields,
-            }) => fields.clone(),
+            Some(Meaning::Class { active, fields, .. }) => (active.clone(), true, fields.clone()),
             _ => return Err(BadSchema::new(format!("no container {name} before this"))),
         },
         "ProgressiveContainer" => {
@@ -160,17 +161,24 @@ fn read_class(
             let Some(list) = end else {
                 return Err(BadSchema::new("it should end with \")):\""));
             };
-            let fields = Vec::new();
-            let active = Some(list.to_owned());
-            return Ok((name, Meaning::Class { active, fields }));
+            let means = Meaning::Class {
+                active: Some(list.to_owned()),
+                extends: false,
+                fields: Vec::new(),
+            };
+            return Ok((name, means));
         }
         _ => return Err(BadSchema::new(format!("{base} has no fields"))),
     };
     tokens.expect(')')?;
     tokens.expect(':')?;
     tokens.end()?;
-    let active = None;
-    Ok((name, Meaning::Class { active, fields }))
+    let means = Meaning::Class {
+        active,
+        extends,
+        fields,
+    };
+    Ok((name, means))
 }
 
 fn read_field(
@@ -178,7 +186,12 @@ fn read_field(
     place: (&'static str, usize),
     text: &str,
 ) -> Result<(), BadSchema> {
-    let Meaning::Class { fields, .. } = &mut class.means else {
+    let Meaning::Class {
+        active,
+        extends,
+        fields,
+    } = &mut class.means
+    else {
         return Err(BadSchema::new("a field of something that has none"));
     };
     let mut tokens = Tokens::new(text);
@@ -194,6 +207,9 @@ fn read_field(
         .any(|field| field.name == name || field.json_name == json_name)
     {
         return Err(BadSchema::new(format!("{name} is there twice")));
+    }
+    if let (Some(active), true) = (active, extends) {
+        active.push_str(" + [1]");
     }
     fields.push(FieldLine {
         place,

@@ -106,6 +106,33 @@ fn a_fork_adds_to_those_before_it() {
     assert_eq!(limit(Fork::Gloas), "ProgressiveBitlist");
 }
 
+/// EIP-7495: fields are only ever appended, and keep their places.
+#[test]
+fn a_progressive_container_is_appended_to() {
+    let mut by_name = BTreeMap::new();
+    let tables = [
+        "class Aa(ProgressiveContainer(active_fields=[1, 0] * 2 + [1])):\n\
+         \x20   a: uint8\n    b: uint8\n    c: uint8\n",
+        "class Aa(Aa):\n    d: uint16\n    e: uint8\n",
+        "class Aa(Aa):\n    f: uint8\n",
+    ];
+    for (n, table) in ["first", "second", "third"].into_iter().zip(tables) {
+        source::read(n, table, Preset::Mainnet, &mut by_name).unwrap();
+    }
+    let schema = Schema::compile(by_name, &[]).unwrap();
+    let Kind::Container(container) = &schema.get(schema.find("Aa").unwrap()).kind else {
+        panic!("Aa");
+    };
+    let active = [true, false, true, false, true, true, true, true];
+    assert_eq!(container.active_fields.as_deref(), Some(&active[..]));
+    assert_eq!(container.fields.len(), 6);
+    // one that is said anew has what it says
+    for list in ["[1]", "[1] * 300", "[1] +", "[2]", "[1] * 2 + [0]"] {
+        let table = format!("class Aa(ProgressiveContainer(active_fields={list})):\n");
+        Schema::from_table(&format!("{table}    a: uint8\n    b: uint8\n")).unwrap_err();
+    }
+}
+
 #[test]
 fn presets() {
     let size = |preset, name| {

@@ -8,7 +8,7 @@ use super::output::Output;
 use super::scan::Wrong;
 use crate::ssz::error::Problem;
 use crate::ssz::rlp::{prefix, MAX_PREFIX};
-use crate::ssz::schema::{Container, Kind, Limit, Schema, Type};
+use crate::ssz::schema::{Container, Kind, Schema, Type};
 
 /// So many digits are decoded at a time.
 const BLOCK: usize = 1 << 15;
@@ -103,17 +103,16 @@ impl<'s> Witness<'s> {
     ) -> Result<Self, Stop> {
         let part = |(name, is_list): (&str, bool)| {
             let field = container.names.find(name.as_bytes())?;
-            let Kind::List(of, Limit::AtMost(most)) = schema.get(container.fields[field].ty).kind
-            else {
+            let Kind::List(of, most) = schema.get(container.fields[field].ty).kind else {
                 return None;
             };
-            let Kind::ByteList(Limit::AtMost(most_bytes)) = schema.get(of).kind else {
+            let Kind::ByteList(most_bytes) = schema.get(of).kind else {
                 return None;
             };
             Some(Part {
                 field,
-                most,
-                most_bytes,
+                most: most.most(),
+                most_bytes: most_bytes.most(),
                 is_list,
             })
         };
