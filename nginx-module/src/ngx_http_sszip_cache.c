@@ -55,8 +55,18 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
         return ngx_http_sszip_look_up(r, ctx);
     }
 
-    if (sszip_exchange_cache_need(ctx->exchange, &most) != SSZIP_STATUS_OK
-        || most < 0
+    if (sszip_exchange_cache_need(ctx->exchange, &most) != SSZIP_STATUS_OK) {
+        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
+        return NGX_DECLINED;
+    }
+
+    if (most == -2) {
+        /* what it may change is all that there is to know */
+
+        return ngx_http_sszip_look_up(r, ctx);
+    }
+
+    if (most < 0
         || r->headers_in.content_length_n > most
         || (most == 0) != (r->headers_in.content_length_n <= 0
                            && !r->headers_in.chunked))

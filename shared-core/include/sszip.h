@@ -819,7 +819,8 @@ sszip_status sszip_exchange_sizes(const sszip_exchange *exchange,
 /*
  The longest body of the request, in bytes, with which
  `sszip_exchange_look_up` is to be called; 0: it is to be called without
- one; negative: it is not to be called.
+ one; -1: it is not to be called; -2: it is to be called without the body,
+ whatever that is.
 
  # Safety
  `exchange` is NULL or valid; `most` points at memory of its type.

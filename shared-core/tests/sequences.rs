@@ -252,6 +252,7 @@ fn exchange(config: &Arc<Config>, step: &Step, now: u64, split: usize) -> Result
     let looks = match exchange.cache_need() {
         CacheNeed::Nothing => false,
         CacheNeed::NoBody => step.body.is_empty(),
+        CacheNeed::Place => true,
         CacheNeed::Body { most } => forwarded.len() as u64 <= most,
     };
     if looks {

@@ -153,6 +153,8 @@ pub struct Entry {
     pub(super) unread: AtomicBool,
     /// A place where it is used may send it when it has expired.
     kept_stale: AtomicBool,
+    /// The last change before the node was asked for it.
+    changes: u64,
 }
 
 /// The identity form of a coded payload: kept from the second time on that
@@ -205,6 +207,7 @@ impl Entry {
             stamp: None,
             unread: AtomicBool::new(false),
             kept_stale: AtomicBool::new(false),
+            changes: 0,
         }
     }
 
@@ -233,6 +236,17 @@ impl Entry {
         self.meta.stored_at = now;
         self.meta.expires_at = now.saturating_add(valid);
         self
+    }
+
+    /// The same, asked for after so many [changes](super::changes::Changes).
+    pub fn after(mut self, changes: u64) -> Self {
+        self.changes = changes;
+        self
+    }
+
+    /// The last change before the node was asked for it.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The same; if its chain is one of `chains`, it has to hold against that.

@@ -9,12 +9,13 @@
 //! what may be stored and for how long, [`http`] what its head says of that
 //! (RFC 9111), [`scope`] what tells answers apart, [`memo`] which calls were
 //! asked in the same words before, [`repeated`] which answers were given
-//! before. Nothing of that reads a clock or waits:
+//! before, [`changes`] what requests have changed. Nothing of that reads a clock or waits:
 //! times are arguments, and who is to wake up is a result. `store` keeps
 //! entries on disk (feature `store`), and may wait for it.
 
 pub mod batch;
 pub mod chain;
+pub mod changes;
 mod check;
 pub mod entry;
 pub mod flights;

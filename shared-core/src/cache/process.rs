@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::changes::Changes;
 use super::flights::{Flights, Outcome, Token, Waiter};
 use super::hot::Hot;
 use super::link::Link;
@@ -41,6 +42,8 @@ pub struct Tier {
     pub flights: Flights,
     /// What answers turned out to depend on.
     pub varying: Varying,
+    /// What requests have changed.
+    pub changes: Changes,
     /// Keys of calls that were hits.
     pub memo: Memo,
     /// Answers that are believed when they come again.

@@ -10,6 +10,7 @@ use super::{Exchange, HeadAction, Misuse, State};
 use crate::cache::chain::{Mark, Namespace};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
+use crate::cache::hot::Hot;
 use crate::cache::link::Link;
 use crate::cache::process::Tier;
 use crate::cache::scope::{self, Scope};
@@ -29,6 +30,8 @@ pub enum CacheNeed {
     /// That the request has no body; [`Exchange::look_up`] is then to be
     /// called.
     NoBody,
+    /// Nothing; [`Exchange::look_up`] is to be called, without the body.
+    Place,
     /// The request's body, if it has at most so many bytes and no content
     /// coding; [`Exchange::look_up`] is then to be called.
     Body {
@@ -115,6 +118,12 @@ impl Exchange {
     pub fn cache_need(&self) -> CacheNeed {
         let request = &self.request.cache;
         if self.state == State::AwaitingHead
+            && request.kind == CacheKind::Change
+            && self.config.process.tier.hot().is_some()
+        {
+            return CacheNeed::Place;
+        }
+        if self.state == State::AwaitingHead
             && request.kind != CacheKind::None
             && !(request.credentials && self.config.cache.credentials == Credentials::Bypass)
             && self.config.process.tier.hot().is_some()
@@ -160,6 +169,11 @@ impl Exchange {
             return Err(self.misuse(Event::Miss));
         }
         self.cache_status = CacheStatus::Bypass;
+        if self.request.cache.kind == CacheKind::Change {
+            self.may_change(&asked);
+            self.move_on(Event::Miss)?;
+            return Ok(LookUp::Forward);
+        }
         if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
             self.stop_waiting();
             self.move_on(Event::Miss)?;
@@ -188,7 +202,11 @@ impl Exchange {
             Ok((Request::Batch(calls), places)) => {
                 self.look_up_batch(&calls, places, &judge, &asked)
             }
-            Err(_) => LookUp::Forward,
+            Err(_) => {
+                // a POST like any other
+                self.may_change(&asked);
+                LookUp::Forward
+            }
         };
         self.move_on(match found {
             LookUp::Respond => Event::Hit,
@@ -243,6 +261,9 @@ impl Exchange {
         }
         if !asked.bypass {
             let trusted = tier.may_send(asked.monotonic);
+            if sought.id.is_none() {
+                self.remove_changed(hot, &key, scope);
+            }
             if let Some(entry) = hot.get(&key, asked.now).filter(|_| trusted) {
                 self.keep_stale(&entry);
                 if let Some(found) = self.give(&key, entry, sought.id, asked) {
@@ -291,6 +312,17 @@ impl Exchange {
         self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
     }
 
+    /// What was changed must not be revalidated either: its tag may be the same.
+    fn remove_changed(&self, hot: &Hot, key: &Key, scope: &Scope) {
+        if self.config.process.tier.changes.last() == 0 {
+            return;
+        }
+        let changed = hot.stale(key).filter(|entry| self.is_changed(entry, scope));
+        if let Some(entry) = changed {
+            hot.remove_this(key, &entry);
+        }
+    }
+
     fn keep_stale(&self, entry: &Entry) {
         if self.config.cache.use_stale.is_any() {
             entry.keep_stale();
@@ -331,6 +363,7 @@ impl Exchange {
                     .filter(|_| !parted && tier.may_send(asked.monotonic))
                     // it may have been asked for before this one was
                     .filter(|entry| entry.answers(mark.as_ref()))
+                    .filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
                     .and_then(|entry| self.give(&key, entry, sought.id, asked));
                 if let Some(found) = found {
                     return found;
@@ -355,6 +388,7 @@ impl Exchange {
         let settings = Settings {
             asked_at: asked.now,
             generation: self.config.process.tier.generation(),
+            changes: self.config.process.tier.changes.last(),
             namespace,
             mark,
             valid: Arc::clone(&self.config.cache.valid),
@@ -393,15 +427,20 @@ impl Exchange {
 
     fn push_namespace(&self, base: &mut Scope, asked: &Asked<'_>) {
         let request = &self.request.cache;
+        self.push_place(base, asked);
+        if asked.namespace.is_none() && request.kind == CacheKind::Call {
+            base.push(&request.target);
+        }
+    }
+
+    /// The namespace, but for what only calls have in it.
+    pub(super) fn push_place(&self, base: &mut Scope, asked: &Asked<'_>) {
         match asked.namespace {
             Some(namespace) => base.push(namespace),
             None => {
                 base.push(asked.place);
                 base.push(&asked.port.to_be_bytes());
                 base.push(&asked.host.to_ascii_lowercase());
-                if request.kind == CacheKind::Call {
-                    base.push(&request.target);
-                }
             }
         }
     }

@@ -144,6 +144,8 @@ pub(super) struct Settings {
     pub(super) asked_at: u64,
     /// The last purge that was known then.
     pub(super) generation: u64,
+    /// The last change that was known then.
+    pub(super) changes: u64,
     pub(super) namespace: Namespace,
     /// What was known of the chain then, if it is followed.
     pub(super) mark: Option<Mark>,
@@ -727,11 +729,12 @@ impl Fill {
         let Settings {
             asked_at,
             generation,
+            changes,
             namespace,
             keeps_stale,
             ..
         } = self.settings;
-        let mut entry = built.entry.stored(asked_at, built.valid);
+        let mut entry = built.entry.stored(asked_at, built.valid).after(changes);
         if let Some(link) = self.tier.link() {
             entry = entry.among(&link.chains);
         }

@@ -69,6 +69,8 @@ pub(super) enum CacheKind {
     Call,
     /// GET or HEAD.
     Resource,
+    /// A method that may change what a GET gives.
+    Change,
 }
 
 /// What a cache needs to know besides. Empty where there is none.
@@ -81,6 +83,17 @@ pub(super) struct CacheRequest {
     pub(super) target: Vec<u8>,
     pub(super) fields: Fields,
 }
+
+/// Methods that ask for nothing to be changed (RFC 9110, 9.2.1, and the IANA
+/// registry), GET and HEAD aside.
+const SAFE: [&[u8]; 6] = [
+    b"OPTIONS",
+    b"TRACE",
+    b"PROPFIND",
+    b"REPORT",
+    b"SEARCH",
+    b"QUERY",
+];
 
 impl Request {
     pub(super) fn read<'a, I>(head: RequestHead<'_, I>, caches: bool) -> Self
@@ -120,7 +133,8 @@ impl Request {
                 _ if request.untouched => CacheKind::None,
                 b"POST" if json && !coded => CacheKind::Call,
                 b"GET" | b"HEAD" => CacheKind::Resource,
-                _ => CacheKind::None,
+                method if SAFE.contains(&method) => CacheKind::None,
+                _ => CacheKind::Change,
             };
         }
         request

@@ -34,6 +34,7 @@
 mod batch;
 mod caching;
 mod calls;
+mod changing;
 mod coding;
 mod fill;
 mod head;
@@ -185,6 +186,8 @@ pub struct Exchange {
     batch_size: Option<usize>,
     /// What a single answer is stored under.
     key: Option<[u8; 32]>,
+    /// What it changes.
+    changing: Option<Box<changing::Changing>>,
     /// What it waits for, and under which name.
     waiting: Option<caching::Waiting>,
     /// Under which name it waits for what the owner of a store has of a batch.
@@ -250,6 +253,7 @@ impl Exchange {
             rpc_method: Vec::new(),
             batch_size: None,
             key: None,
+            changing: None,
             waiting: None,
             waiting_for_all: None,
             stand_in: None,
@@ -379,6 +383,7 @@ impl Exchange {
         if self.background {
             return self.judge_update(head);
         }
+        self.has_changed(&head);
         self.judge_storing(&head);
         if self.task == Task::Replace {
             self.move_on(Event::HeadToHold)?;

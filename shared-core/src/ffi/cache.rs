@@ -12,7 +12,8 @@ pub struct sszip_fill(Box<Fill>);
 
 /// The longest body of the request, in bytes, with which
 /// `sszip_exchange_look_up` is to be called; 0: it is to be called without
-/// one; negative: it is not to be called.
+/// one; -1: it is not to be called; -2: it is to be called without the body,
+/// whatever that is.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `most` points at memory of its type.
@@ -27,6 +28,7 @@ pub unsafe extern "C" fn sszip_exchange_cache_need(
             most,
             match need {
                 CacheNeed::Nothing => -1,
+                CacheNeed::Place => -2,
                 CacheNeed::NoBody => 0,
                 CacheNeed::Body { most } => i64::try_from(most).unwrap_or(i64::MAX),
             }
