@@ -236,7 +236,7 @@ ngx_http_sszip_init_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 
         if (slcf->url == NULL) {
 
-            if (slcf->answers && smcf->owner != NULL) {
+            if (slcf->answers && !slcf->purges && smcf->owner != NULL) {
                 ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                               "\"sszip_cache\" in location \"%V\" needs "
                               "an \"sszip_cache_namespace\": the answers "
