@@ -18,7 +18,7 @@
 /*
  What `sszip_owner_abi` returns if this header fits the library.
  */
-#define SSZIP_OWNER_ABI 3
+#define SSZIP_OWNER_ABI 4
 
 /*
  What an owner is doing. Values are never reused.
@@ -145,6 +145,11 @@ extern "C" {
 uint32_t sszip_owner_abi(void);
 
 /*
+ The version that the library is of, ended by NUL; there since ABI 4. Static.
+ */
+const char *sszip_owner_version(void);
+
+/*
  Starts an owner, in threads that take no signals, and returns at once. To
  be called after any fork; the process must not fork afterwards. NULL if
  that fails; `error`, of `error_size` bytes, says why then, ended by NUL.
@@ -159,16 +164,19 @@ sszip_owner *sszip_owner_start(const sszip_owner_config *config,
                                size_t error_size);
 
 /*
- What it is doing. SSZIP_OWNER_ENDED for NULL. The store is opened while this
- is called, and only then, so that the process does not exit meanwhile: to be
- called until it serves, and now and then. Until it does a call takes as long
- as an attempt, two seconds at most. A handler of atexit that is to stop the
- owner has to be registered when it serves.
+ What it is doing. SSZIP_OWNER_ENDED for NULL. An attempt to open the store
+ begins while this is called, and only then, and is waited for, so that the
+ process does not exit meanwhile: to be called until it serves, and now and
+ then. Until it does a call takes as long as an attempt, but not more than
+ `limit` milliseconds, of which 10 are enough to begin one. With fewer than it
+ takes the process has to stop the owner before it exits. A handler of atexit
+ that is to stop it has to be registered when it serves.
 
  # Safety
  `owner` is NULL or from sszip_owner_start, and was not stopped.
  */
-sszip_owner_state sszip_owner_poll(const sszip_owner *owner);
+sszip_owner_state sszip_owner_poll(const sszip_owner *owner,
+                                   uint64_t limit);
 
 /*
  Takes the oldest line of its log: whether there was one. It is written to

@@ -21,7 +21,7 @@ use crate::open::store;
 use crate::run::{Level, Log, Running, State};
 
 /// What `sszip_owner_abi` returns if this header fits the library.
-pub const SSZIP_OWNER_ABI: u32 = 3;
+pub const SSZIP_OWNER_ABI: u32 = 4;
 
 /// Lines of the log that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
@@ -109,6 +109,12 @@ pub extern "C" fn sszip_owner_abi() -> u32 {
     SSZIP_OWNER_ABI
 }
 
+/// The version that the library is of, ended by NUL; there since ABI 4. Static.
+#[no_mangle]
+pub extern "C" fn sszip_owner_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
 /// Starts an owner, in threads that take no signals, and returns at once. To
 /// be called after any fork; the process must not fork afterwards. NULL if
 /// that fails; `error`, of `error_size` bytes, says why then, ended by NUL.
@@ -137,22 +143,28 @@ pub unsafe extern "C" fn sszip_owner_start(
     ptr::null_mut()
 }
 
-/// What it is doing. SSZIP_OWNER_ENDED for NULL. The store is opened while this
-/// is called, and only then, so that the process does not exit meanwhile: to be
-/// called until it serves, and now and then. Until it does a call takes as long
-/// as an attempt, two seconds at most. A handler of atexit that is to stop the
-/// owner has to be registered when it serves.
+/// What it is doing. SSZIP_OWNER_ENDED for NULL. An attempt to open the store
+/// begins while this is called, and only then, and is waited for, so that the
+/// process does not exit meanwhile: to be called until it serves, and now and
+/// then. Until it does a call takes as long as an attempt, but not more than
+/// `limit` milliseconds, of which 10 are enough to begin one. With fewer than it
+/// takes the process has to stop the owner before it exits. A handler of atexit
+/// that is to stop it has to be registered when it serves.
 ///
 /// # Safety
 /// `owner` is NULL or from sszip_owner_start, and was not stopped.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_owner_poll(owner: *const sszip_owner) -> sszip_owner_state {
+pub unsafe extern "C" fn sszip_owner_poll(
+    owner: *const sszip_owner,
+    limit: u64,
+) -> sszip_owner_state {
     // SAFETY: the caller's promise.
     let Some(owner) = (unsafe { owner.as_ref() }) else {
         return sszip_owner_state::SSZIP_OWNER_ENDED;
     };
-    if owner.running.state() == State::Waiting && owner.gate.wait() {
-        owner.running.wait_while_waiting();
+    let limit = Duration::from_millis(limit);
+    if owner.running.state() == State::Waiting && owner.gate.wait(limit) {
+        owner.running.wait_while_waiting(limit);
     }
     match owner.running.state() {
         State::Waiting => sszip_owner_state::SSZIP_OWNER_WAITING,

@@ -10,9 +10,6 @@ use std::time::Duration;
 
 use crate::run::{NotOpened, Open};
 
-/// The longest that a host waits for one attempt.
-const LONGEST: Duration = Duration::from_secs(2);
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
     /// The host is elsewhere.
@@ -48,17 +45,16 @@ impl Gate {
         })
     }
 
-    /// Waits until an attempt has been made; whether the store is open.
-    pub fn wait(&self) -> bool {
+    /// Waits until an attempt has been made, for so long at most; whether the
+    /// store is open.
+    pub fn wait(&self, limit: Duration) -> bool {
         let (_, changed) = &*self.0;
         let mut turn = self.lock();
         if *turn == Turn::Closed {
             *turn = Turn::Open;
         }
         let waited = changed
-            .wait_timeout_while(turn, LONGEST, |turn| {
-                matches!(turn, Turn::Open | Turn::Busy)
-            })
+            .wait_timeout_while(turn, limit, |turn| matches!(turn, Turn::Open | Turn::Busy))
             .unwrap_or_else(PoisonError::into_inner);
         let mut turn = waited.0;
         if *turn == Turn::Open {
@@ -90,6 +86,7 @@ impl Gate {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::Gate;
     use crate::clock::now;
@@ -113,9 +110,36 @@ mod tests {
             }
             open
         });
-        assert!(!gate.wait());
+        assert!(!gate.wait(Duration::from_secs(60)));
         let mut open = thread.join().unwrap();
         assert_eq!(tries.load(Ordering::SeqCst), 1);
         assert_eq!(open(now()).err(), Some(NotOpened::NotYet));
+    }
+
+    #[test]
+    fn who_has_others_to_serve_waits_no_longer_than_it_says() {
+        let gate = Gate::default();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let mut open = gate.guard(Box::new(move |_| {
+            // a disk that hangs
+            let _ = ended.recv();
+            Err(NotOpened::Locked)
+        }));
+        let thread = std::thread::spawn(move || {
+            while open(now()).err() == Some(NotOpened::NotYet) {
+                std::thread::yield_now();
+            }
+        });
+        let since = std::time::Instant::now();
+        // the first lets it begin, whenever that thread runs
+        for _ in 0..5 {
+            assert!(!gate.wait(Duration::from_millis(10)));
+        }
+        assert!(since.elapsed() < Duration::from_secs(20));
+        end.send(()).unwrap();
+        while !thread.is_finished() {
+            gate.wait(Duration::from_millis(10));
+        }
+        thread.join().unwrap();
     }
 }

@@ -166,12 +166,10 @@ impl Running {
         }
     }
 
-    /// Waits until an owner with an open store serves, two seconds at most.
-    pub fn wait_while_waiting(&self) {
-        for _ in 0..2_000 {
-            if self.state() != State::Waiting {
-                return;
-            }
+    /// Waits until an owner with an open store serves, for so long at most.
+    pub fn wait_while_waiting(&self, limit: Duration) {
+        let since = std::time::Instant::now();
+        while self.state() == State::Waiting && since.elapsed() < limit {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

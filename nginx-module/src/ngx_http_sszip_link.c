@@ -16,6 +16,9 @@
 /* the core asks for few: an event stream and some more */
 #define NGX_HTTP_SSZIP_LINK_SLOTS  32
 
+/* read before others have their turn */
+#define NGX_HTTP_SSZIP_LINK_BYTES  (256 * 1024)
+
 /* written at once */
 #define NGX_HTTP_SSZIP_LINK_PIECES  16
 
@@ -320,7 +323,7 @@ ngx_http_sszip_link_close(ngx_uint_t slot)
 static void
 ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 {
-    size_t             len;
+    size_t             len, total;
     ssize_t            n;
     u_char            *p;
     ngx_uint_t         slot;
@@ -328,6 +331,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 
     c = rev->data;
     slot = (ngx_uint_t) c->data;
+    total = 0;
 
     if (c->close) {
         goto close;
@@ -355,6 +359,16 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
         }
 
         (void) sszip_link_filled(slot, n, ngx_current_msec);
+
+        total += n;
+
+        if (rev->ready && total >= NGX_HTTP_SSZIP_LINK_BYTES) {
+
+            /* an entry may be long, and the owner as fast as this */
+
+            ngx_post_event(rev, &ngx_posted_next_events);
+            break;
+        }
 
         if (!rev->ready) {
 

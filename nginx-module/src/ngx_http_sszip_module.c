@@ -279,7 +279,7 @@ ngx_module_t  ngx_http_sszip_module = {
     ngx_http_sszip_init_process,           /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    NULL,                                  /* exit process */
+    ngx_http_sszip_owner_exit_process,     /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -864,6 +864,7 @@ ngx_http_sszip_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_sszip_init_process(ngx_cycle_t *cycle)
 {
+    sszip_str                    version, coders;
     ngx_core_conf_t             *ccf;
     ngx_http_sszip_main_conf_t  *smcf;
 
@@ -888,6 +889,17 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
         {
             ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
                           "sszip: nothing will be cached in this process");
+        }
+
+        /* of all workers the first says it */
+
+        if (ngx_worker == 0) {
+            version = sszip_version();
+            coders = sszip_coders();
+
+            ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
+                          "sszip %*s compresses with %*s",
+                          version.len, version.data, coders.len, coders.data);
         }
     }
 

@@ -34,6 +34,16 @@
 #define NGX_HTTP_SSZIP_OWNER_POLL  250
 #define NGX_HTTP_SSZIP_OWNER_WAIT  20
 
+/*
+ * for how long the store's opening holds a process that has nothing else to
+ * do, and one that serves
+ */
+#define NGX_HTTP_SSZIP_OWNER_OPEN   2000
+#define NGX_HTTP_SSZIP_OWNER_YIELD  10
+
+/* what nginx's own managers say that have nothing to do, at most */
+#define NGX_HTTP_SSZIP_OWNER_NEVER  (60 * 60 * 1000)
+
 /* the master kills after some three seconds */
 #define NGX_HTTP_SSZIP_OWNER_STOP  2000
 
@@ -67,12 +77,15 @@ static ngx_int_t ngx_http_sszip_owner_look_into(ngx_conf_t *cf,
 static ngx_uint_t ngx_http_sszip_owner_is_ours(ngx_str_t *path,
     const char *name);
 static ngx_msec_t ngx_http_sszip_owner_manager(void *data);
+static void ngx_http_sszip_owner_run(ngx_log_t *log,
+    ngx_http_sszip_owner_t *owner);
 static ngx_int_t ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_open(ngx_http_sszip_owner_t *owner);
 static void *ngx_http_sszip_owner_symbol(void *dl, const char *name);
 static void ngx_http_sszip_owner_log(void);
 static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
 static void ngx_http_sszip_owner_exit(void);
+static ngx_msec_t ngx_http_sszip_owner_poll(ngx_http_sszip_owner_t *owner);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 
 
@@ -81,11 +94,13 @@ static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 static sszip_owner       *ngx_http_sszip_owner_running;
 
 static uint32_t         (*ngx_http_sszip_owner_abi_f)(void);
+static const char      *(*ngx_http_sszip_owner_version_f)(void);
 static sszip_owner     *(*ngx_http_sszip_owner_start_f)(
                                             const sszip_owner_config *config,
                                             char *error, size_t size);
 static sszip_owner_state  (*ngx_http_sszip_owner_poll_f)(
-                                            const sszip_owner *owner);
+                                            const sszip_owner *owner,
+                                            uint64_t limit);
 static bool             (*ngx_http_sszip_owner_log_f)(
                                             const sszip_owner *owner,
                                             sszip_owner_level *level,
@@ -518,13 +533,52 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
 }
 
 
-/* in the cache manager; in how many milliseconds it is to be called again */
+/*
+ * In the cache manager.  The managers of all paths are called whenever one of
+ * them has asked for it, so ours has a timer of its own.
+ */
 
 static ngx_msec_t
 ngx_http_sszip_owner_manager(void *data)
 {
-    ngx_http_sszip_owner_t  *owner = data;
+    ngx_http_sszip_owner_run(ngx_cycle->log, data);
 
+    return NGX_HTTP_SSZIP_OWNER_NEVER;
+}
+
+
+static void
+ngx_http_sszip_owner_run(ngx_log_t *log, ngx_http_sszip_owner_t *owner)
+{
+    static ngx_event_t       ev;
+    static ngx_connection_t  dumb;
+
+    dumb.fd = (ngx_socket_t) -1;
+
+    ev.handler = ngx_http_sszip_owner_timer_handler;
+    ev.data = &dumb;
+    ev.log = log;
+    ev.cancelable = 1;
+
+    /*
+     * The next cycle's configuration does not change what runs, and is what
+     * it starts with when it has to start again: the last one's is freed.
+     */
+
+    dumb.data = owner;
+
+    if (!ev.timer_set) {
+        ngx_http_sszip_owner_timer_handler(&ev);
+    }
+}
+
+
+/* in how many milliseconds it is to be called again */
+
+static ngx_msec_t
+ngx_http_sszip_owner_poll(ngx_http_sszip_owner_t *owner)
+{
+    ngx_msec_t         limit;
     sszip_owner_state  state;
     static ngx_uint_t  registered;
 
@@ -534,7 +588,10 @@ ngx_http_sszip_owner_manager(void *data)
         return NGX_HTTP_SSZIP_OWNER_FAIL;
     }
 
-    state = ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running);
+    limit = (ngx_process == NGX_PROCESS_SINGLE) ? NGX_HTTP_SSZIP_OWNER_YIELD
+                                                : NGX_HTTP_SSZIP_OWNER_OPEN;
+
+    state = ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running, limit);
 
     ngx_http_sszip_owner_log();
 
@@ -562,32 +619,22 @@ ngx_int_t
 ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
     ngx_http_sszip_main_conf_t *smcf)
 {
-    static ngx_event_t       ev;
-    static ngx_connection_t  dumb;
-
-    if (smcf->store == NULL || ngx_process != NGX_PROCESS_SINGLE) {
-        return NGX_OK;
-    }
-
-    dumb.fd = (ngx_socket_t) -1;
-
-    ev.handler = ngx_http_sszip_owner_timer_handler;
-    ev.data = &dumb;
-    ev.log = cycle->log;
-    ev.cancelable = 1;
-
-    /*
-     * The next cycle's configuration does not change what runs, and is what
-     * it starts with when it has to start again: the last one's is freed.
-     */
-
-    dumb.data = smcf->store;
-
-    if (!ev.timer_set) {
-        ngx_http_sszip_owner_timer_handler(&ev);
+    if (smcf->store != NULL && ngx_process == NGX_PROCESS_SINGLE) {
+        ngx_http_sszip_owner_run(cycle->log, smcf->store);
     }
 
     return NGX_OK;
+}
+
+
+/* such a process does not wait for the store before it exits */
+
+void
+ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle)
+{
+    if (ngx_process == NGX_PROCESS_SINGLE) {
+        ngx_http_sszip_owner_exit();
+    }
 }
 
 
@@ -598,7 +645,7 @@ ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 
     dumb = ev->data;
 
-    ngx_add_timer(ev, ngx_http_sszip_owner_manager(dumb->data));
+    ngx_add_timer(ev, ngx_http_sszip_owner_poll(dumb->data));
 }
 
 
@@ -656,7 +703,9 @@ ngx_http_sszip_owner_start(ngx_http_sszip_owner_t *owner)
 static void *
 ngx_http_sszip_owner_open(ngx_http_sszip_owner_t *owner)
 {
-    void  *dl;
+    void        *dl;
+    sszip_str    own;
+    const char  *version;
 
     dl = dlopen((char *) owner->lib.data, RTLD_NOW|RTLD_LOCAL);
 
@@ -669,12 +718,27 @@ ngx_http_sszip_owner_open(ngx_http_sszip_owner_t *owner)
     ngx_http_sszip_owner_abi_f = ngx_http_sszip_owner_symbol(dl,
                                                         "sszip_owner_abi");
 
-    if (ngx_http_sszip_owner_abi_f == NULL
-        || ngx_http_sszip_owner_abi_f() != SSZIP_OWNER_ABI)
-    {
+    if (ngx_http_sszip_owner_abi_f == NULL) {
+        return NULL;
+    }
+
+    if (ngx_http_sszip_owner_abi_f() != SSZIP_OWNER_ABI) {
+
+        *(void **) &ngx_http_sszip_owner_version_f =
+                                             dlsym(dl, "sszip_owner_version");
+
+        version = ngx_http_sszip_owner_version_f
+                  ? ngx_http_sszip_owner_version_f() : "an older version";
+        own = sszip_version();
+
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "sszip: there is no store: \"%V\" is of another version",
-                      &owner->lib);
+                      "sszip: there is no store: \"%V\" is of another build "
+                      "than the module, %s (interface %ui) where the module is "
+                      "%*s (interface %ui): install both files of one build",
+                      &owner->lib, version,
+                      (ngx_uint_t) ngx_http_sszip_owner_abi_f(),
+                      own.len, own.data,
+                      (ngx_uint_t) SSZIP_OWNER_ABI);
         return NULL;
     }
 

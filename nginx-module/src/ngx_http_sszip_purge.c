@@ -24,6 +24,8 @@
 static ngx_int_t ngx_http_sszip_purge_handler(ngx_http_request_t *r);
 static void ngx_http_sszip_purge_wake_handler(ngx_event_t *ev);
 static void ngx_http_sszip_purge_cleanup(void *data);
+static void ngx_http_sszip_purge_log(ngx_http_request_t *r, uint16_t status,
+    u_char *text, size_t len);
 static ngx_int_t ngx_http_sszip_purge_send(ngx_http_request_t *r,
     uint16_t status, u_char *text, size_t len);
 
@@ -124,6 +126,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
     }
 
     if (status != 0) {
+        ngx_http_sszip_purge_log(r, status, text, len);
         return ngx_http_sszip_purge_send(r, status, text, len);
     }
 
@@ -171,6 +174,7 @@ ngx_http_sszip_purge_wake_handler(ngx_event_t *ev)
         rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
 
     } else {
+        ngx_http_sszip_purge_log(r, status, text, len);
         rc = ngx_http_sszip_purge_send(r, status, text, len);
     }
 
@@ -213,6 +217,35 @@ ngx_http_sszip_purge_cleanup(void *data)
     /* whoever asked has gone; the purge goes on */
 
     (void) sszip_purge_claim((uintptr_t) ctx, &status, NULL, 0, &len);
+
+    ngx_http_sszip_purge_log(ctx->request, 0, NULL, 0);
+}
+
+
+/* what was purged; the line itself says by whom */
+
+static void
+ngx_http_sszip_purge_log(ngx_http_request_t *r, uint16_t status, u_char *text,
+    size_t len)
+{
+    ngx_uint_t  level;
+
+    if (status == 0) {
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "sszip: purge of \"%V\": the client went before its end",
+                      &r->args);
+        return;
+    }
+
+    while (len && text[len - 1] <= ' ') {
+        len--;
+    }
+
+    level = (status < 500) ? NGX_LOG_NOTICE : NGX_LOG_ERR;
+
+    ngx_log_error(level, r->connection->log, 0,
+                  "sszip: purge of \"%V\": %ui %*s", &r->args,
+                  (ngx_uint_t) status, len, text);
 }
 
 

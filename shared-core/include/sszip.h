@@ -109,24 +109,6 @@ typedef enum {
 } sszip_piece_action;
 
 /*
- How far `sszip_exchange_stream` is to bring a piece.
- */
-typedef enum {
-    /*
-     It may keep some, to code it better with what follows.
-     */
-    SSZIP_FLUSH_NONE = 0,
-    /*
-     All that was given can be decoded from what is written.
-     */
-    SSZIP_FLUSH_SYNC = 1,
-    /*
-     It is the last piece.
-     */
-    SSZIP_FLUSH_FINISH = 2,
-} sszip_flush;
-
-/*
  What to do at the end of a held body.
  */
 typedef enum {
@@ -183,28 +165,6 @@ typedef enum {
 } sszip_look_up;
 
 /*
- How the node failed a request.
- */
-typedef enum {
-    /*
-     By the status of its answer.
-     */
-    SSZIP_FAILURE_STATUS = 0,
-    /*
-     It could not be reached, or went away before its answer's head.
-     */
-    SSZIP_FAILURE_ERROR = 1,
-    /*
-     It took too long.
-     */
-    SSZIP_FAILURE_TIMEOUT = 2,
-    /*
-     What it answered is not HTTP.
-     */
-    SSZIP_FAILURE_INVALID_HEADER = 3,
-} sszip_failure;
-
-/*
  What to do with a connection to the cache's owner.
  */
 typedef enum {
@@ -230,6 +190,46 @@ typedef enum {
      */
     SSZIP_LINK_TICK = 4,
 } sszip_link_need;
+
+/*
+ How far `sszip_exchange_stream` is to bring a piece.
+ */
+typedef enum {
+    /*
+     It may keep some, to code it better with what follows.
+     */
+    SSZIP_FLUSH_NONE = 0,
+    /*
+     All that was given can be decoded from what is written.
+     */
+    SSZIP_FLUSH_SYNC = 1,
+    /*
+     It is the last piece.
+     */
+    SSZIP_FLUSH_FINISH = 2,
+} sszip_flush;
+
+/*
+ How the node failed a request.
+ */
+typedef enum {
+    /*
+     By the status of its answer.
+     */
+    SSZIP_FAILURE_STATUS = 0,
+    /*
+     It could not be reached, or went away before its answer's head.
+     */
+    SSZIP_FAILURE_ERROR = 1,
+    /*
+     It took too long.
+     */
+    SSZIP_FAILURE_TIMEOUT = 2,
+    /*
+     What it answered is not HTTP.
+     */
+    SSZIP_FAILURE_INVALID_HEADER = 3,
+} sszip_failure;
 
 /*
  The settings of a place, ready for exchanges. Immutable.
@@ -457,6 +457,17 @@ typedef struct {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/*
+ The version that this is. Static.
+ */
+sszip_str sszip_version(void);
+
+/*
+ What compresses on this machine, for logs. To be called after any fork.
+ Static.
+ */
+sszip_str sszip_coders(void);
 
 /*
  The name of a mode as `sszip_exchange_mode` gives it, for logs. Static.
@@ -708,7 +719,8 @@ sszip_status sszip_exchange_hold_ms(const sszip_exchange *exchange,
 
 /*
  Codes what was held, then `piece`, into `output`, as much as there is room
- for. On any status but `SSZIP_STATUS_OK` the answer must be cut off visibly.
+ for. `flush` is an `sszip_flush`. On any status but `SSZIP_STATUS_OK` the
+ answer must be cut off visibly.
 
  # Safety
  `exchange` is NULL or valid, `piece` a valid string; `output` has room for
@@ -716,7 +728,7 @@ sszip_status sszip_exchange_hold_ms(const sszip_exchange *exchange,
  */
 sszip_status sszip_exchange_stream(sszip_exchange *exchange,
                                    sszip_str piece,
-                                   sszip_flush flush,
+                                   uint32_t flush,
                                    uint8_t *output,
                                    size_t room,
                                    sszip_progress *progress);
@@ -863,15 +875,15 @@ sszip_status sszip_exchange_take_update(sszip_exchange *exchange,
 
 /*
  The node fails the request: to be said before `sszip_exchange_response_head`
- with what the client would get, of which `status` is the status. `now` and
- `monotonic` are as in `sszip_asked`. Whether a stored answer will be sent in
- its place.
+ with what the client would get, of which `status` is the status. `failure` is
+ an `sszip_failure`. `now` and `monotonic` are as in `sszip_asked`. Whether a
+ stored answer will be sent in its place.
 
  # Safety
  `exchange` is NULL or valid; `stands_in` points at memory of its type.
  */
 sszip_status sszip_exchange_fails(sszip_exchange *exchange,
-                                  sszip_failure failure,
+                                  uint32_t failure,
                                   uint16_t status,
                                   uint64_t now,
                                   uint64_t monotonic,
@@ -884,7 +896,7 @@ sszip_status sszip_exchange_fails(sszip_exchange *exchange,
  `exchange` is NULL or valid; `stands_in` points at memory of its type.
  */
 sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
-                                           sszip_failure failure,
+                                           uint32_t failure,
                                            uint16_t status,
                                            uint64_t now,
                                            uint64_t monotonic,

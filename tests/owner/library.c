@@ -19,7 +19,7 @@
 static uint32_t            (*owner_abi)(void);
 static sszip_owner        *(*owner_start)(const sszip_owner_config *, char *,
                                           size_t);
-static sszip_owner_state   (*owner_poll)(const sszip_owner *);
+static sszip_owner_state   (*owner_poll)(const sszip_owner *, uint64_t);
 static bool                (*owner_log)(const sszip_owner *,
                                         sszip_owner_level *, char *, size_t);
 static bool                (*owner_stop)(sszip_owner *, uint64_t);
@@ -104,7 +104,7 @@ run(char **argv)
     }
 
     if (owner_start(NULL, error, sizeof(error)) != NULL
-        || owner_poll(NULL) != SSZIP_OWNER_ENDED
+        || owner_poll(NULL, 0) != SSZIP_OWNER_ENDED
         || owner_log(NULL, NULL, NULL, 0)
         || !owner_stop(NULL, 0))
     {
@@ -175,13 +175,13 @@ run(char **argv)
     }
 
     do {
-        (void) owner_poll(owner);
+        (void) owner_poll(owner, 2000);
         print_log(owner);
         input.fd = 0;
         input.events = POLLIN;
     } while (poll(&input, 1, 10) == 0);
 
-    if (owner_poll(owner) == SSZIP_OWNER_ENDED) {
+    if (owner_poll(owner, 2000) == SSZIP_OWNER_ENDED) {
         print_log(owner);
         return 6;
     }

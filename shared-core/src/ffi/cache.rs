@@ -4,7 +4,6 @@ use super::config::{free, PROCESS};
 use super::exchange::sszip_exchange;
 use super::panic::{borrow, borrow_mut, boundary, caught, give};
 use super::types::{sszip_asked, sszip_failure, sszip_look_up, sszip_status, sszip_str};
-use crate::cache::stale::Failure;
 use crate::exchange::{Asked, CacheNeed, Fill, LookUp};
 
 /// An answer on its way into the cache. It outlives its exchange.
@@ -137,16 +136,16 @@ pub unsafe extern "C" fn sszip_exchange_take_update(
 }
 
 /// The node fails the request: to be said before `sszip_exchange_response_head`
-/// with what the client would get, of which `status` is the status. `now` and
-/// `monotonic` are as in `sszip_asked`. Whether a stored answer will be sent in
-/// its place.
+/// with what the client would get, of which `status` is the status. `failure` is
+/// an `sszip_failure`. `now` and `monotonic` are as in `sszip_asked`. Whether a
+/// stored answer will be sent in its place.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `stands_in` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_fails(
     exchange: *mut sszip_exchange,
-    failure: sszip_failure,
+    failure: u32,
     status: u16,
     now: u64,
     monotonic: u64,
@@ -154,7 +153,9 @@ pub unsafe extern "C" fn sszip_exchange_fails(
 ) -> sszip_status {
     boundary(|| {
         let exchange = &mut borrow_mut!(exchange).exchange;
-        let failure = failure_of(failure, status);
+        let Some(failure) = sszip_failure::numbered(failure, status) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
         give!(stands_in, exchange.fails(failure, now, monotonic));
         sszip_status::SSZIP_STATUS_OK
     })
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn sszip_exchange_fails(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_would_stand_in(
     exchange: *mut sszip_exchange,
-    failure: sszip_failure,
+    failure: u32,
     status: u16,
     now: u64,
     monotonic: u64,
@@ -175,19 +176,12 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
 ) -> sszip_status {
     boundary(|| {
         let exchange = &mut borrow_mut!(exchange).exchange;
-        let failure = failure_of(failure, status);
+        let Some(failure) = sszip_failure::numbered(failure, status) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
         give!(stands_in, exchange.would_stand_in(failure, now, monotonic));
         sszip_status::SSZIP_STATUS_OK
     })
-}
-
-fn failure_of(failure: sszip_failure, status: u16) -> Failure {
-    match failure {
-        sszip_failure::SSZIP_FAILURE_STATUS => Failure::Status(status),
-        sszip_failure::SSZIP_FAILURE_ERROR => Failure::Error,
-        sszip_failure::SSZIP_FAILURE_TIMEOUT => Failure::Timeout,
-        sszip_failure::SSZIP_FAILURE_INVALID_HEADER => Failure::InvalidHeader,
-    }
 }
 
 /// The body of the request that goes to the node, after

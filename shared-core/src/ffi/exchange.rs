@@ -16,7 +16,6 @@ use crate::exchange::{
     EndAction, Exchange, Field, HeadAction, HeadEdit, Misuse, PieceAction, RequestHead,
     ResponseHead, StreamFailure,
 };
-use crate::gzip::stream::Flush;
 use crate::mode::Mode;
 
 /// One HTTP exchange: one a request. docs/exchange.md has the order of calls.
@@ -245,7 +244,8 @@ pub unsafe extern "C" fn sszip_exchange_hold_ms(
 }
 
 /// Codes what was held, then `piece`, into `output`, as much as there is room
-/// for. On any status but `SSZIP_STATUS_OK` the answer must be cut off visibly.
+/// for. `flush` is an `sszip_flush`. On any status but `SSZIP_STATUS_OK` the
+/// answer must be cut off visibly.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `piece` a valid string; `output` has room for
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn sszip_exchange_hold_ms(
 pub unsafe extern "C" fn sszip_exchange_stream(
     exchange: *mut sszip_exchange,
     piece: sszip_str,
-    flush: sszip_flush,
+    flush: u32,
     output: *mut u8,
     room: usize,
     progress: *mut sszip_progress,
@@ -263,10 +263,8 @@ pub unsafe extern "C" fn sszip_exchange_stream(
         let exchange = &mut borrow_mut!(exchange).exchange;
         // SAFETY: the function's contract.
         let (piece, output) = unsafe { (piece.bytes(), room_of(output, room)) };
-        let flush = match flush {
-            sszip_flush::SSZIP_FLUSH_NONE => Flush::None,
-            sszip_flush::SSZIP_FLUSH_SYNC => Flush::Sync,
-            sszip_flush::SSZIP_FLUSH_FINISH => Flush::Finish,
+        let Some(flush) = sszip_flush::numbered(flush) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
         };
         match exchange.stream(piece, flush, output) {
             Ok(step) => {

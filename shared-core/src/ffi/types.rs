@@ -2,6 +2,9 @@
 
 use std::slice;
 
+use crate::cache::stale::Failure;
+use crate::gzip;
+use crate::gzip::stream::Flush;
 use crate::mode::Mode;
 
 /// What became of a call. Values are never reused.
@@ -227,6 +230,19 @@ pub enum sszip_failure {
     SSZIP_FAILURE_INVALID_HEADER = 3,
 }
 
+impl sszip_failure {
+    /// What a host passes as one; `None`: it is none.
+    pub(super) fn numbered(number: u32, status: u16) -> Option<Failure> {
+        Some(match number {
+            0 => Failure::Status(status),
+            1 => Failure::Error,
+            2 => Failure::Timeout,
+            3 => Failure::InvalidHeader,
+            _ => return None,
+        })
+    }
+}
+
 /// What to do with a piece of a held body.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,6 +286,18 @@ pub enum sszip_flush {
     SSZIP_FLUSH_FINISH = 2,
 }
 
+impl sszip_flush {
+    /// What a host passes as one; `None`: it is none.
+    pub(super) fn numbered(number: u32) -> Option<Flush> {
+        Some(match number {
+            0 => Flush::None,
+            1 => Flush::Sync,
+            2 => Flush::Finish,
+            _ => return None,
+        })
+    }
+}
+
 /// What a call of `sszip_exchange_stream` did.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -281,6 +309,23 @@ pub struct sszip_progress {
     /// All was taken, and flushed as asked. If not, there was no room: call
     /// again with what is left and the same flush.
     pub complete: bool,
+}
+
+/// The version that this is. Static.
+#[no_mangle]
+pub extern "C" fn sszip_version() -> sszip_str {
+    sszip_str::of(env!("CARGO_PKG_VERSION").as_bytes())
+}
+
+/// What compresses on this machine, for logs. To be called after any fork.
+/// Static.
+#[no_mangle]
+pub extern "C" fn sszip_coders() -> sszip_str {
+    let text: &[u8] = match gzip::has_isal() {
+        true => b"ISA-L",
+        false => b"libdeflate and zlib-rs (ISA-L, libisal.so.2, is not there)",
+    };
+    sszip_str::of(text)
 }
 
 /// The name of a mode as `sszip_exchange_mode` gives it, for logs. Static.

@@ -42,6 +42,11 @@ pub(super) fn prepare() {
     let _ = functions();
 }
 
+/// Whether it is there.
+pub(super) fn is_available() -> bool {
+    functions().is_some()
+}
+
 /// A stream and its level buffer, in one allocation.
 struct Coder {
     functions: &'static Functions,

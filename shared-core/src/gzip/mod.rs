@@ -23,6 +23,15 @@ pub mod splice;
 pub mod stream;
 mod walk;
 
+/// Whether this machine has ISA-L.
+pub fn has_isal() -> bool {
+    #[cfg(not(target_family = "wasm"))]
+    let is_there = igzip_raw::is_available();
+    #[cfg(target_family = "wasm")]
+    let is_there = false;
+    is_there
+}
+
 /// Opens the libraries of this machine now, not when they are needed first:
 /// what can't be opened then, for want of memory, never is.
 pub fn prepare() {

@@ -29,7 +29,8 @@ impl Link {
             }
             // favours never take the last one from those who wait
             let is_last = slot + 1 == state.slots.len();
-            let is_asked = !state.asked.is_empty();
+            let ready = state.ready();
+            let is_asked = ready.is_some();
             if !is_asked && (is_last || state.favours_wait()) {
                 return;
             }
@@ -37,7 +38,7 @@ impl Link {
                 self.send(state, tier, slot, now);
                 continue;
             }
-            let Some(job) = state.next(is_asked) else {
+            let Some(job) = state.next(ready) else {
                 return;
             };
             state.slots[slot] = Slot::Connecting(job);
@@ -51,16 +52,16 @@ impl Link {
         let mut jobs = VecDeque::new();
         let mut out: Option<Outgoing> = None;
         while jobs.len() < TOGETHER && out.as_ref().is_none_or(Outgoing::has_room) {
-            let is_asked = !state.asked.is_empty();
-            if !is_asked && is_last {
+            let ready = state.ready();
+            if ready.is_none() && is_last {
                 break;
             }
             // what takes long is sent alone; favours don't
-            let is_alone = state.asked.front().is_some_and(|job| !job.is_quick());
+            let is_alone = ready.is_some_and(|at| !state.asked[at].is_quick());
             if is_alone && !jobs.is_empty() || jobs.try_reserve(1).is_err() {
                 break;
             }
-            let Some(mut job) = state.next(is_asked) else {
+            let Some(mut job) = state.next(ready) else {
                 break;
             };
             job.begin(now);
@@ -119,11 +120,31 @@ impl Link {
 static NO_JOBS: &VecDeque<Job> = &VecDeque::new();
 
 impl State {
-    /// The next of those that wait, or of the favours.
-    fn next(&mut self, is_asked: bool) -> Option<Job> {
-        match is_asked {
-            true => self.asked.pop_front(),
-            false => self.favours.pop(),
+    /// The next of those that somebody waits for. A purge takes its connection
+    /// until it holds everywhere, and to hold it wants acknowledgements that need
+    /// one as well: half of them are for the rest.
+    fn ready(&self) -> Option<usize> {
+        let is_purge = |job: &Job| matches!(job, Job::Purge { .. });
+        if !is_purge(self.asked.front()?) {
+            return Some(0);
+        }
+        let carry_purges = self.slots[EVENTS + 1..].iter().filter(|slot| match slot {
+            Slot::Open(open) => open.jobs.iter().any(is_purge),
+            Slot::Connecting(job) => is_purge(job),
+            Slot::Closed { .. } => false,
+        });
+        let most = (self.slots.len() - 1) / 2;
+        if carry_purges.count() < most.max(1) {
+            return Some(0);
+        }
+        self.asked.iter().position(|job| !is_purge(job))
+    }
+
+    /// The one at that place, or else of the favours.
+    fn next(&mut self, at: Option<usize>) -> Option<Job> {
+        match at {
+            Some(at) => self.asked.remove(at),
+            None => self.favours.pop(),
         }
     }
 

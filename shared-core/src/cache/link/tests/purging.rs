@@ -59,6 +59,31 @@ fn one_whose_client_has_gone_is_done() {
 }
 
 #[test]
+fn many_leave_connections_to_others() {
+    let mut host = Host::up();
+    for waiter in 0..5 {
+        let body = "{\"everything\":true}".into();
+        assert!(host.link().purge(body, 20 + waiter, host.now));
+    }
+    host.run();
+    assert_eq!(purges(&mut host), 1);
+    // what it takes for the first to hold, and what others want
+    host.event("purge", "{\"generation\":1}");
+    let sent = host.requests();
+    assert!(sent[0].1.contains("/v1/acknowledgements"), "{sent:?}");
+    host.receive(2, super::DONE);
+    host.want(1, true);
+    let sent = host.requests();
+    assert!(sent[0].1.contains("/v1/entries/"), "{sent:?}");
+    // and they follow one another
+    for waiter in 0..5 {
+        host.receive(1, DONE);
+        assert_eq!(host.woken(), [20 + waiter]);
+        assert_eq!(purges(&mut host), usize::from(waiter < 4));
+    }
+}
+
+#[test]
 fn without_an_owner_nothing_is_purged_and_that_is_said() {
     let mut host = Host::new();
     host.refuses = true;

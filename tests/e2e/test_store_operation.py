@@ -1,0 +1,117 @@
+"""What an operator sees of the store: in the log, in answers to purges, and in
+other caches of the same nginx."""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+from harness import client
+from harness.nginx import MODULE
+from harness.owner import Client
+from harness.origin import answer
+from harness.rpc import Node, call
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_path @prefix@/cache max_size=64m memory=16m;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { sszip_cache_namespace main; proxy_pass http://@origin@; }
+    location = /purge { sszip_cache_purge on; }
+}
+"""
+
+
+def wait_until_linked(nginx):
+    owner = Client(nginx.prefix / "cache/owner.sock")
+    pids = {str(pid) for pid in nginx.workers()}
+    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
+
+
+def test_the_log_says_once_what_runs(start_nginx):
+    nginx = start_nginx(CONFIG.replace("@origin@", "127.0.0.1:1"), workers=3)
+    said = re.findall(r"\[notice\].* sszip (\S+) compresses with (.+)", nginx.error_log())
+    assert len(said) == 1, said
+    version, coders = said[0]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+    assert coders.startswith(("ISA-L", "libdeflate"))
+
+
+def test_a_library_of_another_build_is_named(start_nginx, tmp_path):
+    module = tmp_path / "module.so"
+    shutil.copy(MODULE, module)
+    library = tmp_path / "libsszip_owner.so"
+    source = tmp_path / "owner.c"
+    source.write_text("unsigned sszip_owner_abi(void) { return 1; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    nginx = start_nginx(CONFIG.replace("@origin@", "127.0.0.1:1"), module=module)
+    nginx.expect("cache's owner at .* does not answer")
+    line = nginx.wait_for(lambda: re.search(r"there is no store: .*", nginx.error_log()), "the complaint")[0]
+    wanted = rf'"{library}" is of another build than the module, an older version \(interface 1\) where the module is \d+\.\d+\.\d+ \(interface \d+\): install both'
+    assert re.search(wanted, line), line
+
+
+def test_a_purge_is_logged_and_counted(start_nginx, origin):
+    nginx = start_nginx(CONFIG)
+    wait_until_linked(nginx)
+    origin.answers(Node({"eth_chainId": b'"0x1"'}))
+    nginx.post("/", call("eth_chainId"))
+    owner = Client(nginx.prefix / "cache/owner.sock")
+    nginx.wait_for(lambda: owner.status()["fills"]["kept"] == 1, "the owner to have it")
+    for query, status, entries in (("namespace=mian", 200, 0), ("namespace=main", 200, 1), ("blocks=x", 400, None)):
+        said = client.fetch(nginx.port, f"/purge?{query}", method="POST")
+        assert said.status == status
+        line = nginx.wait_for(
+            lambda query=query: re.search(rf'.*purge of "{query}": .*', nginx.error_log()), "the line"
+        )[0]
+        assert "[notice]" in line and f": {status} {{" in line and "client: 127.0.0.1" in line, line
+        if entries is not None:
+            assert json.loads(said.decoded)["entries"] == entries
+
+
+def test_many_purges_at_once_all_hold(start_nginx, origin):
+    """They need connections for what it takes to hold, and look-ups do."""
+    nginx = start_nginx(CONFIG, workers=2)
+    wait_until_linked(nginx)
+    origin.answers(Node({"eth_chainId": b'"0x1"'}))
+    # for its first second an owner waits for those of the one before
+    time.sleep(1.2)
+    answers = []
+
+    def purge():
+        started = time.monotonic()
+        said = client.fetch(nginx.port, "/purge?method=eth_call", method="POST")
+        answers.append((said.status, time.monotonic() - started))
+
+    threads = [threading.Thread(target=purge) for _ in range(32)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        assert nginx.post("/", call("eth_chainId")).status == 200
+    for thread in threads:
+        thread.join(60)
+    assert [status for status, _ in answers] == [200] * 32
+    # not as long as a process may use its memory without an acknowledgement
+    assert sorted(took for _, took in answers)[16] < 0.9
+
+
+def test_other_managers_sleep_as_long_as_they_want(start_nginx, origin, tmp_path):
+    """nginx calls the managers of all paths whenever one of them has asked."""
+    zone = "keys_zone=z:1m manager_files=1 manager_sleep=2s use_temp_path=off"
+    cached = "server { listen 127.0.0.1:@port_plain@; location / { proxy_cache z; proxy_cache_valid 1h; proxy_pass http://@origin@; } }"
+    http = CONFIG + f"proxy_cache_path {tmp_path}/plain max_size=1 {zone};" + cached
+    nginx = start_nginx(http)
+    wait_until_linked(nginx)
+    origin.answers(answer(b"x" * 5000))
+    for n in range(12):
+        assert nginx.get(f"/{n}", port="port_plain").status == 200
+    files = lambda: sum(path.is_file() for path in (tmp_path / "plain").rglob("*"))
+    before = files()
+    assert before >= 8
+    time.sleep(3)
+    # one each two seconds, and it may have been about to
+    assert before - files() <= 4
