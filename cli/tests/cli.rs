@@ -634,7 +634,7 @@ fn a_misspelt_type_is_guessed() {
         ),
         (
             &["types", "Blob", "--fork", "phase0"],
-            "phase0 has no type Blob; deneb to gloas have it",
+            "phase0 has no type Blob; deneb to heze have it",
         ),
         (&["json2ssz", "--type", "Nonsense"], "no fork has Nonsense"),
     ] {

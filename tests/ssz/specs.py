@@ -24,7 +24,7 @@ from eth_consensus_specs.utils.ssz.ssz_typing import (
 )
 from eth_consensus_specs.utils.ssz import ssz_typing
 
-FORKS = ["phase0", "altair", "bellatrix", "capella", "deneb", "electra", "fulu", "gloas"]
+FORKS = ["phase0", "altair", "bellatrix", "capella", "deneb", "electra", "fulu", "gloas", "heze"]
 PRESETS = ["mainnet", "minimal", "gnosis"]
 
 # What differs from mainnet's (gnosischain/specs, beacon_chain.md) and is the
@@ -51,13 +51,22 @@ NOT_IN_THE_API = {
 
 # What Lodestar has no type for.
 NOT_IN_LODESTAR = {
+    "ExecutionProofEnvelope",
+    "SignedExecutionProofEnvelope",
+    "SignedValidatorRegistrations",
     "ValidatorBalance",
     "ValidatorBalances",
     "ValidatorIdentities",
     "ValidatorIdentity",
 }
-# What it calls so is a data column's, not a block's.
-ANOTHER_IN_LODESTAR = {("gloas", "KZGProofs")}
+# What it calls so is a data column's, not a block's; its inclusion lists name
+# their dependent root, and not the committee's.
+ANOTHER_IN_LODESTAR = {
+    ("gloas", "KZGProofs"),
+    ("heze", "KZGProofs"),
+    ("heze", "InclusionList"),
+    ("heze", "SignedInclusionList"),
+}
 
 
 @functools.cache
@@ -97,13 +106,88 @@ def containers(fork, preset):
     return {name: value for name, value in found.items() if name not in NOT_IN_THE_API}
 
 
-def container(name, **fields):
-    return type(name, (Container,), {"__annotations__": fields})
+def container(name, base=Container, /, **fields):
+    return type(name, (base,), {"__annotations__": fields})
+
+
+def builder_types(fork, preset, made):
+    """What builder-specs says."""
+    spec = module(fork, preset)
+    since = FORKS.index(fork)
+    if since < FORKS.index("bellatrix"):
+        return {}
+    registration = container(
+        "ValidatorRegistrationV1",
+        fee_recipient=spec.ExecutionAddress,
+        gas_limit=spec.Uint64,
+        timestamp=spec.Uint64,
+        pubkey=spec.BLSPubkey,
+    )
+    signed = container(
+        "SignedValidatorRegistrationV1", message=registration, signature=spec.BLSSignature
+    )
+    types = {
+        "ValidatorRegistrationV1": registration,
+        "SignedValidatorRegistrationV1": signed,
+        "SignedValidatorRegistrations": List[signed, spec.VALIDATOR_REGISTRY_LIMIT],
+    }
+    if since >= FORKS.index("deneb"):
+        commitments = List[spec.KZGCommitment, spec.MAX_BLOB_COMMITMENTS_PER_BLOCK]
+        types["BlobsBundle"] = container(
+            "BlobsBundle", commitments=commitments, proofs=made["KZGProofs"], blobs=made["Blobs"]
+        )
+    if since >= FORKS.index("gloas"):
+        return types
+    bid = {"header": spec.ExecutionPayloadHeader}
+    if since >= FORKS.index("deneb"):
+        bid["blob_kzg_commitments"] = commitments
+        types["ExecutionPayloadAndBlobsBundle"] = container(
+            "ExecutionPayloadAndBlobsBundle",
+            execution_payload=spec.ExecutionPayload,
+            blobs_bundle=types["BlobsBundle"],
+        )
+    if since >= FORKS.index("electra"):
+        bid["execution_requests"] = spec.ExecutionRequests
+    types["BuilderBid"] = container("BuilderBid", **bid, value=spec.Uint256, pubkey=spec.BLSPubkey)
+    types["SignedBuilderBid"] = container(
+        "SignedBuilderBid", message=types["BuilderBid"], signature=spec.BLSSignature
+    )
+    return types
+
+
+def proof_types(fork, preset):
+    """EIP-8025's, which the pinned specification has an older draft of."""
+    if FORKS.index(fork) < FORKS.index("gloas"):
+        return {}
+    spec = module(fork, preset)
+    envelope = container(
+        "ExecutionProofEnvelope",
+        proof_data=ByteList[2**22],
+        proof_type=spec.Uint8,
+        beacon_block_root=spec.Root,
+    )
+    return {
+        "NewPayloadRequest": container(
+            "NewPayloadRequest",
+            ProgressiveContainer(active_fields=[1] * 4),
+            execution_payload=spec.ExecutionPayload,
+            versioned_hashes=List[spec.Bytes32, spec.MAX_BLOB_COMMITMENTS_PER_BLOCK],
+            parent_beacon_block_root=spec.Root,
+            execution_requests=spec.ExecutionRequests,
+        ),
+        "ExecutionProofEnvelope": envelope,
+        "SignedExecutionProofEnvelope": container(
+            "SignedExecutionProofEnvelope",
+            message=envelope,
+            validator_index=spec.ValidatorIndex,
+            signature=spec.BLSSignature,
+        ),
+    }
 
 
 @functools.cache
 def api_types(fork, preset):
-    """What beacon-APIs says, and no specification."""
+    """What other specifications than the consensus layer's say."""
     spec = module(fork, preset)
     since = FORKS.index(fork)
     made = {
@@ -142,7 +226,7 @@ def api_types(fork, preset):
         made["Blobs"] = List[spec.Blob, limit]
         made["KZGProofs"] = List[spec.KZGProof, cells * limit]
         blobs = {"kzg_proofs": made["KZGProofs"], "blobs": made["Blobs"]}
-        if fork != "gloas":
+        if since < FORKS.index("gloas"):
             made["BlockContents"] = container("BlockContents", block=spec.BeaconBlock, **blobs)
             made["SignedBlockContents"] = container(
                 "SignedBlockContents", signed_block=spec.SignedBeaconBlock, **blobs
@@ -172,7 +256,7 @@ def api_types(fork, preset):
             made[name] = state[field]
     if since >= FORKS.index("fulu"):
         made["DataColumnSidecars"] = List[spec.DataColumnSidecar, spec.NUMBER_OF_COLUMNS]
-    return made
+    return {**made, **builder_types(fork, preset, made), **proof_types(fork, preset)}
 
 
 def of(fork, preset):

@@ -50,6 +50,8 @@ forks! {
     Fulu "fulu",
     /// Of payloads apart from blocks. Not final.
     Gloas "gloas",
+    /// Of inclusion lists. Not final.
+    Heze "heze",
 }
 
 /// What does not change with the consensus layer's forks.

@@ -91,6 +91,9 @@ fn a_fork_adds_to_those_before_it() {
     assert_eq!(fields(Fork::Deneb, "ExecutionPayload"), 17);
     // all of them anew
     assert_eq!(fields(Fork::Gloas, "ExecutionPayload"), 19);
+    // appended to, where they are progressive
+    assert_eq!(fields(Fork::Gloas, "ExecutionPayloadBid"), 12);
+    assert_eq!(fields(Fork::Heze, "ExecutionPayloadBid"), 13);
     // as they were
     assert_eq!(fields(Fork::Gloas, "Withdrawal"), 4);
     // no longer
