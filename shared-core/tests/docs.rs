@@ -30,7 +30,8 @@ A **tip** answer hangs on the head of the chain and is over with the next block;
 so is one by finality that was asked at `latest`, `safe` or `finalized`, or
 without a block, which means `latest`. What was asked at `pending` is not kept,
 and neither is anything of a method that is **never** kept: one that changes
-something, belongs to one caller or says how one node is. A method that is not in
+something, belongs to one caller or says how one node is. A **config** answer says
+how the chain's nodes are set up, which an upgrade changes. A method that is not in
 the table is among those; `sszip_cache_valid METHOD TIME` makes it a tip, unless
 it changes or follows something. Errors and `null` are not kept, whatever the
 method; nor is a trace of a block of which one transaction has an `error` in place
@@ -57,6 +58,7 @@ fn class(row: &Method) -> &'static str {
         methods::Class::Immutable => "immutable",
         methods::Class::ByFinality => "by finality",
         methods::Class::Tip => "tip",
+        methods::Class::Config => "config",
         methods::Class::Never => "never",
     }
 }
@@ -89,7 +91,7 @@ fn block(row: &Method) -> String {
 fn finality(row: &Method) -> &'static str {
     match (row.class, row.at) {
         (methods::Class::Never, _) => "",
-        (methods::Class::Tip, _) => "nothing",
+        (methods::Class::Tip | methods::Class::Config, _) => "nothing",
         (methods::Class::Immutable, BlockAt::None) => "it always is",
         (_, BlockAt::Hash(_)) => "its hash",
         (_, BlockAt::Number(_)) => "its number, once that is final",
@@ -114,6 +116,7 @@ fn lifetime(row: &Method) -> String {
     match (row.class, row.at) {
         (methods::Class::Never, _) => String::new(),
         (methods::Class::Tip, _) => tip,
+        (methods::Class::Config, _) => of(freshness::Class::Config),
         (methods::Class::Immutable, _) | (_, BlockAt::Hash(_)) => immutable,
         (_, BlockAt::Result) => format!("{unfinalized}, final {immutable}"),
         _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),

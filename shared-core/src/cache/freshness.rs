@@ -151,7 +151,13 @@ pub enum Came<'a> {
 }
 
 /// Methods that find what is in no block yet.
-const BEFORE_A_BLOCK: [&str; 2] = ["eth_getRawTransactionByHash", "eth_getTransactionByHash"];
+const BEFORE_A_BLOCK: [&str; 5] = [
+    "debug_getRawTransaction",
+    "eth_getRawTransactionByHash",
+    "eth_getTransactionByHash",
+    "eth_getTransactionBySenderAndNonce",
+    "zks_getTransactionDetails",
+];
 
 /// What a call names.
 #[derive(Clone, Copy, Debug)]
@@ -220,6 +226,7 @@ impl Prospect {
             methods::Class::Never => return None,
             methods::Class::Immutable => Class::Immutable,
             methods::Class::Tip => Class::Tip,
+            methods::Class::Config => Class::Config,
             methods::Class::ByFinality => class_of(block::reference(row, params))?,
         };
         let is_kept = |class| said.unwrap_or(valid.class(class)) > 0;
@@ -237,6 +244,7 @@ impl Prospect {
     pub fn judge(&self, result: &[u8], known: Known<'_>) -> Option<Judged> {
         let is_empty = match content(result) {
             Content::Null => return None,
+            Content::EmptyData if self.method.gives_encoded() => return None,
             Content::EmptyArray => true,
             _ => false,
         };
@@ -312,7 +320,7 @@ impl Prospect {
                         last_final: Some(last),
                         ..
                     }),
-                ) if !is_empty => Some(IfFinal {
+                ) if !is_empty && content(result) != Content::EmptyData => Some(IfFinal {
                     transaction,
                     last,
                     valid: self.valid(Class::Immutable, known.valid),

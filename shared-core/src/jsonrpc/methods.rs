@@ -6,7 +6,7 @@
 //! Those of `Never` that have a row are the ones that look as if they could be
 //! stored.
 
-use Class::{ByFinality, Immutable, Never, Tip};
+use Class::{ByFinality, Config, Immutable, Never, Tip};
 use InResult::{Block, First, Item, Itself};
 
 /// For how long an answer may be given again.
@@ -19,6 +19,8 @@ pub enum Class {
     ByFinality,
     /// Until there is a new head, one slot at the most.
     Tip,
+    /// For a minute: until the node is upgraded, and nobody says when.
+    Config,
     /// Not at all.
     Never,
 }
@@ -75,12 +77,19 @@ impl Method {
     /// Whether a result is a list of what came of a block's transactions, each of
     /// which may have failed for a reason of the node's own.
     pub fn traces_one_by_one(&self) -> bool {
-        const NAMES: [&str; 3] = [
+        const NAMES: [&str; 4] = [
+            "arbtrace_replayBlockTransactions",
             "debug_traceBlockByHash",
             "debug_traceBlockByNumber",
             "trace_replayBlockTransactions",
         ];
         NAMES.contains(&self.name)
+    }
+
+    /// Whether a result is the encoding of something: `"0x"` is that of nothing,
+    /// and what nodes say in place of `null`.
+    pub fn gives_encoded(&self) -> bool {
+        self.name.contains("_getRaw")
     }
 }
 
@@ -130,10 +139,33 @@ const TRACES: BlockAt = BlockAt::Range(0, &["after", "count", "fromAddress", "mo
 /// Sorted by name.
 #[rustfmt::skip]
 static METHODS: &[Method] = &[
+    row("arbtrace_block", ByFinality, number(0), First),
+    row("arbtrace_call", ByFinality, param(2), NO),
+    row("arbtrace_callMany", ByFinality, param(1), NO),
+    row("arbtrace_filter", ByFinality, TRACES, NO),
+    row("arbtrace_get", ByFinality, RESULT, Item),
+    row("arbtrace_replayBlockTransactions", ByFinality, param(0), NO),
+    row("arbtrace_replayTransaction", ByFinality, RESULT, NO),
+    row("arbtrace_transaction", ByFinality, RESULT, First),
+    row("bor_getAuthor", ByFinality, param(0), NO),
+    row("bor_getCurrentProposer", Tip, NONE, NO),
+    row("bor_getCurrentValidators", Tip, NONE, NO),
+    row("bor_getRootHash", Tip, NONE, NO),
+    row("bor_getSigners", ByFinality, number(0), NO),
+    row("bor_getSignersAtHash", Immutable, hash(0), NO),
+    row("bor_getSnapshot", ByFinality, number(0), NO),
+    row("bor_getSnapshotAtHash", Immutable, hash(0), NO),
+    row("debug_accountAt", Immutable, hash(0), NO),
+    row("debug_accountRange", ByFinality, param(0), NO),
     row("debug_executionWitness", ByFinality, param(0), NO),
+    row("debug_executionWitnessByBlockHash", Immutable, hash(0), NO),
+    row("debug_getModifiedAccountsByHash", Immutable, hash(0), NO),
     row("debug_getRawBlock", ByFinality, param(0), NO),
+    row("debug_getRawBlockAccessList", ByFinality, param(0), NO),
     row("debug_getRawHeader", ByFinality, param(0), NO),
     row("debug_getRawReceipts", ByFinality, param(0), NO),
+    row("debug_getRawTransaction", ByFinality, RESULT, NO),
+    row("debug_intermediateRoots", Immutable, hash(0), NO),
     row("debug_storageRangeAt", ByFinality, param(0), NO),
     row("debug_traceBlockByHash", ByFinality, hash(0), NO),
     row("debug_traceBlockByNumber", ByFinality, number(0), NO),
@@ -141,20 +173,34 @@ static METHODS: &[Method] = &[
     row("debug_traceCallMany", ByFinality, CONTEXT, NO),
     row("debug_traceTransaction", ByFinality, RESULT, NO),
     row("erigon_blockNumber", Tip, NONE, NO),
+    row("erigon_forks", Config, NONE, NO),
+    row("erigon_getBalanceChangesInBlock", ByFinality, param(0), NO),
     // p[1] is `fullTx`, not a block, and which block is the last before a time
     // is open until the next one is final.
     row("erigon_getBlockByTimestamp", Never, NONE, NO),
+    row("erigon_getBlockReceiptsByBlockHash", Immutable, hash(0), First),
+    row("erigon_getHeaderByHash", Immutable, hash(0), Block),
     row("erigon_getHeaderByNumber", ByFinality, number(0), Block),
+    row("erigon_getLatestLogs", ByFinality, LOGS, NO),
+    row("erigon_getLogs", ByFinality, LOGS, NO),
+    row("erigon_getLogsByHash", Immutable, hash(0), NO),
+    row("eth_baseFee", Tip, NONE, NO),
     row("eth_blobBaseFee", Tip, NONE, NO),
     row("eth_blockNumber", Tip, NONE, Itself),
     row("eth_call", ByFinality, param(1), NO),
+    row("eth_callMany", ByFinality, CONTEXT, NO),
+    // It names the head.
+    row("eth_capabilities", Tip, NONE, NO),
     row("eth_chainId", Immutable, NONE, NO),
+    row("eth_config", Config, NONE, NO),
     row("eth_createAccessList", Never, NONE, NO),
     row("eth_estimateGas", Tip, param(1), NO),
     row("eth_feeHistory", ByFinality, number(1), NO),
     row("eth_gasPrice", Tip, NONE, NO),
     row("eth_getAccount", ByFinality, param(1), NO),
+    row("eth_getAccountInfo", ByFinality, param(1), NO),
     row("eth_getBalance", ByFinality, param(1), NO),
+    row("eth_getBlockAccessList", ByFinality, param(0), NO),
     row("eth_getBlockByHash", Immutable, hash(0), Block),
     row("eth_getBlockByNumber", ByFinality, number(0), Block),
     row("eth_getBlockReceipts", ByFinality, param(0), First),
@@ -163,14 +209,22 @@ static METHODS: &[Method] = &[
     row("eth_getCode", ByFinality, param(1), NO),
     row("eth_getFilterChanges", Never, NONE, NO),
     row("eth_getFilterLogs", Never, NONE, NO),
+    row("eth_getHeaderByHash", Immutable, hash(0), Block),
+    row("eth_getHeaderByNumber", ByFinality, number(0), Block),
     row("eth_getLogs", ByFinality, LOGS, NO),
     row("eth_getProof", ByFinality, param(2), NO),
+    row("eth_getRawTransactionByBlockHashAndIndex", Immutable, hash(0), NO),
+    row("eth_getRawTransactionByBlockNumberAndIndex", ByFinality, number(0), NO),
+    row("eth_getRawTransactionByHash", ByFinality, RESULT, NO),
     row("eth_getStorageAt", ByFinality, param(2), NO),
+    row("eth_getStorageValues", ByFinality, param(1), NO),
     row("eth_getTransactionByBlockHashAndIndex", Immutable, hash(0), Item),
     row("eth_getTransactionByBlockNumberAndIndex", ByFinality, number(0), Item),
     row("eth_getTransactionByHash", ByFinality, RESULT, Item),
+    row("eth_getTransactionBySenderAndNonce", Tip, NONE, NO),
     row("eth_getTransactionCount", ByFinality, param(1), NO),
     row("eth_getTransactionReceipt", ByFinality, RESULT, Item),
+    row("eth_getTransactionReceiptsByBlock", ByFinality, param(0), First),
     row("eth_getUncleByBlockHashAndIndex", Immutable, hash(0), NO),
     // An uncle's own number and hash are not those of the block it is in.
     row("eth_getUncleByBlockNumberAndIndex", ByFinality, number(0), NO),
@@ -194,10 +248,29 @@ static METHODS: &[Method] = &[
     row("net_listening", Never, NONE, NO),
     row("net_peerCount", Never, NONE, NO),
     row("net_version", Immutable, NONE, NO),
+    // What it tells of the node's progress changes with each block.
+    row("optimism_outputAtBlock", Tip, NONE, NO),
+    row("optimism_rollupConfig", Config, NONE, NO),
+    row("optimism_safeHeadAtL1Block", Tip, NONE, NO),
+    row("ots_getApiLevel", Config, NONE, NO),
+    row("ots_getBlockDetails", ByFinality, number(0), NO),
+    row("ots_getBlockDetailsByHash", Immutable, hash(0), NO),
+    row("ots_getBlockTransactions", ByFinality, number(0), NO),
+    row("ots_getContractCreator", Tip, NONE, NO),
+    row("ots_getInternalOperations", ByFinality, RESULT, NO),
+    row("ots_getTransactionBySenderAndNonce", Tip, NONE, NO),
+    row("ots_getTransactionError", ByFinality, RESULT, NO),
+    row("ots_hasCode", ByFinality, param(1), NO),
+    // The page after or before a block ends where the chain does.
+    row("ots_searchTransactionsAfter", Tip, NONE, NO),
+    row("ots_searchTransactionsBefore", Tip, NONE, NO),
+    row("ots_traceTransaction", ByFinality, RESULT, NO),
+    row("parity_getBlockReceipts", ByFinality, param(0), First),
     row("trace_block", ByFinality, number(0), First),
     row("trace_call", ByFinality, param(2), NO),
     row("trace_callMany", ByFinality, param(1), NO),
     row("trace_filter", ByFinality, TRACES, NO),
+    row("trace_get", ByFinality, RESULT, Item),
     row("trace_rawTransaction", Never, NONE, NO),
     row("trace_replayBlockTransactions", ByFinality, param(0), NO),
     row("trace_replayTransaction", ByFinality, RESULT, NO),
@@ -207,6 +280,29 @@ static METHODS: &[Method] = &[
     row("txpool_inspect", Never, NONE, NO),
     row("txpool_status", Never, NONE, NO),
     row("web3_sha3", Immutable, NONE, NO),
+    row("zks_L1BatchNumber", Tip, NONE, NO),
+    row("zks_L1ChainId", Immutable, NONE, NO),
+    row("zks_estimateFee", Tip, NONE, NO),
+    row("zks_estimateGasL1ToL2", Tip, NONE, NO),
+    row("zks_getAllAccountBalances", Tip, NONE, NO),
+    row("zks_getBaseTokenL1Address", Config, NONE, NO),
+    // What becomes of a block or a transaction on the other chain is told in them.
+    row("zks_getBlockDetails", Tip, NONE, NO),
+    row("zks_getBridgeContracts", Config, NONE, NO),
+    row("zks_getBridgehubContract", Config, NONE, NO),
+    row("zks_getBytecodeByHash", Immutable, NONE, NO),
+    row("zks_getFeeParams", Tip, NONE, NO),
+    row("zks_getL1BatchBlockRange", Tip, NONE, NO),
+    row("zks_getL1BatchDetails", Tip, NONE, NO),
+    row("zks_getL1GasPrice", Tip, NONE, NO),
+    row("zks_getL2ToL1LogProof", Tip, NONE, NO),
+    row("zks_getL2ToL1MsgProof", Tip, NONE, NO),
+    row("zks_getMainContract", Config, NONE, NO),
+    row("zks_getProof", Tip, NONE, NO),
+    row("zks_getProtocolVersion", Config, NONE, NO),
+    row("zks_getRawBlockTransactions", Tip, NONE, NO),
+    row("zks_getTestnetPaymaster", Config, NONE, NO),
+    row("zks_getTransactionDetails", Tip, NONE, NO),
 ];
 
 #[cfg(test)]

@@ -90,11 +90,19 @@ fn the_table_finds_the_block_of_every_method() {
 #[test]
 fn the_table_classes_what_has_no_block() {
     let rows = [
-        (Class::Immutable, "eth_chainId net_version web3_sha3"),
+        (
+            Class::Immutable,
+            "eth_chainId net_version web3_sha3 zks_L1ChainId",
+        ),
+        (
+            Class::Config,
+            "eth_config erigon_forks ots_getApiLevel optimism_rollupConfig zks_getMainContract",
+        ),
         (
             Class::Tip,
             "eth_blockNumber erigon_blockNumber eth_gasPrice eth_maxPriorityFeePerGas
-            eth_blobBaseFee",
+            eth_blobBaseFee eth_baseFee eth_capabilities ots_searchTransactionsBefore
+            zks_getBlockDetails optimism_outputAtBlock bor_getCurrentProposer",
         ),
         (
             Class::Never,

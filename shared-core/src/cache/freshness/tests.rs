@@ -401,6 +401,102 @@ fn what_the_node_may_say_otherwise_next_time_is_not_for_ever() {
 }
 
 #[test]
+fn methods_of_one_client_are_judged_by_what_they_name() {
+    let by_hash = format!("[{HASH}]");
+    let part = |number: &str| {
+        format!("{{\"blockNumber\":{number},\"blockHash\":{HASH},\"transactionHash\":{HASH}}}")
+    };
+    let context = "[[],{\"blockNumber\":\"0x60\",\"transactionIndex\":-1}]";
+    let immutable = |height| Some((Class::Immutable, height));
+    for (method, params, result, expected) in [
+        (
+            "eth_getStorageValues",
+            "[{},\"0x60\"]",
+            "{}",
+            immutable(Some(96)),
+        ),
+        (
+            "eth_getStorageValues",
+            "[{}]",
+            "{}",
+            Some((Class::Tip, Some(161))),
+        ),
+        (
+            "eth_getBlockAccessList",
+            "[\"0x60\"]",
+            "[{}]",
+            immutable(Some(96)),
+        ),
+        ("eth_callMany", context, "[[{}]]", immutable(Some(96))),
+        (
+            "eth_callMany",
+            "[[],{}]",
+            "[[{}]]",
+            Some((Class::Tip, Some(161))),
+        ),
+        ("trace_get", &by_hash, &part("96"), immutable(Some(96))),
+        (
+            "trace_get",
+            &by_hash,
+            &part("97"),
+            Some((Class::Unfinalized, Some(97))),
+        ),
+        (
+            "arbtrace_block",
+            "[\"0x60\"]",
+            &format!("[{}]", part("96")),
+            immutable(Some(96)),
+        ),
+        ("erigon_getLogsByHash", &by_hash, "[[]]", immutable(None)),
+        (
+            "ots_hasCode",
+            "[\"0xaa\",\"0x60\"]",
+            "true",
+            immutable(Some(96)),
+        ),
+        // Erigon reads it as a number, others may not
+        ("ots_getBlockTransactions", "[96,0,2]", "{}", None),
+        ("eth_config", "[]", "{}", Some((Class::Config, None))),
+        (
+            "eth_capabilities",
+            "[]",
+            "{}",
+            Some((Class::Tip, Some(161))),
+        ),
+        (
+            "zks_getBlockDetails",
+            "[96]",
+            "{}",
+            Some((Class::Tip, Some(161))),
+        ),
+        // as nodes say that there is none
+        ("debug_getRawBlock", "[\"0x60\"]", "\"0x\"", None),
+        (
+            "debug_getRawBlock",
+            "[\"0x60\"]",
+            "\"0xf9\"",
+            immutable(Some(96)),
+        ),
+        (
+            "eth_getRawTransactionByBlockHashAndIndex",
+            &by_hash,
+            "\"0x\"",
+            None,
+        ),
+        ("eth_getRawTransactionByHash", &by_hash, "\"0x\"", None),
+        (
+            "eth_getRawTransactionByHash",
+            &by_hash,
+            "\"0x02\"",
+            Some((Class::Unfinalized, None)),
+        ),
+    ] {
+        let judged = judged(method, params, result, &mark());
+        assert_eq!(judged, expected, "{method} {params} {result}");
+    }
+}
+
+#[test]
 fn a_range_that_may_be_cut_short_is_believed_when_it_comes_again() {
     let judge = |range: &str, result: &str, valid: &Valid| {
         let mark = mark();
@@ -473,6 +569,18 @@ fn a_trace_may_be_of_a_final_block() {
         None
     );
     assert_eq!(if_final("eth_gasPrice", "[]", Some(&mark)), None);
+    // "0x": there was none, or the node did not know the transaction
+    let known = Known {
+        mark: Some(&mark),
+        ..known(&params)
+    };
+    let prospect = Prospect::of(b"ots_getTransactionError", known.params, known.valid).unwrap();
+    assert_eq!(prospect.judge(b"\"0x\"", known).unwrap().if_final, None);
+    assert!(prospect
+        .judge(b"\"0x08c3\"", known)
+        .unwrap()
+        .if_final
+        .is_some());
 }
 
 #[test]
