@@ -194,6 +194,50 @@ class TestWhileRevalidated:
         assert resource().decoded == b"2"
 
 
+class TestManyAtOnce:
+    """Who asks for what another one fetches waits for that."""
+
+    @pytest.fixture
+    def herd(self, resource, origin):
+        def ask(count, respond, waits=True, **options):
+            """The first one's answer is held back until all have asked: the
+            node, if they don't wait for one another."""
+            gate = threading.Event()
+
+            def held(request):
+                resource.asked.append(request)
+                gate.wait(20)
+                return respond(len(resource.asked))
+
+            origin.answers(held)
+            answers = []
+            threads = [threading.Thread(target=lambda: answers.append(resource(**options))) for _ in range(count)]
+            for thread in threads:
+                thread.start()
+            deadline = time.monotonic() + (0.3 if waits else 20)
+            while len(resource.asked) < count and time.monotonic() < deadline:
+                time.sleep(0.01)
+            gate.set()
+            for thread in threads:
+                thread.join()
+            return answers
+
+        return ask
+
+    def test_of_what_the_node_lets_be_stored(self, resource, herd):
+        answers = herd(8, lambda _: answer(JSON, headers=FRESH))
+        assert len(resource.asked) == 1 and {response.decoded for response in answers} == {JSON}
+
+    def test_of_what_it_does_not_each_has_its_own(self, resource, herd):
+        answers = herd(8, lambda number: answer(b"%d" % number, headers=[("Cache-Control", "no-store")]))
+        assert len(resource.asked) == 8 and len({response.decoded for response in answers}) == 8
+
+    @pytest.mark.parametrize("field", [("Accept", "text/event-stream"), ("If-None-Match", '"x"')])
+    def test_of_what_is_not_to_be_shared(self, resource, herd, field):
+        answers = herd(4, lambda _: answer(JSON, headers=FRESH), waits=False, headers=[field])
+        assert len(resource.asked) == len(answers) == 4
+
+
 class TestHead:
     @pytest.mark.parametrize("accept", ["gzip", None])
     def test_from_the_stored_answer_to_get(self, resource, accept):

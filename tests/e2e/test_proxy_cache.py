@@ -135,3 +135,51 @@ def test_the_status_is_logged(nginx, origin):
     origin.answers(plain())
     response = nginx.get("/logged")
     assert (cached(response), response.mode) == ("MISS", "oneshot")
+
+
+BEHIND = """
+proxy_cache_path @prefix@/behind keys_zone=behind:1m;
+map $upstream_http_x_cache_status $sszip_stale { default ""; STALE 1; UPDATING 1; }
+server {
+    listen 127.0.0.1:@port_behind@;
+    location / {
+        proxy_cache behind;
+        proxy_cache_use_stale http_503;
+        add_header X-Cache-Status $upstream_cache_status;
+        proxy_pass http://@origin@;
+    }
+}
+server {
+    listen 127.0.0.1:@port@;
+    sszip on;
+    sszip_cache on;
+    sszip_no_cache $sszip_stale;
+    location / { proxy_pass http://127.0.0.1:@port_behind@; }
+}
+"""
+
+
+def test_what_another_proxy_cache_sends_stale_is_not_stored(start_nginx, origin):
+    """docs/proxy-cache.md: it says neither Age nor a warning."""
+    nginx = start_nginx(BEHIND)
+    down = False
+
+    def respond(_request):
+        if down:
+            return answer(b"down", status=503)
+        return answer(BODY, headers=[("Cache-Control", "max-age=1")])
+
+    origin.answers(respond)
+
+    def get():
+        with nginx.connect() as connection:
+            return connection.exchange("/behind")
+
+    assert get().decoded == BODY
+    assert get().header("Cache-Status").startswith("sszip; hit")
+    time.sleep(2.2)
+    down = True
+    for _ in range(3):
+        stale = get()
+        assert (stale.decoded, stale.header("X-Cache-Status")) == (BODY, "STALE")
+        assert stale.header("Cache-Status") == "sszip; fwd=miss"

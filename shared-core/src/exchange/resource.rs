@@ -16,6 +16,7 @@ use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::negotiate::list::members;
+use crate::negotiate::media_type::is_event_stream;
 
 /// What a GET is for.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Exchange {
             key: key_of(&scope, &name),
             id: None,
             is_whole: !self.request.head && !partial,
-            coalesces: known,
+            coalesces: known || self.may_share_other(&scope, &name),
         };
         let valid = Arc::clone(&self.config.cache.valid);
         let found = self.seek(&sought, &scope, asked, || {
@@ -76,6 +77,26 @@ impl Exchange {
             self.ask_on_condition(known);
         }
         found
+    }
+
+    /// Whether it is worth waiting for another one's answer where only that can
+    /// say whether it may be stored: not for events, nor for a 304 that is the
+    /// other client's own. What turns out not to be stored is remembered, so
+    /// that nobody waits for it again at once.
+    fn may_share_other(&self, scope: &Scope, name: &[u8]) -> bool {
+        let request = &self.request.cache;
+        let has = |name| request.fields.values(name).next().is_some();
+        if beacon::is_beacon(&request.target)
+            || request.fields.values("accept").any(is_event_stream)
+        {
+            return false;
+        }
+        let revalidates = || {
+            let hot = self.config.process.tier.hot();
+            hot.and_then(|hot| hot.stale(&key_of(scope, name)))
+                .is_some_and(|entry| entry.meta().revalidates)
+        };
+        !has("if-none-match") && !has("if-modified-since") || revalidates()
     }
 
     /// The node is asked whether what is stored is still right, and never
