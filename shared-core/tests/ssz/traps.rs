@@ -261,6 +261,8 @@ fn envelopes() {
     let beacon = format!("{{\"version\":\"deneb\",\"finalized\":true,\"data\":{bare}}}");
     let rpc = format!("{{\"jsonrpc\":\"2.0\",\"result\":{bare},\"id\":1}}\n");
     assert_eq!(read(Form::Either, bare), Ok((7, "none".into())));
+    let null = format!("{{\"error\" : null,\"result\":{bare}}}");
+    assert_eq!(read(Form::Either, &null), Ok((7, "none".into())));
     for form in [Form::Either, Form::Enveloped] {
         assert_eq!(read(form, &beacon), Ok((7, "deneb".into())));
         assert_eq!(read(form, &rpc), Ok((7, "none".into())));

@@ -180,6 +180,49 @@ fn wrong_rlp_says_where() {
     at(&all[..70_000], 70_000);
 }
 
+/// Each digit changed: right or wrong, and where, however the text is cut.
+#[test]
+fn changed_rlp_is_read_alike() {
+    let ty = schema().find("NewPayloadWithWitness").unwrap();
+    let strings = |lens: &[usize]| {
+        let items: Vec<Vec<u8>> = elements(lens).iter().map(|item| rlp_string(item)).collect();
+        rlp_list(&items)
+    };
+    let header = rlp_list(&[rlp_string(&[200; 60])]);
+    let parts = [
+        rlp_list(&[header, rlp_list(&[])]),
+        strings(&[57, 1]),
+        strings(&[0, 2, 1]),
+        strings(&[32]),
+    ];
+    let text = answer(&rlp_list(&parts));
+    let begin = text.find("0x").unwrap() + 2;
+    let end = begin + text[begin..].find('"').unwrap();
+    let (mut right, mut wrong) = (0, 0);
+    for at in begin..end {
+        for digit in *b"0389bcf" {
+            let mut text = text.clone().into_bytes();
+            text[at] = digit;
+            let read = |piece: usize| {
+                let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+                for piece in text.chunks(piece) {
+                    reader.push(piece)?;
+                }
+                reader.end()
+            };
+            let whole = read(usize::MAX);
+            for piece in [1, 2, 31, 64] {
+                assert_eq!(read(piece), whole, "{at}, {piece}");
+            }
+            match whole {
+                Ok(_) => right += 1,
+                Err(_) => wrong += 1,
+            }
+        }
+    }
+    assert!(right > 100 && wrong > 100, "{right}, {wrong}");
+}
+
 #[test]
 fn what_is_no_witness_is_refused() {
     let (_, parts) = witness();

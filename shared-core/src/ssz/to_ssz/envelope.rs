@@ -32,6 +32,8 @@ pub(super) struct Envelope {
 pub(super) enum Member {
     Value,
     Version,
+    /// `null`, or what went wrong.
+    Error,
     Other,
 }
 
@@ -41,7 +43,7 @@ impl Envelope {
         let value = match name {
             b"data" => "data",
             b"result" => "result",
-            b"error" => return Err(Wrong::new(at, "the answer is an error")),
+            b"error" => return Ok(Member::Error),
             b"version" if self.version => return Err(Wrong::new(at, "version is there twice")),
             b"version" => {
                 self.version = true;

@@ -147,6 +147,17 @@ impl<'s> ToSsz<'s> {
         match self.stack.last_mut() {
             Some(Frame::Envelope(envelope)) => {
                 let member = envelope.member(name.as_bytes(), *at)?;
+                if member == Member::Error {
+                    // some write it beside a result
+                    match bytes.get(skip_white(bytes, end)) {
+                        Some(b'n') => {}
+                        Some(_) => return Err(Wrong::new(*at, "the answer is an error").into()),
+                        None => {
+                            self.expect = Expect::Name { or_end };
+                            return Ok(Got::Part);
+                        }
+                    }
+                }
                 *at = end;
                 match member {
                     Member::Value if matches!(self.target, Target::Nothing) => {
@@ -157,7 +168,7 @@ impl<'s> ToSsz<'s> {
                         self.begin_whole(ty)?;
                     }
                     Member::Version => self.expect = Expect::Version,
-                    Member::Other => self.expect = Expect::Skip(Skip::default()),
+                    Member::Error | Member::Other => self.expect = Expect::Skip(Skip::default()),
                 }
             }
             Some(Frame::Union(union)) => match &*name {
