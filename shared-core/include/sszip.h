@@ -675,7 +675,8 @@ sszip_status sszip_exchange_upstream_edits(sszip_exchange *exchange,
 
 /*
  The response head. Copies what it needs. If the library fails inside, the
- response passes without an edit.
+ response passes without an edit, or, if it is to a part of a batch, is held
+ for a 502.
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it

@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
     EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead, StreamFailure,
 };
+use sszip_core::gzip::oneshot::gzip;
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
@@ -349,6 +351,31 @@ fn a_body_longer_than_declared_passes_as_it_came() {
     assert_eq!(exchange.piece(&[b'b'; 41]), Ok(PieceAction::GiveUp));
     assert_eq!(exchange.body().collect::<Vec<_>>(), [[b'a'; 60]]);
     assert_eq!(exchange.mode(), Mode::Failed);
+}
+
+#[test]
+fn what_is_long_when_it_is_decoded_is_decoded_off_the_loop() {
+    for (length, expected) in [(100_000, false), (4 << 20, true)] {
+        let mut directives = Directives::default();
+        directives.set("enable", &[b"on"]).unwrap();
+        let config = directives.resolve(Process::from(Budget::new()));
+        let mut exchange = Exchange::new(Arc::new(config));
+        let none: [(&[u8], &[u8]); 0] = [];
+        exchange
+            .request_head(RequestHead {
+                method: b"GET",
+                target: b"/",
+                fields: none.into_iter(),
+            })
+            .unwrap();
+        let coded = gzip(&vec![b'a'; length], 1, length).unwrap();
+        assert!(coded.len() < 100_000);
+        let head = response_head(&mut exchange, 200, Some(coded.len() as u64), Some("gzip"));
+        assert_eq!(head, Ok(HeadAction::Hold));
+        exchange.piece(&coded).unwrap();
+        let expected = EndAction::Code { off_loop: expected };
+        assert_eq!(exchange.end(), Ok(expected), "{length}");
+    }
 }
 
 /// Holds a body without a length as long as it may under `memory`, in pieces of

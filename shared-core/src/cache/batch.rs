@@ -41,10 +41,19 @@ impl Element<'_> {
 /// coded and coding makes it no smaller: see [`Body::is_gzip`]. `None` when
 /// memory is refused.
 pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
+    gzip(elements, gate, false)
+}
+
+/// The same for a client that takes nothing else: gzip in any case.
+pub fn batch_gzip_always(elements: &[Element], gate: Gate) -> Option<Body> {
+    gzip(elements, gate, true)
+}
+
+fn gzip(elements: &[Element], gate: Gate, always: bool) -> Option<Body> {
     // two brackets, and a comma after all but one
     let length = elements.iter().map(Element::length).sum::<u64>() + elements.len() as u64 + 1;
     let has_coded = elements.iter().any(Element::is_coded);
-    if !has_coded && length < gate.min_length {
+    if !always && !has_coded && length < gate.min_length {
         return batch_identity(elements);
     }
     let own = own_length(elements, Entry::coded_length);
@@ -73,7 +82,7 @@ pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
     member.text(if elements.is_empty() { b"[]" } else { b"]" })?;
     code(&mut member, gate)?;
     let body = member.finish()?;
-    if has_coded || body.length() < length {
+    if always || has_coded || body.length() < length {
         Some(body)
     } else {
         batch_identity(elements)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::chain::{Chains, Mark, Namespace, Stamp};
 use super::freshness::Class;
@@ -11,6 +11,7 @@ use super::{stale, Key};
 use crate::bytes::Bytes;
 use crate::gzip::open::{open_in, Open};
 use crate::gzip::splice::{Body, Member};
+use crate::memory::{Budget, Reservation};
 
 /// Where a JSON-RPC answer has its id. Members come in any order: Nethermind
 /// writes the id after the result.
@@ -146,7 +147,7 @@ pub struct Entry {
     meta: Meta,
     /// What it weighs in one coding.
     weight: u64,
-    plain: Mutex<Plain>,
+    plain: Mutex<Decoded>,
     /// What it has to hold against its chain, if that is followed.
     stamp: Option<Stamp>,
     /// It is to be read before it is given out: `check` says more.
@@ -157,8 +158,37 @@ pub struct Entry {
     changes: u64,
 }
 
-/// The identity form of a coded payload: kept from the second time on that
-/// somebody wants it.
+/// The identity form of a coded payload.
+#[derive(Debug)]
+struct Decoded {
+    kept: Plain,
+    /// The same bytes, as long as somebody sends them.
+    lent: Weak<Lent>,
+}
+
+/// Decoded bytes of an entry, for those who send them: they are reserved
+/// once, however many these are, and whether a tier still has the entry or not.
+#[derive(Debug)]
+pub struct Lent {
+    bytes: OnceLock<Bytes>,
+    _reservation: Reservation,
+}
+
+/// Shorter bytes are not reserved: what is kept for a connection takes as much.
+const RESERVED: u64 = 64 << 10;
+
+/// Whether decoded bytes may be sent, and kept until they are.
+#[derive(Debug)]
+pub enum Lending {
+    /// There is nothing to be reserved.
+    Free,
+    /// To be held until they are sent.
+    Lent(Arc<Lent>),
+    /// They would take more than there may be.
+    Refused,
+}
+
+/// What is kept: from the second time on that somebody wants it.
 #[derive(Debug)]
 enum Plain {
     Unwanted,
@@ -203,7 +233,10 @@ impl Entry {
             envelope,
             payload,
             meta,
-            plain: Mutex::new(Plain::Unwanted),
+            plain: Mutex::new(Decoded {
+                kept: Plain::Unwanted,
+                lent: Weak::new(),
+            }),
             stamp: None,
             unread: AtomicBool::new(false),
             kept_stale: AtomicBool::new(false),
@@ -400,10 +433,58 @@ impl Entry {
     /// How many bytes [`identity`](Self::identity) would have to decode now.
     /// 0 when it has them: it then takes as long as [`gzip`](Self::gzip).
     pub fn inflates(&self) -> u64 {
-        match (&self.payload, &*self.lock()) {
-            (Payload::Raw(_), _) | (_, Plain::Kept(_)) => 0,
-            (Payload::Open(open), _) => open.length,
+        let Payload::Open(open) = &self.payload else {
+            return 0;
+        };
+        let decoded = self.lock();
+        match decoded.bytes() {
+            Some(_) => 0,
+            None => open.length,
         }
+    }
+
+    /// To be called, and its result held, before [`identity`](Self::identity)
+    /// and [`batch_identity`](super::batch::batch_identity): what they decode
+    /// is part of `budget`, of which at most `limit` bytes may be in use.
+    pub fn lend(&self, budget: &Budget, limit: usize) -> Lending {
+        let length = self.payload_length();
+        if !self.is_coded() || length < RESERVED {
+            return Lending::Free;
+        }
+        let mut decoded = self.lock();
+        if let Some(lent) = decoded.lent.upgrade() {
+            return Lending::Lent(lent);
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        match budget.reserve(length, limit) {
+            Some(reservation) => {
+                let lent = Arc::new(Lent {
+                    bytes: OnceLock::new(),
+                    _reservation: reservation,
+                });
+                decoded.lent = Arc::downgrade(&lent);
+                Lending::Lent(lent)
+            }
+            None => Lending::Refused,
+        }
+    }
+
+    /// As [`gzip`](Self::gzip), for a client that takes nothing else: what was
+    /// not coded stands in the member as it is.
+    pub fn gzip_always(&self, id: &[u8]) -> Option<Body> {
+        let Payload::Raw(bytes) = &self.payload else {
+            return self.gzip(id);
+        };
+        let own = self.envelope.length() + id.len() + bytes.len();
+        let mut member = Member::with_room(1, own)?;
+        for text in self.envelope.head(id) {
+            member.text(text)?;
+        }
+        member.text(bytes)?;
+        for text in self.envelope.tail(id) {
+            member.text(text)?;
+        }
+        member.finish()
     }
 
     fn assemble(
@@ -432,46 +513,46 @@ impl Entry {
     /// The payload in identity.
     pub(super) fn plain(&self) -> Option<PlainBytes> {
         let open = match &self.payload {
-            Payload::Raw(bytes) => return Some(PlainBytes::Shared(bytes.clone())),
+            Payload::Raw(bytes) => return Some(PlainBytes(bytes.clone())),
             Payload::Open(open) => open,
         };
-        if let Plain::Kept(bytes) = &*self.lock() {
-            return Some(PlainBytes::Shared(bytes.clone()));
-        }
-        // not under the lock: others may want gzip, or the length
-        let bytes = open.inflate()?;
-        let mut plain = self.lock();
-        Some(match &*plain {
-            Plain::Kept(bytes) => PlainBytes::Shared(bytes.clone()),
-            Plain::WantedOnce => {
-                let bytes = Bytes::from(bytes);
-                *plain = Plain::Kept(bytes.clone());
-                PlainBytes::Shared(bytes)
-            }
-            Plain::Unwanted => {
-                *plain = Plain::WantedOnce;
-                PlainBytes::Owned(bytes)
-            }
-            Plain::Never => PlainBytes::Owned(bytes),
-        })
+        let there = self.lock().bytes();
+        let bytes = match there {
+            Some(bytes) => bytes,
+            // not under the lock: others may want gzip, or the length
+            None => Bytes::from(open.inflate()?),
+        };
+        let mut decoded = self.lock();
+        // somebody else may have done the same
+        let bytes = match (decoded.bytes(), decoded.lent.upgrade()) {
+            (Some(bytes), _) => bytes,
+            (None, Some(lent)) => lent.bytes.get_or_init(|| bytes).clone(),
+            (None, None) => bytes,
+        };
+        decoded.kept = match decoded.kept {
+            Plain::Unwanted => Plain::WantedOnce,
+            Plain::WantedOnce | Plain::Kept(_) => Plain::Kept(bytes.clone()),
+            Plain::Never => Plain::Never,
+        };
+        Some(PlainBytes(bytes))
     }
 
     /// Drops the decoded bytes, and never keeps them again: for a tier that
     /// has no room for both codings.
     pub(super) fn keep_no_plain(&self) {
-        *self.lock() = Plain::Never;
+        self.lock().kept = Plain::Never;
     }
 
     /// What it takes in memory, in bytes, with its share of a tier's tables.
     pub fn weight(&self) -> u64 {
-        match &*self.lock() {
+        match &self.lock().kept {
             Plain::Kept(bytes) => self.weight + bytes.len() as u64,
             _ => self.weight,
         }
     }
 
-    /// Nothing in a `Plain` is ever half-changed.
-    fn lock(&self) -> MutexGuard<'_, Plain> {
+    /// Nothing in it is ever half-changed.
+    fn lock(&self) -> MutexGuard<'_, Decoded> {
         self.plain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -490,24 +571,25 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Decoded bytes that somebody may keep.
-pub(super) enum PlainBytes {
-    Owned(Vec<u8>),
-    Shared(Bytes),
+impl Decoded {
+    /// If they are there.
+    fn bytes(&self) -> Option<Bytes> {
+        match &self.kept {
+            Plain::Kept(bytes) => Some(bytes.clone()),
+            _ => self.lent.upgrade()?.bytes.get().cloned(),
+        }
+    }
 }
+
+/// Decoded bytes that others may keep.
+pub(super) struct PlainBytes(Bytes);
 
 impl PlainBytes {
     pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Owned(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
-        }
+        &self.0
     }
 
     pub(super) fn push_to(self, body: &mut Body) -> Option<()> {
-        match self {
-            Self::Owned(bytes) => body.push(bytes),
-            Self::Shared(bytes) => body.push_shared(&bytes),
-        }
+        body.push_shared(&self.0)
     }
 }

@@ -19,7 +19,7 @@ use super::hit::Decoding;
 use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
 use crate::bytes::extend;
-use crate::cache::batch::{batch_gzip, batch_identity, Element};
+use crate::cache::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::hot::Hot;
 use crate::cache::process::Tier;
@@ -29,6 +29,10 @@ use crate::gzip::splice::Body;
 use crate::jsonrpc::request::Call;
 use crate::jsonrpc::response::{self, ResponseError};
 use crate::mode::Mode;
+
+/// Of a long answer in identity no more than this is a copy of the batch's own,
+/// and what is shorter than that in all is not reserved.
+const COPIED: u64 = 64 << 10;
 
 /// A batch of which the node gets a part.
 #[derive(Debug)]
@@ -75,7 +79,14 @@ impl Exchange {
         if self.asks_for_all(&process.tier, &places, &found, asked) {
             return LookUp::Wait;
         }
-        let gzip = self.may_gzip(asked);
+        let gzip = match self.borrow_for(&found, asked) {
+            Some(gzip) => gzip,
+            None => {
+                // the node's answers need not be held
+                found.fill(None);
+                self.may_gzip(asked)
+            }
+        };
         let most = off_loop_length(self.config.comp_level) as u64;
         // what is sent together is sent under one head
         let mut alike = are_alike(&found);
@@ -89,7 +100,8 @@ impl Exchange {
                 let answers = answers.filter_map(|((call, place), entry)| {
                     Some((place.as_ref()?.key, entry?, call.id?.to_vec()))
                 });
-                self.decoding = Some(Decoding::Batch(answers.collect()));
+                let answers = answers.collect();
+                self.decoding = Some(Decoding::Batch { answers, gzip });
                 self.task = Task::Decode;
                 return LookUp::RespondOffLoop;
             }
@@ -186,9 +198,51 @@ impl Exchange {
         true
     }
 
+    /// Takes the memory for a batch of these: whether it is to be gzip, or
+    /// `None` where there is not enough for either.
+    fn borrow_for(&mut self, found: &[Option<Arc<Entry>>], asked: &Asked<'_>) -> Option<bool> {
+        let first = self.may_gzip(asked);
+        // what the client can do with, too
+        let second = (!first && self.may_gzip_at_all(asked)).then_some(true);
+        [Some(first), second]
+            .into_iter()
+            .flatten()
+            .find(|gzip| self.borrow_all(found, *gzip))
+    }
+
+    fn borrow_all(&mut self, found: &[Option<Arc<Entry>>], gzip: bool) -> bool {
+        self.lent.clear();
+        let mut copied: u64 = 0;
+        for entry in found.iter().flatten() {
+            // of what is coded the bytes are shared
+            copied += match (gzip, entry.is_coded()) {
+                (true, true) => 0,
+                (true, false) => entry.length(b""),
+                (false, _) if !self.borrow(entry) => return self.give_all_back(),
+                (false, _) => entry.length(b"").min(COPIED),
+            };
+        }
+        if copied < COPIED {
+            return true;
+        }
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let copied = usize::try_from(copied).unwrap_or(usize::MAX);
+        self.assembled = self.config.process.budget.reserve(copied, limit);
+        self.assembled.is_some() || self.give_all_back()
+    }
+
+    fn give_all_back(&mut self) -> bool {
+        self.lent.clear();
+        self.assembled = None;
+        false
+    }
+
     fn batch_of(&self, elements: &[Element<'_>], gzip: bool) -> Option<Body> {
         if gzip {
-            batch_gzip(elements, self.gate())
+            match self.request.accept_encoding.refuses_identity() {
+                true => batch_gzip_always(elements, self.gate()),
+                false => batch_gzip(elements, self.gate()),
+            }
         } else {
             batch_identity(elements)
         }
@@ -199,6 +253,7 @@ impl Exchange {
     pub(super) fn decode_batch(
         &mut self,
         answers: &[(Key, Arc<Entry>, Vec<u8>)],
+        gzip: bool,
         asked: &Asked<'_>,
     ) {
         let tier = Arc::clone(&self.config.process.tier);
@@ -218,7 +273,7 @@ impl Exchange {
             .iter()
             .map(|(_, entry, id)| Element::Stored(entry, id))
             .collect();
-        let body = self.batch_of(&elements, self.may_gzip(asked));
+        let body = self.batch_of(&elements, gzip);
         if let (Some((_, first, _)), Some(_)) = (answers.first(), &body) {
             self.respond(first, body, asked);
         }
@@ -332,7 +387,7 @@ impl Exchange {
         let room = if length as u64 > self.config.max_oneshot {
             Err(Mode::Memory)
         } else {
-            self.reserve(length.max(self.body.capacity()))
+            self.make_room_for_part(length)
         };
         // before that it is not known how to give up
         let begun = self.body.iter().filter(|byte| !byte.is_ascii_whitespace());

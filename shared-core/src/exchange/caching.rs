@@ -535,6 +535,11 @@ impl Exchange {
         self.stored = None;
         self.stand_in = None;
         self.update = None;
+        self.mixed = None;
+        self.decoding = None;
+        self.status = 0;
+        self.lent.clear();
+        self.assembled = None;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;
     }

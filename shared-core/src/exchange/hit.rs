@@ -6,7 +6,7 @@ use super::caching::{Asked, LookUp};
 use super::coding::off_loop_length;
 use super::head::{is_bytewise, HeadEdit};
 use super::{Exchange, Task};
-use crate::cache::entry::Entry;
+use crate::cache::entry::{Entry, Lending};
 use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::mode::Mode;
@@ -19,7 +19,10 @@ pub(super) enum Decoding {
     /// Where it is stored, and the id that it gets; `None`: it is a resource.
     One(Key, Arc<Entry>, Option<Vec<u8>>),
     /// The answers of a batch, where they are stored, and their ids.
-    Batch(Vec<(Key, Arc<Entry>, Vec<u8>)>),
+    Batch {
+        answers: Vec<(Key, Arc<Entry>, Vec<u8>)>,
+        gzip: bool,
+    },
 }
 
 impl Exchange {
@@ -31,6 +34,11 @@ impl Exchange {
         id: Option<&[u8]>,
         asked: &Asked<'_>,
     ) -> Option<LookUp> {
+        let is_to_decode = !self.may_gzip(asked) && (id.is_some() || self.needs_body(&entry));
+        if is_to_decode && !self.borrow(&entry) && !self.can_gzip(&entry, asked) {
+            // the node's answer needs not be held
+            return None;
+        }
         if self.is_long_to_give(&entry, id, asked) {
             self.task = Task::Decode;
             let id = id.map(<[u8]>::to_vec);
@@ -51,6 +59,9 @@ impl Exchange {
         let stands = entry.stands();
         let weight = entry.weight();
         let responds = stands && self.respond_with(entry, id, asked);
+        if !responds {
+            self.lent.clear();
+        }
         if let Some(hot) = self.config.process.tier.hot() {
             if !stands {
                 hot.remove_this(key, entry);
@@ -79,7 +90,7 @@ impl Exchange {
             Some(Decoding::One(key, entry, id)) => {
                 self.give_at_once(&key, &entry, id.as_deref(), &asked);
             }
-            Some(Decoding::Batch(answers)) => self.decode_batch(&answers, &asked),
+            Some(Decoding::Batch { answers, gzip }) => self.decode_batch(&answers, gzip, &asked),
             None => {}
         }
     }
@@ -107,14 +118,48 @@ impl Exchange {
         }
         let id = id.unwrap_or_default();
         let body = if self.may_gzip(asked) {
+            match self.request.accept_encoding.refuses_identity() {
+                true => entry.gzip_always(id),
+                false => entry.gzip(id),
+            }
+        } else if self.borrow(entry) {
+            entry.identity(id)
+        } else if self.can_gzip(entry, asked) {
             entry.gzip(id)
         } else {
-            entry.identity(id)
+            None
         };
         if body.is_some() {
             self.respond(entry, body, asked);
         }
         self.stored.is_some()
+    }
+
+    /// Takes the memory for what is decoded of an entry. `false`: there is not
+    /// enough.
+    pub(super) fn borrow(&mut self, entry: &Entry) -> bool {
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        match entry.lend(&self.config.process.budget, limit) {
+            Lending::Free => true,
+            Lending::Lent(lent) => {
+                if !self.lent.iter().any(|held| Arc::ptr_eq(held, &lent)) {
+                    self.lent.push(lent);
+                }
+                true
+            }
+            Lending::Refused => false,
+        }
+    }
+
+    /// Whether the client can do with the coded form, too.
+    fn can_gzip(&self, entry: &Entry, asked: &Asked<'_>) -> bool {
+        entry.is_coded() && self.may_gzip_at_all(asked)
+    }
+
+    pub(super) fn may_gzip_at_all(&self, asked: &Asked<'_>) -> bool {
+        asked.coding_allowed
+            && !self.request.no_transform
+            && self.request.accept_encoding.allows_gzip()
     }
 
     pub(super) fn may_gzip(&self, asked: &Asked<'_>) -> bool {

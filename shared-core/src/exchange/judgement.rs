@@ -79,6 +79,9 @@ impl Exchange {
         if self.request.head {
             // GET would send another length (RFC 9110, 9.3.2 and 8.6)
             self.head_edits.push(HeadEdit::remove("Content-Length"));
+            if task == Task::Gunzip {
+                self.head_edits.push(HeadEdit::remove("Content-Encoding"));
+            }
             self.head_edits.append(&mut self.recoded_edits);
             return Err(Mode::Head);
         }

@@ -50,11 +50,13 @@ mod update;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cache::entry::Lent;
 use crate::cache::flights::Waiter;
 use crate::cache::status::CacheStatus;
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{panic_if, Fault};
 use crate::gzip;
+use crate::gzip::inflate;
 use crate::gzip::splice::Body;
 use crate::gzip::stream::Encoder;
 use crate::json;
@@ -218,6 +220,10 @@ pub struct Exchange {
     status: u16,
     /// The body of a stored answer.
     stored: Option<Body>,
+    /// What of it was decoded.
+    lent: Vec<Arc<Lent>>,
+    /// And what was put together for it.
+    assembled: Option<Reservation>,
 }
 
 /// Makes what all exchanges of a process share, and opens what they use, before
@@ -270,6 +276,8 @@ impl Exchange {
             host_writes_vary: false,
             status: 0,
             stored: None,
+            lent: Vec::new(),
+            assembled: None,
         }
     }
 
@@ -466,7 +474,8 @@ impl Exchange {
 
     /// Leaves the answer alone from here on: the original is to be sent. There
     /// is none of a batch that has to be put together and for which memory is
-    /// refused: [`State::Cut`] then.
+    /// refused: [`State::Cut`] then; or [`State::Collecting`], if its head was
+    /// still to come: as after [`HeadAction::Hold`], and its end is a failure.
     ///
     /// # Errors
     /// [`Misuse`] once the answer is decided.
@@ -475,6 +484,16 @@ impl Exchange {
             // a judgement that was not finished has no say
             self.head_edits.clear();
             self.varies = false;
+        }
+        if self.state == State::AwaitingHead && self.mixed.is_some() {
+            // the node is asked for a part, which must not look like all
+            self.task = Task::Merge {
+                gunzip: false,
+                unreadable: true,
+            };
+            self.mode = reason;
+            self.refuse_fill();
+            return self.move_on(Event::HeadToHold);
         }
         if self.state.after(Event::GiveUp).is_none() {
             return Err(self.misuse(Event::GiveUp));
@@ -519,13 +538,21 @@ impl Exchange {
             });
         }
         self.move_on(Event::End)?;
+        let work = match self.task {
+            // what is short may be long when it is decoded
+            Task::Gunzip | Task::Merge { gunzip: true, .. } => {
+                let most = usize::try_from(self.config.max_oneshot).unwrap_or(usize::MAX);
+                inflate::claimed_length(&self.body).min(most).max(length)
+            }
+            _ => length,
+        };
         if let Some(reservation) = &mut self.reservation {
             // there will be no encoder
             reservation.shrink_to(self.body.capacity() + length);
         }
         self.make_room_for_code();
         Ok(EndAction::Code {
-            off_loop: (length as u64).saturating_add(self.merging_length())
+            off_loop: (work as u64).saturating_add(self.merging_length())
                 > off_loop_length(self.config.comp_level) as u64,
         })
     }

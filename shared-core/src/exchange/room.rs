@@ -59,6 +59,20 @@ impl Exchange {
         self.grow_body(room)
     }
 
+    /// The same for the node's part of a batch.
+    pub(super) fn make_room_for_part(&mut self, length: usize) -> Result<(), Mode> {
+        let most = usize::try_from(self.config.max_oneshot).unwrap_or(usize::MAX);
+        if self.body.capacity() >= length {
+            return self.claim(self.body.capacity(), length);
+        }
+        let twice = self.body.capacity().saturating_mul(2);
+        let room = self.declared.unwrap_or(twice).min(most).max(length);
+        if self.claim(room, room).is_ok() {
+            return self.grow_body(room);
+        }
+        self.reserve(length)
+    }
+
     /// Takes memory for the body and what is made of it.
     pub(super) fn claim(&mut self, body: usize, beside: usize) -> Result<(), Mode> {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);

@@ -121,7 +121,8 @@ pub unsafe extern "C" fn sszip_exchange_upstream_edits(
 }
 
 /// The response head. Copies what it needs. If the library fails inside, the
-/// response passes without an edit.
+/// response passes without an edit, or, if it is to a part of a batch, is held
+/// for a 502.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -152,8 +153,13 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
                 host_writes_vary: head.host_writes_vary,
             })
         });
-        let judged =
-            judged.unwrap_or_else(|| exchange.give_up(Mode::Failed).map(|()| HeadAction::Pass));
+        let judged = judged.unwrap_or_else(|| {
+            exchange.give_up(Mode::Failed)?;
+            Ok(match exchange.state() {
+                State::Collecting => HeadAction::Hold,
+                _ => HeadAction::Pass,
+            })
+        });
         finish(judged, |judged| {
             give!(
                 action,

@@ -1,0 +1,260 @@
+//! What is decoded for clients that read slowly, or not at all, is part of the
+//! process's memory.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{
+    Asked, Exchange, Field, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
+};
+use sszip_core::gzip::inflate::gunzip;
+use sszip_core::mode::Mode;
+
+const MIB: usize = 1 << 20;
+const MEMORY: usize = 4 * MIB;
+/// An answer's result.
+const LONG: usize = 3 * MIB / 2;
+
+struct Host {
+    config: Arc<Config>,
+    process: Process,
+}
+
+impl Host {
+    fn new() -> Self {
+        let mut directives = Directives::default();
+        for line in ["enable on", "cache on", "memory 4m", "hold 0 5ms"] {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap();
+            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            directives.set(name, &values).unwrap();
+        }
+        let process = Process::default();
+        process.tier.start(64 << 20, 1);
+        let config = Arc::new(directives.resolve(process.clone()));
+        Self { config, process }
+    }
+
+    /// Stores what the node says to a call, of so many letters.
+    fn store(&self, block: usize, length: usize) {
+        let (mut exchange, found) = self.ask(&call(block), "");
+        assert_eq!(found, LookUp::Forward);
+        assert_eq!(head(&mut exchange), HeadAction::Tee);
+        exchange.observe(answer(block, length).as_bytes()).unwrap();
+        let mut fill = exchange.take_fill().unwrap();
+        fill.build();
+        fill.publish(0);
+    }
+
+    fn ask(&self, body: &str, accept: &str) -> (Exchange, LookUp) {
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        let fields: [Field<'_>; 2] = [JSON, (b"Accept-Encoding", accept.as_bytes())];
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: fields.into_iter().filter(|(_, value)| !value.is_empty()),
+            })
+            .unwrap();
+        let found = exchange
+            .look_up(Asked {
+                body: body.as_bytes(),
+                coding_allowed: true,
+                ..Asked::default()
+            })
+            .unwrap();
+        if found == LookUp::RespondOffLoop {
+            exchange.code().unwrap();
+            assert_eq!(exchange.status(), 200);
+            return (exchange, LookUp::Respond);
+        }
+        (exchange, found)
+    }
+
+    fn used(&self) -> usize {
+        self.process.budget.used()
+    }
+}
+
+const JSON: Field<'static> = (b"Content-Type", b"application/json");
+
+fn call(block: usize) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{block},"method":"eth_getBlockByHash","params":["0x{block:064x}",true]}}"#
+    )
+}
+
+fn answer(block: usize, length: usize) -> String {
+    let result = "a".repeat(length);
+    format!(r#"{{"jsonrpc":"2.0","id":{block},"result":"{result}"}}"#)
+}
+
+fn batch(blocks: std::ops::Range<usize>) -> String {
+    let calls: Vec<String> = blocks.map(call).collect();
+    format!("[{}]", calls.join(","))
+}
+
+fn head(exchange: &mut Exchange) -> HeadAction {
+    exchange
+        .response_head(ResponseHead {
+            status: 200,
+            content_length: None,
+            fields: [JSON].into_iter(),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+            now: 0,
+        })
+        .unwrap()
+}
+
+fn body_of(exchange: &Exchange) -> Vec<u8> {
+    exchange.body().flatten().copied().collect()
+}
+
+fn is_gzip(exchange: &Exchange) -> bool {
+    let mut edits = exchange.head_edits().iter();
+    edits.any(|edit| edit.name == "Content-Encoding" && edit.value.as_deref() == Some(b"gzip"))
+}
+
+#[test]
+fn all_who_are_sent_the_same_share_it() {
+    let host = Host::new();
+    host.store(1, LONG);
+    let clients: Vec<Exchange> = (0..60)
+        .map(|_| {
+            let (exchange, found) = host.ask(&call(1), "");
+            assert_eq!(found, LookUp::Respond);
+            assert_eq!(exchange.sent(), answer(1, LONG).len() as u64);
+            exchange
+        })
+        .collect();
+    assert!((LONG..2 * LONG).contains(&host.used()), "{}", host.used());
+    assert!(clients
+        .iter()
+        .all(|client| body_of(client) == answer(1, LONG).as_bytes()));
+    // the tier may throw it out: it is there until the last has it
+    host.process.tier.hot().unwrap().clear();
+    assert!(host.used() >= LONG);
+    drop(clients);
+    assert_eq!(host.used(), 0);
+}
+
+#[test]
+fn what_does_not_fit_is_coded_or_comes_from_the_node() {
+    let host = Host::new();
+    for block in 0..5 {
+        host.store(block, LONG);
+    }
+    let clients: Vec<_> = (0..5).map(|block| host.ask(&call(block), "")).collect();
+    let found: Vec<LookUp> = clients.iter().map(|(_, found)| *found).collect();
+    let (given, asked) = found.split_at(2);
+    assert!(given.iter().all(|found| *found == LookUp::Respond));
+    assert!(asked.iter().all(|found| *found == LookUp::Forward));
+    assert!(host.used() <= MEMORY);
+    // it likes identity better, and takes both
+    let (exchange, found) = host.ask(&call(4), "gzip;q=0.5, identity");
+    assert_eq!(found, LookUp::Respond);
+    assert!(is_gzip(&exchange));
+    assert_eq!(
+        gunzip(&body_of(&exchange), 2 * LONG).unwrap(),
+        answer(4, LONG).as_bytes()
+    );
+    // short ones go out as ever
+    host.store(9, 10_000);
+    assert_eq!(host.ask(&call(9), "").1, LookUp::Respond);
+    drop((clients, exchange));
+    assert_eq!(host.used(), 0);
+    assert_eq!(host.ask(&call(4), "").1, LookUp::Respond);
+}
+
+#[test]
+fn a_batch_that_names_many_takes_no_more() {
+    let host = Host::new();
+    for block in 0..6 {
+        host.store(block, LONG);
+    }
+    let (two, found) = host.ask(&batch(0..2), "");
+    assert_eq!(found, LookUp::Respond);
+    let expected = format!("[{},{}]", answer(0, LONG), answer(1, LONG));
+    assert!(body_of(&two) == expected.as_bytes());
+    let used = host.used();
+    assert!((2 * LONG..=MEMORY).contains(&used), "{used}");
+    let (six, found) = host.ask(&batch(0..6), "");
+    assert_eq!((found, host.used()), (LookUp::Forward, used));
+    let (coded, found) = host.ask(&batch(0..6), "gzip, identity;q=1");
+    assert_eq!(found, LookUp::Respond);
+    assert!(is_gzip(&coded) && coded.sent() < MIB as u64);
+    // the same one again is no other
+    let one = call(1);
+    let (again, found) = host.ask(&format!("[{one},{one},{one},{one}]"), "");
+    assert_eq!(found, LookUp::Respond);
+    drop((two, six, coded, again));
+    assert_eq!(host.used(), 0);
+}
+
+#[test]
+fn a_client_that_refuses_identity_gets_gzip_of_what_is_not_coded() {
+    let host = Host::new();
+    host.store(1, 10);
+    host.store(2, 10);
+    for accept in ["gzip, identity;q=0", "gzip, *;q=0"] {
+        let (hit, found) = host.ask(&call(1), accept);
+        assert_eq!(found, LookUp::Respond);
+        assert!(is_gzip(&hit), "{accept}");
+        assert_eq!(
+            gunzip(&body_of(&hit), 1000).unwrap(),
+            answer(1, 10).as_bytes()
+        );
+        let (hit, found) = host.ask(&batch(1..3), accept);
+        assert_eq!(found, LookUp::Respond);
+        assert!(is_gzip(&hit), "{accept}");
+        let expected = format!("[{},{}]", answer(1, 10), answer(2, 10));
+        assert_eq!(gunzip(&body_of(&hit), 1000).unwrap(), expected.as_bytes());
+    }
+    assert!(!is_gzip(&host.ask(&call(1), "gzip").0));
+}
+
+#[test]
+fn a_part_of_a_batch_never_passes_for_all_of_it() {
+    let host = Host::new();
+    host.store(1, 10);
+    let (mut exchange, found) = host.ask(&batch(1..3), "");
+    assert_eq!(found, LookUp::ForwardRewritten);
+    // the judgement of the node's head failed
+    exchange.give_up(Mode::Failed).unwrap();
+    let part = format!("[{}]", answer(2, 10));
+    assert_eq!(exchange.piece(part.as_bytes()).unwrap(), PieceAction::Taken);
+    assert_eq!(
+        exchange.end().unwrap(),
+        sszip_core::exchange::EndAction::Fail
+    );
+    assert_eq!(exchange.body().count(), 0);
+}
+
+#[test]
+fn the_nodes_part_is_not_copied_with_each_piece() {
+    let host = Host::new();
+    host.store(1, 10);
+    let (mut exchange, found) = host.ask(&batch(1..3), "");
+    assert_eq!(found, LookUp::ForwardRewritten);
+    assert_eq!(head(&mut exchange), HeadAction::Hold);
+    let part = format!("[{}]", answer(2, LONG));
+    let mut grown = 0;
+    for piece in part.as_bytes().chunks(1000) {
+        let before = host.used();
+        assert_eq!(exchange.piece(piece).unwrap(), PieceAction::Taken);
+        grown += usize::from(host.used() > before);
+    }
+    // some 1,500 pieces
+    assert!(grown < 30, "{grown}");
+    exchange.end().unwrap();
+    exchange.code().unwrap();
+    let expected = format!("[{},{}]", answer(1, 10), answer(2, LONG));
+    assert!(body_of(&exchange) == expected.as_bytes());
+}
