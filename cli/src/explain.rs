@@ -1,7 +1,7 @@
 //! What an input is that is not what it should be.
 
 use serde_json::Value;
-use sszip_core::ssz::{check, Error, Fork, Form, Preset, Problem, ToSsz};
+use sszip_core::ssz::{check, version, Error, Fork, Form, Preset, Problem, ToSsz};
 
 use crate::args::What;
 use crate::input::Pieces;
@@ -33,13 +33,19 @@ pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> Stri
             _ => error.to_string(),
         };
     }
-    let is_of = |fork, preset| {
-        what.of(fork, preset).is_ok_and(|(schema, ty)| {
-            let mut reader = ToSsz::new(&schema, ty, form);
-            reader.push(json).is_ok() && reader.end().is_ok()
-        })
+    if let (Some(fork), Ok(Some(version))) = (what.fork, version(json)) {
+        if form != Form::Bare && version != fork.name() && version.parse::<Fork>().is_ok() {
+            return format!("the answer's version is {version:?}, not {fork}");
+        }
+    }
+    // what an old fork has no field for is left out there
+    let read = |fork, preset| {
+        let (schema, ty) = what.of(fork, preset).ok()?;
+        let mut reader = ToSsz::new(&schema, ty, form);
+        reader.push(json).ok()?;
+        reader.end().ok()
     };
-    format!("{error}{}", others(what, is_of))
+    format!("{error}{}", others(what, read))
 }
 
 /// Of what was to be SSZ.
@@ -54,15 +60,15 @@ pub fn ssz(what: &What, ssz: &[u8], error: &Error) -> String {
     if is_text && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'[' | b'"')) {
         return format!("{error}; it is JSON: json2ssz reads that");
     }
-    let is_of = |fork, preset| {
-        what.of(fork, preset)
-            .is_ok_and(|(schema, ty)| check(&schema, ty, ssz).is_ok())
+    let read = |fork, preset| {
+        let (schema, ty) = what.of(fork, preset).ok()?;
+        check(&schema, ty, ssz).ok()
     };
     // then it is the path that is wrong
-    if what.fork.is_some_and(|fork| is_of(fork, what.preset)) {
+    if what.fork.and_then(|fork| read(fork, what.preset)).is_some() {
         return error.to_string();
     }
-    format!("{error}{}", others(what, is_of))
+    format!("{error}{}", others(what, read))
 }
 
 /// Of what was to be a JSON array; `None`: there is nothing to add.
@@ -112,24 +118,28 @@ fn node_error(json: &[u8]) -> Option<String> {
     Some(text.chars().take(SHOWN).map(shown).collect())
 }
 
-/// The forks of which it is a value, or the presets.
-fn others(what: &What, is_of: impl Fn(Fork, Preset) -> bool) -> String {
+/// The forks of which it is a value, or the presets: the newest, and others to
+/// which it is the same.
+fn others<T: PartialEq>(what: &What, read: impl Fn(Fork, Preset) -> Option<T>) -> String {
     let Some(named) = what.fork else {
         return String::new();
     };
     let forks = Fork::ALL.iter().filter(|fork| **fork != named);
-    let forks: Vec<&str> = forks
-        .filter(|fork| is_of(**fork, what.preset))
-        .map(|fork| fork.name())
+    let forks: Vec<(&str, T)> = forks
+        .filter_map(|fork| Some((fork.name(), read(*fork, what.preset)?)))
         .collect();
+    if let Some((_, newest)) = forks.last() {
+        let same = forks.iter().filter(|(_, value)| value == newest);
+        let same: Vec<&str> = same.map(|(name, _)| *name).collect();
+        return format!("; it is one of {}", same.join(", "));
+    }
     let presets = Preset::ALL.iter().filter(|preset| **preset != what.preset);
     let presets: Vec<&str> = presets
-        .filter(|preset| is_of(named, **preset))
+        .filter(|preset| read(named, **preset).is_some())
         .map(|preset| preset.name())
         .collect();
-    match (forks.is_empty(), presets.is_empty()) {
-        (false, _) => format!("; it is one of {}", forks.join(", ")),
-        (true, false) => format!("; it is one of preset {}", presets.join(", ")),
-        (true, true) => String::new(),
+    match presets.is_empty() {
+        true => String::new(),
+        false => format!("; it is one of preset {}", presets.join(", ")),
     }
 }

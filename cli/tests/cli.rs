@@ -569,6 +569,40 @@ fn what_it_is_instead_is_told() {
         let check = said(&of("check", fork), &ssz);
         assert!(check.ends_with(others), "{check}");
     }
+    let answer = format!("{{\"data\":{update},\"version\":\"bellatrix\"}}");
+    let late = said(&of("json2ssz", "deneb"), answer.as_bytes());
+    assert_eq!(
+        late,
+        "sszip: the answer's version is \"bellatrix\", not deneb"
+    );
+    // older forks read what newer ones have added, too, and leave it out
+    let request = |more: &str| {
+        let zeros = "0".repeat(96);
+        format!(
+            "{{\"parent_hash\":\"0x{h}\",\"fee_recipient\":\"0x{a}\",\"state_root\":\"0x{h}\",\
+             \"receipts_root\":\"0x{h}\",\"logs_bloom\":\"0x{}\",\"prev_randao\":\"0x{h}\",\
+             \"block_number\":\"1\",\"gas_limit\":\"1\",\"gas_used\":\"1\",\"timestamp\":\"1\",\
+             \"extra_data\":\"0x\",\"base_fee_per_gas\":\"1\",\"block_hash\":\"0x{h}\",\
+             \"transactions\":[]{more}}}",
+            "0".repeat(512),
+            h = &zeros[..64],
+            a = &zeros[..40],
+        )
+    };
+    for (more, fork) in [("", "bellatrix"), (",\"withdrawals\":[]", "capella")] {
+        let payload = [
+            "json2ssz",
+            "--type",
+            "ExecutionPayload",
+            "--fork",
+            "electra",
+        ];
+        let json = said(&payload, request(more).as_bytes());
+        assert!(
+            json.ends_with(&format!(" is missing; it is one of {fork}")),
+            "{json}"
+        );
+    }
     let mainnet = ["check", "--type", OPTIMISTIC[1], "--fork", "altair"];
     let preset = said(&mainnet, &ssz);
     assert!(
