@@ -337,6 +337,7 @@ impl Life {
                 Api::Beacon => Heights::Slots,
             };
             owner.follow(*namespace, heights, now());
+            owner.set_unchecked(namespace, true);
         }
         let service = Service::new(owner, limits, activity).following(chains.clone());
         let service = Arc::new(service);

@@ -23,6 +23,10 @@ const HURRY: u32 = 8;
 /// whether it can.
 const REST: Duration = Duration::from_secs(1);
 
+/// What the store has of a chain waits for no more than this until its node was
+/// looked at: one that can't be asked is none that gives other answers.
+const UNCHECKED: Duration = Duration::from_secs(2);
+
 /// A whole poll takes no longer than this.
 const LONGEST_POLL: Duration = Duration::from_secs(60);
 
@@ -68,6 +72,13 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) {
+        let _checking = Aborting(tokio::spawn({
+            let (service, namespace) = (Arc::clone(&self.service), self.chain.namespace);
+            async move {
+                sleep(UNCHECKED).await;
+                service.owner.set_unchecked(&namespace, false);
+            }
+        }));
         let record = self.record().await;
         let head = &self.head;
         let mut tracker = Tracker::new(head.finality, head.interval, record, now().monotonic);
@@ -86,6 +97,9 @@ impl Follower {
             }
             poll(&mut tracker, &node).await;
             self.carry_out(&mut tracker).await;
+            self.service
+                .owner
+                .set_unchecked(&self.chain.namespace, false);
             tokio::select! {
                 () = sleep_until(began + interval) => {}
                 () = self.chain.news.notified() => {

@@ -24,6 +24,10 @@ const MOST_BLOCKS: usize = 8;
 /// is further ahead than this is not believed.
 const AHEAD: u64 = 64;
 
+/// And one that no node or answer has confirmed for so many heads is believed no
+/// more: what is true of the head would be kept for nobody until then.
+const PATIENCE: u8 = 4;
+
 /// What a height is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,6 +67,9 @@ pub struct State {
     /// The newest blocks: their heights and hashes.
     #[serde(with = "hashes", default)]
     pub blocks: Vec<(u64, [u8; 32])>,
+    /// For how many heads nobody has told of `seen`.
+    #[serde(skip)]
+    unconfirmed: u8,
 }
 
 /// Hashes as hex digits.
@@ -140,11 +147,12 @@ impl State {
             Move::Head(height) => {
                 // lower than before, if its node says so for long
                 let is_lower = self.head.is_some_and(|head| height < head);
-                self.seen = match is_lower {
-                    true => height,
-                    false => self.seen.max(height),
-                };
+                let is_new = self.head != Some(height);
                 self.head = Some(height);
+                if is_lower || height >= self.seen || is_new && !self.is_patient() {
+                    self.seen = height;
+                    self.unconfirmed = 0;
+                }
             }
             Move::Reorg { from } => {
                 self.epoch += 1;
@@ -182,14 +190,25 @@ impl State {
         self.blocks.extend(blocks.take(MOST_BLOCKS));
     }
 
+    /// There is a head, and it is not the one that was seen. Whether that is
+    /// waited for.
+    fn is_patient(&mut self) -> bool {
+        self.unconfirmed += 1;
+        self.unconfirmed < PATIENCE
+    }
+
     /// An answer told of a head. Whether that is news.
     fn sees(&mut self, height: u64) -> bool {
+        if height == self.seen {
+            self.unconfirmed = 0;
+        }
         let is_news = height > self.seen
             && self
                 .head
                 .is_some_and(|head| height <= head.saturating_add(AHEAD));
         if is_news {
             self.seen = height;
+            self.unconfirmed = 0;
         }
         is_news
     }
@@ -214,6 +233,8 @@ pub struct Chain {
     epoch: AtomicU64,
     seen: AtomicU64,
     wrong: AtomicBool,
+    /// Nobody has looked yet whether it is the chain that it was.
+    unchecked: AtomicBool,
 }
 
 impl Chain {
@@ -223,6 +244,7 @@ impl Chain {
             epoch: AtomicU64::new(state.epoch),
             seen: AtomicU64::new(state.seen),
             wrong: AtomicBool::new(state.wrong),
+            unchecked: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -246,13 +268,23 @@ impl Chain {
     /// not forgotten.
     pub fn told(&self, news: State) {
         self.change(|state| {
-            let seen = state.seen;
+            let (seen, unconfirmed) = (state.seen, state.unconfirmed);
             let is_same = state.epoch == news.epoch && state.head <= news.head;
+            let is_new = state.head != news.head;
             *state = news;
-            if is_same {
-                state.sees(seen);
+            if is_same && seen > state.seen {
+                state.unconfirmed = unconfirmed;
+                if (!is_new || state.is_patient()) && state.sees(seen) {
+                    state.unconfirmed = unconfirmed + u8::from(is_new);
+                }
             }
         });
+    }
+
+    /// Nobody has looked yet, or somebody has, whether it is the chain that it
+    /// was when there was another owner.
+    pub fn set_unchecked(&self, is_unchecked: bool) {
+        self.unchecked.store(is_unchecked, Ordering::Release);
     }
 
     /// The owner is another one, perhaps: it will say what is known.
@@ -269,7 +301,7 @@ impl Chain {
 
     /// An answer told of a head. Whether that is news.
     pub fn sees(&self, height: u64) -> bool {
-        height > self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
+        height >= self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
     }
 
     /// The owner gave out what was asked for in that epoch. If it is news, the
@@ -363,6 +395,11 @@ impl Stamp {
             Some(Class::Immutable | Class::Config) | None => On::Nothing,
         };
         Self { chain, epoch, on }
+    }
+
+    /// Whether what another owner has kept of its chain may be used.
+    pub fn is_checked(&self) -> bool {
+        !self.chain.unchecked.load(Ordering::Acquire)
     }
 
     /// Whether the entry is as true as when it was asked for.

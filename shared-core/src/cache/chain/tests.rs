@@ -180,6 +180,42 @@ fn a_process_believes_its_owner_and_keeps_what_it_has_seen() {
 }
 
 #[test]
+fn a_head_that_nobody_confirms_is_believed_for_some_heads_only() {
+    let chain = chain();
+    let seen = |chain: &Chain| chain.state().seen;
+    assert!(chain.sees(150));
+    for (head, expected) in [(101, 150), (102, 150), (102, 150), (103, 150), (104, 104)] {
+        moved(&chain, Move::Head(head));
+        assert_eq!(seen(&chain), expected, "{head}");
+    }
+    assert!(stamp(&chain, Some(Class::Tip), Some(104)).holds());
+    // another answer that tells of it confirms it
+    assert!(chain.sees(150));
+    for head in 105..125 {
+        moved(&chain, Move::Head(head));
+        assert!(!chain.sees(150));
+        assert_eq!(seen(&chain), 150);
+    }
+}
+
+#[test]
+fn a_process_gives_such_a_head_up_too() {
+    let chain = chain();
+    let told = |head| {
+        let mut news = chain.state();
+        news.seen = head;
+        news.head = Some(head);
+        chain.told(news);
+        chain.state().seen
+    };
+    assert!(chain.sees(150));
+    assert_eq!(
+        [101, 101, 102, 103, 104].map(told),
+        [150, 150, 150, 150, 104]
+    );
+}
+
+#[test]
 fn what_nobody_vouches_for_does_not_hold_until_somebody_does() {
     let (owner, process) = (chain(), chain());
     moved(&owner, Move::Final(Some(60)));

@@ -133,12 +133,19 @@ impl Link {
                 }
                 state.was_up = true;
                 state.is_alone = false;
+                state.told = Some(Vec::new());
                 state.up = true;
                 state.failures = 0;
                 self.generation.store(generation, Ordering::Release);
                 self.until.store(until, Ordering::Release);
             }
-            Event::Lease { until } => self.until.store(until, Ordering::Release),
+            Event::Lease { until } => {
+                self.until.store(until, Ordering::Release);
+                // all chains that it follows came before
+                if let Some(told) = state.told.take() {
+                    self.chains.retain(&told);
+                }
+            }
             Event::Purge { generation, key } => {
                 // what is on its way is of before, from here on
                 self.generation.store(generation, Ordering::Release);
@@ -166,9 +173,15 @@ impl Link {
                     }
                 }
             }
-            Event::Chain { namespace, state } => {
-                let unknown = || ChainState::unknown(state.heights, 0);
-                self.chains.get_or_add(namespace, unknown).told(state);
+            Event::Chain {
+                namespace,
+                state: news,
+            } => {
+                let unknown = || ChainState::unknown(news.heights, 0);
+                self.chains.get_or_add(namespace, unknown).told(news);
+                if let Some(told) = &mut state.told {
+                    told.push(namespace);
+                }
             }
             Event::Unknown => {}
         }

@@ -151,6 +151,9 @@ struct State {
     was_up: bool,
     /// There is none, as far as is known.
     is_alone: bool,
+    /// The chains that it has told of since it said hello, until it has told of
+    /// all.
+    told: Option<Vec<Namespace>>,
     /// How often the event stream has ended since then.
     failures: u32,
 }
@@ -194,6 +197,7 @@ impl Link {
                 up: false,
                 was_up: false,
                 is_alone: false,
+                told: None,
                 failures: 0,
             }),
             namespaces: Namespaces::default(),

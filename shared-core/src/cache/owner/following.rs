@@ -21,6 +21,14 @@ impl Owner {
         self.announce_chain(&mut self.shared(), &namespace);
     }
 
+    /// Of a chain that is followed: whether what the store has of it waits until
+    /// its node has been looked at. It may be another chain since the last owner.
+    pub fn set_unchecked(&self, namespace: &Namespace, is_unchecked: bool) {
+        if let Some(chain) = self.chains.get(namespace) {
+            chain.set_unchecked(is_unchecked);
+        }
+    }
+
     /// What has become of a chain that is followed. All processes are told.
     pub fn moved(&self, namespace: &Namespace, by: Move) {
         let Some(chain) = self.chains.get(namespace) else {

@@ -116,6 +116,12 @@ impl Kept {
         self.stamp.as_ref().is_none_or(Stamp::holds)
     }
 
+    /// Whether its chain is known to be the one that it was when it was stored,
+    /// or nobody can tell.
+    pub fn is_checked(&self) -> bool {
+        self.stamp.as_ref().is_none_or(Stamp::is_checked)
+    }
+
     /// If it hangs on the head: what was true of an older one is over. Whether
     /// that is news.
     pub fn tell(&self) -> bool {

@@ -216,7 +216,7 @@ impl Owner {
                 }
                 Arc::new(Kept::from_store(stored, now).among(&self.chains))
             })
-            .filter(|kept| kept.fresh(now) > 0)
+            .filter(|kept| kept.fresh(now) > 0 && kept.is_checked())
             .filter(|kept| {
                 let _effect = self.effect.read().unwrap_or_else(PoisonError::into_inner);
                 let holds = !self.disk.refuses(key, kept.about());

@@ -55,8 +55,9 @@ impl Config {
 
     /// The most that memtables take, in bytes.
     pub fn memory(&self) -> u64 {
-        // of both classes of entries; the rest is small and flushed with them
-        MAX_WRITE_BUFFERS * 2 * self.write_buffer
+        // one takes another entry, however long, until it is full; of both
+        // classes of entries: the rest is small and flushed with them
+        MAX_WRITE_BUFFERS * 2 * (self.write_buffer + self.max_entry())
     }
 
     /// The longest body that is stored, in bytes: a table of several may not

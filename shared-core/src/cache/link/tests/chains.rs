@@ -129,3 +129,26 @@ fn what_is_no_state_ends_the_stream() {
         assert!(!host.link().is_up(), "{bad}");
     }
 }
+
+#[test]
+fn a_chain_that_the_next_owner_does_not_follow_is_forgotten() {
+    let mut host = Host::up();
+    told(&mut host, 100, "");
+    host.event("lease", "{\"generation\":0,\"until\":9000}");
+    assert!(host.link().chains.get(&SPACE).is_some());
+    for follows in [true, false] {
+        host.open.remove(&0);
+        host.link().closed(&host.tier, 0, host.now);
+        host.pass(RETRY);
+        host.receive(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        host.event("hello", "{\"version\":1,\"generation\":0,\"until\":9000}");
+        // it will say so, perhaps
+        let mark = host.link().chains.get(&SPACE).unwrap().mark();
+        assert!(!mark.is_known);
+        if follows {
+            told(&mut host, 100, "");
+        }
+        host.event("lease", "{\"generation\":0,\"until\":9000}");
+        assert_eq!(host.link().chains.get(&SPACE).is_some(), follows);
+    }
+}

@@ -190,3 +190,19 @@ fn nothing_of_a_wrong_chain_is_given_out_or_taken() {
     assert!(owner.look_up_store(&[2; 32], at(0)).is_some());
     put(&owner, 3, Class::Immutable, 1).unwrap();
 }
+
+#[test]
+fn what_another_owner_stored_waits_until_the_chain_was_looked_at() {
+    let (owner, model) = following();
+    let kept = asked_in(&owner, 0, Class::Immutable, Some(50));
+    owner.store(&KEY, &kept, at(0)).unwrap();
+    owner.set_unchecked(&SPACE, true);
+    assert!(owner.look_up_store(&KEY, at(0)).is_none());
+    *model.is_ready.lock().unwrap() = true;
+    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
+    // what its node has said since is sent
+    put(&owner, 3, Class::Immutable, 50).unwrap();
+    assert!(is_there(&owner, 3));
+    owner.set_unchecked(&SPACE, false);
+    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Found(_)));
+}
