@@ -289,45 +289,56 @@ impl Prospect {
         // nobody knows which chain it is of, or its node will have more to say
         let class = match known.mark {
             Some(mark) if !mark.is_known => Class::Unfinalized,
-            _ if class == Class::Immutable && self.is_to_be_filled_in(result) => Class::Unfinalized,
+            _ if class == Class::Immutable && is_to_be_filled_in(result) => Class::Unfinalized,
             _ => class,
         };
-        // nobody knows whether the node had the blocks that it left out
-        let may_be_cut = |last| block::last_in_list(result) != Some(last);
-        if let (Named::UpTo(last), Class::Immutable) = (named, class) {
-            if may_be_cut(last) {
-                let valid = |class| self.valid(class, known.valid);
-                let (now, later) = (valid(Class::Unfinalized), valid(Class::Immutable));
-                return (later > 0).then_some(Judged {
-                    class: Class::Unfinalized,
-                    valid: now,
-                    block,
-                    height,
-                    of: None,
-                    if_final: None,
-                    if_repeated: Some(later),
-                });
+        match (named, class) {
+            // nobody knows whether the node had the blocks that it left out
+            (Named::UpTo(last), Class::Immutable) if block::last_in_list(result) != Some(last) => {
+                self.kept_if_repeated(last, known.valid)
             }
+            _ => Some(Judged {
+                of,
+                if_final: self.if_final(named, result, mark, known.valid),
+                ..self.kept(class, block, height, known.valid)?
+            }),
         }
-        let judged = self.kept(class, block, height, known.valid)?;
-        Some(Judged {
-            of,
-            if_final: match (named, self.method.in_result, mark) {
-                (
-                    Named::Transaction(Some(transaction)),
-                    methods::InResult::None,
-                    Some(&Mark {
-                        last_final: Some(last),
-                        ..
-                    }),
-                ) if !is_empty && content(result) != Content::EmptyData => Some(IfFinal {
-                    transaction,
-                    last,
-                    valid: self.valid(Class::Immutable, known.valid),
-                }),
-                _ => None,
-            },
-            ..judged
+    }
+
+    /// What a range is kept as that is final up to its `last` block, and may be
+    /// cut short.
+    fn kept_if_repeated(&self, last: u64, valid: &Valid) -> Option<Judged> {
+        let later = self.valid(Class::Immutable, valid);
+        (later > 0).then_some(Judged {
+            class: Class::Unfinalized,
+            valid: self.valid(Class::Unfinalized, valid),
+            block: None,
+            height: Some(last),
+            of: None,
+            if_final: None,
+            if_repeated: Some(later),
+        })
+    }
+
+    /// What an answer about a transaction is that does not name its block.
+    fn if_final(
+        &self,
+        named: Named,
+        result: &[u8],
+        mark: Option<&Mark>,
+        valid: &Valid,
+    ) -> Option<IfFinal> {
+        let Named::Transaction(Some(transaction)) = named else {
+            return None;
+        };
+        let says_nothing = matches!(content(result), Content::EmptyArray | Content::EmptyData);
+        if self.method.in_result != methods::InResult::None || says_nothing {
+            return None;
+        }
+        Some(IfFinal {
+            transaction,
+            last: mark?.last_final?,
+            valid: self.valid(Class::Immutable, valid),
         })
     }
 
@@ -366,11 +377,6 @@ impl Prospect {
 
     fn valid(&self, class: Class, valid: &Valid) -> u64 {
         self.said.unwrap_or(valid.class(class))
-    }
-
-    fn is_to_be_filled_in(&self, result: &[u8]) -> bool {
-        use methods::InResult::{Block, First, Item};
-        matches!(self.method.in_result, Block | Item | First) && is_to_be_filled_in(result)
     }
 
     /// What hangs on the head. The node may be behind what others have said.

@@ -363,6 +363,12 @@ fn what_the_node_may_say_otherwise_next_time_is_not_for_ever() {
             immutable(Some(90)),
         ),
         ("eth_getBlockByHash", &by_hash, &block(90, null), short(90)),
+        (
+            "eth_getLogs",
+            "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x60\"}]",
+            "[{\"blockNumber\":\"0x60\",\"l1BatchNumber\":null}]",
+            short(96),
+        ),
         // no block may ever have that hash
         (
             "eth_getBlockByHash",
