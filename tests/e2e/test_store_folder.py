@@ -7,10 +7,11 @@ import pwd
 import re
 import socket
 import stat
+import subprocess
 
 import pytest
 
-from harness.nginx import Nginx
+from harness.nginx import MODULE, NGINX, Nginx
 
 HTTP = """
 sszip on;
@@ -141,6 +142,21 @@ def test_a_parameter_twice(twice, tmp_path):
         nginx.stop()
     assert status != 0
     assert f'parameter "{twice.partition("=")[0]}=" is duplicate' in complaint(said)
+
+
+def test_the_configuration_that_operators_copy_starts(tmp_path):
+    """Debian has no /var/cache/nginx."""
+    text = (pathlib.Path(__file__).parents[2] / "configs/nginx/sszip.conf").read_text()
+    assert "sszip_cache_path /var/cache/nginx/sszip " in text
+    (tmp_path / "var/log/nginx").mkdir(parents=True)
+    text = text.replace("modules/ngx_http_sszip_module.so", str(pathlib.Path(MODULE).resolve()))
+    text = text.replace("/var/", f"{tmp_path}/var/")
+    config = tmp_path / "nginx.conf"
+    config.write_text(f"pid {tmp_path}/nginx.pid;\n{text}")
+    command = [NGINX, "-t", "-p", tmp_path, "-c", config, "-e", f"{tmp_path}/error.log"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "var/cache/nginx/sszip").is_dir()
 
 
 def test_nobody_else_may_use_what_is_in_it(start_nginx):

@@ -73,6 +73,13 @@ def test_a_purge_is_logged_and_counted(start_nginx, origin):
             assert json.loads(said.decoded)["entries"] == entries
 
 
+def test_a_purge_where_nothing_is_cached_says_so(start_nginx):
+    nginx = start_nginx(CONFIG.replace("sszip_cache on;", "").replace("@origin@", "127.0.0.1:1"))
+    said = client.fetch(nginx.port, "/purge?everything", method="POST")
+    assert said.status == 503
+    assert "no link to a cache's owner" in json.loads(said.decoded)["detail"]
+
+
 def test_many_purges_at_once_all_hold(start_nginx, origin):
     """They need connections for what it takes to hold, and look-ups do."""
     nginx = start_nginx(CONFIG, workers=2)
