@@ -15,7 +15,7 @@ pub const PIECE: usize = 1 << 16;
 const LARGE: u64 = 16 << 20;
 
 /// So much of it is kept, to tell what it is if it is wrong. Bytes.
-const KEPT: usize = 16 << 20;
+const KEPT: usize = 4 << 20;
 
 /// The input in pieces.
 pub struct Pieces {
