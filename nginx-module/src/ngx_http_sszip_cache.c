@@ -26,6 +26,8 @@ static ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
+static void ngx_http_sszip_build(ngx_http_request_t *r, sszip_fill *fill,
+    bool off_loop);
 
 
 ngx_int_t
@@ -66,11 +68,17 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
         return ngx_http_sszip_look_up(r, ctx);
     }
 
-    if (most < 0
-        || r->headers_in.content_length_n > most
+    if (most < 0) {
+        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
+        return NGX_DECLINED;
+    }
+
+    if (r->headers_in.content_length_n > most
         || (most == 0) != (r->headers_in.content_length_n <= 0
                            && !r->headers_in.chunked))
     {
+        (void) sszip_exchange_not_looked_up(ctx->exchange,
+                                            SSZIP_REASON_REQUEST_LENGTH);
         ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
         return NGX_DECLINED;
     }
@@ -127,11 +135,19 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.size = sizeof(sszip_asked);
 
-    if (ctx->cache_body_max
-        && (ngx_http_sszip_request_body(r, &asked.body) != NGX_OK
-            || asked.body.len > ctx->cache_body_max))
-    {
-        return NGX_DECLINED;
+    if (ctx->cache_body_max) {
+
+        if (ngx_http_sszip_request_body(r, &asked.body) != NGX_OK) {
+            (void) sszip_exchange_not_looked_up(ctx->exchange,
+                                                SSZIP_REASON_BODY_ON_DISK);
+            return NGX_DECLINED;
+        }
+
+        if (asked.body.len > ctx->cache_body_max) {
+            (void) sszip_exchange_not_looked_up(ctx->exchange,
+                                                SSZIP_REASON_REQUEST_LENGTH);
+            return NGX_DECLINED;
+        }
     }
 
     if (slcf->cache_namespace) {
@@ -168,7 +184,9 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.now = ngx_current_msec;
     asked.monotonic = ngx_http_sszip_monotonic();
-    asked.coding_allowed = ngx_http_sszip_coding_allowed(r);
+    asked.coding_allowed = ngx_http_sszip_coding_allowed(r)
+                           && slcf->filters != NGX_HTTP_SSZIP_FILTERS_SOME;
+    asked.whole = (slcf->filters != NGX_HTTP_SSZIP_FILTERS_NONE);
 #if (NGX_HTTP_GZIP)
     asked.host_writes_vary = clcf->gzip_vary;
 #endif
@@ -280,24 +298,22 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_http_core_loc_conf_t  *clcf;
 #endif
 
-    ctx->state = NGX_HTTP_SSZIP_DONE;
-
     if (sszip_exchange_status(ctx->exchange, &status) != SSZIP_STATUS_OK
         || status == 0)
     {
+        /* what was looked up is not to be had: it goes to the node, anew */
+
+        ngx_http_sszip_leave(r, ctx);
+
         return NGX_DECLINED;
     }
 
-    if (ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK
-        || ngx_http_sszip_body(r, ctx, &out) != NGX_OK)
-    {
+    if (ngx_http_sszip_set_stored_head(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    r->headers_out.status = status;
-
-    /* the exchange has judged the request's conditions */
-    r->disable_not_modified = 1;
+    ctx->state = NGX_HTTP_SSZIP_GIVING;
+    ctx->stored = 1;
 
 #if (NGX_HTTP_GZIP)
 
@@ -313,7 +329,14 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     rc = ngx_http_send_header(r);
 
     if (rc != NGX_ERROR && rc <= NGX_OK && !r->header_only) {
-        rc = ngx_http_output_filter(r, out);
+
+        /* in the form that it has been given meanwhile */
+
+        rc = ngx_http_sszip_body(r, ctx, &out);
+
+        if (rc == NGX_OK) {
+            rc = ngx_http_output_filter(r, out);
+        }
     }
 
     ngx_http_finalize_request(r, rc);
@@ -480,6 +503,8 @@ ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
+    ngx_http_sszip_compare_with_node(r, ctx);
+
     if (sszip_exchange_take_fill(ctx->exchange, &fill, &off_loop)
         != SSZIP_STATUS_OK
         || fill == NULL)
@@ -488,6 +513,33 @@ ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
+    ngx_http_sszip_build(r, fill, off_loop);
+}
+
+
+/* the node's answer has ended, and is changed on its way to the client */
+
+void
+ngx_http_sszip_store_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    bool         off_loop;
+    sszip_fill  *fill;
+
+    if (sszip_exchange_take_node_fill(ctx->exchange, &fill, &off_loop)
+        != SSZIP_STATUS_OK
+        || fill == NULL)
+    {
+        ngx_http_sszip_wake();
+        return;
+    }
+
+    ngx_http_sszip_build(r, fill, off_loop);
+}
+
+
+static void
+ngx_http_sszip_build(ngx_http_request_t *r, sszip_fill *fill, bool off_loop)
+{
     if (off_loop && ngx_http_sszip_store_in_thread(r, fill) == NGX_OK) {
         return;
     }

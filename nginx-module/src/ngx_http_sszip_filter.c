@@ -8,6 +8,10 @@
 
 
 static ngx_int_t ngx_http_sszip_header_filter(ngx_http_request_t *r);
+static void ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static void ngx_http_sszip_note_filters(ngx_http_request_t *r,
+    ngx_http_sszip_loc_conf_t *slcf);
 static ngx_int_t ngx_http_sszip_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_tee(ngx_http_request_t *r,
@@ -61,36 +65,42 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     ngx_int_t                   rc;
     sszip_head_action           action;
     ngx_http_sszip_ctx_t       *ctx;
-    ngx_http_sszip_loc_conf_t  *slcf;
 
-    ngx_http_sszip_close_window(r);
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
-    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
-
-    if (!slcf->enable) {
+    if (ctx == NULL) {
         return ngx_http_next_header_filter(r);
     }
 
-    ctx = ngx_http_sszip_get_ctx(r);
+    if (ctx->coder != NULL) {
 
-    if (ctx == NULL || ctx->state != NGX_HTTP_SSZIP_START) {
+        if (r->headers_out.content_encoding == ctx->coder) {
+            r->headers_out.content_encoding = NULL;
+        }
+
+        ctx->coder = NULL;
+    }
+
+    if (ctx->state == NGX_HTTP_SSZIP_GIVING) {
+        ctx->state = NGX_HTTP_SSZIP_DONE;
+        ngx_http_sszip_look_at_filters(r, ctx);
+
+        if (ngx_http_sszip_code_stored_head(r, ctx) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
         return ngx_http_next_header_filter(r);
     }
+
+    if (ctx->state != NGX_HTTP_SSZIP_START) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    ngx_http_sszip_look_at_filters(r, ctx);
 
     action = SSZIP_HEAD_PASS;
 
-    if (slcf->caches
-        && ngx_http_test_predicates(r, slcf->no_cache) != NGX_OK)
-    {
-        (void) sszip_exchange_no_store(ctx->exchange);
-    }
-
-    if (slcf->caches
-        && r->headers_out.status >= NGX_HTTP_BAD_REQUEST
-        && !ctx->told)
-    {
-        ngx_http_sszip_node_failed(r, ctx, r->headers_out.status);
-    }
+    ctx->own = (r->upstream == NULL || r->upstream->cleanup == NULL);
 
     rc = ngx_http_sszip_judge(r, ctx, &action);
 
@@ -130,6 +140,95 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 }
 
 
+/*
+ * What changes a body takes away its length, or asks to have it in memory.  So
+ * do modules that code it, and say so: they are no reason to send what is
+ * stored as it came from the node.
+ */
+
+static void
+ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
+{
+    bool                        wanted;
+    ngx_uint_t                  coded;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (!slcf->caches || r != r->main) {
+        return;
+    }
+
+    coded = r->headers_out.content_encoding != NULL
+            && r->headers_out.content_encoding->value.len
+            && !ctx->node_coded;
+
+    ctx->changed = r->filter_need_in_memory
+                   || r->headers_out.content_length_n != ctx->node_length
+                   || (slcf->filters == NGX_HTTP_SSZIP_FILTERS_SOME
+                       && r->headers_out.content_length_n < 0);
+
+    if (!ctx->changed) {
+
+        if (slcf->filters == NGX_HTTP_SSZIP_FILTERS_UNKNOWN) {
+            slcf->filters = NGX_HTTP_SSZIP_FILTERS_NONE;
+        }
+
+        return;
+    }
+
+    if (!coded) {
+        ngx_http_sszip_note_filters(r, slcf);
+    }
+
+    if (ctx->state == NGX_HTTP_SSZIP_START
+        && !ctx->stored
+        && sszip_exchange_keep_apart(ctx->exchange, &wanted)
+           == SSZIP_STATUS_OK
+        && wanted)
+    {
+        ctx->apart = 1;
+        r->main_filter_need_in_memory = 1;
+    }
+}
+
+
+static void
+ngx_http_sszip_note_filters(ngx_http_request_t *r,
+    ngx_http_sszip_loc_conf_t *slcf)
+{
+    if (slcf->filters == NGX_HTTP_SSZIP_FILTERS_SOME) {
+        return;
+    }
+
+    slcf->filters = NGX_HTTP_SSZIP_FILTERS_SOME;
+
+    ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                  "sszip: another module changes bodies in location \"%V\": "
+                  "what is stored is sent through it, and not compressed by "
+                  "sszip", &slcf->location);
+}
+
+
+/* at the end of a body: not all that change one say so before */
+
+void
+ngx_http_sszip_compare_with_node(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
+{
+    bool  changed;
+
+    if (sszip_exchange_node_sent(ctx->exchange, ctx->node_sent, &changed)
+        == SSZIP_STATUS_OK
+        && changed)
+    {
+        ngx_http_sszip_note_filters(r, ngx_http_get_module_loc_conf(r,
+                                                      ngx_http_sszip_module));
+    }
+}
+
+
 static ngx_int_t
 ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
@@ -156,7 +255,16 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return NGX_AGAIN;
 
     case NGX_HTTP_SSZIP_CODED:
-        return ctx->failed ? NGX_ERROR : ngx_http_sszip_send(r, ctx, NULL);
+
+        if (ctx->failed) {
+            /* the node is done with: nobody waits for a status */
+            ctx->own = 1;
+
+            return ngx_http_sszip_bad_gateway(r, ctx,
+                                             "no memory for the whole batch");
+        }
+
+        return ngx_http_sszip_send(r, ctx, NULL);
 
     case NGX_HTTP_SSZIP_CUT:
         /* what is on its way may go, but nothing follows it */
@@ -322,6 +430,8 @@ ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_chain_t       *last;
     sszip_end_action   action;
 
+    ngx_http_sszip_compare_with_node(r, ctx);
+
     if (sszip_exchange_end(ctx->exchange, &action) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
@@ -379,7 +489,6 @@ static ngx_int_t
 ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *rest)
 {
-    uint16_t      status;
     ngx_int_t     rc;
     ngx_chain_t  *out, *cl;
 
@@ -388,20 +497,13 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
 
-    if (ngx_http_sszip_body(r, ctx, &out) != NGX_OK
-        || ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK)
-    {
+    /* where a stored answer stands in for the node's its head is there */
+
+    rc = ctx->stored ? ngx_http_sszip_code_stored_head(r, ctx)
+                     : ngx_http_sszip_edit_head_out(r, ctx);
+
+    if (rc != NGX_OK || ngx_http_sszip_body(r, ctx, &out) != NGX_OK) {
         return NGX_ERROR;
-    }
-
-    if (sszip_exchange_status(ctx->exchange, &status) == SSZIP_STATUS_OK
-        && status != 0)
-    {
-        /* a stored answer stands in for the node's */
-
-        r->headers_out.status = status;
-        ngx_str_null(&r->headers_out.status_line);
-        r->disable_not_modified = 1;
     }
 
     if (rest != NULL) {
@@ -423,15 +525,11 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     rc = ngx_http_next_header_filter(r);
 
-    if (rc == NGX_ERROR || rc > NGX_OK) {
-        return rc;
-    }
-
-    /* a client that gets a 304 leaves others an answer to store */
-
-    if (!r->header_only) {
+    if (rc != NGX_ERROR && rc <= NGX_OK && !r->header_only) {
         rc = ngx_http_sszip_next_body_filter(r, out);
     }
+
+    /* the node has answered, whatever the client has made of it */
 
     if (rest == NULL) {
         ngx_http_sszip_store(r, ctx);
@@ -727,6 +825,8 @@ static ngx_int_t
 ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     const char *reason)
 {
+    ngx_int_t  rc;
+
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "sszip: %s", reason);
 
     (void) sszip_exchange_cut_short(ctx->exchange);
@@ -734,8 +834,26 @@ ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
     ctx->state = NGX_HTTP_SSZIP_DONE;
 
-    ngx_http_clean_header(r);
     r->keepalive = ctx->keepalive;
+
+    if (ctx->own) {
+
+        /* whoever made it does not look at what becomes of it */
+
+        rc = ngx_http_filter_finalize_request(r, &ngx_http_sszip_module,
+                                              NGX_HTTP_BAD_GATEWAY);
+
+        return (rc == NGX_OK) ? NGX_ERROR : rc;
+    }
+
+    ngx_http_clean_header(r);
+
+    /* what other filters have in mind is of the answer that there was */
+
+    ngx_memzero(r->ctx, sizeof(void *) * ngx_http_max_module);
+    ngx_http_set_ctx(r, ctx, ngx_http_sszip_module);
+
+    r->filter_need_in_memory = 0;
 
     return NGX_HTTP_BAD_GATEWAY;
 }

@@ -9,7 +9,11 @@
 
 static ngx_int_t ngx_http_sszip_set_head_out(ngx_http_request_t *r,
     const sszip_edit *edit);
-static ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_is(const sszip_edit *edit, const char *name);
+static void ngx_http_sszip_set_content_type(ngx_http_request_t *r,
+    ngx_str_t *value);
+static ngx_int_t ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
+    ngx_table_elt_t *header);
 static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
 
 
@@ -27,6 +31,12 @@ static ngx_http_sszip_known_field_t  ngx_http_sszip_known_fields[] = {
     { ngx_string("ETag"), offsetof(ngx_http_headers_out_t, etag) },
     { ngx_string("Accept-Ranges"),
       offsetof(ngx_http_headers_out_t, accept_ranges) },
+    { ngx_string("Expires"), offsetof(ngx_http_headers_out_t, expires) },
+    { ngx_string("Last-Modified"),
+      offsetof(ngx_http_headers_out_t, last_modified) },
+    { ngx_string("Location"), offsetof(ngx_http_headers_out_t, location) },
+    { ngx_string("WWW-Authenticate"),
+      offsetof(ngx_http_headers_out_t, www_authenticate) },
     { ngx_null_string, 0 }
 };
 
@@ -106,6 +116,196 @@ ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
+/*
+ * All but its coding and its length: what changes bodies looks at those, and
+ * would find another body than it expects.  The length stands for its own
+ * until then, so that it shows whether something does.
+ */
+
+ngx_int_t
+ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
+{
+    size_t             i, n;
+    uint16_t           status;
+    const sszip_edit  *edits;
+
+    if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
+        != SSZIP_STATUS_OK
+        || sszip_exchange_status(ctx->exchange, &status) != SSZIP_STATUS_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_http_clear_content_length(r);
+
+    for (i = 0; i < n; i++) {
+
+        if (ngx_http_sszip_is(&edits[i], "Content-Encoding")) {
+            continue;
+        }
+
+        if (ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    r->headers_out.status = status;
+    ngx_str_null(&r->headers_out.status_line);
+
+    /* the exchange has judged the request's conditions */
+    r->disable_not_modified = 1;
+
+    ctx->node_length = r->headers_out.content_length_n;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
+{
+    size_t             i, n;
+    sszip_field       *fields;
+    const sszip_edit  *edits;
+
+    fields = ngx_http_sszip_fields(r, &r->headers_out.headers, NULL, &n);
+
+    if (fields == NULL
+        || sszip_exchange_stored_head(ctx->exchange, fields, n)
+           != SSZIP_STATUS_OK
+        || (ctx->changed
+            && sszip_exchange_uncode(ctx->exchange) != SSZIP_STATUS_OK)
+        || sszip_exchange_head_edits(ctx->exchange, &edits, &n)
+           != SSZIP_STATUS_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < n; i++) {
+
+        /* what others make of it has no length yet */
+
+        if ((ngx_http_sszip_is(&edits[i], "Content-Encoding")
+             || ngx_http_sszip_is(&edits[i], "Vary")
+             || (ngx_http_sszip_is(&edits[i], "Content-Length")
+                 && !ctx->changed))
+            && ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_sszip_is(const sszip_edit *edit, const char *name)
+{
+    size_t  len;
+
+    len = ngx_strlen(name);
+
+    return edit->name.len == len
+           && ngx_strncasecmp((u_char *) edit->name.data, (u_char *) name, len)
+              == 0;
+}
+
+
+/* as upstream modules do: a charset is kept apart, with its own say */
+
+static void
+ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
+{
+    u_char  *p, *last;
+
+    r->headers_out.content_type = *value;
+    r->headers_out.content_type_len = value->len;
+    r->headers_out.content_type_lowcase = NULL;
+    ngx_str_null(&r->headers_out.charset);
+
+    for (p = value->data; p < value->data + value->len; p++) {
+
+        if (*p != ';') {
+            continue;
+        }
+
+        last = p;
+
+        while (++p < value->data + value->len && *p == ' ') { /* void */ }
+
+        if (p + 8 > value->data + value->len
+            || ngx_strncasecmp(p, (u_char *) "charset=", 8) != 0)
+        {
+            p--;
+            continue;
+        }
+
+        p += 8;
+
+        r->headers_out.content_type_len = last - value->data;
+
+        if (p < value->data + value->len && *p == '"') {
+            p++;
+        }
+
+        last = value->data + value->len;
+
+        if (p < last && *(last - 1) == '"') {
+            last--;
+        }
+
+        r->headers_out.charset.len = last - p;
+        r->headers_out.charset.data = p;
+
+        return;
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
+    ngx_table_elt_t *header)
+{
+#if (nginx_version >= 1023000)
+
+    r->headers_out.cache_control = header;
+
+#else
+
+    ngx_table_elt_t  **line;
+
+    r->headers_out.cache_control.nelts = 0;
+
+    if (header == NULL) {
+        return NGX_OK;
+    }
+
+    if (r->headers_out.cache_control.elts == NULL
+        && ngx_array_init(&r->headers_out.cache_control, r->pool, 1,
+                          sizeof(ngx_table_elt_t *))
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    line = ngx_array_push(&r->headers_out.cache_control);
+    if (line == NULL) {
+        return NGX_ERROR;
+    }
+
+    *line = header;
+
+#endif
+
+    return NGX_OK;
+}
+
+
+/* a copy: what is in a head outlives the exchange that said it */
+
 static ngx_int_t
 ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 {
@@ -115,11 +315,21 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
     ngx_table_elt_t               *header, **known;
     ngx_http_sszip_known_field_t  *field;
 
-    name.data = (u_char *) edit->name.data;
     name.len = edit->name.len;
-
-    value.data = (u_char *) edit->value.data;
     value.len = edit->value.len;
+    value.data = NULL;
+
+    name.data = ngx_pnalloc(r->pool, name.len + value.len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(name.data, edit->name.data, name.len);
+
+    if (edit->value.data != NULL) {
+        value.data = name.data + name.len;
+        ngx_memcpy(value.data, edit->value.data, value.len);
+    }
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http sszip edit \"%V: %V\"", &name, &value);
@@ -141,9 +351,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
         && ngx_strncasecmp(name.data, (u_char *) "Content-Type", name.len)
            == 0)
     {
-        r->headers_out.content_type = value;
-        r->headers_out.content_type_len = value.len;
-        r->headers_out.content_type_lowcase = NULL;
+        ngx_http_sszip_set_content_type(r, &value);
 
         return NGX_OK;
     }
@@ -191,6 +399,16 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
         }
     }
 
+    if (ngx_http_sszip_is(edit, "Last-Modified")) {
+        r->headers_out.last_modified_time = header
+                              ? ngx_parse_http_time(value.data, value.len)
+                              : -1;
+    }
+
+    if (ngx_http_sszip_is(edit, "Cache-Control")) {
+        return ngx_http_sszip_set_cache_control(r, header);
+    }
+
     return NGX_OK;
 }
 
@@ -212,7 +430,9 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     head.size = sizeof(sszip_response_head);
     head.now = ngx_time();
-    head.status = (uint16_t) r->headers_out.status;
+    /* slices of an answer come as one that is whole */
+    head.status = (uint16_t) (r->subrequest_ranges ? NGX_HTTP_PARTIAL_CONTENT
+                                                   : r->headers_out.status);
     head.content_length = r->headers_out.content_length_n;
     head.delimited = ngx_http_sszip_delimited(r);
     head.unbuffered = ngx_http_sszip_unbuffered(r);
@@ -263,7 +483,7 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 /* a body without a length that ends with its connection may be cut short */
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_sszip_delimited(ngx_http_request_t *r)
 {
     ngx_http_upstream_t  *u;

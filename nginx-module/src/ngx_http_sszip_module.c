@@ -32,6 +32,7 @@ static ngx_int_t ngx_http_sszip_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
 static void ngx_http_sszip_free_conf(void *data);
+static void ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx);
 static sszip_str ngx_http_sszip_target(ngx_http_request_t *r);
 
 
@@ -309,8 +310,7 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
         if (cln->handler == ngx_http_sszip_free_exchange
             && ctx->request == r)
         {
-            ngx_http_sszip_free_exchange(ctx);
-            ctx->exchange = NULL;
+            ngx_http_sszip_abandon(ctx);
         }
     }
 
@@ -414,11 +414,49 @@ ngx_http_sszip_target(ngx_http_request_t *r)
 }
 
 
-void
-ngx_http_sszip_free_exchange(void *data)
-{
-    ngx_http_sszip_ctx_t  *ctx = data;
+/*
+ * What an exchange has given out is still in use: in heads, in variables and
+ * in buffers on their way to the client.  It goes with the request's pool; a
+ * thread that has it lets go of it before that.
+ */
 
+void
+ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_http_sszip_stop_events(ctx);
+
+    if (ctx->state == NGX_HTTP_SSZIP_CODING) {
+        return;
+    }
+
+    (void) sszip_exchange_abandon(ctx->exchange);
+
+    if (ctx->cache != NGX_HTTP_SSZIP_CACHE_START) {
+        ngx_http_sszip_wake();
+    }
+}
+
+
+/* the request goes on as if it had never been looked up */
+
+void
+ngx_http_sszip_leave(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_http_set_ctx(r, NULL, ngx_http_sszip_module);
+
+    ctx = ngx_http_sszip_get_ctx(r);
+
+    if (ctx != NULL) {
+        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
+        (void) sszip_exchange_not_looked_up(ctx->exchange,
+                                            SSZIP_REASON_MEMORY);
+    }
+}
+
+
+static void
+ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx)
+{
     if (ctx->timer != NULL && ctx->timer->timer_set) {
         ngx_del_timer(ctx->timer);
     }
@@ -430,6 +468,15 @@ ngx_http_sszip_free_exchange(void *data)
     if (ctx->wake.posted) {
         ngx_delete_posted_event(&ctx->wake);
     }
+}
+
+
+void
+ngx_http_sszip_free_exchange(void *data)
+{
+    ngx_http_sszip_ctx_t  *ctx = data;
+
+    ngx_http_sszip_stop_events(ctx);
 
     sszip_exchange_free(ctx->exchange);
 
@@ -723,8 +770,22 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_OK;
     }
 
+    /* "if" and "limit_except" switch the configuration, not the handler */
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    conf->location = clcf->name;
+    conf->answers = (clcf->handler != NULL);
+
+    if (clcf->noname && clcf->handler == NULL) {
+        conf->answers = prev->answers;
+        conf->pass = prev->pass;
+        conf->url = prev->url;
+    }
+
     if (sszip_directives_inherit(conf->directives, prev->directives)
         != SSZIP_STATUS_OK
+        || ngx_http_sszip_hide(cf, conf) != NGX_OK
         || sszip_config_new(conf->directives, &conf->config)
            != SSZIP_STATUS_OK)
     {
@@ -743,19 +804,6 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     conf->caches = sszip_config_caches(conf->config);
-
-    /* "if" and "limit_except" switch the configuration, not the handler */
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    conf->location = clcf->name;
-    conf->answers = (clcf->handler != NULL);
-
-    if (clcf->noname && clcf->handler == NULL) {
-        conf->answers = prev->answers;
-        conf->pass = prev->pass;
-        conf->url = prev->url;
-    }
 
     if (conf->caches || (conf->enable && smcf->config == NULL)) {
         smcf->config = conf->config;

@@ -29,6 +29,13 @@ typedef struct {
 } ngx_http_sszip_main_conf_t;
 
 
+/* whether bodies of a location are changed on their way to sszip */
+
+#define NGX_HTTP_SSZIP_FILTERS_UNKNOWN  0
+#define NGX_HTTP_SSZIP_FILTERS_NONE     1
+#define NGX_HTTP_SSZIP_FILTERS_SOME     2
+
+
 typedef struct {
     sszip_directives            *directives;
     sszip_config                *config;
@@ -39,6 +46,8 @@ typedef struct {
     ngx_http_complex_value_t    *url;              /* where it passes to */
     ngx_str_t                    location;
     ngx_flag_t                   answers;          /* it has a handler */
+
+    ngx_uint_t                   filters;          /* what is known of them */
 
     ngx_flag_t                   caches;
     ngx_str_t                    place;            /* without variables */
@@ -57,6 +66,7 @@ typedef struct {
 
 typedef enum {
     NGX_HTTP_SSZIP_START = 0,    /* before the response head */
+    NGX_HTTP_SSZIP_GIVING,       /* a stored answer's head is on its way */
     NGX_HTTP_SSZIP_HOLDING,      /* head kept back, body collected */
     NGX_HTTP_SSZIP_CODING,       /* a thread has the exchange */
     NGX_HTTP_SSZIP_CODED,        /* the answer is ready */
@@ -84,6 +94,15 @@ typedef struct {
     unsigned                     nomem:1;        /* all buffers are busy */
     unsigned                     unflushed:1;    /* the encoder keeps some */
     unsigned                     pending:1;      /* a piece is not done */
+    unsigned                     stored:1;       /* its head is set */
+    unsigned                     changed:1;      /* the body, by others */
+    unsigned                     node_coded:1;
+    unsigned                     apart:1;        /* stored from the node's */
+    unsigned                     own:1;          /* made by no upstream */
+
+    off_t                        node_length;    /* before other filters */
+    uint64_t                     node_sent;
+    ngx_table_elt_t             *coder;          /* in a coding's place */
 
     ngx_event_t                 *timer;          /* ends holding, or flushes */
 
@@ -123,6 +142,10 @@ typedef struct {
 /* the exchange of a request, made on first use; NULL: pass everything */
 ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
 
+/* nothing more comes of a context; and none of the one that there is */
+void ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_leave(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+
 /* the cleanup of a context */
 void ngx_http_sszip_free_exchange(void *data);
 
@@ -141,6 +164,19 @@ ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, sszip_head_action *action);
+ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
+
+/* a stored answer's head, in place of what there is */
+ngx_int_t ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+
+/* how it is coded: once all others have had their say */
+ngx_int_t ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+
+/* what others have made of a body that the node sent */
+void ngx_http_sszip_compare_with_node(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 
 /* what the exchange has to send, marked as all of it */
 ngx_int_t ngx_http_sszip_body(ngx_http_request_t *r,
@@ -152,6 +188,8 @@ ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
 /* stored answers */
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_store_node(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_publish(sszip_fill *fill);
 void ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
@@ -185,8 +223,7 @@ ngx_int_t ngx_http_sszip_wrap_passes(ngx_conf_t *cf);
 ngx_int_t ngx_http_sszip_init_places(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
 ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked);
-ngx_http_upstream_conf_t *ngx_http_sszip_upstream_conf(ngx_conf_t *cf,
-    ngx_http_sszip_loc_conf_t *slcf);
+ngx_int_t ngx_http_sszip_hide(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf);
 
 /* the request that goes to the node */
 ngx_int_t ngx_http_sszip_pass_on(ngx_http_request_t *r,

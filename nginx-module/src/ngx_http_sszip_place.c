@@ -42,6 +42,9 @@ static ngx_int_t ngx_http_sszip_place_text(ngx_pool_t *pool,
     ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url, ngx_str_t *location,
     ngx_str_t *place);
 
+static ngx_http_upstream_conf_t *ngx_http_sszip_upstream_conf(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *slcf);
+
 static ngx_int_t ngx_http_sszip_proxy_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r);
@@ -424,7 +427,7 @@ ngx_http_sszip_grpc_handler(ngx_http_request_t *r)
 
 /* of the upstream module that a location passes requests to, or NULL */
 
-ngx_http_upstream_conf_t *
+static ngx_http_upstream_conf_t *
 ngx_http_sszip_upstream_conf(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
 {
     ngx_module_t           *module;
@@ -446,4 +449,41 @@ ngx_http_sszip_upstream_conf(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
     ctx = cf->ctx;
 
     return ctx->loc_conf[module->ctx_index];
+}
+
+
+/* what proxy_hide_header and the like hide, on hits as on misses */
+
+ngx_int_t
+ngx_http_sszip_hide(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
+{
+    size_t                     n;
+    ngx_str_t                 *hidden;
+    sszip_str                 *names;
+    ngx_uint_t                 i;
+    ngx_http_upstream_conf_t  *uconf;
+
+    uconf = ngx_http_sszip_upstream_conf(cf, slcf);
+
+    if (uconf == NULL
+        || uconf->hide_headers == NULL
+        || uconf->hide_headers == NGX_CONF_UNSET_PTR)
+    {
+        return NGX_OK;
+    }
+
+    hidden = uconf->hide_headers->elts;
+    n = uconf->hide_headers->nelts;
+
+    names = ngx_palloc(cf->temp_pool, (n + 1) * sizeof(sszip_str));
+    if (names == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < n; i++) {
+        names[i] = ngx_http_sszip_str(&hidden[i]);
+    }
+
+    return sszip_directives_hide(slcf->directives, names, n)
+           == SSZIP_STATUS_OK ? NGX_OK : NGX_ERROR;
 }

@@ -25,6 +25,7 @@
 
 typedef struct {
     ngx_http_request_t          *request;      /* NULL: nobody waits */
+    ngx_http_sszip_ctx_t        *ctx;
     ngx_pool_t                  *pool;         /* NULL: the request's */
     ngx_thread_pool_t           *thread_pool;
     ngx_thread_task_t           *task;
@@ -93,6 +94,7 @@ ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     job->request = r;
+    job->ctx = ctx;
     job->exchange = ctx->exchange;
 
     ctx->state = NGX_HTTP_SSZIP_CODING;
@@ -200,7 +202,10 @@ ngx_http_sszip_post(ngx_http_sszip_job_t *job)
                    "http sszip thread job:%p running:%ui", job,
                    ngx_http_sszip_running);
 
-    if (job->request == NULL || !job->request->connection->error) {
+    if (job->request == NULL
+        || !job->request->connection->error
+        || sszip_exchange_is_filling(job->exchange))
+    {
 
         if (ngx_thread_task_post(job->thread_pool, job->task) == NGX_OK) {
             return;
@@ -280,7 +285,7 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "http sszip coded: \"%V?%V\"", &r->uri, &r->args);
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+    ctx = job->ctx;
 
     ctx->state = NGX_HTTP_SSZIP_CODED;
     ctx->failed = (job->status != SSZIP_STATUS_OK);
@@ -288,6 +293,22 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
     r->main->blocked--;
     r->aio = 0;
     c->write->delayed = 0;
+
+    if (ngx_http_get_module_ctx(r, ngx_http_sszip_module) != ctx) {
+
+        /*
+         * The client has gone, and a post_action has taken the request on: it
+         * may be over, and only this may have kept the request.
+         */
+
+        ngx_http_sszip_abandon(ctx);
+
+        r->main->count++;
+        ngx_http_finalize_request(r, NGX_DONE);
+        ngx_http_run_posted_requests(c);
+
+        return;
+    }
 
 #if (NGX_HTTP_V2)
 

@@ -321,6 +321,10 @@ ngx_http_sszip_update_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
         b = cl->buf;
 
+        if (!ngx_buf_special(b)) {
+            ctx->node_sent += ngx_buf_size(b);
+        }
+
         if (ctx->state == NGX_HTTP_SSZIP_TEEING) {
 
             if (ngx_buf_in_memory(b)) {

@@ -13,6 +13,8 @@ static ngx_int_t ngx_http_sszip_mode_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sszip_cache_status_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sszip_cache_reason_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sszip_cache_key_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sszip_call_variable(ngx_http_request_t *r,
@@ -29,6 +31,10 @@ static ngx_http_variable_t  ngx_http_sszip_vars[] = {
 
     { ngx_string("sszip_cache_status"), NULL,
       ngx_http_sszip_cache_status_variable,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sszip_cache_reason"), NULL,
+      ngx_http_sszip_cache_reason_variable,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("sszip_cache_key"), NULL, ngx_http_sszip_cache_key_variable,
@@ -160,6 +166,34 @@ ngx_http_sszip_cache_status_variable(ngx_http_request_t *r,
 
 
 static ngx_int_t
+ngx_http_sszip_cache_reason_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    sszip_str              reason;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL
+        || ctx->state == NGX_HTTP_SSZIP_CODING
+        || sszip_exchange_reason(ctx->exchange, &reason) != SSZIP_STATUS_OK
+        || reason.len == 0)
+    {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+    v->len = reason.len;
+    v->data = (u_char *) reason.data;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
 ngx_http_sszip_cache_key_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
@@ -223,8 +257,16 @@ ngx_http_sszip_call_variable(ngx_http_request_t *r,
     v->not_found = 0;
 
     if (data == 0) {
+
+        /* it may be used when the exchange is gone, after a redirect */
+
+        v->data = ngx_pnalloc(r->pool, method.len);
+        if (v->data == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_memcpy(v->data, method.data, method.len);
         v->len = method.len;
-        v->data = (u_char *) method.data;
 
         return NGX_OK;
     }

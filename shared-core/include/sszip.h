@@ -25,6 +25,21 @@
 #include <stdint.h>
 
 /*
+ The request is longer than `sszip_cache_max_request`.
+ */
+#define SSZIP_REASON_REQUEST_LENGTH 5
+
+/*
+ There is no memory for what is stored.
+ */
+#define SSZIP_REASON_MEMORY 15
+
+/*
+ The request's body is in a file.
+ */
+#define SSZIP_REASON_BODY_ON_DISK 6
+
+/*
  What became of a call. Values are never reused.
  */
 typedef enum {
@@ -449,6 +464,11 @@ typedef struct {
      */
     bool coding_allowed;
     /*
+     Of a batch the node is to be asked for all or nothing: the host may
+     change what it answers.
+     */
+    bool whole;
+    /*
      The host writes `Vary: Accept-Encoding` itself.
      */
     bool host_writes_vary;
@@ -505,6 +525,18 @@ sszip_status sszip_directives_set(sszip_directives *directives,
                                   uint8_t *text,
                                   size_t text_size,
                                   size_t *text_len);
+
+/*
+ Fields of the node's answers that the host's own configuration hides from
+ clients here. Blocks inside do not inherit them.
+
+ # Safety
+ `directives` is NULL or from `sszip_directives_new` and not freed; `names`
+ are `nnames` valid strings.
+ */
+sszip_status sszip_directives_hide(sszip_directives *directives,
+                                   const sszip_str *names,
+                                   size_t nnames);
 
 /*
  Takes from the enclosing block what this one does not say.
@@ -932,7 +964,8 @@ sszip_status sszip_exchange_observe(sszip_exchange *exchange,
                                     sszip_str piece);
 
 /*
- Nothing of the answer is to be stored.
+ Nothing of the answer is to be stored: the operator says so
+ (`sszip_no_cache`).
 
  # Safety
  `exchange` is NULL or valid.
@@ -950,6 +983,133 @@ sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 sszip_status sszip_exchange_take_fill(sszip_exchange *exchange,
                                       sszip_fill **fill,
                                       bool *off_loop);
+
+/*
+ The response head as the node sent it, before the host has hidden, added or
+ changed anything; before `sszip_exchange_response_head`, where the host can
+ tell. `replaced`: a stored answer takes the place of the node's, with
+ `sszip_exchange_status` and the head edits as the whole head.
+
+ # Safety
+ `exchange` is NULL or valid; `head` is NULL or valid with all that it
+ points at; `replaced` points at memory of its type.
+ */
+sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
+                                      const sszip_response_head *head,
+                                      bool *replaced);
+
+/*
+ The host changes the body before it comes here: what is stored comes by
+ `sszip_exchange_observe_node`. `wanted`: there is something to be stored.
+
+ # Safety
+ `exchange` is NULL or valid; `wanted` points at memory of its type.
+ */
+sszip_status sszip_exchange_keep_apart(sszip_exchange *exchange,
+                                       bool *wanted);
+
+/*
+ A piece of the body as the node sent it.
+
+ # Safety
+ `exchange` is NULL or valid, `piece` a valid string.
+ */
+sszip_status sszip_exchange_observe_node(sszip_exchange *exchange,
+                                         sszip_str piece);
+
+/*
+ The end of the body as the node sent it; as `sszip_exchange_take_fill`.
+
+ # Safety
+ `exchange` is NULL or valid; the results point at memory of their type.
+ */
+sszip_status sszip_exchange_take_node_fill(sszip_exchange *exchange,
+                                           sszip_fill **fill,
+                                           bool *off_loop);
+
+/*
+ The node has sent so many bytes of a body that is not kept apart: to be said
+ before `sszip_exchange_end` and `sszip_exchange_take_fill`, by a host that
+ can tell. `changed`: something has changed it on its way here, and it is not
+ stored.
+
+ # Safety
+ `exchange` is NULL or valid; `changed` points at memory of its type.
+ */
+sszip_status sszip_exchange_node_sent(sszip_exchange *exchange,
+                                      uint64_t bytes,
+                                      bool *changed);
+
+/*
+ The fields of a stored answer's head as they have become on their way to the
+ client; asks for the head edits anew, `Vary` among them.
+
+ # Safety
+ `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
+ */
+sszip_status sszip_exchange_stored_head(sszip_exchange *exchange,
+                                        const sszip_field *fields,
+                                        size_t nfields);
+
+/*
+ A stored answer that is about to be sent is to be sent in identity after
+ all, since the host changes it. Asks for the head edits and the body anew.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+sszip_status sszip_exchange_uncode(sszip_exchange *exchange);
+
+/*
+ Whether an answer of that media type and length (negative: not known) would
+ be coded, or is a stored one that is: until then it is not for other coders.
+ `false` for NULL.
+
+ # Safety
+ `exchange` is NULL or valid, `content_type` a valid string.
+ */
+bool sszip_exchange_would_code(const sszip_exchange *exchange,
+                               sszip_str content_type,
+                               int64_t length);
+
+/*
+ Whether something is to be stored of the answer that is awaited: it is
+ worth having even when the client has gone. `false` for NULL.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+bool sszip_exchange_is_filling(const sszip_exchange *exchange);
+
+/*
+ Nothing more comes of the exchange, and nobody waits for it; what it gave out
+ is valid until `sszip_exchange_free`.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
+
+/*
+ The host does not look the request up, though `sszip_exchange_cache_need`
+ asked for it: its body is too long (`SSZIP_REASON_REQUEST_LENGTH`) or not in
+ memory (`SSZIP_REASON_BODY_ON_DISK`).
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+sszip_status sszip_exchange_not_looked_up(sszip_exchange *exchange,
+                                          uint8_t reason);
+
+/*
+ Why the answer is no hit, or is not stored: a token for logs, static; empty
+ where there is nothing to say.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_reason(const sszip_exchange *exchange,
+                                   sszip_str *out);
 
 /*
  Prepares it to be stored, milliseconds for each megabyte; any thread may

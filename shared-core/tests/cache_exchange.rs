@@ -351,6 +351,7 @@ impl World {
                 now: self.now,
                 monotonic: 0,
                 coding_allowed: true,
+                whole: false,
                 host_writes_vary: false,
                 waiter,
                 bypass: open.bypass,

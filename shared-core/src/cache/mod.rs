@@ -27,6 +27,7 @@ pub mod memo;
 #[cfg(feature = "store")]
 pub mod owner;
 pub mod process;
+pub mod reason;
 #[cfg(feature = "store")]
 pub mod recompress;
 pub mod repeated;

@@ -10,6 +10,8 @@ pub mod head;
 pub mod heads;
 mod values;
 
+use std::sync::Arc;
+
 use crate::cache::process::Process;
 use crate::negotiate::media_type::MediaTypes;
 
@@ -53,6 +55,9 @@ pub struct Config {
     pub upstream_encoding: UpstreamEncoding,
     /// What is stored and looked up.
     pub cache: CacheConfig,
+    /// Fields of the node's answers that the host hides from clients, in lower
+    /// case: they are heeded and stored, and sent to nobody.
+    pub hidden: Arc<[Vec<u8>]>,
     /// Shared by every place of the process.
     pub process: Process,
 }
@@ -69,6 +74,7 @@ pub struct Directives {
     stream_level: Option<u8>,
     memory: Option<u64>,
     upstream_encoding: Option<UpstreamEncoding>,
+    hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheDirectives,
 }
 
@@ -154,6 +160,12 @@ impl Directives {
         self.cache.warning.take()
     }
 
+    /// Fields of the node's answers that the host's own configuration hides here.
+    /// No block inherits them from this one.
+    pub fn hide<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) {
+        self.hidden = names.map(<[u8]>::to_ascii_lowercase).collect();
+    }
+
     /// Takes from the enclosing block what this one does not say.
     pub fn inherit(&mut self, outer: &Directives) {
         fill(&mut self.enable, &outer.enable);
@@ -187,6 +199,7 @@ impl Directives {
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
             upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
+            hidden: Arc::clone(&self.hidden),
             cache: self.cache.resolve(),
             process: process.into(),
         }

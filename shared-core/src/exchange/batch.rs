@@ -136,7 +136,7 @@ impl Exchange {
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
         }
-        let mixed = (distinct && alike).then(|| mixed(calls, &found, asked.body));
+        let mixed = (distinct && alike && !asked.whole).then(|| mixed(calls, &found, asked.body));
         let fetched = calls
             .iter()
             .zip(places)

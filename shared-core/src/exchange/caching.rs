@@ -13,12 +13,13 @@ use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
 use crate::cache::hot::Hot;
 use crate::cache::link::Link;
 use crate::cache::process::Tier;
+use crate::cache::reason::Reason;
 use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::unkept::Unkept;
 use crate::cache::Key;
 use crate::config::{Credentials, UpstreamEncoding};
-use crate::jsonrpc::request::{Call, Request};
+use crate::jsonrpc::request::{Call, Refusal, Request};
 use crate::memory;
 use crate::mode::Mode;
 
@@ -65,6 +66,9 @@ pub struct Asked<'a> {
     pub monotonic: u64,
     /// The host's own rules allow a content coding here.
     pub coding_allowed: bool,
+    /// Of a batch the node is to be asked for all or nothing: the host may change
+    /// what it answers, and what is stored is not changed with it.
+    pub whole: bool,
     /// The host writes `Vary: Accept-Encoding` itself when told to.
     pub host_writes_vary: bool,
     /// By what the host knows this request when it is to be looked up again;
@@ -170,11 +174,13 @@ impl Exchange {
         }
         self.cache_status = CacheStatus::Bypass;
         if self.request.cache.kind == CacheKind::Change {
+            self.reason = self.request.cache.why;
             self.may_change(&asked);
             self.move_on(Event::Miss)?;
             return Ok(LookUp::Forward);
         }
         if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
+            self.reason = Reason::Memory;
             self.stop_waiting();
             self.move_on(Event::Miss)?;
             return Ok(LookUp::Forward);
@@ -202,7 +208,11 @@ impl Exchange {
             Ok((Request::Batch(calls), places)) => {
                 self.look_up_batch(&calls, places, &judge, &asked)
             }
-            Err(_) => {
+            Err(refusal) => {
+                self.reason = match refusal {
+                    Refusal::LongBatch => Reason::BatchLength,
+                    _ => Reason::Malformed,
+                };
                 // a POST like any other
                 self.may_change(&asked);
                 LookUp::Forward
@@ -225,6 +235,10 @@ impl Exchange {
     ) -> LookUp {
         self.rpc_method = call.method.to_vec();
         let (Some(id), Some(place)) = (call.id, place) else {
+            self.reason = match call.id {
+                Some(_) => Reason::RpcMethod,
+                None => Reason::Notification,
+            };
             return LookUp::Forward;
         };
         let sought = Sought {
@@ -476,56 +490,81 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        if self.cache_status == CacheStatus::None || head.subrequest {
-            self.refuse_fill();
+        if head.subrequest || !(self.config.enable && self.config.cache.enable) {
+            self.not_stored(Reason::Subrequest);
             return;
         }
-        let before: Vec<&[u8]> = head
-            .fields
-            .clone()
-            .filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-status"))
-            .map(|(_, value)| value)
-            .collect();
+        if self.cache_status == CacheStatus::None {
+            // it was not looked up
+            self.cache_status = CacheStatus::Bypass;
+            if self.reason == Reason::None {
+                self.reason = self.why_not_looked_up();
+            }
+        }
         if self.replaces(head) {
-            self.cache_status_edit(&before);
+            self.cache_status_edit(head);
             return;
         }
-        self.cache_status_edit(&before);
         let asked = &self.request.cache.fields;
         let types = &self.config.types;
-        let accepted = self
-            .fill
-            .as_mut()
-            .is_some_and(|fill| fill.accepts(head, asked, types));
-        match self.fill.take_if(|_| !accepted) {
-            // the node will say the same to the next one
-            Some(fill) if head.status < 500 => fill.refuse_for_now(),
-            Some(fill) => fill.refuse(),
-            None => {}
+        let Some(fill) = &mut self.fill else {
+            return;
+        };
+        if let Err(reason) = fill.accepts(head, asked, types) {
+            match head.status {
+                // the node will say the same to the next one
+                ..500 => self.not_stored_for_now(reason),
+                _ => self.not_stored(reason),
+            }
+        }
+    }
+
+    /// Why the request was not one for the cache.
+    fn why_not_looked_up(&self) -> Reason {
+        let request = &self.request.cache;
+        if matches!(request.kind, CacheKind::None | CacheKind::Change) {
+            request.why
+        } else if request.credentials && self.config.cache.credentials == Credentials::Bypass {
+            Reason::Credentials
+        } else if self.config.process.tier.hot().is_none() {
+            Reason::NoMemoryCache
+        } else {
+            Reason::Local
         }
     }
 
     /// The `Cache-Status` of an answer that came from the node (RFC 9211),
     /// after those of caches nearer to it.
-    fn cache_status_edit(&mut self, before: &[&[u8]]) {
+    pub(super) fn cache_status_edit<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        if head.subrequest {
+            return;
+        }
         // what went forward is no hit, whatever was sent then (2.1)
-        let forwarded;
-        let ours: &[u8] = match (self.cache_status, self.forward_status) {
-            (CacheStatus::Miss, _) => b"sszip; fwd=miss",
-            (CacheStatus::Bypass, _) => b"sszip; fwd=bypass",
-            (CacheStatus::Revalidated, _) => b"sszip; fwd=stale; fwd-status=304",
-            (CacheStatus::Stale, None) => b"sszip; fwd=stale",
+        let mut ours = match (self.cache_status, self.forward_status) {
+            (CacheStatus::Miss, _) => "sszip; fwd=miss".to_owned(),
+            (CacheStatus::Bypass, _) => "sszip; fwd=bypass".to_owned(),
+            (CacheStatus::Revalidated, _) => "sszip; fwd=stale; fwd-status=304".to_owned(),
+            (CacheStatus::Stale, None) => "sszip; fwd=stale".to_owned(),
             (CacheStatus::Stale, Some(status)) => {
-                forwarded = format!("sszip; fwd=stale; fwd-status={status}");
-                forwarded.as_bytes()
+                format!("sszip; fwd=stale; fwd-status={status}")
             }
             _ => return,
         };
-        let mut value = before.join(&b", "[..]);
-        if !value.is_empty() {
-            value.extend_from_slice(b", ");
+        if self.reason != Reason::None {
+            ours.push_str("; detail=");
+            ours.push_str(self.reason.name());
         }
-        value.extend_from_slice(ours);
+        let mut value: Vec<u8> = Vec::new();
+        for (name, before) in head.fields.clone() {
+            if name.eq_ignore_ascii_case(b"cache-status") && !before.is_empty() {
+                value.extend_from_slice(before);
+                value.extend_from_slice(b", ");
+            }
+        }
+        value.extend_from_slice(ours.as_bytes());
         self.head_edits.push(HeadEdit::set("Cache-Status", value));
     }
 
@@ -542,6 +581,7 @@ impl Exchange {
         self.assembled = None;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;
+        self.reason = Reason::Memory;
     }
 
     /// Nothing of this answer is to be stored.
@@ -556,9 +596,7 @@ impl Exchange {
         // the bytes on the wire are not the answer itself
         let takes_coded = self.fill.as_ref().is_some_and(|fill| fill.takes_coded());
         if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
-            if let Some(fill) = self.fill.take() {
-                fill.refuse_for_now();
-            }
+            self.not_stored_for_now(Reason::Coding);
         }
         match self.fill {
             Some(_) => HeadAction::Tee,
@@ -573,8 +611,15 @@ impl Exchange {
     pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
         self.move_on(Event::Observe)?;
         self.received += piece.len() as u64;
-        self.copy_to_fill(piece);
+        self.copy_of_sent(piece);
         Ok(())
+    }
+
+    /// The same of what the client gets, where that is what the node sent.
+    pub(super) fn copy_of_sent(&mut self, piece: &[u8]) {
+        if !self.apart {
+            self.copy_to_fill(piece);
+        }
     }
 
     /// Keeps a copy for what will be stored; if that can't be, nothing will.
@@ -585,10 +630,12 @@ impl Exchange {
             return;
         };
         if fill.is_beyond(piece.len()) {
+            self.reason = Reason::Length;
             fill.refuse_for_now();
         } else if fill.collect(piece, budget, limit) {
             self.fill = Some(fill);
         } else {
+            self.reason = Reason::Memory;
             fill.refuse();
         }
     }
@@ -603,10 +650,21 @@ impl Exchange {
                 .is_none_or(|declared| self.received == declared as u64),
             _ => return None,
         };
-        if !whole {
-            self.refuse_fill();
+        if self.apart {
+            // it has an end of its own
+            return None;
         }
-        self.fill.take()
+        if !whole {
+            self.not_stored(Reason::Cut);
+        }
+        let mut fill = self.fill.take()?;
+        if !fill.is_long() {
+            fill.build();
+        }
+        if let Some(reason) = fill.refused() {
+            self.reason = reason;
+        }
+        Some(fill)
     }
 }
 
@@ -656,7 +714,7 @@ fn take_part(
 }
 
 impl Exchange {
-    fn stop_waiting(&mut self) {
+    pub(super) fn stop_waiting(&mut self) {
         self.stop_waiting_for_all();
         if let Some(Waiting { key, waiter, .. }) = self.waiting.take() {
             let tier = &self.config.process.tier;

@@ -45,7 +45,7 @@ impl Exchange {
             }
             Err(reason) => {
                 self.mode = reason;
-                if let Some(fill) = self.fill.as_mut().filter(|_| is_there) {
+                if let Some(fill) = self.fill.as_mut().filter(|_| is_there && !self.apart) {
                     // what was not worth coding may be worth keeping
                     fill.build_from_once(&self.body);
                 }
@@ -96,7 +96,7 @@ impl Exchange {
     /// The answer as its copies will be sent, so that it is compressed once,
     /// and kept once.
     fn gzip_as_stored(&mut self, limit: usize) -> Option<Body> {
-        let fill = self.fill.as_mut()?;
+        let fill = self.fill.as_mut().filter(|_| !self.apart)?;
         // the room that was made for the coded body
         let (entry, id) = fill.build_from(&self.body, &mut self.coded)?;
         let coded = entry.gzip(&id)?;
@@ -127,7 +127,7 @@ impl Exchange {
             }
             match inflate::gunzip(&self.body, cap) {
                 Ok(body) => {
-                    if let Some(fill) = &mut self.fill {
+                    if let Some(fill) = self.fill.as_mut().filter(|_| !self.apart) {
                         fill.decoded();
                         fill.build_from(&body, &mut self.coded);
                     }

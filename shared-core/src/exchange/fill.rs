@@ -15,6 +15,7 @@ use crate::cache::freshness::{Came, Class, IfFinal, Judged, Known, Prospect, Val
 use crate::cache::http::{self, Stale};
 use crate::cache::link::{About, Namespace};
 use crate::cache::process::Tier;
+use crate::cache::reason::Reason;
 use crate::cache::repeated::Said;
 use crate::cache::scope::{Fields, Learnt, Scope};
 use crate::cache::unkept::Unkept;
@@ -124,6 +125,8 @@ pub struct Fill {
     entries: Vec<Built>,
     /// Making them was tried.
     built: bool,
+    /// Why there are none.
+    refused: Option<Reason>,
 }
 
 /// An entry, where it belongs, and for how many milliseconds it is fresh.
@@ -184,6 +187,7 @@ impl Fill {
             limit: 0,
             entries: Vec::new(),
             built: false,
+            refused: None,
         }
     }
 
@@ -194,7 +198,7 @@ impl Fill {
         head: &ResponseHead<I>,
         asked: &Fields,
         types: &MediaTypes,
-    ) -> bool
+    ) -> Result<(), Reason>
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -202,7 +206,7 @@ impl Fill {
             .content_length
             .is_some_and(|length| length > self.settings.max_entry as u64)
         {
-            return false;
+            return Err(Reason::Length);
         }
         let is_call = !matches!(self.what, What::Resource(_));
         let mut reader = http::Reader::default();
@@ -213,11 +217,11 @@ impl Fill {
             reader.read(name, value);
             varies.read(name, value);
             if is("set-cookie") {
-                return false;
+                return Err(Reason::SetCookie);
             } else if is("cache-control") {
                 // it may be coded, and is not the same bytes then
                 if members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
-                    return false;
+                    return Err(Reason::NoTransform);
                 }
             } else if is("content-type") {
                 content_type = value;
@@ -231,7 +235,7 @@ impl Fill {
         let said = reader.said(head.now);
         self.stale = said.stale;
         if said.forbidden || said.lifetime == Some(0) {
-            return false;
+            return Err(Reason::CacheControl);
         }
         match self.coding {
             Coding::Identity => {}
@@ -239,7 +243,7 @@ impl Fill {
             Coding::Gzip => self.recode(),
             // what comes unasked comes to all
             Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
-            Coding::Other => return false,
+            Coding::Other => return Err(Reason::Coding),
         }
         match &mut self.what {
             What::Resource(resource) => {
@@ -250,20 +254,29 @@ impl Fill {
                 let coded = self.coding == Coding::Other;
                 resource.compresses = !coded && types.contains(content_type);
                 let by_route = !coded && head.status == 200 && media_type::is_json(content_type);
-                if !http::is_storable(head.status) || said.lifetime.is_none() && !by_route {
-                    return false;
+                if !http::is_storable(head.status) {
+                    return Err(Reason::Status);
+                }
+                if said.lifetime.is_none() && !by_route {
+                    return Err(Reason::Lifetime);
                 }
             }
             What::Call(_) | What::Batch(_) => {
-                let is_plain = self.coding != Coding::Other;
-                if head.status != 200 || !media_type::is_json(content_type) || !is_plain {
-                    return false;
+                if self.coding == Coding::Other {
+                    return Err(Reason::Coding);
+                }
+                if head.status != 200 {
+                    return Err(Reason::Status);
+                }
+                if !media_type::is_json(content_type) {
+                    return Err(Reason::Type);
                 }
             }
         }
-        varies
-            .names()
-            .is_some_and(|names| self.depends_on(&names, asked))
+        match varies.names() {
+            Some(names) if self.depends_on(&names, asked) => Ok(()),
+            _ => Err(Reason::Vary),
+        }
     }
 
     /// What is stored will not be the bytes that the node sent.
@@ -399,6 +412,9 @@ impl Fill {
         };
         let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
         self.denied = has_nothing && self.updates.is_some() && self.denies(body);
+        if has_nothing {
+            self.refused = Some(self.why_nothing(body));
+        }
         let id = match &self.what {
             What::Batch(_) => return None,
             What::Call(wanted) => wanted.id.clone(),
@@ -428,6 +444,32 @@ impl Fill {
             }
             What::Batch(_) => false,
         }
+    }
+
+    /// Why a whole answer gives nothing to store.
+    fn why_nothing(&self, body: &[u8]) -> Reason {
+        match &self.what {
+            // whoever sends so much of it wastes no more of our time
+            What::Call(_) if body.len() > UNREAD => Reason::Result,
+            What::Call(_) => match response::parse(body) {
+                Ok(answer) => match answer.outcome {
+                    Outcome::Result(_) => Reason::Result,
+                    Outcome::Error(_) => Reason::Error,
+                },
+                Err(_) => Reason::Malformed,
+            },
+            What::Batch(_) | What::Resource(_) => Reason::Result,
+        }
+    }
+
+    /// Why there is nothing to store, once that was tried.
+    pub(super) fn refused(&self) -> Option<Reason> {
+        self.refused
+    }
+
+    /// Whether the node's answer has a content coding.
+    pub(super) fn is_coded(&self) -> bool {
+        self.coding != Coding::Identity
     }
 
     fn of_batch(&self, wanted: &[Wanted], body: &[u8], room: &mut Vec<u8>) -> Vec<Built> {

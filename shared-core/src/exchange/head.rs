@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use crate::cache::reason::Reason;
 use crate::cache::scope::{Fields, CREDENTIALS};
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
@@ -77,6 +78,8 @@ pub(super) enum CacheKind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheRequest {
     pub(super) kind: CacheKind,
+    /// Why it is of no kind.
+    pub(super) why: Reason,
     pub(super) credentials: bool,
     /// The client wants nothing of it stored (RFC 9111, 5.2.1.5).
     pub(super) no_store: bool,
@@ -129,13 +132,17 @@ impl Request {
         }
         if caches {
             request.cache.target = head.target.to_vec();
-            request.cache.kind = match head.method {
-                _ if request.untouched => CacheKind::None,
-                b"POST" if json && !coded => CacheKind::Call,
-                b"GET" | b"HEAD" => CacheKind::Resource,
-                method if SAFE.contains(&method) => CacheKind::None,
-                _ => CacheKind::Change,
+            let (kind, why) = match head.method {
+                _ if request.untouched => (CacheKind::None, Reason::Upgrade),
+                b"POST" if !json => (CacheKind::Change, Reason::RequestType),
+                b"POST" if coded => (CacheKind::Change, Reason::RequestCoding),
+                b"POST" => (CacheKind::Call, Reason::None),
+                b"GET" | b"HEAD" => (CacheKind::Resource, Reason::None),
+                method if SAFE.contains(&method) => (CacheKind::None, Reason::Method),
+                _ => (CacheKind::Change, Reason::Method),
             };
+            request.cache.kind = kind;
+            request.cache.why = why;
         }
         request
     }

@@ -105,6 +105,12 @@ impl Exchange {
         }
     }
 
+    /// Whether the host hides the field from clients.
+    fn hides(&self, name: &[u8]) -> bool {
+        let mut hidden = self.config.hidden.iter();
+        hidden.any(|hidden| hidden.eq_ignore_ascii_case(name))
+    }
+
     /// Whether the entry can be sent: under an id, or (`None`) as it is.
     pub(super) fn respond_with(
         &mut self,
@@ -185,6 +191,9 @@ impl Exchange {
         let mut vary_lines: Vec<&[u8]> = Vec::new();
         for (name, value) in &meta.fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            if self.hides(name) {
+                continue;
+            }
             if is("vary") {
                 vary_lines.push(value);
                 continue;

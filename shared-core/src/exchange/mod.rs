@@ -40,6 +40,7 @@ mod fill;
 mod head;
 mod hit;
 mod judgement;
+mod node;
 mod resource;
 mod room;
 mod standing_in;
@@ -52,6 +53,7 @@ use std::sync::Arc;
 
 use crate::cache::entry::Lent;
 use crate::cache::flights::Waiter;
+use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{panic_if, Fault};
@@ -184,6 +186,15 @@ pub struct Exchange {
     received: u64,
     reservation: Option<Reservation>,
     cache_status: CacheStatus,
+    /// Why it is no hit, or will not be stored.
+    reason: Reason,
+    /// The node's own head was judged.
+    node_judged: bool,
+    /// What is to be stored is fed from the node's own body.
+    apart: bool,
+    /// The length that the node gave its body, and how much of it has come.
+    node_length: Option<u64>,
+    node_sent: u64,
     rpc_method: Vec<u8>,
     batch_size: Option<usize>,
     /// What a single answer is stored under.
@@ -256,6 +267,11 @@ impl Exchange {
             received: 0,
             reservation: None,
             cache_status: CacheStatus::None,
+            reason: Reason::None,
+            node_judged: false,
+            apart: false,
+            node_length: None,
+            node_sent: 0,
             rpc_method: Vec::new(),
             batch_size: None,
             key: None,
@@ -391,12 +407,15 @@ impl Exchange {
         if self.background {
             return self.judge_update(head);
         }
-        self.has_changed(&head);
-        self.judge_storing(&head);
+        if !self.node_judged {
+            self.has_changed(&head);
+            self.judge_storing(&head);
+        }
         if self.task == Task::Replace {
             self.move_on(Event::HeadToHold)?;
             return Ok(HeadAction::Hold);
         }
+        self.cache_status_edit(&head);
         match self.judge(head) {
             Ok(HeadAction::Stream) => {
                 self.move_on(Event::HeadToStream)?;

@@ -92,7 +92,7 @@ impl Exchange {
         }
         let mut progress = encoder.encode(piece, flush, &mut output[written..])?;
         progress.written += written;
-        self.copy_to_fill(&piece[..progress.consumed]);
+        self.copy_of_sent(&piece[..progress.consumed]);
         self.received += progress.consumed as u64;
         self.sent += progress.written as u64;
         if flush == Flush::Finish && progress.complete {
@@ -123,7 +123,7 @@ impl Exchange {
             Ok(()) => {
                 self.move_on(Event::StartStream)?;
                 let held = std::mem::take(&mut self.body);
-                self.copy_to_fill(&held);
+                self.copy_of_sent(&held);
                 self.body = held;
                 Ok(PieceAction::Stream)
             }

@@ -63,7 +63,9 @@ impl Exchange {
     {
         // it becomes a part of no other answer
         head.subrequest = false;
-        self.judge_storing(&head);
+        if !self.node_judged {
+            self.judge_storing(&head);
+        }
         self.head_edits.clear();
         self.move_on(Event::HeadToPass)?;
         // the length that a 304 gives is not of its own body

@@ -1,10 +1,14 @@
 //! Stored answers.
 
 use super::config::{free, PROCESS};
-use super::exchange::sszip_exchange;
+use super::exchange::{fields_of, response_head_of, sszip_exchange};
 use super::panic::{borrow, borrow_mut, boundary, caught, give};
-use super::types::{sszip_asked, sszip_failure, sszip_look_up, sszip_status, sszip_str};
-use crate::exchange::{Asked, CacheNeed, Fill, LookUp};
+use super::types::{
+    sszip_asked, sszip_failure, sszip_field, sszip_look_up, sszip_response_head, sszip_status,
+    sszip_str,
+};
+use crate::cache::reason::Reason;
+use crate::exchange::{Asked, CacheNeed, Exchange, Fill, LookUp};
 
 /// An answer on its way into the cache. It outlives its exchange.
 pub struct sszip_fill(Box<Fill>);
@@ -65,6 +69,7 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 now: asked.now,
                 monotonic: asked.monotonic,
                 coding_allowed: asked.coding_allowed,
+                whole: asked.whole,
                 host_writes_vary: asked.host_writes_vary,
                 waiter: (asked.waiter != 0).then_some(asked.waiter),
                 bypass: asked.bypass,
@@ -237,14 +242,15 @@ pub unsafe extern "C" fn sszip_exchange_observe(
     })
 }
 
-/// Nothing of the answer is to be stored.
+/// Nothing of the answer is to be stored: the operator says so
+/// (`sszip_no_cache`).
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) -> sszip_status {
     boundary(|| {
-        borrow_mut!(exchange).exchange.refuse_fill();
+        borrow_mut!(exchange).exchange.not_stored(Reason::NoCache);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -261,12 +267,24 @@ pub unsafe extern "C" fn sszip_exchange_take_fill(
     fill: *mut *mut sszip_fill,
     off_loop: *mut bool,
 ) -> sszip_status {
+    // SAFETY: the function's contract.
+    unsafe { give_fill(exchange, Exchange::take_fill, fill, off_loop) }
+}
+
+/// # Safety
+/// As of `sszip_exchange_take_fill`.
+unsafe fn give_fill(
+    exchange: *mut sszip_exchange,
+    take: fn(&mut Exchange) -> Option<Box<Fill>>,
+    fill: *mut *mut sszip_fill,
+    off_loop: *mut bool,
+) -> sszip_status {
     boundary(|| {
         // it can be taken once
         if fill.is_null() || off_loop.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
         }
-        let taken = borrow_mut!(exchange).exchange.take_fill();
+        let taken = take(&mut borrow_mut!(exchange).exchange);
         give!(off_loop, taken.as_ref().is_some_and(|fill| fill.is_long()));
         give!(
             fill,
@@ -274,6 +292,239 @@ pub unsafe extern "C" fn sszip_exchange_take_fill(
                 sszip_fill(fill)
             )))
         );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The response head as the node sent it, before the host has hidden, added or
+/// changed anything; before `sszip_exchange_response_head`, where the host can
+/// tell. `replaced`: a stored answer takes the place of the node's, with
+/// `sszip_exchange_status` and the head edits as the whole head.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `head` is NULL or valid with all that it
+/// points at; `replaced` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_node_head(
+    exchange: *mut sszip_exchange,
+    head: *const sszip_response_head,
+    replaced: *mut bool,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let head = borrow!(head);
+        if head.size != size_of::<sszip_response_head>() {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        }
+        // SAFETY: the function's contract.
+        let head = unsafe { response_head_of(head) };
+        match caught(|| exchange.node_head(head)) {
+            Some(Ok(by_stored)) => give!(replaced, by_stored),
+            Some(Err(_)) => return sszip_status::SSZIP_STATUS_MISUSE,
+            None => {
+                // nothing of it is stored, and the rest goes on
+                exchange.not_stored(Reason::Memory);
+                give!(replaced, false);
+            }
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The host changes the body before it comes here: what is stored comes by
+/// `sszip_exchange_observe_node`. `wanted`: there is something to be stored.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `wanted` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_keep_apart(
+    exchange: *mut sszip_exchange,
+    wanted: *mut bool,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        exchange.keep_apart();
+        give!(wanted, exchange.is_apart());
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// A piece of the body as the node sent it.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `piece` a valid string.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_observe_node(
+    exchange: *mut sszip_exchange,
+    piece: sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        // SAFETY: the function's contract.
+        exchange.observe_node(unsafe { piece.bytes() });
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The end of the body as the node sent it; as `sszip_exchange_take_fill`.
+///
+/// # Safety
+/// `exchange` is NULL or valid; the results point at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_take_node_fill(
+    exchange: *mut sszip_exchange,
+    fill: *mut *mut sszip_fill,
+    off_loop: *mut bool,
+) -> sszip_status {
+    // SAFETY: the function's contract.
+    unsafe { give_fill(exchange, Exchange::take_node_fill, fill, off_loop) }
+}
+
+/// The node has sent so many bytes of a body that is not kept apart: to be said
+/// before `sszip_exchange_end` and `sszip_exchange_take_fill`, by a host that
+/// can tell. `changed`: something has changed it on its way here, and it is not
+/// stored.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `changed` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_node_sent(
+    exchange: *mut sszip_exchange,
+    bytes: u64,
+    changed: *mut bool,
+) -> sszip_status {
+    boundary(|| {
+        give!(changed, borrow_mut!(exchange).exchange.node_sent(bytes));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The fields of a stored answer's head as they have become on their way to the
+/// client; asks for the head edits anew, `Vary` among them.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_stored_head(
+    exchange: *mut sszip_exchange,
+    fields: *const sszip_field,
+    nfields: usize,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        // SAFETY: the function's contract.
+        exchange.stored_head(unsafe { fields_of(fields, nfields) });
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// A stored answer that is about to be sent is to be sent in identity after
+/// all, since the host changes it. Asks for the head edits and the body anew.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_uncode(exchange: *mut sszip_exchange) -> sszip_status {
+    boundary(|| match borrow_mut!(exchange).exchange.uncode() {
+        true => sszip_status::SSZIP_STATUS_OK,
+        false => sszip_status::SSZIP_STATUS_MEMORY,
+    })
+}
+
+/// Whether an answer of that media type and length (negative: not known) would
+/// be coded, or is a stored one that is: until then it is not for other coders.
+/// `false` for NULL.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `content_type` a valid string.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_would_code(
+    exchange: *const sszip_exchange,
+    content_type: sszip_str,
+    length: i64,
+) -> bool {
+    // SAFETY: the function's contract.
+    let (exchange, content_type) = unsafe { (exchange.as_ref(), content_type.bytes()) };
+    let length = u64::try_from(length).ok();
+    exchange.is_some_and(|exchange| {
+        let would_code = || exchange.exchange.would_code(content_type, length);
+        caught(would_code).unwrap_or(false)
+    })
+}
+
+/// Whether something is to be stored of the answer that is awaited: it is
+/// worth having even when the client has gone. `false` for NULL.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchange) -> bool {
+    // SAFETY: the function's contract.
+    unsafe { exchange.as_ref() }.is_some_and(|exchange| exchange.exchange.is_filling())
+}
+
+/// Nothing more comes of the exchange, and nobody waits for it; what it gave out
+/// is valid until `sszip_exchange_free`.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -> sszip_status {
+    boundary(|| {
+        borrow_mut!(exchange).exchange.abandon();
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The host does not look the request up, though `sszip_exchange_cache_need`
+/// asked for it: its body is too long (`SSZIP_REASON_REQUEST_LENGTH`) or not in
+/// memory (`SSZIP_REASON_BODY_ON_DISK`).
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_not_looked_up(
+    exchange: *mut sszip_exchange,
+    reason: u8,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = &mut borrow_mut!(exchange).exchange;
+        let Some(reason) = Reason::ALL.get(usize::from(reason)) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        exchange.not_looked_up(*reason);
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The request is longer than `sszip_cache_max_request`.
+pub const SSZIP_REASON_REQUEST_LENGTH: u8 = 5;
+
+/// There is no memory for what is stored.
+pub const SSZIP_REASON_MEMORY: u8 = 15;
+
+/// The request's body is in a file.
+pub const SSZIP_REASON_BODY_ON_DISK: u8 = 6;
+
+const _: () = assert!(
+    Reason::RequestLength as u8 == SSZIP_REASON_REQUEST_LENGTH
+        && Reason::BodyOnDisk as u8 == SSZIP_REASON_BODY_ON_DISK
+        && Reason::Memory as u8 == SSZIP_REASON_MEMORY
+);
+
+/// Why the answer is no hit, or is not stored: a token for logs, static; empty
+/// where there is nothing to say.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_reason(
+    exchange: *const sszip_exchange,
+    out: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let reason = borrow!(exchange).exchange.reason();
+        give!(out, sszip_str::of(reason.name().as_bytes()));
         sszip_status::SSZIP_STATUS_OK
     })
 }

@@ -79,6 +79,30 @@ pub unsafe extern "C" fn sszip_directives_set(
     })
 }
 
+/// Fields of the node's answers that the host's own configuration hides from
+/// clients here. Blocks inside do not inherit them.
+///
+/// # Safety
+/// `directives` is NULL or from `sszip_directives_new` and not freed; `names`
+/// are `nnames` valid strings.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_directives_hide(
+    directives: *mut sszip_directives,
+    names: *const sszip_str,
+    nnames: usize,
+) -> sszip_status {
+    boundary(|| {
+        let directives = borrow_mut!(directives);
+        // SAFETY: the function's contract.
+        let names = unsafe { slice_of(names, nnames) };
+        // SAFETY: the function's contract.
+        directives
+            .0
+            .hide(names.iter().map(|name| unsafe { name.bytes() }));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
 /// Takes from the enclosing block what this one does not say.
 ///
 /// # Safety

@@ -140,18 +140,8 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
             return sszip_status::SSZIP_STATUS_MISUSE;
         }
         let judged = caught(|| {
-            exchange.response_head(ResponseHead {
-                status: head.status,
-                content_length: u64::try_from(head.content_length).ok(),
-                // SAFETY: the function's contract.
-                fields: unsafe { fields_of(head.fields, head.nfields) },
-                now: head.now,
-                delimited: head.delimited,
-                unbuffered: head.unbuffered,
-                subrequest: head.subrequest,
-                coding_allowed: head.coding_allowed,
-                host_writes_vary: head.host_writes_vary,
-            })
+            // SAFETY: the function's contract.
+            exchange.response_head(unsafe { response_head_of(head) })
         });
         let judged = judged.unwrap_or_else(|| {
             exchange.give_up(Mode::Failed)?;
@@ -492,7 +482,7 @@ fn piece_action(action: PieceAction) -> sszip_piece_action {
 /// # Safety
 /// `fields` are `nfields` fields of valid strings that stay as they are for
 /// `'a`.
-unsafe fn fields_of<'a>(
+pub(super) unsafe fn fields_of<'a>(
     fields: *const sszip_field,
     nfields: usize,
 ) -> impl Iterator<Item = Field<'a>> + Clone {
@@ -502,6 +492,25 @@ unsafe fn fields_of<'a>(
         // SAFETY: the caller's promise.
         unsafe { (field.name.bytes(), field.value.bytes()) }
     })
+}
+
+/// # Safety
+/// All that `head` points at is valid and stays as it is for `'a`.
+pub(super) unsafe fn response_head_of<'a>(
+    head: &sszip_response_head,
+) -> ResponseHead<impl Iterator<Item = Field<'a>> + Clone> {
+    ResponseHead {
+        status: head.status,
+        content_length: u64::try_from(head.content_length).ok(),
+        // SAFETY: the caller's promise.
+        fields: unsafe { fields_of(head.fields, head.nfields) },
+        now: head.now,
+        delimited: head.delimited,
+        unbuffered: head.unbuffered,
+        subrequest: head.subrequest,
+        coding_allowed: head.coding_allowed,
+        host_writes_vary: head.host_writes_vary,
+    }
 }
 
 /// # Safety

@@ -130,6 +130,9 @@ pub struct sszip_asked {
     pub waiter: usize,
     /// The host's own rules allow a content coding here.
     pub coding_allowed: bool,
+    /// Of a batch the node is to be asked for all or nothing: the host may
+    /// change what it answers.
+    pub whole: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
 }

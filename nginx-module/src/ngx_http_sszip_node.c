@@ -1,0 +1,310 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * The answer as the node sent it: before "add_header", "expires" and others
+ * have added to its head, with what "proxy_hide_header" hides, and before
+ * "sub_filter", SSI, "charset" and others have changed its body.  That is what
+ * decides whether it is stored, and what is stored; all that nginx adds or
+ * changes is done anew to each answer, hit or not.
+ *
+ * Another place than sszip's own, which is after all of them, hence a module
+ * of its own.
+ */
+
+
+static ngx_int_t ngx_http_sszip_node_header_filter(ngx_http_request_t *r);
+static void ngx_http_sszip_judge_node(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static ngx_http_upstream_t *ngx_http_sszip_upstream(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_node_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_int_t ngx_http_sszip_coder_header_filter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_node_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_sszip_coder_init(ngx_conf_t *cf);
+
+
+static ngx_http_module_t  ngx_http_sszip_node_filter_module_ctx = {
+    NULL,                                  /* preconfiguration */
+    ngx_http_sszip_node_init,              /* postconfiguration */
+
+    NULL,                                  /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    NULL,                                  /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    NULL,                                  /* create location configuration */
+    NULL                                   /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_sszip_node_filter_module = {
+    NGX_MODULE_V1,
+    &ngx_http_sszip_node_filter_module_ctx, /* module context */
+    NULL,                                  /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    NULL,                                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static ngx_http_module_t  ngx_http_sszip_coder_filter_module_ctx = {
+    NULL,                                  /* preconfiguration */
+    ngx_http_sszip_coder_init,             /* postconfiguration */
+
+    NULL,                                  /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    NULL,                                  /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    NULL,                                  /* create location configuration */
+    NULL                                   /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_sszip_coder_filter_module = {
+    NGX_MODULE_V1,
+    &ngx_http_sszip_coder_filter_module_ctx, /* module context */
+    NULL,                                  /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    NULL,                                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static ngx_http_output_header_filter_pt  ngx_http_sszip_node_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_sszip_node_next_body_filter;
+static ngx_http_output_header_filter_pt
+                                        ngx_http_sszip_coder_next_header_filter;
+
+
+static ngx_int_t
+ngx_http_sszip_node_header_filter(ngx_http_request_t *r)
+{
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    ngx_http_sszip_close_window(r);
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (slcf->enable) {
+        ctx = ngx_http_sszip_get_ctx(r);
+
+        if (ctx != NULL && ctx->state == NGX_HTTP_SSZIP_START) {
+
+            ctx->node_length = r->headers_out.content_length_n;
+            ctx->node_coded = (r->headers_out.content_encoding != NULL);
+
+            if (slcf->caches) {
+                ngx_http_sszip_judge_node(r, ctx);
+            }
+        }
+    }
+
+    return ngx_http_sszip_node_next_header_filter(r);
+}
+
+
+static void
+ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    bool                        replaced;
+    size_t                      n;
+    sszip_response_head         head;
+    ngx_http_upstream_t        *u;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (ngx_http_test_predicates(r, slcf->no_cache) != NGX_OK) {
+        (void) sszip_exchange_no_store(ctx->exchange);
+    }
+
+    if (r->headers_out.status >= NGX_HTTP_BAD_REQUEST && !ctx->told) {
+        ngx_http_sszip_node_failed(r, ctx, r->headers_out.status);
+    }
+
+    u = ngx_http_sszip_upstream(r);
+
+    ngx_memzero(&head, sizeof(sszip_response_head));
+
+    head.size = sizeof(sszip_response_head);
+    head.now = ngx_time();
+    head.status = (uint16_t) r->headers_out.status;
+    head.subrequest = (r != r->main);
+    head.delimited = ngx_http_sszip_delimited(r);
+
+    if (u != NULL) {
+        head.content_length = u->headers_in.content_length_n;
+        head.fields = ngx_http_sszip_fields(r, &u->headers_in.headers, NULL,
+                                            &n);
+
+    } else {
+        head.content_length = r->headers_out.content_length_n;
+        head.fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
+                                            &r->headers_out.content_type, &n);
+    }
+
+    if (head.fields == NULL) {
+        (void) sszip_exchange_no_store(ctx->exchange);
+        return;
+    }
+
+    head.nfields = n;
+
+    replaced = 0;
+
+    if (sszip_exchange_node_head(ctx->exchange, &head, &replaced)
+        == SSZIP_STATUS_OK
+        && replaced)
+    {
+        if (ngx_http_sszip_set_stored_head(r, ctx) == NGX_OK) {
+            ctx->stored = 1;
+        }
+    }
+
+    /* an answer that will not be stored is not worth waiting for */
+    ngx_http_sszip_wake();
+}
+
+
+/* whose answer is sent; NULL: it is made here */
+
+static ngx_http_upstream_t *
+ngx_http_sszip_upstream(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    /* one that has failed, or has sent the request elsewhere, is over */
+
+    return (u != NULL && u->cleanup != NULL) ? u : NULL;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_node_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_buf_t             *b;
+    sszip_str              piece;
+    ngx_uint_t             last;
+    ngx_chain_t           *cl;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL) {
+        return ngx_http_sszip_node_next_body_filter(r, in);
+    }
+
+    last = 0;
+
+    for (cl = in; cl; cl = cl->next) {
+
+        b = cl->buf;
+
+        if (ctx->apart && ngx_buf_in_memory(b) && b->last != b->pos) {
+
+            piece.data = b->pos;
+            piece.len = b->last - b->pos;
+
+            (void) sszip_exchange_observe_node(ctx->exchange, piece);
+
+        } else if (!ngx_buf_special(b)) {
+            ctx->node_sent += ngx_buf_size(b);
+        }
+
+        last |= b->last_buf;
+    }
+
+    if (last && ctx->apart) {
+        ctx->apart = 0;
+        ngx_http_sszip_store_node(r, ctx);
+    }
+
+    return ngx_http_sszip_node_next_body_filter(r, in);
+}
+
+
+/*
+ * Other modules that code bodies may run before sszip: which do is a matter of
+ * the order in which they were loaded.  Where sszip may code, they are told
+ * that the body is coded already, until it is sszip's turn.
+ */
+
+static ngx_int_t
+ngx_http_sszip_coder_header_filter(ngx_http_request_t *r)
+{
+    sszip_str                   type;
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    static ngx_table_elt_t  coded = {
+        1, ngx_string("Content-Encoding"), ngx_string("sszip"), NULL
+    };
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (slcf->enable && r == r->main && r->headers_out.content_encoding == NULL)
+    {
+        ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+        type = ngx_http_sszip_str(&r->headers_out.content_type);
+
+        if (ctx != NULL
+            && (ctx->state == NGX_HTTP_SSZIP_START
+                || ctx->state == NGX_HTTP_SSZIP_GIVING)
+            && sszip_exchange_would_code(ctx->exchange, type,
+                                    r->headers_out.content_length_n))
+        {
+            r->headers_out.content_encoding = &coded;
+            ctx->coder = &coded;
+        }
+    }
+
+    return ngx_http_sszip_coder_next_header_filter(r);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_node_init(ngx_conf_t *cf)
+{
+    ngx_http_sszip_node_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_sszip_node_header_filter;
+
+    ngx_http_sszip_node_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_sszip_node_body_filter;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_coder_init(ngx_conf_t *cf)
+{
+    ngx_http_sszip_coder_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_sszip_coder_header_filter;
+
+    return NGX_OK;
+}
