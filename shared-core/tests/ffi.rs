@@ -136,11 +136,19 @@ fn a_body_without_a_length_goes_through_the_abi() {
     }
 }
 
+/// What a head says of anything but the cache, which is on here, and not asked.
+fn told(head: &str) -> Vec<&str> {
+    let lines = head.lines();
+    lines
+        .filter(|line| !line.starts_with("Cache-Status: sszip; fwd=bypass"))
+        .collect()
+}
+
 #[test]
 fn what_is_not_held_comes_back_as_it_was() {
     let answer = run(2000, 700, "br", "");
     assert_eq!(answer.mode, "accept-encoding");
-    assert_eq!(answer.head, "Vary: Accept-Encoding");
+    assert_eq!(told(&answer.head), ["Vary: Accept-Encoding"]);
     assert!(answer.body == vec![b'a'; 2000]);
 }
 
@@ -148,16 +156,21 @@ fn what_is_not_held_comes_back_as_it_was() {
 #[cfg(feature = "faults")]
 #[test]
 fn an_answer_survives_every_fault() {
+    let varies = || vec!["Vary: Accept-Encoding"];
     for (fault, mode, head) in [
-        ("panic-head", "failed", ""),
-        ("panic-body", "failed", "Vary: Accept-Encoding"),
-        ("panic-compress", "failed", "Vary: Accept-Encoding"),
-        ("fail-compress", "failed", "Vary: Accept-Encoding"),
-        ("fail-alloc", "memory", "Vary: Accept-Encoding"),
+        ("panic-head", "failed", vec![]),
+        ("panic-body", "failed", varies()),
+        ("panic-compress", "failed", varies()),
+        ("fail-compress", "failed", varies()),
+        ("fail-alloc", "memory", varies()),
     ] {
         for piece in [1, 700, 5000] {
             let answer = run(2000, piece, "gzip", fault);
-            assert_eq!((&*answer.mode, &*answer.head), (mode, head), "{fault}");
+            assert_eq!(
+                (&*answer.mode, told(&answer.head)),
+                (mode, head.clone()),
+                "{fault}"
+            );
             assert!(answer.body == vec![b'a'; 2000], "{fault} in {piece}s");
         }
     }
