@@ -182,4 +182,4 @@ def test_what_another_proxy_cache_sends_stale_is_not_stored(start_nginx, origin)
     for _ in range(3):
         stale = get()
         assert (stale.decoded, stale.header("X-Cache-Status")) == (BODY, "STALE")
-        assert stale.header("Cache-Status") == "sszip; fwd=miss"
+        assert stale.header("Cache-Status").startswith("sszip; fwd=miss")
