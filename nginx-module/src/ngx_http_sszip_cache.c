@@ -190,7 +190,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 #if (NGX_HTTP_GZIP)
     asked.host_writes_vary = clcf->gzip_vary;
 #endif
-    asked.waiter = ctx->waited ? 0 : (uintptr_t) ctx;
+    asked.waiter = (uintptr_t) ctx;
 
     if (sszip_exchange_look_up(ctx->exchange, &asked, &action)
         != SSZIP_STATUS_OK)
@@ -421,7 +421,6 @@ ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     uint64_t  ms;
 
     ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
-    ctx->waited = 1;
 
     if (sszip_exchange_wait_ms(ctx->exchange, &ms) != SSZIP_STATUS_OK) {
         return NGX_ERROR;

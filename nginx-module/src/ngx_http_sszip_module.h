@@ -119,7 +119,6 @@ typedef struct {
 
     ngx_http_sszip_cache_state_e  cache;
     size_t                       cache_body_max;
-    unsigned                     waited:1;       /* for another's answer */
     ngx_event_t                  wake;
     ngx_http_request_t          *request;
 

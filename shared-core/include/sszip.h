@@ -164,7 +164,7 @@ typedef enum {
      */
     SSZIP_LOOK_UP_RESPOND = 1,
     /*
-     Look up again, without a waiter, once `sszip_next_woken` names it.
+     Look up again once `sszip_next_woken` names it; perhaps to wait again.
      */
     SSZIP_LOOK_UP_WAIT = 2,
     /*

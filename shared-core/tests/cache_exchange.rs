@@ -329,7 +329,7 @@ impl World {
             waits: false,
         };
         if looks {
-            let waiter = (waits && !is_batch).then_some(self.count);
+            let waiter = waits.then_some(self.count);
             self.look_up(open, waiter);
         } else {
             open.dispatched_at = self.now;

@@ -62,6 +62,19 @@ impl Host {
         (exchange, found)
     }
 
+    fn ask_all(&self, body: &str, waiter: usize, now: u64) -> (Exchange, LookUp) {
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: [JSON].into_iter(),
+            })
+            .unwrap();
+        let found = look_up_all(&mut exchange, body, waiter, now);
+        (exchange, found)
+    }
+
     fn woken(&self) -> Vec<usize> {
         std::iter::from_fn(|| self.process.tier.next_woken()).collect()
     }
@@ -85,6 +98,117 @@ fn look_up(
             ..Asked::default()
         })
         .unwrap()
+}
+
+fn look_up_all(exchange: &mut Exchange, body: &str, waiter: usize, now: u64) -> LookUp {
+    exchange
+        .look_up(Asked {
+            body: body.as_bytes(),
+            now,
+            waiter: Some(waiter),
+            coding_allowed: true,
+            ..Asked::default()
+        })
+        .unwrap()
+}
+
+/// Calls of these methods, under ids that begin with that.
+fn calls(methods: &[&str], id: usize) -> String {
+    let params = format!("[\"0x{}\"]", "ab".repeat(32));
+    let calls = methods.iter().enumerate().map(|(n, method)| {
+        let id = id + n;
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+    });
+    format!("[{}]", calls.collect::<Vec<_>>().join(","))
+}
+
+/// The node's answers to them: null, and a balance of 7.
+fn answers(methods: &[&str], id: usize) -> String {
+    let answers = methods.iter().enumerate().map(|(n, method)| {
+        let (id, result) = (id + n, if *method == RECEIPT { "null" } else { "7" });
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+    });
+    format!("[{}]", answers.collect::<Vec<_>>().join(","))
+}
+
+const BOTH: [&str; 2] = [RECEIPT, "eth_gasPrice"];
+
+#[test]
+fn a_herd_of_batches_reaches_the_node_once() {
+    for valid in ["0", "10s"] {
+        let host = Host::new(&format!("cache_valid nothing {valid}"));
+        let (leader, found) = host.ask_all(&calls(&BOTH, 1), 1, 0);
+        assert_eq!(found, LookUp::Forward);
+        let mut waiting = Vec::new();
+        for waiter in 2..20 {
+            let (exchange, found) = host.ask_all(&calls(&BOTH, 10 * waiter), waiter, 0);
+            assert_eq!(found, LookUp::Wait);
+            waiting.push((waiter, exchange));
+        }
+        let (mut single, found) = host.ask(RECEIPT, 20, 0);
+        assert_eq!(found, LookUp::Wait);
+        answer(leader, &answers(&BOTH, 1), NODE);
+        let mut woken = host.woken();
+        woken.sort_unstable();
+        assert_eq!(woken, (2..=20).collect::<Vec<_>>());
+        for (waiter, mut exchange) in waiting {
+            let found = look_up_all(&mut exchange, &calls(&BOTH, 10 * waiter), waiter, NODE);
+            assert_eq!(found, LookUp::Respond, "{valid} {waiter}");
+            assert_eq!(body_of(&exchange), answers(&BOTH, 10 * waiter));
+        }
+        let found = look_up(&mut single, RECEIPT, 20, None, NODE);
+        assert_eq!(found, LookUp::Respond);
+        assert!(host.process.tier.flights.is_empty());
+    }
+}
+
+#[test]
+fn a_batch_that_has_more_to_ask_does_not_wait() {
+    let host = Host::new("cache_valid nothing 0");
+    let (first, _) = host.ask(RECEIPT, 1, 0);
+    let (second, found) = host.ask_all(&calls(&BOTH, 1), 2, 0);
+    assert_eq!(found, LookUp::Forward);
+    // but others wait for what it alone has asked for
+    let (third, found) = host.ask("eth_gasPrice", 3, 0);
+    assert_eq!(found, LookUp::Wait);
+    let (fourth, found) = host.ask_all(&calls(&BOTH, 1), 4, 0);
+    assert_eq!(found, LookUp::Wait);
+    // what is never stored has to be asked for
+    let body = calls(&[RECEIPT, "eth_syncing"], 1);
+    assert_eq!(host.ask_all(&body, 5, 0).1, LookUp::Forward);
+    // a batch that fails makes way, for one that leads and for batches
+    drop(second);
+    assert_eq!(host.woken(), [3]);
+    drop(third);
+    drop(first);
+    assert_eq!(host.woken(), [4]);
+    let mut fourth = fourth;
+    let found = look_up_all(&mut fourth, &calls(&BOTH, 1), 4, NODE);
+    assert_eq!(found, LookUp::Forward);
+    answer(fourth, &answers(&BOTH, 1), NODE);
+    assert!(host.process.tier.flights.is_empty());
+}
+
+#[test]
+fn a_batch_waits_for_single_calls_too_and_no_longer_than_is_said() {
+    let host = Host::new("cache_valid nothing 0");
+    let (one, _) = host.ask(RECEIPT, 1, 0);
+    let (two, _) = host.ask("eth_gasPrice", 2, 0);
+    let (mut batch, found) = host.ask_all(&calls(&BOTH, 1), 3, 0);
+    assert_eq!(found, LookUp::Wait);
+    assert_eq!(batch.wait_ms(), 5_000);
+    answer(one, NULL, NODE);
+    assert!(host.woken().is_empty());
+    // nobody woke it: the rest is asked for
+    let found = look_up_all(&mut batch, &calls(&BOTH, 1), 3, 5_000);
+    assert_eq!(found, LookUp::ForwardRewritten);
+    let rest = String::from_utf8(batch.request_body().to_vec()).unwrap();
+    assert!(
+        rest.contains("eth_gasPrice") && !rest.contains(RECEIPT),
+        "{rest}"
+    );
+    drop((two, batch));
+    assert!(host.woken().is_empty() && host.process.tier.flights.is_empty());
 }
 
 fn head(exchange: &mut Exchange, status: u16, fields: &[Field<'_>]) -> HeadAction {

@@ -24,6 +24,7 @@ proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@ reuseport backlog=1024;
     location / { sszip_cache_namespace herd; proxy_pass http://@origin@; }
+    location /batches { sszip_cache_namespace batches; proxy_pass http://@origin@; }
     location /never { sszip_cache_namespace never; sszip_cache_valid nothing 0; proxy_pass http://@origin@; }
 }
 """
@@ -78,6 +79,20 @@ def herd(nginx, path, calls):
     for thread in threads:
         thread.join()
     return answers, time.monotonic() - begun
+
+
+def test_a_herd_of_batches_reaches_the_node_once(run, origin):
+    node = SlowNode({"eth_getTransactionReceipt": b"null", "eth_gasPrice": b'"0x7"'})
+    requests = []
+    origin.answers(lambda request: requests.append(1) or node(request))
+    batch = b"[" + call("eth_gasPrice", id="1") + b"," + call("eth_getTransactionReceipt", f"[{HASH}]", "2") + b"]"
+    answers, took = herd(run, "/batches", [batch] * CLIENTS)
+    for answer in answers:
+        said = {one["id"]: one["result"] for one in json.loads(answer.decoded)}
+        assert said == {1: "0x7", 2: None}
+    # batches take no leases: each process asks for itself
+    assert len(requests) <= run.most
+    assert took < 2 * NODE + 1
 
 
 @pytest.mark.parametrize("path", ["/", "/never"])

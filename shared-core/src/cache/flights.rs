@@ -14,6 +14,11 @@
 //! each of them [`claim`](Flights::claim)s what it has to do. An answer is kept
 //! for it until then, even if no tier had room for it; under which id it is
 //! sent is the follower's own business, as [`Entry`] has none.
+//!
+//! A batch follows several flights at a time, and only if it has nothing else to
+//! ask for: so it delays nothing. It is woken when the last of them has ended,
+//! and asks for what came of none. Who waits never leads, and who leads never
+//! waits: no two wait for one another.
 
 use std::collections::hash_map;
 use std::collections::{HashMap, VecDeque};
@@ -77,6 +82,10 @@ struct State {
     turns: HashMap<Waiter, Turn>,
     /// How many follow, in all flights.
     following: usize,
+    /// What those wait for who wait for several.
+    batches: HashMap<Waiter, Batch>,
+    /// Of these, who need not wait any more since a leader gave up.
+    released: Vec<Waiter>,
     /// Leases of flights that ended without an answer.
     over: Vec<Key>,
 }
@@ -84,8 +93,19 @@ struct State {
 #[derive(Debug, Default)]
 struct Flight {
     followers: VecDeque<Waiter>,
+    /// Those who follow others, too, and lead none of them.
+    batches: Vec<Waiter>,
     /// No other process fetches it meanwhile.
     leased: bool,
+}
+
+/// Several flights that one waits for.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Those that are still under way.
+    left: usize,
+    keys: Vec<Key>,
+    answers: Vec<(Key, Arc<Entry>)>,
 }
 
 impl Flights {
@@ -111,6 +131,52 @@ impl Flights {
     /// refused: it does not.
     pub fn follow(&self, token: &Token, waiter: Waiter) -> Option<()> {
         self.lock().follow(&token.0, waiter)
+    }
+
+    /// Leads the flight of `key`, if nobody does and memory is not refused.
+    pub fn lead(&self, key: Key) -> Option<Token> {
+        let mut state = self.lock();
+        state.flights.try_reserve(1).ok()?;
+        match state.flights.entry(key) {
+            hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(Flight::default());
+                Some(Token(key))
+            }
+            hash_map::Entry::Occupied(_) => None,
+        }
+    }
+
+    /// `waiter` waits until the flights of all these keys have ended, and leads
+    /// none of them. `false`: one of them is not under way, or memory is
+    /// refused; it waits for none.
+    pub fn follow_all(&self, mut keys: Vec<Key>, waiter: Waiter) -> bool {
+        keys.sort_unstable();
+        keys.dedup();
+        self.lock().follow_all(keys, waiter).is_some()
+    }
+
+    /// What came of the flights that `waiter` waited for, as far as there was
+    /// something to share. It waits no longer for the others.
+    pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
+        let mut state = self.lock();
+        state.released.retain(|other| *other != waiter);
+        let Some(batch) = state.batches.remove(&waiter) else {
+            return Vec::new();
+        };
+        if batch.left > 0 {
+            for key in &batch.keys {
+                if let Some(flight) = state.flights.get_mut(key) {
+                    flight.batches.retain(|other| *other != waiter);
+                }
+            }
+        }
+        batch.answers
+    }
+
+    /// Those who waited for several flights, of which the last ended without an
+    /// answer, since the last call. Wake them.
+    pub fn released(&self) -> Vec<Waiter> {
+        std::mem::take(&mut self.lock().released)
     }
 
     /// This process has the lease of `key`, for as long as the flight lasts.
@@ -142,7 +208,17 @@ impl Flights {
             state.turns.insert(*follower, turn);
         }
         state.following -= flight.followers.len();
-        flight.followers.into()
+        let mut woken = Vec::from(flight.followers);
+        for batch in flight.batches {
+            let answer = match &outcome {
+                Outcome::Answer(entry) => Some((token.0, Arc::clone(entry))),
+                Outcome::Alone => None,
+            };
+            if state.landed(batch, answer) {
+                woken.push(batch);
+            }
+        }
+        woken
     }
 
     /// The leader can't go on: its client has gone, or the node failed it.
@@ -203,13 +279,51 @@ impl State {
         Some(())
     }
 
+    fn follow_all(&mut self, keys: Vec<Key>, waiter: Waiter) -> Option<()> {
+        let mut answers = Vec::new();
+        answers.try_reserve_exact(keys.len()).ok()?;
+        self.batches.try_reserve(1).ok()?;
+        self.released.try_reserve(self.batches.len() + 1).ok()?;
+        for key in &keys {
+            self.flights.get_mut(key)?.batches.try_reserve(1).ok()?;
+        }
+        for key in &keys {
+            if let Some(flight) = self.flights.get_mut(key) {
+                flight.batches.push(waiter);
+            }
+        }
+        let batch = Batch {
+            left: keys.len(),
+            keys,
+            answers,
+        };
+        self.batches.insert(waiter, batch);
+        Some(())
+    }
+
+    /// One of the flights that it waits for has ended. Whether it was the last.
+    fn landed(&mut self, waiter: Waiter, answer: Option<(Key, Arc<Entry>)>) -> bool {
+        let Some(batch) = self.batches.get_mut(&waiter) else {
+            return false;
+        };
+        batch.answers.extend(answer);
+        batch.left -= 1;
+        batch.left == 0
+    }
+
     fn hand_on(&mut self, token: Token) -> Option<Waiter> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {
             if flight.leased {
                 self.over.push(token.0);
             }
+            let batches = std::mem::take(&mut flight.batches);
             self.flights.remove(&token.0);
+            for batch in batches {
+                if self.landed(batch, None) {
+                    self.released.push(batch);
+                }
+            }
             return None;
         };
         self.following -= 1;
@@ -263,7 +377,11 @@ mod tests {
 
     fn is_left_clean(flights: &Flights) -> bool {
         let state = flights.lock();
-        state.flights.is_empty() && state.turns.is_empty() && state.following == 0
+        state.flights.is_empty()
+            && state.turns.is_empty()
+            && state.following == 0
+            && state.batches.is_empty()
+            && state.released.is_empty()
     }
 
     #[test]
@@ -365,6 +483,52 @@ mod tests {
         assert_eq!(flights.hand_on(token), None);
         let token = lead(&flights, 1);
         assert!(flights.finish(token, Outcome::Alone).is_empty());
+        assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn a_batch_is_woken_when_the_last_flight_has_ended() {
+        let flights = Flights::new();
+        let other = [8; 32];
+        assert!(!flights.follow_all(vec![KEY], 9));
+        let one = flights.lead(KEY).unwrap();
+        assert!(flights.lead(KEY).is_none());
+        // it would have to ask for the other one itself
+        assert!(!flights.follow_all(vec![KEY, other], 9));
+        let two = flights.lead(other).unwrap();
+        assert!(flights.follow_all(vec![KEY, other, KEY], 9));
+        follow(&flights, &[2]);
+        let answer = entry();
+        assert_eq!(flights.finish(one, Outcome::Answer(answer)), [2]);
+        assert_eq!(flights.finish(two, Outcome::Alone), [9]);
+        let shared: Vec<_> = flights.claim_all(9).iter().map(|(key, _)| *key).collect();
+        assert_eq!(shared, [KEY]);
+        assert!(flights.claim(2).is_some());
+        assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn a_batch_never_leads() {
+        let flights = Flights::new();
+        let token = flights.lead(KEY).unwrap();
+        assert!(flights.follow_all(vec![KEY], 9));
+        follow(&flights, &[2]);
+        assert_eq!(flights.hand_on(token), Some(2));
+        assert!(flights.released().is_empty());
+        let token = claim_lead(&flights, 2);
+        assert_eq!(flights.hand_on(token), None);
+        assert_eq!(flights.released(), [9]);
+        assert!(flights.claim_all(9).is_empty());
+        assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn a_batch_that_left_is_not_woken() {
+        let flights = Flights::new();
+        let token = flights.lead(KEY).unwrap();
+        assert!(flights.follow_all(vec![KEY], 9));
+        assert!(flights.claim_all(9).is_empty());
+        assert!(flights.finish(token, Outcome::Answer(entry())).is_empty());
         assert!(is_left_clean(&flights));
     }
 

@@ -107,6 +107,7 @@ impl Tier {
 
     /// Others may fetch what is not fetched here any more.
     fn give_back(&self) {
+        self.wake(self.flights.released());
         if let Some(link) = self.link() {
             for key in self.flights.over() {
                 link.give_back(key);

@@ -23,6 +23,7 @@ use crate::cache::batch::{batch_gzip, batch_gzip_always, batch_identity, Element
 use crate::cache::entry::Entry;
 use crate::cache::hot::Hot;
 use crate::cache::process::Tier;
+use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
@@ -66,17 +67,28 @@ impl Exchange {
             return LookUp::Forward;
         };
         let looks = !asked.bypass && process.tier.may_send(asked.monotonic);
+        let (has_waited, shared) = match self.claim_flights() {
+            Some(shared) => (true, shared),
+            None => (false, Vec::new()),
+        };
         let mut found: Vec<Option<Arc<Entry>>> = calls
             .iter()
             .zip(&places)
             .map(|(call, place)| {
                 let place = place.as_ref().filter(|_| looks)?;
-                let entry = hot.get(&place.key, asked.now)?;
+                let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
+                let entry = match hot.get(&place.key, asked.now) {
+                    Some(entry) => entry,
+                    None => shared.iter().find(is_it)?.1.clone(),
+                };
                 judge.remember(call, place);
                 Some(entry)
             })
             .collect();
-        if self.asks_for_all(&process.tier, &places, &found, asked) {
+        if !has_waited
+            && (self.asks_for_all(&process.tier, &places, &found, asked)
+                || self.follows_all(calls, &places, &found, judge.scope(), asked))
+        {
             return LookUp::Wait;
         }
         let gzip = match self.borrow_for(&found, asked) {
@@ -149,8 +161,12 @@ impl Exchange {
             })
             .collect();
         if !self.request.cache.no_store {
-            self.fill =
-                Some(self.new_fill(What::Batch(fetched), judge.scope().clone(), None, asked));
+            let what = What::Batch(fetched);
+            let mut fill = self.new_fill(what, judge.scope().clone(), None, asked);
+            if self.config.cache.lock && !asked.bypass {
+                fill.lead_all();
+            }
+            self.fill = Some(fill);
         }
         match mixed {
             Some(mixed) => {
@@ -196,6 +212,51 @@ impl Exchange {
         }
         self.waiting_for_all = Some(waiter);
         true
+    }
+
+    /// Whether other requests fetch all that is missing, so that there is nothing
+    /// to do but to wait for them.
+    fn follows_all(
+        &mut self,
+        calls: &[Call<'_>],
+        places: &[Option<Place>],
+        found: &[Option<Arc<Entry>>],
+        scope: &Scope,
+        asked: &Asked<'_>,
+    ) -> bool {
+        let (Some(waiter), true) = (asked.waiter, self.config.cache.lock && !asked.bypass) else {
+            return false;
+        };
+        if self.request.cache.no_store {
+            return false;
+        }
+        let mut keys: Vec<Key> = Vec::new();
+        if keys.try_reserve_exact(calls.len()).is_err() {
+            return false;
+        }
+        for (place, _) in places.iter().zip(found).filter(|(_, it)| it.is_none()) {
+            match place {
+                Some(place) => keys.push(place.key),
+                None => return false,
+            }
+        }
+        let tier = &self.config.process.tier;
+        if keys.is_empty() || !tier.flights.follow_all(keys, waiter) {
+            return false;
+        }
+        self.waiting_for_flights = Some((waiter, self.mark(scope)));
+        true
+    }
+
+    /// What came of the flights that it waited for, if it did.
+    pub(super) fn claim_flights(&mut self) -> Option<Vec<(Key, Arc<Entry>)>> {
+        let (waiter, mark) = self.waiting_for_flights.take()?;
+        let tier = &self.config.process.tier;
+        tier.forget(waiter);
+        let mut shared = tier.flights.claim_all(waiter);
+        // they may have been asked for before this one was
+        shared.retain(|(_, entry)| entry.answers(mark.as_ref()));
+        Some(shared)
     }
 
     /// Takes the memory for a batch of these: whether it is to be gzip, or

@@ -91,8 +91,9 @@ pub enum LookUp {
     RespondOffLoop,
     /// Send it to the node, with [`Exchange::request_body`] as its body.
     ForwardRewritten,
-    /// The answer is on its way for another request: look up again, without a
-    /// waiter, when this one is woken.
+    /// The answer is on its way for another request: look up again when this one
+    /// is woken. A batch may then have to wait once more: first for what others
+    /// have, then for what they fetch.
     Wait,
 }
 
@@ -427,7 +428,7 @@ impl Exchange {
         (namespace, chain.map(|chain| chain.mark()))
     }
 
-    fn mark(&self, scope: &Scope) -> Option<Mark> {
+    pub(super) fn mark(&self, scope: &Scope) -> Option<Mark> {
         self.mark_of(scope).1
     }
 
@@ -716,6 +717,7 @@ fn take_part(
 impl Exchange {
     pub(super) fn stop_waiting(&mut self) {
         self.stop_waiting_for_all();
+        self.claim_flights();
         if let Some(Waiting { key, waiter, .. }) = self.waiting.take() {
             let tier = &self.config.process.tier;
             tier.forget(waiter);

@@ -103,6 +103,8 @@ pub struct Fill {
     what: What,
     scope: Scope,
     token: Option<Token>,
+    /// Of the answers of a batch.
+    tokens: Vec<Token>,
     tier: Arc<Tier>,
     settings: Settings,
     /// It is stored under another key than those who wait asked for.
@@ -174,6 +176,7 @@ impl Fill {
             what,
             scope,
             token,
+            tokens: Vec::new(),
             tier,
             settings,
             rekeyed: false,
@@ -188,6 +191,21 @@ impl Fill {
             entries: Vec::new(),
             built: false,
             refused: None,
+        }
+    }
+
+    /// Others may wait for the answers of the batch that nobody fetches yet.
+    pub(super) fn lead_all(&mut self) {
+        let What::Batch(wanted) = &self.what else {
+            return;
+        };
+        let (tier, now) = (&self.tier, self.settings.asked_at);
+        let may_share = |key: &Key| tier.unkept.get(key, now) != Some(Unkept::One);
+        for wanted in wanted.iter().filter(|wanted| may_share(&wanted.key)) {
+            if self.tokens.try_reserve(1).is_err() {
+                return;
+            }
+            self.tokens.extend(tier.flights.lead(wanted.key));
         }
     }
 
@@ -578,7 +596,8 @@ impl Fill {
             Outcome::Error(error) => Came::Error(&body[error.clone()]),
         };
         let judged = wanted.prospect.nothing(came, self.known(wanted));
-        (judged.valid > 0 || self.token.is_some()).then_some(judged)
+        let is_led = self.token.is_some() || !self.tokens.is_empty();
+        (judged.valid > 0 || is_led).then_some(judged)
     }
 
     fn known<'a>(&'a self, wanted: &'a Wanted) -> Known<'a> {
@@ -754,7 +773,15 @@ impl Fill {
             if now >= entry.meta().expires_at {
                 self.remember_unkept(Unkept::Waiters);
             }
-            if !self.rekeyed && is_current && self.is_of_flight(&key) {
+            if self.rekeyed || !is_current {
+                continue;
+            }
+            if let Some(n) = self.tokens.iter().position(|token| token.is_of(&key)) {
+                let token = self.tokens.swap_remove(n);
+                let outcome = flights::Outcome::Answer(Arc::clone(&entry));
+                self.tier.finish(token, outcome);
+            }
+            if self.is_of_flight(&key) {
                 outcome = flights::Outcome::Answer(entry);
             }
         }
@@ -856,6 +883,9 @@ impl Fill {
         if let Some(token) = self.token.take() {
             self.tier.finish(token, outcome);
         }
+        for token in self.tokens.drain(..) {
+            self.tier.finish(token, flights::Outcome::Alone);
+        }
     }
 }
 
@@ -863,7 +893,7 @@ impl Drop for Fill {
     /// The request ended before its answer did: the next that waits takes
     /// over.
     fn drop(&mut self) {
-        if let Some(token) = self.token.take() {
+        for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
             self.tier.hand_on(token);
         }
     }

@@ -51,6 +51,7 @@ mod update;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::cache::chain::Mark;
 use crate::cache::entry::Lent;
 use crate::cache::flights::Waiter;
 use crate::cache::reason::Reason;
@@ -205,6 +206,8 @@ pub struct Exchange {
     waiting: Option<caching::Waiting>,
     /// Under which name it waits for what the owner of a store has of a batch.
     waiting_for_all: Option<Waiter>,
+    /// What a batch waits for that other requests fetch, and under which name.
+    waiting_for_flights: Option<(Waiter, Option<Mark>)>,
     /// What may be sent in place of the node's answer.
     stand_in: Option<standing_in::StandIn>,
     /// How the node failed, as the host has said.
@@ -278,6 +281,7 @@ impl Exchange {
             changing: None,
             waiting: None,
             waiting_for_all: None,
+            waiting_for_flights: None,
             stand_in: None,
             failed: None,
             forward_status: None,

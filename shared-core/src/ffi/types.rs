@@ -163,7 +163,7 @@ pub enum sszip_look_up {
     /// Send `sszip_exchange_status`, the head edits as the whole head, and
     /// `sszip_exchange_body`.
     SSZIP_LOOK_UP_RESPOND = 1,
-    /// Look up again, without a waiter, once `sszip_next_woken` names it.
+    /// Look up again once `sszip_next_woken` names it; perhaps to wait again.
     SSZIP_LOOK_UP_WAIT = 2,
     /// Send it to the node, with `sszip_exchange_request_body` as its body.
     SSZIP_LOOK_UP_FORWARD_REWRITTEN = 3,

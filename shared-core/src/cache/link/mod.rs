@@ -644,6 +644,7 @@ impl Link {
     fn fail_open(&self, state: &mut State, tier: &Tier, look_up: LookUp) {
         if look_up.leases {
             tier.wake(tier.flights.hand_on(look_up.token));
+            tier.wake(tier.flights.released());
         } else {
             tier.wake(tier.flights.finish(look_up.token, Outcome::Alone));
         }
