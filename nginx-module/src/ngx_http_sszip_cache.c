@@ -186,7 +186,8 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     asked.monotonic = ngx_http_sszip_monotonic();
     asked.coding_allowed = ngx_http_sszip_coding_allowed(r)
                            && slcf->filters != NGX_HTTP_SSZIP_FILTERS_SOME;
-    asked.whole = (slcf->filters != NGX_HTTP_SSZIP_FILTERS_NONE);
+    asked.whole = (slcf->filters != NGX_HTTP_SSZIP_FILTERS_NONE
+                   || slcf->sets_length);
 #if (NGX_HTTP_GZIP)
     asked.host_writes_vary = clcf->gzip_vary;
 #endif

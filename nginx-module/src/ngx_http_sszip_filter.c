@@ -107,6 +107,18 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     /* an answer that will not be stored is not worth waiting for */
     ngx_http_sszip_wake();
 
+    if (rc == NGX_ERROR) {
+        /* some of its head is of another body */
+        return NGX_ERROR;
+    }
+
+    if (rc != NGX_OK && ctx->request_bufs != NULL) {
+        ctx->keepalive = r->keepalive;
+
+        return ngx_http_sszip_bad_gateway(r, ctx,
+                                          "no memory for the whole batch");
+    }
+
     if (rc != NGX_OK || action == SSZIP_HEAD_PASS) {
         ctx->state = NGX_HTTP_SSZIP_DONE;
         return ngx_http_next_header_filter(r);
@@ -309,17 +321,85 @@ ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     /* it may have become too long to be stored */
     ngx_http_sszip_wake();
 
+    rc = ngx_http_sszip_pass_body(r, ctx, in);
+
     if (!last) {
-        return ngx_http_sszip_next_body_filter(r, in);
+        return rc;
     }
 
     ctx->state = NGX_HTTP_SSZIP_DONE;
 
-    rc = ngx_http_sszip_next_body_filter(r, in);
-
     ngx_http_sszip_store(r, ctx);
 
     return rc;
+}
+
+
+/*
+ * A client that goes takes nothing from those who want the same: what is to be
+ * stored comes to its end, as far as the upstream module can go on without a
+ * connection to write to.
+ */
+
+ngx_int_t
+ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_int_t             rc;
+    ngx_chain_t          *cl;
+    ngx_connection_t     *nobody;
+    ngx_http_upstream_t  *u;
+
+    if (!ctx->orphan) {
+
+        rc = ngx_http_sszip_next_body_filter(r, in);
+
+        u = r->upstream;
+
+        if (rc != NGX_ERROR
+            || !r->connection->error
+            || u == NULL
+            || !sszip_exchange_is_filling(ctx->exchange))
+        {
+            return rc;
+        }
+
+        /* without a cleanup the node's answer is all there */
+
+        if (u->cleanup != NULL) {
+
+            if (u->pipe == NULL || !u->buffering) {
+                return NGX_ERROR;
+            }
+
+            nobody = ngx_http_sszip_nobody(r);
+            if (nobody == NULL) {
+                return NGX_ERROR;
+            }
+
+            u->pipe->downstream = nobody;
+        }
+
+        ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "http sszip client has gone: \"%V\"", &r->uri);
+
+        ctx->orphan = 1;
+
+        for (cl = ctx->busy; cl; cl = cl->next) {
+            cl->buf->pos = cl->buf->last;
+        }
+    }
+
+    for (cl = in; cl; cl = cl->next) {
+
+        cl->buf->pos = cl->buf->last;
+
+        if (cl->buf->in_file) {
+            cl->buf->file_pos = cl->buf->file_last;
+        }
+    }
+
+    return NGX_OK;
 }
 
 
@@ -771,7 +851,17 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "http sszip timer: \"%V\"", &r->uri);
 
-    flush = ngx_http_sszip_mark(r, 0);
+    /* a stream has taken the last one before it waits for the next */
+
+    flush = (ctx->state == NGX_HTTP_SSZIP_STREAMING) ? ctx->mark : NULL;
+
+    if (flush == NULL) {
+        flush = ngx_http_sszip_mark(r, 0);
+
+        if (ctx->state == NGX_HTTP_SSZIP_STREAMING) {
+            ctx->mark = flush;
+        }
+    }
 
     if (flush == NULL) {
         rc = NGX_ERROR;

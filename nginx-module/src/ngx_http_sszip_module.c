@@ -666,6 +666,8 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *
      *     smcf->used = 0;
      *     smcf->accept_encoding = 0;
+     *     smcf->content_length = 0;
+     *     smcf->http_content_length = 0;
      *     smcf->caching = { NULL };
      *     smcf->config = NULL;
      *     smcf->owner = NULL;
@@ -725,6 +727,9 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *     slcf->url = NULL;
      *     slcf->location = { 0, NULL };
      *     slcf->answers = 0;
+     *     slcf->sets_fields = 0;
+     *     slcf->sets_length = 0;
+     *     slcf->filters = NGX_HTTP_SSZIP_FILTERS_UNKNOWN;
      *     slcf->caches = 0;
      *     slcf->place = { 0, NULL };
      *     slcf->cache_namespace = NULL;
@@ -774,6 +779,11 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
+    if (!conf->sets_fields) {
+        conf->sets_fields = prev->sets_fields;
+        conf->sets_length = prev->sets_length;
+    }
+
     conf->location = clcf->name;
     conf->answers = (clcf->handler != NULL);
 
@@ -804,6 +814,12 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     conf->caches = sszip_config_caches(conf->config);
+
+    if (conf->answers && sszip_config_caches_in_vain(conf->config)) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"sszip_cache on\" has no effect in location \"%V\": "
+                      "there is no \"sszip on\"", &clcf->name);
+    }
 
     if (conf->caches || (conf->enable && smcf->config == NULL)) {
         smcf->config = conf->config;
@@ -875,6 +891,20 @@ ngx_http_sszip_init(ngx_conf_t *cf)
 
     smcf->accept_encoding = ngx_http_get_variable_index(cf, &name);
     if (smcf->accept_encoding == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&name, "content_length");
+
+    smcf->content_length = ngx_http_get_variable_index(cf, &name);
+    if (smcf->content_length == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&name, "http_content_length");
+
+    smcf->http_content_length = ngx_http_get_variable_index(cf, &name);
+    if (smcf->http_content_length == NGX_ERROR) {
         return NGX_ERROR;
     }
 

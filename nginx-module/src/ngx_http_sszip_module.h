@@ -18,6 +18,8 @@
 typedef struct {
     ngx_flag_t                   used;             /* a "sszip" directive */
     ngx_int_t                    accept_encoding;  /* index of a variable */
+    ngx_int_t                    content_length;   /* the same */
+    ngx_int_t                    http_content_length;
     ngx_array_t                  caching;          /* location confs */
     sszip_config                *config;           /* best of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
@@ -46,6 +48,8 @@ typedef struct {
     ngx_http_complex_value_t    *url;              /* where it passes to */
     ngx_str_t                    location;
     ngx_flag_t                   answers;          /* it has a handler */
+    ngx_flag_t                   sets_fields;      /* proxy_set_header */
+    ngx_flag_t                   sets_length;      /* ... Content-Length */
 
     ngx_uint_t                   filters;          /* what is known of them */
 
@@ -99,12 +103,14 @@ typedef struct {
     unsigned                     node_coded:1;
     unsigned                     apart:1;        /* stored from the node's */
     unsigned                     own:1;          /* made by no upstream */
+    unsigned                     orphan:1;       /* the client has gone */
 
     off_t                        node_length;    /* before other filters */
     uint64_t                     node_sent;
     ngx_table_elt_t             *coder;          /* in a coding's place */
 
     ngx_event_t                 *timer;          /* ends holding, or flushes */
+    ngx_chain_t                 *mark;           /* that it flushes with */
 
     /* a stream's buffers, as in the gzip filter */
     ngx_chain_t                 *in;
@@ -243,6 +249,14 @@ ngx_int_t ngx_http_sszip_store_in_thread(ngx_http_request_t *r,
 #if (NGX_THREADS)
 void ngx_http_sszip_thread_init(void);
 #endif
+
+
+/* bytes for the client, who may have gone while they are worth having */
+ngx_int_t ngx_http_sszip_pass_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+
+/* a connection that can always be written to, and leads nowhere */
+ngx_connection_t *ngx_http_sszip_nobody(ngx_http_request_t *r);
 
 
 extern ngx_module_t  ngx_http_sszip_module;

@@ -92,6 +92,9 @@ ngx_module_t  ngx_http_sszip_coder_filter_module = {
 };
 
 
+/* of no head's list: it is seen by other coders only */
+static ngx_table_elt_t                   ngx_http_sszip_coder;
+
 static ngx_http_output_header_filter_pt  ngx_http_sszip_node_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_sszip_node_next_body_filter;
 static ngx_http_output_header_filter_pt
@@ -261,10 +264,6 @@ ngx_http_sszip_coder_header_filter(ngx_http_request_t *r)
     ngx_http_sszip_ctx_t       *ctx;
     ngx_http_sszip_loc_conf_t  *slcf;
 
-    static ngx_table_elt_t  coded = {
-        1, ngx_string("Content-Encoding"), ngx_string("sszip"), NULL
-    };
-
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     if (slcf->enable && r == r->main && r->headers_out.content_encoding == NULL)
@@ -278,8 +277,8 @@ ngx_http_sszip_coder_header_filter(ngx_http_request_t *r)
             && sszip_exchange_would_code(ctx->exchange, type,
                                     r->headers_out.content_length_n))
         {
-            r->headers_out.content_encoding = &coded;
-            ctx->coder = &coded;
+            r->headers_out.content_encoding = &ngx_http_sszip_coder;
+            ctx->coder = &ngx_http_sszip_coder;
         }
     }
 
@@ -305,6 +304,10 @@ ngx_http_sszip_coder_init(ngx_conf_t *cf)
 {
     ngx_http_sszip_coder_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_sszip_coder_header_filter;
+
+    ngx_http_sszip_coder.hash = 1;
+    ngx_str_set(&ngx_http_sszip_coder.key, "Content-Encoding");
+    ngx_str_set(&ngx_http_sszip_coder.value, "sszip");
 
     return NGX_OK;
 }

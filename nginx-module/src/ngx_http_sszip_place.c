@@ -34,6 +34,8 @@ static ngx_command_t *ngx_http_sszip_pass_command(ngx_conf_t *cf,
     ngx_http_sszip_pass_t *pass);
 static char *ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+static char *ngx_http_sszip_set_header(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static ngx_module_t *ngx_http_sszip_module_named(ngx_conf_t *cf,
     const char *name);
 static ngx_http_upstream_srv_conf_t *ngx_http_sszip_block(
@@ -75,6 +77,11 @@ static ngx_http_sszip_pass_t  ngx_http_sszip_passes[] = {
       NULL, NULL, ngx_http_sszip_grpc_handler }
 };
 
+static ngx_http_sszip_pass_t  ngx_http_sszip_proxy_headers = {
+    ngx_string("proxy_set_header"), "ngx_http_proxy_module", NULL, NULL, NULL
+};
+
+
 #define NGX_HTTP_SSZIP_PASSES                                                 \
     (sizeof(ngx_http_sszip_passes) / sizeof(ngx_http_sszip_passes[0]))
 
@@ -99,6 +106,13 @@ ngx_http_sszip_wrap_passes(ngx_conf_t *cf)
 
         pass->set = cmd->set;
         cmd->set = ngx_http_sszip_set_pass;
+    }
+
+    cmd = ngx_http_sszip_pass_command(cf, &ngx_http_sszip_proxy_headers);
+
+    if (cmd != NULL && cmd->set != ngx_http_sszip_set_header) {
+        ngx_http_sszip_proxy_headers.set = cmd->set;
+        cmd->set = ngx_http_sszip_set_header;
     }
 
     return NGX_OK;
@@ -211,6 +225,44 @@ ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     pass->handler = clcf->handler;
     clcf->handler = pass->ours;
+
+    return NGX_CONF_OK;
+}
+
+
+/*
+ * A length of the operator's own making may be that of the client's body, so
+ * the node gets no other: of a batch all is asked.
+ */
+
+static char *
+ngx_http_sszip_set_header(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    char                       *rv;
+    ngx_str_t                  *value;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    rv = ngx_http_sszip_proxy_headers.set(cf, cmd, conf);
+
+    if (rv != NGX_CONF_OK
+        || ngx_http_sszip_module_named(cf, "ngx_http_sszip_module")
+           != &ngx_http_sszip_module)
+    {
+        return rv;
+    }
+
+    slcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_sszip_module);
+    slcf->sets_fields = 1;
+
+    value = cf->args->elts;
+
+    if (value[1].len == sizeof("Content-Length") - 1
+        && ngx_strcasecmp(value[1].data, (u_char *) "Content-Length") == 0
+        && ngx_strcmp(value[2].data, "$content_length") != 0
+        && ngx_strcmp(value[2].data, "$http_content_length") != 0)
+    {
+        slcf->sets_length = 1;
+    }
 
     return NGX_CONF_OK;
 }

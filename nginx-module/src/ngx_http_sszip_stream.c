@@ -44,7 +44,7 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
         /* flush busy buffers */
 
-        if (ngx_http_sszip_next_body_filter(r, NULL) == NGX_ERROR) {
+        if (ngx_http_sszip_pass_body(r, ctx, NULL) == NGX_ERROR) {
             goto failed;
         }
 
@@ -79,7 +79,7 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             return ctx->busy ? NGX_AGAIN : NGX_OK;
         }
 
-        rc = ngx_http_sszip_next_body_filter(r, ctx->out);
+        rc = ngx_http_sszip_pass_body(r, ctx, ctx->out);
 
         if (rc == NGX_ERROR) {
             goto failed;

@@ -260,14 +260,32 @@ ngx_http_sszip_update_detach(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_DECLINED;
     }
 
-    c = ngx_pcalloc(r->pool, sizeof(ngx_connection_t));
+    c = ngx_http_sszip_nobody(r);
     if (c == NULL) {
         return NGX_ERROR;
     }
 
+    ctx->nobody = c;
+    ctx->input_filter_init = u->input_filter_init;
+    u->input_filter_init = ngx_http_sszip_update_input_filter_init;
+
+    return NGX_OK;
+}
+
+
+ngx_connection_t *
+ngx_http_sszip_nobody(ngx_http_request_t *r)
+{
+    ngx_connection_t  *c;
+
+    c = ngx_pcalloc(r->pool, sizeof(ngx_connection_t));
+    if (c == NULL) {
+        return NULL;
+    }
+
     c->write = ngx_pcalloc(r->pool, sizeof(ngx_event_t));
     if (c->write == NULL) {
-        return NGX_ERROR;
+        return NULL;
     }
 
     c->fd = (ngx_socket_t) -1;
@@ -280,11 +298,7 @@ ngx_http_sszip_update_detach(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     c->write->write = 1;
     c->write->ready = 1;
 
-    ctx->nobody = c;
-    ctx->input_filter_init = u->input_filter_init;
-    u->input_filter_init = ngx_http_sszip_update_input_filter_init;
-
-    return NGX_OK;
+    return c;
 }
 
 

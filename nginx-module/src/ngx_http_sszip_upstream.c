@@ -29,6 +29,7 @@ struct ngx_http_sszip_window_s {
     ngx_chain_t                 *bufs;
     off_t                        length;
     ngx_str_t                    length_value;
+    ngx_http_variable_value_t    length_variables[2];
     unsigned                     chunked:1;
     unsigned                     body:1;
 };
@@ -55,6 +56,10 @@ static ngx_http_sszip_replaced_t *ngx_http_sszip_remember(
     ngx_str_t *value);
 static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
+static void ngx_http_sszip_outlive_client(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static void ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
+    ngx_str_t *length, ngx_http_variable_value_t *before);
 static sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r,
     ngx_uint_t status);
 static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
@@ -137,7 +142,36 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
         u->create_request = ngx_http_sszip_create_request;
     }
 
+    if (u != NULL
+        && u->cleanup != NULL
+        && u->request_bufs != NULL
+        && ngx_http_get_module_ctx(r, ngx_http_sszip_module) == ctx)
+    {
+        ngx_http_sszip_outlive_client(r, ctx);
+    }
+
     return rc;
+}
+
+
+/*
+ * What others wait for, or will ask for, is fetched even when the client has
+ * gone, as with proxy_cache: the upstream module does not look.
+ */
+
+static void
+ngx_http_sszip_outlive_client(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
+{
+    if (r != r->main || !sszip_exchange_is_filling(ctx->exchange)) {
+        return;
+    }
+
+    r->read_event_handler = ngx_http_block_reading;
+
+    if (!r->upstream->header_sent) {
+        r->write_event_handler = ngx_http_request_empty_handler;
+    }
 }
 
 
@@ -160,6 +194,7 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
 
     if (ctx->cache == NGX_HTTP_SSZIP_CACHE_DONE) {
         ngx_http_sszip_watch_upstream(r, ctx);
+        ngx_http_sszip_outlive_client(r, ctx);
     }
 
     ngx_http_sszip_close_window(r);
@@ -219,26 +254,38 @@ static void
 ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_window_t *window)
 {
-    u_char           *p;
-    ngx_table_elt_t  *h;
+    u_char                      *p;
+    ngx_str_t                    length;
+    ngx_table_elt_t             *h;
+    ngx_http_sszip_main_conf_t  *smcf;
 
     if (ctx->request_bufs == NULL || r->request_body == NULL) {
         return;
     }
 
+    p = ngx_pnalloc(r->pool, NGX_OFF_T_LEN);
+    if (p == NULL) {
+        return;
+    }
+
+    length.data = p;
+    length.len = ngx_sprintf(p, "%O", ctx->request_length) - p;
+
     h = r->headers_in.content_length;
 
     if (h != NULL) {
-        p = ngx_pnalloc(r->pool, NGX_OFF_T_LEN);
-        if (p == NULL) {
-            return;
-        }
-
         window->length_value = h->value;
-
-        h->value.len = ngx_sprintf(p, "%O", ctx->request_length) - p;
-        h->value.data = p;
+        h->value = length;
     }
+
+    /* as the node is told by a variable, evaluated before or not */
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+
+    ngx_http_sszip_set_length(r, smcf->content_length, &length,
+                              &window->length_variables[0]);
+    ngx_http_sszip_set_length(r, smcf->http_content_length, &length,
+                              &window->length_variables[1]);
 
     window->bufs = r->request_body->bufs;
     window->length = r->headers_in.content_length_n;
@@ -248,6 +295,24 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     r->request_body->bufs = ctx->request_bufs;
     r->headers_in.content_length_n = ctx->request_length;
     r->headers_in.chunked = 0;
+}
+
+
+static void
+ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
+    ngx_str_t *length, ngx_http_variable_value_t *before)
+{
+    ngx_http_variable_value_t  *v;
+
+    v = &r->variables[index];
+
+    *before = *v;
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+    v->len = length->len;
+    v->data = length->data;
 }
 
 
@@ -399,11 +464,12 @@ ngx_http_sszip_close_window(ngx_http_request_t *r)
 static void
 ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
 {
-    ngx_uint_t                  i;
-    ngx_list_t                 *headers;
-    ngx_table_elt_t            *header, *last;
-    ngx_http_request_t         *r;
-    ngx_http_sszip_replaced_t  *replaced;
+    ngx_uint_t                   i;
+    ngx_list_t                  *headers;
+    ngx_table_elt_t             *header, *last;
+    ngx_http_request_t          *r;
+    ngx_http_sszip_replaced_t   *replaced;
+    ngx_http_sszip_main_conf_t  *smcf;
 
     if (window->body) {
         r = window->request;
@@ -415,6 +481,11 @@ ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
         if (r->headers_in.content_length != NULL) {
             r->headers_in.content_length->value = window->length_value;
         }
+
+        smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+
+        r->variables[smcf->content_length] = window->length_variables[0];
+        r->variables[smcf->http_content_length] = window->length_variables[1];
 
         window->body = 0;
     }

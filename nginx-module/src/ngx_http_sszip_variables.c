@@ -46,6 +46,9 @@ static ngx_http_variable_t  ngx_http_sszip_vars[] = {
     { ngx_string("sszip_batch_size"), NULL, ngx_http_sszip_call_variable,
       1, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
+    { ngx_string("sszip_batch_hits"), NULL, ngx_http_sszip_call_variable,
+      2, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
       ngx_http_null_variable
 };
 
@@ -230,13 +233,16 @@ ngx_http_sszip_cache_key_variable(ngx_http_request_t *r,
 }
 
 
-/* data: 0 for the method of a single call, 1 for the size of a batch */
+/*
+ * data: 0 for the method of a single call, 1 for the size of a batch, 2 for how
+ * many of its answers came from the cache
+ */
 
 static ngx_int_t
 ngx_http_sszip_call_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    size_t                 size;
+    size_t                 size, hits;
     sszip_str              method;
     ngx_http_sszip_ctx_t  *ctx;
 
@@ -244,7 +250,7 @@ ngx_http_sszip_call_variable(ngx_http_request_t *r,
 
     if (ctx == NULL
         || ctx->state == NGX_HTTP_SSZIP_CODING
-        || sszip_exchange_call(ctx->exchange, &method, &size)
+        || sszip_exchange_call(ctx->exchange, &method, &size, &hits)
            != SSZIP_STATUS_OK
         || (data ? size == 0 : method.len == 0))
     {
@@ -276,7 +282,7 @@ ngx_http_sszip_call_variable(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    v->len = ngx_sprintf(v->data, "%uz", size) - v->data;
+    v->len = ngx_sprintf(v->data, "%uz", data == 1 ? size : hits) - v->data;
 
     return NGX_OK;
 }

@@ -585,6 +585,15 @@ sszip_status sszip_process_start(const sszip_config *config,
 bool sszip_config_caches(const sszip_config *config);
 
 /*
+ Whether these settings have a cache that never acts, since sszip is off.
+ `false` for NULL.
+
+ # Safety
+ `config` is NULL or from `sszip_config_new` and not freed.
+ */
+bool sszip_config_caches_in_vain(const sszip_config *config);
+
+/*
  The longest entry that is kept at a place with these settings, in bytes
  before compression. 0 for NULL.
 
@@ -851,7 +860,7 @@ sszip_status sszip_exchange_mode(const sszip_exchange *exchange,
                                  uint8_t *out);
 
 /*
- Bytes of the body as the node sent it and as the client gets it; the first
+ Bytes of the body before it was coded and as the client gets it; the first
  is 0 where the body was not coded.
 
  # Safety
@@ -1170,15 +1179,16 @@ sszip_status sszip_exchange_cache_key(const sszip_exchange *exchange,
 
 /*
  The method of a single JSON-RPC call as it stood in the request, and the
- number of calls in a batch; empty and 0 where they are not known. Valid
- until the next look-up or `sszip_exchange_free`.
+ number of calls in a batch, and how many of those were answered from the
+ cache; empty and 0 where they are not known. Valid until the next look-up or `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid; the results point at memory of their type.
  */
 sszip_status sszip_exchange_call(const sszip_exchange *exchange,
                                  sszip_str *method,
-                                 size_t *batch_size);
+                                 size_t *batch_size,
+                                 size_t *batch_hits);
 
 /*
  Joins this process to the owner of a store, after any fork; a second call

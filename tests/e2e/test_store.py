@@ -148,11 +148,13 @@ class TestTwoProcesses:
         asks(block())
         asks(call("eth_chainId"))
         reload(nginx)
+        # a worker puts batches together once it has seen an answer that nothing changes
+        asks(call("eth_syncing"))
         batch = b"[" + b",".join([call("eth_chainId", id="5"), call("eth_gasPrice", id="6"), block(id="7")]) + b"]"
         answer = asks(batch)
         assert json.loads(answer.decoded)[0] == {"jsonrpc": "2.0", "id": 5, "result": "0x1"}
         assert [one["id"] for one in json.loads(answer.decoded)] == [5, 6, 7]
-        assert [one["method"] for one in asks.node.asked[2:]] == ["eth_gasPrice"]
+        assert [one["method"] for one in asks.node.asked[3:]] == ["eth_gasPrice"]
 
 
 class TestOneAsksForAll:
@@ -172,7 +174,7 @@ class TestOneAsksForAll:
         assert len(answers) == 40 and all(answer.status == 200 for answer in answers)
         assert asks.node.count() == 1
 
-    def test_a_leader_that_leaves_hands_on(self, run, ask):
+    def test_a_leader_whose_client_leaves_goes_on(self, run, ask):
         nginx = run(workers=2)
         asks = ask(nginx)
         gate = asks.node.gates["eth_getBlockByHash"] = threading.Event()
@@ -189,12 +191,12 @@ class TestOneAsksForAll:
             thread.start()
         time.sleep(0.1)
         first.close()
-        nginx.wait_for(lambda: asks.node.count() == 2, "the next to lead")
+        time.sleep(0.1)
         gate.set()
         for thread in threads:
             thread.join()
         assert len(answers) == 8 and all(answer.status == 200 for answer in answers)
-        assert asks.node.count() == 2
+        assert asks.node.count() == 1
 
     def test_who_does_not_wait_asks(self, run, ask):
         asks = ask(run())

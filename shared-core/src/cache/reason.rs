@@ -70,19 +70,17 @@ pub enum Reason {
     Error = 29,
     /// Nothing that lasts: null, pending, of another block, or not believed.
     Result = 30,
-    /// Its key is known to have nothing to store.
-    Nothing = 31,
     /// It becomes a part of another answer.
-    Subrequest = 32,
+    Subrequest = 31,
     /// A part of it was asked for.
-    Range = 33,
+    Range = 32,
     /// A condition of the client's that the cache does not judge.
-    Condition = 34,
+    Condition = 33,
 }
 
 impl Reason {
     /// All, in the order of the ABI.
-    pub const ALL: [Reason; 35] = [
+    pub const ALL: [Reason; 34] = [
         Reason::None,
         Reason::Credentials,
         Reason::Method,
@@ -114,7 +112,6 @@ impl Reason {
         Reason::Cut,
         Reason::Error,
         Reason::Result,
-        Reason::Nothing,
         Reason::Subrequest,
         Reason::Range,
         Reason::Condition,
@@ -154,7 +151,6 @@ impl Reason {
             Reason::Cut => "cut",
             Reason::Error => "error",
             Reason::Result => "result",
-            Reason::Nothing => "nothing",
             Reason::Subrequest => "subrequest",
             Reason::Range => "range",
             Reason::Condition => "condition",

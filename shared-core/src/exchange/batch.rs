@@ -113,6 +113,7 @@ impl Exchange {
                     Some((place.as_ref()?.key, entry?, call.id?.to_vec()))
                 });
                 let answers = answers.collect();
+                self.batch_hits = calls.len();
                 self.decoding = Some(Decoding::Batch { answers, gzip });
                 self.task = Task::Decode;
                 return LookUp::RespondOffLoop;
@@ -133,6 +134,7 @@ impl Exchange {
                     .map(|(entry, id)| Element::Stored(entry, id)),
             );
             if let Some(body) = self.batch_of(&elements, gzip) {
+                self.batch_hits = calls.len();
                 self.respond(first, Some(body), asked);
                 return LookUp::Respond;
             }
@@ -170,6 +172,7 @@ impl Exchange {
         }
         match mixed {
             Some(mixed) => {
+                self.batch_hits = found.iter().flatten().count();
                 self.mixed = Some(Box::new(Mixed { gzip, ..mixed }));
                 if self.upstream_edits.is_empty() {
                     // what can't be read can't be put together

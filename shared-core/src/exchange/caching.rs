@@ -165,6 +165,11 @@ impl Exchange {
         self.batch_size
     }
 
+    /// How many of them were answered from the cache.
+    pub fn batch_hits(&self) -> usize {
+        self.batch_hits
+    }
+
     /// Looks for stored answers to the request.
     ///
     /// # Errors
@@ -289,6 +294,12 @@ impl Exchange {
             if trusted && sought.is_whole {
                 self.find_stand_in(sought, asked);
             }
+        }
+        if asked.bypass {
+            self.reason = Reason::Bypass;
+        }
+        if self.request.cache.no_store {
+            self.reason = Reason::RequestNoStore;
         }
         if !sought.is_whole || self.request.cache.no_store {
             // what comes is not what could be stored, or must not be
@@ -594,6 +605,10 @@ impl Exchange {
 
     /// What to do with an answer that is not coded.
     pub(super) fn tee_or_pass(&mut self) -> HeadAction {
+        if self.apart {
+            // what is stored comes another way
+            return HeadAction::Pass;
+        }
         // the bytes on the wire are not the answer itself
         let takes_coded = self.fill.as_ref().is_some_and(|fill| fill.takes_coded());
         if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {

@@ -198,6 +198,8 @@ pub struct Exchange {
     node_sent: u64,
     rpc_method: Vec<u8>,
     batch_size: Option<usize>,
+    /// Of these, answers that came from the cache.
+    batch_hits: usize,
     /// What a single answer is stored under.
     key: Option<[u8; 32]>,
     /// What it changes.
@@ -277,6 +279,7 @@ impl Exchange {
             node_sent: 0,
             rpc_method: Vec::new(),
             batch_size: None,
+            batch_hits: 0,
             key: None,
             changing: None,
             waiting: None,
@@ -359,9 +362,13 @@ impl Exchange {
             .filter(|piece| !piece.is_empty())
     }
 
-    /// Bytes of the body as the node sent it, held or streamed, for ratios.
+    /// Bytes of the body before it was coded, held, streamed or stored, for
+    /// ratios.
     pub fn received(&self) -> u64 {
-        self.received
+        match &self.stored {
+            Some(body) if self.state == State::Ready && self.body.is_empty() => body.plain_length(),
+            _ => self.received,
+        }
     }
 
     /// Bytes of the body as it was or will be sent.

@@ -11,6 +11,7 @@ use crate::beacon::{self, Route};
 use crate::cache::entry::Entry;
 use crate::cache::freshness::Valid;
 use crate::cache::http::{self, Said};
+use crate::cache::reason::Reason;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
@@ -42,6 +43,7 @@ impl Exchange {
         let has = |name| request.fields.values(name).next().is_some();
         if has("if-match") || has("if-unmodified-since") {
             // RFC 9111, 4.3.2: they are for the origin server alone
+            self.reason = Reason::Condition;
             return LookUp::Forward;
         }
         // without a range it says nothing, but not every server knows that
@@ -74,6 +76,9 @@ impl Exchange {
             })
         });
         if found == LookUp::Forward {
+            if partial {
+                self.reason = Reason::Range;
+            }
             self.ask_on_condition(known);
         }
         found

@@ -623,8 +623,8 @@ pub unsafe extern "C" fn sszip_exchange_cache_key(
 }
 
 /// The method of a single JSON-RPC call as it stood in the request, and the
-/// number of calls in a batch; empty and 0 where they are not known. Valid
-/// until the next look-up or `sszip_exchange_free`.
+/// number of calls in a batch, and how many of those were answered from the
+/// cache; empty and 0 where they are not known. Valid until the next look-up or `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -633,11 +633,13 @@ pub unsafe extern "C" fn sszip_exchange_call(
     exchange: *const sszip_exchange,
     method: *mut sszip_str,
     batch_size: *mut usize,
+    batch_hits: *mut usize,
 ) -> sszip_status {
     boundary(|| {
         let exchange = &borrow!(exchange).exchange;
         give!(method, sszip_str::of(exchange.rpc_method()));
         give!(batch_size, exchange.batch_size().unwrap_or(0));
+        give!(batch_hits, exchange.batch_hits());
         sszip_status::SSZIP_STATUS_OK
     })
 }

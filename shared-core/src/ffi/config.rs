@@ -178,6 +178,17 @@ pub unsafe extern "C" fn sszip_config_caches(config: *const sszip_config) -> boo
     unsafe { config.as_ref() }.is_some_and(|config| config.0.enable && config.0.cache.enable)
 }
 
+/// Whether these settings have a cache that never acts, since sszip is off.
+/// `false` for NULL.
+///
+/// # Safety
+/// `config` is NULL or from `sszip_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_config_caches_in_vain(config: *const sszip_config) -> bool {
+    // SAFETY: the function's contract.
+    unsafe { config.as_ref() }.is_some_and(|config| !config.0.enable && config.0.cache.enable)
+}
+
 /// The longest entry that is kept at a place with these settings, in bytes
 /// before compression. 0 for NULL.
 ///

@@ -439,7 +439,7 @@ pub unsafe extern "C" fn sszip_exchange_mode(
     })
 }
 
-/// Bytes of the body as the node sent it and as the client gets it; the first
+/// Bytes of the body before it was coded and as the client gets it; the first
 /// is 0 where the body was not coded.
 ///
 /// # Safety

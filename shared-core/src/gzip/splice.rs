@@ -77,6 +77,17 @@ impl Body {
         self.is_gzip
     }
 
+    /// Its length in identity, in bytes.
+    pub fn plain_length(&self) -> u64 {
+        let last = self.slices().filter(|slice| !slice.is_empty()).last();
+        match (self.is_gzip(), last) {
+            // what its trailer says, modulo 2^32 (RFC 1952, 2.3.1)
+            (true, Some([.., a, b, c, d])) => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
+            (true, _) => 0,
+            (false, _) => self.length(),
+        }
+    }
+
     /// Its bytes, in order; no slice is empty.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let last = &self.own[self.sliced..];

@@ -357,7 +357,7 @@ check_body(sszip_exchange *exchange, const char *wanted)
 static void
 check_cache(const sszip_config *config)
 {
-    size_t           size;
+    size_t           size, n;
     uint16_t         status;
     sszip_str        str1;
     sszip_fill      *fill;
@@ -396,7 +396,7 @@ check_cache(const sszip_config *config)
     check(status == 200);
     check_status(second, "HIT");
     check_body(second, ANSWER("\"x\"", "\"0x1\""));
-    ok(sszip_exchange_call(second, &str1, &size));
+    ok(sszip_exchange_call(second, &str1, &size, &n));
     check(str1.len == strlen("eth_chainId") && size == 0);
     check(sszip_exchange_code(second) == SSZIP_STATUS_MISUSE);
     sszip_exchange_free(second);
@@ -424,7 +424,7 @@ check_cache(const sszip_config *config)
     ok(sszip_exchange_request_body(first, &str1));
     check(str1.len == strlen("[" CALL("1", "eth_syncing") "]")
           && memcmp(str1.data, "[" CALL("1", "eth_syncing") "]", str1.len) == 0);
-    ok(sszip_exchange_call(first, &str1, &size));
+    ok(sszip_exchange_call(first, &str1, &size, &n));
     check(str1.len == 0 && size == 2);
     fill = answer(first, "[" ANSWER("1", "false") "]");
     check_body(first, "[" ANSWER("1", "false") "," ANSWER("2", "\"0x1\"") "]");
@@ -448,7 +448,7 @@ check_cache(const sszip_config *config)
     check(sszip_exchange_no_store(NULL) == SSZIP_STATUS_NULL);
     check(sszip_exchange_take_fill(NULL, &fill, NULL) == SSZIP_STATUS_NULL);
     check(sszip_exchange_cache_status(NULL, &str1) == SSZIP_STATUS_NULL);
-    check(sszip_exchange_call(NULL, &str1, &size) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_call(NULL, &str1, &size, &n) == SSZIP_STATUS_NULL);
     check(sszip_fill_build(NULL) == SSZIP_STATUS_NULL);
     check(sszip_fill_publish(NULL, 0) == SSZIP_STATUS_NULL);
     sszip_fill_free(NULL);

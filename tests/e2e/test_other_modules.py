@@ -1,0 +1,169 @@
+"""Modules of others, in either load order: brotli, headers-more and Lua, as
+Debian has them."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+from harness.client import fetch, gunzip
+from harness.nginx import MODULE, NGINX
+from harness.origin import answer
+from harness.rpc import call
+
+FOLDER = pathlib.Path("/usr/lib/nginx/modules")
+BODY = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"ab" * 20000 + b'"}'
+BLOCK = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",true]')
+JSON = ("Content-Type", "application/json")
+
+pytestmark = pytest.mark.skipif(NGINX != "/usr/sbin/nginx", reason="Debian's modules are for Debian's nginx")
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@;
+    location / { @inside@ proxy_pass http://@origin@; }
+    @beside@
+}
+"""
+
+
+def modules(*names):
+    return "".join(f"load_module {FOLDER / name}.so;\n" for name in names)
+
+
+SVG = "location /svg { brotli on; brotli_types *; proxy_pass http://@origin@; }"
+
+
+def start(start_nginx, order, names, inside, beside=""):
+    """Ours is what the frame loads first; in the other order the last."""
+    http = CONFIG.replace("@inside@", inside).replace("@beside@", beside)
+    if order == "before":
+        return start_nginx(http, main=modules(*names))
+    ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
+    return start_nginx(http, main=modules(*names[1:]) + ours, module=FOLDER / f"{names[0]}.so")
+
+
+def decoded(response):
+    coding = response.header("Content-Encoding")
+    if coding == "br":
+        script = "process.stdout.write(require('zlib').brotliDecompressSync(require('fs').readFileSync(0)))"
+        return subprocess.run(["node", "-e", script], input=response.body, capture_output=True, check=True).stdout
+    return gunzip(response.body) if coding == "gzip" else response.body
+
+
+def post(nginx, accept):
+    headers = [JSON, ("Accept-Encoding", accept)] if accept else [JSON]
+    return fetch(nginx.port, "/", method="POST", body=BLOCK, headers=headers)
+
+
+@pytest.fixture(params=["before", "after"])
+def order(request):
+    """Whether sszip is loaded before the other module or after it."""
+    return request.param
+
+
+def test_brotli_takes_what_sszip_leaves(start_nginx, origin, order):
+    origin.answers(answer(BODY))
+    origin.answers(answer(b"<svg/>" * 2000, type="image/svg+xml"), "/svg")
+    names = ["ngx_http_brotli_filter_module"]
+    nginx = start(start_nginx, order, names, "brotli on; brotli_types *;", SVG)
+    # clients that take both get what is stored, compressed once, in any order
+    first = post(nginx, "gzip, deflate, br, zstd")
+    second = post(nginx, "gzip, deflate, br, zstd")
+    assert [one.header("Content-Encoding") for one in (first, second)] == ["gzip", "gzip"]
+    assert decoded(first) == decoded(second) == BODY
+    assert second.header("Cache-Status").startswith("sszip; hit")
+    # those that don't take gzip get brotli's, of the stored answer too
+    third = post(nginx, "br")
+    assert third.header("Content-Encoding") == "br" and decoded(third) == BODY
+    assert third.header("Cache-Status").startswith("sszip; hit")
+    assert decoded(post(nginx, None)) == BODY
+    assert len(origin.received("/")) == 1
+    svg = fetch(nginx.port, "/svg", headers=[("Accept-Encoding", "gzip, br")])
+    assert svg.header("Content-Encoding") == "br" and decoded(svg) == b"<svg/>" * 2000
+
+
+def test_what_brotli_codes_is_stored_all_the_same(start_nginx, origin, order):
+    origin.answers(answer(BODY))
+    nginx = start(start_nginx, order, ["ngx_http_brotli_filter_module"], "brotli on; brotli_types *;")
+    for n, accept in enumerate(["br", "br", "gzip", None, "br"]):
+        response = post(nginx, accept)
+        assert decoded(response) == BODY
+        assert (response.header("Cache-Status") or "").startswith("sszip; hit") == (n > 0), (n, accept)
+
+
+def test_headers_more_acts_on_each_answer_once(start_nginx, origin, order):
+    origin.answers(answer(BODY, headers=[("X-Node", "1"), ("Access-Control-Allow-Origin", "https://node.test")]))
+    inside = "more_set_headers 'Access-Control-Allow-Origin: *' 'X-Client: $http_x_client'; more_clear_headers X-Node;"
+    nginx = start(start_nginx, order, ["ngx_http_headers_more_filter_module"], inside)
+    for n in range(4):
+        client = f"c{n}"
+        headers = [JSON, ("X-Client", client), ("Accept-Encoding", "gzip"), ("Origin", "https://a.test")]
+        response = fetch(nginx.port, "/", method="POST", body=BLOCK, headers=headers)
+        assert response.all("Access-Control-Allow-Origin") == ["*"]
+        assert response.all("X-Client") == [client] and response.all("X-Node") == []
+        assert (response.header("Cache-Status") or "").startswith("sszip; hit") == (n > 0)
+
+
+def test_lua_sees_and_changes_each_answer(start_nginx, origin, order):
+    origin.answers(answer(BODY))
+    inside = """
+        access_by_lua_block { if ngx.var.http_x_key ~= 'let me' then return ngx.exit(401) end }
+        header_filter_by_lua_block { ngx.header['X-Lua'] = (ngx.header['X-Lua'] or '') .. 'once' }
+    """
+    nginx = start(start_nginx, order, ["ndk_http_module", "ngx_http_lua_module"], inside)
+    for n in range(3):
+        headers = [JSON, ("X-Key", "let me"), ("Accept-Encoding", "gzip")]
+        response = fetch(nginx.port, "/", method="POST", body=BLOCK, headers=headers)
+        assert response.all("X-Lua") == ["once"] and decoded(response) == BODY
+        assert (response.header("Cache-Status") or "").startswith("sszip; hit") == (n > 0)
+        assert post(nginx, "gzip").status == 401
+
+
+def test_a_body_that_lua_changes(start_nginx, origin, order):
+    origin.answers(answer(BODY))
+    inside = """
+        header_filter_by_lua_block { ngx.header.content_length = nil }
+        body_filter_by_lua_block { ngx.arg[1] = string.gsub(ngx.arg[1], 'abab', 'ABAB') }
+    """
+    nginx = start(start_nginx, order, ["ndk_http_module", "ngx_http_lua_module"], inside)
+    expected = BODY.replace(b"abab", b"ABAB")
+    for accept in ("gzip", "gzip", None, "gzip"):
+        response = post(nginx, accept)
+        assert decoded(response).lower() == expected.lower() and b"ABAB" in decoded(response)
+    assert len(origin.received("/")) == 1
+
+
+SCRIPT = """
+sszip on;
+sszip_cache on;
+server {
+    listen 127.0.0.1:@port@;
+    location /accept { content_by_lua_block { ngx.say(ngx.req.get_headers()['accept-encoding'] or 'none') } }
+    location /short {
+        sszip_min_length 1;
+        content_by_lua_block {
+            ngx.header.content_type = 'application/json'
+            ngx.header.content_length = 5000
+            ngx.print('{"short":true}')
+        }
+    }
+    location /next { return 200 "next"; }
+}
+"""
+
+
+def test_a_script_sees_what_the_client_sent(start_nginx):
+    nginx = start_nginx(SCRIPT, main=modules("ndk_http_module", "ngx_http_lua_module"))
+    assert fetch(nginx.port, "/accept").body.strip() == b"none"
+    assert fetch(nginx.port, "/accept", headers=[("Accept-Encoding", "br")]).body.strip() == b"br"
+
+
+def test_a_script_that_sends_less_than_it_said(start_nginx):
+    nginx = start_nginx(SCRIPT, main=modules("ndk_http_module", "ngx_http_lua_module"))
+    nginx.expect("ended before its length")
+    response = fetch(nginx.port, "/short", headers=[("Accept-Encoding", "gzip")], timeout=5)
+    assert response.status == 502
