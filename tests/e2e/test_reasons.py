@@ -1,0 +1,134 @@
+"""Every answer of a place with a cache says what the cache had to do with it,
+and why not: in Cache-Status, in variables, and at the start."""
+
+import pytest
+
+from harness.client import fetch
+from harness.nginx import Nginx
+from harness.origin import answer
+from harness.rpc import Node, call
+
+JSON = ("Content-Type", "application/json")
+CHAIN = call("eth_chainId")
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_batch_max 3;
+proxy_http_version 1.1;
+log_format reasons '$sszip_cache_status|$sszip_cache_reason|$sszip_batch_size|$sszip_batch_hits|$sszip_ratio';
+access_log @prefix@/reasons.log reasons;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://@origin@; }
+    location /tiny { client_body_buffer_size 16; proxy_pass http://@origin@; }
+    location /bypass { sszip_cache_bypass 1; proxy_pass http://@origin@; }
+    location /no-cache { sszip_no_cache 1; proxy_pass http://@origin@; }
+    location /local { return 200 "here"; }
+    location /off { sszip_cache off; proxy_pass http://@origin@; }
+}
+"""
+
+
+def logged(nginx, count):
+    def lines():
+        text = (nginx.prefix / "reasons.log").read_text().splitlines()
+        return text if len(text) >= count else None
+
+    return nginx.wait_for(lines, "the log")
+
+
+def ask(nginx, path="/", body=CHAIN, headers=(JSON,), method="POST"):
+    response = fetch(nginx.port, path, method=method, body=body, headers=list(headers))
+    return response.header("Cache-Status")
+
+
+def result(text):
+    return answer(b'{"jsonrpc":"2.0","id":1,"result":%b}' % text)
+
+
+CASES = [
+    ("credentials", {"headers": [JSON, ("Authorization", "Bearer x")]}),
+    ("credentials", {"headers": [JSON, ("Cookie", "a=b")]}),
+    ("method", {"method": "OPTIONS", "body": None, "headers": []}),
+    ("content-type", {"headers": [("Content-Type", "application/x-www-form-urlencoded")]}),
+    ("content-type", {"headers": []}),
+    ("content-encoding", {"headers": [JSON, ("Content-Encoding", "gzip")]}),
+    ("request-length", {"body": CHAIN[:-1] + b" " * 70000 + b"}"}),
+    ("body-on-disk", {"path": "/tiny", "body": CHAIN[:-1] + b" " * 20000 + b"}"}),
+    ("malformed", {"body": b'{"jsonrpc":"1.0","method":"eth_chainId","id":1}'}),
+    ("batch-length", {"body": b"[" + b",".join([CHAIN] * 4) + b"]"}),
+    ("rpc-method", {"body": call("eth_sendRawTransaction", '["0x"]')}),
+    ("notification", {"body": b'{"jsonrpc":"2.0","method":"eth_chainId"}'}),
+    ("local", {"path": "/local", "method": "GET", "body": None, "headers": []}),
+    ("condition", {"method": "GET", "body": None, "headers": [("If-Match", '"a"')]}),
+]
+
+
+@pytest.mark.parametrize(("reason", "request_"), CASES, ids=[f"{n}-{reason}" for n, (reason, _) in enumerate(CASES)])
+def test_what_is_not_looked_up_says_why(nginx, origin, reason, request_):
+    origin.answers(result(b'"0x1"'))
+    assert ask(nginx, **request_) == f"sszip; fwd=bypass; detail={reason}"
+
+
+def test_what_is_asked_past_the_cache(nginx, origin):
+    origin.answers(result(b'"0x1"'))
+    assert ask(nginx, "/bypass") == "sszip; fwd=bypass; detail=bypass"
+    assert ask(nginx, "/no-cache") == "sszip; fwd=miss; detail=no-cache"
+    assert ask(nginx, "/off") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "script"),
+    [
+        ("set-cookie", answer(b"{}", headers=[("Set-Cookie", "a=b")])),
+        ("cache-control", answer(b"{}", headers=[("Cache-Control", "no-store")])),
+        ("no-transform", answer(b"{}", headers=[("Cache-Control", "no-transform")])),
+        ("vary", answer(b"{}", headers=[("Vary", "*")])),
+        ("status", answer(b"{}", status=500)),
+        ("type", answer(b"{}", type="text/html")),
+    ],
+)
+def test_an_answer_that_is_not_stored_says_why(nginx, origin, reason, script):
+    origin.answers(script)
+    body = call("eth_getBalance", f'["{reason}","0x1"]')
+    assert ask(nginx, body=body) == f"sszip; fwd=miss; detail={reason}"
+
+
+def test_what_shows_in_the_body_is_in_the_log(start_nginx, origin):
+    nginx = start_nginx(CONFIG)
+    transaction = '["0x' + "ab" * 32 + '"]'
+    scripts = [
+        ("result", result(b"null"), call("eth_getTransactionByHash", transaction)),
+        ("error", answer(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}'), call("eth_getBalance", '["0x1","0x1"]')),
+        ("-", result(b'"0x1"'), CHAIN),
+    ]
+    for reason, script, body in scripts:
+        origin.answers(script)
+        ask(nginx, body=body)
+        assert logged(nginx, 1)[-1].split("|")[:2] == ["MISS", reason]
+        (nginx.prefix / "reasons.log").write_text("")
+
+
+def test_a_batch_says_how_much_of_it_was_there_and_hits_their_ratio(start_nginx, origin):
+    node = Node({"eth_chainId": b'"0x1"', "net_version": b'"1"', "eth_getBlockByHash": b'"0x' + b"ab" * 20000 + b'"'})
+    origin.answers(node)
+    nginx = start_nginx(CONFIG)
+    block = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",true]')
+    gzip = [JSON, ("Accept-Encoding", "gzip")]
+    for body in (CHAIN, block, block, b"[" + call("eth_chainId", id="1") + b"," + call("net_version", id="2") + b"]"):
+        ask(nginx, body=body, headers=gzip)
+    ask(nginx, body=b"[" + call("eth_chainId", id="1") + b"," + call("net_version", id="2") + b"]", headers=gzip)
+    lines = [line.split("|") for line in logged(nginx, 5)]
+    assert [line[2:4] for line in lines] == [["-", "-"], ["-", "-"], ["-", "-"], ["2", "1"], ["2", "2"]]
+    assert lines[2][0] == "HIT" and abs(float(lines[2][4]) - float(lines[1][4])) < 0.3 * float(lines[1][4])
+
+
+def test_a_cache_that_can_not_act_is_said_at_the_start(session_origin):
+    nginx = Nginx("server { listen 127.0.0.1:@port@; location /x { sszip_cache on; proxy_pass http://@origin@; } }", origin=session_origin)
+    status, said = nginx.test()
+    assert status == 0
+    assert '"sszip_cache on" has no effect in location "/x": there is no "sszip on"' in said
+    nginx.stop()
+
+
