@@ -155,7 +155,7 @@ class TestNamespaces:
     @pytest.mark.parametrize("where", ["http", "server", "location"])
     def test_a_place_without_a_name(self, where):
         complaint, line = refused(**{where: f"sszip_cache_head {NODE};"})
-        assert 'in location "/", needs a namespace with a name: a "cache_namespace"' in complaint
+        assert 'in location "/", needs a namespace with a name: a "sszip_cache_namespace"' in complaint
         assert '"namespace=NAME"' in complaint
         assert "sszip_cache_head" in line
 

@@ -117,7 +117,10 @@ def test_other_managers_sleep_as_long_as_they_want(start_nginx, origin, tmp_path
     origin.answers(answer(b"x" * 5000))
     for n in range(12):
         assert nginx.get(f"/{n}", port="port_plain").status == 200
-    files = lambda: sum(path.is_file() for path in (tmp_path / "plain").rglob("*"))
+
+    def files():
+        return sum(path.is_file() for path in (tmp_path / "plain").rglob("*"))
+
     before = files()
     assert before >= 8
     time.sleep(3)

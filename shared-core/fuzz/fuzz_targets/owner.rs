@@ -323,7 +323,10 @@ fuzz_target!(|steps: Vec<Step>| {
                         generation.saturating_sub(u64::from(older % 3)).to_string(),
                     ),
                     (FIELDS[1], fresh.to_string()),
-                    (FIELDS[2], classes[usize::from(class) % classes.len()].to_owned()),
+                    (
+                        FIELDS[2],
+                        classes[usize::from(class) % classes.len()].to_owned(),
+                    ),
                     (FIELDS[3], hex(key % 2)[..32].to_owned()),
                     (FIELDS[4], format!("m{}", key % 3)),
                     (FIELDS[5], (key % 4).to_string()),

@@ -67,7 +67,14 @@ pub unsafe extern "C" fn sszip_heads_add(
                 sszip_status::SSZIP_STATUS_OK
             }
             // SAFETY: the function's contract.
-            Err(error) => unsafe { say(&error.to_string(), text, text_size, text_len) },
+            Err(error) => unsafe {
+                say(
+                    &in_hosts_words(&error.to_string()),
+                    text,
+                    text_size,
+                    text_len,
+                )
+            },
         }
     })
 }
@@ -107,4 +114,9 @@ pub unsafe extern "C" fn sszip_heads_free(heads: *mut sszip_heads) {
 pub unsafe extern "C" fn sszip_directives_have_head(directives: *const sszip_directives) -> bool {
     // SAFETY: the function's contract.
     unsafe { directives.as_ref() }.is_some_and(|directives| directives.0.has_head())
+}
+
+/// The core calls directives as all hosts do; here they have a prefix.
+fn in_hosts_words(message: &str) -> String {
+    message.replace("\"cache_", "\"sszip_cache_")
 }
