@@ -3,11 +3,12 @@ and arrive in identity when not even an encoder fits. What is held is given
 back."""
 
 import threading
+import time
 
 import pytest
 
 from harness import bodies
-from harness.client import request_bytes
+from harness.client import gunzip, request_bytes
 from harness.nginx import resident
 from harness.nodes import plain
 from harness.origin import Until, answer, gzipped
@@ -182,3 +183,26 @@ def test_large_answers_give_their_memory_back(nginx, origin):
     nginx.wait_for(
         lambda: resident(worker) - before < 4096 * SLACK, "the memory of a 12 MB answer to come back"
     )
+
+
+def test_a_stream_that_is_flushed_by_time_takes_no_more_the_longer_it_is(start_nginx, origin):
+    """Its flushes use one buffer: an hour of them took 69 MB."""
+    nginx = start_nginx(
+        "sszip on; sszip_hold 0 1ms; sszip_types *; proxy_http_version 1.1;"
+        "server { listen 127.0.0.1:@port@; location / { proxy_pass http://@origin_unix@; } }"
+    )
+    pieces, marks = 9000, {}
+
+    def paced(request):
+        yield head_of(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")])
+        for number in range(pieces):
+            yield b"8\r\n%08d\r\n" % number
+            time.sleep(0.0015)
+            if number in (1000, pieces - 1):
+                marks[number] = resident(nginx.workers()[0])
+        yield b"0\r\n\r\n"
+
+    origin.answers(paced)
+    response = nginx.get("/")
+    assert gunzip(response.body) == b"".join(b"%08d" % number for number in range(pieces))
+    assert marks[pieces - 1] - marks[1000] < 300, marks
