@@ -17,7 +17,8 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
 .PHONY: help setup build run test check unit ssz e2e fuzz bench clean \
-	e2e-owner e2e-debian e2e-1.28 e2e-asan faults ssz-peers
+	e2e-owner e2e-debian e2e-1.28 e2e-asan faults ssz-peers \
+	nginx-tests nginx-tests-there
 
 help: ## what can be made (this list)
 	@sed -n 's/^\([a-z][a-z0-9.-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -102,6 +103,19 @@ e2e-asan: setup build faults ## ... nginx 1.28 with AddressSanitizer only
 faults: setup
 	cargo build --release --package sszip-core --features ffi,faults \
 		--target-dir "$(CARGO_TARGET_DIR)/faults"
+
+# Not of `make test`: the suite has no release that a set-up could install.
+NGINX := /usr/sbin/nginx
+NGINX_MODULE := $(CURDIR)/build/nginx/$(MODULE)
+
+nginx-tests: nginx-tests-there setup build ## nginx's own tests with sszip on; NGINX_TESTS=a clone of them
+	$(PYTHON) tests/foreign/nginx-tests/run.py --suite "$(NGINX_TESTS)" \
+		--nginx "$(NGINX)" --module "$(NGINX_MODULE)"
+
+nginx-tests-there:
+	@test -f "$(NGINX_TESTS)/lib/Test/Nginx.pm" || { echo >&2 \
+		"make nginx-tests NGINX_TESTS=FOLDER: a clone of https://github.com/nginx/nginx-tests," \
+		"at a commit of about the age of $(NGINX)"; exit 2; }
 
 fuzz: setup ## libFuzzer on the core, FUZZ_SECONDS (10) for each target
 	@scripts/fuzz

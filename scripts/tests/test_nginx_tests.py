@@ -1,0 +1,159 @@
+"""The runner of nginx's own tests sees what differs, with a suite made up here."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+RUNNER = Path(__file__).parents[2] / "tests/foreign/nginx-tests/run.py"
+
+# What the runner and its client need of Test::Nginx; an echo for a server.
+LIBRARY = r"""
+package Test::Nginx;
+use base qw/ Exporter /;
+use Compress::Zlib;
+our @EXPORT = qw/ http_get /;
+
+sub http_get($;%) {
+	my ($uri, %extra) = @_;
+	return http("GET $uri HTTP/1.1\nHost: localhost\n\n", %extra);
+}
+
+sub http($;%) { return http_end(http_start($_[0])); }
+
+sub http_start($;%) { my ($request) = @_; return \$request; }
+
+sub http_end($;%) {
+	my ($s) = @_;
+	return "HTTP/1.1 200 OK\r\n\r\nplain" if $$s !~ /^Accept-Encoding: gzip$/m;
+	my $coded = Compress::Zlib::memGzip('was coded');
+	return "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+		. "Content-Length: " . length($coded) . "\r\n\r\n$coded"
+		if $$s !~ /cut/;
+	return "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"
+		. "Transfer-Encoding: chunked\r\n\r\n"
+		. sprintf("%x\r\n", length $coded) . substr($coded, 0, 15);
+}
+
+1;
+"""
+
+# Says of itself whether sszip, its cache and a client that takes gzip are there.
+TEST = r"""
+use Test::More;
+use lib 'lib';
+use Test::Nginx;
+my $http = $ENV{TEST_NGINX_GLOBALS_HTTP};
+plan(tests => 5);
+ok(1, 'always');
+ok($http !~ /sszip on/, 'off');
+ok($http !~ /sszip_cache on/, 'no cache');
+like(http_get('/'), qr/\r\n\r\nplain/, 'no gzip');
+SKIP: { skip 'here', 1 if $http =~ /sszip on/; ok(1); }
+"""
+
+# What gzip does in the same way is no difference; a file that dies has no tests.
+CODED = r"""
+use Test::More;
+use lib 'lib';
+use Test::Nginx;
+my $http = $ENV{TEST_NGINX_GLOBALS_HTTP};
+plan(tests => 4);
+ok($http !~ /gzip on|sszip/ , 'ranges') if $ENV{PERL5OPT};
+ok(1, 'ranges') if !$ENV{PERL5OPT};
+my $r = http_get('/');
+ok(!$ENV{PERL5OPT} || $r =~ /\AHTTP\/1.1 200 OK\r\nContent-Length: 9\r\n\r\nwas coded\z/, 'decoded');
+$r = http_get('/cut');
+ok(!$ENV{PERL5OPT} || $r !~ /\r\n0\r\n/, 'no last chunk');
+die if $http =~ /sszip_cache on/;
+ok(1, 'lives');
+"""
+
+
+class Runner(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        (self.folder / "lib/Test").mkdir(parents=True)
+        (self.folder / "lib/Test/Nginx.pm").write_text(LIBRARY)
+        (self.folder / "module.so").write_text("")
+
+    def run_suite(self, *more, **files):
+        for name, text in files.items():
+            (self.folder / f"{name}.t").write_text(text)
+        (self.folder / "explained.toml").write_text(EXPLAINED)
+        command = [sys.executable, RUNNER, "--suite", self.folder, "--nginx", "/bin/true"]
+        command += ["--module", self.folder / "module.so", "--explained", self.folder / "explained.toml"]
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout.splitlines(), done.stderr
+
+    def test_differences_are_printed(self):
+        status, lines, _ = self.run_suite("--mode", "on", "--mode", "cache", seen=TEST)
+        self.assertEqual(status, 1)
+        self.assertEqual(
+            lines,
+            [
+                "seen.t, on: off: ok, now not ok",
+                "seen.t, on: no name: ok, now skip",
+                "seen.t, cache: off: ok, now not ok",
+                "seen.t, cache: no cache: ok, now not ok",
+                "seen.t, cache: no name: ok, now skip",
+                "1 files, 0 skipped, 5 tests, 0 explained, 0 unsteady, 5 unexplained",
+            ],
+        )
+
+    def test_what_is_explained_is_counted_only(self):
+        status, lines, _ = self.run_suite("--mode", "on", known=TEST)
+        self.assertEqual(status, 0)
+        self.assertEqual(lines, ["1 files, 0 skipped, 5 tests, 2 explained, 0 unsteady, 0 unexplained"])
+
+    def test_a_client_that_takes_gzip(self):
+        status, lines, _ = self.run_suite("--mode", "gzip", coded=CODED)
+        self.assertEqual((status, lines), (0, ["1 files, 0 skipped, 4 tests, 0 explained, 0 unsteady, 0 unexplained"]))
+
+    def test_a_file_that_dies(self):
+        status, lines, _ = self.run_suite("--mode", "cache-gzip", coded=CODED)
+        self.assertEqual(status, 1)
+        self.assertEqual(lines[0], "coded.t, cache-gzip: lives: ok, now missing")
+
+    def test_what_does_not_come_again_is_unsteady(self):
+        once = (
+            "my $seen = -e 'seen'; open my $f, '>', 'seen' if $ENV{TEST_NGINX_GLOBALS_HTTP} =~ /sszip/;\n"
+            "print \"1..1\\n\", $ENV{TEST_NGINX_GLOBALS_HTTP} !~ /sszip/ || $seen ? '' : 'not ', \"ok 1 - once\\n\";\n"
+        )
+        status, lines, _ = self.run_suite("--mode", "on", once=once)
+        self.assertEqual(status, 0)
+        self.assertEqual(lines[0], "once.t, on: once: ok, now not ok (not so when it was run again)")
+
+    def test_nothing_has_run(self):
+        status, _, errors = self.run_suite("--mode", "on", none="print \"1..0 # SKIP no nginx\\n\";\n")
+        self.assertEqual((status, errors), (1, "nothing has run\n"))
+
+    def test_what_is_to_do_may_come_out_either_way(self):
+        todo = (
+            "print \"1..1\\n\", $ENV{TEST_NGINX_GLOBALS_HTTP} =~ /sszip/ ? 'not ' : '', "
+            "\"ok 1 - later # TODO not yet\\n\";\n"
+        )
+        status, lines, _ = self.run_suite("--mode", "on", todo=todo)
+        self.assertEqual((status, len(lines)), (0, 1))
+
+    def test_a_folder_that_is_no_suite(self):
+        (self.folder / "lib/Test/Nginx.pm").unlink()
+        status, _, errors = self.run_suite()
+        self.assertEqual(status, 2)
+        self.assertIn("https://github.com/nginx/nginx-tests", errors)
+
+
+EXPLAINED = """
+[[explained]]
+file = "known.t"
+test = "off|"
+modes = ["on"]
+why = "It is on."
+"""
+
+
+if __name__ == "__main__":
+    unittest.main()
