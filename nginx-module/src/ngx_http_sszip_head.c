@@ -9,12 +9,21 @@
 
 static ngx_int_t ngx_http_sszip_set_head_out(ngx_http_request_t *r,
     const sszip_edit *edit);
-static ngx_uint_t ngx_http_sszip_is(const sszip_edit *edit, const char *name);
+static ngx_uint_t ngx_http_sszip_has_one_vary(ngx_http_request_t *r);
 static void ngx_http_sszip_set_content_type(ngx_http_request_t *r,
     ngx_str_t *value);
 static ngx_int_t ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
     ngx_table_elt_t *header);
 static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
+
+
+/* most names differ by their lengths */
+
+#define ngx_http_sszip_is(edit, text)                                         \
+    ((edit)->name.len == sizeof(text) - 1                                     \
+     && ngx_strncasecmp((u_char *) (edit)->name.data, (u_char *) text,        \
+                        sizeof(text) - 1)                                     \
+        == 0)
 
 
 /* fields of the response head that nginx also knows by a pointer */
@@ -139,9 +148,12 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
 
     ngx_http_clear_content_length(r);
 
+    ctx->coding.name.data = NULL;
+
     for (i = 0; i < n; i++) {
 
         if (ngx_http_sszip_is(&edits[i], "Content-Encoding")) {
+            ctx->coding = edits[i];
             continue;
         }
 
@@ -169,6 +181,14 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
     size_t             i, n;
     sszip_field       *fields;
     const sszip_edit  *edits;
+
+    if (!ctx->changed && ngx_http_sszip_has_one_vary(r)) {
+
+        /* nobody has anything to say to it, as nearly always */
+
+        return ctx->coding.name.data
+               ? ngx_http_sszip_set_head_out(r, &ctx->coding) : NGX_OK;
+    }
 
     fields = ngx_http_sszip_fields(r, &r->headers_out.headers, NULL, &n);
 
@@ -201,16 +221,33 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
 }
 
 
+/* one line at most: it is ours */
+
 static ngx_uint_t
-ngx_http_sszip_is(const sszip_edit *edit, const char *name)
+ngx_http_sszip_has_one_vary(ngx_http_request_t *r)
 {
-    size_t  len;
+    ngx_uint_t        i, n;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
 
-    len = ngx_strlen(name);
+    n = 0;
 
-    return edit->name.len == len
-           && ngx_strncasecmp((u_char *) edit->name.data, (u_char *) name, len)
-              == 0;
+    for (part = &r->headers_out.headers.part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (header[i].key.len == 4
+                && header[i].hash != 0
+                && ngx_strncasecmp(header[i].key.data, (u_char *) "Vary", 4)
+                   == 0)
+            {
+                n++;
+            }
+        }
+    }
+
+    return n <= 1;
 }
 
 
@@ -226,12 +263,12 @@ ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
     r->headers_out.content_type_lowcase = NULL;
     ngx_str_null(&r->headers_out.charset);
 
-    for (p = value->data; p < value->data + value->len; p++) {
+    last = value->data + value->len;
 
-        if (*p != ';') {
-            continue;
-        }
-
+    for (p = ngx_strlchr(value->data, last, ';');
+         p != NULL;
+         p = ngx_strlchr(p, value->data + value->len, ';'))
+    {
         last = p;
 
         while (++p < value->data + value->len && *p == ' ') { /* void */ }
@@ -239,7 +276,6 @@ ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
         if (p + 8 > value->data + value->len
             || ngx_strncasecmp(p, (u_char *) "charset=", 8) != 0)
         {
-            p--;
             continue;
         }
 
@@ -304,7 +340,7 @@ ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
 }
 
 
-/* a copy: what is in a head outlives the exchange that said it */
+/* what an exchange says lives as long as the request's pool, as it does */
 
 static ngx_int_t
 ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
@@ -315,29 +351,16 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
     ngx_table_elt_t               *header, **known;
     ngx_http_sszip_known_field_t  *field;
 
+    name.data = (u_char *) edit->name.data;
     name.len = edit->name.len;
+
+    value.data = (u_char *) edit->value.data;
     value.len = edit->value.len;
-    value.data = NULL;
-
-    name.data = ngx_pnalloc(r->pool, name.len + value.len);
-    if (name.data == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memcpy(name.data, edit->name.data, name.len);
-
-    if (edit->value.data != NULL) {
-        value.data = name.data + name.len;
-        ngx_memcpy(value.data, edit->value.data, value.len);
-    }
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http sszip edit \"%V: %V\"", &name, &value);
 
-    if (name.len == sizeof("Content-Length") - 1
-        && ngx_strncasecmp(name.data, (u_char *) "Content-Length", name.len)
-           == 0)
-    {
+    if (ngx_http_sszip_is(edit, "Content-Length")) {
         ngx_http_clear_content_length(r);
 
         if (value.data != NULL) {
@@ -347,10 +370,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
         return NGX_OK;
     }
 
-    if (name.len == sizeof("Content-Type") - 1
-        && ngx_strncasecmp(name.data, (u_char *) "Content-Type", name.len)
-           == 0)
-    {
+    if (ngx_http_sszip_is(edit, "Content-Type")) {
         ngx_http_sszip_set_content_type(r, &value);
 
         return NGX_OK;

@@ -105,6 +105,7 @@ typedef struct {
     unsigned                     own:1;          /* made by no upstream */
     unsigned                     orphan:1;       /* the client has gone */
 
+    sszip_edit                   coding;         /* of a stored answer */
     off_t                        node_length;    /* before other filters */
     uint64_t                     node_sent;
     ngx_table_elt_t             *coder;          /* in a coding's place */
