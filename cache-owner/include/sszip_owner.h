@@ -1,7 +1,7 @@
 /*
  * The cache's owner as a library, libsszip_owner.so, for a host that has a
  * process for it.  It is to be opened (dlopen) after the last fork, and stays
- * until the process ends.  No call waits, apart from sszip_owner_stop; one
+ * until the process ends.  No call waits, apart from sszip_owner_poll and _stop; one
  * thread at a time uses an owner.  No failure inside the library unwinds into
  * the host.
  */

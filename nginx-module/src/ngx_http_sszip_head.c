@@ -152,7 +152,9 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
 
     for (i = 0; i < n; i++) {
 
-        if (ngx_http_sszip_is(&edits[i], "Content-Encoding")) {
+        if (ngx_http_sszip_is(&edits[i], "Content-Encoding")
+            && edits[i].value.data != NULL)
+        {
             ctx->coding = edits[i];
             continue;
         }

@@ -159,6 +159,8 @@ ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     head.delimited = ngx_http_sszip_delimited(r);
 
     if (u != NULL) {
+        /* nginx may have made a 304 of it, for this client */
+        head.status = (uint16_t) u->headers_in.status_n;
         head.content_length = u->headers_in.content_length_n;
         head.fields = ngx_http_sszip_fields(r, &u->headers_in.headers, NULL,
                                             &n);

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from harness import bodies
+from harness.client import fetch
 from harness.origin import answer
 
 CONFIG = """
@@ -373,3 +374,25 @@ class TestBeacon:
         for thread in threads:
             thread.join()
         assert len(resource.asked) == 1 and {a.decoded for a in answers} == {envelope()}
+
+
+def test_a_304_of_nginxs_own_is_not_taken_for_the_nodes(start_nginx, origin):
+    """The node has something newer, which this client has already: what has expired is not right again."""
+    nginx = start_nginx(
+        "sszip on; sszip_cache on; proxy_http_version 1.1;"
+        "server { listen 127.0.0.1:@port@; location / { proxy_pass http://@origin@; } }"
+    )
+
+    def say(text, tag):
+        origin.answers(answer(text, headers=[("Cache-Control", "max-age=1"), ("ETag", tag)]))
+
+    def get(*headers):
+        return fetch(nginx.port, "/thing", headers=list(headers))
+
+    say(b'"old"', '"1"')
+    assert get().body == b'"old"'
+    time.sleep(1.2)
+    say(b'"new"', '"2"')
+    response = get(("If-None-Match", '"2"'))
+    assert response.status in (200, 304)
+    assert get().body == b'"new"'
