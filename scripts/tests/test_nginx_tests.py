@@ -80,11 +80,11 @@ class Runner(unittest.TestCase):
         (self.folder / "lib/Test/Nginx.pm").write_text(LIBRARY)
         (self.folder / "module.so").write_text("")
 
-    def run_suite(self, *more, **files):
+    def run_suite(self, *more, nginx="/bin/true", **files):
         for name, text in files.items():
             (self.folder / f"{name}.t").write_text(text)
         (self.folder / "explained.toml").write_text(EXPLAINED)
-        command = [sys.executable, RUNNER, "--suite", self.folder, "--nginx", "/bin/true"]
+        command = [sys.executable, RUNNER, "--suite", self.folder, "--nginx", nginx]
         command += ["--module", self.folder / "module.so", "--explained", self.folder / "explained.toml"]
         done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout.splitlines(), done.stderr
@@ -138,6 +138,11 @@ class Runner(unittest.TestCase):
         )
         status, lines, _ = self.run_suite("--mode", "on", todo=todo)
         self.assertEqual((status, len(lines)), (0, 1))
+
+    def test_an_nginx_that_does_not_start(self):
+        status, lines, errors = self.run_suite(nginx="/bin/false", seen=TEST)
+        self.assertEqual((status, lines), (1, []))
+        self.assertIn("/bin/false does not start with", errors)
 
     def test_a_folder_that_is_no_suite(self):
         (self.folder / "lib/Test/Nginx.pm").unlink()

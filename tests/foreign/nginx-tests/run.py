@@ -154,6 +154,17 @@ class Suite:
         path.chmod(0o755)
         return path
 
+    def check(self):
+        """Ends the run where nginx doesn't start with the module: no test would say why."""
+        configuration = self.scratch / "nginx.conf"
+        configuration.write_text(
+            f"load_module {self.module};\nerror_log stderr;\nevents {{}}\nhttp {{ {MODES['cache'][1].http} }}\n"
+        )
+        command = [self.nginx, "-t", "-p", self.scratch, "-c", configuration]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{self.nginx} does not start with {self.module}:\n{done.stderr}")
+
     def environment(self, mode):
         """The suite's settings for a mode."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEST_NGINX", "PERL5"))}
@@ -239,6 +250,7 @@ def main():
     counts = dict.fromkeys(("files", "skipped", "tests", "explained", "unsteady", "unexplained"), 0)
     with tempfile.TemporaryDirectory(prefix="nginx-tests-") as scratch, ThreadPoolExecutor(given.jobs) as pool:
         suite = Suite(given.suite.resolve(), given.nginx.resolve(), given.module.resolve(), Path(scratch))
+        suite.check()
         suite.wrapper()
         results = pool.map(lambda file: suite.compare(file, names), files)
         for file, (stock, found) in zip(files, results, strict=True):
