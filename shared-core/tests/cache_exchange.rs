@@ -377,6 +377,7 @@ impl World {
                 self.open.push(open);
             }
             LookUp::ForwardRewritten => {
+                open.waits = false;
                 open.forwarded = open.exchange.request_body().to_vec();
                 self.open.push(open);
             }
