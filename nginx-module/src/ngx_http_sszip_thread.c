@@ -102,9 +102,12 @@ ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     /* the request stays, whoever closes it, until the thread is done */
 
     r->main->blocked++;
-    r->aio = 1;
 
-    /* there is nothing to send, so send_timeout has no reason to run */
+    /*
+     * There is nothing to send, so send_timeout has no reason to run.  It is
+     * not r->aio that says so: the upstream of a post_action would wait for it
+     * to end, and for ever.
+     */
 
     r->connection->write->delayed = 1;
 
@@ -291,20 +294,26 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
     ctx->failed = (job->status != SSZIP_STATUS_OK);
 
     r->main->blocked--;
-    r->aio = 0;
     c->write->delayed = 0;
 
     if (ngx_http_get_module_ctx(r, ngx_http_sszip_module) != ctx) {
 
         /*
-         * The client has gone, and a post_action has taken the request on: it
-         * may be over, and only this may have kept the request.
+         * The client has gone, and a post_action has taken the request on.  If
+         * that is over only this has kept the request; if it was terminated
+         * its write handler waits for this.
          */
 
         ngx_http_sszip_abandon(ctx);
 
-        r->main->count++;
-        ngx_http_finalize_request(r, NGX_DONE);
+        if (r->main->count == 0) {
+            r->main->count++;
+            ngx_http_finalize_request(r, NGX_DONE);
+
+        } else {
+            r->write_event_handler(r);
+        }
+
         ngx_http_run_posted_requests(c);
 
         return;

@@ -151,12 +151,13 @@ def test_a_client_that_leaves_while_a_large_answer_is_coded(nginx, origin):
     body = b'{"jsonrpc":"2.0","id":1,"result":"0x' + bytes(b"0123456789abcdef"[(i * i) % 16] for i in range(4096)) * 3000 + b'"}'
     origin.answers(answer(body), "/posted")
     origin.answers(answer(b"x", type="text/plain"), "/part")
-    for n in range(6):
+    for n in range(12):
         asked = call("eth_getBlockByHash", f'["0x{n:064x}",true]')
         with nginx.connect() as client:
             client.send(request_bytes("/posted", method="POST", headers=[JSON, GZIP], body=asked))
             nginx.wait_for(lambda n=n: len(origin.received("/posted")) > n, "the node to be asked")
-            time.sleep(0.02 * n)
+            # before, while and after it is coded
+            time.sleep(0.01 * n)
             client.reset()
     nginx.wait_for(lambda: len(origin.received("/part")) >= 1, "a post action")
     assert fetch(nginx.port, "/static").body == b"static" * 500
