@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import before
 import bodies as bodylib
 import caching
 import caching_report
@@ -64,10 +65,16 @@ def parse(argv):
         "--out", type=Path,
         help="folder of the results (default: loadtest/results; quick: build/bench)",
     )
+    parser.add_argument(
+        "--before", type=Path, metavar="MODULE",
+        help="the rows of the cache suite that are ours, beside those of another build",
+    )
     parser.add_argument("--name", help="name of the result files (default: the suite's)")
     args = parser.parse_args(argv)
     if not args.suite and (args.only or args.name):
         parser.error("--only and --name are for one suite: choose it with --suite")
+    if args.before and args.suite != "cache":
+        parser.error("--before is for --suite cache")
     if args.only and (unknown := set(args.only) - set(SUITES[args.suite][0])):
         parser.error(f"no such section of {args.suite}: {', '.join(sorted(unknown))}")
     return args
@@ -125,6 +132,8 @@ def measure(suite, args, work):
     }
     if suite == "streaming":
         return results | streaming.run(args, work, library, chosen, pairs, say)
+    if args.before:
+        return results | before.run(args, work, library, chosen, pairs, say)
     if suite == "cache":
         return results | caching.run(args, work, library, chosen, pairs, say)
     if suite == "store":
@@ -178,6 +187,8 @@ def main():
     out = args.out or ROOT / ("build/bench" if args.quick else "loadtest/results")
     for suite in suites:
         sections, name, reporter = SUITES[suite]
+        if args.before:
+            name, reporter = "build-before", before
         chosen = SimpleNamespace(**vars(args) | {"only": args.only or sections})
         started = time.monotonic()
         work = Path(tempfile.mkdtemp(prefix="sszip-bench-"))

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
+use sszip_core::cache::reason::Reason;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{
     Asked, Exchange, Field, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
@@ -171,6 +172,35 @@ fn what_does_not_fit_is_coded_or_comes_from_the_node() {
     drop((clients, exchange));
     assert_eq!(host.used(), 0);
     assert_eq!(host.ask(&call(4), "").1, LookUp::Respond);
+}
+
+#[test]
+fn what_is_stored_stays_as_it_is_while_there_is_no_memory() {
+    let host = Host::new();
+    for block in 0..4 {
+        host.store(block, LONG);
+    }
+    let entry = |block: usize| {
+        let (exchange, _) = host.ask(&call(block), "gzip");
+        assert!(is_gzip(&exchange));
+        exchange.sent()
+    };
+    let before = entry(3);
+    let clients: Vec<_> = (0..2).map(|block| host.ask(&call(block), "")).collect();
+    for body in [call(3), batch(2..4)] {
+        let (mut exchange, found) = host.ask(&body, "");
+        assert_eq!(found, LookUp::Forward);
+        // a copy of the answer could not be coded, and not be kept
+        assert_eq!(head(&mut exchange), HeadAction::Pass);
+        assert!(exchange.head_edits().iter().any(|edit| {
+            edit.name == "Cache-Status"
+                && edit.value.as_deref() == Some(b"sszip; fwd=miss; detail=memory")
+        }));
+        assert_eq!(exchange.reason(), Reason::Memory);
+    }
+    drop(clients);
+    assert_eq!(entry(3), before);
+    assert_eq!(host.ask(&call(3), "").1, LookUp::Respond);
 }
 
 #[test]

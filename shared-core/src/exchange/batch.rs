@@ -23,6 +23,7 @@ use crate::cache::batch::{batch_gzip, batch_gzip_always, batch_identity, Element
 use crate::cache::entry::Entry;
 use crate::cache::hot::Hot;
 use crate::cache::process::Tier;
+use crate::cache::reason::Reason;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
@@ -91,13 +92,11 @@ impl Exchange {
         {
             return LookUp::Wait;
         }
-        let gzip = match self.borrow_for(&found, asked) {
-            Some(gzip) => gzip,
-            None => {
-                // the node's answers need not be held
-                found.fill(None);
-                self.may_gzip(asked)
-            }
+        let Some(gzip) = self.borrow_for(&found, asked) else {
+            // the node's answers go through, and what is stored stays as it is
+            self.cache_status = CacheStatus::Miss;
+            self.reason = Reason::Memory;
+            return LookUp::Forward;
         };
         let most = off_loop_length(self.config.comp_level) as u64;
         // what is sent together is sent under one head

@@ -286,6 +286,7 @@ impl Exchange {
             }
             if let Some(entry) = hot.get(&key, asked.now).filter(|_| trusted) {
                 self.keep_stale(&entry);
+                self.cache_status = CacheStatus::Miss;
                 if let Some(found) = self.give(&key, entry, sought.id, asked) {
                     return found;
                 }

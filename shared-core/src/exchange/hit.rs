@@ -7,6 +7,7 @@ use super::coding::off_loop_length;
 use super::head::{is_bytewise, HeadEdit};
 use super::{Exchange, Task};
 use crate::cache::entry::{Entry, Lending};
+use crate::cache::reason::Reason;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::mode::Mode;
@@ -26,7 +27,9 @@ pub(super) enum Decoding {
 }
 
 impl Exchange {
-    /// Gives out what is stored under `key`, or was shared, if it can be.
+    /// Gives out what is stored under `key`, or was shared, if it can be. Where
+    /// only the memory for that is lacking, the node's answer goes through, and
+    /// what is stored stays as it is.
     pub(super) fn give(
         &mut self,
         key: &Key,
@@ -36,8 +39,8 @@ impl Exchange {
     ) -> Option<LookUp> {
         let is_to_decode = !self.may_gzip(asked) && (id.is_some() || self.needs_body(&entry));
         if is_to_decode && !self.borrow(&entry) && !self.can_gzip(&entry, asked) {
-            // the node's answer needs not be held
-            return None;
+            self.reason = Reason::Memory;
+            return Some(LookUp::Forward);
         }
         if self.is_long_to_give(&entry, id, asked) {
             self.task = Task::Decode;

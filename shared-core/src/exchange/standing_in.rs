@@ -8,6 +8,7 @@ use super::head::{Field, HeadEdit, ResponseHead};
 use super::{Exchange, Task};
 use crate::cache::entry::Entry;
 use crate::cache::http;
+use crate::cache::reason::Reason;
 use crate::cache::stale::Failure;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
@@ -96,8 +97,11 @@ impl Exchange {
         let id = stand_in.id.clone();
         self.given_as = status;
         let found = self.give(&key, entry, id.as_deref(), asked);
-        if found.is_none() {
+        if found.is_none_or(|found| found == LookUp::Forward) {
+            // the node's answer is not only sent, but stored, too
             self.given_as = CacheStatus::Hit;
+            self.reason = Reason::None;
+            return None;
         }
         found
     }

@@ -1,0 +1,110 @@
+"""The cache suite against another build of the module: every row of ours
+twice, in one run, so that a change shows that the noise of two runs hides.
+"""
+
+from dataclasses import replace
+from statistics import median
+
+import caching
+import caching_bodies as bodylib
+import report
+from caching_coders import batch_rows, gzip_rows, identity_rows, miss_rows
+from caching_report import Samples
+from stack import Node
+
+BEFORE = "before: "
+ROUNDS = 5
+# More than this is worse, and less is the machine.
+MOST = 1.03
+
+
+def run(args, work, library, chosen, pairs, say):
+    rounds = 1 if args.quick else ROUNDS
+    per_group = 1 if args.quick else caching.PER_GROUP
+    calls = bodylib.singles(chosen, library, per_group)
+    methods = {b.method for b in chosen if b.method.startswith("erigon_")}
+    out = {}
+    with Node(work, [library.pairs]) as node:
+        for section, rows in (("gzip", gzip_rows), ("identity", identity_rows)):
+            if section in args.only:
+                say(f"hits, {section}")
+                couple = twice(rows(methods)[:1], args.before)
+                out[section] = caching.hits(work, node, couple, calls, rounds, say)
+    if "batch" in args.only:
+        say("batches")
+        own = bodylib.Library(work / "batches")
+        batches = [call for couple in bodylib.batches(pairs, own) for call in couple]
+        with Node(work, [own.pairs]) as node:
+            couples = twice(batch_rows(()), args.before)
+            out["batch"] = caching.hits(work, node, couples, batches, rounds, say)
+    if "miss" in args.only:
+        say("misses")
+        couples = twice(miss_rows(methods), args.before)
+        out["miss"] = caching.misses(work, couples, chosen, args.quick, say)
+    return out
+
+
+def twice(rows, module):
+    """Each row with both modules, one after the other."""
+    return [
+        again
+        for row in rows
+        for again in (
+            row,
+            replace(row, coder=replace(row.coder, name=BEFORE + row.name, module=module)),
+        )
+    ]
+
+
+def rows(results):
+    """Of each row and body or group, what it costs against the build before."""
+    for section in ("gzip", "identity", "batch", "miss"):
+        if section not in results:
+            continue
+        samples = Samples(results[section])
+        names = [row["name"] for row in results[section]["rows"]]
+        for group in samples.groups:
+            for name in names:
+                if not name.startswith(BEFORE):
+                    yield section, group, name, samples
+
+
+def ratios(results):
+    for section, group, name, samples in rows(results):
+        cpu = samples.ratio(group, name, BEFORE + name, "cpu_us")
+        rps = samples.ratio(group, name, BEFORE + name, "rps")
+        now = median(
+            s["cpu_us"] for call in samples.calls(group) for s in samples.by[call, name].values()
+        )
+        yield section, group, name, now, cpu, rps
+
+
+def verdicts(results):
+    return [
+        {
+            "target": f"{section}, {group}, {name}: at most {MOST - 1:.0%} more CPU than before",
+            "measured": f"{cpu - 1:+.1%} ({rps - 1:+.1%} requests/s)",
+            "met": None if results["quick"] else cpu <= MOST,
+        }
+        for section, group, name, _, cpu, rps in ratios(results)
+    ]
+
+
+def draw(_results, _path):
+    return False
+
+
+def render(results, _plot):
+    lines = [
+        (section, group, name, f"{now:,.1f}", f"{cpu:.3f}x", f"{rps:.3f}x")
+        for section, group, name, now, cpu, rps in ratios(results)
+    ]
+    return "\n\n".join(
+        [
+            "# nginx: the cache, against a build before",
+            report.machine_text(results),
+            "CPU and requests/s against the other build: medians of ratios within a round, "
+            "of the calls of a group. CPU bears the verdict.",
+            report.table(["What", "Bodies", "Row", "CPU us", "CPU", "Requests/s"], lines),
+        ]
+    ) + "\n"
