@@ -1,0 +1,123 @@
+"""The pages name what the code has, and lead somewhere."""
+
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DIRECTIVES = ROOT / "docs/directives.md"
+MODULE = ROOT / "nginx-module/src"
+
+# What a `Context:` line may say, and the flags that it stands for.
+CONTEXTS = {
+    "anywhere, and if in location": "NGX_HTTP_SSZIP_ANY_CONF|NGX_HTTP_LIF_CONF",
+    "anywhere": "NGX_HTTP_SSZIP_ANY_CONF",
+    "http": "NGX_HTTP_MAIN_CONF",
+    "location": "NGX_HTTP_LOC_CONF",
+}
+
+
+def pages():
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in listed.stdout.split()]
+
+
+def prose(page):
+    """The page without its examples, in which a bracket is no link."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+
+
+def anchors(page):
+    """What GitHub makes of the headings."""
+    found = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", prose(page), flags=re.M):
+        words = re.sub(r"[^\w\- ]", "", heading.lower())
+        found.add(words.replace(" ", "-"))
+    return found
+
+
+def first_column(page, above):
+    """The words in the first column of the table below a heading."""
+    table = page.read_text().split(above, 1)[1].split("\n\n|", 1)[1].split("\n\n", 1)[0]
+    cells = [line.split("|")[0 if line[0] != "|" else 1] for line in table.splitlines()]
+    return {word for cell in cells for word in re.findall(r"`([^`]+)`", cell)}
+
+
+class Links(unittest.TestCase):
+    def test_every_link_leads_to_a_file_and_a_heading_that_are_there(self):
+        broken = []
+        for page in pages():
+            for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                name, _, anchor = link.partition("#")
+                target = (page.parent / name).resolve() if name else page
+                if not target.exists() or (anchor and anchor not in anchors(target)):
+                    broken.append(f"{page.relative_to(ROOT)}: {link}")
+        self.assertEqual(broken, [])
+
+    def test_every_page_of_docs_is_reached_from_the_readme(self):
+        reached, left = set(), [ROOT / "README.md"]
+        while left:
+            page = left.pop()
+            if page in reached:
+                continue
+            reached.add(page)
+            for name in re.findall(r"\]\(([^)#\s]+\.md)", prose(page)):
+                if (target := (page.parent / name).resolve()).exists():
+                    left.append(target)
+        self.assertEqual([page for page in pages() if page.parent == ROOT / "docs" and page not in reached], [])
+
+
+class Directives(unittest.TestCase):
+    def setUp(self):
+        code = (MODULE / "ngx_http_sszip_module.c").read_text()
+        self.code = dict(re.findall(r'\{ ngx_string\("(sszip\w*)"\),\s+([A-Z_0-9|]+?)\|NGX_CONF_\w+,', code))
+        sections = re.split(r"^### ", DIRECTIVES.read_text(), flags=re.M)[1:]
+        named = {section.split("\n", 1)[0]: section for section in sections}
+        self.page = {name: section for name, section in named.items() if name.startswith("sszip")}
+
+    def test_the_page_has_each_directive_and_no_other(self):
+        self.assertGreater(len(self.code), 20)
+        self.assertEqual(set(self.page), set(self.code))
+
+    def test_the_table_of_contents_has_each(self):
+        table = DIRECTIVES.read_text().split("### ", 1)[0]
+        self.assertEqual(set(re.findall(r"\[(sszip\w*)\]", table)), set(self.code))
+
+    def test_each_says_where_it_may_stand(self):
+        for name, flags in self.code.items():
+            context = re.search(r"^Context: +(.+)$", self.page[name], flags=re.M)
+            self.assertEqual(CONTEXTS[context[1]], flags, name)
+
+    def test_each_has_its_syntax_and_default(self):
+        for name, section in self.page.items():
+            self.assertRegex(section, rf"(?m)^Syntax: +{name} ")
+            self.assertRegex(section, rf"(?m)^Default: +(-|{name} .+;|made of .+)$")
+
+    def test_the_page_has_each_variable_and_no_other(self):
+        code = (MODULE / "ngx_http_sszip_variables.c").read_text()
+        named = {f"${name}" for name in re.findall(r'ngx_string\("(sszip_\w+)"\)', code)}
+        self.assertGreater(len(named), 5)
+        self.assertEqual({name for name in first_column(DIRECTIVES, "\n## Variables") if name[0] == "$"}, named)
+
+
+class Words(unittest.TestCase):
+    def words(self, source, kind):
+        code = (ROOT / "shared-core/src" / source).read_text()
+        return set(re.findall(rf'{kind}::\w+ => "([^"]+)"', code))
+
+    def test_the_page_has_each_mode(self):
+        self.assertEqual(first_column(DIRECTIVES, "\n### Modes") - {"$sszip_mode"}, self.words("mode.rs", "Mode"))
+
+    def test_the_page_has_each_reason(self):
+        page = ROOT / "docs/reasons.md"
+        both = set(re.findall(r"^\| `([^`]+)` \|", page.read_text(), flags=re.M))
+        self.assertEqual(both, self.words("cache/reason.rs", "Reason"))
+
+
+if __name__ == "__main__":
+    unittest.main()
