@@ -436,11 +436,16 @@ impl Service {
     }
 
     async fn purge_and_count(self: Arc<Self>, scope: Scope) -> Result<Response<Answer>, Problem> {
-        let counted = scope.clone();
-        let stored = self.writing(move |owner| owner.count(&counted)).await?;
+        // of others nothing is counted on the disk: it would have to be searched
+        let is_stored = match scope {
+            Scope::Key(key) => {
+                let has_stored = move |owner: &Owner| owner.has_stored(&key, now());
+                self.writing(has_stored).await?
+            }
+            _ => false,
+        };
         let (generation, swept) = self.purge(scope).await?;
-        // most of what is in memory is in the store, too
-        Ok(answer::purged(generation, stored.max(swept)))
+        Ok(answer::purged(generation, swept.max(is_stored.into())))
     }
 
     /// The generation, and how many entries were in memory.

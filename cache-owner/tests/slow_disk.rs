@@ -76,10 +76,6 @@ impl Disk for Slow {
         Ok(())
     }
 
-    fn count(&self, _: &Scope) -> u64 {
-        0
-    }
-
     fn purge(&self, _: &Scope) -> Result<u64, DiskError> {
         self.0.pass();
         Ok(6)

@@ -338,14 +338,31 @@ fn a_newer_format_is_left_alone() {
     let config = config(folder.path());
     let marker = config.path.join("sszip-store");
     let old = fs::read(&marker).unwrap();
-    let content = "sszip-store 2\nsomething new\n";
+    let content = "sszip-store 3\nsomething new\n";
     let crc = crc32fast::hash(content.as_bytes());
     fs::write(&marker, format!("{content}crc32 {crc:08x}\n")).unwrap();
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { format: 2 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { format: 3 }), "{error}");
     fs::write(&marker, old).unwrap();
     let (opening, found) = outlast(&config, "the old version again");
     assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));
+}
+
+/// What an earlier version made begins anew, and with what was purged there
+/// nothing comes back.
+#[test]
+fn an_older_format_is_set_aside() {
+    let folder = closed();
+    let config = config(folder.path());
+    let content = "sszip-store 1\nname and serial\n";
+    let crc = crc32fast::hash(content.as_bytes());
+    let marker = format!("{content}crc32 {crc:08x}\n");
+    fs::write(config.path.join("sszip-store"), marker).unwrap();
+    let (opening, found) = outlast(&config, "an earlier version's");
+    let damage = Damage::Older(1);
+    let to = Some(config.path.join("broken-1"));
+    assert_eq!((opening, found), (Opening::SetAside { damage, to }, 0));
+    reopen(&config);
 }
 
 /// Run as root, as the tests of the module are, only.

@@ -163,10 +163,6 @@ pub trait Disk: Send + Sync {
     /// [`DiskError`]: it holds in this process only, and is to be tried again.
     fn purge(&self, scope: &Scope) -> Result<u64, DiskError>;
 
-    /// How many entries such a purge would remove, at least: what is not
-    /// counted without a look at all entries is not.
-    fn count(&self, scope: &Scope) -> u64;
-
     /// What is recorded of a namespace's chain.
     ///
     /// # Errors

@@ -403,9 +403,9 @@ impl Owner {
         purged
     }
 
-    /// How many entries a purge would remove, at least. Waits for a disk.
-    pub fn count(&self, scope: &Scope) -> u64 {
-        self.disk.count(scope)
+    /// Whether the store has an entry. Waits for a disk.
+    pub fn has_stored(&self, key: &Key, now: Now) -> bool {
+        self.disk.get(key, now).is_some()
     }
 
     /// Takes out of memory what a purge with that generation is about, entry by

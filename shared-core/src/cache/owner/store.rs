@@ -197,10 +197,6 @@ impl Disk for StoreDisk {
         }
     }
 
-    fn count(&self, counted: &about::Scope) -> u64 {
-        self.store.count(&scope(counted))
-    }
-
     fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, DiskError> {
         let keys = record::keys(namespace);
         Ok(tracker::Record {

@@ -29,14 +29,13 @@ pub const MIN_SIZE: u64 = 16 << 20;
 
 /// The families, in the order in which they are opened.
 pub(super) const CONTROL: usize = 0;
-pub(super) const BLOCKS: usize = 1;
 
 impl Class {
     /// The family of its entries.
     pub(super) fn family(self) -> usize {
         match self {
-            Self::Immutable => 2,
-            Self::Aging => 3,
+            Self::Immutable => 1,
+            Self::Aging => 2,
         }
     }
 }
@@ -66,16 +65,11 @@ impl Config {
         self.max_size / 64
     }
 
-    /// What FIFO may keep in tables. A table is written before the oldest is
+    /// Bytes of tables of entries. A table is written before the oldest is
     /// dropped, and others may wait behind it.
-    fn tables(&self) -> u64 {
+    fn entries(&self) -> u64 {
         let reserve = (MAX_WRITE_BUFFERS + 1) * 2 * self.write_buffer;
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
-    }
-
-    /// Bytes of tables of entries.
-    fn entries(&self) -> u64 {
-        self.tables() / 16 * 15
     }
 
     /// Bytes of tables of a class that the other can't take from it.
@@ -98,7 +92,7 @@ impl Config {
         ]
     }
 
-    pub(super) fn families(&self) -> [Family; 4] {
+    pub(super) fn families(&self) -> [Family; 3] {
         let family = |name, fifo_size| Family {
             name,
             fifo_size,
@@ -106,7 +100,6 @@ impl Config {
         };
         [
             family("default", 0),
-            family("blocks", self.tables() / 16),
             // until it is known what they use
             family("immutable", self.entries()),
             family("aging", self.entries()),

@@ -4,17 +4,14 @@
 //! marker file; before it goes all that was written without the log.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::PoisonError;
 
-use super::config::{BLOCKS, CONTROL};
+use super::config::CONTROL;
 use super::control;
 use super::marker::Marker;
 use super::purges::Scope;
-use super::record::{Class, Header, Namespace};
 use super::rocks::{Durability, Failure, Write};
 use super::{locked, Store, StoreError};
-use crate::cache::Key;
 use crate::faults::{die_if, Fault};
 
 /// What is written one at a time, and must last.
@@ -24,9 +21,6 @@ pub(super) struct Lasting {
     /// not be written wait for the next write.
     pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
-
-/// Entries are counted no further.
-pub const MAX_COUNTED: u64 = 1 << 16;
 
 impl Store {
     /// Purges what matches `scope` and was asked of the node before. From the
@@ -54,46 +48,6 @@ impl Store {
         }
         self.write_lasting(&mut lasting)?;
         Ok(generation)
-    }
-
-    /// How many entries a purge of `scope` would make unreachable, as far as
-    /// that can be told without a look at all: of a namespace those that are of
-    /// a block, up to [`MAX_COUNTED`]. Some of them may have left for want of
-    /// room before.
-    pub fn count(&self, scope: &Scope) -> u64 {
-        let counted = match scope {
-            Scope::Key(key) => Ok(self.stale(key).is_some().into()),
-            Scope::Blocks {
-                namespace,
-                from,
-                to,
-            } => self.count_blocks(namespace, *from, *to),
-            Scope::Namespace(namespace) => self.count_blocks(namespace, 0, u64::MAX),
-            Scope::Everything | Scope::Method { .. } => Ok(0),
-        };
-        counted.unwrap_or_else(|_| {
-            self.read_errors.fetch_add(1, Ordering::Relaxed);
-            0
-        })
-    }
-
-    fn count_blocks(&self, namespace: &Namespace, from: u64, to: u64) -> Result<u64, Failure> {
-        let mut count = 0;
-        if from > to {
-            return Ok(count);
-        }
-        let end = [&block_row(namespace, to, &[0xff; 32])[..], &[0]].concat();
-        let first = block_row(namespace, from, &[0; 32]);
-        let mut rows = self.rocks.rows(BLOCKS, &first, &end)?;
-        while let Some((row, value)) = rows.next_row()? {
-            if let Some((key, header)) = block_header(row, value) {
-                count += u64::from(!self.refuses(&key, &header));
-            }
-            if count == MAX_COUNTED {
-                break;
-            }
-        }
-        Ok(count)
     }
 
     /// Keeps a value under each key, for the owner, or takes it out (`None`):
@@ -181,32 +135,4 @@ impl Store {
         lasting.rows.clear();
         Ok(())
     }
-}
-
-/// The row of an entry in the block index.
-pub(super) fn block_row(namespace: &Namespace, block: u64, key: &Key) -> Vec<u8> {
-    [&namespace[..], &block.to_be_bytes(), key].concat()
-}
-
-/// What that row says.
-pub(super) fn block_value(class: Class, generation: u64) -> Vec<u8> {
-    [&[class.byte()][..], &generation.to_be_bytes()].concat()
-}
-
-/// What a row of the block index knows of its entry: all but its method.
-fn block_header<'a>(row: &[u8], value: &[u8]) -> Option<(Key, Header<'a>)> {
-    let (namespace, rest) = row.split_first_chunk()?;
-    let (block, key) = rest.split_first_chunk()?;
-    let (class, generation) = value.split_first()?;
-    let header = Header {
-        class: Class::from_byte(*class)?,
-        namespace: *namespace,
-        method: &[],
-        block: Some(u64::from_be_bytes(*block)),
-        generation: u64::from_be_bytes(generation.try_into().ok()?),
-        stored_at: 0,
-        expires_at: 0,
-        sequence: 0,
-    };
-    Some((key.try_into().ok()?, header))
 }

@@ -7,7 +7,7 @@
 //! acknowledged: a database that counts fewer has lost one.
 //!
 //! ```text
-//! sszip-store 1
+//! sszip-store 2
 //! name 6f0c...
 //! serial 12
 //! crc32 89abcdef
@@ -23,7 +23,7 @@ use std::path::Path;
 use super::open::PRIVATE;
 
 /// The layout of the store, database included.
-pub(super) const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 2;
 
 pub(super) const FILE: &str = "sszip-store";
 const NEW: &str = "sszip-store.new";
@@ -43,6 +43,8 @@ pub(super) struct Marker {
 pub(super) enum MarkerError {
     /// Made by a later version.
     Newer(u64),
+    /// Made by an earlier version.
+    Older(u64),
     /// Made by no version.
     Damaged,
     /// It can't be read.
@@ -78,7 +80,8 @@ impl Marker {
         match format {
             Some(FORMAT) => {}
             Some(format) if format > FORMAT => return Err(MarkerError::Newer(format)),
-            _ => return Err(damaged),
+            Some(format) => return Err(MarkerError::Older(format)),
+            None => return Err(damaged),
         }
         let name = line("name ").filter(|name| name.len() == 32);
         let name = name.and_then(|name| u128::from_str_radix(name, 16).ok());
@@ -158,7 +161,7 @@ mod tests {
     fn what_was_written_is_read() {
         let text = MARKER.text();
         assert_eq!(Marker::parse(&text).unwrap(), MARKER);
-        assert!(text.starts_with("sszip-store 1\nname a7a7"));
+        assert!(text.starts_with("sszip-store 2\nname a7a7"));
     }
 
     #[test]
@@ -179,10 +182,15 @@ mod tests {
     }
 
     #[test]
-    fn a_later_format_is_known_as_one() {
-        let content = format!("sszip-store {}\nwhatever else\n", FORMAT + 1);
-        let crc = crc32fast::hash(content.as_bytes());
-        let parsed = Marker::parse(&format!("{content}crc32 {crc:08x}\n"));
-        assert!(matches!(parsed, Err(MarkerError::Newer(format)) if format == FORMAT + 1));
+    fn another_format_is_known_as_one() {
+        let parse = |format: u64| {
+            let content = format!("sszip-store {format}\nwhatever else\n");
+            let crc = crc32fast::hash(content.as_bytes());
+            Marker::parse(&format!("{content}crc32 {crc:08x}\n"))
+        };
+        let newer = parse(FORMAT + 1);
+        assert!(matches!(newer, Err(MarkerError::Newer(format)) if format == FORMAT + 1));
+        let older = parse(FORMAT - 1);
+        assert!(matches!(older, Err(MarkerError::Older(format)) if format == FORMAT - 1));
     }
 }

@@ -1,18 +1,18 @@
 //! The store: entries on disk, in RocksDB, without its write-ahead log.
 //!
 //! Entries can be had again from the node, so they are written once, when a
-//! memtable is flushed, and a crash loses those of the last moments; an entry
-//! and its row in the block index are one batch, and all families are flushed
-//! together, so that never one is there without the other. Purges can't be had
+//! memtable is flushed, and a crash loses those of the last moments; all
+//! families are flushed together, so that it keeps a beginning of what was
+//! written: no entry without what was noted before it. Purges can't be had
 //! again: they go through the log and are on the disk before they are
 //! acknowledged, after a flush of what was written without the log before.
 //!
 //! ```text
-//!           put                        purge, control_put
-//!            │ no log                   │ flush all, then log + sync,
-//!            ▼                          ▼ then the marker (marker.rs)
-//!  immutable │ aging │ blocks        control
-//!  the entries, FIFO │ block → keys  purges and what else must last
+//!        put                   purge, control_put
+//!         │ no log              │ flush all, then log + sync,
+//!         ▼                     ▼ then the marker (marker.rs)
+//!  immutable │ aging         control
+//!  the entries, FIFO         purges and what else must last
 //! ```
 //!
 //! Tables leave in the order in which they were written, once their class has
@@ -60,7 +60,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 pub use admission::Admission;
 pub use config::{Config, MIN_SIZE};
-pub use lasting::MAX_COUNTED;
 pub use open::{Damage, OpenError, Opening};
 pub use purges::{Change, Purges, Scope, UnknownRow, MAX_KEYS, MAX_METHODS};
 pub use purges::{MAX_NAMESPACES, MAX_RANGES};
@@ -70,8 +69,7 @@ pub use storing::{Event, Reason};
 
 use super::Key;
 use crate::faults::{injected_once, Fault};
-use config::BLOCKS;
-use lasting::{block_row, block_value, Lasting};
+use lasting::Lasting;
 use rocks::{Durability, Failure, Pinned, Rocks, Write};
 use storing::Storing;
 
@@ -237,28 +235,17 @@ impl Store {
             return Err(StoreError::Purged);
         }
         let head = header.encode(key, record.body.len());
-        let mut writes = vec![Write::Put {
+        let write = Write::Put {
             family: record.class.family(),
             key,
             value: [&head, record.body],
-        }];
-        let row = record.block.map(|block| {
-            (
-                block_row(&record.namespace, block, key),
-                block_value(record.class, record.generation),
-            )
-        });
-        writes.extend(row.as_ref().map(|(row, value)| Write::Put {
-            family: BLOCKS,
-            key: row,
-            value: [value, &[]],
-        }));
+        };
         let durability = if self.config.log_entries {
             Durability::Wal
         } else {
             Durability::Memory
         };
-        let written = self.rocks.write(&writes, durability);
+        let written = self.rocks.write(&[write], durability);
         if written.is_ok() {
             // after the write: what was acknowledged is flushed by the next
             // flush that finds this set

@@ -8,7 +8,8 @@
 //! PATH/broken-1/     a database that was set aside, without its tables
 //! ```
 //!
-//! A database that is damaged is set aside, and a new one made: it is a cache.
+//! A database that is damaged, or of an earlier version, is set aside, and a new
+//! one made: it is a cache.
 //! What is not the database's fault (a full disk, a folder of somebody else, a
 //! later version's store) is an error, and nothing is touched.
 
@@ -47,7 +48,7 @@ pub enum Opening {
     Fresh,
     /// It holds what it held.
     Reopened,
-    /// What was there is damaged; the store begins anew, empty.
+    /// What was there is damaged, or too old; the store begins anew, empty.
     SetAside {
         /// What was wrong with it.
         damage: Damage,
@@ -56,7 +57,7 @@ pub enum Opening {
     },
 }
 
-/// What is wrong with a store.
+/// Why a store begins anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The file that says what the database has to hold is gone, or its making
@@ -64,6 +65,8 @@ pub enum Damage {
     NoMarker,
     /// That file is not as it was written.
     Marker,
+    /// An earlier version made the store, in this format.
+    Older(u64),
     /// The database is gone.
     NoDatabase,
     /// It is empty, or another one.
@@ -86,6 +89,9 @@ impl fmt::Display for Damage {
         match self {
             Self::NoMarker => f.write_str("a database without its marker file"),
             Self::Marker => f.write_str("the marker file is damaged"),
+            Self::Older(format) => {
+                write!(f, "an earlier version made it, in format {format}")
+            }
             Self::NoDatabase => f.write_str("the database is gone"),
             Self::OtherDatabase => f.write_str("the database is not the one it was"),
             Self::LostWrites { found, wanted } => {
@@ -207,6 +213,7 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
         Ok(None) if exists => Err(Failed::Damaged(Damage::NoMarker)),
         Ok(None) => create(config, &database, now, Opening::Fresh).map_err(Failed::Error),
         Err(MarkerError::Damaged) => Err(Failed::Damaged(Damage::Marker)),
+        Err(MarkerError::Older(format)) => Err(Failed::Damaged(Damage::Older(format))),
         Err(MarkerError::Newer(format)) => Err(Failed::Error(OpenError::Newer { format })),
         Err(MarkerError::Io(error)) => Err(Failed::Error(io_error(folder, error))),
     };

@@ -90,14 +90,6 @@ impl Disk for Arc<Model> {
         }
     }
 
-    fn count(&self, scope: &Scope) -> u64 {
-        let entries = self.entries.lock().unwrap();
-        let covered = entries.iter().filter(|(key, stored)| {
-            scope.covers(key, &stored.about) && !self.refuses(key, &stored.about)
-        });
-        covered.count() as u64
-    }
-
     fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
         Ok(Record::default())
     }
