@@ -232,7 +232,7 @@ impl World {
             directives.set(name, &[value.as_bytes()]).unwrap();
         }
         let process = Process::default();
-        process.tier.start(4 << 20, 1);
+        process.shared.start(4 << 20, 1);
         Self {
             config: Arc::new(directives.resolve(process.clone())),
             process,
@@ -618,7 +618,7 @@ impl World {
     }
 
     fn wake(&mut self) {
-        while let Some(waiter) = self.process.tier.next_woken() {
+        while let Some(waiter) = self.process.shared.next_woken() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);
@@ -681,7 +681,7 @@ impl World {
             self.take(&Step::Sent(0));
         }
         assert!(self.open.is_empty(), "{} wait for ever", self.open.len());
-        assert!(self.process.tier.flights.is_empty());
+        assert!(self.process.shared.flights.is_empty());
         assert_eq!(self.process.budget.used(), 0);
     }
 }

@@ -32,7 +32,7 @@ impl Host {
             directives.set(name, &values).unwrap();
         }
         let process = Process::default();
-        process.tier.start(1 << 20, 1);
+        process.shared.start(1 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
         Self { config, process }
     }
@@ -76,7 +76,7 @@ impl Host {
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.process.tier.next_woken()).collect()
+        std::iter::from_fn(|| self.process.shared.next_woken()).collect()
     }
 }
 
@@ -158,7 +158,7 @@ fn a_herd_of_batches_reaches_the_node_once() {
         }
         let found = look_up(&mut single, RECEIPT, 20, None, NODE);
         assert_eq!(found, LookUp::Respond);
-        assert!(host.process.tier.flights.is_empty());
+        assert!(host.process.shared.flights.is_empty());
     }
 }
 
@@ -186,7 +186,7 @@ fn a_batch_that_has_more_to_ask_does_not_wait() {
     let found = look_up_all(&mut fourth, &calls(&BOTH, 1), 4, NODE);
     assert_eq!(found, LookUp::Forward);
     answer(fourth, &answers(&BOTH, 1), NODE);
-    assert!(host.process.tier.flights.is_empty());
+    assert!(host.process.shared.flights.is_empty());
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_batch_waits_for_single_calls_too_and_no_longer_than_is_said() {
         "{rest}"
     );
     drop((two, batch));
-    assert!(host.woken().is_empty() && host.process.tier.flights.is_empty());
+    assert!(host.woken().is_empty() && host.process.shared.flights.is_empty());
 }
 
 fn head(exchange: &mut Exchange, status: u16, fields: &[Field<'_>]) -> HeadAction {

@@ -34,7 +34,7 @@ impl Host {
             directives.set(name, &values).unwrap();
         }
         let process = Process::default();
-        process.tier.start(64 << 20, 1);
+        process.shared.start(64 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
         Self { config, process }
     }
@@ -140,7 +140,7 @@ fn all_who_are_sent_the_same_share_it() {
         .iter()
         .all(|client| body_of(client) == answer(1, LONG).as_bytes()));
     // the tier may throw it out: it is there until the last has it
-    host.process.tier.hot().unwrap().clear();
+    host.process.shared.hot().unwrap().clear();
     assert!(host.used() >= LONG);
     drop(clients);
     assert_eq!(host.used(), 0);

@@ -31,7 +31,7 @@ impl Host {
             directives.set(name, &values).unwrap();
         }
         let process = Process::default();
-        process.tier.start(1 << 20, 1);
+        process.shared.start(1 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
         Self { config, process }
     }
@@ -139,7 +139,7 @@ fn it_stands_in_until_its_time_is_over_and_is_then_forgotten() {
     assert_eq!(failed(exchange, Failure::Error, last + 1), None);
     let (exchange, _) = host.ask(last + 1, 1);
     assert_eq!(failed(exchange, Failure::Error, last + 1), None);
-    assert!(host.process.tier.hot().unwrap().is_empty());
+    assert!(host.process.shared.hot().unwrap().is_empty());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn without_the_directive_nothing_expired_is_kept() {
     let host = Host::new("cache_use_stale off");
     answer(host.ask(0, 1).0, 7, 0);
     let (exchange, _) = host.ask(VALID, 1);
-    assert!(host.process.tier.hot().unwrap().is_empty());
+    assert!(host.process.shared.hot().unwrap().is_empty());
     assert_eq!(failed(exchange, Failure::Error, VALID), None);
 }
 
@@ -155,7 +155,7 @@ fn without_the_directive_nothing_expired_is_kept() {
 fn what_was_driven_out_of_memory_stands_in_for_nothing() {
     let host = Host::new("cache_use_stale error");
     answer(host.ask(0, 1).0, 7, 0);
-    host.process.tier.hot().unwrap().clear();
+    host.process.shared.hot().unwrap().clear();
     let (exchange, _) = host.ask(VALID, 1);
     assert_eq!(failed(exchange, Failure::Error, VALID), None);
 }
@@ -380,7 +380,7 @@ proptest! {
                 Step::Pause(time) => now += time,
                 _ => {}
             }
-            while host.process.tier.next_woken().is_some() {}
+            while host.process.shared.next_woken().is_some() {}
         }
     }
 }

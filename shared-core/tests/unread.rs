@@ -29,13 +29,13 @@ impl Host {
             directives.set(name, &[value.as_bytes()]).unwrap();
         }
         let process = Process::default();
-        process.tier.start(32 << 20, 1);
+        process.shared.start(32 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
         Self { config, process }
     }
 
     fn entries(&self) -> usize {
-        self.process.tier.hot().unwrap().len()
+        self.process.shared.hot().unwrap().len()
     }
 
     fn look_up(&self, body: &str, gzip: bool, waiter: Option<usize>) -> (Exchange, LookUp) {
@@ -240,7 +240,7 @@ fn nor_to_those_who_waited_for_it() {
             let (mut follower, found) = host.look_up(&request("2"), true, Some(2));
             assert_eq!(found, LookUp::Wait);
             host.answered(leader, &answer);
-            assert_eq!(host.process.tier.next_woken(), Some(2));
+            assert_eq!(host.process.shared.next_woken(), Some(2));
             match look_up_again(&mut follower, &request("2"), None) {
                 LookUp::Forward => {}
                 LookUp::RespondOffLoop => {

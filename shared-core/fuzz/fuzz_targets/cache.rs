@@ -137,7 +137,7 @@ impl World {
         }
         let process = Process::default();
         // room for a few entries: some are thrown out
-        process.tier.start(30_000, 1);
+        process.shared.start(30_000, 1);
         Self {
             config: Arc::new(directives.resolve(process.clone())),
             process,
@@ -406,7 +406,7 @@ impl World {
     }
 
     fn wake(&mut self) {
-        while let Some(waiter) = self.process.tier.next_woken() {
+        while let Some(waiter) = self.process.shared.next_woken() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);
@@ -432,7 +432,7 @@ impl World {
             self.answer(open, how);
         }
         assert!(self.open.is_empty(), "some wait for ever");
-        assert!(self.process.tier.flights.is_empty());
+        assert!(self.process.shared.flights.is_empty());
         assert_eq!(self.process.budget.used(), 0);
     }
 

@@ -21,21 +21,21 @@ pub struct Process {
     /// What held bodies may take.
     pub budget: Budget,
     /// What is stored and what is being fetched.
-    pub tier: Arc<Tier>,
+    pub shared: Arc<Shared>,
 }
 
 impl From<Budget> for Process {
     fn from(budget: Budget) -> Self {
         Self {
             budget,
-            tier: Arc::default(),
+            shared: Arc::default(),
         }
     }
 }
 
-/// The hot tier, and who waits for what will be in it.
+/// What is stored here, what is known of it, and who waits for it.
 #[derive(Debug, Default)]
-pub struct Tier {
+pub struct Shared {
     hot: OnceLock<Hot>,
     link: OnceLock<Link>,
     /// One request at a time for the same thing.
@@ -53,7 +53,7 @@ pub struct Tier {
     woken: Mutex<VecDeque<Waiter>>,
 }
 
-impl Tier {
+impl Shared {
     /// Makes the hot tier, of at most `bytes`, for so many threads. A host
     /// that forks calls it after the fork; a second call changes nothing.
     pub fn start(&self, bytes: u64, threads: usize) {

@@ -22,7 +22,7 @@ use crate::bytes::extend;
 use crate::cache::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::hot::Hot;
-use crate::cache::process::Tier;
+use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
@@ -64,12 +64,12 @@ impl Exchange {
     ) -> LookUp {
         self.batch_size = Some(calls.len());
         let process = self.config.process.clone();
-        let Some(hot) = process.tier.hot() else {
+        let Some(hot) = process.shared.hot() else {
             return LookUp::Forward;
         };
-        let looks = !asked.bypass && process.tier.may_send(asked.monotonic);
-        let (has_waited, shared) = match self.claim_flights() {
-            Some(shared) => (true, shared),
+        let looks = !asked.bypass && process.shared.may_send(asked.monotonic);
+        let (has_waited, landed) = match self.claim_flights() {
+            Some(landed) => (true, landed),
             None => (false, Vec::new()),
         };
         let mut found: Vec<Option<Arc<Entry>>> = calls
@@ -80,14 +80,14 @@ impl Exchange {
                 let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
                 let entry = match hot.get(&place.key, asked.now) {
                     Some(entry) => entry,
-                    None => shared.iter().find(is_it)?.1.clone(),
+                    None => landed.iter().find(is_it)?.1.clone(),
                 };
                 judge.remember(call, place);
                 Some(entry)
             })
             .collect();
         if !has_waited
-            && (self.asks_for_all(&process.tier, &places, &found, asked)
+            && (self.asks_for_all(&process.shared, &places, &found, asked)
                 || self.follows_all(calls, &places, &found, judge.scope(), asked))
         {
             return LookUp::Wait;
@@ -187,7 +187,7 @@ impl Exchange {
     /// Whether the owner of a store is asked for what is not in memory; once.
     fn asks_for_all(
         &mut self,
-        tier: &Tier,
+        shared: &Shared,
         places: &[Option<Place>],
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
@@ -195,7 +195,7 @@ impl Exchange {
         if self.stop_waiting_for_all() {
             return false;
         }
-        let (Some(waiter), Some(link), false) = (asked.waiter, tier.link(), asked.bypass) else {
+        let (Some(waiter), Some(link), false) = (asked.waiter, shared.link(), asked.bypass) else {
             return false;
         };
         let missing = || {
@@ -242,8 +242,8 @@ impl Exchange {
                 None => return false,
             }
         }
-        let tier = &self.config.process.tier;
-        if keys.is_empty() || !tier.flights.follow_all(keys, waiter) {
+        let shared = &self.config.process.shared;
+        if keys.is_empty() || !shared.flights.follow_all(keys, waiter) {
             return false;
         }
         self.waiting_for_flights = Some((waiter, self.mark(scope)));
@@ -253,12 +253,12 @@ impl Exchange {
     /// What came of the flights that it waited for, if it did.
     pub(super) fn claim_flights(&mut self) -> Option<Vec<(Key, Arc<Entry>)>> {
         let (waiter, mark) = self.waiting_for_flights.take()?;
-        let tier = &self.config.process.tier;
-        tier.forget(waiter);
-        let mut shared = tier.flights.claim_all(waiter);
+        let shared = &self.config.process.shared;
+        shared.forget(waiter);
+        let mut landed = shared.flights.claim_all(waiter);
         // they may have been asked for before this one was
-        shared.retain(|(_, entry)| entry.answers(mark.as_ref()));
-        Some(shared)
+        landed.retain(|(_, entry)| entry.answers(mark.as_ref()));
+        Some(landed)
     }
 
     /// Takes the memory for a batch of these: whether it is to be gzip, or
@@ -319,12 +319,12 @@ impl Exchange {
         gzip: bool,
         asked: &Asked<'_>,
     ) {
-        let tier = Arc::clone(&self.config.process.tier);
+        let shared = Arc::clone(&self.config.process.shared);
         let mut stand = true;
         for (key, entry, _) in answers {
             if !entry.stands() {
                 stand = false;
-                if let Some(hot) = tier.hot() {
+                if let Some(hot) = shared.hot() {
                     hot.remove_this(key, entry);
                 }
             }

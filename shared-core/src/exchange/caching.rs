@@ -12,7 +12,7 @@ use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
 use crate::cache::hot::Hot;
 use crate::cache::link::Link;
-use crate::cache::process::Tier;
+use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
@@ -124,14 +124,14 @@ impl Exchange {
         let request = &self.request.cache;
         if self.state == State::AwaitingHead
             && request.kind == CacheKind::Change
-            && self.config.process.tier.hot().is_some()
+            && self.config.process.shared.hot().is_some()
         {
             return CacheNeed::Place;
         }
         if self.state == State::AwaitingHead
             && request.kind != CacheKind::None
             && !(request.credentials && self.config.cache.credentials == Credentials::Bypass)
-            && self.config.process.tier.hot().is_some()
+            && self.config.process.shared.hot().is_some()
         {
             return match request.kind {
                 CacheKind::Resource => CacheNeed::NoBody,
@@ -192,7 +192,7 @@ impl Exchange {
             return Ok(LookUp::Forward);
         }
         self.looked_up_at = asked.now;
-        self.config.process.tier.unkept.saw(asked.now);
+        self.config.process.shared.unkept.saw(asked.now);
         self.may_code = asked.coding_allowed;
         self.host_writes_vary = asked.host_writes_vary;
         if self.request.cache.kind == CacheKind::Resource {
@@ -270,8 +270,8 @@ impl Exchange {
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
     ) -> LookUp {
-        let tier = Arc::clone(&self.config.process.tier);
-        let Some(hot) = tier.hot() else {
+        let shared = Arc::clone(&self.config.process.shared);
+        let Some(hot) = shared.hot() else {
             return LookUp::Forward;
         };
         let key = sought.key;
@@ -280,7 +280,7 @@ impl Exchange {
             return self.after_waiting(waited, sought, scope, asked, what);
         }
         if !asked.bypass {
-            let trusted = tier.may_send(asked.monotonic);
+            let trusted = shared.may_send(asked.monotonic);
             if sought.id.is_none() {
                 self.remove_changed(hot, &key, scope);
             }
@@ -307,18 +307,18 @@ impl Exchange {
             return LookUp::Forward;
         }
         // what is sent meanwhile is sent because another request fetches it
-        let unkept = tier.unkept.get(&key, asked.now);
+        let unkept = shared.unkept.get(&key, asked.now);
         let may_share = sought.coalesces && self.config.cache.lock && unkept != Some(Unkept::One);
         let coalesces = may_share || self.may_send_stale(asked);
-        let asks = coalesces || tier.link().is_some_and(Link::is_up);
+        let asks = coalesces || shared.link().is_some_and(Link::is_up);
         let token = match asked.waiter {
             Some(waiter) if asks && !asked.bypass => {
                 // what is not kept here is not kept elsewhere either
                 let in_vain = unkept.is_some();
-                match take_part(&tier, key, waiter, coalesces, in_vain, asked.now) {
+                match take_part(&shared, key, waiter, coalesces, in_vain, asked.now) {
                     Part::Leads(token) => token,
                     Part::Follows if self.may_send_stale(asked) => {
-                        tier.leave(&key, waiter);
+                        shared.leave(&key, waiter);
                         if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
                             return found;
                         }
@@ -341,7 +341,7 @@ impl Exchange {
 
     /// What was changed must not be revalidated either: its tag may be the same.
     fn remove_changed(&self, hot: &Hot, key: &Key, scope: &Scope) {
-        if self.config.process.tier.changes.last() == 0 {
+        if self.config.process.shared.changes.last() == 0 {
             return;
         }
         let changed = hot.stale(key).filter(|entry| self.is_changed(entry, scope));
@@ -366,15 +366,15 @@ impl Exchange {
         what: impl FnOnce() -> What,
     ) -> LookUp {
         self.cache_status = CacheStatus::Miss;
-        let tier = Arc::clone(&self.config.process.tier);
+        let shared = Arc::clone(&self.config.process.shared);
         // what answers depend on may have been learnt meanwhile
         let parted = sought.key != key;
         // whoever woke it, it is up
-        tier.forget(waiter);
-        let token = match tier.flights.claim(waiter) {
+        shared.forget(waiter);
+        let token = match shared.flights.claim(waiter) {
             // nobody woke it: it has waited long enough
             None => {
-                tier.leave(&key, waiter);
+                shared.leave(&key, waiter);
                 if !parted {
                     if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
                         return found;
@@ -387,7 +387,7 @@ impl Exchange {
             Some(Turn::Landed(Outcome::Answer(entry))) => {
                 self.keep_stale(&entry);
                 let found = Some(entry)
-                    .filter(|_| !parted && tier.may_send(asked.monotonic))
+                    .filter(|_| !parted && shared.may_send(asked.monotonic))
                     // it may have been asked for before this one was
                     .filter(|entry| entry.answers(mark.as_ref()))
                     .filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
@@ -414,8 +414,8 @@ impl Exchange {
         let (namespace, mark) = self.mark_of(&scope);
         let settings = Settings {
             asked_at: asked.now,
-            generation: self.config.process.tier.generation(),
-            changes: self.config.process.tier.changes.last(),
+            generation: self.config.process.shared.generation(),
+            changes: self.config.process.shared.changes.last(),
             namespace,
             mark,
             valid: Arc::clone(&self.config.cache.valid),
@@ -424,14 +424,14 @@ impl Exchange {
             max_entry: size(self.config.cache.max_entry),
             keeps_stale: self.config.cache.use_stale.is_any(),
         };
-        let tier = Arc::clone(&self.config.process.tier);
-        Box::new(Fill::new(what, scope, token, tier, settings))
+        let shared = Arc::clone(&self.config.process.shared);
+        Box::new(Fill::new(what, scope, token, shared, settings))
     }
 
     /// What the owner knows a namespace by, and what it has said of the chain
     /// behind it.
     fn mark_of(&self, scope: &Scope) -> (Namespace, Option<Mark>) {
-        let Some(link) = self.config.process.tier.link() else {
+        let Some(link) = self.config.process.shared.link() else {
             // nobody asks for it
             return Default::default();
         };
@@ -492,7 +492,7 @@ impl Exchange {
         if self.config.cache.credentials == Credentials::Key {
             base.push_fields(&request.fields, scope::CREDENTIALS);
         }
-        let names = self.config.process.tier.varying.names(&base);
+        let names = self.config.process.shared.varying.names(&base);
         base.vary(&request.fields, names);
         base
     }
@@ -539,7 +539,7 @@ impl Exchange {
             request.why
         } else if request.credentials && self.config.cache.credentials == Credentials::Bypass {
             Reason::Credentials
-        } else if self.config.process.tier.hot().is_none() {
+        } else if self.config.process.shared.hot().is_none() {
             Reason::NoMemoryCache
         } else {
             Reason::Local
@@ -698,25 +698,25 @@ enum Part {
 /// Leads, or follows, the flight of a key. With a store the look-up there is
 /// the first to lead.
 fn take_part(
-    tier: &Tier,
+    shared: &Shared,
     key: Key,
     waiter: Waiter,
     coalesces: bool,
     in_vain: bool,
     now: u64,
 ) -> Part {
-    let token = match tier.flights.begin(key, waiter) {
+    let token = match shared.flights.begin(key, waiter) {
         Some(Role::Follower) => return Part::Follows,
         Some(Role::Leader(token)) => token,
         // memory was refused
         None => return Part::Leads(None),
     };
-    let token = match tier.link() {
-        Some(link) if tier.flights.follow(&token, waiter).is_some() => {
+    let token = match shared.link() {
+        Some(link) if shared.flights.follow(&token, waiter).is_some() => {
             match link.ask(key, token, coalesces, in_vain, now) {
                 Ok(()) => return Part::Asks,
                 Err(token) => {
-                    tier.flights.leave(&key, waiter);
+                    shared.flights.leave(&key, waiter);
                     token
                 }
             }
@@ -724,7 +724,7 @@ fn take_part(
         _ => token,
     };
     if !coalesces {
-        tier.finish(token, Outcome::Alone);
+        shared.finish(token, Outcome::Alone);
         return Part::Leads(None);
     }
     Part::Leads(Some(token))
@@ -735,9 +735,9 @@ impl Exchange {
         self.stop_waiting_for_all();
         self.claim_flights();
         if let Some(Waiting { key, waiter, .. }) = self.waiting.take() {
-            let tier = &self.config.process.tier;
-            tier.forget(waiter);
-            tier.leave(&key, waiter);
+            let shared = &self.config.process.shared;
+            shared.forget(waiter);
+            shared.leave(&key, waiter);
         }
     }
 
@@ -746,11 +746,11 @@ impl Exchange {
         let Some(waiter) = self.waiting_for_all.take() else {
             return false;
         };
-        let tier = &self.config.process.tier;
-        if let Some(link) = tier.link() {
+        let shared = &self.config.process.shared;
+        if let Some(link) = shared.link() {
             link.forget(waiter);
         }
-        tier.forget(waiter);
+        shared.forget(waiter);
         true
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Calls<'a> {
 
 impl<'a> Calls<'a> {
     pub(super) fn new(config: &'a Config, scope: &'a Scope, body: &'a [u8]) -> Self {
-        let memo = &config.process.tier.memo;
+        let memo = &config.process.shared.memo;
         Self {
             body,
             valid: &config.cache.valid,

@@ -39,7 +39,7 @@ impl Exchange {
         if !matches!(head.status, 200..=399) {
             return;
         }
-        let changes = &self.config.process.tier.changes;
+        let changes = &self.config.process.shared.changes;
         changes.add(&changing.namespace, &self.request.cache.target);
         for (name, value) in head.fields.clone() {
             if name.eq_ignore_ascii_case(b"location")
@@ -55,7 +55,7 @@ impl Exchange {
     /// Whether a request has changed what an entry is of, since the node was
     /// asked for it.
     pub(super) fn is_changed(&self, entry: &Entry, scope: &Scope) -> bool {
-        let changes = &self.config.process.tier.changes;
+        let changes = &self.config.process.shared.changes;
         let target = &self.request.cache.target;
         changes.is_changed_since(entry.changes(), scope.namespace(), target)
     }

@@ -14,7 +14,7 @@ use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Came, Class, IfFinal, Judged, Known, Prospect, Valid};
 use crate::cache::http::{self, Stale};
 use crate::cache::link::{About, Namespace};
-use crate::cache::process::Tier;
+use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::repeated::Said;
 use crate::cache::scope::{Fields, Learnt, Scope};
@@ -105,7 +105,7 @@ pub struct Fill {
     token: Option<Token>,
     /// Of the answers of a batch.
     tokens: Vec<Token>,
-    tier: Arc<Tier>,
+    shared: Arc<Shared>,
     settings: Settings,
     /// It is stored under another key than those who wait asked for.
     pub(super) rekeyed: bool,
@@ -169,7 +169,7 @@ impl Fill {
         what: What,
         scope: Scope,
         token: Option<Token>,
-        tier: Arc<Tier>,
+        shared: Arc<Shared>,
         settings: Settings,
     ) -> Self {
         Self {
@@ -177,7 +177,7 @@ impl Fill {
             scope,
             token,
             tokens: Vec::new(),
-            tier,
+            shared,
             settings,
             rekeyed: false,
             updates: None,
@@ -199,13 +199,13 @@ impl Fill {
         let What::Batch(wanted) = &self.what else {
             return;
         };
-        let (tier, now) = (&self.tier, self.settings.asked_at);
-        let may_share = |key: &Key| tier.unkept.get(key, now) != Some(Unkept::One);
+        let (shared, now) = (&self.shared, self.settings.asked_at);
+        let may_share = |key: &Key| shared.unkept.get(key, now) != Some(Unkept::One);
         for wanted in wanted.iter().filter(|wanted| may_share(&wanted.key)) {
             if self.tokens.try_reserve(1).is_err() {
                 return;
             }
-            self.tokens.extend(tier.flights.lead(wanted.key));
+            self.tokens.extend(shared.flights.lead(wanted.key));
         }
     }
 
@@ -314,7 +314,7 @@ impl Fill {
     /// Whether it can be kept, where it depends on these fields of the request
     /// (in lower case).
     pub(super) fn depends_on(&mut self, varies: &[String], asked: &Fields) -> bool {
-        match self.tier.varying.learn(&self.scope, varies) {
+        match self.shared.varying.learn(&self.scope, varies) {
             Learnt::Covered => true,
             Learnt::New(names) => {
                 self.scope.vary(asked, Some(names));
@@ -620,7 +620,7 @@ impl Fill {
             self.settings.generation,
             epoch,
         );
-        if self.tier.repeated.confirms(key, said) {
+        if self.shared.repeated.confirms(key, said) {
             let class = Class::Immutable;
             return Some(Judged {
                 class,
@@ -634,7 +634,7 @@ impl Fill {
     /// Whether an answer is of a block that is none of the chain, as far as is
     /// known now: of several nodes one may be on another branch.
     fn contradicts(&self, block: &ResultBlock) -> bool {
-        let link = self.tier.link().filter(|_| self.mark().is_some());
+        let link = self.shared.link().filter(|_| self.mark().is_some());
         let chain = link.and_then(|link| link.chains.get(&self.settings.namespace));
         let hash = block.hash.as_ref();
         chain
@@ -779,13 +779,14 @@ impl Fill {
             if let Some(n) = self.tokens.iter().position(|token| token.is_of(&key)) {
                 let token = self.tokens.swap_remove(n);
                 let outcome = flights::Outcome::Answer(Arc::clone(&entry));
-                self.tier.finish(token, outcome);
+                self.shared.finish(token, outcome);
             }
             if self.is_of_flight(&key) {
                 outcome = flights::Outcome::Answer(entry);
             }
         }
-        if let (true, Some((key, entry)), Some(hot)) = (self.denied, &self.updates, self.tier.hot())
+        if let (true, Some((key, entry)), Some(hot)) =
+            (self.denied, &self.updates, self.shared.hot())
         {
             hot.remove_this(key, entry);
         }
@@ -804,7 +805,7 @@ impl Fill {
             ..
         } = self.settings;
         let mut entry = built.entry.stored(asked_at, built.valid).after(changes);
-        if let Some(link) = self.tier.link() {
+        if let Some(link) = self.shared.link() {
             entry = entry.among(&link.chains);
         }
         if let Some(stamp) = entry.stamp() {
@@ -816,9 +817,9 @@ impl Fill {
             entry.keep_stale();
         }
         let is_untouched = || entry.stamp().is_none_or(Stamp::is_untouched);
-        let is_current = || self.tier.generation() == generation && is_untouched();
+        let is_current = || self.shared.generation() == generation && is_untouched();
         let is_fresh = entry.is_fresh(now);
-        if let (Some(hot), true) = (self.tier.hot(), is_current()) {
+        if let (Some(hot), true) = (self.shared.hot(), is_current()) {
             // one that has expired may be sent, too: never an older one after it
             let is_newest = hot.stale(&built.key).is_none_or(|other| {
                 other.meta().stored_at <= asked_at || is_fresh && !other.is_fresh(now)
@@ -831,11 +832,11 @@ impl Fill {
                 }
             }
         }
-        if let Some(link) = self.tier.link() {
+        if let Some(link) = self.shared.link() {
             if !is_fresh {
                 // others wait for it under a lease
                 link.give_back(built.key);
-                let is_current = self.tier.generation() == generation;
+                let is_current = self.shared.generation() == generation;
                 return (entry, is_current);
             }
             let class = match entry.meta().class.and_then(Class::numbered) {
@@ -852,7 +853,7 @@ impl Fill {
             };
             link.store(built.key, Arc::clone(&entry), about);
         }
-        let is_current = self.tier.generation() == generation;
+        let is_current = self.shared.generation() == generation;
         (entry, is_current)
     }
 
@@ -875,16 +876,16 @@ impl Fill {
 
     fn remember_unkept(&self, unkept: Unkept) {
         if let (Some(key), false) = (self.what.key(), self.rekeyed) {
-            self.tier.unkept.remember(&key, unkept);
+            self.shared.unkept.remember(&key, unkept);
         }
     }
 
     fn land(&mut self, outcome: flights::Outcome) {
         if let Some(token) = self.token.take() {
-            self.tier.finish(token, outcome);
+            self.shared.finish(token, outcome);
         }
         for token in self.tokens.drain(..) {
-            self.tier.finish(token, flights::Outcome::Alone);
+            self.shared.finish(token, flights::Outcome::Alone);
         }
     }
 }
@@ -894,7 +895,7 @@ impl Drop for Fill {
     /// over.
     fn drop(&mut self) {
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
-            self.tier.hand_on(token);
+            self.shared.hand_on(token);
         }
     }
 }

@@ -65,7 +65,7 @@ impl Exchange {
         if !responds {
             self.lent.clear();
         }
-        if let Some(hot) = self.config.process.tier.hot() {
+        if let Some(hot) = self.config.process.shared.hot() {
             if !stands {
                 hot.remove_this(key, entry);
             } else if entry.weight() != weight {

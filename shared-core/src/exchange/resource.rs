@@ -97,7 +97,7 @@ impl Exchange {
             return false;
         }
         let revalidates = || {
-            let hot = self.config.process.tier.hot();
+            let hot = self.config.process.shared.hot();
             hot.and_then(|hot| hot.stale(&key_of(scope, name)))
                 .is_some_and(|entry| entry.meta().revalidates)
         };

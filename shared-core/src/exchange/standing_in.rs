@@ -57,8 +57,8 @@ pub(super) struct Failed {
 impl Exchange {
     /// Keeps at hand what is stored and has expired.
     pub(super) fn find_stand_in(&mut self, sought: &Sought<'_>, asked: &Asked<'_>) {
-        let tier = &self.config.process.tier;
-        let stale = tier.hot().and_then(|hot| hot.stale(&sought.key));
+        let shared = &self.config.process.shared;
+        let stale = shared.hot().and_then(|hot| hot.stale(&sought.key));
         self.stand_in = stale
             .filter(|entry| {
                 entry.is_of_use_stale(asked.now)
@@ -68,7 +68,7 @@ impl Exchange {
                 key: sought.key,
                 entry,
                 id: sought.id.map(<[u8]>::to_vec),
-                generation: tier.generation(),
+                generation: shared.generation(),
                 is_asked_for: false,
             });
     }
@@ -117,8 +117,8 @@ impl Exchange {
     }
 
     fn is_not_purged(&self, stand_in: &StandIn, monotonic: u64) -> bool {
-        let tier = &self.config.process.tier;
-        tier.may_send(monotonic) && tier.generation() == stand_in.generation
+        let shared = &self.config.process.shared;
+        shared.may_send(monotonic) && shared.generation() == stand_in.generation
     }
 
     /// The node fails the request like this: to be said before the head of
@@ -146,11 +146,11 @@ impl Exchange {
     /// Another request may have fetched a newer one meanwhile, and others have
     /// seen it.
     fn renew_stand_in(&mut self) {
-        let tier = &self.config.process.tier;
-        let (Some(stand_in), Some(hot)) = (&mut self.stand_in, tier.hot()) else {
+        let shared = &self.config.process.shared;
+        let (Some(stand_in), Some(hot)) = (&mut self.stand_in, shared.hot()) else {
             return;
         };
-        let generation = tier.generation();
+        let generation = shared.generation();
         let own = stand_in.entry.meta().stored_at;
         if let Some(entry) = hot
             .stale(&stand_in.key)

@@ -577,7 +577,7 @@ pub unsafe extern "C" fn sszip_fill_free(fill: *mut sszip_fill) {
 /// was freed.
 #[no_mangle]
 pub extern "C" fn sszip_next_woken() -> usize {
-    caught(|| PROCESS.tier.next_woken().unwrap_or(0)).unwrap_or(0)
+    caught(|| PROCESS.shared.next_woken().unwrap_or(0)).unwrap_or(0)
 }
 
 /// What the cache had to do with the answer, in nginx's words; empty: nothing.

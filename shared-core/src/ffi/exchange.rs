@@ -42,7 +42,7 @@ pub unsafe extern "C" fn sszip_exchange_new(
     boundary(|| {
         let config = Arc::clone(&borrow!(config).0);
         let drop_stored = || {
-            if let Some(hot) = config.process.tier.hot() {
+            if let Some(hot) = config.process.shared.hot() {
                 hot.clear();
             }
         };

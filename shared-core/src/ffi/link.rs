@@ -15,7 +15,7 @@ use crate::cache::link::{problem, purge_request, Link, Need, Settings};
 #[no_mangle]
 pub extern "C" fn sszip_link_start(max_entry: u64) -> sszip_status {
     boundary(|| {
-        PROCESS.tier.join(|| {
+        PROCESS.shared.join(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             let started = since.unwrap_or_default().as_nanos();
             let name = format!("{}-{started:x}", std::process::id());
@@ -31,7 +31,7 @@ pub extern "C" fn sszip_link_start(max_entry: u64) -> sszip_status {
 }
 
 fn link() -> Option<&'static Link> {
-    PROCESS.tier.link()
+    PROCESS.shared.link()
 }
 
 /// What the host is to do with the connection `slot`, a small number. To be
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn sszip_link_next(slot: *mut usize) -> sszip_link_need {
 pub extern "C" fn sszip_link_connected(slot: usize, is_open: bool, now: u64) -> sszip_status {
     boundary(|| {
         if let Some(link) = link() {
-            link.connected(&PROCESS.tier, slot, is_open, now);
+            link.connected(&PROCESS.shared, slot, is_open, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -76,7 +76,7 @@ pub extern "C" fn sszip_link_connected(slot: usize, is_open: bool, now: u64) -> 
 pub extern "C" fn sszip_link_absent(monotonic: u64) -> sszip_status {
     boundary(|| {
         if let Some(link) = link() {
-            link.absent(&PROCESS.tier, monotonic);
+            link.absent(&PROCESS.shared, monotonic);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn sszip_link_filled(slot: usize, bytes: usize, now: u64) 
     boundary(|| {
         if let Some(link) = link() {
             // SAFETY: the function's contract.
-            unsafe { link.filled(&PROCESS.tier, slot, bytes, now) };
+            unsafe { link.filled(&PROCESS.shared, slot, bytes, now) };
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn sszip_link_filled(slot: usize, bytes: usize, now: u64) 
 pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
     boundary(|| {
         if let Some(link) = link() {
-            link.closed(&PROCESS.tier, slot, now);
+            link.closed(&PROCESS.shared, slot, now);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -187,7 +187,7 @@ pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
 /// milliseconds it is to be called again at the latest; 0: never.
 #[no_mangle]
 pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
-    caught(|| link().map_or(0, |link| link.tick(&PROCESS.tier, now))).unwrap_or(0)
+    caught(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
 }
 
 /// Starts a purge: `query` says what of (README, Purging), `name_space` is the
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn sszip_purge_claim(
         let claimed = link().and_then(|link| link.claim_purge(waiter));
         if let (Some(link), None) = (link(), &claimed) {
             link.forget(waiter);
-            PROCESS.tier.forget(waiter);
+            PROCESS.shared.forget(waiter);
         }
         let (code, body) = claimed.unwrap_or_else(|| {
             let text = "the cache's owner has not answered: the purge may hold or not";

@@ -10,7 +10,7 @@ use super::{Link, Slot, State, EVENTS, NOBODY};
 use crate::cache::chain::State as ChainState;
 use crate::cache::entry::Entry;
 use crate::cache::flights::Outcome;
-use crate::cache::process::Tier;
+use crate::cache::process::Shared;
 use crate::cache::{wire, Key};
 use crate::memory;
 
@@ -19,30 +19,30 @@ impl Link {
     pub(super) fn answered(
         &self,
         state: &mut State,
-        tier: &Tier,
+        shared: &Shared,
         job: Job,
         response: Incoming,
         now: u64,
     ) {
         match job {
-            Job::LookUp(look_up) => self.looked_up(state, tier, look_up, response, now),
+            Job::LookUp(look_up) => self.looked_up(state, shared, look_up, response, now),
             Job::LookUps {
                 waiter, generation, ..
             } => {
                 if response.status == 200 && generation == self.generation() {
-                    self.take_all(tier, &response.body, now);
+                    self.take_all(shared, &response.body, now);
                 }
-                tier.wake([waiter]);
+                shared.wake([waiter]);
             }
             Job::Purge { waiter, .. } if waiter != NOBODY => {
                 state
                     .purged
                     .insert(waiter, (response.status, response.body));
-                tier.wake([waiter]);
+                shared.wake([waiter]);
             }
             Job::Late(Some(key)) if response.granted == Some(true) => {
                 // whoever asked may be fetching it
-                if !tier.flights.lease(&key) {
+                if !shared.flights.lease(&key) {
                     state.favours.push(Job::GiveBack(key));
                 }
             }
@@ -58,7 +58,7 @@ impl Link {
     fn looked_up(
         &self,
         state: &mut State,
-        tier: &Tier,
+        shared: &Shared,
         mut look_up: LookUp,
         response: Incoming,
         now: u64,
@@ -69,7 +69,7 @@ impl Link {
                 state.favours.push(Job::GiveBack(look_up.key));
             }
             look_up.generation = self.generation();
-            self.ask_again(state, tier, look_up);
+            self.ask_again(state, shared, look_up);
             return;
         }
         match (response.status, response.granted) {
@@ -81,52 +81,52 @@ impl Link {
                 match entry.map(|entry| self.tells(entry)).filter(Entry::holds) {
                     Some(entry) => {
                         let entry = Arc::new(entry);
-                        if let Some(hot) = tier.hot() {
+                        if let Some(hot) = shared.hot() {
                             hot.insert(look_up.key, Arc::clone(&entry));
                         }
                         let answer = Outcome::Answer(entry);
-                        tier.wake(tier.flights.finish(look_up.token, answer));
+                        shared.wake(shared.flights.finish(look_up.token, answer));
                     }
-                    None => self.fail_open(state, tier, look_up),
+                    None => self.fail_open(state, shared, look_up),
                 }
             }
             (404, Some(true)) => {
-                tier.flights.lease(&look_up.key);
-                self.fail_open(state, tier, look_up);
+                shared.flights.lease(&look_up.key);
+                self.fail_open(state, shared, look_up);
             }
             (404, Some(false)) if look_up.missed_event => {
                 look_up.missed_event = false;
-                self.ask_again(state, tier, look_up);
+                self.ask_again(state, shared, look_up);
             }
             (404, Some(false)) if state.pending.try_reserve(1).is_ok() => {
                 state.pending.insert(look_up.key, look_up);
             }
-            _ => self.fail_open(state, tier, look_up),
+            _ => self.fail_open(state, shared, look_up),
         }
     }
 
     /// More of the event stream.
-    pub(super) fn hear(&self, state: &mut State, tier: &Tier, data: &[u8], now: u64) {
+    pub(super) fn hear(&self, state: &mut State, shared: &Shared, data: &[u8], now: u64) {
         let mut heard = Vec::new();
         let mut events = std::mem::take(&mut state.events);
         let read = events.push(data, |event| heard.push(event));
         state.events = events;
         for event in heard {
-            self.heed(state, tier, event, now);
+            self.heed(state, shared, event, now);
             if !matches!(state.slots.get(EVENTS), Some(Slot::Open(_))) {
                 return;
             }
         }
         if read.is_err() {
-            self.close(state, tier, EVENTS, now);
+            self.close(state, shared, EVENTS, now);
         }
     }
 
-    fn heed(&self, state: &mut State, tier: &Tier, event: Event, now: u64) {
+    fn heed(&self, state: &mut State, shared: &Shared, event: Event, now: u64) {
         match event {
             Event::Hello { generation, until } => {
                 if !state.was_up || generation != self.generation() {
-                    drop_from_memory(tier, None);
+                    drop_from_memory(shared, None);
                 }
                 for (_, chain) in self.chains.all() {
                     chain.outdate();
@@ -149,12 +149,12 @@ impl Link {
             Event::Purge { generation, key } => {
                 // what is on its way is of before, from here on
                 self.generation.store(generation, Ordering::Release);
-                drop_from_memory(tier, key);
+                drop_from_memory(shared, key);
                 if state.asked.try_reserve(1).is_ok() {
                     state.asked.push_front(Job::Acknowledge(generation));
                 } else {
                     // the owner can tell that nobody is there, too
-                    self.close(state, tier, EVENTS, now);
+                    self.close(state, shared, EVENTS, now);
                 }
             }
             Event::Filled(key) | Event::GivenUp(key) => {
@@ -164,7 +164,7 @@ impl Link {
                     look_up.waits_in_vain |= matches!(event, Event::GivenUp(_));
                     look_up.due = now.saturating_add(self.settings.deadline);
                     look_up.generation = self.generation();
-                    self.ask_again(state, tier, look_up);
+                    self.ask_again(state, shared, look_up);
                 }
                 let jobs = state.slots.iter_mut().flat_map(Slot::jobs);
                 for job in jobs.chain(&mut state.asked) {
@@ -197,8 +197,8 @@ impl Link {
     }
 
     /// The entries of an answer to several look-ups.
-    fn take_all(&self, tier: &Tier, mut bytes: &[u8], now: u64) {
-        let Some(hot) = tier.hot().filter(|_| !memory::is_short()) else {
+    fn take_all(&self, shared: &Shared, mut bytes: &[u8], now: u64) {
+        let Some(hot) = shared.hot().filter(|_| !memory::is_short()) else {
             return;
         };
         while let Some((key, fresh, entry, rest)) = take_one(bytes) {
@@ -212,8 +212,8 @@ impl Link {
     }
 }
 
-pub(super) fn drop_from_memory(tier: &Tier, key: Option<Key>) {
-    match (tier.hot(), key) {
+pub(super) fn drop_from_memory(shared: &Shared, key: Option<Key>) {
+    match (shared.hot(), key) {
         (Some(hot), Some(key)) => drop(hot.remove(&key)),
         // entries in memory don't say what they are of; they come back from
         // the owner. Nothing is searched or freed here: the loop has others to

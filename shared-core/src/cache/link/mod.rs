@@ -32,7 +32,7 @@ pub use self::purge::{namespace, problem, request as purge_request, BadPurge};
 use super::chain::Chains;
 use super::entry::Entry;
 use super::flights::{Outcome, Token, Waiter};
-use super::process::Tier;
+use super::process::Shared;
 use super::Key;
 
 /// The slot of the event stream.
@@ -358,7 +358,7 @@ impl Link {
     }
 
     /// The connection is open, or could not be opened.
-    pub fn connected(&self, tier: &Tier, slot: usize, is_open: bool, now: u64) {
+    pub fn connected(&self, shared: &Shared, slot: usize, is_open: bool, now: u64) {
         let mut state = self.lock();
         let Some(place) = state.slots.get_mut(slot) else {
             return;
@@ -369,7 +369,7 @@ impl Link {
         };
         if !is_open {
             self.retry_later(&mut state, slot, now);
-            self.fail_or_repeat(&mut state, tier, job);
+            self.fail_or_repeat(&mut state, shared, job);
             return;
         }
         let mut open = Box::new(Open {
@@ -388,12 +388,12 @@ impl Link {
                 open.jobs.push_back(job);
                 state.needs.push_back(Need::Write(slot));
             }
-            None => self.drop_unsent(&mut state, tier, job),
+            None => self.drop_unsent(&mut state, shared, job),
         }
         if let Some(place) = state.slots.get_mut(slot) {
             *place = Slot::Open(open);
         }
-        self.assign(&mut state, tier, now);
+        self.assign(&mut state, shared, now);
     }
 
     /// Nobody listens where the owner would: a connection was refused that was
@@ -401,7 +401,7 @@ impl Link {
     /// before [`connected`](Self::connected) is. What is in memory may be sent
     /// for a while then, although nobody says so: there is nobody who could take
     /// a purge for done.
-    pub fn absent(&self, tier: &Tier, monotonic: u64) {
+    pub fn absent(&self, shared: &Shared, monotonic: u64) {
         let mut state = self.lock();
         if state.up {
             return;
@@ -417,7 +417,7 @@ impl Link {
             // there may have been one meanwhile, and a purge
             let generation = self.generation().max(NO_OWNERS) + 1;
             self.generation.store(generation, Ordering::Release);
-            answers::drop_from_memory(tier, None);
+            answers::drop_from_memory(shared, None);
         }
         self.until
             .fetch_max(monotonic.saturating_add(ALONE), Ordering::AcqRel);
@@ -453,7 +453,7 @@ impl Link {
     /// # Safety
     /// They are written, and `room` was not called since.
     #[allow(unsafe_code)]
-    pub unsafe fn filled(&self, tier: &Tier, slot: usize, bytes: usize, now: u64) {
+    pub unsafe fn filled(&self, shared: &Shared, slot: usize, bytes: usize, now: u64) {
         let mut state = self.lock();
         let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
             return;
@@ -461,20 +461,20 @@ impl Link {
         open.since = now;
         // SAFETY: the function's contract.
         let mut read = unsafe { open.reader.filled(bytes) };
-        while self.take(&mut state, tier, slot, read, now) {
+        while self.take(&mut state, shared, slot, read, now) {
             let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
                 break;
             };
             read = open.reader.next();
         }
-        self.assign(&mut state, tier, now);
+        self.assign(&mut state, shared, now);
     }
 
     /// Takes what was read from a connection. Whether there may be more.
     fn take(
         &self,
         state: &mut State,
-        tier: &Tier,
+        shared: &Shared,
         slot: usize,
         read: Result<Read, NotOurs>,
         now: u64,
@@ -494,37 +494,37 @@ impl Link {
                 false
             }
             Ok(Read::Events(data)) if slot == EVENTS => {
-                self.hear(state, tier, &data, now);
+                self.hear(state, shared, &data, now);
                 true
             }
             Ok(Read::Response(response)) if slot != EVENTS => match open.jobs.pop_front() {
                 Some(job) => {
-                    self.answered(state, tier, job, response, now);
+                    self.answered(state, shared, job, response, now);
                     true
                 }
                 // it goes on to close it
                 None => false,
             },
             Ok(_) | Err(NotOurs) => {
-                self.close(state, tier, slot, now);
+                self.close(state, shared, slot, now);
                 false
             }
         }
     }
 
     /// The connection is closed.
-    pub fn closed(&self, tier: &Tier, slot: usize, now: u64) {
+    pub fn closed(&self, shared: &Shared, slot: usize, now: u64) {
         let mut state = self.lock();
-        self.lose(&mut state, tier, slot, now);
-        self.assign(&mut state, tier, now);
+        self.lose(&mut state, shared, slot, now);
+        self.assign(&mut state, shared, now);
     }
 
     /// Sends what was asked, and ends what took too long. How many milliseconds
     /// until it is to be called again, if nothing else happens.
-    pub fn tick(&self, tier: &Tier, now: u64) -> u64 {
+    pub fn tick(&self, shared: &Shared, now: u64) -> u64 {
         self.stirred.store(false, Ordering::Release);
         let mut state = self.lock();
-        self.give_up_late(&mut state, tier, now);
+        self.give_up_late(&mut state, shared, now);
         for slot in 0..state.slots.len() {
             let silent = match &state.slots[slot] {
                 Slot::Open(open) => match open.jobs.front() {
@@ -535,32 +535,32 @@ impl Link {
                 _ => false,
             };
             if silent {
-                self.close(&mut state, tier, slot, now);
+                self.close(&mut state, shared, slot, now);
             }
         }
         if matches!(state.slots[EVENTS], Slot::Closed { retry_at } if retry_at <= now) {
             state.slots[EVENTS] = Slot::Connecting(Job::Listen);
             state.needs.push_back(Need::Connect(EVENTS));
         }
-        self.assign(&mut state, tier, now);
+        self.assign(&mut state, shared, now);
         state.next_tick(now)
     }
 
     /// Looks it up once more.
-    fn ask_again(&self, state: &mut State, tier: &Tier, look_up: LookUp) {
+    fn ask_again(&self, state: &mut State, shared: &Shared, look_up: LookUp) {
         if state.asked.try_reserve(1).is_ok() {
             state.asked.push_back(Job::LookUp(look_up));
         } else {
-            self.fail_open(state, tier, look_up);
+            self.fail_open(state, shared, look_up);
         }
     }
 
-    fn close(&self, state: &mut State, tier: &Tier, slot: usize, now: u64) {
+    fn close(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
         state.needs.push_back(Need::Close(slot));
-        self.lose(state, tier, slot, now);
+        self.lose(state, shared, slot, now);
     }
 
-    fn lose(&self, state: &mut State, tier: &Tier, slot: usize, now: u64) {
+    fn lose(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
@@ -572,12 +572,12 @@ impl Link {
                     self.retry_later(state, slot, now);
                 }
                 for job in open.jobs {
-                    self.fail_or_repeat(state, tier, job);
+                    self.fail_or_repeat(state, shared, job);
                 }
             }
             Slot::Connecting(job) => {
                 self.retry_later(state, slot, now);
-                self.fail_or_repeat(state, tier, job);
+                self.fail_or_repeat(state, shared, job);
             }
             closed @ Slot::Closed { .. } => *place = closed,
         }
@@ -603,33 +603,33 @@ impl Link {
     }
 
     /// The connection broke.
-    fn fail_or_repeat(&self, state: &mut State, tier: &Tier, job: Job) {
+    fn fail_or_repeat(&self, state: &mut State, shared: &Shared, job: Job) {
         match job {
             Job::Purge { sent, .. } if sent < PURGE_SENT && state.asked.try_reserve(1).is_ok() => {
                 state.asked.push_back(job);
             }
-            job => self.fail(state, tier, job),
+            job => self.fail(state, shared, job),
         }
     }
 
     /// The owner did not answer.
-    fn fail(&self, state: &mut State, tier: &Tier, job: Job) {
+    fn fail(&self, state: &mut State, shared: &Shared, job: Job) {
         match job {
-            Job::LookUp(look_up) => self.fail_open(state, tier, look_up),
-            Job::LookUps { waiter, .. } => tier.wake([waiter]),
+            Job::LookUp(look_up) => self.fail_open(state, shared, look_up),
+            Job::LookUps { waiter, .. } => shared.wake([waiter]),
             Job::Purge { waiter, sent, .. } if waiter != NOBODY => {
                 if sent == 0 && state.purged.try_reserve(1).is_ok() {
                     state.purged.insert(waiter, purge::not_asked());
                 }
-                tier.wake([waiter]);
+                shared.wake([waiter]);
             }
             Job::Listen => {
                 state.up = false;
                 for (_, look_up) in std::mem::take(&mut state.pending) {
-                    self.fail_open(state, tier, look_up);
+                    self.fail_open(state, shared, look_up);
                 }
                 for job in std::mem::take(&mut state.asked) {
-                    self.fail_or_repeat(state, tier, job);
+                    self.fail_or_repeat(state, shared, job);
                 }
                 state.favours.clear();
             }
@@ -641,15 +641,15 @@ impl Link {
     }
 
     /// The node is to be asked.
-    fn fail_open(&self, state: &mut State, tier: &Tier, look_up: LookUp) {
+    fn fail_open(&self, state: &mut State, shared: &Shared, look_up: LookUp) {
         if look_up.leases {
-            tier.wake(tier.flights.hand_on(look_up.token));
-            tier.wake(tier.flights.released());
+            shared.wake(shared.flights.hand_on(look_up.token));
+            shared.wake(shared.flights.released());
         } else {
-            tier.wake(tier.flights.finish(look_up.token, Outcome::Alone));
+            shared.wake(shared.flights.finish(look_up.token, Outcome::Alone));
         }
         // if nobody is left who wants it
-        for key in tier.flights.over() {
+        for key in shared.flights.over() {
             state.favours.push(Job::GiveBack(key));
         }
     }

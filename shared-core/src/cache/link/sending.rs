@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::channel::Outgoing;
 use super::job::{Job, LookUp};
 use super::{Link, Need, Slot, State, EVENTS, PURGE, SILENCE};
-use crate::cache::process::Tier;
+use crate::cache::process::Shared;
 
 /// So many requests go over one connection at a time: what is to be sent when
 /// one is free goes there together, since waking the owner costs more than most
@@ -14,7 +14,7 @@ pub(super) const TOGETHER: usize = 8;
 
 impl Link {
     /// Puts jobs on connections that have none.
-    pub(super) fn assign(&self, state: &mut State, tier: &Tier, now: u64) {
+    pub(super) fn assign(&self, state: &mut State, shared: &Shared, now: u64) {
         if !state.up {
             return;
         }
@@ -35,7 +35,7 @@ impl Link {
                 return;
             }
             if matches!(state.slots[slot], Slot::Open(_)) {
-                self.send(state, tier, slot, now);
+                self.send(state, shared, slot, now);
                 continue;
             }
             let Some(job) = state.next(ready) else {
@@ -47,7 +47,7 @@ impl Link {
     }
 
     /// Sends over an open connection what is asked, and with it favours.
-    fn send(&self, state: &mut State, tier: &Tier, slot: usize, now: u64) {
+    fn send(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
         let is_last = slot + 1 == state.slots.len();
         let mut jobs = VecDeque::new();
         let mut out: Option<Outgoing> = None;
@@ -76,7 +76,7 @@ impl Link {
                 });
             match is_sent {
                 Some(()) => jobs.push_back(job),
-                None => self.drop_unsent(state, tier, job),
+                None => self.drop_unsent(state, shared, job),
             }
             if is_alone {
                 break;
@@ -91,27 +91,27 @@ impl Link {
     }
 
     /// Those whose time is over go on without the owner.
-    pub(super) fn give_up_late(&self, state: &mut State, tier: &Tier, now: u64) {
+    pub(super) fn give_up_late(&self, state: &mut State, shared: &Shared, now: u64) {
         // once around: nothing is allocated
         for _ in 0..state.asked.len() {
             match state.asked.pop_front() {
-                Some(job) if job.is_late(now) => self.fail(state, tier, job),
+                Some(job) if job.is_late(now) => self.fail(state, shared, job),
                 Some(job) => state.asked.push_back(job),
                 None => break,
             }
         }
         for slot in 0..state.slots.len() {
             while let Some(late) = state.slots[slot].take_late(now) {
-                self.fail(state, tier, late);
+                self.fail(state, shared, late);
             }
         }
     }
 
     /// It came too late, or never can be sent, or memory was refused for it.
-    pub(super) fn drop_unsent(&self, state: &mut State, tier: &Tier, job: Job) {
+    pub(super) fn drop_unsent(&self, state: &mut State, shared: &Shared, job: Job) {
         match job {
             Job::Store { key, .. } => state.favours.push(Job::GiveBack(key)),
-            job => self.fail(state, tier, job),
+            job => self.fail(state, shared, job),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::{About, Link, Need, Settings, RETRY};
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
 use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
-use crate::cache::process::Tier;
+use crate::cache::process::Shared;
 use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
@@ -21,7 +21,7 @@ const KEY: Key = [7; 32];
 
 /// A host that carries bytes between a link and a script.
 struct Host {
-    tier: Tier,
+    shared: Shared,
     now: u64,
     open: BTreeSet<usize>,
     /// Requests that were written, and on which connection.
@@ -31,16 +31,16 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let tier = Tier::default();
-        tier.start(1 << 20, 1);
+        let shared = Shared::default();
+        shared.start(1 << 20, 1);
         let settings = Settings {
             connections: 2,
             deadline: 20,
             max_body: 10_000,
         };
-        tier.join(|| Link::new("w-1".into(), settings));
+        shared.join(|| Link::new("w-1".into(), settings));
         Self {
-            tier,
+            shared,
             now: 1000,
             open: BTreeSet::new(),
             sent: Vec::new(),
@@ -60,7 +60,7 @@ impl Host {
     }
 
     fn link(&self) -> &Link {
-        self.tier.link().unwrap()
+        self.shared.link().unwrap()
     }
 
     fn run(&mut self) {
@@ -68,7 +68,7 @@ impl Host {
             match self.link().need() {
                 None => return,
                 Some(Need::Tick) => {
-                    self.link().tick(&self.tier, self.now);
+                    self.link().tick(&self.shared, self.now);
                 }
                 Some(Need::Close(slot)) => {
                     self.open.remove(&slot);
@@ -78,7 +78,7 @@ impl Host {
                         assert!(self.open.insert(slot), "{slot} is open");
                     }
                     self.link()
-                        .connected(&self.tier, slot, !self.refuses, self.now);
+                        .connected(&self.shared, slot, !self.refuses, self.now);
                 }
                 Some(Need::Write(slot)) => {
                     let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ impl Host {
                 break;
             }
             // SAFETY: just written.
-            unsafe { self.link().filled(&self.tier, slot, taken, self.now) };
+            unsafe { self.link().filled(&self.shared, slot, taken, self.now) };
             bytes = &bytes[taken..];
         }
         self.run();
@@ -129,18 +129,18 @@ impl Host {
 
     fn pass(&mut self, milliseconds: u64) {
         self.now += milliseconds;
-        self.link().tick(&self.tier, self.now);
+        self.link().tick(&self.shared, self.now);
         self.run();
     }
 
     /// A request that wants `KEY`.
     fn want(&mut self, waiter: Waiter, leases: bool) {
-        match self.tier.flights.begin(KEY, waiter).unwrap() {
+        match self.shared.flights.begin(KEY, waiter).unwrap() {
             Role::Follower => {}
             Role::Leader(token) => {
-                self.tier.flights.follow(&token, waiter).unwrap();
+                self.shared.flights.follow(&token, waiter).unwrap();
                 if let Err(token) = self.link().ask(KEY, token, leases, false, self.now) {
-                    self.tier.hand_on(token);
+                    self.shared.hand_on(token);
                 }
             }
         }
@@ -148,18 +148,18 @@ impl Host {
     }
 
     fn lead(&self, waiter: Waiter) -> Option<Token> {
-        match self.tier.flights.claim(waiter) {
+        match self.shared.flights.claim(waiter) {
             Some(Turn::Lead(token)) => Some(token),
             _ => None,
         }
     }
 
     fn woken(&self) -> Vec<Waiter> {
-        std::iter::from_fn(|| self.tier.next_woken()).collect()
+        std::iter::from_fn(|| self.shared.next_woken()).collect()
     }
 
     fn answer(&self, waiter: Waiter) -> Option<Arc<Entry>> {
-        match self.tier.flights.claim(waiter) {
+        match self.shared.flights.claim(waiter) {
             Some(Turn::Landed(Outcome::Answer(entry))) => Some(entry),
             _ => None,
         }
@@ -213,10 +213,10 @@ fn path() -> String {
 /// Look-ups of these keys, asked at once.
 fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
     for n in keys {
-        let Some(Role::Leader(token)) = host.tier.flights.begin([n; 32], 10) else {
+        let Some(Role::Leader(token)) = host.shared.flights.begin([n; 32], 10) else {
             panic!()
         };
-        host.tier.flights.follow(&token, usize::from(n)).unwrap();
+        host.shared.flights.follow(&token, usize::from(n)).unwrap();
         host.link()
             .ask([n; 32], token, true, false, host.now)
             .unwrap();

@@ -49,7 +49,7 @@ fn of_those_that_were_sent_together_each_has_its_time() {
     let token = host.lead(3).unwrap();
     host.receive(1, &missing("granted"));
     host.requests();
-    host.tier.finish(token, Outcome::Alone);
+    host.shared.finish(token, Outcome::Alone);
     host.run();
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE /v1/leases/0303"), "{sent:?}");
@@ -63,7 +63,7 @@ fn all_that_were_sent_together_fail_with_their_connection() {
     host.woken();
     want_all(&mut host, 2..5);
     host.open.remove(&1);
-    host.link().closed(&host.tier, 1, host.now);
+    host.link().closed(&host.shared, 1, host.now);
     host.run();
     assert_eq!(host.woken(), [2, 3, 4]);
     assert!((2..5).all(|waiter| host.lead(waiter).is_some()));

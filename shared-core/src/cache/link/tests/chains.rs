@@ -39,7 +39,7 @@ impl Host {
 }
 
 fn is_hot(host: &Host, key: Key) -> bool {
-    host.tier.hot().unwrap().get(&key, host.now).is_some()
+    host.shared.hot().unwrap().get(&key, host.now).is_some()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_is_known_of_a_chain_is_what_the_owner_says() {
     let mark = host.link().chains.get(&SPACE).unwrap().mark();
     assert_eq!((mark.head, mark.last_final), (Some(100), Some(60)));
     let entry = tip(&host, 5000, 100).among(&host.link().chains);
-    let hot = host.tier.hot().unwrap();
+    let hot = host.shared.hot().unwrap();
     hot.insert([1; 32], Arc::new(entry));
     assert!(is_hot(&host, [1; 32]));
     told(&mut host, 101, "");
@@ -63,7 +63,7 @@ fn an_answer_of_the_owners_may_bring_the_news_of_a_head() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     let old = tip(&host, 5000, 100).among(&host.link().chains);
-    host.tier.hot().unwrap().insert([1; 32], Arc::new(old));
+    host.shared.hot().unwrap().insert([1; 32], Arc::new(old));
     host.want(1, true);
     let given = tip(&host, 5000, 101);
     host.give(&given);
@@ -76,7 +76,7 @@ fn an_answer_of_the_owners_may_come_before_the_news_of_a_reorganisation() {
     let mut host = Host::up();
     told(&mut host, 100, "");
     let old = tip(&host, 5000, 100).among(&host.link().chains);
-    host.tier.hot().unwrap().insert([1; 32], Arc::new(old));
+    host.shared.hot().unwrap().insert([1; 32], Arc::new(old));
     host.want(1, true);
     let given = tip(&host, 5001, 100);
     host.give(&given);
@@ -138,7 +138,7 @@ fn a_chain_that_the_next_owner_does_not_follow_is_forgotten() {
     assert!(host.link().chains.get(&SPACE).is_some());
     for follows in [true, false] {
         host.open.remove(&0);
-        host.link().closed(&host.tier, 0, host.now);
+        host.link().closed(&host.shared, 0, host.now);
         host.pass(RETRY);
         host.receive(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
         host.event("hello", "{\"version\":1,\"generation\":0,\"until\":9000}");

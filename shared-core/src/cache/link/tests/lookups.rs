@@ -20,8 +20,8 @@ fn what_the_owner_has_goes_to_all_who_want_it() {
     assert_eq!(answer.meta().expires_at, host.now + 500);
     assert_eq!(answer.meta().stored_at, host.now.saturating_sub(2000));
     assert!(host.answer(2).is_some());
-    assert!(host.tier.hot().unwrap().get(&KEY, host.now).is_some());
-    assert!(host.tier.flights.is_empty());
+    assert!(host.shared.hot().unwrap().get(&KEY, host.now).is_some());
+    assert!(host.shared.flights.is_empty());
 }
 
 #[test]
@@ -33,10 +33,10 @@ fn the_lease_is_for_one_and_is_given_back() {
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
     // the one that leads fails: the other leads under the same lease
-    host.tier.hand_on(token);
+    host.shared.hand_on(token);
     let token = host.lead(2).unwrap();
     host.requests();
-    host.tier.finish(token, Outcome::Alone);
+    host.shared.finish(token, Outcome::Alone);
     host.run();
     let expected = format!("DELETE /v1/leases/{}?process=w-1 HTTP/1.1", "07".repeat(32));
     assert_eq!(host.requests(), [(1, expected)]);
@@ -46,12 +46,12 @@ fn the_lease_is_for_one_and_is_given_back() {
 fn a_lease_that_nobody_wants_any_more_is_given_back() {
     let mut host = Host::up();
     host.want(1, true);
-    host.tier.leave(&KEY, 1);
+    host.shared.leave(&KEY, 1);
     host.requests();
     host.receive(1, &missing("granted"));
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE /v1/leases/"), "{sent:?}");
-    assert!(host.tier.flights.is_empty());
+    assert!(host.shared.flights.is_empty());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn an_owner_that_is_slow_is_not_waited_for() {
     // its answer comes all the same: the lease is the flight's
     host.receive(1, &missing("granted"));
     host.requests();
-    host.tier.finish(token, Outcome::Alone);
+    host.shared.finish(token, Outcome::Alone);
     host.run();
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE"), "{sent:?}");
@@ -134,10 +134,10 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
     let mut host = Host::up();
     for n in 0..4 {
         let key = [n; 32];
-        let Some(Role::Leader(token)) = host.tier.flights.begin(key, 10) else {
+        let Some(Role::Leader(token)) = host.shared.flights.begin(key, 10) else {
             panic!()
         };
-        host.tier.flights.follow(&token, usize::from(n)).unwrap();
+        host.shared.flights.follow(&token, usize::from(n)).unwrap();
         host.link().ask(key, token, true, false, host.now).unwrap();
     }
     host.run();
@@ -152,7 +152,7 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
 
 /// How many entries the process may still use.
 fn usable(host: &Host) -> usize {
-    let hot = host.tier.hot().unwrap();
+    let hot = host.shared.hot().unwrap();
     let keys = (0..3).map(|n| [n; 32]).chain([KEY]);
     keys.filter(|key| hot.get(key, host.now).is_some()).count()
 }
@@ -162,7 +162,7 @@ fn a_purge_empties_memory_and_is_acknowledged() {
     let mut host = Host::up();
     let hot = usable;
     for n in 0..3 {
-        host.tier
+        host.shared
             .hot()
             .unwrap()
             .insert([n; 32], Arc::new(entry().stored(0, 10_000)));
@@ -187,7 +187,7 @@ fn an_answer_from_before_a_purge_is_asked_for_again() {
     host.event("purge", "{\"generation\":1}");
     host.receive(1, &found());
     assert!(host.woken().is_empty());
-    assert!(host.tier.hot().unwrap().is_empty());
+    assert!(host.shared.hot().unwrap().is_empty());
     let sent = host.requests();
     assert!(
         sent.iter().any(|(_, line)| line.starts_with("GET")),
@@ -202,7 +202,7 @@ fn memory_is_used_for_as_long_as_the_owner_allows() {
     host.event("lease", "{\"generation\":0,\"until\":6000}");
     assert!(host.link().may_send(5999));
     // the owner is gone: what it allowed last holds
-    host.link().closed(&host.tier, 0, host.now);
+    host.link().closed(&host.shared, 0, host.now);
     assert!(host.link().may_send(5999) && !host.link().is_up());
 }
 
@@ -212,16 +212,16 @@ fn where_there_is_no_owner_memory_is_used_all_the_same() {
     host.refuses = true;
     host.run();
     assert!(!host.link().may_send(7_000));
-    host.link().absent(&host.tier, 7_000);
+    host.link().absent(&host.shared, 7_000);
     assert!(host.link().may_send(7_999) && !host.link().may_send(8_000));
     let generation = host.link().generation();
-    let hot = host.tier.hot().unwrap();
+    let hot = host.shared.hot().unwrap();
     hot.insert(KEY, Arc::new(entry().stored(0, 1 << 40)));
-    host.link().absent(&host.tier, 7_900);
+    host.link().absent(&host.shared, 7_900);
     assert!(host.link().may_send(8_899));
     assert_eq!((usable(&host), host.link().generation()), (1, generation));
     // for a moment nobody looked: there may have been one, and a purge
-    host.link().absent(&host.tier, 8_900);
+    host.link().absent(&host.shared, 8_900);
     assert!(host.link().may_send(9_899));
     assert_eq!(usable(&host), 0);
     // what was asked for before is not stored, here and there
@@ -248,24 +248,24 @@ fn an_owner_that_ends_leaves_memory_to_be_used() {
         "ab".repeat(16)
     );
     host.event("chain", &data);
-    let hot = host.tier.hot().unwrap();
+    let hot = host.shared.hot().unwrap();
     hot.insert(KEY, Arc::new(entry().stored(0, 1 << 40)));
     hot.insert([1; 32], tip(&host, 5));
     assert_eq!(usable(&host), 2);
     // as long as it listens it is there
-    host.link().absent(&host.tier, 4_000);
+    host.link().absent(&host.shared, 4_000);
     assert!(!host.link().may_send(5_000));
     host.refuses = true;
     host.open.remove(&0);
-    host.link().closed(&host.tier, 0, host.now);
-    host.link().absent(&host.tier, 4_500);
+    host.link().closed(&host.shared, 0, host.now);
+    host.link().absent(&host.shared, 4_500);
     // of the chain nobody knows any more
     assert_eq!(usable(&host), 1);
     assert!(host.link().may_send(5_400));
     let mark = host.link().chains.get(&[0xab; 16]).unwrap().mark();
     assert!(!mark.is_known && mark.last_final.is_none());
     // once, not each time that nobody is found
-    host.link().absent(&host.tier, 4_700);
+    host.link().absent(&host.shared, 4_700);
     let chain = host.link().chains.get(&[0xab; 16]).unwrap();
     assert_eq!(chain.mark().epoch(), mark.epoch());
 }
@@ -274,13 +274,13 @@ fn an_owner_that_ends_leaves_memory_to_be_used() {
 fn another_owner_with_other_purges_is_believed() {
     let mut host = Host::up();
     let hot = usable;
-    host.tier
+    host.shared
         .hot()
         .unwrap()
         .insert(KEY, Arc::new(entry().stored(0, 10_000)));
     for (generation, left) in [(0, 1), (3, 0)] {
         host.open.remove(&0);
-        host.link().closed(&host.tier, 0, host.now);
+        host.link().closed(&host.shared, 0, host.now);
         host.pass(RETRY);
         host.receive(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
         let hello = format!("{{\"version\":1,\"generation\":{generation},\"until\":9000}}");
@@ -296,11 +296,11 @@ fn whoever_waits_goes_on_when_the_owner_is_gone() {
     host.receive(1, &missing("pending"));
     host.refuses = true;
     host.open.remove(&0);
-    host.link().closed(&host.tier, 0, host.now);
+    host.link().closed(&host.shared, 0, host.now);
     host.run();
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
-    host.tier.finish(token, Outcome::Alone);
+    host.shared.finish(token, Outcome::Alone);
     // nobody is asked now
     host.want(2, true);
     assert!(host.lead(2).is_some());
@@ -317,15 +317,15 @@ fn an_owner_that_never_comes_is_looked_for_now_and_then() {
     let (mut tries, mut next) = (0, 0);
     while host.now < 61_000 {
         match host.link().need() {
-            Some(Need::Tick) => next = host.link().tick(&host.tier, host.now),
+            Some(Need::Tick) => next = host.link().tick(&host.shared, host.now),
             Some(Need::Connect(slot)) => {
                 tries += 1;
-                host.link().connected(&host.tier, slot, false, host.now);
+                host.link().connected(&host.shared, slot, false, host.now);
             }
             Some(need) => panic!("{need:?}"),
             None => {
                 host.now += next;
-                next = host.link().tick(&host.tier, host.now);
+                next = host.link().tick(&host.shared, host.now);
             }
         }
     }
@@ -366,7 +366,7 @@ fn those_who_would_not_share_an_answer_go_alone() {
     host.receive(1, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
     assert_eq!(host.woken(), [1, 2]);
     for waiter in [1, 2] {
-        let turn = host.tier.flights.claim(waiter);
+        let turn = host.shared.flights.claim(waiter);
         assert!(matches!(turn, Some(Turn::Landed(Outcome::Alone))));
     }
 }
@@ -387,7 +387,7 @@ fn several_are_looked_up_at_once() {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
     host.receive(1, &[head.into_bytes(), body].concat());
     assert_eq!(host.woken(), [5]);
-    let hot = host.tier.hot().unwrap();
+    let hot = host.shared.hot().unwrap();
     assert!(hot.get(&[2; 32], host.now).is_some() && hot.len() == 1);
     // one that has gone is not woken
     host.link().ask_for_all(vec![[3; 32]], 6, host.now);

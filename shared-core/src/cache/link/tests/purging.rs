@@ -104,7 +104,7 @@ fn one_whose_owner_ends_is_sent_to_the_next() {
     assert_eq!(purges(&mut host), 1);
     host.open.clear();
     for slot in [0, 1] {
-        host.link().closed(&host.tier, slot, host.now);
+        host.link().closed(&host.shared, slot, host.now);
     }
     host.pass(RETRY);
     assert!(host.woken().is_empty() && purges(&mut host) == 0);
@@ -124,7 +124,7 @@ fn one_that_ends_each_owner_is_given_up() {
         assert!(sent.len() == 1, "{times}: {sent:?}");
         let slot = sent[0].0;
         host.open.remove(&slot);
-        host.link().closed(&host.tier, slot, host.now);
+        host.link().closed(&host.shared, slot, host.now);
         host.pass(RETRY);
     }
     // nobody knows whether it holds

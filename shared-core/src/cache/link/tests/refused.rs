@@ -37,9 +37,9 @@ fn a_batch_that_cannot_be_written_is_not_waited_for() {
         assert_eq!(host.woken(), [5]);
         host.sent.clear();
         assert!(host.link().ask_for_all(keys.clone(), 6, host.now));
-        let (tier, link, now) = (&host.tier, host.link(), host.now);
+        let (shared, link, now) = (&host.shared, host.link(), host.now);
         let refusals = step(&mut || {
-            link.tick(tier, now);
+            link.tick(shared, now);
         });
         if refusals.all > 0 {
             assert_eq!(host.woken(), [6]);

@@ -47,8 +47,8 @@ proptest! {
                     let gone = waiting.iter().nth(which % waiting.len().max(1)).copied();
                     if let Some(gone) = gone {
                         waiting.remove(&gone);
-                        host.tier.forget(gone);
-                        host.tier.leave(&KEY, gone);
+                        host.shared.forget(gone);
+                        host.shared.leave(&KEY, gone);
                         host.run();
                     }
                 }
@@ -81,50 +81,50 @@ proptest! {
                 }
                 Step::Close(slot) => {
                     if host.open.remove(&slot) {
-                        host.link().closed(&host.tier, slot, host.now);
+                        host.link().closed(&host.shared, slot, host.now);
                         host.run();
                     }
                 }
                 Step::Pass(milliseconds) => host.pass(milliseconds),
                 Step::Claim(which) => {
                     let who = waiting.iter().nth(which % waiting.len().max(1)).copied();
-                    if let Some(turn) = who.and_then(|who| host.tier.flights.claim(who)) {
+                    if let Some(turn) = who.and_then(|who| host.shared.flights.claim(who)) {
                         waiting.remove(&who.unwrap());
                         if let Turn::Lead(token) = turn {
                             tokens.push(token);
                         }
                     } else if let Some(token) = tokens.pop() {
-                        host.tier.finish(token, Outcome::Alone);
+                        host.shared.finish(token, Outcome::Alone);
                         host.run();
                     }
                 }
                 Step::Refuse(refuses) => host.refuses = refuses,
             }
-            let leads = host.tier.flights.len();
+            let leads = host.shared.flights.len();
             prop_assert!(tokens.len() <= leads);
         }
         // the owner dies for good: all go on
         host.refuses = true;
         for slot in host.open.clone() {
             host.open.remove(&slot);
-            host.link().closed(&host.tier, slot, host.now);
+            host.link().closed(&host.shared, slot, host.now);
         }
         host.run();
         host.pass(25);
         for token in tokens {
-            host.tier.finish(token, Outcome::Alone);
+            host.shared.finish(token, Outcome::Alone);
         }
         for _ in 0..waiting.len() {
             for waiter in waiting.clone() {
-                if let Some(turn) = host.tier.flights.claim(waiter) {
+                if let Some(turn) = host.shared.flights.claim(waiter) {
                     waiting.remove(&waiter);
                     if let Turn::Lead(token) = turn {
-                        host.tier.hand_on(token);
+                        host.shared.hand_on(token);
                     }
                 }
             }
         }
         prop_assert!(waiting.is_empty(), "{:?} wait", waiting);
-        prop_assert!(host.tier.flights.is_empty());
+        prop_assert!(host.shared.flights.is_empty());
     }
 }
