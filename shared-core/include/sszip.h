@@ -1274,7 +1274,7 @@ uint64_t sszip_link_tick(uint64_t now);
 /*
  Starts a purge: `query` says what of (README, Purging), `name_space` is the
  namespace where it does not; NULL `data`: there is none. If `*status` is 0
- then, `waiter` is woken (`sszip_next_woken`) and is to call
+ then, `waiter`, not 0, is woken (`sszip_next_woken`) and is to call
  `sszip_purge_claim`; otherwise that is the status of the answer, and its
  body, JSON, is in `text`, cut to `size` bytes, of `*len`.
 

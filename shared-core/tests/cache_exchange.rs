@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{json, Value};
 use sszip_core::cache::process::Process;
+use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
@@ -208,6 +209,7 @@ type Said = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
 struct World {
     config: Arc<Config>,
     process: Process,
+    woken: Arc<Queue>,
     policy: &'static str,
     now: u64,
     count: usize,
@@ -232,10 +234,13 @@ impl World {
             directives.set(name, &[value.as_bytes()]).unwrap();
         }
         let process = Process::default();
+        let woken = Arc::new(Queue::default());
+        process.shared.event_loop(woken.clone());
         process.shared.start(4 << 20, 1);
         Self {
             config: Arc::new(directives.resolve(process.clone())),
             process,
+            woken,
             policy,
             now: 10_000,
             count: 0,
@@ -353,7 +358,7 @@ impl World {
                 coding_allowed: true,
                 whole: false,
                 host_writes_vary: false,
-                waiter,
+                waiter: waiter.map(|id| EventLoop::default().waiter(id)),
                 bypass: open.bypass,
             })
             .unwrap();
@@ -618,7 +623,7 @@ impl World {
     }
 
     fn wake(&mut self) {
-        while let Some(waiter) = self.process.shared.next_woken() {
+        while let Some(waiter) = self.woken.next() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);

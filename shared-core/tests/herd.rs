@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
 use sszip_core::cache::status::CacheStatus;
+use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{Asked, Exchange, Field, HeadAction, LookUp, RequestHead, ResponseHead};
 
@@ -19,6 +20,7 @@ const NODE: u64 = 200;
 struct Host {
     config: Arc<Config>,
     process: Process,
+    woken: Arc<Queue>,
 }
 
 impl Host {
@@ -34,7 +36,13 @@ impl Host {
         let process = Process::default();
         process.shared.start(1 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
-        Self { config, process }
+        let woken = Arc::new(Queue::default());
+        process.shared.event_loop(woken.clone());
+        Self {
+            config,
+            process,
+            woken,
+        }
     }
 
     /// The first of those who ask goes to the node, the others wait.
@@ -76,7 +84,7 @@ impl Host {
     }
 
     fn woken(&self) -> Vec<usize> {
-        std::iter::from_fn(|| self.process.shared.next_woken()).collect()
+        std::iter::from_fn(|| self.woken.next()).collect()
     }
 }
 
@@ -93,7 +101,7 @@ fn look_up(
         .look_up(Asked {
             body: body.as_bytes(),
             now,
-            waiter,
+            waiter: waiter.map(|id| EventLoop::default().waiter(id)),
             coding_allowed: true,
             ..Asked::default()
         })
@@ -105,7 +113,7 @@ fn look_up_all(exchange: &mut Exchange, body: &str, waiter: usize, now: u64) -> 
         .look_up(Asked {
             body: body.as_bytes(),
             now,
-            waiter: Some(waiter),
+            waiter: Some(EventLoop::default().waiter(waiter)),
             coding_allowed: true,
             ..Asked::default()
         })

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::stale::{Failure, MOST};
 use sszip_core::cache::status::CacheStatus;
+use sszip_core::cache::wake::EventLoop;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{Asked, Exchange, HeadAction, LookUp, RequestHead, ResponseHead};
 
@@ -54,7 +55,7 @@ impl Host {
             .look_up(Asked {
                 body: br#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
                 now,
-                waiter: Some(waiter),
+                waiter: Some(EventLoop::default().waiter(waiter)),
                 bypass,
                 coding_allowed: true,
                 ..Asked::default()
@@ -380,7 +381,6 @@ proptest! {
                 Step::Pause(time) => now += time,
                 _ => {}
             }
-            while host.process.shared.next_woken().is_some() {}
         }
     }
 }

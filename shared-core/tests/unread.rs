@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
+use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{
     Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
@@ -107,7 +108,7 @@ fn look_up_again(exchange: &mut Exchange, body: &str, waiter: Option<usize>) -> 
             body: body.as_bytes(),
             now: 1000,
             coding_allowed: true,
-            waiter,
+            waiter: waiter.map(|id| EventLoop::default().waiter(id)),
             ..Asked::default()
         })
         .unwrap()
@@ -235,12 +236,14 @@ fn nor_to_those_who_waited_for_it() {
     for length in LENGTHS {
         for answer in no_answers(length) {
             let host = Host::new();
+            let woken = Arc::new(Queue::default());
+            host.process.shared.event_loop(woken.clone());
             let (leader, found) = host.look_up(&request("1"), true, Some(1));
             assert_eq!(found, LookUp::Forward);
             let (mut follower, found) = host.look_up(&request("2"), true, Some(2));
             assert_eq!(found, LookUp::Wait);
             host.answered(leader, &answer);
-            assert_eq!(host.process.shared.next_woken(), Some(2));
+            assert_eq!(woken.next(), Some(2));
             match look_up_again(&mut follower, &request("2"), None) {
                 LookUp::Forward => {}
                 LookUp::RespondOffLoop => {

@@ -17,6 +17,7 @@ use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
 use serde::Deserialize;
 use sszip_core::cache::process::Process;
+use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
@@ -106,6 +107,7 @@ struct Open {
 
 struct World {
     process: Process,
+    woken: Arc<Queue>,
     config: Arc<Config>,
     now: u64,
     count: usize,
@@ -136,11 +138,14 @@ impl World {
             directives.set(name, values).unwrap();
         }
         let process = Process::default();
+        let woken = Arc::new(Queue::default());
+        process.shared.event_loop(woken.clone());
         // room for a few entries: some are thrown out
         process.shared.start(30_000, 1);
         Self {
             config: Arc::new(directives.resolve(process.clone())),
             process,
+            woken,
             now: 10_000,
             count: 0,
             open: Vec::new(),
@@ -224,7 +229,7 @@ impl World {
             body,
             now: self.now,
             coding_allowed: true,
-            waiter,
+            waiter: waiter.map(|id| EventLoop::default().waiter(id)),
             bypass,
             ..Asked::default()
         }
@@ -406,7 +411,7 @@ impl World {
     }
 
     fn wake(&mut self) {
-        while let Some(waiter) = self.process.shared.next_woken() {
+        while let Some(waiter) = self.woken.next() {
             let at = self.open.iter().position(|open| open.number == waiter);
             let open = self.open.remove(at.expect("who is woken is there"));
             assert!(open.waits);

@@ -25,11 +25,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::entry::Entry;
+use super::wake::Waiter;
 use super::Key;
-
-/// A request that can be woken: the caller's name for it, unique among those
-/// that wait.
-pub type Waiter = usize;
 
 /// What a request is to do about a key that is not cached.
 #[derive(Debug)]
@@ -337,6 +334,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use super::super::wake::{EventLoop, Waiter};
     use super::{Flights, Outcome, Role, Token, Turn};
 
     const KEY: [u8; 32] = [7; 32];
@@ -355,8 +353,12 @@ mod tests {
         Arc::new(Entry::code(envelope, b"\"0x1\"", gate, Meta::default()).unwrap())
     }
 
+    fn at(id: usize) -> Waiter {
+        EventLoop::default().waiter(id)
+    }
+
     fn lead(flights: &Flights, waiter: usize) -> Token {
-        match flights.begin(KEY, waiter) {
+        match flights.begin(KEY, at(waiter)) {
             Some(Role::Leader(token)) => token,
             other => panic!("{waiter}: {other:?}"),
         }
@@ -364,12 +366,15 @@ mod tests {
 
     fn follow(flights: &Flights, waiters: &[usize]) {
         for waiter in waiters {
-            assert!(matches!(flights.begin(KEY, *waiter), Some(Role::Follower)));
+            assert!(matches!(
+                flights.begin(KEY, at(*waiter)),
+                Some(Role::Follower)
+            ));
         }
     }
 
     fn claim_lead(flights: &Flights, waiter: usize) -> Token {
-        match flights.claim(waiter) {
+        match flights.claim(at(waiter)) {
             Some(Turn::Lead(token)) => token,
             other => panic!("{waiter}: {other:?}"),
         }
@@ -389,10 +394,10 @@ mod tests {
         let flights = Flights::new();
         let token = lead(&flights, 1);
         follow(&flights, &[2, 3, 4]);
-        assert!(flights.claim(2).is_none());
+        assert!(flights.claim(at(2)).is_none());
         let answer = entry();
         let woken = flights.finish(token, Outcome::Answer(Arc::clone(&answer)));
-        assert_eq!(woken, [2, 3, 4]);
+        assert_eq!(woken, [at(2), at(3), at(4)]);
         for waiter in woken {
             match flights.claim(waiter) {
                 Some(Turn::Landed(Outcome::Answer(shared))) => {
@@ -418,10 +423,10 @@ mod tests {
         );
         for waiter in flights.finish(token, Outcome::Answer(answer)) {
             let Some(Turn::Landed(Outcome::Answer(shared))) = flights.claim(waiter) else {
-                panic!("{waiter} has no answer");
+                panic!("{waiter:?} has no answer");
             };
-            let body = shared.identity(ids[waiter]).unwrap().to_vec();
-            let expected = [b"{\"id\":", ids[waiter], b",\"result\":\"0x1\"}"].concat();
+            let body = shared.identity(ids[waiter.id]).unwrap().to_vec();
+            let expected = [b"{\"id\":", ids[waiter.id], b",\"result\":\"0x1\"}"].concat();
             assert_eq!(body, expected);
         }
     }
@@ -431,15 +436,15 @@ mod tests {
         let flights = Flights::new();
         let token = lead(&flights, 1);
         follow(&flights, &[2, 3]);
-        assert_eq!(flights.hand_on(token), Some(2));
+        assert_eq!(flights.hand_on(token), Some(at(2)));
         // who comes meanwhile follows the next leader
         follow(&flights, &[4]);
         let token = claim_lead(&flights, 2);
-        assert_eq!(flights.hand_on(token), Some(3));
+        assert_eq!(flights.hand_on(token), Some(at(3)));
         let token = claim_lead(&flights, 3);
-        assert_eq!(flights.finish(token, Outcome::Answer(entry())), [4]);
+        assert_eq!(flights.finish(token, Outcome::Answer(entry())), [at(4)]);
         assert!(matches!(
-            flights.claim(4),
+            flights.claim(at(4)),
             Some(Turn::Landed(Outcome::Answer(_)))
         ));
         assert!(is_left_clean(&flights));
@@ -450,9 +455,9 @@ mod tests {
         let flights = Flights::new();
         let token = lead(&flights, 1);
         follow(&flights, &[2, 3]);
-        assert_eq!(flights.hand_on(token), Some(2));
-        assert_eq!(flights.leave(&KEY, 2), Some(3));
-        assert_eq!(flights.leave(&KEY, 3), None);
+        assert_eq!(flights.hand_on(token), Some(at(2)));
+        assert_eq!(flights.leave(&KEY, at(2)), Some(at(3)));
+        assert_eq!(flights.leave(&KEY, at(3)), None);
         assert!(is_left_clean(&flights));
         assert_eq!(lead(&flights, 4), Token(KEY));
     }
@@ -462,15 +467,15 @@ mod tests {
         let flights = Flights::new();
         let token = lead(&flights, 1);
         follow(&flights, &[2, 3, 4]);
-        assert_eq!(flights.leave(&KEY, 3), None);
-        assert_eq!(flights.leave(&KEY, 3), None);
-        assert_eq!(flights.leave(&[8; 32], 2), None);
-        assert_eq!(flights.finish(token, Outcome::Alone), [2, 4]);
+        assert_eq!(flights.leave(&KEY, at(3)), None);
+        assert_eq!(flights.leave(&KEY, at(3)), None);
+        assert_eq!(flights.leave(&[8; 32], at(2)), None);
+        assert_eq!(flights.finish(token, Outcome::Alone), [at(2), at(4)]);
         // gone between the wake-up and the claim
-        assert_eq!(flights.leave(&KEY, 2), None);
-        assert!(flights.claim(2).is_none());
+        assert_eq!(flights.leave(&KEY, at(2)), None);
+        assert!(flights.claim(at(2)).is_none());
         assert!(matches!(
-            flights.claim(4),
+            flights.claim(at(4)),
             Some(Turn::Landed(Outcome::Alone))
         ));
         assert!(is_left_clean(&flights));
@@ -490,20 +495,24 @@ mod tests {
     fn a_batch_is_woken_when_the_last_flight_has_ended() {
         let flights = Flights::new();
         let other = [8; 32];
-        assert!(!flights.follow_all(vec![KEY], 9));
+        assert!(!flights.follow_all(vec![KEY], at(9)));
         let one = flights.lead(KEY).unwrap();
         assert!(flights.lead(KEY).is_none());
         // it would have to ask for the other one itself
-        assert!(!flights.follow_all(vec![KEY, other], 9));
+        assert!(!flights.follow_all(vec![KEY, other], at(9)));
         let two = flights.lead(other).unwrap();
-        assert!(flights.follow_all(vec![KEY, other, KEY], 9));
+        assert!(flights.follow_all(vec![KEY, other, KEY], at(9)));
         follow(&flights, &[2]);
         let answer = entry();
-        assert_eq!(flights.finish(one, Outcome::Answer(answer)), [2]);
-        assert_eq!(flights.finish(two, Outcome::Alone), [9]);
-        let shared: Vec<_> = flights.claim_all(9).iter().map(|(key, _)| *key).collect();
+        assert_eq!(flights.finish(one, Outcome::Answer(answer)), [at(2)]);
+        assert_eq!(flights.finish(two, Outcome::Alone), [at(9)]);
+        let shared: Vec<_> = flights
+            .claim_all(at(9))
+            .iter()
+            .map(|(key, _)| *key)
+            .collect();
         assert_eq!(shared, [KEY]);
-        assert!(flights.claim(2).is_some());
+        assert!(flights.claim(at(2)).is_some());
         assert!(is_left_clean(&flights));
     }
 
@@ -511,14 +520,14 @@ mod tests {
     fn a_batch_never_leads() {
         let flights = Flights::new();
         let token = flights.lead(KEY).unwrap();
-        assert!(flights.follow_all(vec![KEY], 9));
+        assert!(flights.follow_all(vec![KEY], at(9)));
         follow(&flights, &[2]);
-        assert_eq!(flights.hand_on(token), Some(2));
+        assert_eq!(flights.hand_on(token), Some(at(2)));
         assert!(flights.released().is_empty());
         let token = claim_lead(&flights, 2);
         assert_eq!(flights.hand_on(token), None);
-        assert_eq!(flights.released(), [9]);
-        assert!(flights.claim_all(9).is_empty());
+        assert_eq!(flights.released(), [at(9)]);
+        assert!(flights.claim_all(at(9)).is_empty());
         assert!(is_left_clean(&flights));
     }
 
@@ -526,8 +535,8 @@ mod tests {
     fn a_batch_that_left_is_not_woken() {
         let flights = Flights::new();
         let token = flights.lead(KEY).unwrap();
-        assert!(flights.follow_all(vec![KEY], 9));
-        assert!(flights.claim_all(9).is_empty());
+        assert!(flights.follow_all(vec![KEY], at(9)));
+        assert!(flights.claim_all(at(9)).is_empty());
         assert!(flights.finish(token, Outcome::Answer(entry())).is_empty());
         assert!(is_left_clean(&flights));
     }
@@ -536,12 +545,12 @@ mod tests {
     fn keys_do_not_meet() {
         let flights = Flights::new();
         let first = lead(&flights, 1);
-        let Some(Role::Leader(second)) = flights.begin([8; 32], 2) else {
+        let Some(Role::Leader(second)) = flights.begin([8; 32], at(2)) else {
             panic!("another key is another flight");
         };
         follow(&flights, &[3]);
         assert!(flights.finish(second, Outcome::Alone).is_empty());
-        assert_eq!(flights.finish(first, Outcome::Alone), [3]);
+        assert_eq!(flights.finish(first, Outcome::Alone), [at(3)]);
     }
 
     mod sequences {
@@ -581,13 +590,13 @@ mod tests {
                 let mut woken = BTreeSet::new();
                 for (n, step) in steps.into_iter().enumerate() {
                     match step {
-                        Step::Begin => match flights.begin(KEY, n).unwrap() {
+                        Step::Begin => match flights.begin(KEY, at(n)).unwrap() {
                             Role::Leader(lead) => {
                                 prop_assert!(token.is_none());
                                 token = Some(lead);
                             }
                             Role::Follower => {
-                                waiting.insert(n);
+                                waiting.insert(at(n));
                             }
                         },
                         Step::Finish => if let Some(token) = token.take() {

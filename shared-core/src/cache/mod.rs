@@ -3,8 +3,9 @@
 //!
 //! [`entry`] is one answer without the id it was asked under, [`batch`] makes
 //! a JSON-RPC batch of several, [`hot`] keeps them within a number of bytes,
-//! [`flights`] lets one request fetch what many want, [`unkept`] says where that
-//! is of no use, and [`process`] holds what the exchanges of a process share; [`link`] joins it to those of other
+//! [`flights`] lets one request fetch what many want, [`wake`] tells who waits to
+//! go on, [`unkept`] says where waiting is of no use, and [`process`] holds what
+//! the exchanges of a process share; [`link`] joins it to those of other
 //! processes, for which [`wire`] writes entries as bytes. [`freshness`] says
 //! what may be stored and for how long, [`http`] what its head says of that
 //! (RFC 9111), [`scope`] what tells answers apart, [`memo`] which calls were
@@ -37,6 +38,7 @@ pub mod status;
 #[cfg(feature = "store")]
 pub mod store;
 pub mod unkept;
+pub mod wake;
 pub mod wire;
 
 /// A cryptographic hash of all that an answer depends on.

@@ -1,21 +1,21 @@
 //! What the exchanges of a process share.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::changes::Changes;
-use super::flights::{Flights, Outcome, Token, Waiter};
+use super::flights::{Flights, Outcome, Token};
 use super::hot::Hot;
 use super::link::Link;
 use super::memo::Memo;
 use super::repeated::Repeated;
 use super::scope::Varying;
 use super::unkept;
+use super::wake::{EventLoop, Waiter, Wake, Wakers};
 use super::Key;
 use crate::memory::Budget;
 
 /// Memory, stored answers and answers on their way, of one process. Cheap to
-/// clone.
+/// clone. Any number of threads may use it.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// What held bodies may take.
@@ -50,7 +50,7 @@ pub struct Shared {
     pub repeated: Repeated,
     /// Keys that it is of no use to wait for.
     pub unkept: unkept::Keys,
-    woken: Mutex<VecDeque<Waiter>>,
+    wakers: Wakers,
 }
 
 impl Shared {
@@ -115,30 +115,18 @@ impl Shared {
         }
     }
 
-    /// These can be looked up again: an answer is there, or will never be.
-    pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        for waiter in waiters {
-            // who is not woken goes on by itself, some time later
-            if woken.try_reserve(1).is_ok() {
-                woken.push_back(waiter);
-            }
-        }
+    /// One event loop more, where requests wait that `waker` wakes.
+    pub fn event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
+        self.wakers.add(waker)
     }
 
-    /// The next of the woken, in their order.
-    pub fn next_woken(&self) -> Option<Waiter> {
-        self.woken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
+    /// These can be looked up again: an answer is there, or will never be.
+    pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
+        self.wakers.wake(waiters);
     }
 
     /// It waits no longer: it must not be woken.
     pub fn forget(&self, waiter: Waiter) {
-        self.woken
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|woken| *woken != waiter);
+        self.wakers.forget(waiter);
     }
 }

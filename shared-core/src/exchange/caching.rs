@@ -9,7 +9,7 @@ use super::transitions::Event;
 use super::{Exchange, HeadAction, Misuse, State};
 use crate::cache::chain::{Mark, Namespace};
 use crate::cache::entry::{Entry, Gate};
-use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
+use crate::cache::flights::{Outcome, Role, Token, Turn};
 use crate::cache::hot::Hot;
 use crate::cache::link::Link;
 use crate::cache::process::Shared;
@@ -17,6 +17,7 @@ use crate::cache::reason::Reason;
 use crate::cache::scope::{self, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::unkept::Unkept;
+use crate::cache::wake::Waiter;
 use crate::cache::Key;
 use crate::config::{Credentials, UpstreamEncoding};
 use crate::jsonrpc::request::{Call, Refusal, Request};
@@ -71,8 +72,8 @@ pub struct Asked<'a> {
     pub whole: bool,
     /// The host writes `Vary: Accept-Encoding` itself when told to.
     pub host_writes_vary: bool,
-    /// By what the host knows this request when it is to be looked up again;
-    /// `None`: it will not wait.
+    /// Where this request waits, and by what its host knows it there when it is
+    /// to be looked up again; `None`: it will not wait.
     pub waiter: Option<Waiter>,
     /// What is stored is not to be sent; the node's answer replaces it.
     pub bypass: bool,

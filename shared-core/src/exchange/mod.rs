@@ -53,9 +53,9 @@ use std::sync::Arc;
 
 use crate::cache::chain::Mark;
 use crate::cache::entry::Lent;
-use crate::cache::flights::Waiter;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
+use crate::cache::wake::Waiter;
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{panic_if, Fault};
 use crate::gzip;

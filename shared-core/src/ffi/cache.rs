@@ -1,6 +1,6 @@
 //! Stored answers.
 
-use super::config::{free, PROCESS};
+use super::config::{free, waiter_of, WOKEN};
 use super::exchange::{fields_of, response_head_of, sszip_exchange};
 use super::panic::{borrow, borrow_mut, boundary, caught, give};
 use super::types::{
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 coding_allowed: asked.coding_allowed,
                 whole: asked.whole,
                 host_writes_vary: asked.host_writes_vary,
-                waiter: (asked.waiter != 0).then_some(asked.waiter),
+                waiter: waiter_of(asked.waiter),
                 bypass: asked.bypass,
             }
         };
@@ -577,7 +577,7 @@ pub unsafe extern "C" fn sszip_fill_free(fill: *mut sszip_fill) {
 /// was freed.
 #[no_mangle]
 pub extern "C" fn sszip_next_woken() -> usize {
-    caught(|| PROCESS.shared.next_woken().unwrap_or(0)).unwrap_or(0)
+    caught(|| WOKEN.next()).flatten().unwrap_or(0)
 }
 
 /// What the cache had to do with the answer, in nginx's words; empty: nothing.

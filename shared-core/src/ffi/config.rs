@@ -6,11 +6,24 @@ use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{slice_of, sszip_status, sszip_str};
 use crate::allocator;
 use crate::cache::process::Process;
+use crate::cache::wake::{EventLoop, Queue, Waiter};
 use crate::config::{Config, Directives};
 use crate::exchange;
 
 /// One for the process, however many configurations it has seen.
-pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
+pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(|| {
+    let process = Process::default();
+    process.shared.event_loop(WOKEN.clone());
+    process
+});
+
+/// Those of its only event loop, which `sszip_next_woken` gives out.
+pub(super) static WOKEN: LazyLock<Arc<Queue>> = LazyLock::new(Arc::default);
+
+/// One that waits there; 0: it does not.
+pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
+    (name != 0).then(|| EventLoop::default().waiter(name))
+}
 
 /// What one block of a configuration says.
 pub struct sszip_directives(pub(super) Directives);

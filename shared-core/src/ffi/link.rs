@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::config::PROCESS;
+use super::config::{waiter_of, PROCESS};
 use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{problem, purge_request, Link, Need, Settings};
@@ -192,7 +192,7 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 
 /// Starts a purge: `query` says what of (README, Purging), `name_space` is the
 /// namespace where it does not; NULL `data`: there is none. If `*status` is 0
-/// then, `waiter` is woken (`sszip_next_woken`) and is to call
+/// then, `waiter`, not 0, is woken (`sszip_next_woken`) and is to call
 /// `sszip_purge_claim`; otherwise that is the status of the answer, and its
 /// body, JSON, is in `text`, cut to `size` bytes, of `*len`.
 ///
@@ -215,6 +215,9 @@ pub unsafe extern "C" fn sszip_purge_start(
         let (query, own) = unsafe {
             let own = (!name_space.data.is_null()).then(|| name_space.bytes());
             (query.bytes(), own)
+        };
+        let Some(waiter) = waiter_of(waiter) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
         };
         let (code, body) = match purge_request(query, own) {
             Err(bad) => (400, problem(400, &bad.to_string())),
@@ -248,6 +251,9 @@ pub unsafe extern "C" fn sszip_purge_claim(
     len: *mut usize,
 ) -> sszip_status {
     boundary(|| {
+        let Some(waiter) = waiter_of(waiter) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
         let claimed = link().and_then(|link| link.claim_purge(waiter));
         if let (Some(link), None) = (link(), &claimed) {
             link.forget(waiter);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::channel::Incoming;
 use super::events::Event;
 use super::job::{Job, LookUp};
-use super::{Link, Slot, State, EVENTS, NOBODY};
+use super::{Link, Slot, State, EVENTS};
 use crate::cache::chain::State as ChainState;
 use crate::cache::entry::Entry;
 use crate::cache::flights::Outcome;
@@ -34,7 +34,10 @@ impl Link {
                 }
                 shared.wake([waiter]);
             }
-            Job::Purge { waiter, .. } if waiter != NOBODY => {
+            Job::Purge {
+                waiter: Some(waiter),
+                ..
+            } => {
                 state
                     .purged
                     .insert(waiter, (response.status, response.body));

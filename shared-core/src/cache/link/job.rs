@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::channel::Outgoing;
 use crate::bytes::Bytes;
 use crate::cache::entry::Entry;
-use crate::cache::flights::{Token, Waiter};
+use crate::cache::flights::Token;
 use crate::cache::freshness::IfFinal;
+use crate::cache::wake::Waiter;
 use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
@@ -51,7 +52,8 @@ pub(super) enum Job {
     /// What an operator wants to be purged.
     Purge {
         body: String,
-        waiter: Waiter,
+        /// `None`: it has gone, and the purge is done all the same.
+        waiter: Option<Waiter>,
         due: u64,
         /// How often it was sent.
         sent: u8,

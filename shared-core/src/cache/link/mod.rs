@@ -31,8 +31,9 @@ use self::namespaces::Namespaces;
 pub use self::purge::{namespace, problem, request as purge_request, BadPurge};
 use super::chain::Chains;
 use super::entry::Entry;
-use super::flights::{Outcome, Token, Waiter};
+use super::flights::{Outcome, Token};
 use super::process::Shared;
+use super::wake::{Waiter, Wake};
 use super::Key;
 
 /// The slot of the event stream.
@@ -71,9 +72,6 @@ const ALONE: u64 = 1_000;
 
 /// A generation that no owner has: they begin with the time.
 const NO_OWNERS: u64 = 1 << 63;
-
-/// No host has a waiter of that name.
-const NOBODY: Waiter = 0;
 
 /// What the owner said of a purge: a status, and a JSON object.
 pub type Purged = (u16, Vec<u8>);
@@ -130,6 +128,8 @@ pub struct Link {
     generation: AtomicU64,
     /// Something was asked since the last tick.
     stirred: AtomicBool,
+    /// Whoever drives the connections, if it waits to be told so.
+    driver: Option<(Arc<dyn Wake>, usize)>,
 }
 
 #[derive(Debug)]
@@ -206,11 +206,27 @@ impl Link {
             generation: AtomicU64::new(0),
             // the first tick opens the event stream
             stirred: AtomicBool::new(true),
+            driver: None,
+        }
+    }
+
+    /// The same; where it waits, `waker` wakes whoever drives the connections,
+    /// as `id`, when something was asked, on any thread: [`need`](Self::need) has
+    /// something then. A host that asks that after each call of its only thread
+    /// needs none.
+    #[must_use]
+    pub fn driven(self, waker: Arc<dyn Wake>, id: usize) -> Self {
+        Self {
+            driver: Some((waker, id)),
+            ..self
         }
     }
 
     fn stir(&self) {
-        self.stirred.store(true, Ordering::Release);
+        let was_stirred = self.stirred.swap(true, Ordering::AcqRel);
+        if let (Some((waker, id)), false) = (&self.driver, was_stirred) {
+            waker.wake(*id);
+        }
     }
 
     /// Whether what is in memory may be sent at `monotonic`, in milliseconds
@@ -295,7 +311,7 @@ impl Link {
             match job {
                 Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
                 // it is done all the same
-                Job::Purge { waiter, .. } if *waiter == gone => *waiter = NOBODY,
+                Job::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
                 _ => {}
             }
         }
@@ -314,7 +330,7 @@ impl Link {
         let patience = if state.up { PURGE } else { PURGE_PATIENCE };
         state.asked.push_back(Job::Purge {
             body,
-            waiter,
+            waiter: Some(waiter),
             due: now.saturating_add(patience),
             sent: 0,
         });
@@ -617,7 +633,11 @@ impl Link {
         match job {
             Job::LookUp(look_up) => self.fail_open(state, shared, look_up),
             Job::LookUps { waiter, .. } => shared.wake([waiter]),
-            Job::Purge { waiter, sent, .. } if waiter != NOBODY => {
+            Job::Purge {
+                waiter: Some(waiter),
+                sent,
+                ..
+            } => {
                 if sent == 0 && state.purged.try_reserve(1).is_ok() {
                     state.purged.insert(waiter, purge::not_asked());
                 }

@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use super::{About, Link, Need, Settings, RETRY};
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-use crate::cache::flights::{Outcome, Role, Token, Turn, Waiter};
+use crate::cache::flights::{Outcome, Role, Token, Turn};
 use crate::cache::process::Shared;
+use crate::cache::wake::{EventLoop, Queue, Waiter};
 use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
@@ -19,9 +20,15 @@ mod together;
 
 const KEY: Key = [7; 32];
 
+/// A waiter of the only event loop.
+fn at(id: usize) -> Waiter {
+    EventLoop::default().waiter(id)
+}
+
 /// A host that carries bytes between a link and a script.
 struct Host {
     shared: Shared,
+    queue: Arc<Queue>,
     now: u64,
     open: BTreeSet<usize>,
     /// Requests that were written, and on which connection.
@@ -32,6 +39,8 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let shared = Shared::default();
+        let queue = Arc::new(Queue::default());
+        shared.event_loop(queue.clone());
         shared.start(1 << 20, 1);
         let settings = Settings {
             connections: 2,
@@ -41,6 +50,7 @@ impl Host {
         shared.join(|| Link::new("w-1".into(), settings));
         Self {
             shared,
+            queue,
             now: 1000,
             open: BTreeSet::new(),
             sent: Vec::new(),
@@ -134,11 +144,11 @@ impl Host {
     }
 
     /// A request that wants `KEY`.
-    fn want(&mut self, waiter: Waiter, leases: bool) {
-        match self.shared.flights.begin(KEY, waiter).unwrap() {
+    fn want(&mut self, waiter: usize, leases: bool) {
+        match self.shared.flights.begin(KEY, at(waiter)).unwrap() {
             Role::Follower => {}
             Role::Leader(token) => {
-                self.shared.flights.follow(&token, waiter).unwrap();
+                self.shared.flights.follow(&token, at(waiter)).unwrap();
                 if let Err(token) = self.link().ask(KEY, token, leases, false, self.now) {
                     self.shared.hand_on(token);
                 }
@@ -147,19 +157,19 @@ impl Host {
         self.run();
     }
 
-    fn lead(&self, waiter: Waiter) -> Option<Token> {
-        match self.shared.flights.claim(waiter) {
+    fn lead(&self, waiter: usize) -> Option<Token> {
+        match self.shared.flights.claim(at(waiter)) {
             Some(Turn::Lead(token)) => Some(token),
             _ => None,
         }
     }
 
-    fn woken(&self) -> Vec<Waiter> {
-        std::iter::from_fn(|| self.shared.next_woken()).collect()
+    fn woken(&self) -> Vec<usize> {
+        std::iter::from_fn(|| self.queue.next()).collect()
     }
 
-    fn answer(&self, waiter: Waiter) -> Option<Arc<Entry>> {
-        match self.shared.flights.claim(waiter) {
+    fn answer(&self, waiter: usize) -> Option<Arc<Entry>> {
+        match self.shared.flights.claim(at(waiter)) {
             Some(Turn::Landed(Outcome::Answer(entry))) => Some(entry),
             _ => None,
         }
@@ -213,10 +223,13 @@ fn path() -> String {
 /// Look-ups of these keys, asked at once.
 fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
     for n in keys {
-        let Some(Role::Leader(token)) = host.shared.flights.begin([n; 32], 10) else {
+        let Some(Role::Leader(token)) = host.shared.flights.begin([n; 32], at(10)) else {
             panic!()
         };
-        host.shared.flights.follow(&token, usize::from(n)).unwrap();
+        host.shared
+            .flights
+            .follow(&token, at(usize::from(n)))
+            .unwrap();
         host.link()
             .ask([n; 32], token, true, false, host.now)
             .unwrap();

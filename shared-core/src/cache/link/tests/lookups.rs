@@ -46,7 +46,7 @@ fn the_lease_is_for_one_and_is_given_back() {
 fn a_lease_that_nobody_wants_any_more_is_given_back() {
     let mut host = Host::up();
     host.want(1, true);
-    host.shared.leave(&KEY, 1);
+    host.shared.leave(&KEY, at(1));
     host.requests();
     host.receive(1, &missing("granted"));
     let sent = host.requests();
@@ -134,10 +134,13 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
     let mut host = Host::up();
     for n in 0..4 {
         let key = [n; 32];
-        let Some(Role::Leader(token)) = host.shared.flights.begin(key, 10) else {
+        let Some(Role::Leader(token)) = host.shared.flights.begin(key, at(10)) else {
             panic!()
         };
-        host.shared.flights.follow(&token, usize::from(n)).unwrap();
+        host.shared
+            .flights
+            .follow(&token, at(usize::from(n)))
+            .unwrap();
         host.link().ask(key, token, true, false, host.now).unwrap();
     }
     host.run();
@@ -366,7 +369,7 @@ fn those_who_would_not_share_an_answer_go_alone() {
     host.receive(1, b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n");
     assert_eq!(host.woken(), [1, 2]);
     for waiter in [1, 2] {
-        let turn = host.shared.flights.claim(waiter);
+        let turn = host.shared.flights.claim(at(waiter));
         assert!(matches!(turn, Some(Turn::Landed(Outcome::Alone))));
     }
 }
@@ -374,7 +377,9 @@ fn those_who_would_not_share_an_answer_go_alone() {
 #[test]
 fn several_are_looked_up_at_once() {
     let mut host = Host::up();
-    assert!(host.link().ask_for_all(vec![[1; 32], [2; 32]], 5, host.now));
+    assert!(host
+        .link()
+        .ask_for_all(vec![[1; 32], [2; 32]], at(5), host.now));
     host.run();
     let sent = &host.sent[0].1;
     let keys = format!("{}\n{}\n", "01".repeat(32), "02".repeat(32));
@@ -390,9 +395,9 @@ fn several_are_looked_up_at_once() {
     let hot = host.shared.hot().unwrap();
     assert!(hot.get(&[2; 32], host.now).is_some() && hot.len() == 1);
     // one that has gone is not woken
-    host.link().ask_for_all(vec![[3; 32]], 6, host.now);
+    host.link().ask_for_all(vec![[3; 32]], at(6), host.now);
     host.run();
-    host.link().forget(6);
+    host.link().forget(at(6));
     host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     assert!(host.woken().is_empty());
 }
@@ -422,4 +427,23 @@ fn entries_are_stored_when_nobody_waits() {
     // the first line follows the entry before it
     let is_put = |(slot, line): &(usize, String)| *slot == 1 && line.contains("PUT /v1/entries");
     assert!(sent.iter().all(is_put), "{sent:?}");
+}
+
+#[test]
+fn whoever_drives_the_connections_is_woken_once_for_all_that_is_asked() {
+    let driver = Arc::new(Queue::default());
+    let shared = Shared::default();
+    let link = Link::new("w-1".into(), Settings::default()).driven(driver.clone(), 5);
+    let link = shared.join(|| link);
+    // the first tick needs nobody to ask for it
+    assert_eq!((link.need(), driver.next()), (Some(Need::Tick), None));
+    link.tick(&shared, 0);
+    for waiter in [1, 2] {
+        assert!(link.purge("{}".into(), at(waiter), 0));
+    }
+    assert_eq!((driver.next(), driver.next()), (Some(5), None));
+    assert_eq!(link.need(), Some(Need::Tick));
+    link.tick(&shared, 0);
+    assert!(link.purge("{}".into(), at(3), 0));
+    assert_eq!(driver.next(), Some(5));
 }

@@ -3,11 +3,11 @@
 use super::*;
 use crate::cache::link::{PURGE, PURGE_PATIENCE, PURGE_SENT};
 
-const WAITER: Waiter = 9;
+const WAITER: usize = 9;
 
 fn asked(host: &mut Host) {
     let body = "{\"everything\":true}".into();
-    assert!(host.link().purge(body, WAITER, host.now));
+    assert!(host.link().purge(body, at(WAITER), host.now));
     host.run();
 }
 
@@ -18,7 +18,9 @@ fn purges(host: &mut Host) -> usize {
 }
 
 fn status(host: &Host) -> Option<u16> {
-    host.link().claim_purge(WAITER).map(|(status, _)| status)
+    host.link()
+        .claim_purge(at(WAITER))
+        .map(|(status, _)| status)
 }
 
 const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
@@ -48,7 +50,7 @@ fn one_whose_client_has_gone_is_done() {
     let mut host = Host::new();
     host.run();
     asked(&mut host);
-    host.link().forget(WAITER);
+    host.link().forget(at(WAITER));
     hello(&mut host);
     assert_eq!(purges(&mut host), 1);
     host.receive(1, DONE);
@@ -63,7 +65,7 @@ fn many_leave_connections_to_others() {
     let mut host = Host::up();
     for waiter in 0..5 {
         let body = "{\"everything\":true}".into();
-        assert!(host.link().purge(body, 20 + waiter, host.now));
+        assert!(host.link().purge(body, at(20 + waiter), host.now));
     }
     host.run();
     assert_eq!(purges(&mut host), 1);

@@ -1,6 +1,6 @@
 //! Memory that is refused to what is as long as a batch or an entry.
 
-use super::{bytes_of, entry, Host};
+use super::{at, bytes_of, entry, Host};
 use crate::allocator::faulty::{refusing, Refusals};
 use crate::allocator::SMALL;
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
@@ -29,14 +29,14 @@ fn a_batch_that_cannot_be_written_is_not_waited_for() {
         .collect();
     each(|step| {
         let mut host = Host::up();
-        let asks = host.link().ask_for_all(keys.clone(), 5, host.now);
+        let asks = host.link().ask_for_all(keys.clone(), at(5), host.now);
         assert!(asks);
         // the connection is there: it sends at once
         host.run();
         host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(host.woken(), [5]);
         host.sent.clear();
-        assert!(host.link().ask_for_all(keys.clone(), 6, host.now));
+        assert!(host.link().ask_for_all(keys.clone(), at(6), host.now));
         let (shared, link, now) = (&host.shared, host.link(), host.now);
         let refusals = step(&mut || {
             link.tick(shared, now);

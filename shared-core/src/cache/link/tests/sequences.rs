@@ -40,7 +40,7 @@ proptest! {
         for (n, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Want(leases) => {
-                    waiting.insert(n + 1);
+                    waiting.insert(at(n + 1));
                     host.want(n + 1, leases);
                 }
                 Step::Leave(which) => {
