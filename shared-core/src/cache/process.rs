@@ -60,9 +60,16 @@ impl Shared {
         self.hot.get_or_init(|| Hot::new(bytes, bytes, threads));
     }
 
-    /// The hot tier, once it is started.
+    /// The hot tier, once it is started. A host without memory of its own has
+    /// none: what the owner of a store has goes from hand to hand.
     pub fn hot(&self) -> Option<&Hot> {
         self.hot.get()
+    }
+
+    /// Whether there is anything where answers are kept: here, or with the owner
+    /// of a store.
+    pub fn keeps(&self) -> bool {
+        self.hot().is_some() || self.link().is_some()
     }
 
     /// Joins the process to the owner of a store. A second call changes

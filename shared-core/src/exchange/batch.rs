@@ -54,6 +54,14 @@ enum Member {
     Asked(Vec<u8>),
 }
 
+/// What the owner of a store has of a batch.
+#[derive(Debug)]
+pub(super) struct OfOwner {
+    entries: Vec<(Key, Arc<Entry>)>,
+    /// The last purge that was known when it said so.
+    generation: u64,
+}
+
 impl Exchange {
     pub(super) fn look_up_batch(
         &mut self,
@@ -64,13 +72,26 @@ impl Exchange {
     ) -> LookUp {
         self.batch_size = Some(calls.len());
         let process = self.config.process.clone();
-        let Some(hot) = process.shared.hot() else {
+        if !process.shared.keeps() {
             return LookUp::Forward;
-        };
+        }
+        let hot = process.shared.hot();
         let looks = !asked.bypass && process.shared.may_send(asked.monotonic);
         let (has_waited, landed) = match self.claim_flights() {
             Some(landed) => (true, landed),
             None => (false, Vec::new()),
+        };
+        let generation = process.shared.generation();
+        let of_owner = match self.claim_all() {
+            Some(entries) => Some(OfOwner {
+                entries,
+                generation,
+            }),
+            None => self.of_owner.take(),
+        };
+        let owned = match &of_owner {
+            Some(has) if has.generation == generation => &has.entries[..],
+            _ => &[],
         };
         let mut found: Vec<Option<Arc<Entry>>> = calls
             .iter()
@@ -78,18 +99,24 @@ impl Exchange {
             .map(|(call, place)| {
                 let place = place.as_ref().filter(|_| looks)?;
                 let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
-                let entry = match hot.get(&place.key, asked.now) {
-                    Some(entry) => entry,
-                    None => landed.iter().find(is_it)?.1.clone(),
+                let in_hand = || {
+                    let landed = landed.iter().find(is_it);
+                    let owned = || owned.iter().find(is_it);
+                    let owned = || owned().filter(|(_, entry)| entry.is_fresh(asked.now));
+                    Some(landed.or_else(owned)?.1.clone())
                 };
+                let entry = hot.and_then(|hot| hot.get(&place.key, asked.now));
+                let entry = entry.or_else(in_hand)?;
                 judge.remember(call, place);
                 Some(entry)
             })
             .collect();
+        let has_asked = of_owner.is_some();
         if !has_waited
-            && (self.asks_for_all(&process.shared, &places, &found, asked)
+            && (!has_asked && self.asks_for_all(&process.shared, &places, &found, asked)
                 || self.follows_all(calls, &places, &found, judge.scope(), asked))
         {
+            self.of_owner = of_owner;
             return LookUp::Wait;
         }
         let Some(gzip) = self.borrow_for(&found, asked) else {
@@ -184,7 +211,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the owner of a store is asked for what is not in memory; once.
+    /// Whether the owner of a store is asked for what is not in memory.
     fn asks_for_all(
         &mut self,
         shared: &Shared,
@@ -192,9 +219,6 @@ impl Exchange {
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
     ) -> bool {
-        if self.stop_waiting_for_all() {
-            return false;
-        }
         let (Some(waiter), Some(link), false) = (asked.waiter, shared.link(), asked.bypass) else {
             return false;
         };
@@ -246,18 +270,17 @@ impl Exchange {
         if keys.is_empty() || !shared.flights.follow_all(keys, waiter) {
             return false;
         }
-        self.waiting_for_flights = Some((waiter, self.mark(scope)));
+        self.waiting_for_flights = Some((waiter, self.since(scope)));
         true
     }
 
     /// What came of the flights that it waited for, if it did.
     pub(super) fn claim_flights(&mut self) -> Option<Vec<(Key, Arc<Entry>)>> {
-        let (waiter, mark) = self.waiting_for_flights.take()?;
+        let (waiter, since) = self.waiting_for_flights.take()?;
         let shared = &self.config.process.shared;
         shared.forget(waiter);
         let mut landed = shared.flights.claim_all(waiter);
-        // they may have been asked for before this one was
-        landed.retain(|(_, entry)| entry.answers(mark.as_ref()));
+        landed.retain(|(_, entry)| since.admits(shared, entry));
         Some(landed)
     }
 
@@ -570,7 +593,12 @@ fn unread(entry: &Entry) -> u64 {
 /// Leaves those that may be given out; whether others were there. What was not
 /// read yet is read now, as much as a single answer may be: at most so many
 /// bytes; others count as not found.
-fn read(hot: &Hot, places: &[Option<Place>], found: &mut [Option<Arc<Entry>>], most: u64) -> bool {
+fn read(
+    hot: Option<&Hot>,
+    places: &[Option<Place>],
+    found: &mut [Option<Arc<Entry>>],
+    most: u64,
+) -> bool {
     let mut all = 0;
     let mut fewer = false;
     for (place, found) in places.iter().zip(found) {
@@ -582,7 +610,9 @@ fn read(hot: &Hot, places: &[Option<Place>], found: &mut [Option<Arc<Entry>>], m
             *found = None;
             fewer = true;
         } else if !entry.stands() {
-            hot.remove_this(&place.key, entry);
+            if let Some(hot) = hot {
+                hot.remove_this(&place.key, entry);
+            }
             *found = None;
             fewer = true;
         }

@@ -103,8 +103,25 @@ pub enum LookUp {
 pub(super) struct Waiting {
     key: Key,
     waiter: Waiter,
-    /// What was known of the chain when it began to.
+    since: Since,
+}
+
+/// What was known when a request began to wait.
+#[derive(Clone, Debug)]
+pub(super) struct Since {
+    /// The last purge.
+    generation: u64,
+    /// The chain's state.
     mark: Option<Mark>,
+}
+
+impl Since {
+    /// Whether an answer that came meanwhile is one to it: it may have been asked
+    /// for before, and with several event loops a purge may hold by the time that
+    /// this one goes on.
+    pub(super) fn admits(&self, shared: &Shared, entry: &Entry) -> bool {
+        shared.generation() == self.generation && entry.answers(self.mark.as_ref())
+    }
 }
 
 /// One answer that is looked for.
@@ -125,14 +142,14 @@ impl Exchange {
         let request = &self.request.cache;
         if self.state == State::AwaitingHead
             && request.kind == CacheKind::Change
-            && self.config.process.shared.hot().is_some()
+            && self.config.process.shared.keeps()
         {
             return CacheNeed::Place;
         }
         if self.state == State::AwaitingHead
             && request.kind != CacheKind::None
             && !(request.credentials && self.config.cache.credentials == Credentials::Bypass)
-            && self.config.process.shared.hot().is_some()
+            && self.config.process.shared.keeps()
         {
             return match request.kind {
                 CacheKind::Resource => CacheNeed::NoBody,
@@ -272,9 +289,9 @@ impl Exchange {
         what: impl FnOnce() -> What,
     ) -> LookUp {
         let shared = Arc::clone(&self.config.process.shared);
-        let Some(hot) = shared.hot() else {
+        if !shared.keeps() {
             return LookUp::Forward;
-        };
+        }
         let key = sought.key;
         self.key = Some(key);
         if let Some(waited) = self.waiting.take() {
@@ -282,10 +299,12 @@ impl Exchange {
         }
         if !asked.bypass {
             let trusted = shared.may_send(asked.monotonic);
-            if sought.id.is_none() {
+            let hot = shared.hot();
+            if let (Some(hot), None) = (hot, sought.id) {
                 self.remove_changed(hot, &key, scope);
             }
-            if let Some(entry) = hot.get(&key, asked.now).filter(|_| trusted) {
+            let entry = hot.and_then(|hot| hot.get(&key, asked.now));
+            if let Some(entry) = entry.filter(|_| trusted) {
                 self.keep_stale(&entry);
                 self.cache_status = CacheStatus::Miss;
                 if let Some(found) = self.give(&key, entry, sought.id, asked) {
@@ -329,7 +348,7 @@ impl Exchange {
                         self.waiting = Some(Waiting {
                             key,
                             waiter,
-                            mark: self.mark(scope),
+                            since: self.since(scope),
                         });
                         return LookUp::Wait;
                     }
@@ -360,7 +379,7 @@ impl Exchange {
     /// What came of waiting. It is not done twice.
     fn after_waiting(
         &mut self,
-        Waiting { key, waiter, mark }: Waiting,
+        Waiting { key, waiter, since }: Waiting,
         sought: &Sought<'_>,
         scope: &Scope,
         asked: &Asked<'_>,
@@ -389,8 +408,7 @@ impl Exchange {
                 self.keep_stale(&entry);
                 let found = Some(entry)
                     .filter(|_| !parted && shared.may_send(asked.monotonic))
-                    // it may have been asked for before this one was
-                    .filter(|entry| entry.answers(mark.as_ref()))
+                    .filter(|entry| since.admits(&shared, entry))
                     .filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
                     .and_then(|entry| self.give(&key, entry, sought.id, asked));
                 if let Some(found) = found {
@@ -441,8 +459,12 @@ impl Exchange {
         (namespace, chain.map(|chain| chain.mark()))
     }
 
-    pub(super) fn mark(&self, scope: &Scope) -> Option<Mark> {
-        self.mark_of(scope).1
+    /// What is known now.
+    pub(super) fn since(&self, scope: &Scope) -> Since {
+        Since {
+            generation: self.config.process.shared.generation(),
+            mark: self.mark_of(scope).1,
+        }
     }
 
     /// Whether and how hard stored answers are coded.
@@ -540,7 +562,7 @@ impl Exchange {
             request.why
         } else if request.credentials && self.config.cache.credentials == Credentials::Bypass {
             Reason::Credentials
-        } else if self.config.process.shared.hot().is_none() {
+        } else if !self.config.process.shared.keeps() {
             Reason::NoMemoryCache
         } else {
             Reason::Local
@@ -733,7 +755,7 @@ fn take_part(
 
 impl Exchange {
     pub(super) fn stop_waiting(&mut self) {
-        self.stop_waiting_for_all();
+        self.claim_all();
         self.claim_flights();
         if let Some(Waiting { key, waiter, .. }) = self.waiting.take() {
             let shared = &self.config.process.shared;
@@ -742,17 +764,12 @@ impl Exchange {
         }
     }
 
-    /// Whether it waited for what the owner of a store has of a batch.
-    pub(super) fn stop_waiting_for_all(&mut self) -> bool {
-        let Some(waiter) = self.waiting_for_all.take() else {
-            return false;
-        };
+    /// What the owner of a store has of a batch, if it waited for that.
+    pub(super) fn claim_all(&mut self) -> Option<Vec<(Key, Arc<Entry>)>> {
+        let waiter = self.waiting_for_all.take()?;
         let shared = &self.config.process.shared;
-        if let Some(link) = shared.link() {
-            link.forget(waiter);
-        }
         shared.forget(waiter);
-        true
+        Some(shared.link()?.claim_all(waiter))
     }
 }
 

@@ -51,7 +51,6 @@ mod update;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cache::chain::Mark;
 use crate::cache::entry::Lent;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -208,8 +207,10 @@ pub struct Exchange {
     waiting: Option<caching::Waiting>,
     /// Under which name it waits for what the owner of a store has of a batch.
     waiting_for_all: Option<Waiter>,
+    /// What that had, if it was asked.
+    of_owner: Option<batch::OfOwner>,
     /// What a batch waits for that other requests fetch, and under which name.
-    waiting_for_flights: Option<(Waiter, Option<Mark>)>,
+    waiting_for_flights: Option<(Waiter, caching::Since)>,
     /// What may be sent in place of the node's answer.
     stand_in: Option<standing_in::StandIn>,
     /// How the node failed, as the host has said.
@@ -284,6 +285,7 @@ impl Exchange {
             changing: None,
             waiting: None,
             waiting_for_all: None,
+            of_owner: None,
             waiting_for_flights: None,
             stand_in: None,
             failed: None,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::channel::Incoming;
 use super::events::Event;
 use super::job::{Job, LookUp};
-use super::{Link, Slot, State, EVENTS};
+use super::{Found, Link, Slot, State, EVENTS};
+use crate::bytes::push;
 use crate::cache::chain::State as ChainState;
 use crate::cache::entry::Entry;
 use crate::cache::flights::Outcome;
@@ -30,7 +31,14 @@ impl Link {
                 waiter, generation, ..
             } => {
                 if response.status == 200 && generation == self.generation() {
-                    self.take_all(shared, &response.body, now);
+                    let entries = self.take_all(shared, &response.body, now);
+                    if state.looked_up.try_reserve(1).is_ok() {
+                        let found = Found {
+                            entries,
+                            generation,
+                        };
+                        state.looked_up.insert(waiter, found);
+                    }
                 }
                 shared.wake([waiter]);
             }
@@ -200,18 +208,22 @@ impl Link {
     }
 
     /// The entries of an answer to several look-ups.
-    fn take_all(&self, shared: &Shared, mut bytes: &[u8], now: u64) {
-        let Some(hot) = shared.hot().filter(|_| !memory::is_short()) else {
-            return;
-        };
-        while let Some((key, fresh, entry, rest)) = take_one(bytes) {
+    fn take_all(&self, shared: &Shared, mut bytes: &[u8], now: u64) -> Vec<(Key, Arc<Entry>)> {
+        let mut entries = Vec::new();
+        while let (Some((key, fresh, entry, rest)), false) = (take_one(bytes), memory::is_short()) {
             // no answer to a call says how old it is
             let entry = wire::decode(entry, now, 0, fresh).map(|entry| self.tells(entry));
             if let Some(entry) = entry.filter(Entry::holds) {
-                hot.insert(key, Arc::new(entry));
+                let entry = Arc::new(entry);
+                if let Some(hot) = shared.hot() {
+                    hot.insert(key, Arc::clone(&entry));
+                }
+                // refused: it is not in hand then
+                let _ = push(&mut entries, (key, entry));
             }
             bytes = rest;
         }
+        entries
     }
 }
 

@@ -144,6 +144,8 @@ struct State {
     pending: HashMap<Key, LookUp>,
     /// What came of purges that nobody has claimed yet.
     purged: HashMap<Waiter, Purged>,
+    /// What look-ups of several keys have found that nobody has claimed yet.
+    looked_up: HashMap<Waiter, Found>,
     events: Events,
     /// The owner has said hello.
     up: bool,
@@ -156,6 +158,14 @@ struct State {
     told: Option<Vec<Namespace>>,
     /// How often the event stream has ended since then.
     failures: u32,
+}
+
+/// What a look-up of several keys has found.
+#[derive(Debug)]
+struct Found {
+    entries: Vec<(Key, Arc<Entry>)>,
+    /// Purges up to this one were known then.
+    generation: u64,
 }
 
 #[derive(Debug)]
@@ -193,6 +203,7 @@ impl Link {
                 needs: VecDeque::new(),
                 pending: HashMap::new(),
                 purged: HashMap::new(),
+                looked_up: HashMap::new(),
                 events: Events::default(),
                 up: false,
                 was_up: false,
@@ -283,8 +294,9 @@ impl Link {
         Ok(())
     }
 
-    /// Looks several keys up, without a lease; `waiter` is woken when what is
-    /// there is in the hot tier. `false`: the owner can't be asked now.
+    /// Looks several keys up, without a lease; `waiter` is woken when it can
+    /// [claim](Self::claim_all) what is there. `false`: the owner can't be asked
+    /// now.
     pub fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
         let mut state = self.lock();
         if !state.up || state.asked.try_reserve(1).is_err() {
@@ -300,22 +312,24 @@ impl Link {
         true
     }
 
-    /// It waits no longer for what [`ask_for_all`](Self::ask_for_all) looks
-    /// up or [`purge`](Self::purge) does: it must not be woken.
+    /// What [`ask_for_all`](Self::ask_for_all) has found, as long as no purge has
+    /// come since; nothing where `waiter` waits no longer.
+    pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
+        let mut state = self.lock();
+        match state.looked_up.remove(&waiter) {
+            Some(found) if found.generation == self.generation() => return found.entries,
+            Some(_) => {}
+            None => state.forget(waiter),
+        }
+        Vec::new()
+    }
+
+    /// It waits no longer for what [`purge`](Self::purge) does: it must not be
+    /// woken.
     pub fn forget(&self, gone: Waiter) {
         let mut state = self.lock();
         state.purged.remove(&gone);
-        let State { slots, asked, .. } = &mut *state;
-        let busy = slots.iter_mut().flat_map(Slot::jobs);
-        for job in asked.iter_mut().chain(busy) {
-            match job {
-                Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
-                // it is done all the same
-                Job::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
-                _ => {}
-            }
-        }
-        asked.retain(|job| !matches!(job, Job::Late(_)));
+        state.forget(gone);
     }
 
     /// Asks for a purge, with a body of [`purge_request`]. `waiter` is woken
@@ -677,6 +691,23 @@ impl Link {
     /// No call leaves the state half-changed: none can panic midway.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Nobody waits under that name any more.
+    fn forget(&mut self, gone: Waiter) {
+        let Self { slots, asked, .. } = self;
+        let busy = slots.iter_mut().flat_map(Slot::jobs);
+        for job in asked.iter_mut().chain(busy) {
+            match job {
+                Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
+                // it is done all the same
+                Job::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
+                _ => {}
+            }
+        }
+        asked.retain(|job| !matches!(job, Job::Late(_)));
     }
 }
 

@@ -38,10 +38,15 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
+        let host = Self::without_memory();
+        host.shared.start(1 << 20, 1);
+        host
+    }
+
+    fn without_memory() -> Self {
         let shared = Shared::default();
         let queue = Arc::new(Queue::default());
         shared.event_loop(queue.clone());
-        shared.start(1 << 20, 1);
         let settings = Settings {
             connections: 2,
             deadline: 20,
@@ -61,12 +66,16 @@ impl Host {
     /// The same, after the owner has said hello.
     fn up() -> Self {
         let mut host = Self::new();
-        host.run();
-        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-        host.receive(0, head.as_bytes());
-        host.event("hello", "{\"version\":1,\"generation\":0,\"until\":5000}");
-        host.sent.clear();
+        host.greet();
         host
+    }
+
+    fn greet(&mut self) {
+        self.run();
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        self.receive(0, head.as_bytes());
+        self.event("hello", "{\"version\":1,\"generation\":0,\"until\":5000}");
+        self.sent.clear();
     }
 
     fn link(&self) -> &Link {
@@ -207,6 +216,17 @@ fn found() -> Vec<u8> {
         "HTTP/1.1 200 OK\r\nsszip-fresh: 500\r\nage: 2\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
+    [head.into_bytes(), body].concat()
+}
+
+/// What the owner has of several look-ups: of that key.
+fn found_of_all(key: Key) -> Vec<u8> {
+    let one = bytes_of(&entry());
+    let mut body = key.to_vec();
+    body.extend_from_slice(&500u64.to_be_bytes());
+    body.extend_from_slice(&(one.len() as u64).to_be_bytes());
+    body.extend_from_slice(&one);
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
     [head.into_bytes(), body].concat()
 }
 

@@ -384,22 +384,41 @@ fn several_are_looked_up_at_once() {
     let sent = &host.sent[0].1;
     let keys = format!("{}\n{}\n", "01".repeat(32), "02".repeat(32));
     assert!(sent.starts_with("POST /v1/lookups ") && sent.ends_with(&keys));
-    let one = bytes_of(&entry());
-    let mut body = vec![2; 32];
-    body.extend_from_slice(&500u64.to_be_bytes());
-    body.extend_from_slice(&(one.len() as u64).to_be_bytes());
-    body.extend_from_slice(&one);
-    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-    host.receive(1, &[head.into_bytes(), body].concat());
+    host.receive(1, &found_of_all([2; 32]));
     assert_eq!(host.woken(), [5]);
     let hot = host.shared.hot().unwrap();
     assert!(hot.get(&[2; 32], host.now).is_some() && hot.len() == 1);
+    let claimed = host.link().claim_all(at(5));
+    assert!(claimed.len() == 1 && claimed[0].0 == [2; 32]);
+    assert!(host.link().claim_all(at(5)).is_empty());
     // one that has gone is not woken
     host.link().ask_for_all(vec![[3; 32]], at(6), host.now);
     host.run();
-    host.link().forget(at(6));
+    assert!(host.link().claim_all(at(6)).is_empty());
     host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     assert!(host.woken().is_empty());
+}
+
+#[test]
+fn what_is_found_is_given_out_where_there_is_no_memory() {
+    let mut host = Host::without_memory();
+    host.greet();
+    host.want(1, true);
+    host.receive(1, &found());
+    assert_eq!(host.woken(), [1]);
+    assert!(host.answer(1).is_some());
+    let ask = |host: &mut Host| {
+        assert!(host.link().ask_for_all(vec![[2; 32]], at(5), host.now));
+        host.run();
+        host.receive(1, &found_of_all([2; 32]));
+        assert_eq!(host.woken(), [5]);
+    };
+    ask(&mut host);
+    assert_eq!(host.link().claim_all(at(5)).len(), 1);
+    // what a purge has come after is given to nobody
+    ask(&mut host);
+    host.event("purge", "{\"generation\":1}");
+    assert!(host.link().claim_all(at(5)).is_empty());
 }
 
 #[test]
