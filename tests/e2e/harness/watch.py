@@ -15,6 +15,12 @@ def active_connections(nginx, path="/status"):
     return int(re.search(r"Active connections: (\d+)", body)[1]) - 1
 
 
+def requests_so_far(nginx, path="/status"):
+    """stub_status's count, with the one that asks."""
+    body = nginx.get(path, accept=None).body.decode()
+    return int(re.search(r"\n \d+ \d+ (\d+)", body)[1])
+
+
 def settled(nginx, base=0):
     """Waits until the connections of a test are gone."""
     nginx.wait_for(lambda: active_connections(nginx) <= base, f"no more than {base} connections")
