@@ -12,6 +12,8 @@ static void ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_note_filters(ngx_http_request_t *r,
     ngx_http_sszip_loc_conf_t *slcf);
+static ngx_int_t ngx_http_sszip_pass_head(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_tee(ngx_http_request_t *r,
@@ -130,7 +132,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     if (action == SSZIP_HEAD_TEE) {
         ctx->state = NGX_HTTP_SSZIP_TEEING;
-        return ngx_http_next_header_filter(r);
+        return ngx_http_sszip_pass_head(r, ctx);
     }
 
     /* ranges are of the node's bytes, and their filter sees no held head */
@@ -138,7 +140,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     if (action == SSZIP_HEAD_STREAM) {
         ctx->state = NGX_HTTP_SSZIP_STREAMING;
-        return ngx_http_next_header_filter(r);
+        return ngx_http_sszip_pass_head(r, ctx);
     }
 
     ctx->state = NGX_HTTP_SSZIP_HOLDING;
@@ -238,6 +240,36 @@ ngx_http_sszip_compare_with_node(ngx_http_request_t *r,
         ngx_http_sszip_note_filters(r, ngx_http_get_module_loc_conf(r,
                                                       ngx_http_sszip_module));
     }
+}
+
+
+/*
+ * A client may have gone before there is a head to send: one of HTTP/2 has said
+ * so.  What is to be stored comes all the same, and the first piece of it finds
+ * out that nobody takes it.
+ */
+
+static ngx_int_t
+ngx_http_sszip_pass_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_int_t             rc;
+    ngx_http_upstream_t  *u;
+
+    rc = ngx_http_next_header_filter(r);
+
+    u = r->upstream;
+
+    if (rc == NGX_ERROR
+        && r->connection->error
+        && u != NULL
+        && u->cleanup != NULL
+        && u->buffering
+        && sszip_exchange_is_filling(ctx->exchange))
+    {
+        return NGX_OK;
+    }
+
+    return rc;
 }
 
 
@@ -378,6 +410,13 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             }
 
             u->pipe->downstream = nobody;
+
+            /*
+             * What is on its way may still be read: it stays where it is, and
+             * the other buffers do without.
+             */
+
+            u->pipe->busy = NULL;
         }
 
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -687,7 +726,7 @@ ngx_http_sszip_start_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_next_header_filter(r);
+    rc = ngx_http_sszip_pass_head(r, ctx);
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
         ctx->state = NGX_HTTP_SSZIP_DONE;

@@ -296,6 +296,11 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
     r->main->blocked--;
     c->write->delayed = 0;
 
+    if (c->error) {
+        /* the client has gone, and its request may end without a look at it */
+        ngx_http_sszip_store(r, ctx);
+    }
+
     if (ngx_http_get_module_ctx(r, ngx_http_sszip_module) != ctx) {
 
         /*

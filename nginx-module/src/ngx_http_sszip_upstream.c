@@ -58,6 +58,7 @@ static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
 static void ngx_http_sszip_outlive_client(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+static void ngx_http_sszip_client_says(ngx_http_request_t *r);
 static void ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
     ngx_str_t *length, ngx_http_variable_value_t *before);
 static sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r,
@@ -167,10 +168,31 @@ ngx_http_sszip_outlive_client(ngx_http_request_t *r,
         return;
     }
 
-    r->read_event_handler = ngx_http_block_reading;
+    r->read_event_handler = ngx_http_sszip_client_says;
 
     if (!r->upstream->header_sent) {
         r->write_event_handler = ngx_http_request_empty_handler;
+    }
+}
+
+
+/*
+ * A client of HTTP/2 has reset the stream, which can't be written to until the
+ * client has made room, and now never will: who writes is to find that out.
+ */
+
+static void
+ngx_http_sszip_client_says(ngx_http_request_t *r)
+{
+    ngx_connection_t  *c;
+
+    c = r->connection;
+
+    ngx_http_block_reading(r);
+
+    if (c->error && !c->write->ready) {
+        c->write->ready = 1;
+        r->write_event_handler(r);
     }
 }
 

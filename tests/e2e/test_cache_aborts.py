@@ -298,6 +298,34 @@ class TestWaits:
                         assert connection.read("POST").decoded == whole(SMALL, str(n))
 
 
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_client_that_reads_nothing_takes_nothing_with_it(nginx, origin, framing):
+    """It goes when all of nginx's buffers are busy with what it has not read:
+    there are others for what is to be stored."""
+    gate = threading.Event()
+    node = Node({"eth_getBlockByHash": HUGE}, framing=framing)
+
+    def respond(request):
+        head, *rest = node(request)
+        body = b"".join(rest)
+        return [head, body[:600_000], Until(gate), body[600_000:]]
+
+    origin.answers(respond)
+    number = fresh()
+    connection = nginx.connect("port_slow", receive_buffer=4096)
+    connection.send(post("/", block(number)))
+    assert connection.read_head().status == 200
+    # as much as there is room for is on its way
+    time.sleep(0.1)
+    connection.reset()
+    time.sleep(0.05)
+    gate.set()
+    with nginx.connect(timeout=4) as another:  # less than a wait
+        response = another.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"next"'))
+    assert response.decoded == whole(HUGE, '"next"')
+    assert node.count() == 1
+
+
 def test_a_slow_client_does_not_make_its_answer_fresh_later(nginx, origin):
     """What a slow client has read at last is older than what others got
     meanwhile: it does not take its place."""

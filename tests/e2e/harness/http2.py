@@ -28,6 +28,7 @@ class Http2Client:
         # those that the server broke off, by error code
         self.resets = {}
         self.unread = {}
+        self.pongs = 0
         self.flush()
 
     def __enter__(self):
@@ -43,12 +44,16 @@ class Http2Client:
         self.h2.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
         self.flush()
 
-    def ask(self, path, accept="gzip", method="GET"):
+    def ask(self, path, accept="gzip", method="GET", body=None):
         stream = self.h2.get_next_available_stream_id()
         head = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "localhost")]
         if accept:
             head.append(("accept-encoding", accept))
-        self.h2.send_headers(stream, head, end_stream=True)
+        if body:
+            head += [("content-type", "application/json"), ("content-length", str(len(body)))]
+        self.h2.send_headers(stream, head, end_stream=not body)
+        if body:
+            self.h2.send_data(stream, body, end_stream=True)
         self.bodies[stream] = bytearray()
         self.flush()
         return stream
@@ -67,6 +72,8 @@ class Http2Client:
                     self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 else:
                     self.unread[event.stream_id] = self.unread.get(event.stream_id, 0) + event.flow_controlled_length
+            elif isinstance(event, h2.events.PingAckReceived):
+                self.pongs += 1
             elif isinstance(event, h2.events.StreamEnded):
                 self.ended.add(event.stream_id)
             elif isinstance(event, h2.events.StreamReset):
@@ -76,6 +83,14 @@ class Http2Client:
 
     def finish(self, *streams):
         while not set(streams) <= self.ended:
+            self.step()
+
+    def answers_pings(self):
+        """All that was sent before has been read on the other side."""
+        self.h2.ping(b"anything")
+        self.flush()
+        before = self.pongs
+        while self.pongs == before:
             self.step()
 
     def finish_pinging(self, *streams):
@@ -92,11 +107,17 @@ class Http2Client:
                 self.flush()
         raise AssertionError(f"not ended: {set(streams) - self.ended}")
 
-    def judge(self, stream, body, coding="gzip"):
+    def judged(self, stream):
+        """The body of a good answer, decoded."""
         head = self.heads[stream]
+        assert stream not in self.resets
         assert head[":status"] == "200"
-        assert head.get("content-encoding") == coding
-        assert int(head["content-length"]) == len(self.bodies[stream])
+        body = bytes(self.bodies[stream])
+        assert int(head.get("content-length", len(body))) == len(body)
         assert head["vary"] == "Accept-Encoding"
-        decoded = gunzip(bytes(self.bodies[stream])) if coding else bytes(self.bodies[stream])
-        assert decoded == body
+        return gunzip(body) if head.get("content-encoding") == "gzip" else body
+
+    def judge(self, stream, body, coding="gzip"):
+        assert self.judged(stream) == body
+        assert self.heads[stream].get("content-encoding") == coding
+        assert "content-length" in self.heads[stream]
