@@ -2,7 +2,7 @@
 
 use super::config::{free, waiter_of, WOKEN};
 use super::exchange::{fields_of, response_head_of, sszip_exchange};
-use super::panic::{borrow, borrow_mut, boundary, caught, give};
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give};
 use super::types::{
     sszip_asked, sszip_failure, sszip_field, sszip_look_up, sszip_response_head, sszip_status,
     sszip_str,
@@ -54,10 +54,7 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
 ) -> sszip_status {
     boundary(|| {
         let exchange = &mut borrow_mut!(exchange).exchange;
-        let asked = borrow!(asked);
-        if asked.size != size_of::<sszip_asked>() {
-            return sszip_status::SSZIP_STATUS_MISUSE;
-        }
+        let asked = borrow_sized!(asked);
         // SAFETY: the function's contract.
         let asked = unsafe {
             Asked {
@@ -312,10 +309,7 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
 ) -> sszip_status {
     boundary(|| {
         let exchange = &mut borrow_mut!(exchange).exchange;
-        let head = borrow!(head);
-        if head.size != size_of::<sszip_response_head>() {
-            return sszip_status::SSZIP_STATUS_MISUSE;
-        }
+        let head = borrow_sized!(head);
         // SAFETY: the function's contract.
         let head = unsafe { response_head_of(head) };
         match caught(|| exchange.node_head(head)) {

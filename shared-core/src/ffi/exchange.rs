@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::{free, sszip_config};
-use super::panic::{borrow, borrow_mut, boundary, caught, give};
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give};
 use super::types::{
     slice_of, sszip_edit, sszip_end_action, sszip_field, sszip_flush, sszip_head_action,
     sszip_piece_action, sszip_progress, sszip_request_head, sszip_response_head, sszip_status,
@@ -90,10 +90,7 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
 ) -> sszip_status {
     boundary(|| {
         let exchange = &mut borrow_mut!(exchange).exchange;
-        let head = borrow!(head);
-        if head.size != size_of::<sszip_request_head>() {
-            return sszip_status::SSZIP_STATUS_MISUSE;
-        }
+        let head = borrow_sized!(head);
         // SAFETY: the function's contract.
         done(exchange.request_head(unsafe {
             RequestHead {
@@ -135,10 +132,7 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
 ) -> sszip_status {
     boundary(|| {
         let exchange = &mut borrow_mut!(exchange).exchange;
-        let head = borrow!(head);
-        if head.size != size_of::<sszip_response_head>() {
-            return sszip_status::SSZIP_STATUS_MISUSE;
-        }
+        let head = borrow_sized!(head);
         let judged = caught(|| {
             // SAFETY: the function's contract.
             exchange.response_head(unsafe { response_head_of(head) })

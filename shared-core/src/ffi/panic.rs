@@ -40,6 +40,36 @@ macro_rules! borrow_mut {
     };
 }
 
+/// `$pointer` as a reference to a struct that begins with its size, or a return
+/// of `SSZIP_STATUS_NULL`, or of `SSZIP_STATUS_MISUSE` where the host was built
+/// against another one.
+macro_rules! borrow_sized {
+    ($pointer:expr) => {
+        // SAFETY: the header: it is NULL, or valid for the size that it says.
+        match unsafe { super::panic::sized($pointer) } {
+            Ok(reference) => reference,
+            Err(status) => return status,
+        }
+    };
+}
+
+/// # Safety
+/// `pointer` is NULL, or points at a struct that begins with its size in bytes
+/// and is valid if that is `T`'s.
+pub(super) unsafe fn sized<'a, T>(pointer: *const T) -> Result<&'a T, sszip_status> {
+    if pointer.is_null() {
+        return Err(sszip_status::SSZIP_STATUS_NULL);
+    }
+    // no more of it may be there
+    // SAFETY: not NULL; the caller's promise.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    if size != size_of::<T>() {
+        return Err(sszip_status::SSZIP_STATUS_MISUSE);
+    }
+    // SAFETY: it has the size that it should have; the caller's promise.
+    Ok(unsafe { &*pointer })
+}
+
 /// Writes a result, or returns `SSZIP_STATUS_NULL`.
 macro_rules! give {
     ($out:expr, $value:expr) => {{
@@ -52,4 +82,4 @@ macro_rules! give {
     }};
 }
 
-pub(super) use {borrow, borrow_mut, give};
+pub(super) use {borrow, borrow_mut, borrow_sized, give};

@@ -1,0 +1,367 @@
+//! The C ABI takes enumerations as numbers and structs by their size: a host
+//! that was built against another header gets a status, and nothing happens.
+
+#![allow(unsafe_code)] // as a host in C would call it
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::mem::{offset_of, zeroed};
+use std::ptr::{null, null_mut};
+
+use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
+use sszip_core::ffi::sszip_status::*;
+use sszip_core::ffi::*;
+use sszip_core::mode::Mode;
+
+fn text(text: &'static str) -> sszip_str {
+    sszip_str {
+        data: text.as_ptr(),
+        len: text.len(),
+    }
+}
+
+/// A place with a cache, and exchanges there.
+struct Host {
+    config: *mut sszip_config,
+    exchanges: Vec<*mut sszip_exchange>,
+}
+
+impl Host {
+    fn new() -> Self {
+        let mut directives = null_mut();
+        let mut config = null_mut();
+        // SAFETY: all that the pointers point at is there.
+        unsafe {
+            assert_eq!(sszip_directives_new(&mut directives), SSZIP_STATUS_OK);
+            for name in ["enable", "cache"] {
+                let (on, mut said) = (text("on"), 0);
+                let set =
+                    sszip_directives_set(directives, text(name), &on, 1, null_mut(), 0, &mut said);
+                assert_eq!(set, SSZIP_STATUS_OK);
+            }
+            assert_eq!(sszip_config_new(directives, &mut config), SSZIP_STATUS_OK);
+            assert_eq!(sszip_process_start(config, 1), SSZIP_STATUS_OK);
+            sszip_directives_free(directives);
+        }
+        Self {
+            config,
+            exchanges: Vec::new(),
+        }
+    }
+
+    /// One that nothing was said to.
+    fn fresh(&mut self) -> *mut sszip_exchange {
+        let mut exchange = null_mut();
+        // SAFETY: the configuration is freed last.
+        let made = unsafe { sszip_exchange_new(self.config, &mut exchange) };
+        assert_eq!(made, SSZIP_STATUS_OK);
+        self.exchanges.push(exchange);
+        exchange
+    }
+
+    /// One that has a request's head.
+    fn asked(&mut self) -> *mut sszip_exchange {
+        let exchange = self.fresh();
+        // SAFETY: both are valid.
+        let taken = unsafe { sszip_exchange_request_head(exchange, &request()) };
+        assert_eq!(taken, SSZIP_STATUS_OK);
+        exchange
+    }
+
+    /// One whose body streams.
+    fn streaming(&mut self) -> *mut sszip_exchange {
+        let exchange = self.asked();
+        let mut action = sszip_head_action::SSZIP_HEAD_PASS;
+        let head = sszip_response_head {
+            unbuffered: true,
+            ..response()
+        };
+        // SAFETY: all are valid.
+        let taken = unsafe { sszip_exchange_response_head(exchange, &head, &mut action) };
+        assert_eq!(taken, SSZIP_STATUS_OK);
+        assert_eq!(action, sszip_head_action::SSZIP_HEAD_STREAM);
+        exchange
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for exchange in self.exchanges.drain(..) {
+            // SAFETY: made above, and not freed.
+            unsafe { sszip_exchange_free(exchange) };
+        }
+        // SAFETY: the same.
+        unsafe { sszip_config_free(self.config) };
+    }
+}
+
+/// `[T; N]` that lives as long as the test.
+fn fields<const N: usize>(fields: [(&'static str, &'static str); N]) -> *const sszip_field {
+    let fields = fields.map(|(name, value)| sszip_field {
+        name: text(name),
+        value: text(value),
+    });
+    Box::leak(Box::new(fields)).as_ptr()
+}
+
+fn request() -> sszip_request_head {
+    sszip_request_head {
+        size: size_of::<sszip_request_head>(),
+        method: text("POST"),
+        target: text("/"),
+        fields: fields([
+            ("Content-Type", "application/json"),
+            ("Accept-Encoding", "gzip"),
+        ]),
+        nfields: 2,
+    }
+}
+
+fn response() -> sszip_response_head {
+    sszip_response_head {
+        size: size_of::<sszip_response_head>(),
+        fields: fields([("Content-Type", "application/json")]),
+        nfields: 1,
+        content_length: -1,
+        now: 0,
+        status: 200,
+        delimited: true,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    }
+}
+
+fn asked() -> sszip_asked {
+    // SAFETY: no pointer, no number and nothing else of it must not be zero.
+    let nothing: sszip_asked = unsafe { zeroed() };
+    sszip_asked {
+        size: size_of::<sszip_asked>(),
+        body: text(r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}"#),
+        ..nothing
+    }
+}
+
+/// Numbers that are none of an enumeration with so many, and some of which one
+/// byte alone would be.
+fn no_numbers(most: u32) -> impl Iterator<Item = u32> {
+    [most, most + 1, 0x100, 0x101, 0x1_0000, 0x7FFF_FFFF]
+        .into_iter()
+        .chain([0x8000_0000, u32::MAX - 1, u32::MAX])
+}
+
+#[test]
+fn a_flush_that_is_none() {
+    let mut host = Host::new();
+    let exchange = host.streaming();
+    let mut output = [0; 1024];
+    let mut stream = |flush| {
+        let mut progress = sszip_progress {
+            consumed: 77,
+            written: 77,
+            complete: false,
+        };
+        // SAFETY: all are valid, and there is that much room.
+        let status = unsafe {
+            sszip_exchange_stream(
+                exchange,
+                text("[1]"),
+                flush,
+                output.as_mut_ptr(),
+                output.len(),
+                &mut progress,
+            )
+        };
+        (status, progress.consumed)
+    };
+    for number in no_numbers(3) {
+        assert_eq!(stream(number), (SSZIP_STATUS_MISUSE, 77), "{number}");
+    }
+    // and the stream is as it was
+    for flush in [
+        sszip_flush::SSZIP_FLUSH_NONE,
+        sszip_flush::SSZIP_FLUSH_SYNC,
+        sszip_flush::SSZIP_FLUSH_FINISH,
+    ] {
+        assert_eq!(stream(flush as u32), (SSZIP_STATUS_OK, 3));
+    }
+}
+
+#[test]
+fn a_failure_that_is_none() {
+    let mut host = Host::new();
+    let exchange = host.asked();
+    for says in [sszip_exchange_fails, sszip_exchange_would_stand_in] {
+        let fails = |number| {
+            let mut stands_in = true;
+            // SAFETY: both are valid.
+            let status = unsafe { says(exchange, number, 502, 0, 0, &mut stands_in) };
+            (status, stands_in)
+        };
+        for number in no_numbers(4) {
+            assert_eq!(fails(number), (SSZIP_STATUS_MISUSE, true), "{number}");
+        }
+        for failure in [
+            sszip_failure::SSZIP_FAILURE_STATUS,
+            sszip_failure::SSZIP_FAILURE_ERROR,
+            sszip_failure::SSZIP_FAILURE_TIMEOUT,
+            sszip_failure::SSZIP_FAILURE_INVALID_HEADER,
+        ] {
+            assert_eq!(fails(failure as u32), (SSZIP_STATUS_OK, false));
+        }
+    }
+}
+
+#[test]
+fn a_reason_that_is_none() {
+    let mut host = Host::new();
+    let exchange = host.asked();
+    let reason = || {
+        let mut reason = sszip_str {
+            data: null(),
+            len: 0,
+        };
+        // SAFETY: both are valid, and what it says is static.
+        unsafe {
+            assert_eq!(
+                sszip_exchange_reason(exchange, &mut reason),
+                SSZIP_STATUS_OK
+            );
+            match reason.len {
+                0 => &[],
+                len => std::slice::from_raw_parts(reason.data, len),
+            }
+        }
+    };
+    // SAFETY: it is valid.
+    let say = |number| unsafe { sszip_exchange_not_looked_up(exchange, number) };
+    assert_eq!(say(SSZIP_REASON_BODY_ON_DISK), SSZIP_STATUS_OK);
+    let before = reason();
+    assert!(!before.is_empty());
+    let none: Vec<u8> = (0..=u8::MAX)
+        .filter(|number| say(*number) != SSZIP_STATUS_OK)
+        .collect();
+    assert!(none.len() > 200 && none.ends_with(&[254, 255]), "{none:?}");
+    assert_eq!(say(SSZIP_REASON_BODY_ON_DISK), SSZIP_STATUS_OK);
+    for number in none {
+        assert_eq!(say(number), SSZIP_STATUS_MISUSE);
+    }
+    assert_eq!(reason(), before);
+}
+
+#[test]
+fn a_mode_that_is_none() {
+    for number in 0..=u8::MAX {
+        let name = sszip_mode_name(number);
+        let is_one = usize::from(number) < Mode::ALL.len();
+        assert_eq!(name.data.is_null(), !is_one, "{number}");
+        assert_eq!(name.len == 0, !is_one, "{number}");
+    }
+}
+
+/// The first `length` bytes of `whole`, at the end of what can be read.
+struct Short {
+    pages: *mut u8,
+    length: usize,
+}
+
+const PAGE: usize = 64 << 10;
+
+impl Short {
+    fn of<T>(whole: &T, length: usize) -> Self {
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: new pages, of which the second one is taken away; the bytes
+        // are there, and fit into the first.
+        unsafe {
+            let pages = mmap_anonymous(null_mut(), 2 * PAGE, access, kind).unwrap();
+            let pages = pages.cast::<u8>();
+            mprotect(pages.add(PAGE).cast(), PAGE, MprotectFlags::empty()).unwrap();
+            let start = pages.add(PAGE - length);
+            start.copy_from_nonoverlapping(std::ptr::from_ref(whole).cast(), length);
+            Self { pages, length }
+        }
+    }
+
+    fn pointer<T>(&self) -> *const T {
+        self.pages.wrapping_add(PAGE - self.length).cast()
+    }
+}
+
+impl Drop for Short {
+    fn drop(&mut self) {
+        // SAFETY: mapped above; nobody has it.
+        unsafe { munmap(self.pages.cast(), 2 * PAGE).unwrap() };
+    }
+}
+
+/// `call` with each size that the struct has not; `sized` gives it one.
+fn other_sizes<T>(sized: impl Fn(usize) -> T, call: impl Fn(*const T) -> sszip_status) {
+    let own = size_of::<T>();
+    for size in [0, 1, 7, own - 1, own + 1, own + 8, 2 * own, usize::MAX] {
+        assert_eq!(call(&sized(size)), SSZIP_STATUS_MISUSE, "{size}");
+    }
+    // an older host's struct ends earlier, and nothing follows it
+    for size in (8..own).step_by(8) {
+        let short = Short::of(&sized(size), size);
+        assert_eq!(call(short.pointer()), SSZIP_STATUS_MISUSE, "{size}");
+    }
+    assert_eq!(call(null()), SSZIP_STATUS_NULL);
+    assert_eq!(call(&sized(own)), SSZIP_STATUS_OK);
+}
+
+#[test]
+fn the_size_comes_first() {
+    assert_eq!(offset_of!(sszip_request_head, size), 0);
+    assert_eq!(offset_of!(sszip_response_head, size), 0);
+    assert_eq!(offset_of!(sszip_asked, size), 0);
+}
+
+#[test]
+fn a_request_head_of_another_size() {
+    let mut host = Host::new();
+    let exchange = host.fresh();
+    other_sizes(
+        |size| sszip_request_head { size, ..request() },
+        // SAFETY: valid for the size that it says.
+        |head| unsafe { sszip_exchange_request_head(exchange, head) },
+    );
+}
+
+#[test]
+fn a_look_up_of_another_size() {
+    let mut host = Host::new();
+    let exchange = host.asked();
+    other_sizes(
+        |size| sszip_asked { size, ..asked() },
+        |asked| {
+            let mut action = sszip_look_up::SSZIP_LOOK_UP_WAIT;
+            // SAFETY: valid for the size that it says.
+            let status = unsafe { sszip_exchange_look_up(exchange, asked, &mut action) };
+            let is_forward = action == sszip_look_up::SSZIP_LOOK_UP_FORWARD;
+            assert_eq!(is_forward, status == SSZIP_STATUS_OK);
+            status
+        },
+    );
+}
+
+#[test]
+fn a_response_head_of_another_size() {
+    let mut host = Host::new();
+    let exchange = host.asked();
+    let sized = |size| sszip_response_head { size, ..response() };
+    other_sizes(sized, |head| {
+        let mut replaced = true;
+        // SAFETY: valid for the size that it says.
+        let status = unsafe { sszip_exchange_node_head(exchange, head, &mut replaced) };
+        assert_eq!(replaced, status != SSZIP_STATUS_OK);
+        status
+    });
+    other_sizes(sized, |head| {
+        let mut action = sszip_head_action::SSZIP_HEAD_STREAM;
+        // SAFETY: valid for the size that it says.
+        let status = unsafe { sszip_exchange_response_head(exchange, head, &mut action) };
+        let is_held = action == sszip_head_action::SSZIP_HEAD_HOLD;
+        assert_eq!(is_held, status == SSZIP_STATUS_OK);
+        status
+    });
+}
