@@ -343,6 +343,10 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
             goto close;
         }
 
+        /* an entry may be long, and the owner as fast as this */
+
+        len = ngx_min(len, NGX_HTTP_SSZIP_LINK_BYTES - total);
+
         n = c->recv(c, p, len);
 
         if (n == NGX_AGAIN) {
@@ -362,14 +366,6 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 
         total += n;
 
-        if (rev->ready && total >= NGX_HTTP_SSZIP_LINK_BYTES) {
-
-            /* an entry may be long, and the owner as fast as this */
-
-            ngx_post_event(rev, &ngx_posted_next_events);
-            break;
-        }
-
         if (!rev->ready) {
 
             /* epoll has said how much there was */
@@ -378,6 +374,11 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
                 goto close;
             }
 
+            break;
+        }
+
+        if (total == NGX_HTTP_SSZIP_LINK_BYTES) {
+            ngx_post_event(rev, &ngx_posted_next_events);
             break;
         }
     }

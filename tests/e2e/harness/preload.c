@@ -1,0 +1,322 @@
+/*
+ * Loaded before the C library into an nginx under test.  It refuses memory, as
+ * a system that has none would, to the process and at the place that the test
+ * names, and shows how much of a connection's bytes an event loop takes in one
+ * turn.  The test writes what it wants into a page that both have mapped.
+ */
+
+#define _GNU_SOURCE
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+
+/* harness/preload.py has the same, in this order */
+
+struct page {
+    /* what is refused */
+    uint64_t  pid;          /* in which process; 0: in none */
+    uint64_t  from;         /* allocations of so many bytes ... */
+    uint64_t  to;           /* ... to so many */
+    uint64_t  caller;       /* 1: by the program itself; 2: by libraries */
+    uint64_t  thread;       /* 1: in the main thread; 2: in others; 0: in any */
+    uint64_t  skip;         /* not the first ones */
+    uint64_t  most;         /* and no more than these */
+
+    uint64_t  seen;         /* how many there were of that kind */
+    uint64_t  refused;
+
+    /* what is read */
+    uint64_t  reader;       /* by which process, from Unix sockets */
+    uint64_t  patience;     /* ms that it waits for a peer that sends slowly */
+    uint64_t  total;        /* bytes */
+    uint64_t  turn;         /* of them, in this turn of the event loop */
+    uint64_t  longest;      /* most bytes in one turn */
+};
+
+
+static struct page   *page;
+static uintptr_t      program_start, program_end;
+
+static void *(*next_malloc)(size_t);
+static void *(*next_calloc)(size_t, size_t);
+static void *(*next_realloc)(void *, size_t);
+static int (*next_posix_memalign)(void **, size_t, size_t);
+static ssize_t (*next_recv)(int, void *, size_t, int);
+static int (*next_epoll_wait)(int, struct epoll_event *, int, int);
+
+
+static int
+find_program(struct dl_phdr_info *info, size_t size, void *data)
+{
+    int        i;
+    uintptr_t  start, end;
+
+    (void) size;
+    (void) data;
+
+    for (i = 0; i < info->dlpi_phnum; i++) {
+
+        if (info->dlpi_phdr[i].p_type != PT_LOAD) {
+            continue;
+        }
+
+        start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+        end = start + info->dlpi_phdr[i].p_memsz;
+
+        if (program_end == 0 || start < program_start) {
+            program_start = start;
+        }
+
+        if (end > program_end) {
+            program_end = end;
+        }
+    }
+
+    /* the program is the first one */
+
+    return 1;
+}
+
+
+__attribute__((constructor)) static void
+prepare(void)
+{
+    int          fd;
+    void        *mapped;
+    const char  *path;
+
+    path = getenv("SSZIP_PRELOAD_PAGE");
+
+    if (path == NULL) {
+        return;
+    }
+
+    (void) dl_iterate_phdr(find_program, NULL);
+
+    fd = open(path, O_RDWR);
+
+    if (fd == -1) {
+        abort();
+    }
+
+    mapped = mmap(NULL, sizeof(struct page), PROT_READ|PROT_WRITE, MAP_SHARED,
+                  fd, 0);
+
+    if (mapped == MAP_FAILED) {
+        abort();
+    }
+
+    (void) close(fd);
+
+    page = mapped;
+}
+
+
+static int
+is_refused(size_t size, void *caller)
+{
+    pid_t      pid;
+    uint64_t   kind, thread, seen;
+
+    if (page == NULL || page->pid == 0 || size < page->from || size > page->to)
+    {
+        return 0;
+    }
+
+    pid = getpid();
+
+    if ((uint64_t) pid != page->pid) {
+        return 0;
+    }
+
+    kind = ((uintptr_t) caller >= program_start
+            && (uintptr_t) caller < program_end) ? 1 : 2;
+
+    thread = (syscall(SYS_gettid) == pid) ? 1 : 2;
+
+    if (kind != page->caller || (page->thread && thread != page->thread)) {
+        return 0;
+    }
+
+    seen = __atomic_fetch_add(&page->seen, 1, __ATOMIC_RELAXED);
+
+    if (seen < page->skip || seen - page->skip >= page->most) {
+        return 0;
+    }
+
+    (void) __atomic_fetch_add(&page->refused, 1, __ATOMIC_RELAXED);
+
+    return 1;
+}
+
+
+void *
+malloc(size_t size)
+{
+    if (next_malloc == NULL) {
+        next_malloc = (void *(*)(size_t)) dlsym(RTLD_NEXT, "malloc");
+    }
+
+    if (is_refused(size, __builtin_return_address(0))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+
+    return next_malloc(size);
+}
+
+
+void *
+calloc(size_t n, size_t size)
+{
+    static char    early[4096];
+    static size_t  used;
+    void          *p;
+
+    if (next_calloc == NULL) {
+
+        /* dlsym() may want some itself; what is freed of it is nobody's */
+
+        if (used != 0) {
+            p = early + used;
+            used += (n * size + 15) & ~(size_t) 15;
+            return used <= sizeof(early) ? p : NULL;
+        }
+
+        used = 16;
+        next_calloc = (void *(*)(size_t, size_t)) dlsym(RTLD_NEXT, "calloc");
+    }
+
+    if (is_refused(n * size, __builtin_return_address(0))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+
+    return next_calloc(n, size);
+}
+
+
+void *
+realloc(void *memory, size_t size)
+{
+    if (next_realloc == NULL) {
+        next_realloc = (void *(*)(void *, size_t)) dlsym(RTLD_NEXT, "realloc");
+    }
+
+    if (is_refused(size, __builtin_return_address(0))) {
+        errno = ENOMEM;
+        return NULL;
+    }
+
+    return next_realloc(memory, size);
+}
+
+
+int
+posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    if (next_posix_memalign == NULL) {
+        next_posix_memalign = (int (*)(void **, size_t, size_t))
+                              dlsym(RTLD_NEXT, "posix_memalign");
+    }
+
+    if (is_refused(size, __builtin_return_address(0))) {
+        return ENOMEM;
+    }
+
+    return next_posix_memalign(memory, alignment, size);
+}
+
+
+/* as much as there is room for, unless the peer says nothing for so long */
+
+static ssize_t
+recv_patiently(int fd, unsigned char *data, size_t len, int flags)
+{
+    size_t         got;
+    ssize_t        n;
+    struct pollfd  ready;
+
+    ready.fd = fd;
+    ready.events = POLLIN;
+
+    got = 0;
+
+    do {
+        n = next_recv(fd, data + got, len - got, flags);
+
+        if (n <= 0) {
+            break;
+        }
+
+        got += n;
+
+    } while (got < len && poll(&ready, 1, (int) page->patience) == 1);
+
+    return got ? (ssize_t) got : n;
+}
+
+
+ssize_t
+recv(int fd, void *data, size_t len, int flags)
+{
+    int        domain;
+    ssize_t    n;
+    socklen_t  size;
+
+    if (next_recv == NULL) {
+        next_recv = (ssize_t (*)(int, void *, size_t, int))
+                    dlsym(RTLD_NEXT, "recv");
+    }
+
+    size = sizeof(domain);
+
+    if (page == NULL
+        || page->reader != (uint64_t) getpid()
+        || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == -1
+        || domain != AF_UNIX)
+    {
+        return next_recv(fd, data, len, flags);
+    }
+
+    n = recv_patiently(fd, data, len, flags);
+
+    if (n > 0) {
+        page->total += n;
+        page->turn += n;
+
+        if (page->turn > page->longest) {
+            page->longest = page->turn;
+        }
+    }
+
+    return n;
+}
+
+
+int
+epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
+{
+    if (next_epoll_wait == NULL) {
+        next_epoll_wait = (int (*)(int, struct epoll_event *, int, int))
+                          dlsym(RTLD_NEXT, "epoll_wait");
+    }
+
+    if (page != NULL && page->reader == (uint64_t) getpid()) {
+        page->turn = 0;
+    }
+
+    return next_epoll_wait(fd, events, most, timeout);
+}

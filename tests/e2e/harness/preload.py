@@ -1,0 +1,75 @@
+"""nginx with a library of the tests in front of the C library: it refuses
+memory at a place that a test names, and shows how much an event loop reads in
+one turn."""
+
+import contextlib
+import mmap
+import pathlib
+import struct
+import subprocess
+import tempfile
+
+_SOURCE = pathlib.Path(__file__).with_name("preload.c")
+
+# struct page, in this order
+_FIELDS = (
+    "pid", "from", "to", "caller", "thread", "skip", "most", "seen", "refused",
+    "reader", "patience", "total", "turn", "longest",
+)  # fmt: skip
+
+PROGRAM, LIBRARIES = 1, 2
+ANY_THREAD, MAIN_THREAD, OTHER_THREADS = 0, 1, 2
+
+
+class Preload:
+    """`start_nginx(CONFIG, environment=preload.environment)`."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="sszip-preload-", dir="/tmp")
+        folder = pathlib.Path(self._folder.name)
+        folder.chmod(0o755)
+        library = folder / "preload.so"
+        subprocess.run(
+            ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", str(_SOURCE), "-o", str(library), "-ldl"],
+            check=True,
+        )
+        page = folder / "page"
+        page.write_bytes(bytes(mmap.PAGESIZE))
+        with open(page, "r+b") as file:
+            self._page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+        self.environment = {"LD_PRELOAD": str(library), "SSZIP_PRELOAD_PAGE": str(page)}
+
+    def close(self):
+        self._page.close()
+        self._folder.cleanup()
+
+    def __getitem__(self, name):
+        return struct.unpack_from("Q", self._page, 8 * _FIELDS.index(name))[0]
+
+    def __setitem__(self, name, value):
+        struct.pack_into("Q", self._page, 8 * _FIELDS.index(name), value)
+
+    @contextlib.contextmanager
+    def refusing(self, pid, sizes=(0, 1 << 40), caller=PROGRAM, thread=ANY_THREAD, skip=0, most=1):
+        """Refuses `most` allocations of that kind, after `skip` of them."""
+        values = {"from": sizes[0], "to": sizes[1], "caller": caller, "thread": thread, "skip": skip, "most": most}
+        for name, value in {**values, "seen": 0, "refused": 0}.items():
+            self[name] = value
+        self["pid"] = pid
+        try:
+            yield self
+        finally:
+            self["pid"] = 0
+
+    @contextlib.contextmanager
+    def reading(self, pid, patience=0):
+        """Counts what a process reads from Unix sockets between two waits for
+        events. It waits up to `patience` milliseconds for as much as it has
+        asked for, so that a peer is never too slow for it."""
+        for name, value in {"patience": patience, "total": 0, "turn": 0, "longest": 0}.items():
+            self[name] = value
+        self["reader"] = pid
+        try:
+            yield self
+        finally:
+            self["reader"] = 0

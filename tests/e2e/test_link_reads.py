@@ -1,0 +1,72 @@
+"""What the cache's owner sends is read a little at a time: other clients of the
+worker have their turn between, however long an entry is."""
+
+import random
+
+import pytest
+
+from harness.owner import Owner
+from harness.preload import Preload
+from harness.rpc import Node, call
+
+from test_store import wait_until_linked
+
+# of which a worker reads this much before others have their turn
+MOST = 256 << 10
+
+# 24 MiB of hexadecimal digits: half of that when it is coded
+LENGTH = 24 << 20
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_namespace all;
+sszip_cache_max_entry 64m;
+sszip_cache_owner unix:@socket@;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://@origin@; }
+}
+"""
+
+BLOCK = '["0x' + "ab" * 32 + '",true]'
+
+
+@pytest.fixture
+def owner():
+    owner = Owner(max_size="256m", memory="128m", max_entry="64m").start()
+    yield owner
+    owner.close()
+
+
+@pytest.fixture
+def preload():
+    preload = Preload()
+    yield preload
+    preload.close()
+
+
+def test_a_long_entry_is_read_in_turns(start_nginx, origin, owner, preload):
+    result = b'"0x' + random.Random(7).randbytes(LENGTH // 2).hex().encode() + b'"'
+    node = Node({"eth_getBlockByHash": result})
+    origin.answers(node)
+    config = CONFIG.replace("@socket@", owner.socket)
+    first = start_nginx(config)
+    wait_until_linked(first, owner)
+    assert len(first.post("/", call("eth_getBlockByHash", BLOCK)).decoded) > LENGTH
+    first.wait_for(lambda: owner.status()["memory"]["entries"], "the owner to have it")
+
+    # another process asks the owner for it, which is never too slow for it
+    second = start_nginx(config, environment=preload.environment)
+    wait_until_linked(second, owner)
+    (worker,) = second.workers()
+    with preload.reading(worker, patience=20):
+        answer = second.post("/", call("eth_getBlockByHash", BLOCK, "2"))
+    assert answer.header("Cache-Status").startswith("sszip; hit")
+    assert answer.decoded == b'{"jsonrpc":"2.0","id":2,"result":%b}\n' % result
+    assert node.count() == 1
+    # all of it has come this way, and what an event stream says beside it; what
+    # came while others had their turn may be an event of its own
+    assert preload["total"] > LENGTH // 2
+    assert preload["longest"] <= 2 * MOST + (16 << 10)
