@@ -17,7 +17,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
 .PHONY: help setup build run test check unit ssz e2e fuzz bench clean \
-	e2e-owner e2e-debian e2e-1.28 e2e-asan faults ssz-peers \
+	e2e-owner e2e-debian e2e-1.28 e2e-asan faults examples ssz-peers \
 	nginx-tests nginx-tests-there
 
 help: ## what can be made (this list)
@@ -61,8 +61,7 @@ check: setup ## format, lints, C style, dependencies' licences
 unit: setup ## the Rust tests, the C ABI's among them
 	cargo test --workspace --all-features
 
-ssz: setup ssz-peers ## SSZ against the specifications, Lodestar and typed crates
-	cargo build --release --package sszip-core --features ffi --example ssz_oracle
+ssz: setup ssz-peers examples ## SSZ against the specifications, Lodestar and typed crates
 	SSZIP_SSZ_ORACLE=$(CARGO_TARGET_DIR)/release/examples/ssz_oracle \
 	SSZIP_LODESTAR=$(SSZIP_CACHE)/lodestar \
 	$(SSZIP_CACHE)/ssz-venv/bin/python -m pytest -q tests/ssz
@@ -76,6 +75,7 @@ e2e: e2e-owner e2e-debian e2e-1.28 e2e-asan ## the owner; real nginx: 1.22, 1.28
 pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
 	SSZIP_MODULE_FAULTS=$(SSZIP_CACHE)/module/$(3)-faults/$(MODULE) \
 	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
+	SSZIP_SPLICES=$(CARGO_TARGET_DIR)/release/examples/splices \
 	$(PYTHON) -m pytest tests/e2e
 
 e2e-owner: setup build ## ... the cache's owner only
@@ -83,17 +83,17 @@ e2e-owner: setup build ## ... the cache's owner only
 	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/nginx/libsszip_owner.so \
 	$(PYTHON) -m pytest tests/owner
 
-e2e-debian: setup build faults ## ... Debian's nginx only
+e2e-debian: setup build faults examples ## ... Debian's nginx only
 	@scripts/build-nginx-module debian --faults
 	$(call pytest,/usr/sbin/nginx,$(CURDIR)/build/nginx/$(MODULE),debian)
 
-e2e-1.28: setup build faults ## ... nginx 1.28 only
+e2e-1.28: setup build faults examples ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
 	@scripts/build-nginx-module 1.28
 	@scripts/build-nginx-module 1.28 --faults
 	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28)
 
-e2e-asan: setup build faults ## ... nginx 1.28 with AddressSanitizer only
+e2e-asan: setup build faults examples ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan
 	@scripts/build-nginx-module 1.28-asan
 	@scripts/build-nginx-module 1.28-asan --faults
@@ -103,6 +103,12 @@ e2e-asan: setup build faults ## ... nginx 1.28 with AddressSanitizer only
 faults: setup
 	cargo build --release --package sszip-core --features ffi,faults \
 		--target-dir "$(CARGO_TARGET_DIR)/faults"
+
+# Programs over the core that tests run, made in one go: an example has
+# features of its own, for which the core is compiled once more.
+examples: setup
+	cargo build --release --package sszip-core --features ffi \
+		--example splices --example ssz_oracle
 
 # Not of `make test`: the suite has no release that a set-up could install.
 NGINX := /usr/sbin/nginx

@@ -18,6 +18,10 @@ def pytest_sessionstart(session):
             raise pytest.UsageError(f"{name}: there is no {path}")
 
 
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("lengthy") is None)
+
+
 @pytest.fixture(scope="session")
 def cache_directory():
     """Where things that are built once are kept, outside the clone."""
@@ -53,6 +57,9 @@ def start_nginx(session_origin):
 
     yield start
     failures = []
+    # each takes its time, and they take it together
+    for nginx in started:
+        nginx.quit()
     for nginx in started:
         _running.remove(nginx)
         try:

@@ -18,6 +18,8 @@ from harness.origin import CLOSE, RESET, Until, scattered
 from harness.rpc import Node, call
 from harness.watch import settled
 
+pytestmark = pytest.mark.lengthy
+
 JSON = ("Content-Type", "application/json")
 GZIP = ("Accept-Encoding", "gzip")
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
@@ -242,29 +244,38 @@ class TestWaits:
 
     def test_those_who_wait_go_one_by_one(self, nginx, origin):
         """The lead goes from one that leaves to the next, to the last."""
-        gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
-        for round in range(10):
-            gate.clear()
-            origin.answers(lambda request: [Until(gate), *node(request)])
-            origin.requests.clear()
-            number = fresh()
-            connections = []
+        gates = {fresh(): threading.Event() for _ in range(10)}
+
+        def number(request):
+            return int(json.loads(request.body)["params"][0], 16)
+
+        def leaders(key):
+            return sum(number(request) == key for request in origin.received())
+
+        origin.answers(lambda request: [Until(gates[number(request)]), *node(request)])
+        waiting = {}
+        for key in gates:
+            connections = waiting[key] = []
             for n in range(8):
                 connection = nginx.connect()
-                connection.send(post("/", block(number, str(n)), GZIP))
+                connection.send(post("/", block(key, str(n)), GZIP))
                 connections.append(connection)
                 if n == 0:
-                    nginx.wait_for(origin.received, "the leader")
-            time.sleep(0.05)
+                    nginx.wait_for(lambda key=key: leaders(key), "the leader")
+        time.sleep(0.05)
+        # each waits for seconds, and all at the same time
+        for round, connections in enumerate(waiting.values()):
             for connection in connections[:-1]:
                 (connection.close if round % 2 else connection.reset)()
                 time.sleep(0.01)
-            nginx.wait_for(lambda: len(origin.received()) > 1, "another leader")
+        for key, gate in gates.items():
+            nginx.wait_for(lambda key=key: leaders(key) > 1, "another leader")
             gate.set()
-            assert connections[-1].read("POST").decoded == whole(LARGE, "7")
-            connections[-1].close()
-            answers_again(nginx, origin, number)
+            assert waiting[key][-1].read("POST").decoded == whole(LARGE, "7")
+            waiting[key][-1].close()
+        for key in gates:
+            answers_again(nginx, origin, key)
 
     def test_all_leave_at_once(self, nginx, origin):
         gate = threading.Event()

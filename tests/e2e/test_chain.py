@@ -15,6 +15,8 @@ from harness.owner import Client
 from harness.rpc import call
 from test_store_life import end, wait_until_linked
 
+pytestmark = pytest.mark.lengthy
+
 # Long enough that nothing expires: what goes has been taken away.
 CONFIG = """
 sszip on;

@@ -10,6 +10,8 @@ from harness.chain import Chain
 from harness.rpc import call
 from test_chain import ADDRESS, Stand, hit, of_transactions
 
+pytestmark = pytest.mark.lengthy
+
 FINAL, HEAD = 150, 200
 
 

@@ -16,6 +16,8 @@ from harness.nginx import MODULE, Nginx
 from harness.owner import Client, Owner
 from harness.rpc import Node, call
 
+pytestmark = pytest.mark.lengthy
+
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
 
 HASH = '"0x' + "ab" * 32 + '"'

@@ -19,6 +19,8 @@ from harness.origin import answer
 from harness.owner import Client
 from harness.rpc import Node, call
 
+pytestmark = pytest.mark.lengthy
+
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
 
 CONFIG = """

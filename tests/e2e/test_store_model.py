@@ -16,6 +16,8 @@ from harness.origin import answer
 from harness.rpc import call
 from test_store_life import end, kill_manager, wait_until_linked
 
+pytestmark = pytest.mark.lengthy
+
 CONFIG = """
 sszip on;
 sszip_cache on;
