@@ -2,12 +2,33 @@
 //! crate they report a refused allocation instead of panicking.
 #![allow(unsafe_code)]
 
+use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use libdeflate_sys as sys;
 
 /// libdeflate's levels.
 pub(super) const MAX_LEVEL: u8 = 12;
+
+/// The C library's allocator.
+#[cfg(not(target_family = "wasm"))]
+const ALLOCATOR: (Malloc, Free) = (None, None);
+
+/// There is no C library.
+#[cfg(target_family = "wasm")]
+const ALLOCATOR: (Malloc, Free) = (
+    Some(super::wasm_memory::malloc),
+    Some(super::wasm_memory::free),
+);
+
+type Malloc = Option<unsafe extern "C" fn(usize) -> *mut c_void>;
+type Free = Option<unsafe extern "C" fn(*mut c_void)>;
+
+const OPTIONS: sys::libdeflate_options = sys::libdeflate_options {
+    sizeof_options: size_of::<sys::libdeflate_options>(),
+    malloc_func: ALLOCATOR.0,
+    free_func: ALLOCATOR.1,
+};
 
 /// A compressor of one level. 200 KiB to 8.8 MiB, by level.
 pub(super) struct Compressor(NonNull<sys::libdeflate_compressor>);
@@ -19,8 +40,12 @@ unsafe impl Send for Compressor {}
 impl Compressor {
     /// `None` for a level that doesn't exist, or when memory is refused.
     pub(super) fn new(level: u8) -> Option<Self> {
-        // SAFETY: any level may be passed; a bad one gives NULL.
-        NonNull::new(unsafe { sys::libdeflate_alloc_compressor(i32::from(level)) }).map(Self)
+        // SAFETY: any level may be passed; a bad one gives NULL. The options
+        // are not kept.
+        NonNull::new(unsafe {
+            sys::libdeflate_alloc_compressor_ex(i32::from(level), &OPTIONS)
+        })
+        .map(Self)
     }
 
     /// Writes a gzip member into the spare capacity of `output`, after what it
@@ -70,8 +95,8 @@ unsafe impl Send for Decompressor {}
 impl Decompressor {
     /// `None` when memory is refused.
     pub(super) fn new() -> Option<Self> {
-        // SAFETY: no preconditions.
-        NonNull::new(unsafe { sys::libdeflate_alloc_decompressor() }).map(Self)
+        // SAFETY: no preconditions; the options are not kept.
+        NonNull::new(unsafe { sys::libdeflate_alloc_decompressor_ex(&OPTIONS) }).map(Self)
     }
 
     /// Decodes the gzip member at the start of `input` into the spare

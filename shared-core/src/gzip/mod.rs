@@ -10,7 +10,7 @@
 #[cfg(target_arch = "x86_64")]
 mod clmul;
 pub mod crc;
-#[cfg(not(target_family = "wasm"))]
+#[cfg_attr(target_family = "wasm", path = "no_igzip_raw.rs")]
 mod igzip_raw;
 pub mod inflate;
 #[cfg(not(target_family = "wasm"))]
@@ -22,20 +22,17 @@ mod pool;
 pub mod splice;
 pub mod stream;
 mod walk;
+#[cfg(target_family = "wasm")]
+mod wasm_memory;
 
 /// Whether this machine has ISA-L.
 pub fn has_isal() -> bool {
-    #[cfg(not(target_family = "wasm"))]
-    let is_there = igzip_raw::is_available();
-    #[cfg(target_family = "wasm")]
-    let is_there = false;
-    is_there
+    igzip_raw::is_available()
 }
 
 /// Opens the libraries of this machine now, not when they are needed first:
 /// what can't be opened then, for want of memory, never is.
 pub fn prepare() {
-    #[cfg(not(target_family = "wasm"))]
     igzip_raw::prepare();
     let _ = stream::Coder::fastest();
 }

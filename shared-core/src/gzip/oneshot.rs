@@ -1,6 +1,5 @@
 //! A whole body into one gzip member.
 
-#[cfg(not(target_family = "wasm"))]
 use super::crc::crc32;
 use super::libdeflate::MAX_LEVEL;
 use super::pool::with_compressor;
@@ -49,7 +48,6 @@ pub fn gzip_into(
     output
         .try_reserve_exact(room)
         .map_err(|_| OneshotError::OutOfMemory)?;
-    #[cfg(not(target_family = "wasm"))]
     if level == 1 && igzip(body, room, &mut output) {
         output.shrink_to_fit();
         return Ok(output);
@@ -66,7 +64,6 @@ pub fn gzip_into(
 
 /// A member of igzip's blocks. `false`, whatever `output` then holds, without
 /// the library, or if it would be longer than `room`.
-#[cfg(not(target_family = "wasm"))]
 fn igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
     // room for the end is left by the limit that most bodies stay far below
     output.extend_from_slice(&HEADER);

@@ -8,7 +8,6 @@
 //! walk takes about as long as decoding, and no memory: 0.5 to 3 GB/s of plain
 //! bytes, on JSON-RPC answers.
 
-#[cfg(not(target_family = "wasm"))]
 use super::crc::{crc32, Shift};
 use super::inflate::gunzip;
 use super::libdeflate::MAX_LEVEL;
@@ -71,7 +70,6 @@ pub fn open(plain: &[u8], level: u8) -> Option<Open> {
 /// The same, with memory to work in. It grows if it is shorter than `plain`,
 /// whose coded form is seldom longer.
 pub fn open_in(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<Open> {
-    #[cfg(not(target_family = "wasm"))]
     if (1..=3).contains(&level) {
         room.clear();
         if room.capacity() < plain.len() {

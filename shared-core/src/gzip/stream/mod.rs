@@ -78,7 +78,7 @@ impl Coder {
         match self {
             #[cfg(not(target_family = "wasm"))]
             Coder::Igzip => igzip::size(level),
-            Coder::ZlibRs => zlib::SIZE,
+            Coder::ZlibRs => zlib::size(level),
         }
     }
 
