@@ -18,10 +18,6 @@ def pytest_sessionstart(session):
             raise pytest.UsageError(f"{name}: there is no {path}")
 
 
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.get_closest_marker("lengthy") is None)
-
-
 @pytest.fixture(scope="session")
 def cache_directory():
     """Where things that are built once are kept, outside the clone."""

@@ -15,7 +15,7 @@ from harness.owner import Client
 from harness.rpc import call
 from test_store_life import end, wait_until_linked
 
-pytestmark = pytest.mark.lengthy
+pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
 
 # Long enough that nothing expires: what goes has been taken away.
 CONFIG = """

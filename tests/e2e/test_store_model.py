@@ -16,7 +16,7 @@ from harness.origin import answer
 from harness.rpc import call
 from test_store_life import end, kill_manager, wait_until_linked
 
-pytestmark = pytest.mark.lengthy
+pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
 
 CONFIG = """
 sszip on;

@@ -12,6 +12,8 @@ import pytest
 
 from daemon import LIMIT, Client, Answer, Daemon, key, monotonic
 
+pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
+
 KILLS = 50
 
 

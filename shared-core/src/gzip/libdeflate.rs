@@ -42,10 +42,8 @@ impl Compressor {
     pub(super) fn new(level: u8) -> Option<Self> {
         // SAFETY: any level may be passed; a bad one gives NULL. The options
         // are not kept.
-        NonNull::new(unsafe {
-            sys::libdeflate_alloc_compressor_ex(i32::from(level), &OPTIONS)
-        })
-        .map(Self)
+        NonNull::new(unsafe { sys::libdeflate_alloc_compressor_ex(i32::from(level), &OPTIONS) })
+            .map(Self)
     }
 
     /// Writes a gzip member into the spare capacity of `output`, after what it
