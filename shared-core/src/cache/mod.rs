@@ -5,8 +5,8 @@
 //! a JSON-RPC batch of several, [`hot`] keeps them within a number of bytes,
 //! [`flights`] lets one request fetch what many want, [`wake`] tells who waits to
 //! go on, [`unkept`] says where waiting is of no use, and [`process`] holds what
-//! the exchanges of a process share; [`link`] joins it to those of other
-//! processes, for which [`wire`] writes entries as bytes. [`freshness`] says
+//! the exchanges of a process share; [`ownership`] joins it to other processes, by a
+//! [`link`] perhaps, for which [`wire`] writes entries as bytes. [`freshness`] says
 //! what may be stored and for how long, [`http`] what its head says of that
 //! (RFC 9111), [`scope`] what tells answers apart, [`memo`] which calls were
 //! asked in the same words before, [`repeated`] which answers were given
@@ -27,6 +27,7 @@ pub mod link;
 pub mod memo;
 #[cfg(feature = "store")]
 pub mod owner;
+pub mod ownership;
 pub mod process;
 pub mod reason;
 #[cfg(feature = "store")]

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use super::changes::Changes;
 use super::flights::{Flights, Outcome, Token};
 use super::hot::Hot;
-use super::link::Link;
 use super::memo::Memo;
+use super::ownership::Owner;
 use super::repeated::Repeated;
 use super::scope::Varying;
 use super::unkept;
@@ -37,7 +37,7 @@ impl From<Budget> for Process {
 #[derive(Debug, Default)]
 pub struct Shared {
     hot: OnceLock<Hot>,
-    link: OnceLock<Link>,
+    owner: OnceLock<Arc<dyn Owner>>,
     /// One request at a time for the same thing.
     pub flights: Flights,
     /// What answers turned out to depend on.
@@ -69,29 +69,30 @@ impl Shared {
     /// Whether there is anything where answers are kept: here, or with the owner
     /// of a store.
     pub fn keeps(&self) -> bool {
-        self.hot().is_some() || self.link().is_some()
+        self.hot().is_some() || self.owner().is_some()
     }
 
     /// Joins the process to the owner of a store. A second call changes
     /// nothing.
-    pub fn join(&self, link: impl FnOnce() -> Link) -> &Link {
-        self.link.get_or_init(link)
+    pub fn join(&self, owner: Arc<dyn Owner>) {
+        // the first one stays
+        let _ = self.owner.set(owner);
     }
 
-    /// The link to the owner of a store, if there is one.
-    pub fn link(&self) -> Option<&Link> {
-        self.link.get()
+    /// The owner of a store, if there is one.
+    pub fn owner(&self) -> Option<&dyn Owner> {
+        self.owner.get().map(|owner| &**owner)
     }
 
     /// Whether what is in memory may be sent at `monotonic`, in milliseconds
     /// of `CLOCK_MONOTONIC`: a purge may hold elsewhere already.
     pub fn may_send(&self, monotonic: u64) -> bool {
-        self.link().is_none_or(|link| link.may_send(monotonic))
+        self.owner().is_none_or(|owner| owner.may_send(monotonic))
     }
 
     /// The last purge that holds here.
     pub fn generation(&self) -> u64 {
-        self.link().map_or(0, Link::generation)
+        self.owner().map_or(0, Owner::generation)
     }
 
     /// As [`Flights::finish`], and lets those go on who followed.
@@ -115,10 +116,23 @@ impl Shared {
     /// Others may fetch what is not fetched here any more.
     fn give_back(&self) {
         self.wake(self.flights.released());
-        if let Some(link) = self.link() {
+        if let Some(owner) = self.owner() {
             for key in self.flights.over() {
-                link.give_back(key);
+                owner.give_back(key);
             }
+        }
+    }
+
+    /// What was purged is given to nobody any more: what is under `key`, or
+    /// perhaps anything.
+    pub fn drop_from_memory(&self, key: Option<Key>) {
+        match (self.hot(), key) {
+            (Some(hot), Some(key)) => drop(hot.remove(&key)),
+            // entries in memory don't say what they are of; they come back from
+            // the owner. Nothing is searched or freed here: the loop has others to
+            // serve
+            (Some(hot), None) => hot.outdate(),
+            (None, _) => {}
         }
     }
 

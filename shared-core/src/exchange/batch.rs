@@ -219,7 +219,8 @@ impl Exchange {
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
     ) -> bool {
-        let (Some(waiter), Some(link), false) = (asked.waiter, shared.link(), asked.bypass) else {
+        let (Some(waiter), Some(owner), false) = (asked.waiter, shared.owner(), asked.bypass)
+        else {
             return false;
         };
         let missing = || {
@@ -233,7 +234,7 @@ impl Exchange {
             return false;
         }
         keys.extend(missing());
-        if keys.is_empty() || !link.ask_for_all(keys, waiter, asked.now) {
+        if keys.is_empty() || !owner.ask_for_all(keys, waiter, asked.now) {
             return false;
         }
         self.waiting_for_all = Some(waiter);
@@ -266,11 +267,12 @@ impl Exchange {
                 None => return false,
             }
         }
+        let since = self.since(scope);
         let shared = &self.config.process.shared;
         if keys.is_empty() || !shared.flights.follow_all(keys, waiter) {
             return false;
         }
-        self.waiting_for_flights = Some((waiter, self.since(scope)));
+        self.waiting_for_flights = Some((waiter, since));
         true
     }
 

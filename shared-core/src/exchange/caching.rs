@@ -11,7 +11,7 @@ use crate::cache::chain::{Mark, Namespace};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn};
 use crate::cache::hot::Hot;
-use crate::cache::link::Link;
+use crate::cache::ownership::Owner;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::scope::{self, Scope};
@@ -330,7 +330,8 @@ impl Exchange {
         let unkept = shared.unkept.get(&key, asked.now);
         let may_share = sought.coalesces && self.config.cache.lock && unkept != Some(Unkept::One);
         let coalesces = may_share || self.may_send_stale(asked);
-        let asks = coalesces || shared.link().is_some_and(Link::is_up);
+        let asks = coalesces || shared.owner().is_some_and(Owner::is_up);
+        let since = self.since(scope);
         let token = match asked.waiter {
             Some(waiter) if asks && !asked.bypass => {
                 // what is not kept here is not kept elsewhere either
@@ -345,11 +346,7 @@ impl Exchange {
                         None
                     }
                     Part::Follows | Part::Asks => {
-                        self.waiting = Some(Waiting {
-                            key,
-                            waiter,
-                            since: self.since(scope),
-                        });
+                        self.waiting = Some(Waiting { key, waiter, since });
                         return LookUp::Wait;
                     }
                 }
@@ -450,12 +447,12 @@ impl Exchange {
     /// What the owner knows a namespace by, and what it has said of the chain
     /// behind it.
     fn mark_of(&self, scope: &Scope) -> (Namespace, Option<Mark>) {
-        let Some(link) = self.config.process.shared.link() else {
+        let Some(owner) = self.config.process.shared.owner() else {
             // nobody asks for it
             return Default::default();
         };
-        let namespace = link.namespace_of(scope.namespace());
-        let chain = link.chains.get(&namespace);
+        let namespace = owner.namespace_of(scope.namespace());
+        let chain = owner.chains().get(&namespace);
         (namespace, chain.map(|chain| chain.mark()))
     }
 
@@ -734,9 +731,9 @@ fn take_part(
         // memory was refused
         None => return Part::Leads(None),
     };
-    let token = match shared.link() {
-        Some(link) if shared.flights.follow(&token, waiter).is_some() => {
-            match link.ask(key, token, coalesces, in_vain, now) {
+    let token = match shared.owner() {
+        Some(owner) if shared.flights.follow(&token, waiter).is_some() => {
+            match owner.ask(key, token, coalesces, in_vain, now) {
                 Ok(()) => return Part::Asks,
                 Err(token) => {
                     shared.flights.leave(&key, waiter);
@@ -769,7 +766,7 @@ impl Exchange {
         let waiter = self.waiting_for_all.take()?;
         let shared = &self.config.process.shared;
         shared.forget(waiter);
-        Some(shared.link()?.claim_all(waiter))
+        Some(shared.owner()?.claim_all(waiter))
     }
 }
 

@@ -8,12 +8,12 @@ use super::head::{is_bytewise, Coding, Field, ResponseHead};
 use super::resource::{key_of, tag_of, Resource};
 use crate::beacon::Route;
 use crate::bytes::{copy_of, push};
-use crate::cache::chain::{Mark, Stamp};
+use crate::cache::chain::{Mark, Namespace, Stamp};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Came, Class, IfFinal, Judged, Known, Prospect, Valid};
 use crate::cache::http::{self, Stale};
-use crate::cache::link::{About, Namespace};
+use crate::cache::ownership::About;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::repeated::Said;
@@ -634,8 +634,8 @@ impl Fill {
     /// Whether an answer is of a block that is none of the chain, as far as is
     /// known now: of several nodes one may be on another branch.
     fn contradicts(&self, block: &ResultBlock) -> bool {
-        let link = self.shared.link().filter(|_| self.mark().is_some());
-        let chain = link.and_then(|link| link.chains.get(&self.settings.namespace));
+        let owner = self.shared.owner().filter(|_| self.mark().is_some());
+        let chain = owner.and_then(|owner| owner.chains().get(&self.settings.namespace));
         let hash = block.hash.as_ref();
         chain
             .zip(hash)
@@ -805,8 +805,8 @@ impl Fill {
             ..
         } = self.settings;
         let mut entry = built.entry.stored(asked_at, built.valid).after(changes);
-        if let Some(link) = self.shared.link() {
-            entry = entry.among(&link.chains);
+        if let Some(owner) = self.shared.owner() {
+            entry = entry.among(owner.chains());
         }
         if let Some(stamp) = entry.stamp() {
             // what is of an older head ends with it
@@ -832,10 +832,10 @@ impl Fill {
                 }
             }
         }
-        if let Some(link) = self.shared.link() {
+        if let Some(owner) = self.shared.owner() {
             if !is_fresh {
                 // others wait for it under a lease
-                link.give_back(built.key);
+                owner.give_back(built.key);
                 let is_current = self.shared.generation() == generation;
                 return (entry, is_current);
             }
@@ -851,7 +851,7 @@ impl Fill {
                 generation,
                 if_final: built.if_final,
             };
-            link.store(built.key, Arc::clone(&entry), about);
+            owner.store(built.key, Arc::clone(&entry), about);
         }
         let is_current = self.shared.generation() == generation;
         (entry, is_current)

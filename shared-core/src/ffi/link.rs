@@ -1,12 +1,14 @@
 //! The link to the cache's owner: the host opens the connections and carries
 //! bytes.
 
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::config::{waiter_of, PROCESS};
 use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{problem, purge_request, Link, Need, Settings};
+use crate::cache::ownership::Owner;
 
 /// Joins this process to the owner of a store, after any fork; a second call
 /// changes nothing. `max_entry` is the longest entry that is kept anywhere, in
@@ -15,7 +17,7 @@ use crate::cache::link::{problem, purge_request, Link, Need, Settings};
 #[no_mangle]
 pub extern "C" fn sszip_link_start(max_entry: u64) -> sszip_status {
     boundary(|| {
-        PROCESS.shared.join(|| {
+        let link = LINK.get_or_init(|| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             let started = since.unwrap_or_default().as_nanos();
             let name = format!("{}-{started:x}", std::process::id());
@@ -24,14 +26,18 @@ pub extern "C" fn sszip_link_start(max_entry: u64) -> sszip_status {
                 max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
                 ..Settings::default()
             };
-            Link::new(name, settings)
+            Arc::new(Link::new(name, settings))
         });
+        PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
+/// One for the process.
+static LINK: OnceLock<Arc<Link>> = OnceLock::new();
+
 fn link() -> Option<&'static Link> {
-    PROCESS.shared.link()
+    LINK.get().map(|link| &**link)
 }
 
 /// What the host is to do with the connection `slot`, a small number. To be
@@ -287,5 +293,5 @@ unsafe fn copy(from: &[u8], to: *mut u8, size: usize, len: *mut usize) {
 /// Whether the owner answers.
 #[no_mangle]
 pub extern "C" fn sszip_link_is_up() -> bool {
-    caught(|| link().is_some_and(Link::is_up)).unwrap_or(false)
+    caught(|| link().is_some_and(|link| link.is_up())).unwrap_or(false)
 }

@@ -3,16 +3,17 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::channel::Incoming;
 use super::events::Event;
 use super::job::{Job, LookUp};
+use super::message::Answer;
 use super::{Found, Link, Slot, State, EVENTS};
 use crate::bytes::push;
 use crate::cache::chain::State as ChainState;
 use crate::cache::entry::Entry;
 use crate::cache::flights::Outcome;
+use crate::cache::ownership::Owner;
 use crate::cache::process::Shared;
-use crate::cache::{wire, Key};
+use crate::cache::Key;
 use crate::memory;
 
 impl Link {
@@ -22,7 +23,7 @@ impl Link {
         state: &mut State,
         shared: &Shared,
         job: Job,
-        response: Incoming,
+        response: Answer,
         now: u64,
     ) {
         match job {
@@ -31,7 +32,7 @@ impl Link {
                 waiter, generation, ..
             } => {
                 if response.status == 200 && generation == self.generation() {
-                    let entries = self.take_all(shared, &response.body, now);
+                    let entries = self.take_all(shared, &response, now);
                     if state.looked_up.try_reserve(1).is_ok() {
                         let found = Found {
                             entries,
@@ -71,7 +72,7 @@ impl Link {
         state: &mut State,
         shared: &Shared,
         mut look_up: LookUp,
-        response: Incoming,
+        response: Answer,
         now: u64,
     ) {
         if look_up.generation != self.generation() {
@@ -86,10 +87,9 @@ impl Link {
         match (response.status, response.granted) {
             // while memory is short nothing is stored
             (200, _) if !memory::is_short() => {
-                let age = response.age.saturating_mul(1000);
-                let entry = wire::decode_all(response.body, now, age, response.fresh);
+                let entry = response.entry(now).map(|entry| self.tells(entry));
                 // what was seen here may be on its way to the owner
-                match entry.map(|entry| self.tells(entry)).filter(Entry::holds) {
+                match entry.filter(Entry::holds) {
                     Some(entry) => {
                         let entry = Arc::new(entry);
                         if let Some(hot) = shared.hot() {
@@ -137,7 +137,7 @@ impl Link {
         match event {
             Event::Hello { generation, until } => {
                 if !state.was_up || generation != self.generation() {
-                    drop_from_memory(shared, None);
+                    shared.drop_from_memory(None);
                 }
                 for (_, chain) in self.chains.all() {
                     chain.outdate();
@@ -160,7 +160,7 @@ impl Link {
             Event::Purge { generation, key } => {
                 // what is on its way is of before, from here on
                 self.generation.store(generation, Ordering::Release);
-                drop_from_memory(shared, key);
+                shared.drop_from_memory(key);
                 if state.asked.try_reserve(1).is_ok() {
                     state.asked.push_front(Job::Acknowledge(generation));
                 } else {
@@ -208,12 +208,11 @@ impl Link {
     }
 
     /// The entries of an answer to several look-ups.
-    fn take_all(&self, shared: &Shared, mut bytes: &[u8], now: u64) -> Vec<(Key, Arc<Entry>)> {
+    fn take_all(&self, shared: &Shared, response: &Answer, now: u64) -> Vec<(Key, Arc<Entry>)> {
         let mut entries = Vec::new();
-        while let (Some((key, fresh, entry, rest)), false) = (take_one(bytes), memory::is_short()) {
-            // no answer to a call says how old it is
-            let entry = wire::decode(entry, now, 0, fresh).map(|entry| self.tells(entry));
-            if let Some(entry) = entry.filter(Entry::holds) {
+        for (key, entry) in response.entries(now) {
+            let entry = self.tells(entry);
+            if entry.holds() && !memory::is_short() {
                 let entry = Arc::new(entry);
                 if let Some(hot) = shared.hot() {
                     hot.insert(key, Arc::clone(&entry));
@@ -221,28 +220,7 @@ impl Link {
                 // refused: it is not in hand then
                 let _ = push(&mut entries, (key, entry));
             }
-            bytes = rest;
         }
         entries
     }
-}
-
-pub(super) fn drop_from_memory(shared: &Shared, key: Option<Key>) {
-    match (shared.hot(), key) {
-        (Some(hot), Some(key)) => drop(hot.remove(&key)),
-        // entries in memory don't say what they are of; they come back from
-        // the owner. Nothing is searched or freed here: the loop has others to
-        // serve
-        (Some(hot), None) => hot.outdate(),
-        (None, _) => {}
-    }
-}
-
-fn take_one(bytes: &[u8]) -> Option<(Key, u64, &[u8], &[u8])> {
-    let (key, rest) = bytes.split_first_chunk::<32>()?;
-    let (fresh, rest) = rest.split_first_chunk::<8>()?;
-    let (length, rest) = rest.split_first_chunk::<8>()?;
-    let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
-    let (entry, rest) = rest.split_at_checked(length)?;
-    Some((*key, u64::from_be_bytes(*fresh), entry, rest))
 }

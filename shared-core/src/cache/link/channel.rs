@@ -1,7 +1,11 @@
 //! HTTP/1.1 over one connection to the owner, without the connection: requests
 //! that are sent together (RFC 9112, 9.3.2), and what comes back.
 
+use super::message::{number, Answer, Message, NotOurs};
 use crate::bytes::Bytes;
+
+/// What is between a target and the fields.
+const START: &str = " HTTP/1.1\r\nhost: sszip\r\n";
 
 /// A longer head is not the owner's. Bytes.
 const MAX_HEAD: usize = 8 << 10;
@@ -47,9 +51,33 @@ impl Part {
 }
 
 impl Outgoing {
+    /// A message as HTTP/1.1 text. `None` when memory is refused.
+    pub(super) fn of(message: Message) -> Option<Self> {
+        let mut length = itoa::Buffer::new();
+        let length = message.has_body().then(|| length.format(message.length()));
+        let mut texts = [message.method, " ", &message.target, START].to_vec();
+        if let Some(length) = length {
+            texts.extend(["content-length: ", length, "\r\n"]);
+        }
+        for (name, value) in &message.fields {
+            texts.extend([name, ": ", value, "\r\n"]);
+        }
+        texts.push("\r\n");
+        let mut head = Vec::new();
+        let length = texts.iter().map(|text| text.len()).sum::<usize>();
+        let rest = message.rest.as_ref().map_or(0, |rest| rest.len());
+        let little = if rest <= LITTLE { rest } else { 0 };
+        head.try_reserve_exact(length + message.body.len() + little)
+            .ok()?;
+        for text in texts {
+            head.extend_from_slice(text.as_bytes());
+        }
+        Self::new(head, &message.body, message.rest)
+    }
+
     /// Head and body; the body in two pieces, of which the second is shared.
     /// `None` when memory is refused.
-    pub(super) fn new(mut head: Vec<u8>, body: &[u8], shared: Option<Bytes>) -> Option<Self> {
+    fn new(mut head: Vec<u8>, body: &[u8], shared: Option<Bytes>) -> Option<Self> {
         let mut parts = Vec::new();
         parts.try_reserve_exact(2).ok()?;
         let length = body.len() + shared.as_ref().map_or(0, |shared| shared.len());
@@ -126,23 +154,6 @@ impl Outgoing {
     }
 }
 
-/// A response.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Incoming {
-    pub(super) status: u16,
-    /// What is left of the entry's freshness, in milliseconds.
-    pub(super) fresh: u64,
-    /// Seconds since it was stored.
-    pub(super) age: u64,
-    /// This process is to fetch it; otherwise another one does.
-    pub(super) granted: Option<bool>,
-    pub(super) body: Vec<u8>,
-}
-
-/// These bytes are no response that an owner sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NotOurs;
-
 /// Reads responses.
 #[derive(Debug)]
 pub(super) struct Reader {
@@ -156,7 +167,7 @@ pub(super) struct Reader {
 enum Reading {
     Head,
     Body {
-        response: Incoming,
+        response: Answer,
         length: usize,
     },
     /// Chunks of a stream without an end: what is left of the present one,
@@ -172,7 +183,7 @@ pub(super) enum Read {
     /// More are needed.
     More,
     /// A response is complete.
-    Response(Incoming),
+    Response(Answer),
     /// More of the event stream.
     Events(Vec<u8>),
 }
@@ -269,25 +280,20 @@ impl Reader {
             Ok(httparse::Status::Partial) if self.buffer.len() < MAX_HEAD => return Ok(false),
             _ => return Err(NotOurs),
         };
-        let mut response = Incoming {
+        let mut response = Answer {
             status: head.code.ok_or(NotOurs)?,
-            ..Incoming::default()
+            ..Answer::default()
         };
         let mut length = None;
         let mut streams = false;
         for field in head.headers.iter() {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            let number = || -> Option<u64> { std::str::from_utf8(field.value).ok()?.parse().ok() };
             if is("content-length") {
-                length = Some(number().ok_or(NotOurs)?);
-            } else if is("sszip-fresh") {
-                response.fresh = number().ok_or(NotOurs)?;
-            } else if is("age") {
-                response.age = number().ok_or(NotOurs)?;
-            } else if is("sszip-lease") {
-                response.granted = Some(field.value == b"granted");
+                length = Some(number(field.value)?);
             } else if is("transfer-encoding") {
                 streams = field.value.eq_ignore_ascii_case(b"chunked");
+            } else {
+                response.field(field.name, field.value)?;
             }
         }
         if streams && response.status == 200 {
@@ -358,7 +364,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use super::{Incoming, NotOurs, Outgoing, Read, Reader, LITTLE};
+    use super::{Answer, Message, NotOurs, Outgoing, Read, Reader, LITTLE};
 
     #[allow(unsafe_code)]
     fn read(pieces: &[&[u8]]) -> Result<Vec<Read>, NotOurs> {
@@ -383,13 +389,41 @@ mod tests {
         Ok(all)
     }
 
+    #[test]
+    fn a_message_is_written_with_its_fields_and_its_length() {
+        let text = |message| {
+            let out = Outgoing::of(message).unwrap();
+            let bytes: Vec<u8> = out.pieces().flatten().copied().collect();
+            String::from_utf8(bytes).unwrap()
+        };
+        let message = || Message {
+            method: "PUT",
+            target: "/here".into(),
+            fields: vec![("one", "1".into()), ("two", "2".into())],
+            body: b"SZE".to_vec(),
+            rest: Some(b"true".to_vec().into()),
+        };
+        let expected = "PUT /here HTTP/1.1\r\nhost: sszip\r\ncontent-length: 7\r\n\
+                        one: 1\r\ntwo: 2\r\n\r\nSZEtrue";
+        assert_eq!(text(message()), expected);
+        let without = Message {
+            method: "DELETE",
+            fields: Vec::new(),
+            body: Vec::new(),
+            rest: None,
+            ..message()
+        };
+        let expected = "DELETE /here HTTP/1.1\r\nhost: sszip\r\n\r\n";
+        assert_eq!(text(without), expected);
+    }
+
     const FOUND: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nsszip-fresh: 700\r\n\
         Age: 3\r\n\r\nentry";
 
     #[test]
     fn a_response_may_come_in_pieces() {
         let expected = || {
-            Ok(vec![Read::Response(Incoming {
+            Ok(vec![Read::Response(Answer {
                 status: 200,
                 fresh: 700,
                 age: 3,

@@ -89,7 +89,7 @@ mod tests {
 
     use super::{Favours, Job, MOST, MOST_BYTES, MOST_LEASES};
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-    use crate::cache::link::About;
+    use crate::cache::ownership::About;
 
     fn store(n: u8, length: u64) -> Job {
         let bytes = vec![b'1'; usize::try_from(length).unwrap()];

@@ -9,10 +9,12 @@
 //! asked.
 
 mod answers;
+mod asking;
 mod channel;
 mod events;
 mod favours;
 mod job;
+mod message;
 mod namespaces;
 mod purge;
 mod sending;
@@ -22,16 +24,18 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::channel::{NotOurs, Outgoing, Read, Reader};
+use self::channel::{Outgoing, Read, Reader};
 use self::events::Events;
 use self::favours::Favours;
-pub use self::job::{About, Namespace};
 use self::job::{Job, LookUp};
+pub use self::message::{Answer, Message, NotOurs};
 use self::namespaces::Namespaces;
 pub use self::purge::{namespace, problem, request as purge_request, BadPurge};
 use super::chain::Chains;
+pub use super::chain::Namespace;
 use super::entry::Entry;
-use super::flights::{Outcome, Token};
+use super::flights::Outcome;
+use super::ownership::Owner;
 use super::process::Shared;
 use super::wake::{Waiter, Wake};
 use super::Key;
@@ -240,90 +244,6 @@ impl Link {
         }
     }
 
-    /// Whether what is in memory may be sent at `monotonic`, in milliseconds
-    /// of `CLOCK_MONOTONIC`.
-    pub fn may_send(&self, monotonic: u64) -> bool {
-        monotonic < self.until.load(Ordering::Acquire)
-    }
-
-    /// The last purge that holds here.
-    pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
-    }
-
-    /// What the owner knows a namespace by, of the encoding of what it is made
-    /// of ([`Scope::namespace`](super::scope::Scope::namespace)).
-    pub fn namespace_of(&self, scope: &[u8]) -> Namespace {
-        self.namespaces.get(scope)
-    }
-
-    /// Whether the owner can be asked, as far as is known.
-    pub fn is_up(&self) -> bool {
-        self.lock().up
-    }
-
-    /// Looks a key up. All that follow the flight of `token` are woken: with
-    /// the answer, or one of them to lead (if `leases`), or all to ask alone.
-    /// `in_vain`: what other processes fetch meanwhile is not waited for.
-    ///
-    /// # Errors
-    /// The token: the owner can't be asked now.
-    pub fn ask(
-        &self,
-        key: Key,
-        token: Token,
-        leases: bool,
-        in_vain: bool,
-        now: u64,
-    ) -> Result<(), Token> {
-        let mut state = self.lock();
-        if !state.up || state.asked.try_reserve(1).is_err() {
-            return Err(token);
-        }
-        let job = LookUp {
-            key,
-            token,
-            leases,
-            due: now.saturating_add(self.settings.deadline),
-            generation: self.generation(),
-            waits_in_vain: in_vain,
-            missed_event: false,
-        };
-        state.asked.push_back(Job::LookUp(job));
-        self.stir();
-        Ok(())
-    }
-
-    /// Looks several keys up, without a lease; `waiter` is woken when it can
-    /// [claim](Self::claim_all) what is there. `false`: the owner can't be asked
-    /// now.
-    pub fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
-        let mut state = self.lock();
-        if !state.up || state.asked.try_reserve(1).is_err() {
-            return false;
-        }
-        state.asked.push_back(Job::LookUps {
-            keys,
-            waiter,
-            due: now.saturating_add(self.settings.deadline),
-            generation: self.generation(),
-        });
-        self.stir();
-        true
-    }
-
-    /// What [`ask_for_all`](Self::ask_for_all) has found, as long as no purge has
-    /// come since; nothing where `waiter` waits no longer.
-    pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
-        let mut state = self.lock();
-        match state.looked_up.remove(&waiter) {
-            Some(found) if found.generation == self.generation() => return found.entries,
-            Some(_) => {}
-            None => state.forget(waiter),
-        }
-        Vec::new()
-    }
-
     /// It waits no longer for what [`purge`](Self::purge) does: it must not be
     /// woken.
     pub fn forget(&self, gone: Waiter) {
@@ -355,26 +275,6 @@ impl Link {
     /// What came of a purge; `None`: nothing is known of it.
     pub fn claim_purge(&self, waiter: Waiter) -> Option<Purged> {
         self.lock().purged.remove(&waiter)
-    }
-
-    /// Gives an entry to the owner, in time.
-    pub fn store(&self, key: Key, entry: Arc<Entry>, about: About) {
-        let about = Box::new(about);
-        self.do_favour(Job::Store { key, entry, about });
-    }
-
-    /// The process does not fetch it after all.
-    pub fn give_back(&self, key: Key) {
-        self.do_favour(Job::GiveBack(key));
-    }
-
-    fn do_favour(&self, job: Job) {
-        let mut state = self.lock();
-        if !state.up {
-            return;
-        }
-        state.favours.push(job);
-        self.stir();
     }
 
     /// What the host is to do next; to be asked until `None` after each call
@@ -412,7 +312,7 @@ impl Link {
             state.events = Events::default();
         }
         job.begin(now);
-        match job.outgoing(&self.process, now) {
+        match job.message(&self.process, now).and_then(Outgoing::of) {
             Some(out) => {
                 open.out = out;
                 open.jobs.push_back(job);
@@ -447,7 +347,7 @@ impl Link {
             // there may have been one meanwhile, and a purge
             let generation = self.generation().max(NO_OWNERS) + 1;
             self.generation.store(generation, Ordering::Release);
-            answers::drop_from_memory(shared, None);
+            shared.drop_from_memory(None);
         }
         self.until
             .fetch_max(monotonic.saturating_add(ALONE), Ordering::AcqRel);
@@ -691,23 +591,6 @@ impl Link {
     /// No call leaves the state half-changed: none can panic midway.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// Nobody waits under that name any more.
-    fn forget(&mut self, gone: Waiter) {
-        let Self { slots, asked, .. } = self;
-        let busy = slots.iter_mut().flat_map(Slot::jobs);
-        for job in asked.iter_mut().chain(busy) {
-            match job {
-                Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
-                // it is done all the same
-                Job::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
-                _ => {}
-            }
-        }
-        asked.retain(|job| !matches!(job, Job::Late(_)));
     }
 }
 

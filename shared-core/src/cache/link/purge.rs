@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::job::{hex_of, Namespace};
+use super::message::hex_of;
+use super::Namespace;
 use super::Purged;
 use crate::cache::scope::Scope;
 

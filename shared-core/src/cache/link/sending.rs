@@ -66,7 +66,8 @@ impl Link {
             };
             job.begin(now);
             let is_sent = job
-                .outgoing(&self.process, now)
+                .message(&self.process, now)
+                .and_then(Outgoing::of)
                 .and_then(|more| match &mut out {
                     Some(out) => out.add(more),
                     None => {

@@ -1,9 +1,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{About, Link, Need, Settings, RETRY};
+use super::{Link, Need, Settings, RETRY};
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
 use crate::cache::flights::{Outcome, Role, Token, Turn};
+use crate::cache::ownership::{About, Owner};
 use crate::cache::process::Shared;
 use crate::cache::wake::{EventLoop, Queue, Waiter};
 use crate::cache::wire::Encoded;
@@ -29,6 +30,7 @@ fn at(id: usize) -> Waiter {
 struct Host {
     shared: Shared,
     queue: Arc<Queue>,
+    link: Arc<Link>,
     now: u64,
     open: BTreeSet<usize>,
     /// Requests that were written, and on which connection.
@@ -52,10 +54,12 @@ impl Host {
             deadline: 20,
             max_body: 10_000,
         };
-        shared.join(|| Link::new("w-1".into(), settings));
+        let link = Arc::new(Link::new("w-1".into(), settings));
+        shared.join(link.clone());
         Self {
             shared,
             queue,
+            link,
             now: 1000,
             open: BTreeSet::new(),
             sent: Vec::new(),
@@ -79,7 +83,7 @@ impl Host {
     }
 
     fn link(&self) -> &Link {
-        self.shared.link().unwrap()
+        &self.link
     }
 
     fn run(&mut self) {

@@ -453,7 +453,6 @@ fn whoever_drives_the_connections_is_woken_once_for_all_that_is_asked() {
     let driver = Arc::new(Queue::default());
     let shared = Shared::default();
     let link = Link::new("w-1".into(), Settings::default()).driven(driver.clone(), 5);
-    let link = shared.join(|| link);
     // the first tick needs nobody to ask for it
     assert_eq!((link.need(), driver.next()), (Some(Need::Tick), None));
     link.tick(&shared, 0);

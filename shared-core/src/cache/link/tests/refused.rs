@@ -4,6 +4,7 @@ use super::{at, bytes_of, entry, Host};
 use crate::allocator::faulty::{refusing, Refusals};
 use crate::allocator::SMALL;
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+use crate::cache::ownership::Owner;
 use crate::cache::wire::{decode, Encoded};
 
 /// Runs `run` with each long allocation refused in turn, until none is.

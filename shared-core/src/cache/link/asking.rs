@@ -1,0 +1,123 @@
+//! What exchanges ask for, until it is sent.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::job::{Job, LookUp};
+use super::{Link, Slot, State};
+use crate::cache::chain::{Chains, Namespace};
+use crate::cache::entry::Entry;
+use crate::cache::flights::Token;
+use crate::cache::ownership::{About, Owner};
+use crate::cache::wake::Waiter;
+use crate::cache::Key;
+
+impl Owner for Link {
+    fn is_up(&self) -> bool {
+        self.lock().up
+    }
+
+    fn ask(
+        &self,
+        key: Key,
+        token: Token,
+        leases: bool,
+        in_vain: bool,
+        now: u64,
+    ) -> Result<(), Token> {
+        let mut state = self.lock();
+        if !state.up || state.asked.try_reserve(1).is_err() {
+            return Err(token);
+        }
+        let job = LookUp {
+            key,
+            token,
+            leases,
+            due: now.saturating_add(self.settings.deadline),
+            generation: self.generation(),
+            waits_in_vain: in_vain,
+            missed_event: false,
+        };
+        state.asked.push_back(Job::LookUp(job));
+        self.stir();
+        Ok(())
+    }
+
+    fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
+        let mut state = self.lock();
+        if !state.up || state.asked.try_reserve(1).is_err() {
+            return false;
+        }
+        state.asked.push_back(Job::LookUps {
+            keys,
+            waiter,
+            due: now.saturating_add(self.settings.deadline),
+            generation: self.generation(),
+        });
+        self.stir();
+        true
+    }
+
+    fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
+        let mut state = self.lock();
+        match state.looked_up.remove(&waiter) {
+            Some(found) if found.generation == self.generation() => return found.entries,
+            Some(_) => {}
+            None => state.forget(waiter),
+        }
+        Vec::new()
+    }
+
+    fn store(&self, key: Key, entry: Arc<Entry>, about: About) {
+        let about = Box::new(about);
+        self.do_favour(Job::Store { key, entry, about });
+    }
+
+    fn give_back(&self, key: Key) {
+        self.do_favour(Job::GiveBack(key));
+    }
+
+    fn may_send(&self, monotonic: u64) -> bool {
+        monotonic < self.until.load(Ordering::Acquire)
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn namespace_of(&self, scope: &[u8]) -> Namespace {
+        self.namespaces.get(scope)
+    }
+
+    fn chains(&self) -> &Chains {
+        &self.chains
+    }
+}
+
+impl Link {
+    fn do_favour(&self, job: Job) {
+        let mut state = self.lock();
+        if !state.up {
+            return;
+        }
+        state.favours.push(job);
+        self.stir();
+    }
+}
+
+impl State {
+    /// Nobody waits under that name any more.
+    pub(super) fn forget(&mut self, gone: Waiter) {
+        let Self { slots, asked, .. } = self;
+        let busy = slots.iter_mut().flat_map(Slot::jobs);
+        for job in asked.iter_mut().chain(busy) {
+            match job {
+                Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
+                // it is done all the same
+                Job::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
+                _ => {}
+            }
+        }
+        asked.retain(|job| !matches!(job, Job::Late(_)));
+    }
+}

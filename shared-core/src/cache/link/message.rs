@@ -1,0 +1,362 @@
+//! The messages between a process and the owner (docs/owner-protocol.md), as
+//! values. A [`Link`](super::Link) writes them as HTTP/1.1; where the host calls
+//! the owner itself it is given method, target, fields and body.
+
+use std::fmt::Write;
+
+use crate::bytes::{copy_of, Bytes};
+use crate::cache::chain::Namespace;
+use crate::cache::entry::Entry;
+use crate::cache::freshness::IfFinal;
+use crate::cache::ownership::About;
+use crate::cache::wire::{self, Encoded};
+use crate::cache::Key;
+
+/// For how long a lease is asked for, in milliseconds: some calls take a node
+/// that long. It ends with the process.
+const LEASE: u64 = 60_000;
+
+/// A request to the owner.
+#[derive(Debug)]
+pub struct Message {
+    /// The method.
+    pub method: &'static str,
+    /// Path and query.
+    pub target: String,
+    /// What is said in fields, but for the length.
+    pub fields: Vec<(&'static str, String)>,
+    /// The body, or how it begins.
+    pub body: Vec<u8>,
+    /// What of it is an entry's, too.
+    pub rest: Option<Bytes>,
+}
+
+impl Message {
+    fn new(method: &'static str, target: String) -> Self {
+        Self {
+            method,
+            target,
+            fields: Vec::new(),
+            body: Vec::new(),
+            rest: None,
+        }
+    }
+
+    /// Looks a key up; `lease`: and asks for its lease, for a process of that
+    /// name.
+    pub fn look_up(key: &Key, lease: Option<&str>) -> Self {
+        let mut target = path_of("/v1/entries/", key, 96);
+        if let Some(process) = lease {
+            // to a string nothing else can happen
+            let _ = write!(target, "?lease={process}&for={LEASE}");
+        }
+        Self::new("GET", target)
+    }
+
+    /// Looks several keys up. `None` when memory is refused.
+    pub fn look_ups(keys: &[Key]) -> Option<Self> {
+        let mut message = Self::new("POST", "/v1/lookups".into());
+        let length = keys.len() * (2 * size_of::<Key>() + 1);
+        message.body.try_reserve_exact(length).ok()?;
+        for key in keys {
+            let hex = blake3::Hash::from_bytes(*key).to_hex();
+            message.body.extend_from_slice(hex.as_bytes());
+            message.body.push(b'\n');
+        }
+        Some(message)
+    }
+
+    /// Stores an entry. `None`: it has expired at `now`, or its method's name
+    /// would be another request, or memory is refused.
+    pub fn store(key: &Key, entry: &Entry, about: &About, process: &str, now: u64) -> Option<Self> {
+        let meta = entry.meta();
+        let fresh = meta.expires_at.checked_sub(now)?;
+        let mut message = Self::new("PUT", path_of("/v1/entries/", key, 0));
+        let fields = &mut message.fields;
+        fields.reserve(10);
+        fields.push(("sszip-generation", about.generation.to_string()));
+        fields.push(("sszip-fresh", fresh.to_string()));
+        fields.push(("sszip-class", about.class.into()));
+        fields.push(("sszip-namespace", hex_of(&about.namespace)));
+        fields.push(("sszip-process", process.into()));
+        if let Some(method) = &about.method {
+            if !method.iter().all(u8::is_ascii_graphic) {
+                return None;
+            }
+            let method = std::str::from_utf8(method).ok()?;
+            fields.push(("sszip-method", method.into()));
+        }
+        let epoch = meta.follows.map(|(_, epoch)| epoch);
+        for (name, number) in [
+            ("sszip-block", meta.block_number),
+            ("sszip-epoch", epoch),
+            ("sszip-height", meta.height.filter(|_| epoch.is_some())),
+        ] {
+            if let Some(number) = number {
+                fields.push((name, number.to_string()));
+            }
+        }
+        if let Some(IfFinal {
+            transaction,
+            last,
+            valid,
+        }) = &about.if_final
+        {
+            let hash = blake3::Hash::from_bytes(*transaction).to_hex();
+            fields.push(("sszip-if-final", format!("{hash} {last} {valid}")));
+        }
+        let encoded = Encoded::of(entry)?;
+        message.body = encoded.head;
+        message.rest = Some(encoded.payload);
+        Some(message)
+    }
+
+    /// The process does not fetch it after all.
+    pub fn give_back(key: &Key, process: &str) -> Self {
+        let mut target = path_of("/v1/leases/", key, 80);
+        let _ = write!(target, "?process={process}");
+        Self::new("DELETE", target)
+    }
+
+    /// A purge holds here.
+    pub fn acknowledge(generation: u64, process: &str) -> Self {
+        let target = format!("/v1/acknowledgements?process={process}");
+        Self {
+            body: generation.to_string().into(),
+            ..Self::new("POST", target)
+        }
+    }
+
+    /// Asks for a purge, with a body of [`purge_request`](super::purge_request).
+    /// `None` when memory is refused.
+    pub fn purge(body: &str) -> Option<Self> {
+        Some(Self {
+            body: copy_of(body.as_bytes())?,
+            ..Self::new("POST", "/v1/purges".into())
+        })
+    }
+
+    /// Opens the event stream.
+    pub fn listen(process: &str) -> Self {
+        Self::new("GET", format!("/v1/events?process={process}"))
+    }
+
+    /// Whether it has a body, and says how long that is.
+    pub fn has_body(&self) -> bool {
+        !matches!(self.method, "GET" | "DELETE")
+    }
+
+    /// How long its body is.
+    pub fn length(&self) -> usize {
+        self.body.len() + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+}
+
+/// A response of the owner's.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// What is left of the entry's freshness, in milliseconds.
+    pub fresh: u64,
+    /// Seconds since it was stored.
+    pub age: u64,
+    /// This process is to fetch it; otherwise another one does.
+    pub granted: Option<bool>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// No response that an owner sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotOurs;
+
+impl Answer {
+    /// Takes a field of its head.
+    ///
+    /// # Errors
+    /// [`NotOurs`].
+    pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), NotOurs> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        if is("sszip-fresh") {
+            self.fresh = number(value)?;
+        } else if is("age") {
+            self.age = number(value)?;
+        } else if is("sszip-lease") {
+            self.granted = Some(value == b"granted");
+        }
+        Ok(())
+    }
+
+    /// The entry that it has, at `now`.
+    pub fn entry(self, now: u64) -> Option<Entry> {
+        let age = self.age.saturating_mul(1000);
+        wire::decode_all(self.body, now, age, self.fresh)
+    }
+
+    /// The entries that it has of several keys.
+    pub fn entries(&self, now: u64) -> impl Iterator<Item = (Key, Entry)> + '_ {
+        let mut rest = &self.body[..];
+        std::iter::from_fn(move || loop {
+            let (key, fresh, entry, after) = take_one(rest)?;
+            rest = after;
+            // no answer to a call says how old it is
+            if let Some(entry) = wire::decode(entry, now, 0, fresh) {
+                return Some((key, entry));
+            }
+        })
+    }
+}
+
+/// A decimal number in a field.
+///
+/// # Errors
+/// [`NotOurs`].
+pub(super) fn number(value: &[u8]) -> Result<u64, NotOurs> {
+    let text = std::str::from_utf8(value).map_err(|_| NotOurs)?;
+    text.parse().map_err(|_| NotOurs)
+}
+
+fn take_one(bytes: &[u8]) -> Option<(Key, u64, &[u8], &[u8])> {
+    let (key, rest) = bytes.split_first_chunk::<32>()?;
+    let (fresh, rest) = rest.split_first_chunk::<8>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
+    let (entry, rest) = rest.split_at_checked(length)?;
+    Some((*key, u64::from_be_bytes(*fresh), entry, rest))
+}
+
+/// A path that ends with a key, and room for so many bytes after it.
+fn path_of(path: &str, key: &Key, room: usize) -> String {
+    let hex = blake3::Hash::from_bytes(*key).to_hex();
+    let mut target = String::with_capacity(path.len() + hex.len() + room);
+    target.push_str(path);
+    target.push_str(&hex);
+    target
+}
+
+/// A namespace in hexadecimal digits.
+pub(super) fn hex_of(namespace: &Namespace) -> String {
+    let mut whole = [0; 32];
+    whole[..16].copy_from_slice(namespace);
+    let mut text = blake3::Hash::from_bytes(whole).to_hex().to_string();
+    text.truncate(32);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Message, NotOurs};
+    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+    use crate::cache::ownership::About;
+
+    fn entry(expires_at: u64) -> Entry {
+        let meta = Meta {
+            status: 200,
+            expires_at,
+            block_number: Some(7),
+            ..Meta::default()
+        };
+        Entry::new(
+            Envelope::none(),
+            Payload::Raw(b"true".to_vec().into()),
+            meta,
+        )
+    }
+
+    fn store(method: Option<&[u8]>, expires_at: u64) -> Option<Message> {
+        let about = About {
+            class: "immutable",
+            namespace: [1; 16],
+            method: method.map(<[u8]>::to_vec),
+            generation: 3,
+            if_final: None,
+        };
+        Message::store(&[0xab; 32], &entry(expires_at), &about, "w-1", 1000)
+    }
+
+    #[test]
+    fn an_entry_is_stored_with_all_that_the_owner_has_to_know() {
+        let message = store(Some(b"eth_chainId"), 5000).unwrap();
+        let target = format!("/v1/entries/{}", "ab".repeat(32));
+        assert_eq!((message.method, &message.target), ("PUT", &target));
+        let fields = message.fields.iter();
+        let fields: Vec<_> = fields.map(|(name, value)| (*name, &**value)).collect();
+        let expected = [
+            ("sszip-generation", "3"),
+            ("sszip-fresh", "4000"),
+            ("sszip-class", "immutable"),
+            ("sszip-namespace", &"01".repeat(16)),
+            ("sszip-process", "w-1"),
+            ("sszip-method", "eth_chainId"),
+            ("sszip-block", "7"),
+        ];
+        assert_eq!(fields, expected);
+        assert!(message.body.starts_with(b"SZE"));
+        assert_eq!(message.rest.as_deref(), Some(&b"true"[..]));
+        assert_eq!(message.length(), message.body.len() + 4);
+    }
+
+    #[test]
+    fn what_would_be_another_request_is_none() {
+        for method in [&b"a b"[..], b"a\r\nsszip-class: tip", b"\xff", b"a\0"] {
+            assert!(store(Some(method), 5000).is_none());
+        }
+        // over before it is sent
+        assert!(store(None, 999).is_none());
+    }
+
+    #[test]
+    fn a_lease_is_asked_for_with_the_look_up() {
+        let key = "00".repeat(32);
+        for (lease, query) in [(None, ""), (Some("w-1"), "?lease=w-1&for=60000")] {
+            let message = Message::look_up(&[0; 32], lease);
+            assert_eq!(message.target, format!("/v1/entries/{key}{query}"));
+            assert!(message.method == "GET" && !message.has_body());
+        }
+        let message = Message::give_back(&[0; 32], "w-1");
+        assert_eq!(message.target, format!("/v1/leases/{key}?process=w-1"));
+        assert!(message.method == "DELETE" && !message.has_body());
+    }
+
+    #[test]
+    fn an_answer_is_read_from_its_fields() {
+        let mut answer = Answer::default();
+        for (name, value) in [
+            ("Sszip-Fresh", &b"700"[..]),
+            ("age", b"3"),
+            ("sszip-lease", b"pending"),
+            ("date", b"x"),
+        ] {
+            assert_eq!(answer.field(name, value), Ok(()));
+        }
+        let read = (answer.fresh, answer.age, answer.granted);
+        assert_eq!(read, (700, 3, Some(false)));
+        assert_eq!(answer.field("age", b"-1"), Err(NotOurs));
+    }
+
+    #[test]
+    fn entries_are_read_one_by_one_and_what_is_none_is_left_out() {
+        let message = store(None, 5000).unwrap();
+        let encoded = [&message.body[..], b"true"].concat();
+        let one = |n: u8, bytes: &[u8]| {
+            let length = (bytes.len() as u64).to_be_bytes();
+            [&[n; 32][..], &500u64.to_be_bytes(), &length, bytes].concat()
+        };
+        let parts = [one(1, &encoded), one(2, b"SZE?"), one(3, &encoded)];
+        let body = parts.concat();
+        let answer = |body: &[u8]| Answer {
+            body: body.to_vec(),
+            ..Answer::default()
+        };
+        let keys = |body: &[u8]| -> Vec<u8> {
+            let answer = answer(body);
+            let entries = answer.entries(1000);
+            entries.map(|(key, _)| key[0]).collect()
+        };
+        assert_eq!(keys(&body), [1, 3]);
+        // one that is cut off is not there
+        assert_eq!(keys(&body[..body.len() - 1]), [1]);
+        assert!(answer(&encoded).entry(1000).is_some());
+    }
+}

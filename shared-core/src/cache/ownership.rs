@@ -1,0 +1,87 @@
+//! What a process asks of the owner of its machine's entries, and is told.
+//!
+//! How the owner is reached is the implementation's business: a [`Link`]
+//! over connections that a host carries, calls by a proxy that has no connections
+//! of its own, or a library in the same process. No call waits. What comes of a
+//! question is given to [`Shared`](super::process::Shared), on any thread: it
+//! [`finish`](super::process::Shared::finish)es the flight of a key that was looked
+//! up, or [`hand`](super::process::Shared::hand_on)s it on, and
+//! [`wake`](super::process::Shared::wake)s who asked for several.
+//!
+//! [`Link`]: super::link::Link
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::chain::{Chains, Namespace};
+use super::entry::Entry;
+use super::flights::Token;
+use super::freshness::IfFinal;
+use super::wake::Waiter;
+use super::Key;
+
+/// The owner, as the exchanges of a process see it. Any thread may ask.
+pub trait Owner: fmt::Debug + Send + Sync {
+    /// Whether it can be asked, as far as is known.
+    fn is_up(&self) -> bool;
+
+    /// Looks a key up. All that follow the flight of `token` are woken: with
+    /// the answer, or one of them to lead (if `leases`), or all to ask alone.
+    /// `in_vain`: what other processes fetch meanwhile is not waited for. `now`
+    /// is in milliseconds of the look-ups' clock, here and below.
+    ///
+    /// # Errors
+    /// The token: the owner can't be asked now.
+    fn ask(
+        &self,
+        key: Key,
+        token: Token,
+        leases: bool,
+        in_vain: bool,
+        now: u64,
+    ) -> Result<(), Token>;
+
+    /// Looks several keys up, without a lease; `waiter` is woken when it can
+    /// [claim](Self::claim_all) what is there. `false`: the owner can't be asked
+    /// now.
+    fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool;
+
+    /// What [`ask_for_all`](Self::ask_for_all) has found, as long as no purge has
+    /// come since; nothing where `waiter` waits no longer.
+    fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)>;
+
+    /// Gives it an entry, in time.
+    fn store(&self, key: Key, entry: Arc<Entry>, about: About);
+
+    /// The process does not fetch it after all: others may.
+    fn give_back(&self, key: Key);
+
+    /// Whether what is in memory may be sent at `monotonic`, in milliseconds
+    /// of `CLOCK_MONOTONIC`: a purge may hold elsewhere already.
+    fn may_send(&self, monotonic: u64) -> bool;
+
+    /// The last purge that holds here.
+    fn generation(&self) -> u64;
+
+    /// What it knows a namespace by, of the encoding of what it is made of
+    /// ([`Scope::namespace`](super::scope::Scope::namespace)).
+    fn namespace_of(&self, scope: &[u8]) -> Namespace;
+
+    /// What it has said of the chains that it follows.
+    fn chains(&self) -> &Chains;
+}
+
+/// What the owner has to know of an entry besides its bytes.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The name of its class, in the protocol's words.
+    pub class: &'static str,
+    /// What it is purged with.
+    pub namespace: Namespace,
+    /// The JSON-RPC method, if it is an answer to a call.
+    pub method: Option<Vec<u8>>,
+    /// Purges up to this one were known when the node was asked.
+    pub generation: u64,
+    /// It may be kept for longer, as only the owner can tell.
+    pub if_final: Option<IfFinal>,
+}
