@@ -21,7 +21,7 @@ fn config() -> Arc<Config> {
         directives.set(name, &[b"on"]).unwrap();
     }
     let process = Process::default();
-    process.shared.start(64 << 20, 1);
+    process.shared.start(64 << 20, 64 << 20, 1);
     Arc::new(directives.resolve(process))
 }
 

@@ -236,7 +236,7 @@ impl World {
         let process = Process::default();
         let woken = Arc::new(Queue::default());
         process.shared.event_loop(woken.clone());
-        process.shared.start(4 << 20, 1);
+        process.shared.start(4 << 20, 4 << 20, 1);
         Self {
             config: Arc::new(directives.resolve(process.clone())),
             process,

@@ -34,7 +34,7 @@ impl Host {
             directives.set(name, &values).unwrap();
         }
         let process = Process::default();
-        process.shared.start(1 << 20, 1);
+        process.shared.start(1 << 20, 1 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
         let woken = Arc::new(Queue::default());
         process.shared.event_loop(woken.clone());

@@ -34,7 +34,7 @@ impl Host {
             directives.set(name, &values).unwrap();
         }
         let process = Process::default();
-        process.shared.start(64 << 20, 1);
+        process.shared.start(64 << 20, 64 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
         Self { config, process }
     }

@@ -46,7 +46,7 @@ fn config(settings: &[(&str, &str)]) -> Arc<Config> {
         directives.set(name, &values).unwrap();
     }
     let process = Process::default();
-    process.shared.start(64 << 20, 1);
+    process.shared.start(64 << 20, 64 << 20, 1);
     sszip_core::exchange::prepare();
     Arc::new(directives.resolve(process))
 }

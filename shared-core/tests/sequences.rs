@@ -137,7 +137,7 @@ fn config(settings: &BTreeMap<String, String>) -> Arc<Config> {
         directives.set(name, &words).unwrap();
     }
     let process = Process::default();
-    process.shared.start(16 << 20, 1);
+    process.shared.start(16 << 20, 16 << 20, 1);
     Arc::new(directives.resolve(process))
 }
 

@@ -30,7 +30,7 @@ impl Host {
             directives.set(name, &[value.as_bytes()]).unwrap();
         }
         let process = Process::default();
-        process.shared.start(32 << 20, 1);
+        process.shared.start(32 << 20, 32 << 20, 1);
         let config = Arc::new(directives.resolve(process.clone()));
         Self { config, process }
     }

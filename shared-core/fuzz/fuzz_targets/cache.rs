@@ -141,7 +141,7 @@ impl World {
         let woken = Arc::new(Queue::default());
         process.shared.event_loop(woken.clone());
         // room for a few entries: some are thrown out
-        process.shared.start(30_000, 1);
+        process.shared.start(30_000, 30_000, 1);
         Self {
             config: Arc::new(directives.resolve(process.clone())),
             process,

@@ -13,11 +13,12 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use foldhash::fast::RandomState;
 
 use super::freshness::{Prospect, Valid};
+use super::own::Own;
 use super::Key;
 
 /// Places; a power of two.
@@ -92,14 +93,19 @@ impl Slot {
     }
 }
 
-/// The table.
+/// The table; with several event loops each has one, and learns for itself.
 #[derive(Debug, Default)]
 pub struct Memo {
-    slots: Mutex<Vec<[Option<Slot>; SHARE]>>,
+    slots: Own<Vec<[Option<Slot>; SHARE]>>,
     hasher: RandomState,
 }
 
 impl Memo {
+    /// There are so many event loops. A second call changes nothing.
+    pub fn spread(&self, event_loops: usize) {
+        self.slots.spread(event_loops);
+    }
+
     /// A scope, for this table.
     pub fn hashed<'a>(&self, scope: &'a [u8]) -> Hashed<'a> {
         let mut hasher = self.hasher.build_hasher();
@@ -114,7 +120,7 @@ impl Memo {
     pub fn lock(&self) -> Locked<'_> {
         Locked {
             // a slot is never half-written
-            slots: self.slots.lock().unwrap_or_else(PoisonError::into_inner),
+            slots: self.slots.lock(),
             hasher: &self.hasher,
         }
     }

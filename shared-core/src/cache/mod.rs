@@ -25,6 +25,7 @@ pub mod hot;
 pub mod http;
 pub mod link;
 pub mod memo;
+mod own;
 #[cfg(feature = "store")]
 pub mod owner;
 pub mod ownership;

@@ -54,10 +54,21 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Makes the hot tier, of at most `bytes`, for so many threads. A host
-    /// that forks calls it after the fork; a second call changes nothing.
-    pub fn start(&self, bytes: u64, threads: usize) {
-        self.hot.get_or_init(|| Hot::new(bytes, bytes, threads));
+    /// Makes the hot tier, of at most `bytes`, with entries of at most
+    /// `max_entry` bytes, for so many event loops: the larger entries may be, the
+    /// fewer its shards. A host that forks calls it after the fork; a second call
+    /// changes nothing.
+    pub fn start(&self, bytes: u64, max_entry: u64, event_loops: usize) {
+        self.hot
+            .get_or_init(|| Hot::new(bytes, max_entry, event_loops));
+        self.spread(event_loops);
+    }
+
+    /// Gives each of so many event loops, each on a thread, its own of what nearly
+    /// all read and few change. A second call changes nothing.
+    pub fn spread(&self, event_loops: usize) {
+        self.memo.spread(event_loops);
+        self.varying.spread(event_loops);
     }
 
     /// The hot tier, once it is started. A host without memory of its own has

@@ -2,8 +2,9 @@
 //! and what else the node makes its answers depend on.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use super::own::Own;
 use crate::jsonrpc::key::Keys;
 
 /// Fields that say who asks.
@@ -199,13 +200,21 @@ pub enum Learnt {
 /// What answers turned out to depend on, for each place where they do. It saves
 /// a second look-up, and no more: what is forgotten here, or was learnt by
 /// another process, is not found, and never found in place of another.
+///
+/// It is read at each look-up, and learns little: with several event loops each
+/// has a copy.
 #[derive(Debug, Default)]
-pub struct Varying(Mutex<HashMap<PlaceHash, Names>>);
+pub struct Varying(Own<HashMap<PlaceHash, Names>>);
 
 impl Varying {
+    /// There are so many event loops. A second call changes nothing.
+    pub fn spread(&self, event_loops: usize) {
+        self.0.spread(event_loops);
+    }
+
     /// The fields that answers of this place depend on.
     pub fn names(&self, scope: &Scope) -> Option<Names> {
-        let places = self.lock();
+        let places = self.0.lock();
         if places.is_empty() {
             return None;
         }
@@ -218,34 +227,41 @@ impl Varying {
             return Learnt::Covered;
         }
         let place = hash_of(scope.place());
-        let mut places = self.lock();
-        let known = places.get(&place).map_or("", |known| &**known);
-        let known = known.split(BETWEEN).filter(|name| !name.is_empty());
         // what the scope has too: it may be forgotten here
         let had = scope.names.iter().flat_map(|names| names.split(BETWEEN));
-        let learnt = names.iter().map(|name| &**name);
-        let mut all: Vec<&str> = known.chain(had).chain(learnt).collect();
-        all.sort_unstable();
-        all.dedup();
-        let all = all.join(&*BETWEEN.to_string());
+        let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
+        let known = self.0.lock().get(&place).cloned();
+        let all = with(known.as_deref(), &learnt);
         if all.len() > MOST_NAMES {
             return Learnt::TooMany;
         }
-        let all: Names = all.into();
-        if places.len() >= MOST_PLACES && !places.contains_key(&place) {
-            let other = places.keys().next().copied();
-            other.and_then(|other| places.remove(&other));
-        }
-        if places.try_reserve(1).is_ok() {
-            places.insert(place, Arc::clone(&all));
-        }
-        Learnt::New(all)
+        self.0.each(|places| {
+            // others may have learnt more meanwhile
+            let known = places.get(&place).map(|known| &**known);
+            let mut names = with(known, &learnt);
+            if names.len() > MOST_NAMES {
+                names.clone_from(&all);
+            }
+            if places.len() >= MOST_PLACES && !places.contains_key(&place) {
+                let other = places.keys().next().copied();
+                other.and_then(|other| places.remove(&other));
+            }
+            if places.try_reserve(1).is_ok() {
+                places.insert(place, names.into());
+            }
+        });
+        Learnt::New(all.into())
     }
+}
 
-    /// No call leaves the table half-changed.
-    fn lock(&self) -> MutexGuard<'_, HashMap<PlaceHash, Names>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// All these names, each once and in order.
+fn with(known: Option<&str>, learnt: &[&str]) -> String {
+    let known = known.unwrap_or("").split(BETWEEN);
+    let known = known.filter(|name| !name.is_empty());
+    let mut all: Vec<&str> = known.chain(learnt.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.join(&*BETWEEN.to_string())
 }
 
 fn hash_of(place: &[u8]) -> PlaceHash {
@@ -323,6 +339,34 @@ mod tests {
         place.vary(&fields(&[]), Some("x-tenant".into()));
         let learnt = Varying::default().learn(&place, &["x-lang".into()]);
         assert_eq!(learnt, Learnt::New("x-lang\nx-tenant".into()));
+    }
+
+    #[test]
+    fn what_one_event_loop_learns_all_know() {
+        let varying = Varying::default();
+        varying.spread(3);
+        let place = scope(&["here"]);
+        let learn = |name: &str| varying.learn(&place, &[name.into()]);
+        std::thread::scope(|scope| {
+            for name in ["x-tenant", "x-lang", "origin"] {
+                scope.spawn(move || learn(name));
+            }
+        });
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                let names = || varying.names(&place);
+                scope.spawn(move || {
+                    assert_eq!(
+                        names().as_deref(),
+                        Some(
+                            "origin
+x-lang
+x-tenant"
+                        )
+                    );
+                });
+            }
+        });
     }
 
     #[test]

@@ -43,9 +43,12 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// The time is `now`, in milliseconds of the look-ups' clock.
+    /// The time is `now`, in milliseconds of the look-ups' clock, or later.
     pub fn saw(&self, now: u64) {
-        self.clock.store(now, Ordering::Relaxed);
+        // all event loops say so at each look-up: most often only to read it
+        if now > self.clock.load(Ordering::Relaxed) {
+            self.clock.fetch_max(now, Ordering::Relaxed);
+        }
     }
 
     /// Of what is under `key` nothing is kept for now.

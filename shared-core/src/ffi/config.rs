@@ -172,7 +172,7 @@ pub unsafe extern "C" fn sszip_process_start(
         let config = &borrow!(config).0;
         let share = config.cache.memory / processes.max(1) as u64;
         if config.enable && config.cache.enable {
-            config.process.shared.start(share, 1);
+            config.process.shared.start(share, share, 1);
         }
         exchange::prepare();
         allocator::keep_freed();

@@ -41,7 +41,7 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let host = Self::without_memory();
-        host.shared.start(1 << 20, 1);
+        host.shared.start(1 << 20, 1 << 20, 1);
         host
     }
 
