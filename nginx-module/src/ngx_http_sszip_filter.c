@@ -114,11 +114,16 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    if (rc != NGX_OK && ctx->request_bufs != NULL) {
+    if (rc != NGX_OK && (ctx->request_bufs != NULL || ctx->stored)) {
+
+        /* the node's body is a part, or its head is not there any more */
+
         ctx->keepalive = r->keepalive;
 
         return ngx_http_sszip_bad_gateway(r, ctx,
-                                          "no memory for the whole batch");
+                                          ctx->stored
+                                          ? "no memory for the answer"
+                                          : "no memory for the whole batch");
     }
 
     if (rc != NGX_OK || action == SSZIP_HEAD_PASS) {
@@ -300,10 +305,10 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     case NGX_HTTP_SSZIP_CODED:
 
-        if (ctx->failed) {
-            /* the node is done with: nobody waits for a status */
-            ctx->own = 1;
+        /* the node is done with: nobody waits for a status */
+        ctx->own = 1;
 
+        if (ctx->failed) {
             return ngx_http_sszip_bad_gateway(r, ctx,
                                              "no memory for the whole batch");
         }
@@ -622,7 +627,9 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                      : ngx_http_sszip_edit_head_out(r, ctx);
 
     if (rc != NGX_OK || ngx_http_sszip_body(r, ctx, &out) != NGX_OK) {
-        return NGX_ERROR;
+        return rest ? NGX_ERROR
+                    : ngx_http_sszip_bad_gateway(r, ctx,
+                                                 "no memory for the answer");
     }
 
     if (rest != NULL) {

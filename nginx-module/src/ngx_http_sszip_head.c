@@ -107,10 +107,12 @@ ngx_int_t
 ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     size_t             i, n;
+    uint16_t           status;
     const sszip_edit  *edits;
 
     if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
-        != SSZIP_STATUS_OK)
+        != SSZIP_STATUS_OK
+        || sszip_exchange_status(ctx->exchange, &status) != SSZIP_STATUS_OK)
     {
         return NGX_ERROR;
     }
@@ -119,6 +121,14 @@ ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         if (ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK) {
             return NGX_ERROR;
         }
+    }
+
+    if (status != 0) {
+
+        /* a stored answer, which there was no memory to find out earlier */
+
+        r->headers_out.status = status;
+        ngx_str_null(&r->headers_out.status_line);
     }
 
     return NGX_OK;

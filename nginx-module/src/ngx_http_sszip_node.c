@@ -20,7 +20,7 @@
 
 
 static ngx_int_t ngx_http_sszip_node_header_filter(ngx_http_request_t *r);
-static void ngx_http_sszip_judge_node(ngx_http_request_t *r,
+static ngx_int_t ngx_http_sszip_judge_node(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_http_upstream_t *ngx_http_sszip_upstream(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_node_body_filter(ngx_http_request_t *r,
@@ -119,8 +119,10 @@ ngx_http_sszip_node_header_filter(ngx_http_request_t *r)
             ctx->node_length = r->headers_out.content_length_n;
             ctx->node_coded = (r->headers_out.content_encoding != NULL);
 
-            if (slcf->caches) {
-                ngx_http_sszip_judge_node(r, ctx);
+            if (slcf->caches
+                && ngx_http_sszip_judge_node(r, ctx) != NGX_OK)
+            {
+                return NGX_ERROR;
             }
         }
     }
@@ -129,10 +131,11 @@ ngx_http_sszip_node_header_filter(ngx_http_request_t *r)
 }
 
 
-static void
+static ngx_int_t
 ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     bool                        replaced;
+    ngx_int_t                   rc;
     size_t                      n;
     sszip_response_head         head;
     ngx_http_upstream_t        *u;
@@ -173,24 +176,28 @@ ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     if (head.fields == NULL) {
         (void) sszip_exchange_no_store(ctx->exchange);
-        return;
+        return NGX_OK;
     }
 
     head.nfields = n;
 
+    rc = NGX_OK;
     replaced = 0;
 
     if (sszip_exchange_node_head(ctx->exchange, &head, &replaced)
         == SSZIP_STATUS_OK
         && replaced)
     {
-        if (ngx_http_sszip_set_stored_head(r, ctx) == NGX_OK) {
-            ctx->stored = 1;
-        }
+        /* if it fails some of the head is of another body */
+
+        rc = ngx_http_sszip_set_stored_head(r, ctx);
+        ctx->stored = 1;
     }
 
     /* an answer that will not be stored is not worth waiting for */
     ngx_http_sszip_wake();
+
+    return rc;
 }
 
 

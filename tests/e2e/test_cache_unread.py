@@ -52,6 +52,8 @@ def test_what_is_no_answer(nginx, origin, path, length, accept, spoilt):
     for n in range(1, 5):
         got = nginx.post(path, call("eth_getBlockByHash", BY_HASH, str(n)), accept)
         assert got.status == 200 and node.count() == n
+        # long ones, too, after a look-up beside the loop that came to nothing
+        assert (got.coding, got.header("Vary")) == (accept, "Accept-Encoding")
         assert got.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (n, sent)
     # the node has come to its senses: what is stored of it now is an answer
     node.results["eth_getBlockByHash"] = data(length)

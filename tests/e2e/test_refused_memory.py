@@ -1,0 +1,326 @@
+"""Memory that nginx itself is refused, at every place where a request needs any:
+what the client gets is right, or is an error. The node's part of a batch, of which
+the rest is stored, is never all that it gets."""
+
+import itertools
+import json
+
+import pytest
+
+from harness import bodies
+from harness.client import Truncated, request_bytes
+from harness.origin import CLOSE, answer
+from harness.preload import LIBRARIES, OTHER_THREADS, Preload
+from harness.rpc import Node, call
+from harness.watch import settled
+
+# a pool of 112 bytes has room for next to nothing, so that each thing that nginx
+# wants of it is an allocation of its own
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_namespace all;
+sszip_cache_valid tip 1h;
+sszip_cache_valid unfinalized 1h;
+proxy_http_version 1.1;
+proxy_buffer_size 32k;
+proxy_buffers 16 64k;
+proxy_busy_buffers_size 128k;
+client_body_buffer_size 64k;
+log_format reason '$request_id $status $sszip_mode $sszip_cache_status';
+server {
+    listen 127.0.0.1:@port@;
+    location / { error_page 502 =502 /page; proxy_pass http://@origin@; }
+    location = /page { sszip off; return 502 "the page"; }
+    location /status { sszip off; stub_status; }
+}
+server {
+    listen 127.0.0.1:@port_small@;
+    request_pool_size 112;
+    location / { proxy_pass http://@origin@; }
+    location /stale {
+        sszip_cache_valid immutable 1ms;
+        sszip_cache_use_stale http_503;
+        proxy_pass http://@origin@;
+    }
+}
+"""
+
+JSON = ("Content-Type", "application/json")
+LENGTHS = {"short": 300, "middle": 40_000, "long": 600_000}
+_numbers = itertools.count(1)
+
+
+def block(number, id):
+    return call("eth_getBlockByHash", f'["0x{number:064x}",true]', str(id))
+
+
+def result(length, params):
+    return b'"%b%b"' % (params[0].encode(), bodies.json(length // 2).hex().encode())
+
+
+class WaryNode(Node):
+    def __call__(self, request):
+        if not request.body:
+            # without memory for its value nginx sends no Content-Length
+            return answer(b"{}", status=400, headers=[("Connection", "close")], then=[CLOSE])
+        return super().__call__(request)
+
+
+def node(length, **options):
+    return WaryNode({"eth_getBlockByHash": lambda params: result(length, params)}, newline=b"", **options)
+
+
+@pytest.fixture(scope="module")
+def preload():
+    preload = Preload()
+    yield preload
+    preload.close()
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx, preload):
+    nginx = start_nginx(CONFIG, environment=preload.environment)
+    # nginx says it of each of its own
+    nginx.expect(r"\[emerg\].*(malloc|calloc|posix_memalign)\(.*(failed|Cannot allocate)")
+    return nginx
+
+
+@pytest.fixture(autouse=True)
+def the_worker_lives_on(nginx):
+    (worker,) = nginx.workers()
+    yield
+    assert nginx.workers() == [worker]
+    settled(nginx)
+
+
+def batch(numbers):
+    return b"[" + b",".join(block(number, number) for number in numbers) + b"]"
+
+
+def wait_until_stored(nginx, number):
+    """... and read, as it is when it is asked for the first time."""
+    nginx.wait_for(
+        lambda: nginx.post("/", block(number, 1)).header("Cache-Status").startswith("sszip; hit"),
+        "an answer to be stored",
+    )
+
+
+class Asked:
+    """A request, and what of it is in the cache before."""
+
+    def __init__(self, nginx, length, kind, accept, port="port"):
+        self.nginx, self.length, self.kind, self.accept, self.port = nginx, length, kind, accept, port
+        self.stored = [next(_numbers) for _ in range(2)] if kind != "miss" else []
+        for number in self.stored:
+            wait_until_stored(nginx, number)
+
+    def prepare(self):
+        """The numbers that are asked for now."""
+        if self.kind == "hits":
+            return self.stored
+        return [self.stored[0], next(_numbers), *self.stored[1:]] if self.stored else [next(_numbers)]
+
+    def __call__(self, numbers):
+        """What became of it: `"whole"`, a status, or `"cut"`."""
+        body = block(numbers[0], numbers[0]) if len(numbers) == 1 else batch(numbers)
+        headers = [JSON, ("Connection", "close")]
+        if self.accept:
+            headers.append(("Accept-Encoding", self.accept))
+        try:
+            with self.nginx.connect(self.port) as connection:
+                connection.send(request_bytes("/", method="POST", headers=headers, body=body))
+                response = connection.read()
+        except (Truncated, ConnectionError):
+            return "cut"
+        if response.status != 200:
+            assert response.status in (400, 500, 502), response
+            return response.status
+        answers = json.loads(response.decoded)
+        answers = answers if isinstance(answers, list) else [answers]
+        assert sorted(one["id"] for one in answers) == sorted(numbers)
+        for one in answers:
+            assert json.dumps(one["result"]).encode() == result(self.length, [f"0x{one['id']:064x}"])
+        return "whole"
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("size", LENGTHS)
+@pytest.mark.parametrize("kind", ["mixed", "hits", "miss"])
+def test_each_allocation_in_turn(nginx, origin, preload, kind, size, accept, framing):
+    # more than one field that is passed on: their list does not fit into a pool
+    fields = [("X-Node", "1"), ("X-Block", "2")]
+    origin.answers(node(LENGTHS[size], framing=framing, headers=fields))
+    asked = Asked(nginx, LENGTHS[size], kind, accept, "port_small")
+    (worker,) = nginx.workers()
+    outcomes = []
+    for skip in itertools.count():
+        numbers = asked.prepare()
+        with preload.refusing(worker, skip=skip):
+            outcomes.append(asked(numbers))
+        assert nginx.workers() == [worker], nginx.error_log()[-2000:]
+        if not preload["refused"]:
+            break
+        # nothing of it is stuck: neither the key nor the memory
+        assert asked(numbers) == "whole"
+    assert len(outcomes) > 20
+    assert outcomes[-1] == "whole"
+
+
+MANY = [(f"X-{n}", "1") for n in range(300)]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("size", LENGTHS)
+def test_the_fields_of_the_nodes_head(nginx, origin, preload, size, accept, framing):
+    """So many that the list of them is an allocation of its own, once for what
+    the node says and once for what the client gets."""
+    length = LENGTHS[size]
+    good, many = node(length, framing=framing), node(length, framing=framing, headers=MANY)
+    origin.answers(good)
+    asked = Asked(nginx, length, "mixed", accept)
+    origin.answers(many)
+    (worker,) = nginx.workers()
+    outcomes = []
+    for skip in range(2):
+        numbers = asked.prepare()
+        before = len(origin.received())
+        with preload.refusing(worker, sizes=(300 * 32, 320 * 32), skip=skip):
+            outcomes.append(asked(numbers))
+        assert preload["refused"] == 1
+        assert len(origin.received()) == before + 1
+        assert asked(numbers) == "whole"
+    assert outcomes == ["whole", 502]
+    assert "no memory for the whole batch" in nginx.error_log()
+
+
+# sizeof(ngx_buf_t)
+BUFFER = (80, 80)
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("size", LENGTHS)
+def test_the_buffers_of_a_batch(nginx, origin, preload, size, accept):
+    """The head is held, all of the batch is there, and can't be sent."""
+    length = LENGTHS[size]
+    origin.answers(node(length))
+    asked = Asked(nginx, length, "mixed", accept, "port_small")
+    (worker,) = nginx.workers()
+    said = nginx.error_log().count("no memory for the answer")
+    outcomes = []
+    for skip in itertools.count():
+        numbers = asked.prepare()
+        with preload.refusing(worker, BUFFER, skip=skip):
+            outcomes.append(asked(numbers))
+        if not preload["refused"]:
+            break
+        assert asked(numbers) == "whole"
+    assert 0 < nginx.error_log().count("no memory for the answer") - said <= outcomes.count(502)
+
+
+# what is as long as a body: less than that comes from the core's reserve
+LONG = (65 << 10, 1 << 40)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_a_batch_that_a_thread_puts_together(nginx, origin, preload, accept, framing):
+    origin.answers(node(LENGTHS["long"], framing=framing, **({"coding": "gzip"} if framing == "chunked" else {})))
+    asked = Asked(nginx, LENGTHS["long"], "mixed", accept)
+    (worker,) = nginx.workers()
+    said = nginx.error_log().count("no memory for the whole batch")
+    outcomes = []
+    for skip in itertools.count():
+        numbers = asked.prepare()
+        with preload.refusing(worker, LONG, LIBRARIES, OTHER_THREADS, skip=skip):
+            outcomes.append(asked(numbers))
+        if not preload["refused"]:
+            break
+        assert asked(numbers) == "whole"
+    assert outcomes[-1] == "whole"
+    assert set(outcomes[:-1]) <= {"whole", 502} and 502 in outcomes
+    assert nginx.error_log().count("no memory for the whole batch") - said == outcomes.count(502)
+
+
+@pytest.mark.parametrize("kind", ["hit", "hits"])
+def test_a_stored_answer_that_a_thread_can_not_decode(nginx, origin, preload, kind):
+    """The node is asked after all. What is stored stays."""
+    length = LENGTHS["long"]
+    nodes = node(length)
+    origin.answers(nodes)
+    (worker,) = nginx.workers()
+    numbers = [next(_numbers) for _ in range(3 if kind == "hits" else 1)]
+    body = block(numbers[0], numbers[0]) if kind == "hit" else batch(numbers)
+
+    def is_hit(accept):
+        response = nginx.post("/", body, accept)
+        assert response.status == 200
+        assert response.coding == accept
+        assert response.header("Vary") == "Accept-Encoding"
+        answers = json.loads(response.decoded)
+        for one in answers if kind == "hits" else [answers]:
+            assert json.dumps(one["result"]).encode() == result(length, [f"0x{one['id']:064x}"])
+        return response.header("Cache-Status").startswith("sszip; hit")
+
+    for number in numbers:
+        wait_until_stored(nginx, number)
+    assert is_hit("gzip")
+    nodes.asked.clear()
+    for skip in itertools.count():
+        with preload.refusing(worker, LONG, LIBRARIES, OTHER_THREADS, skip=skip):
+            found = is_hit(None)
+        if not preload["refused"]:
+            break
+        assert found == (nodes.count() == 0)
+        nodes.asked.clear()
+        assert is_hit("gzip")
+        assert nodes.count() == 0
+    assert skip > 0
+    assert found
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("size", LENGTHS)
+def test_a_stored_answer_that_stands_in(nginx, origin, preload, size, accept):
+    """It, whole, or what the node says: never the one's body under the other's
+    status."""
+    length = LENGTHS[size]
+    good, fails = node(length), {"now": False}
+    fields = [("X-Node", "1"), ("X-Block", "2"), ("Retry-After", "9")]
+    sorry = b'{"sorry":"%b"}' % (b"x" * 3000)
+    origin.answers(lambda request: answer(sorry, status=503, headers=fields) if fails["now"] else good(request))
+    (worker,) = nginx.workers()
+    number = next(_numbers)
+    expected = b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (number, result(length, [f"0x{number:064x}"]))
+    headers = [JSON, ("Connection", "close"), *([("Accept-Encoding", accept)] if accept else [])]
+
+    def ask():
+        try:
+            with nginx.connect("port_small") as connection:
+                connection.send(request_bytes("/stale", method="POST", headers=headers, body=block(number, number)))
+                response = connection.read()
+        except (Truncated, ConnectionError):
+            return "cut"
+        if response.status == 200:
+            assert response.decoded == expected
+        elif response.status == 503:
+            assert response.decoded == sorry
+        return response.status
+
+    assert ask() == 200
+    # whatever is made of it has been made
+    settled(nginx)
+    fails["now"] = True
+    nginx.wait_for(lambda: ask() == 200, "it to stand in")
+    outcomes = []
+    for skip in itertools.count():
+        with preload.refusing(worker, skip=skip):
+            outcomes.append(ask())
+        assert nginx.workers() == [worker]
+        if not preload["refused"]:
+            break
+        assert ask() == 200
+    assert set(outcomes) <= {200, 400, 500, 502, 503, "cut"}
+    assert outcomes[-1] == 200
