@@ -71,12 +71,12 @@ ssz-peers: setup ## ... SSZ beside typed crates only
 
 e2e: e2e-owner e2e-debian e2e-1.28 e2e-asan ## the owner; real nginx: 1.22, 1.28, 1.28 with ASan
 
-# $(call pytest,NGINX,MODULE,FLAVOUR)
+# $(call pytest,NGINX,MODULE,FLAVOUR,MARKS): tests/README.md says which run where
 pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
 	SSZIP_MODULE_FAULTS=$(SSZIP_CACHE)/module/$(3)-faults/$(MODULE) \
 	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
 	SSZIP_SPLICES=$(CARGO_TARGET_DIR)/release/examples/splices \
-	$(PYTHON) -m pytest tests/e2e
+	$(PYTHON) -m pytest $(if $(4),-m $(4)) tests/e2e
 
 e2e-owner: setup build ## ... the cache's owner only
 	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
@@ -91,13 +91,13 @@ e2e-1.28: setup build faults examples ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
 	@scripts/build-nginx-module 1.28
 	@scripts/build-nginx-module 1.28 --faults
-	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28)
+	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28,'not once and not carried')
 
 e2e-asan: setup build faults examples ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan
 	@scripts/build-nginx-module 1.28-asan
 	@scripts/build-nginx-module 1.28-asan --faults
-	SSZIP_NGINX_ASAN=1 $(call pytest,$(NGINX_ASAN)/sbin/nginx,$(NGINX_ASAN)/$(MODULE),1.28-asan)
+	SSZIP_NGINX_ASAN=1 $(call pytest,$(NGINX_ASAN)/sbin/nginx,$(NGINX_ASAN)/$(MODULE),1.28-asan,'not once')
 
 # The core that panics and fails when a test says so.
 faults: setup

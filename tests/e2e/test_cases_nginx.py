@@ -9,6 +9,8 @@ from harness import cases
 from harness.client import fetch, gunzip, request_bytes
 from harness.origin import bytewise, scattered
 
+pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
+
 CASES = cases.load("nginx")
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"x"}'
 

@@ -15,7 +15,11 @@ from harness.owner import Client
 from harness.rpc import call
 from test_store_life import end, wait_until_linked
 
-pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
+pytestmark = [
+    pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
+    pytest.mark.lengthy,
+    pytest.mark.apart,
+]
 
 # Long enough that nothing expires: what goes has been taken away.
 CONFIG = """

@@ -15,7 +15,11 @@ from harness.rpc import call
 from test_chain import TIP, Stand, at, of_transactions
 from test_store_life import kill_manager, wait_until_linked
 
-pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
+pytestmark = [
+    pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
+    pytest.mark.lengthy,
+    pytest.mark.apart,
+]
 
 # What happens to a chain is known to its follower after an interval, and to the
 # workers a moment later; a busy machine, or a node that is down meanwhile, takes

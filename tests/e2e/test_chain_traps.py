@@ -10,7 +10,10 @@ from harness.chain import Chain
 from harness.rpc import call
 from test_chain import ADDRESS, Stand, hit, of_transactions
 
-pytestmark = pytest.mark.lengthy
+pytestmark = [
+    pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
+    pytest.mark.lengthy,
+]
 
 FINAL, HEAD = 150, 200
 

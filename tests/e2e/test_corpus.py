@@ -11,7 +11,10 @@ from harness.replay import ReplayNode, calls
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "execution"
 METHODS = sorted(path.name for path in CORPUS.iterdir() if path.is_dir()) if CORPUS.is_dir() else []
 
-pytestmark = pytest.mark.skipif(not METHODS, reason="no ../shared/corpus beside the clone")
+pytestmark = [
+    pytest.mark.carried("many bodies in the same few ways"),
+    pytest.mark.skipif(not METHODS, reason="no ../shared/corpus beside the clone"),
+]
 
 GZIP = [("Accept-Encoding", "gzip")]
 

@@ -9,6 +9,8 @@ from harness import bodies, decoders
 from harness.client import gunzip
 from harness.origin import answer
 
+pytestmark = pytest.mark.once("what a coder writes at a level is the core's")
+
 SIZES = [
     1024, 1025, 4096, 16383, 16384, 32767, 32768, 65535, 65536, 65537, 131071, 131072, 131073,
     262143, 262144, 262145, 524288, 1048575, 1048576, 1048577, 2500000, 5000000,

@@ -7,6 +7,8 @@ import pytest
 
 from harness.nginx import Nginx
 
+pytestmark = pytest.mark.carried("how values are read is the core's, and how nginx hands them over the same since 1.22")
+
 SERVER = "server { listen 127.0.0.1:@port@; location / { @line@ return 200; } }"
 
 

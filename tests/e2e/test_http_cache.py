@@ -1,6 +1,8 @@
 """GET through the cache, as http-cache-tests (RFC 9111 and around it) sees
 it: what stock nginx's proxy_cache does right, sszip_cache does too."""
 
+import concurrent.futures
+import functools
 import json
 import os
 import signal
@@ -9,6 +11,11 @@ import subprocess
 import time
 
 import pytest
+
+pytestmark = [
+    pytest.mark.once("what is stored, and for how long, is the core's decision; the suite waits for minutes"),
+    pytest.mark.lengthy,
+]
 
 CONFIG = """
 proxy_cache_path @prefix@/stock keys_zone=stock:8m;
@@ -100,8 +107,9 @@ def passed(results):
 def test_no_worse_than_proxy_cache(start_nginx, suite, cases):
     # one worker: the second request must find what the first one left
     nginx = start_nginx(CONFIG.replace("@cases@", str(cases)), workers=1)
-    stock = run(suite, nginx.ports["port"])
-    ours = run(suite, nginx.ports["port_sszip"])
+    # most of its time the suite waits: both at once
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        stock, ours = pool.map(functools.partial(run, suite), (nginx.ports["port"], nginx.ports["port_sszip"]))
     assert len(stock) > 300 and len(passed(stock)) > 180
     lost = {name: ours.get(name) for name in sorted(passed(stock) - passed(ours) - set(RULES))}
     assert not lost, json.dumps(lost, indent=1)

@@ -6,6 +6,8 @@ import pytest
 from harness.client import Connection
 from harness.replay import ReplayNode, calls
 
+pytestmark = pytest.mark.carried("many bodies in the same few ways")
+
 CONFIG = """
 sszip on;
 server { listen 127.0.0.1:@port@; location / { proxy_pass http://@node@; } }

@@ -10,6 +10,8 @@ import pytest
 from harness import sequences
 from harness.origin import answer, bytewise, scattered
 
+pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
+
 SEQUENCES = sequences.load("nginx")
 
 # One server for each set of directives; which one is said by Host, and so are

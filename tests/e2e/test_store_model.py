@@ -16,7 +16,11 @@ from harness.origin import answer
 from harness.rpc import call
 from test_store_life import end, kill_manager, wait_until_linked
 
-pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
+pytestmark = [
+    pytest.mark.once("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),
+    pytest.mark.lengthy,
+    pytest.mark.apart,
+]
 
 CONFIG = """
 sszip on;

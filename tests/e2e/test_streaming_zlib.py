@@ -1,8 +1,12 @@
 """The same streams where there is no ISA-L: they are coded by zlib-rs."""
 
+import pytest
+
 from harness.nodes import BODY
 from harness.origin import answer
 from test_streaming import CONFIG, TestConnections, TestCut, TestFlush, TestMemory, TestSizes, helpers, loaded, test_every_decoder
+
+pytestmark = pytest.mark.carried("test_streaming again, with another coder of the core")
 
 __all__ = ["CONFIG", "TestConnections", "TestCut", "TestFlush", "TestMemory", "TestSizes", "helpers", "test_every_decoder"]
 

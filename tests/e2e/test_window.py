@@ -128,9 +128,11 @@ def judge(case, response, mode, held):
         assert response.all(name) == [], name
 
 
+ROWS_AGAIN = pytest.mark.carried("the parity table: the core decides its rows")
 IN_PIECES = pytest.mark.parametrize("most, pause", [(40, False), (6, True)], ids=["pieces", "pauses"])
 
 
+@ROWS_AGAIN
 @IN_PIECES
 @pytest.mark.parametrize("case", ROWS, ids=lambda case: case.name)
 def test_chunked_as_with_a_length(nginx, origin, case, most, pause):
@@ -140,6 +142,7 @@ def test_chunked_as_with_a_length(nginx, origin, case, most, pause):
     judge(case, response, case.expect.get("mode"), held)
 
 
+@ROWS_AGAIN
 @IN_PIECES
 @pytest.mark.parametrize("case", [case for case in ROWS if "hold" not in case.config], ids=lambda case: case.name)
 def test_chunked_without_a_window(nginx, origin, case, most, pause):
