@@ -50,6 +50,7 @@ check: setup ## format, lints, C style, dependencies' licences
 	cargo fmt --check --manifest-path loadtest/ssz-peers/Cargo.toml
 	cargo clippy --locked --manifest-path loadtest/ssz-peers/Cargo.toml \
 		--all-targets -- -D warnings
+	@scripts/check-wasm
 	$(SSZIP_CACHE)/tools/bin/cargo-deny --all-features check bans licenses sources
 	$(PYTHON) -m unittest discover -q -s scripts/tests
 	$(PYTHON) scripts/nginx-style nginx-module/src

@@ -35,6 +35,11 @@ if ! rust_is_usable; then
     esac
 fi
 
+# Whether cargo's own toolchain has WebAssembly's std.
+has_wasm() {
+    [ -d "$(rustc --print sysroot 2>/dev/null)/lib/rustlib/wasm32-unknown-unknown" ]
+}
+
 # Name of a Python that can make a virtual environment, if there is one.
 usable_python() {
     local python
