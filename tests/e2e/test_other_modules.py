@@ -1,6 +1,7 @@
 """Modules of others, in either load order: brotli, headers-more and Lua, as
 Debian has them."""
 
+import json
 import pathlib
 import subprocess
 
@@ -9,7 +10,7 @@ import pytest
 from harness.client import fetch, gunzip
 from harness.nginx import MODULE, NGINX
 from harness.origin import answer
-from harness.rpc import call
+from harness.rpc import Node, call
 
 FOLDER = pathlib.Path("/usr/lib/nginx/modules")
 BODY = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"ab" * 20000 + b'"}'
@@ -93,6 +94,24 @@ def test_what_brotli_codes_is_stored_all_the_same(start_nginx, origin, order):
         response = post(nginx, accept)
         assert decoded(response) == BODY
         assert (response.header("Cache-Status") or "").startswith("sszip; hit") == (n > 0), (n, accept)
+
+
+def test_a_part_of_a_batch_is_not_for_brotli(start_nginx, origin, order):
+    """What the node is asked for is put together with what is stored, and read
+    for that: brotli, where it came first, coded it, and the client got nothing."""
+    node = Node({"eth_getBlockByHash": b'"0x' + b"ab" * 20000 + b'"', "eth_syncing": b"false"}, newline=b"")
+    origin.answers(node)
+    nginx = start(start_nginx, order, ["ngx_http_brotli_filter_module"], "brotli on; brotli_types *; brotli_min_length 1;")
+    batch = b"[" + BLOCK + b"," + call("eth_syncing", id="2") + b"]"
+    for turn in range(4):
+        for accept in ("gzip, deflate, br", "br", "gzip", None):
+            headers = [JSON, ("Accept-Encoding", accept)] if accept else [JSON]
+            response = fetch(nginx.port, "/", method="POST", body=batch, headers=headers)
+            assert response.status == 200, (turn, accept)
+            first, second = json.loads(decoded(response))
+            assert (first["id"], len(first["result"]), second) == (1, 40002, {"jsonrpc": "2.0", "id": 2, "result": False})
+    # the first batch of a location goes to the node whole
+    assert node.count("eth_getBlockByHash") <= 2 and node.count("eth_syncing") == 16
 
 
 def test_headers_more_acts_on_each_answer_once(start_nginx, origin, order):

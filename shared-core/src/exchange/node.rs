@@ -152,11 +152,15 @@ impl Exchange {
     }
 
     /// Whether an answer of that media type and length (`None`: not known) would
-    /// be coded, or is a stored one that is. Until then it is not for other
-    /// coders.
+    /// be coded, or is a stored one that is, or a part of a batch, to be put
+    /// together with stored ones. Until then it is not for other coders.
     pub fn would_code(&self, content_type: &[u8], length: Option<u64>) -> bool {
         if self.status != 0 {
             return self.stored.as_ref().is_some_and(Body::is_gzip);
+        }
+        if self.mixed.is_some() {
+            // a part of a batch is read, whoever the client is and however short it is
+            return true;
         }
         self.config.enable
             && !self.request.untouched

@@ -426,8 +426,8 @@ pub unsafe extern "C" fn sszip_exchange_uncode(exchange: *mut sszip_exchange) ->
 }
 
 /// Whether an answer of that media type and length (negative: not known) would
-/// be coded, or is a stored one that is: until then it is not for other coders.
-/// `false` for NULL.
+/// be coded, or is a stored one that is, or a part of a batch: until then it is
+/// not for other coders. `false` for NULL.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `content_type` a valid string.
