@@ -292,12 +292,12 @@ ngx_http_sszip_init_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
         if (slcf->url == NULL) {
 
             if (slcf->answers && !slcf->purges && smcf->owner != NULL) {
-                ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                              "\"sszip_cache\" in location \"%V\" needs "
-                              "an \"sszip_cache_namespace\": the answers "
-                              "are stored, and nothing tells what makes them",
+                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                              "\"sszip_cache on\" has no effect in location "
+                              "\"%V\": nothing tells what makes its answers; "
+                              "it needs an \"sszip_cache_namespace\"",
                               &slcf->location);
-                return NGX_ERROR;
+                slcf->caches = 0;
             }
 
             slcf->place = slcf->location;

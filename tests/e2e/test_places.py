@@ -7,7 +7,6 @@ import json
 import pytest
 
 from harness.client import fetch
-from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import Client
 from harness.rpc import call
@@ -173,14 +172,23 @@ def test_a_rewritten_target_is_what_was_asked_for(start, origin):
             assert f"/x?{user}" in response.body.decode()
 
 
-def test_what_nothing_tells_apart_is_refused(session_origin):
-    inner = "location /files {{ {0} empty_gif; }}"
-    nginx = Nginx(HEAD + server("a", inner.format("")), origin=session_origin)
+def test_what_nothing_tells_apart_is_not_for_the_cache(start, origin):
+    """`sszip_cache on` in `http` is for locations of other modules too, and
+    whoever adds it to a configuration that serves has some."""
+    inner = "location / {{ proxy_pass http://@origin@; }} location /files {{ {0} empty_gif; }}"
+    origin.answers(answer(b'"x"', headers=[("Cache-Control", "max-age=60")]))
+    nginx = start(server("a", inner.format("")))
+    warning = 'has no effect in location "/files": nothing tells what makes its answers; it needs an "sszip_cache_namespace"'
     status, said = nginx.test()
-    assert status == 1 and 'location "/files" needs an "sszip_cache_namespace"' in said
-    nginx.write(HEAD + server("a", inner.format("sszip_cache_namespace files;")))
-    assert nginx.test()[0] == 0
-    nginx.stop()
+    assert status == 0 and said.count("has no effect") == 1 and warning in said
+    for n in range(3):
+        assert fetch(nginx.ports["port_a"], "/files").header("Cache-Status") == "sszip; fwd=bypass; detail=local"
+        hit = fetch(nginx.ports["port_a"], "/page").header("Cache-Status").startswith("sszip; hit")
+        assert hit == (n > 0)
+    for more in ("sszip_cache_namespace files;", "sszip_cache off;"):
+        nginx.write(HEAD + server("a", inner.format(more)))
+        status, said = nginx.test()
+        assert status == 0 and "has no effect" not in said
 
 
 TWO_IFS = """
