@@ -18,6 +18,8 @@ static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
     sszip_str *body);
+static ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, sszip_step *step);
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_decoded(ngx_http_request_t *r);
@@ -26,15 +28,16 @@ static ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
-static void ngx_http_sszip_build(ngx_http_request_t *r, sszip_fill *fill,
-    bool off_loop);
+static void ngx_http_sszip_stored(ngx_http_request_t *r, sszip_status status,
+    sszip_job *job);
 
 
 ngx_int_t
 ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 {
-    int64_t                     most;
+    off_t                       length;
     ngx_int_t                   rc;
+    sszip_need                  need;
     ngx_http_sszip_ctx_t       *ctx;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -57,37 +60,19 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
         return ngx_http_sszip_look_up(r, ctx);
     }
 
-    if (sszip_exchange_cache_need(ctx->exchange, &most) != SSZIP_STATUS_OK) {
-        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
-        return NGX_DECLINED;
-    }
+    length = r->headers_in.chunked ? -1
+                                   : ngx_max(r->headers_in.content_length_n, 0);
 
-    if (most == -2) {
-        /* what it may change is all that there is to know */
-
-        return ngx_http_sszip_look_up(r, ctx);
-    }
-
-    if (most < 0) {
-        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
-        return NGX_DECLINED;
-    }
-
-    if (r->headers_in.content_length_n > most
-        || (most == 0) != (r->headers_in.content_length_n <= 0
-                           && !r->headers_in.chunked))
+    if (sszip_exchange_need(ctx->exchange, length, &need) != SSZIP_STATUS_OK
+        || need == SSZIP_NEED_NOTHING)
     {
-        (void) sszip_exchange_not_looked_up(ctx->exchange,
-                                            SSZIP_REASON_REQUEST_LENGTH);
         ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
         return NGX_DECLINED;
     }
 
-    if (most == 0) {
+    if (need == SSZIP_NEED_LOOK_UP) {
         return ngx_http_sszip_look_up(r, ctx);
     }
-
-    ctx->cache_body_max = most;
 
     rc = ngx_http_read_client_request_body(r, ngx_http_sszip_body_handler);
 
@@ -122,7 +107,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     ngx_str_t                   name_space;
     sszip_asked                 asked;
-    sszip_look_up               action;
+    sszip_step                  step;
     ngx_http_core_loc_conf_t   *clcf;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -135,20 +120,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.size = sizeof(sszip_asked);
 
-    if (ctx->cache_body_max) {
-
-        if (ngx_http_sszip_request_body(r, &asked.body) != NGX_OK) {
-            (void) sszip_exchange_not_looked_up(ctx->exchange,
-                                                SSZIP_REASON_BODY_ON_DISK);
-            return NGX_DECLINED;
-        }
-
-        if (asked.body.len > ctx->cache_body_max) {
-            (void) sszip_exchange_not_looked_up(ctx->exchange,
-                                                SSZIP_REASON_REQUEST_LENGTH);
-            return NGX_DECLINED;
-        }
-    }
+    asked.has_body = (ngx_http_sszip_request_body(r, &asked.body) == NGX_OK);
 
     if (slcf->cache_namespace) {
 
@@ -193,46 +165,61 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 #endif
     asked.waiter = (uintptr_t) ctx;
 
-    if (sszip_exchange_look_up(ctx->exchange, &asked, &action)
+    if (sszip_exchange_look_up(ctx->exchange, &asked, &step)
         != SSZIP_STATUS_OK)
     {
         return NGX_DECLINED;
     }
 
+    if (step.act == SSZIP_DO_RESPOND || step.act == SSZIP_DO_RUN) {
+        ngx_http_sszip_update(r, ctx);
+    }
+
+    return ngx_http_sszip_looked_up(r, ctx, &step);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_step *step)
+{
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http sszip look up action:%d", (int) action);
+                   "http sszip look up step:%d", (int) step->act);
 
-    switch (action) {
+    if (step->act == SSZIP_DO_RUN) {
 
-    case SSZIP_LOOK_UP_RESPOND:
-
-        ngx_http_sszip_update(r, ctx);
-
-        return ngx_http_sszip_respond(r, ctx);
-
-    case SSZIP_LOOK_UP_RESPOND_OFF_LOOP:
-
-        ngx_http_sszip_update(r, ctx);
-
-        if (ngx_http_sszip_code_in_thread(r, ctx) == NGX_OK) {
+        if (ngx_http_sszip_run(r, ctx, step->job) == NGX_OK) {
             r->read_event_handler = ngx_http_test_reading;
             r->write_event_handler = ngx_http_sszip_decoded;
 
             return NGX_DONE;
         }
 
-        (void) sszip_exchange_code(ctx->exchange);
+        (void) sszip_job_run(step->job);
 
-        return ngx_http_sszip_respond(r, ctx);
+        if (sszip_exchange_done(ctx->exchange, step->job, step)
+            != SSZIP_STATUS_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
 
-    case SSZIP_LOOK_UP_WAIT:
-        return ngx_http_sszip_wait(r, ctx);
+    switch (step->act) {
 
-    case SSZIP_LOOK_UP_FORWARD_REWRITTEN:
+    case SSZIP_DO_FORWARD:
+        return NGX_DECLINED;
+
+    case SSZIP_DO_FORWARD_REWRITTEN:
         return ngx_http_sszip_rewrite_body(r, ctx);
 
-    default: /* SSZIP_LOOK_UP_FORWARD */
-        return NGX_DECLINED;
+    case SSZIP_DO_RESPOND:
+        return ngx_http_sszip_respond(r, ctx);
+
+    case SSZIP_DO_WAIT:
+        return ngx_http_sszip_wait(r, ctx);
+
+    default:
+        return NGX_ERROR;
     }
 }
 
@@ -247,10 +234,12 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
 
-    if (r->request_body == NULL
-        || r->request_body->temp_file
-        || r->request_body->bufs == NULL)
-    {
+    if (r->request_body == NULL) {
+        /* none was read, for there is none */
+        return NGX_OK;
+    }
+
+    if (r->request_body->temp_file || r->request_body->bufs == NULL) {
         return NGX_DECLINED;
     }
 
@@ -286,28 +275,15 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
 }
 
 
-/* NGX_DECLINED: there is none after all */
-
 static ngx_int_t
 ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    uint16_t                   status;
     ngx_int_t                  rc;
     ngx_chain_t               *out;
 #if (NGX_HTTP_GZIP)
     bool                       varies;
     ngx_http_core_loc_conf_t  *clcf;
 #endif
-
-    if (sszip_exchange_status(ctx->exchange, &status) != SSZIP_STATUS_OK
-        || status == 0)
-    {
-        /* what was looked up is not to be had: it goes to the node, anew */
-
-        ngx_http_sszip_leave(r, ctx);
-
-        return NGX_DECLINED;
-    }
 
     if (ngx_http_sszip_set_stored_head(r, ctx) != NGX_OK) {
         return NGX_ERROR;
@@ -361,12 +337,12 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
         return;
     }
 
-    ctx->state = NGX_HTTP_SSZIP_DONE;
+    ctx->state = NGX_HTTP_SSZIP_START;
 
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
 
-    rc = ctx->failed ? NGX_DECLINED : ngx_http_sszip_respond(r, ctx);
+    rc = ngx_http_sszip_looked_up(r, ctx, &ctx->step);
 
     if (rc == NGX_DECLINED) {
         ngx_http_core_run_phases(r);
@@ -419,11 +395,11 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 static ngx_int_t
 ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    uint64_t  ms;
+    int64_t  ms;
 
     ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
 
-    if (sszip_exchange_wait_ms(ctx->exchange, &ms) != SSZIP_STATUS_OK) {
+    if (sszip_exchange_next_timer(ctx->exchange, &ms) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 
@@ -496,8 +472,8 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 void
 ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    bool         off_loop;
-    sszip_fill  *fill;
+    sszip_job     *job;
+    sszip_status   status;
 
     if (ctx->cache != NGX_HTTP_SSZIP_CACHE_DONE) {
         return;
@@ -505,15 +481,9 @@ ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     ngx_http_sszip_compare_with_node(r, ctx);
 
-    if (sszip_exchange_take_fill(ctx->exchange, &fill, &off_loop)
-        != SSZIP_STATUS_OK
-        || fill == NULL)
-    {
-        ngx_http_sszip_wake();
-        return;
-    }
+    status = sszip_exchange_sent(ctx->exchange, ngx_current_msec, &job);
 
-    ngx_http_sszip_build(r, fill, off_loop);
+    ngx_http_sszip_stored(r, status, job);
 }
 
 
@@ -522,38 +492,27 @@ ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 void
 ngx_http_sszip_store_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    bool         off_loop;
-    sszip_fill  *fill;
+    sszip_job     *job;
+    sszip_status   status;
 
-    if (sszip_exchange_take_node_fill(ctx->exchange, &fill, &off_loop)
-        != SSZIP_STATUS_OK
-        || fill == NULL)
-    {
-        ngx_http_sszip_wake();
-        return;
-    }
+    status = sszip_exchange_node_sent_all(ctx->exchange, ngx_current_msec,
+                                          &job);
 
-    ngx_http_sszip_build(r, fill, off_loop);
+    ngx_http_sszip_stored(r, status, job);
 }
 
 
 static void
-ngx_http_sszip_build(ngx_http_request_t *r, sszip_fill *fill, bool off_loop)
+ngx_http_sszip_stored(ngx_http_request_t *r, sszip_status status,
+    sszip_job *job)
 {
-    if (off_loop && ngx_http_sszip_store_in_thread(r, fill) == NGX_OK) {
-        return;
+    if (status == SSZIP_STATUS_OK
+        && job != NULL
+        && ngx_http_sszip_run(r, NULL, job) != NGX_OK)
+    {
+        (void) sszip_job_run(job);
+        (void) sszip_job_store(job, ngx_current_msec);
     }
-
-    (void) sszip_fill_build(fill);
-
-    ngx_http_sszip_publish(fill);
-}
-
-
-void
-ngx_http_sszip_publish(sszip_fill *fill)
-{
-    (void) sszip_fill_publish(fill, ngx_current_msec);
 
     ngx_http_sszip_wake();
 }

@@ -22,6 +22,8 @@ static ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_end(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+static ngx_int_t ngx_http_sszip_go(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, sszip_step *step, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_send(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_start_stream(ngx_http_request_t *r,
@@ -37,13 +39,20 @@ static void ngx_http_sszip_timeout(ngx_event_t *ev);
 static ngx_int_t ngx_http_sszip_release(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, const char *reason);
+    ngx_http_sszip_ctx_t *ctx, sszip_str *why);
 static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 
-static const char  ngx_http_sszip_short[] =
-    "the response ended before its length was reached";
+static sszip_str  ngx_http_sszip_short = {
+    (u_char *) "the response ended before its length was reached",
+    sizeof("the response ended before its length was reached") - 1
+};
+
+static sszip_str  ngx_http_sszip_nomem = {
+    (u_char *) "no memory for the answer",
+    sizeof("no memory for the answer") - 1
+};
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
@@ -65,7 +74,7 @@ static ngx_int_t
 ngx_http_sszip_header_filter(ngx_http_request_t *r)
 {
     ngx_int_t                   rc;
-    sszip_head_action           action;
+    sszip_step                  step;
     ngx_http_sszip_ctx_t       *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
@@ -100,11 +109,9 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     ngx_http_sszip_look_at_filters(r, ctx);
 
-    action = SSZIP_HEAD_PASS;
-
     ctx->own = (r->upstream == NULL || r->upstream->cleanup == NULL);
 
-    rc = ngx_http_sszip_judge(r, ctx, &action);
+    rc = ngx_http_sszip_judge(r, ctx, &step);
 
     /* an answer that will not be stored is not worth waiting for */
     ngx_http_sszip_wake();
@@ -114,19 +121,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    if (rc != NGX_OK && (ctx->request_bufs != NULL || ctx->stored)) {
-
-        /* the node's body is a part, or its head is not there any more */
-
-        ctx->keepalive = r->keepalive;
-
-        return ngx_http_sszip_bad_gateway(r, ctx,
-                                          ctx->stored
-                                          ? "no memory for the answer"
-                                          : "no memory for the whole batch");
-    }
-
-    if (rc != NGX_OK || action == SSZIP_HEAD_PASS) {
+    if (rc != NGX_OK || step.act == SSZIP_DO_PASS) {
         ctx->state = NGX_HTTP_SSZIP_DONE;
         return ngx_http_next_header_filter(r);
     }
@@ -135,7 +130,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     r->main_filter_need_in_memory = 1;
 
-    if (action == SSZIP_HEAD_TEE) {
+    if (step.act == SSZIP_DO_SHOW) {
         ctx->state = NGX_HTTP_SSZIP_TEEING;
         return ngx_http_sszip_pass_head(r, ctx);
     }
@@ -143,7 +138,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     /* ranges are of the node's bytes, and their filter sees no held head */
     r->allow_ranges = 0;
 
-    if (action == SSZIP_HEAD_STREAM) {
+    if (step.act == SSZIP_DO_STREAM) {
         ctx->state = NGX_HTTP_SSZIP_STREAMING;
         return ngx_http_sszip_pass_head(r, ctx);
     }
@@ -308,12 +303,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         /* the node is done with: nobody waits for a status */
         ctx->own = 1;
 
-        if (ctx->failed) {
-            return ngx_http_sszip_bad_gateway(r, ctx,
-                                             "no memory for the whole batch");
-        }
-
-        return ngx_http_sszip_send(r, ctx, NULL);
+        return ngx_http_sszip_go(r, ctx, &ctx->step, NULL);
 
     case NGX_HTTP_SSZIP_CUT:
         /* what is on its way may go, but nothing follows it */
@@ -335,6 +325,7 @@ ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_int_t     rc;
     ngx_buf_t    *b;
     sszip_str     piece;
+    sszip_step    step;
     ngx_uint_t    last;
     ngx_chain_t  *cl;
 
@@ -349,7 +340,7 @@ ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             piece.data = b->pos;
             piece.len = b->last - b->pos;
 
-            (void) sszip_exchange_observe(ctx->exchange, piece);
+            (void) sszip_exchange_piece(ctx->exchange, piece, &step);
         }
 
         last |= b->last_buf;
@@ -454,8 +445,8 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_int_t            rc;
     ngx_buf_t           *b;
     sszip_str            piece;
+    sszip_step           step;
     ngx_chain_t         *cl, *mark;
-    sszip_piece_action   action;
 
     for (cl = in; cl; cl = cl->next) {
 
@@ -466,18 +457,14 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             piece.data = b->pos;
             piece.len = b->last - b->pos;
 
-            if (sszip_exchange_piece(ctx->exchange, piece, &action)
+            if (sszip_exchange_piece(ctx->exchange, piece, &step)
                 != SSZIP_STATUS_OK)
             {
                 return NGX_ERROR;
             }
 
-            if (action == SSZIP_PIECE_GIVE_UP) {
-                return ngx_http_sszip_send(r, ctx, cl);
-            }
-
-            if (action == SSZIP_PIECE_STREAM) {
-                return ngx_http_sszip_start_stream(r, ctx, cl);
+            if (step.act != SSZIP_DO_AWAIT) {
+                return ngx_http_sszip_go(r, ctx, &step, cl);
             }
 
             b->pos = b->last;
@@ -495,7 +482,7 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
             if (ngx_http_sszip_upstream_failed(r, ctx)) {
                 return ngx_http_sszip_bad_gateway(r, ctx,
-                                                  ngx_http_sszip_short);
+                                                  &ngx_http_sszip_short);
             }
 
             /* the buffer itself is empty now, and must not go on as memory */
@@ -528,74 +515,86 @@ static ngx_int_t
 ngx_http_sszip_release(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *rest)
 {
-    sszip_piece_action  action;
+    sszip_step  step;
 
-    if (sszip_exchange_release(ctx->exchange, &action) != SSZIP_STATUS_OK) {
+    if (sszip_exchange_release(ctx->exchange, &step) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 
-    switch (action) {
-
-    case SSZIP_PIECE_STREAM:
-        return ngx_http_sszip_start_stream(r, ctx, rest);
-
-    case SSZIP_PIECE_GIVE_UP:
-        return ngx_http_sszip_send(r, ctx, rest);
-
-    default:
-        return NGX_DECLINED;
-    }
+    return (step.act == SSZIP_DO_AWAIT) ? NGX_DECLINED
+                                        : ngx_http_sszip_go(r, ctx, &step,
+                                                            rest);
 }
 
 
 static ngx_int_t
 ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_chain_t       *last;
-    sszip_end_action   action;
+    sszip_step  step;
 
     ngx_http_sszip_compare_with_node(r, ctx);
 
-    if (sszip_exchange_end(ctx->exchange, &action) != SSZIP_STATUS_OK) {
+    if (sszip_exchange_end(ctx->exchange, &step) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 
-    switch (action) {
+    return ngx_http_sszip_go(r, ctx, &step, NULL);
+}
 
-    case SSZIP_END_FAIL:
-        return ngx_http_sszip_bad_gateway(r, ctx, ngx_http_sszip_short);
 
-    case SSZIP_END_GIVE_UP:
-        return ngx_http_sszip_send(r, ctx, NULL);
+/*
+ * What is to become of a held head, and of the chain that has not been taken;
+ * NULL: that was all.
+ */
 
-    case SSZIP_END_STREAM:
-        last = ngx_http_sszip_mark(r, 1);
+static ngx_int_t
+ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_step *step, ngx_chain_t *rest)
+{
+    if (step->act == SSZIP_DO_RUN) {
 
-        if (last == NULL) {
-            return NGX_ERROR;
-        }
-
-        return ngx_http_sszip_start_stream(r, ctx, last);
-
-    case SSZIP_END_CODE_OFF_LOOP:
-        if (ngx_http_sszip_code_in_thread(r, ctx) == NGX_OK) {
+        if (ngx_http_sszip_run(r, ctx, step->job) == NGX_OK) {
             return NGX_AGAIN;
         }
 
-        /* fall through */
+        (void) sszip_job_run(step->job);
 
-    case SSZIP_END_CODE:
-        break;
+        if (sszip_exchange_done(ctx->exchange, step->job, step)
+            != SSZIP_STATUS_OK)
+        {
+            return NGX_ERROR;
+        }
     }
 
-    switch (sszip_exchange_code(ctx->exchange)) {
+    switch (step->act) {
 
-    case SSZIP_STATUS_OK:
+    case SSZIP_DO_SEND:
         return ngx_http_sszip_send(r, ctx, NULL);
 
-    case SSZIP_STATUS_MEMORY:
-        return ngx_http_sszip_bad_gateway(r, ctx,
-                                          "no memory for the whole batch");
+    case SSZIP_DO_SEND_THEN_PASS:
+        return ngx_http_sszip_send(r, ctx, rest);
+
+    case SSZIP_DO_STREAM:
+
+        if (rest == NULL) {
+            rest = ngx_http_sszip_mark(r, 1);
+
+            if (rest == NULL) {
+                return NGX_ERROR;
+            }
+        }
+
+        return ngx_http_sszip_start_stream(r, ctx, rest);
+
+    case SSZIP_DO_FAIL:
+
+        if (rest == NULL) {
+            return ngx_http_sszip_bad_gateway(r, ctx, &step->why);
+        }
+
+        /* in the midst of a body nobody looks at a status */
+
+        return NGX_ERROR;
 
     default:
         return NGX_ERROR;
@@ -628,8 +627,7 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     if (rc != NGX_OK || ngx_http_sszip_body(r, ctx, &out) != NGX_OK) {
         return rest ? NGX_ERROR
-                    : ngx_http_sszip_bad_gateway(r, ctx,
-                                                 "no memory for the answer");
+                    : ngx_http_sszip_bad_gateway(r, ctx, &ngx_http_sszip_nomem);
     }
 
     if (rest != NULL) {
@@ -847,7 +845,7 @@ ngx_http_sszip_set_timer(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     int64_t       ms;
     ngx_event_t  *ev;
 
-    if (sszip_exchange_hold_ms(ctx->exchange, &ms) != SSZIP_STATUS_OK
+    if (sszip_exchange_next_timer(ctx->exchange, &ms) != SSZIP_STATUS_OK
         || ms < 0)
     {
         return;
@@ -959,11 +957,12 @@ ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    const char *reason)
+    sszip_str *why)
 {
     ngx_int_t  rc;
 
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "sszip: %s", reason);
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0, "sszip: %*s", why->len,
+                  why->data);
 
     (void) sszip_exchange_cut_short(ctx->exchange);
 

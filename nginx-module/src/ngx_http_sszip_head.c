@@ -445,11 +445,11 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 }
 
 
-/* what the core makes of a response; on an error the head goes out as it is */
+/* what the core makes of it; NGX_DECLINED: the head goes out as it is */
 
 ngx_int_t
 ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    sszip_head_action *action)
+    sszip_step *step)
 {
     bool                       varies;
     size_t                     n;
@@ -477,12 +477,13 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     head.fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
                                         &r->headers_out.content_type, &n);
     if (head.fields == NULL) {
-        return NGX_DECLINED;
+        return (sszip_exchange_no_response_head(ctx->exchange, step)
+                == SSZIP_STATUS_OK) ? NGX_OK : NGX_ERROR;
     }
 
     head.nfields = n;
 
-    if (sszip_exchange_response_head(ctx->exchange, &head, action)
+    if (sszip_exchange_response_head(ctx->exchange, &head, step)
         != SSZIP_STATUS_OK)
     {
         return NGX_DECLINED;
@@ -502,10 +503,10 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 #endif
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http sszip head action:%d length:%O", (int) *action,
+                   "http sszip head step:%d length:%O", (int) step->act,
                    r->headers_out.content_length_n);
 
-    if (*action == SSZIP_HEAD_HOLD) {
+    if (step->act == SSZIP_DO_HOLD) {
         return NGX_OK;
     }
 

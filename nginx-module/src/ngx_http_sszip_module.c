@@ -425,31 +425,10 @@ ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx)
 {
     ngx_http_sszip_stop_events(ctx);
 
-    if (ctx->state == NGX_HTTP_SSZIP_CODING) {
-        return;
-    }
-
     (void) sszip_exchange_abandon(ctx->exchange);
 
     if (ctx->cache != NGX_HTTP_SSZIP_CACHE_START) {
         ngx_http_sszip_wake();
-    }
-}
-
-
-/* the request goes on as if it had never been looked up */
-
-void
-ngx_http_sszip_leave(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
-{
-    ngx_http_set_ctx(r, NULL, ngx_http_sszip_module);
-
-    ctx = ngx_http_sszip_get_ctx(r);
-
-    if (ctx != NULL) {
-        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
-        (void) sszip_exchange_not_looked_up(ctx->exchange,
-                                            SSZIP_REASON_MEMORY);
     }
 }
 

@@ -91,8 +91,8 @@ typedef enum {
 typedef struct {
     sszip_exchange              *exchange;
     ngx_http_sszip_state_e       state;
+    sszip_step                   step;           /* after CODED */
     unsigned                     keepalive:1;    /* before the head was held */
-    unsigned                     failed:1;       /* there is nothing to send */
     unsigned                     upstream_failed:1;
     unsigned                     told:1;         /* how the node failed */
     unsigned                     nomem:1;        /* all buffers are busy */
@@ -125,7 +125,6 @@ typedef struct {
     ngx_int_t                    bufs;
 
     ngx_http_sszip_cache_state_e  cache;
-    size_t                       cache_body_max;
     ngx_event_t                  wake;
     ngx_http_request_t          *request;
 
@@ -148,9 +147,8 @@ typedef struct {
 /* the exchange of a request, made on first use; NULL: pass everything */
 ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
 
-/* nothing more comes of a context; and none of the one that there is */
+/* nothing more comes of a context */
 void ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_leave(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
 /* the cleanup of a context */
 void ngx_http_sszip_free_exchange(void *data);
@@ -169,7 +167,7 @@ sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
 ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, sszip_head_action *action);
+    ngx_http_sszip_ctx_t *ctx, sszip_step *step);
 ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
 
 /* a stored answer's head, in place of what there is */
@@ -196,7 +194,6 @@ ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_store_node(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_publish(sszip_fill *fill);
 void ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
 /* the cache's owner */
@@ -242,11 +239,9 @@ void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
 void ngx_http_sszip_node_failed(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_uint_t status);
 
-/* NGX_OK: a thread has it; NGX_DECLINED: it is to be done here */
-ngx_int_t ngx_http_sszip_code_in_thread(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx);
-ngx_int_t ngx_http_sszip_store_in_thread(ngx_http_request_t *r,
-    sszip_fill *fill);
+/* NGX_DECLINED: there is no thread for it, and it is the caller's again */
+ngx_int_t ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_job *work);
 #if (NGX_THREADS)
 void ngx_http_sszip_thread_init(void);
 #endif

@@ -30,9 +30,7 @@ typedef struct {
     ngx_thread_pool_t           *thread_pool;
     ngx_thread_task_t           *task;
     ngx_queue_t                  queue;
-    sszip_exchange              *exchange;
-    sszip_fill                  *fill;
-    sszip_status                 status;
+    sszip_job                   *work;
 } ngx_http_sszip_job_t;
 
 
@@ -83,19 +81,42 @@ ngx_http_sszip_guard_handler(ngx_event_t *ev)
 }
 
 
+/* a context waits for it, or nobody does, and it has a pool of its own */
+
 ngx_int_t
-ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_job *work)
 {
+    ngx_pool_t            *pool;
     ngx_http_sszip_job_t  *job;
 
-    job = ngx_http_sszip_job(r, r->pool);
-    if (job == NULL) {
+    pool = (ctx != NULL) ? r->pool : ngx_create_pool(1024, ngx_cycle->log);
+    if (pool == NULL) {
         return NGX_DECLINED;
+    }
+
+    job = ngx_http_sszip_job(r, pool);
+
+    if (job == NULL) {
+
+        if (ctx == NULL) {
+            ngx_destroy_pool(pool);
+        }
+
+        return NGX_DECLINED;
+    }
+
+    job->work = work;
+
+    if (ctx == NULL) {
+        job->pool = pool;
+        ngx_http_sszip_submit(job);
+
+        return NGX_OK;
     }
 
     job->request = r;
     job->ctx = ctx;
-    job->exchange = ctx->exchange;
 
     ctx->state = NGX_HTTP_SSZIP_CODING;
 
@@ -110,32 +131,6 @@ ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
      */
 
     r->connection->write->delayed = 1;
-
-    ngx_http_sszip_submit(job);
-
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_sszip_store_in_thread(ngx_http_request_t *r, sszip_fill *fill)
-{
-    ngx_pool_t            *pool;
-    ngx_http_sszip_job_t  *job;
-
-    pool = ngx_create_pool(1024, ngx_cycle->log);
-    if (pool == NULL) {
-        return NGX_DECLINED;
-    }
-
-    job = ngx_http_sszip_job(r, pool);
-    if (job == NULL) {
-        ngx_destroy_pool(pool);
-        return NGX_DECLINED;
-    }
-
-    job->pool = pool;
-    job->fill = fill;
 
     ngx_http_sszip_submit(job);
 
@@ -174,7 +169,6 @@ ngx_http_sszip_job(ngx_http_request_t *r, ngx_pool_t *pool)
 
     job->thread_pool = slcf->thread_pool;
     job->task = task;
-    job->status = SSZIP_STATUS_MISUSE;
 
     return job;
 }
@@ -207,7 +201,7 @@ ngx_http_sszip_post(ngx_http_sszip_job_t *job)
 
     if (job->request == NULL
         || !job->request->connection->error
-        || sszip_exchange_is_filling(job->exchange))
+        || sszip_job_is_to_be_stored(job->work))
     {
 
         if (ngx_thread_task_post(job->thread_pool, job->task) == NGX_OK) {
@@ -230,8 +224,7 @@ ngx_http_sszip_thread_handler(void *data, ngx_log_t *log)
 {
     ngx_http_sszip_job_t  *job = data;
 
-    job->status = job->fill ? sszip_fill_build(job->fill)
-                            : sszip_exchange_code(job->exchange);
+    (void) sszip_job_run(job->work);
 }
 
 
@@ -268,7 +261,9 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
         return;
     }
 
-    ngx_http_sszip_publish(job->fill);
+    (void) sszip_job_store(job->work, ngx_current_msec);
+    ngx_http_sszip_wake();
+
     ngx_destroy_pool(job->pool);
 }
 
@@ -291,7 +286,12 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
     ctx = job->ctx;
 
     ctx->state = NGX_HTTP_SSZIP_CODED;
-    ctx->failed = (job->status != SSZIP_STATUS_OK);
+
+    if (sszip_exchange_done(ctx->exchange, job->work, &ctx->step)
+        != SSZIP_STATUS_OK)
+    {
+        ctx->step.act = SSZIP_DO_AWAIT;
+    }
 
     r->main->blocked--;
     c->write->delayed = 0;
@@ -348,14 +348,8 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
 
 
 ngx_int_t
-ngx_http_sszip_code_in_thread(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
-{
-    return NGX_DECLINED;
-}
-
-
-ngx_int_t
-ngx_http_sszip_store_in_thread(ngx_http_request_t *r, sszip_fill *fill)
+ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_job *work)
 {
     return NGX_DECLINED;
 }

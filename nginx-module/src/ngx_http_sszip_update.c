@@ -322,6 +322,7 @@ ngx_http_sszip_update_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
     ngx_buf_t             *b;
     sszip_str              piece;
+    sszip_step             step;
     ngx_chain_t           *cl;
     ngx_http_sszip_ctx_t  *ctx;
 
@@ -345,7 +346,7 @@ ngx_http_sszip_update_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
                 piece.data = b->pos;
                 piece.len = b->last - b->pos;
 
-                (void) sszip_exchange_observe(ctx->exchange, piece);
+                (void) sszip_exchange_piece(ctx->exchange, piece, &step);
 
             } else if (b->in_file) {
                 /* in spite of filter_need_in_memory */

@@ -87,7 +87,6 @@ ngx_http_sszip_ratio_variable(ngx_http_request_t *r,
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL
-        || ctx->state == NGX_HTTP_SSZIP_CODING
         || sszip_exchange_sizes(ctx->exchange, &received, &sent)
            != SSZIP_STATUS_OK
         || sent == 0)
@@ -123,7 +122,7 @@ ngx_http_sszip_mode_variable(ngx_http_request_t *r,
 
     mode = 0;
 
-    if (ctx != NULL && ctx->state != NGX_HTTP_SSZIP_CODING) {
+    if (ctx != NULL) {
         (void) sszip_exchange_mode(ctx->exchange, &mode);
     }
 
@@ -149,7 +148,6 @@ ngx_http_sszip_cache_status_variable(ngx_http_request_t *r,
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL
-        || ctx->state == NGX_HTTP_SSZIP_CODING
         || sszip_exchange_cache_status(ctx->exchange, &status)
            != SSZIP_STATUS_OK
         || status.len == 0)
@@ -178,7 +176,6 @@ ngx_http_sszip_cache_reason_variable(ngx_http_request_t *r,
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL
-        || ctx->state == NGX_HTTP_SSZIP_CODING
         || sszip_exchange_reason(ctx->exchange, &reason) != SSZIP_STATUS_OK
         || reason.len == 0)
     {
@@ -206,7 +203,7 @@ ngx_http_sszip_cache_key_variable(ngx_http_request_t *r,
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
-    if (ctx == NULL || ctx->state == NGX_HTTP_SSZIP_CODING) {
+    if (ctx == NULL) {
         v->not_found = 1;
         return NGX_OK;
     }
@@ -249,7 +246,6 @@ ngx_http_sszip_call_variable(ngx_http_request_t *r,
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL
-        || ctx->state == NGX_HTTP_SSZIP_CODING
         || sszip_exchange_call(ctx->exchange, &method, &size, &hits)
            != SSZIP_STATUS_OK
         || (data ? size == 0 : method.len == 0))

@@ -25,21 +25,6 @@
 #include <stdint.h>
 
 /*
- The request is longer than `sszip_cache_max_request`.
- */
-#define SSZIP_REASON_REQUEST_LENGTH 5
-
-/*
- There is no memory for what is stored.
- */
-#define SSZIP_REASON_MEMORY 15
-
-/*
- The request's body is in a file.
- */
-#define SSZIP_REASON_BODY_ON_DISK 6
-
-/*
  What became of a call. Values are never reused.
  */
 typedef enum {
@@ -80,104 +65,86 @@ typedef enum {
 } sszip_status;
 
 /*
- What to do with a response head.
+ What a host is to do next.
  */
 typedef enum {
     /*
-     Make the head edits, send it, let the body through.
+     Nothing, until something happens: what was shown was taken.
      */
-    SSZIP_HEAD_PASS = 0,
+    SSZIP_DO_AWAIT = 0,
     /*
-     Keep it back and hand over the body.
+     Send the request to the node.
      */
-    SSZIP_HEAD_HOLD = 1,
+    SSZIP_DO_FORWARD = 1,
     /*
-     Make the head edits, send it, and the body through
-     `sszip_exchange_stream`.
+     The same, with `sszip_exchange_request_body` as its body.
      */
-    SSZIP_HEAD_STREAM = 2,
+    SSZIP_DO_FORWARD_REWRITTEN = 2,
     /*
-     As `SSZIP_HEAD_PASS`, and show each piece of the body to
-     `sszip_exchange_observe`.
+     Send a stored answer: `sszip_exchange_status`, the head edits as the
+     whole head, and `sszip_exchange_body`.
      */
-    SSZIP_HEAD_TEE = 3,
-} sszip_head_action;
+    SSZIP_DO_RESPOND = 3,
+    /*
+     Look up again once `sszip_next_woken` names it, or after
+     `sszip_exchange_next_timer`; perhaps to wait again.
+     */
+    SSZIP_DO_WAIT = 4,
+    /*
+     Make the head edits, send the head, let the body through.
+     */
+    SSZIP_DO_PASS = 5,
+    /*
+     The same, and show each piece of the body to `sszip_exchange_piece`.
+     */
+    SSZIP_DO_SHOW = 6,
+    /*
+     Keep the head back, and show the body to `sszip_exchange_piece`.
+     */
+    SSZIP_DO_HOLD = 7,
+    /*
+     Make the head edits, send the head, and the body through
+     `sszip_exchange_stream`, with the piece that was shown last.
+     */
+    SSZIP_DO_STREAM = 8,
+    /*
+     Make the head edits, send the head and `sszip_exchange_body`, which is
+     all of it.
+     */
+    SSZIP_DO_SEND = 9,
+    /*
+     The same, then the piece that was shown last, and the rest as it comes.
+     */
+    SSZIP_DO_SEND_THEN_PASS = 10,
+    /*
+     Run `job` on a thread that serves no connections, then
+     `sszip_exchange_done`.
+     */
+    SSZIP_DO_RUN = 11,
+    /*
+     Nothing was sent, and there is nothing to send: answer 502. `why` says
+     why.
+     */
+    SSZIP_DO_FAIL = 12,
+} sszip_do;
 
 /*
- What to do with a piece of a held body.
+ What a look-up needs of the host.
  */
 typedef enum {
     /*
-     It was copied: let go of it.
+     There will be none: send the request to the node.
      */
-    SSZIP_PIECE_TAKEN = 0,
+    SSZIP_NEED_NOTHING = 0,
     /*
-     Make the head edits, send the head, `sszip_exchange_body`, then this
-     piece and the rest.
+     Nothing more: call `sszip_exchange_look_up`.
      */
-    SSZIP_PIECE_GIVE_UP = 1,
+    SSZIP_NEED_LOOK_UP = 1,
     /*
-     Make the head edits, send the head, and this piece and the rest through
-     `sszip_exchange_stream`.
+     The request's body: read it, then call `sszip_exchange_look_up`.
      */
-    SSZIP_PIECE_STREAM = 2,
-} sszip_piece_action;
-
-/*
- What to do at the end of a held body.
- */
-typedef enum {
-    /*
-     Call `sszip_exchange_code` now.
-     */
-    SSZIP_END_CODE = 0,
-    /*
-     Call `sszip_exchange_code` on a thread that serves no connections.
-     */
-    SSZIP_END_CODE_OFF_LOOP = 1,
-    /*
-     The body is not whole: answer 502.
-     */
-    SSZIP_END_FAIL = 2,
-    /*
-     Make the head edits, send the head, and finish the stream with
-     `sszip_exchange_stream`.
-     */
-    SSZIP_END_STREAM = 3,
-    /*
-     Make the head edits, send the head and `sszip_exchange_body`.
-     */
-    SSZIP_END_GIVE_UP = 4,
-} sszip_end_action;
-
-/*
- What to do with a request.
- */
-typedef enum {
-    /*
-     Send it to the node.
-     */
-    SSZIP_LOOK_UP_FORWARD = 0,
-    /*
-     Send `sszip_exchange_status`, the head edits as the whole head, and
-     `sszip_exchange_body`.
-     */
-    SSZIP_LOOK_UP_RESPOND = 1,
-    /*
-     Look up again once `sszip_next_woken` names it; perhaps to wait again.
-     */
-    SSZIP_LOOK_UP_WAIT = 2,
-    /*
-     Send it to the node, with `sszip_exchange_request_body` as its body.
-     */
-    SSZIP_LOOK_UP_FORWARD_REWRITTEN = 3,
-    /*
-     As `SSZIP_LOOK_UP_RESPOND`, once `sszip_exchange_code` has run on a
-     thread that serves no connections; if `sszip_exchange_status` is 0 then,
-     send it to the node.
-     */
-    SSZIP_LOOK_UP_RESPOND_OFF_LOOP = 4,
-} sszip_look_up;
+    SSZIP_NEED_BODY = 2,
+} sszip_need;
 
 /*
  What to do with a connection to the cache's owner.
@@ -262,14 +229,15 @@ typedef struct sszip_directives sszip_directives;
 typedef struct sszip_exchange sszip_exchange;
 
 /*
- An answer on its way into the cache. It outlives its exchange.
- */
-typedef struct sszip_fill sszip_fill;
-
-/*
  The heads of a whole configuration.
  */
 typedef struct sszip_heads sszip_heads;
+
+/*
+ Work that takes too long for an event loop. It belongs to nobody but who has
+ it, and can go to any thread.
+ */
+typedef struct sszip_job sszip_job;
 
 /*
  Bytes that somebody else owns.
@@ -394,6 +362,24 @@ typedef struct {
 } sszip_response_head;
 
 /*
+ What a host is to do next, and with what.
+ */
+typedef struct {
+    /*
+     What to do.
+     */
+    sszip_do act;
+    /*
+     The host's own from here on; NULL unless it is to be run.
+     */
+    sszip_job *job;
+    /*
+     For logs; static.
+     */
+    sszip_str why;
+} sszip_step;
+
+/*
  What a call of `sszip_exchange_stream` did.
  */
 typedef struct {
@@ -438,9 +424,13 @@ typedef struct {
      */
     uint16_t port;
     /*
-     The request's body, whole.
+     The request's body, whole, where `has_body`.
      */
     sszip_str body;
+    /*
+     It is in memory, or there is none and none is needed.
+     */
+    bool has_body;
     /*
      Milliseconds, of any clock that does not run backwards.
      */
@@ -721,43 +711,53 @@ sszip_status sszip_exchange_upstream_edits(sszip_exchange *exchange,
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
- points at; `action` points at memory of its type.
+ points at; `step` points at memory of its type.
  */
 sszip_status sszip_exchange_response_head(sszip_exchange *exchange,
                                           const sszip_response_head *head,
-                                          sszip_head_action *action);
+                                          sszip_step *step);
 
 /*
- A piece of a held body. Copies it. If the library fails inside, the
- exchange gives up.
+ The host has no memory to show the response head.
 
  # Safety
- `exchange` is NULL or valid, `piece` a valid string; `action` points at
+ `exchange` is NULL or valid; `step` points at memory of its type.
+ */
+sszip_status sszip_exchange_no_response_head(sszip_exchange *exchange,
+                                             sszip_step *step);
+
+/*
+ A piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`. Copies it.
+ If the library fails inside, the exchange gives up.
+
+ # Safety
+ `exchange` is NULL or valid, `piece` a valid string; `step` points at
  memory of its type.
  */
 sszip_status sszip_exchange_piece(sszip_exchange *exchange,
                                   sszip_str piece,
-                                  sszip_piece_action *action);
+                                  sszip_step *step);
 
 /*
- The time to hold a head is over, or the node flushes. On
- `SSZIP_PIECE_TAKEN` the host goes on holding.
+ The time to hold a head is over, or the node flushes. On `SSZIP_DO_AWAIT`
+ the host goes on holding.
 
  # Safety
- `exchange` is NULL or valid; `action` points at memory of its type.
+ `exchange` is NULL or valid; `step` points at memory of its type.
  */
 sszip_status sszip_exchange_release(sszip_exchange *exchange,
-                                    sszip_piece_action *action);
+                                    sszip_step *step);
 
 /*
- For how long a held head, or what the encoder keeps of a stream, may be
- held, in milliseconds; negative: until the body ends.
+ In how many milliseconds the host is to call `sszip_exchange_release` or to
+ flush a stream, or, after `SSZIP_DO_WAIT`, to look up again; negative: it may
+ wait for what comes.
 
  # Safety
  `exchange` is NULL or valid; `out` points at memory of its type.
  */
-sszip_status sszip_exchange_hold_ms(const sszip_exchange *exchange,
-                                    int64_t *out);
+sszip_status sszip_exchange_next_timer(const sszip_exchange *exchange,
+                                       int64_t *out);
 
 /*
  Codes what was held, then `piece`, into `output`, as much as there is room
@@ -780,10 +780,9 @@ sszip_status sszip_exchange_stream(sszip_exchange *exchange,
  exchange gives up, or fails if the body is known not to be whole.
 
  # Safety
- `exchange` is NULL or valid; `action` points at memory of its type.
+ `exchange` is NULL or valid; `step` points at memory of its type.
  */
-sszip_status sszip_exchange_end(sszip_exchange *exchange,
-                                sszip_end_action *action);
+sszip_status sszip_exchange_end(sszip_exchange *exchange, sszip_step *step);
 
 /*
  The node went away while the head is held or the body streams.
@@ -792,17 +791,6 @@ sszip_status sszip_exchange_end(sszip_exchange *exchange,
  `exchange` is NULL or valid.
  */
 sszip_status sszip_exchange_cut_short(sszip_exchange *exchange);
-
-/*
- Runs the coder, milliseconds for each megabyte; any thread may call it,
- while no other uses the exchange. If the library fails inside, the body is
- the original. `SSZIP_STATUS_MEMORY`: there is no memory to put a batch
- together, and a part of it is no answer.
-
- # Safety
- `exchange` is NULL or valid.
- */
-sszip_status sszip_exchange_code(sszip_exchange *exchange);
 
 /*
  Changes to the head that the client gets. The list is valid until the next
@@ -871,16 +859,15 @@ sszip_status sszip_exchange_sizes(const sszip_exchange *exchange,
                                   uint64_t *sent);
 
 /*
- The longest body of the request, in bytes, with which
- `sszip_exchange_look_up` is to be called; 0: it is to be called without
- one; -1: it is not to be called; -2: it is to be called without the body,
- whatever that is.
+ What a look-up needs, of a request with a body of `length` bytes; 0: it has
+ none; negative: that will be known at its end.
 
  # Safety
- `exchange` is NULL or valid; `most` points at memory of its type.
+ `exchange` is NULL or valid; `need` points at memory of its type.
  */
-sszip_status sszip_exchange_cache_need(const sszip_exchange *exchange,
-                                       int64_t *most);
+sszip_status sszip_exchange_need(sszip_exchange *exchange,
+                                 int64_t length,
+                                 sszip_need *need);
 
 /*
  Looks for stored answers to the request. If the library fails inside, the
@@ -888,24 +875,14 @@ sszip_status sszip_exchange_cache_need(const sszip_exchange *exchange,
 
  # Safety
  `exchange` is NULL or valid; `asked` is NULL or valid with all that it
- points at; `action` points at memory of its type.
+ points at; `step` points at memory of its type.
  */
 sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
                                     const sszip_asked *asked,
-                                    sszip_look_up *action);
+                                    sszip_step *step);
 
 /*
- For how long to wait after `SSZIP_LOOK_UP_WAIT`, in milliseconds.
-
- # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
- */
-sszip_status sszip_exchange_wait_ms(const sszip_exchange *exchange,
-                                    uint64_t *out);
-
-/*
- After `SSZIP_LOOK_UP_RESPOND` and `SSZIP_LOOK_UP_RESPOND_OFF_LOOP`, before
- anything else: an exchange that awaits the response head of a request like
+ After a look-up that found something: an exchange that awaits the response head of a request like
  this one, which the host is to make in the background; NULL: none is to be
  made. It is freed like any other.
 
@@ -946,7 +923,7 @@ sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
 
 /*
  The body of the request that goes to the node, after
- `SSZIP_LOOK_UP_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
+ `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid; `out` points at memory of its type.
@@ -964,15 +941,6 @@ sszip_status sszip_exchange_status(const sszip_exchange *exchange,
                                    uint16_t *out);
 
 /*
- A piece of a body that passes. Copies it, within the limits.
-
- # Safety
- `exchange` is NULL or valid, `piece` a valid string.
- */
-sszip_status sszip_exchange_observe(sszip_exchange *exchange,
-                                    sszip_str piece);
-
-/*
  Nothing of the answer is to be stored: the operator says so
  (`sszip_no_cache`).
 
@@ -982,16 +950,27 @@ sszip_status sszip_exchange_observe(sszip_exchange *exchange,
 sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 
 /*
- What is to be stored, once all of the answer is with the host; NULL for
- nothing. `off_loop`: `sszip_fill_build` belongs on a thread that serves no
- connections.
+ All of the answer is with the host: what is to be stored of it is, or `job`
+ is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
+ to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
+ something to say then.
 
  # Safety
- `exchange` is NULL or valid; the results point at memory of their type.
+ `exchange` is NULL or valid; `job` points at memory of its type.
  */
-sszip_status sszip_exchange_take_fill(sszip_exchange *exchange,
-                                      sszip_fill **fill,
-                                      bool *off_loop);
+sszip_status sszip_exchange_sent(sszip_exchange *exchange,
+                                 uint64_t now,
+                                 sszip_job **job);
+
+/*
+ The same for the body as the node sent it, where it is kept apart.
+
+ # Safety
+ `exchange` is NULL or valid; `job` points at memory of its type.
+ */
+sszip_status sszip_exchange_node_sent_all(sszip_exchange *exchange,
+                                          uint64_t now,
+                                          sszip_job **job);
 
 /*
  The response head as the node sent it, before the host has hidden, added or
@@ -1027,18 +1006,8 @@ sszip_status sszip_exchange_observe_node(sszip_exchange *exchange,
                                          sszip_str piece);
 
 /*
- The end of the body as the node sent it; as `sszip_exchange_take_fill`.
-
- # Safety
- `exchange` is NULL or valid; the results point at memory of their type.
- */
-sszip_status sszip_exchange_take_node_fill(sszip_exchange *exchange,
-                                           sszip_fill **fill,
-                                           bool *off_loop);
-
-/*
  The node has sent so many bytes of a body that is not kept apart: to be said
- before `sszip_exchange_end` and `sszip_exchange_take_fill`, by a host that
+ before `sszip_exchange_end` and `sszip_exchange_sent`, by a host that
  can tell. `changed`: something has changed it on its way here, and it is not
  stored.
 
@@ -1100,17 +1069,6 @@ bool sszip_exchange_is_filling(const sszip_exchange *exchange);
 sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
 
 /*
- The host does not look the request up, though `sszip_exchange_cache_need`
- asked for it: its body is too long (`SSZIP_REASON_REQUEST_LENGTH`) or not in
- memory (`SSZIP_REASON_BODY_ON_DISK`).
-
- # Safety
- `exchange` is NULL or valid.
- */
-sszip_status sszip_exchange_not_looked_up(sszip_exchange *exchange,
-                                          uint8_t reason);
-
-/*
  Why the answer is no hit, or is not stored: a token for logs, static; empty
  where there is nothing to say.
 
@@ -1121,38 +1079,8 @@ sszip_status sszip_exchange_reason(const sszip_exchange *exchange,
                                    sszip_str *out);
 
 /*
- Prepares it to be stored, milliseconds for each megabyte; any thread may
- call it, while no other uses the fill.
-
- # Safety
- `fill` is NULL or from `sszip_exchange_take_fill` and neither published
- nor freed.
- */
-sszip_status sszip_fill_build(sszip_fill *fill);
-
-/*
- Stores it and frees it. `now` is of the clock of the look-ups.
- `sszip_next_woken` may have something to say then.
-
- # Safety
- `fill` is NULL or from `sszip_exchange_take_fill` and neither published
- nor freed.
- */
-sszip_status sszip_fill_publish(sszip_fill *fill, uint64_t now);
-
-/*
- Stores nothing.
-
- # Safety
- `fill` is NULL or from `sszip_exchange_take_fill` and neither published
- nor freed.
- */
-void sszip_fill_free(sszip_fill *fill);
-
-/*
  A request that waits and is to be looked up again: its `waiter`, or 0. To
- be asked until 0 after a fill was published and after an exchange or a fill
- was freed.
+ be asked until 0 after something was stored and after an exchange was freed.
  */
 size_t sszip_next_woken(void);
 
@@ -1189,6 +1117,52 @@ sszip_status sszip_exchange_call(const sszip_exchange *exchange,
                                  sszip_str *method,
                                  size_t *batch_size,
                                  size_t *batch_hits);
+
+/*
+ Runs it, milliseconds for each megabyte. If the library fails inside, the
+ answer is the original, or nothing is stored.
+
+ # Safety
+ `job` is NULL or valid, and no other thread uses it now.
+ */
+sszip_status sszip_job_run(sszip_job *job);
+
+/*
+ Whether it is worth running when its client has gone. `false` for NULL.
+
+ # Safety
+ `job` is NULL or valid, and no other thread uses it now.
+ */
+bool sszip_job_is_to_be_stored(const sszip_job *job);
+
+/*
+ Of a job that no exchange waits for, once it has run: stores what it has
+ made, and frees it. `now` is of the clock of the look-ups.
+ `sszip_next_woken` may have something to say then.
+
+ # Safety
+ `job` is NULL or valid; it is not to be used any more.
+ */
+sszip_status sszip_job_store(sszip_job *job, uint64_t now);
+
+/*
+ Nothing comes of it.
+
+ # Safety
+ `job` is NULL or valid; it is not to be used any more.
+ */
+void sszip_job_free(sszip_job *job);
+
+/*
+ The job that the exchange asked for with `SSZIP_DO_RUN` has run. Frees it.
+
+ # Safety
+ `exchange` and `job` are NULL or valid, and the job is of that exchange; it
+ is not to be used any more. `step` points at memory of its type.
+ */
+sszip_status sszip_exchange_done(sszip_exchange *exchange,
+                                 sszip_job *job,
+                                 sszip_step *step);
 
 /*
  Joins this process to the owner of a store, after any fork; a second call

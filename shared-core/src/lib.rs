@@ -40,6 +40,7 @@ pub mod jsonrpc;
 pub mod memory;
 pub mod mode;
 pub mod negotiate;
+mod panics;
 pub mod ssz;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]

@@ -70,15 +70,15 @@ impl Host {
     /// One whose body streams.
     fn streaming(&mut self) -> *mut sszip_exchange {
         let exchange = self.asked();
-        let mut action = sszip_head_action::SSZIP_HEAD_PASS;
+        let mut step = said();
         let head = sszip_response_head {
             unbuffered: true,
             ..response()
         };
         // SAFETY: all are valid.
-        let taken = unsafe { sszip_exchange_response_head(exchange, &head, &mut action) };
+        let taken = unsafe { sszip_exchange_response_head(exchange, &head, &mut step) };
         assert_eq!(taken, SSZIP_STATUS_OK);
-        assert_eq!(action, sszip_head_action::SSZIP_HEAD_STREAM);
+        assert_eq!(step.act, sszip_do::SSZIP_DO_STREAM);
         exchange
     }
 }
@@ -132,11 +132,21 @@ fn response() -> sszip_response_head {
     }
 }
 
+/// Where a step goes: nothing that any call gives.
+fn said() -> sszip_step {
+    sszip_step {
+        act: sszip_do::SSZIP_DO_WAIT,
+        job: null_mut(),
+        why: text(""),
+    }
+}
+
 fn asked() -> sszip_asked {
     // SAFETY: no pointer, no number and nothing else of it must not be zero.
     let nothing: sszip_asked = unsafe { zeroed() };
     sszip_asked {
         size: size_of::<sszip_asked>(),
+        has_body: true,
         body: text(r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}"#),
         ..nothing
     }
@@ -210,43 +220,6 @@ fn a_failure_that_is_none() {
             assert_eq!(fails(failure as u32), (SSZIP_STATUS_OK, false));
         }
     }
-}
-
-#[test]
-fn a_reason_that_is_none() {
-    let mut host = Host::new();
-    let exchange = host.asked();
-    let reason = || {
-        let mut reason = sszip_str {
-            data: null(),
-            len: 0,
-        };
-        // SAFETY: both are valid, and what it says is static.
-        unsafe {
-            assert_eq!(
-                sszip_exchange_reason(exchange, &mut reason),
-                SSZIP_STATUS_OK
-            );
-            match reason.len {
-                0 => &[],
-                len => std::slice::from_raw_parts(reason.data, len),
-            }
-        }
-    };
-    // SAFETY: it is valid.
-    let say = |number| unsafe { sszip_exchange_not_looked_up(exchange, number) };
-    assert_eq!(say(SSZIP_REASON_BODY_ON_DISK), SSZIP_STATUS_OK);
-    let before = reason();
-    assert!(!before.is_empty());
-    let none: Vec<u8> = (0..=u8::MAX)
-        .filter(|number| say(*number) != SSZIP_STATUS_OK)
-        .collect();
-    assert!(none.len() > 200 && none.ends_with(&[254, 255]), "{none:?}");
-    assert_eq!(say(SSZIP_REASON_BODY_ON_DISK), SSZIP_STATUS_OK);
-    for number in none {
-        assert_eq!(say(number), SSZIP_STATUS_MISUSE);
-    }
-    assert_eq!(reason(), before);
 }
 
 #[test]
@@ -334,10 +307,10 @@ fn a_look_up_of_another_size() {
     other_sizes(
         |size| sszip_asked { size, ..asked() },
         |asked| {
-            let mut action = sszip_look_up::SSZIP_LOOK_UP_WAIT;
+            let mut step = said();
             // SAFETY: valid for the size that it says.
-            let status = unsafe { sszip_exchange_look_up(exchange, asked, &mut action) };
-            let is_forward = action == sszip_look_up::SSZIP_LOOK_UP_FORWARD;
+            let status = unsafe { sszip_exchange_look_up(exchange, asked, &mut step) };
+            let is_forward = step.act == sszip_do::SSZIP_DO_FORWARD;
             assert_eq!(is_forward, status == SSZIP_STATUS_OK);
             status
         },
@@ -357,10 +330,10 @@ fn a_response_head_of_another_size() {
         status
     });
     other_sizes(sized, |head| {
-        let mut action = sszip_head_action::SSZIP_HEAD_STREAM;
+        let mut step = said();
         // SAFETY: valid for the size that it says.
-        let status = unsafe { sszip_exchange_response_head(exchange, head, &mut action) };
-        let is_held = action == sszip_head_action::SSZIP_HEAD_HOLD;
+        let status = unsafe { sszip_exchange_response_head(exchange, head, &mut step) };
+        let is_held = step.act == sszip_do::SSZIP_DO_HOLD;
         assert_eq!(is_held, status == SSZIP_STATUS_OK);
         status
     });

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, HeadEdit, PieceAction, RequestHead, ResponseHead,
-};
-use sszip_core::gzip::stream::Flush;
+use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::{HeadEdit, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
+#[path = "support/driven.rs"]
+mod driven;
 mod support;
+use driven::{through, End};
 use support::gunzip;
 
 type Fields = Vec<(String, String)>;
@@ -237,15 +238,15 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
         version,
         headers,
     } = &case.request;
-    let mut exchange = Exchange::new(config(&case.config));
-    exchange
+    let mut driver = Driver::new(config(&case.config));
+    driver
         .request_head(RequestHead {
             method: method.as_bytes(),
             target: b"/",
             fields: bytes(headers),
         })
         .map_err(text)?;
-    let upstream = edited(headers, exchange.upstream_edits());
+    let upstream = edited(headers, driver.exchange().unwrap().upstream_edits());
 
     let mut fields = case.response.headers.clone();
     if let Some(coding) = &case.response.coding {
@@ -265,7 +266,7 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
     if let Some(length) = content_length {
         fields.push(("Content-Length".into(), length.to_string()));
     }
-    let action = exchange
+    let step = driver
         .response_head(ResponseHead {
             status: case.response.status,
             content_length,
@@ -284,55 +285,27 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
     } else {
         &sent[..case.response.cut_at.unwrap_or(sent.len())]
     };
-    let mut body = Vec::new();
-    let mut status = case.response.status;
-    let mut state = action;
+    // a host knows a cut of a chunked body; the core a missing length
+    let end = match case.response.cut_at {
+        Some(_) if framing == "chunked" => End::Cut,
+        _ => End::Whole,
+    };
     let pieces = pieces(arriving, split);
-    for piece in &pieces {
-        if state == HeadAction::Hold {
-            match exchange.piece(piece).map_err(text)? {
-                PieceAction::Taken => continue,
-                PieceAction::GiveUp => {
-                    state = HeadAction::Pass;
-                    body.extend(exchange.body().flatten());
-                }
-                PieceAction::Stream => state = HeadAction::Stream,
-            }
+    let received = through(&mut driver, step, pieces, end).map_err(|problem| problem.to_string());
+    let exchange = driver.exchange().unwrap();
+    let (status, fields, body) = match received {
+        Ok(Some(body)) => {
+            let fields = edited(&fields, exchange.head_edits());
+            (case.response.status, fields, body)
         }
-        match state {
-            HeadAction::Stream => stream(&mut exchange, piece, Flush::None, &mut body)?,
-            HeadAction::Tee => {
-                exchange.observe(piece).map_err(text)?;
-                body.extend_from_slice(piece);
-            }
-            HeadAction::Pass | HeadAction::Hold => body.extend_from_slice(piece),
-        }
-    }
-    // a host knows a cut of a framed body; the core a missing length
-    let cut = case.response.cut_at.is_some();
-    match state {
-        HeadAction::Pass | HeadAction::Tee => {}
-        HeadAction::Hold if cut && framing == "chunked" => {
-            exchange.cut_short().map_err(text)?;
-            status = 502;
-        }
-        HeadAction::Hold => match exchange.end().map_err(text)? {
-            EndAction::Code { .. } => {
-                exchange.code().map_err(text)?;
-                body.extend(exchange.body().flatten());
-            }
-            EndAction::Fail => status = 502,
-            EndAction::GiveUp => body.extend(exchange.body().flatten()),
-            EndAction::Stream => stream(&mut exchange, b"", Flush::Finish, &mut body)?,
-        },
-        HeadAction::Stream if cut => exchange.cut_short().map_err(text)?,
-        HeadAction::Stream => stream(&mut exchange, b"", Flush::Finish, &mut body)?,
-    }
-    let fields = if status == case.response.status {
-        edited(&fields, exchange.head_edits())
-    } else {
         // the host's own answer, with its own head
-        Fields::new()
+        Ok(None) => (502, Fields::new(), Vec::new()),
+        // broken off: its head is out
+        Err(_) if case.response.cut_at.is_some() => {
+            let fields = edited(&fields, exchange.head_edits());
+            (case.response.status, fields, Vec::new())
+        }
+        Err(problem) => return Err(problem),
     };
     Ok(Answer {
         status,
@@ -341,27 +314,6 @@ fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
         upstream,
         mode: exchange.mode(),
     })
-}
-
-/// A stream's step with as many buffers as it takes.
-fn stream(
-    exchange: &mut Exchange,
-    piece: &[u8],
-    flush: Flush,
-    body: &mut Vec<u8>,
-) -> Result<(), String> {
-    let mut rest = piece;
-    loop {
-        let mut output = [0; 500];
-        let step = exchange
-            .stream(rest, flush, &mut output)
-            .map_err(|problem| problem.to_string())?;
-        body.extend_from_slice(&output[..step.written]);
-        rest = &rest[step.consumed..];
-        if step.complete {
-            return Ok(());
-        }
-    }
 }
 
 fn config(settings: &BTreeMap<String, toml::Value>) -> Arc<Config> {

@@ -12,14 +12,16 @@ fn the_checked_in_header_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     // file by file: cbindgen would wrap a feature-gated module in #ifdef
-    let generated = ["types", "config", "head", "exchange", "cache", "link"]
-        .iter()
-        .fold(
-            cbindgen::Builder::new().with_config(config),
-            |builder, file| builder.with_src(root.join(format!("src/ffi/{file}.rs"))),
-        )
-        .generate()
-        .unwrap();
+    let generated = [
+        "types", "config", "head", "exchange", "cache", "job", "link",
+    ]
+    .iter()
+    .fold(
+        cbindgen::Builder::new().with_config(config),
+        |builder, file| builder.with_src(root.join(format!("src/ffi/{file}.rs"))),
+    )
+    .generate()
+    .unwrap();
     let mut header = Vec::new();
     generated.write(&mut header);
     let header = String::from_utf8(header).unwrap();

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use serde::Deserialize;
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{
-    Asked, CacheNeed, EndAction, Exchange, HeadAction, HeadEdit, LookUp, PieceAction, RequestHead,
-    ResponseHead,
-};
-use sszip_core::gzip::stream::Flush;
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step as Do};
+use sszip_core::exchange::{Asked, HeadEdit, RequestHead, ResponseHead};
 
+#[path = "support/driven.rs"]
+mod driven;
 mod support;
+use driven::{ran, sent, stored, through, End};
 use support::gunzip;
 
 type Fields = Vec<(String, String)>;
@@ -232,7 +232,7 @@ fn said_of_cache(fields: &Fields) -> &'static str {
 /// The host.
 fn exchange(config: &Arc<Config>, step: &Step, now: u64, split: usize) -> Result<Answer, String> {
     let text = |problem: sszip_core::exchange::Misuse| problem.to_string();
-    let mut exchange = Exchange::new(Arc::clone(config));
+    let mut driver = Driver::new(Arc::clone(config));
     let mut headers: Fields = step
         .headers
         .clone()
@@ -241,7 +241,7 @@ fn exchange(config: &Arc<Config>, step: &Step, now: u64, split: usize) -> Result
     if step.method == "POST" {
         headers.push(("Content-Type".into(), "application/json".into()));
     }
-    exchange
+    driver
         .request_head(RequestHead {
             method: step.method.as_bytes(),
             target: step.target.as_bytes(),
@@ -249,46 +249,38 @@ fn exchange(config: &Arc<Config>, step: &Step, now: u64, split: usize) -> Result
         })
         .map_err(text)?;
     let mut forwarded = expanded(&step.body).into_bytes();
-    let looks = match exchange.cache_need() {
-        CacheNeed::Nothing => false,
-        CacheNeed::NoBody => step.body.is_empty(),
-        CacheNeed::Place => true,
-        CacheNeed::Body { most } => forwarded.len() as u64 <= most,
-    };
-    if looks {
+    let need = driver.need(BodyLength::Known(forwarded.len() as u64));
+    if need != Need::Nothing {
         let asked = Asked {
             place: b"0",
-            body: &forwarded,
             now,
             coding_allowed: true,
             ..Asked::default()
         };
-        match exchange.look_up(asked).map_err(text)? {
-            found @ (LookUp::Respond | LookUp::RespondOffLoop) => {
-                if found == LookUp::RespondOffLoop {
-                    exchange.code().map_err(text)?;
-                }
+        let found = driver.look_up(Some(&forwarded), asked).map_err(text)?;
+        match ran(&mut driver, found) {
+            Do::Respond => {
+                let exchange = driver.exchange().unwrap();
                 return Ok(Answer {
                     status: exchange.status(),
                     fields: edited(&Fields::new(), exchange.head_edits()),
-                    body: exchange.body().flatten().copied().collect(),
+                    body: sent(&driver),
                     ..Answer::default()
                 });
             }
-            LookUp::ForwardRewritten => forwarded = exchange.request_body().to_vec(),
-            LookUp::Forward => {}
-            LookUp::Wait => return Err("it waits for nobody".into()),
+            Do::ForwardRewritten => {
+                forwarded = driver.exchange().unwrap().request_body().to_vec();
+            }
+            Do::Forward => {}
+            found => return Err(format!("{found:?}, and it waits for nobody")),
         }
     }
-    let upstream = edited(&headers, exchange.upstream_edits());
+    let upstream = edited(&headers, driver.exchange().unwrap().upstream_edits());
     let Some(node) = &step.node else {
         return Err("the node is asked".into());
     };
-    let (status, fields, body) = answer_of(&mut exchange, node, now, split)?;
-    if let Some(mut fill) = exchange.take_fill() {
-        fill.build();
-        fill.publish(now);
-    }
+    let (status, fields, body) = answer_of(&mut driver, node, now, split)?;
+    stored(&mut driver, now);
     Ok(Answer {
         status,
         fields,
@@ -300,7 +292,7 @@ fn exchange(config: &Arc<Config>, step: &Step, now: u64, split: usize) -> Result
 
 /// What the client gets of what the node says.
 fn answer_of(
-    exchange: &mut Exchange,
+    driver: &mut Driver,
     node: &Node,
     now: u64,
     split: usize,
@@ -317,7 +309,7 @@ fn answer_of(
     if let Some(length) = content_length {
         fields.push(("Content-Length".into(), length.to_string()));
     }
-    let mut action = exchange
+    let step = driver
         .response_head(ResponseHead {
             status: node.status,
             content_length,
@@ -330,71 +322,21 @@ fn answer_of(
             now: now / 1000,
         })
         .map_err(text)?;
-    let mut body = Vec::new();
     let arriving = &sent[..node.cut_at.unwrap_or(sent.len())];
-    for piece in arriving.chunks(split) {
-        if action == HeadAction::Hold {
-            match exchange.piece(piece).map_err(text)? {
-                PieceAction::Taken => continue,
-                PieceAction::GiveUp => {
-                    action = HeadAction::Pass;
-                    body.extend(exchange.body().flatten());
-                }
-                PieceAction::Stream => action = HeadAction::Stream,
-            }
-        }
-        match action {
-            HeadAction::Stream => stream(exchange, piece, Flush::None, &mut body)?,
-            HeadAction::Tee => {
-                exchange.observe(piece).map_err(text)?;
-                body.extend_from_slice(piece);
-            }
-            HeadAction::Pass | HeadAction::Hold => body.extend_from_slice(piece),
-        }
-    }
-    let cut = node.cut_at.is_some();
-    match action {
-        HeadAction::Pass | HeadAction::Tee => {}
-        HeadAction::Hold if cut && chunked => {
-            exchange.cut_short().map_err(text)?;
-            return Ok((502, Fields::new(), Vec::new()));
-        }
-        HeadAction::Hold => match exchange.end().map_err(text)? {
-            EndAction::Code { .. } => {
-                exchange.code().map_err(text)?;
-                body.extend(exchange.body().flatten());
-            }
-            EndAction::Fail => return Ok((502, Fields::new(), Vec::new())),
-            EndAction::GiveUp => body.extend(exchange.body().flatten()),
-            EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut body)?,
-        },
-        HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut body)?,
-    }
+    let end = match node.cut_at {
+        Some(_) if chunked => End::Cut,
+        _ => End::Whole,
+    };
+    let received = through(driver, step, arriving.chunks(split), end);
+    let Some(body) = received.map_err(|problem| problem.to_string())? else {
+        return Ok((502, Fields::new(), Vec::new()));
+    };
+    let exchange = driver.exchange().unwrap();
     let status = match exchange.status() {
         0 => node.status,
         stored => stored,
     };
     Ok((status, edited(&fields, exchange.head_edits()), body))
-}
-
-fn stream(
-    exchange: &mut Exchange,
-    piece: &[u8],
-    flush: Flush,
-    body: &mut Vec<u8>,
-) -> Result<(), String> {
-    let mut rest = piece;
-    loop {
-        let mut output = [0; 500];
-        let step = exchange
-            .stream(rest, flush, &mut output)
-            .map_err(|problem| problem.to_string())?;
-        body.extend_from_slice(&output[..step.written]);
-        rest = &rest[step.consumed..];
-        if step.complete {
-            return Ok(());
-        }
-    }
 }
 
 fn gzip(body: &[u8]) -> Vec<u8> {

@@ -19,12 +19,12 @@ use serde::Deserialize;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{
-    Asked, CacheNeed, EndAction, Exchange, Fill, HeadAction, LookUp, PieceAction, RequestHead,
-    ResponseHead,
-};
-use sszip_core::gzip::stream::Flush;
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step as Do};
+use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+
+#[path = "../../tests/support/driven.rs"]
+mod driven;
+use driven::{ran, sent, stored, through, End};
 
 /// Calls from this one on hang on the tip, and are good for so long.
 const TIP: u8 = 4;
@@ -100,7 +100,7 @@ struct Open {
     calls: Vec<(u32, u8)>,
     body: Vec<u8>,
     forwarded: Vec<u8>,
-    exchange: Exchange,
+    driver: Driver,
     asked_at: u64,
     waits: bool,
 }
@@ -112,7 +112,7 @@ struct World {
     now: u64,
     count: usize,
     open: Vec<Open>,
-    unsent: Vec<(Exchange, Box<Fill>)>,
+    unsent: Vec<Driver>,
     /// What may be sent of each chain and call, and when the node was asked.
     said: HashMap<(bool, u8), HashMap<u64, u64>>,
 }
@@ -159,10 +159,10 @@ impl World {
         match step {
             Step::Ask(ask) => self.ask(ask),
             Step::AskAnything(body) => {
-                let mut exchange = self.begun(true);
-                let found = exchange.look_up(self.asked(body, false, None, false));
+                let mut driver = self.begun(true);
+                let found = driver.look_up(Some(body), self.asked(false, None, false));
                 // what is stored can be asked for in many ways, but not in none
-                if found.unwrap() == LookUp::Respond {
+                if let Do::Respond = found.unwrap() {
                     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
                 }
             }
@@ -177,9 +177,8 @@ impl World {
             }
             Step::Sent(n) => {
                 if !self.unsent.is_empty() {
-                    let (_exchange, mut fill) = self.unsent.remove(of(*n, self.unsent.len()));
-                    fill.build();
-                    fill.publish(self.now);
+                    let mut driver = self.unsent.remove(of(*n, self.unsent.len()));
+                    stored(&mut driver, self.now);
                 }
             }
             Step::Leave(n) => {
@@ -200,33 +199,26 @@ impl World {
         }
     }
 
-    fn begun(&self, gzip: bool) -> Exchange {
+    fn begun(&self, gzip: bool) -> Driver {
         let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
         if gzip {
             fields.push((b"Accept-Encoding", b"gzip"));
         }
-        let mut exchange = Exchange::new(Arc::clone(&self.config));
-        exchange
+        let mut driver = Driver::new(Arc::clone(&self.config));
+        driver
             .request_head(RequestHead {
                 method: b"POST",
                 target: b"/",
                 fields: fields.into_iter(),
             })
             .unwrap();
-        assert!(matches!(exchange.cache_need(), CacheNeed::Body { .. }));
-        exchange
+        assert_eq!(driver.need(BodyLength::Unknown), Need::Body);
+        driver
     }
 
-    fn asked<'a>(
-        &self,
-        body: &'a [u8],
-        other_chain: bool,
-        waiter: Option<usize>,
-        bypass: bool,
-    ) -> Asked<'a> {
+    fn asked(&self, other_chain: bool, waiter: Option<usize>, bypass: bool) -> Asked<'static> {
         Asked {
             namespace: Some(if other_chain { b"1" } else { b"0" }),
-            body,
             now: self.now,
             coding_allowed: true,
             waiter: waiter.map(|id| EventLoop::default().waiter(id)),
@@ -257,7 +249,7 @@ impl World {
             calls,
             forwarded: body.clone(),
             body,
-            exchange: self.begun(ask.gzip),
+            driver: self.begun(ask.gzip),
             asked_at: self.now,
             waits: false,
         };
@@ -266,27 +258,26 @@ impl World {
     }
 
     fn look_up(&mut self, mut open: Open, waiter: Option<usize>) {
-        let asked = self.asked(&open.body, open.ask.other_chain, waiter, open.ask.bypass);
-        let found = open.exchange.look_up(asked).unwrap();
-        let waited = std::mem::replace(&mut open.waits, found == LookUp::Wait);
+        let asked = self.asked(open.ask.other_chain, waiter, open.ask.bypass);
+        let found = open.driver.look_up(Some(&open.body), asked).unwrap();
+        let waits = matches!(found, Do::Wait);
+        let waited = std::mem::replace(&mut open.waits, waits);
         // that of a flight may be as old as the wait was long
         let oldest = if waited { 0 } else { self.now };
-        match found {
-            LookUp::Respond | LookUp::RespondOffLoop => {
-                if found == LookUp::RespondOffLoop {
-                    open.exchange.code().unwrap();
-                }
-                assert_eq!(open.exchange.status(), 200);
-                let body: Vec<u8> = open.exchange.body().flatten().copied().collect();
-                self.check(&open, &body, oldest);
+        match ran(&mut open.driver, found) {
+            Do::Respond => {
+                let exchange = open.driver.exchange().expect("no job has it");
+                assert_eq!(exchange.status(), 200);
+                self.check(&open, &sent(&open.driver), oldest);
             }
-            LookUp::Wait => {
+            Do::Wait => {
                 assert!(waiter.is_some());
                 self.open.push(open);
             }
-            LookUp::Forward | LookUp::ForwardRewritten => {
-                if found == LookUp::ForwardRewritten {
-                    open.forwarded = open.exchange.request_body().to_vec();
+            found => {
+                if let Do::ForwardRewritten = found {
+                    let exchange = open.driver.exchange().expect("no job has it");
+                    open.forwarded = exchange.request_body().to_vec();
                 }
                 open.asked_at = self.now;
                 self.open.push(open);
@@ -373,8 +364,8 @@ impl World {
             fields.push((b"Set-Cookie", b"a=b"));
         }
         let cut = how.outcome == Outcome::Cut;
-        let exchange = &mut open.exchange;
-        let action = exchange
+        let step = open
+            .driver
             .response_head(ResponseHead {
                 status: 200,
                 content_length: how.declared.then_some(body.len() as u64),
@@ -392,8 +383,10 @@ impl World {
         } else {
             &body[..]
         };
-        let Some(received) = through(exchange, action, arriving, usize::from(how.piece) + 1, cut)
-        else {
+        let end = if cut { End::Cut } else { End::Whole };
+        let pieces = arriving.chunks(usize::from(how.piece) + 1);
+        let received = through(&mut open.driver, step, pieces, end).unwrap();
+        let Some(received) = received else {
             // cut before anything was sent
             assert!(cut, "an answer is lost");
             return;
@@ -405,9 +398,7 @@ impl World {
         if how.outcome == Outcome::Whole {
             self.check(&open, &received, self.now.min(open.asked_at));
         }
-        if let Some(fill) = open.exchange.take_fill() {
-            self.unsent.push((open.exchange, fill));
-        }
+        self.unsent.push(open.driver);
     }
 
     fn wake(&mut self) {
@@ -462,69 +453,5 @@ fn text_of(id: u32, call: u8) -> String {
             r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getBalance","params":["0x{call}{:039x}","latest"]}}"#,
             7
         )
-    }
-}
-
-/// The body through the exchange; `None`: there is nothing to send.
-fn through(
-    exchange: &mut Exchange,
-    mut action: HeadAction,
-    body: &[u8],
-    piece: usize,
-    cut: bool,
-) -> Option<Vec<u8>> {
-    let mut received = Vec::new();
-    for piece in body.chunks(piece) {
-        if action == HeadAction::Hold {
-            match exchange.piece(piece).unwrap() {
-                PieceAction::Taken => continue,
-                PieceAction::GiveUp => {
-                    received.extend(exchange.body().flatten());
-                    action = HeadAction::Pass;
-                }
-                PieceAction::Stream => action = HeadAction::Stream,
-            }
-        }
-        match action {
-            HeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
-            HeadAction::Tee => {
-                exchange.observe(piece).unwrap();
-                received.extend_from_slice(piece);
-            }
-            HeadAction::Pass | HeadAction::Hold => received.extend_from_slice(piece),
-        }
-    }
-    match action {
-        HeadAction::Pass | HeadAction::Tee => {}
-        HeadAction::Stream if cut => exchange.cut_short().unwrap(),
-        HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
-        HeadAction::Hold if cut => {
-            exchange.cut_short().unwrap();
-            return None;
-        }
-        HeadAction::Hold => match exchange.end().unwrap() {
-            EndAction::Code { .. } => {
-                exchange.code().unwrap();
-                assert_eq!(exchange.state(), State::Ready);
-                received.extend(exchange.body().flatten());
-            }
-            EndAction::GiveUp => received.extend(exchange.body().flatten()),
-            EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
-            EndAction::Fail => return None,
-        },
-    }
-    Some(received)
-}
-
-fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, received: &mut Vec<u8>) {
-    let mut rest = piece;
-    let mut room = [0; 4096];
-    loop {
-        let step = exchange.stream(rest, flush, &mut room).unwrap();
-        received.extend_from_slice(&room[..step.written]);
-        rest = &rest[step.consumed..];
-        if step.complete {
-            return;
-        }
     }
 }

@@ -6,7 +6,7 @@ use super::calls::{Calls, Place};
 use super::fill::{Fill, Settings, Wanted, What};
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
 use super::transitions::Event;
-use super::{Exchange, HeadAction, Misuse, State};
+use super::{Exchange, HeadAction, Misuse, State, Task};
 use crate::cache::chain::{Mark, Namespace};
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::flights::{Outcome, Role, Token, Turn};
@@ -609,6 +609,8 @@ impl Exchange {
         self.update = None;
         self.mixed = None;
         self.decoding = None;
+        self.task = Task::Gunzip;
+        self.mode = Mode::Off;
         self.status = 0;
         self.lent.clear();
         self.assembled = None;

@@ -27,6 +27,11 @@ impl Exchange {
                 if is_there {
                     self.decode();
                 }
+                if self.status == 0 {
+                    // it goes to the node
+                    self.forget_look_up();
+                    return self.move_on(Event::Miss);
+                }
                 return self.move_on(Event::Coded);
             }
             Task::Merge { gunzip, .. } => {

@@ -98,6 +98,11 @@ impl Exchange {
         }
     }
 
+    /// Whether what is sent was stored, and was found before the node was asked.
+    pub(super) fn is_hit(&self) -> bool {
+        self.task == Task::Decode
+    }
+
     /// What the host said when it looked up.
     pub(super) fn asked_before(&self) -> Asked<'static> {
         Asked {

@@ -1,30 +1,8 @@
 //! One HTTP exchange: a sans-I/O state machine.
 //!
-//! # Theory of operation
-//!
-//! A host makes one [`Exchange`] for each request and tells it what happened,
-//! in this order:
-//!
-//! 1. [`Exchange::request_head`] once. Where [`Exchange::cache_need`] then
-//!    asks for the request's body, [`Exchange::look_up`] with it: on
-//!    [`LookUp::Respond`] the answer is there and the node is not asked.
-//!    [`Exchange::upstream_edits`] are the changes to the head that goes to
-//!    the node.
-//! 2. [`Exchange::response_head`] once. On [`HeadAction::Pass`] the host makes
-//!    the [`Exchange::head_edits`] and the rest goes through untouched. On
-//!    [`HeadAction::Hold`] it keeps the head back, for [`Exchange::hold_ms`]
-//!    if that is given. On [`HeadAction::Stream`] it makes the edits, sends
-//!    the head, and the body through [`Exchange::stream`].
-//! 3. [`Exchange::piece`] for each piece of a held body. The bytes are copied,
-//!    the host may let go of them. On [`PieceAction::GiveUp`] it makes the head
-//!    edits, sends the head, [`Exchange::body`], then that piece and all that
-//!    follows; on [`PieceAction::Stream`] it goes on as after
-//!    [`HeadAction::Stream`], with that piece. [`Exchange::release`] when the
-//!    time is over or the node flushes, with the same answers.
-//! 4. [`Exchange::end`] when the body is complete as far as the host can
-//!    tell, or [`Exchange::cut_short`] when the node went away.
-//! 5. [`Exchange::code`] after [`EndAction::Code`], on any thread. Then the host
-//!    makes the head edits and sends the head and [`Exchange::body`].
+//! A host drives it through [`drive`], which says what it is to do next;
+//! `docs/exchange.md` has the events and the steps. The machine itself is
+//! [`Exchange`]: what happened goes in, what there is to send comes out.
 //!
 //! The moves are in [`transitions`]; a call that is not a move from the
 //! present state is the host's mistake and answered with [`Misuse`]. No call
@@ -36,6 +14,7 @@ mod caching;
 mod calls;
 mod changing;
 mod coding;
+pub mod drive;
 mod fill;
 mod head;
 mod hit;
@@ -512,6 +491,10 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] once the answer is decided.
     pub fn give_up(&mut self, reason: Mode) -> Result<(), Misuse> {
+        if self.state == State::AwaitingHead && self.task == Task::Replace {
+            // the head that was to be judged is sent to nobody
+            return self.move_on(Event::HeadToHold);
+        }
         if self.state == State::AwaitingHead {
             // a judgement that was not finished has no say
             self.head_edits.clear();

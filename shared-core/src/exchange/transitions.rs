@@ -80,6 +80,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (Collecting, CutShort, Cut),
         (Passing, Observe, Passing),
         (Coding, Coded, Ready),
+        (Coding, Miss, AwaitingHead),
         (Coding, GiveUp, Ready),
         (Coding, CutShort, Cut),
         (Streaming, Piece, Streaming),

@@ -1,39 +1,37 @@
 //! Stored answers.
 
-use super::config::{free, waiter_of, WOKEN};
-use super::exchange::{fields_of, response_head_of, sszip_exchange};
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give};
+use super::config::{waiter_of, WOKEN};
+use super::exchange::{fields_of, give_step, response_head_of, sszip_exchange};
+use super::job::sszip_job;
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give, open};
 use super::types::{
-    sszip_asked, sszip_failure, sszip_field, sszip_look_up, sszip_response_head, sszip_status,
-    sszip_str,
+    sszip_asked, sszip_failure, sszip_field, sszip_need, sszip_response_head, sszip_status,
+    sszip_step, sszip_str,
 };
 use crate::cache::reason::Reason;
-use crate::exchange::{Asked, CacheNeed, Exchange, Fill, LookUp};
+use crate::exchange::drive::{BodyLength, Driver, Job, Need};
+use crate::exchange::{Asked, Exchange};
 
-/// An answer on its way into the cache. It outlives its exchange.
-pub struct sszip_fill(Box<Fill>);
-
-/// The longest body of the request, in bytes, with which
-/// `sszip_exchange_look_up` is to be called; 0: it is to be called without
-/// one; -1: it is not to be called; -2: it is to be called without the body,
-/// whatever that is.
+/// What a look-up needs, of a request with a body of `length` bytes; 0: it has
+/// none; negative: that will be known at its end.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `most` points at memory of its type.
+/// `exchange` is NULL or valid; `need` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_cache_need(
-    exchange: *const sszip_exchange,
-    most: *mut i64,
+pub unsafe extern "C" fn sszip_exchange_need(
+    exchange: *mut sszip_exchange,
+    length: i64,
+    need: *mut sszip_need,
 ) -> sszip_status {
     boundary(|| {
-        let need = borrow!(exchange).exchange.cache_need();
+        let length = u64::try_from(length).map_or(BodyLength::Unknown, BodyLength::Known);
+        let needed = borrow_mut!(exchange).driver.need(length);
         give!(
-            most,
-            match need {
-                CacheNeed::Nothing => -1,
-                CacheNeed::Place => -2,
-                CacheNeed::NoBody => 0,
-                CacheNeed::Body { most } => i64::try_from(most).unwrap_or(i64::MAX),
+            need,
+            match needed {
+                Need::Nothing => sszip_need::SSZIP_NEED_NOTHING,
+                Need::LookUp => sszip_need::SSZIP_NEED_LOOK_UP,
+                Need::Body => sszip_need::SSZIP_NEED_BODY,
             }
         );
         sszip_status::SSZIP_STATUS_OK
@@ -45,24 +43,24 @@ pub unsafe extern "C" fn sszip_exchange_cache_need(
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `asked` is NULL or valid with all that it
-/// points at; `action` points at memory of its type.
+/// points at; `step` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_look_up(
     exchange: *mut sszip_exchange,
     asked: *const sszip_asked,
-    action: *mut sszip_look_up,
+    step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         let asked = borrow_sized!(asked);
         // SAFETY: the function's contract.
-        let asked = unsafe {
-            Asked {
+        let (body, asked) = unsafe {
+            let known = Asked {
                 namespace: (!asked.name_space.data.is_null()).then(|| asked.name_space.bytes()),
                 place: asked.place.bytes(),
                 host: asked.host.bytes(),
                 port: asked.port,
-                body: asked.body.bytes(),
+                body: &[],
                 now: asked.now,
                 monotonic: asked.monotonic,
                 coding_allowed: asked.coding_allowed,
@@ -70,47 +68,16 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 host_writes_vary: asked.host_writes_vary,
                 waiter: waiter_of(asked.waiter),
                 bypass: asked.bypass,
-            }
+            };
+            (asked.has_body.then(|| asked.body.bytes()), known)
         };
-        let found = match caught(|| exchange.look_up(asked)) {
-            Some(Ok(found)) => found,
-            Some(Err(_)) => return sszip_status::SSZIP_STATUS_MISUSE,
-            None => {
-                exchange.forget_look_up();
-                LookUp::Forward
-            }
-        };
-        give!(
-            action,
-            match found {
-                LookUp::Forward => sszip_look_up::SSZIP_LOOK_UP_FORWARD,
-                LookUp::Respond => sszip_look_up::SSZIP_LOOK_UP_RESPOND,
-                LookUp::ForwardRewritten => sszip_look_up::SSZIP_LOOK_UP_FORWARD_REWRITTEN,
-                LookUp::RespondOffLoop => sszip_look_up::SSZIP_LOOK_UP_RESPOND_OFF_LOOP,
-                LookUp::Wait => sszip_look_up::SSZIP_LOOK_UP_WAIT,
-            }
-        );
-        sszip_status::SSZIP_STATUS_OK
+        let found = driver.look_up(body, asked);
+        // SAFETY: the function's contract.
+        unsafe { give_step(found, step) }
     })
 }
 
-/// For how long to wait after `SSZIP_LOOK_UP_WAIT`, in milliseconds.
-///
-/// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_wait_ms(
-    exchange: *const sszip_exchange,
-    out: *mut u64,
-) -> sszip_status {
-    boundary(|| {
-        give!(out, borrow!(exchange).exchange.wait_ms());
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// After `SSZIP_LOOK_UP_RESPOND` and `SSZIP_LOOK_UP_RESPOND_OFF_LOOP`, before
-/// anything else: an exchange that awaits the response head of a request like
+/// After a look-up that found something: an exchange that awaits the response head of a request like
 /// this one, which the host is to make in the background; NULL: none is to be
 /// made. It is freed like any other.
 ///
@@ -126,7 +93,7 @@ pub unsafe extern "C" fn sszip_exchange_take_update(
         if out.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
         }
-        let update = borrow_mut!(exchange).exchange.take_update();
+        let update = borrow_mut!(exchange).driver.take_update();
         give!(
             out,
             update.map_or(std::ptr::null_mut(), |update| Box::into_raw(Box::new(
@@ -154,11 +121,12 @@ pub unsafe extern "C" fn sszip_exchange_fails(
     stands_in: *mut bool,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        give!(stands_in, exchange.fails(failure, now, monotonic));
+        let said = driver.tell(|exchange| exchange.fails(failure, now, monotonic));
+        give!(stands_in, said.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -177,17 +145,18 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
     stands_in: *mut bool,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        give!(stands_in, exchange.would_stand_in(failure, now, monotonic));
+        let said = driver.tell(|exchange| exchange.would_stand_in(failure, now, monotonic));
+        give!(stands_in, said.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 /// The body of the request that goes to the node, after
-/// `SSZIP_LOOK_UP_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
+/// `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `out` points at memory of its type.
@@ -197,10 +166,7 @@ pub unsafe extern "C" fn sszip_exchange_request_body(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        give!(
-            out,
-            sszip_str::of(borrow!(exchange).exchange.request_body())
-        );
+        give!(out, sszip_str::of(open!(exchange).request_body()));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -215,27 +181,8 @@ pub unsafe extern "C" fn sszip_exchange_status(
     out: *mut u16,
 ) -> sszip_status {
     boundary(|| {
-        give!(out, borrow!(exchange).exchange.status());
+        give!(out, open!(exchange).status());
         sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// A piece of a body that passes. Copies it, within the limits.
-///
-/// # Safety
-/// `exchange` is NULL or valid, `piece` a valid string.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_observe(
-    exchange: *mut sszip_exchange,
-    piece: sszip_str,
-) -> sszip_status {
-    boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
-        // SAFETY: the function's contract.
-        match exchange.observe(unsafe { piece.bytes() }) {
-            Ok(()) => sszip_status::SSZIP_STATUS_OK,
-            Err(_) => sszip_status::SSZIP_STATUS_MISUSE,
-        }
     })
 }
 
@@ -247,48 +194,57 @@ pub unsafe extern "C" fn sszip_exchange_observe(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) -> sszip_status {
     boundary(|| {
-        borrow_mut!(exchange).exchange.not_stored(Reason::NoCache);
+        let driver = &mut borrow_mut!(exchange).driver;
+        driver.tell(|exchange| exchange.not_stored(Reason::NoCache));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// What is to be stored, once all of the answer is with the host; NULL for
-/// nothing. `off_loop`: `sszip_fill_build` belongs on a thread that serves no
-/// connections.
+/// All of the answer is with the host: what is to be stored of it is, or `job`
+/// is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
+/// to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
+/// something to say then.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; the results point at memory of their type.
+/// `exchange` is NULL or valid; `job` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_take_fill(
+pub unsafe extern "C" fn sszip_exchange_sent(
     exchange: *mut sszip_exchange,
-    fill: *mut *mut sszip_fill,
-    off_loop: *mut bool,
+    now: u64,
+    job: *mut *mut sszip_job,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    unsafe { give_fill(exchange, Exchange::take_fill, fill, off_loop) }
+    unsafe { give_job(exchange, |driver| driver.sent(now), job) }
+}
+
+/// The same for the body as the node sent it, where it is kept apart.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `job` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_node_sent_all(
+    exchange: *mut sszip_exchange,
+    now: u64,
+    job: *mut *mut sszip_job,
+) -> sszip_status {
+    // SAFETY: the function's contract.
+    unsafe { give_job(exchange, |driver| driver.node_sent_all(now), job) }
 }
 
 /// # Safety
-/// As of `sszip_exchange_take_fill`.
-unsafe fn give_fill(
+/// As of `sszip_exchange_sent`.
+unsafe fn give_job(
     exchange: *mut sszip_exchange,
-    take: fn(&mut Exchange) -> Option<Box<Fill>>,
-    fill: *mut *mut sszip_fill,
-    off_loop: *mut bool,
+    of: impl FnOnce(&mut Driver) -> Option<Job>,
+    job: *mut *mut sszip_job,
 ) -> sszip_status {
     boundary(|| {
-        // it can be taken once
-        if fill.is_null() || off_loop.is_null() {
+        // it is given once
+        if job.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
         }
-        let taken = take(&mut borrow_mut!(exchange).exchange);
-        give!(off_loop, taken.as_ref().is_some_and(|fill| fill.is_long()));
-        give!(
-            fill,
-            taken.map_or(std::ptr::null_mut(), |fill| Box::into_raw(Box::new(
-                sszip_fill(fill)
-            )))
-        );
+        let given = of(&mut borrow_mut!(exchange).driver);
+        give!(job, given.map_or(std::ptr::null_mut(), sszip_job::given));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -308,18 +264,12 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
     replaced: *mut bool,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
         // SAFETY: the function's contract.
-        let head = unsafe { response_head_of(head) };
-        match caught(|| exchange.node_head(head)) {
-            Some(Ok(by_stored)) => give!(replaced, by_stored),
-            Some(Err(_)) => return sszip_status::SSZIP_STATUS_MISUSE,
-            None => {
-                // nothing of it is stored, and the rest goes on
-                exchange.not_stored(Reason::Memory);
-                give!(replaced, false);
-            }
+        match driver.node_head(unsafe { response_head_of(head) }) {
+            Ok(by_stored) => give!(replaced, by_stored),
+            Err(_) => return sszip_status::SSZIP_STATUS_MISUSE,
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -336,9 +286,12 @@ pub unsafe extern "C" fn sszip_exchange_keep_apart(
     wanted: *mut bool,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
-        exchange.keep_apart();
-        give!(wanted, exchange.is_apart());
+        let driver = &mut borrow_mut!(exchange).driver;
+        let is_apart = driver.tell(|exchange| {
+            exchange.keep_apart();
+            exchange.is_apart()
+        });
+        give!(wanted, is_apart.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -353,29 +306,16 @@ pub unsafe extern "C" fn sszip_exchange_observe_node(
     piece: sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        exchange.observe_node(unsafe { piece.bytes() });
+        let piece = unsafe { piece.bytes() };
+        driver.tell(|exchange| exchange.observe_node(piece));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// The end of the body as the node sent it; as `sszip_exchange_take_fill`.
-///
-/// # Safety
-/// `exchange` is NULL or valid; the results point at memory of their type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_take_node_fill(
-    exchange: *mut sszip_exchange,
-    fill: *mut *mut sszip_fill,
-    off_loop: *mut bool,
-) -> sszip_status {
-    // SAFETY: the function's contract.
-    unsafe { give_fill(exchange, Exchange::take_node_fill, fill, off_loop) }
-}
-
 /// The node has sent so many bytes of a body that is not kept apart: to be said
-/// before `sszip_exchange_end` and `sszip_exchange_take_fill`, by a host that
+/// before `sszip_exchange_end` and `sszip_exchange_sent`, by a host that
 /// can tell. `changed`: something has changed it on its way here, and it is not
 /// stored.
 ///
@@ -388,7 +328,9 @@ pub unsafe extern "C" fn sszip_exchange_node_sent(
     changed: *mut bool,
 ) -> sszip_status {
     boundary(|| {
-        give!(changed, borrow_mut!(exchange).exchange.node_sent(bytes));
+        let driver = &mut borrow_mut!(exchange).driver;
+        let said = driver.tell(|exchange| exchange.node_sent(bytes));
+        give!(changed, said.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -405,9 +347,10 @@ pub unsafe extern "C" fn sszip_exchange_stored_head(
     nfields: usize,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        exchange.stored_head(unsafe { fields_of(fields, nfields) });
+        let fields = unsafe { fields_of(fields, nfields) };
+        driver.tell(|exchange| exchange.stored_head(fields));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -419,9 +362,12 @@ pub unsafe extern "C" fn sszip_exchange_stored_head(
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_uncode(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| match borrow_mut!(exchange).exchange.uncode() {
-        true => sszip_status::SSZIP_STATUS_OK,
-        false => sszip_status::SSZIP_STATUS_MEMORY,
+    boundary(|| {
+        let driver = &mut borrow_mut!(exchange).driver;
+        match driver.tell(Exchange::uncode) {
+            Some(true) => sszip_status::SSZIP_STATUS_OK,
+            _ => sszip_status::SSZIP_STATUS_MEMORY,
+        }
     })
 }
 
@@ -440,9 +386,9 @@ pub unsafe extern "C" fn sszip_exchange_would_code(
     // SAFETY: the function's contract.
     let (exchange, content_type) = unsafe { (exchange.as_ref(), content_type.bytes()) };
     let length = u64::try_from(length).ok();
-    exchange.is_some_and(|exchange| {
-        let would_code = || exchange.exchange.would_code(content_type, length);
-        caught(would_code).unwrap_or(false)
+    let open = exchange.and_then(|exchange| exchange.driver.exchange());
+    open.is_some_and(|exchange| {
+        caught(|| exchange.would_code(content_type, length)).unwrap_or(false)
     })
 }
 
@@ -454,7 +400,9 @@ pub unsafe extern "C" fn sszip_exchange_would_code(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchange) -> bool {
     // SAFETY: the function's contract.
-    unsafe { exchange.as_ref() }.is_some_and(|exchange| exchange.exchange.is_filling())
+    let exchange = unsafe { exchange.as_ref() };
+    let open = exchange.and_then(|exchange| exchange.driver.exchange());
+    open.is_some_and(Exchange::is_filling)
 }
 
 /// Nothing more comes of the exchange, and nobody waits for it; what it gave out
@@ -465,46 +413,10 @@ pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchan
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -> sszip_status {
     boundary(|| {
-        borrow_mut!(exchange).exchange.abandon();
+        borrow_mut!(exchange).driver.abandon();
         sszip_status::SSZIP_STATUS_OK
     })
 }
-
-/// The host does not look the request up, though `sszip_exchange_cache_need`
-/// asked for it: its body is too long (`SSZIP_REASON_REQUEST_LENGTH`) or not in
-/// memory (`SSZIP_REASON_BODY_ON_DISK`).
-///
-/// # Safety
-/// `exchange` is NULL or valid.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_not_looked_up(
-    exchange: *mut sszip_exchange,
-    reason: u8,
-) -> sszip_status {
-    boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
-        let Some(reason) = Reason::ALL.get(usize::from(reason)) else {
-            return sszip_status::SSZIP_STATUS_MISUSE;
-        };
-        exchange.not_looked_up(*reason);
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// The request is longer than `sszip_cache_max_request`.
-pub const SSZIP_REASON_REQUEST_LENGTH: u8 = 5;
-
-/// There is no memory for what is stored.
-pub const SSZIP_REASON_MEMORY: u8 = 15;
-
-/// The request's body is in a file.
-pub const SSZIP_REASON_BODY_ON_DISK: u8 = 6;
-
-const _: () = assert!(
-    Reason::RequestLength as u8 == SSZIP_REASON_REQUEST_LENGTH
-        && Reason::BodyOnDisk as u8 == SSZIP_REASON_BODY_ON_DISK
-        && Reason::Memory as u8 == SSZIP_REASON_MEMORY
-);
 
 /// Why the answer is no hit, or is not stored: a token for logs, static; empty
 /// where there is nothing to say.
@@ -517,58 +429,14 @@ pub unsafe extern "C" fn sszip_exchange_reason(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        let reason = borrow!(exchange).exchange.reason();
+        let reason = open!(exchange).reason();
         give!(out, sszip_str::of(reason.name().as_bytes()));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// Prepares it to be stored, milliseconds for each megabyte; any thread may
-/// call it, while no other uses the fill.
-///
-/// # Safety
-/// `fill` is NULL or from `sszip_exchange_take_fill` and neither published
-/// nor freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_fill_build(fill: *mut sszip_fill) -> sszip_status {
-    boundary(|| {
-        borrow_mut!(fill).0.build();
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// Stores it and frees it. `now` is of the clock of the look-ups.
-/// `sszip_next_woken` may have something to say then.
-///
-/// # Safety
-/// `fill` is NULL or from `sszip_exchange_take_fill` and neither published
-/// nor freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_fill_publish(fill: *mut sszip_fill, now: u64) -> sszip_status {
-    boundary(|| {
-        if fill.is_null() {
-            return sszip_status::SSZIP_STATUS_NULL;
-        }
-        // SAFETY: not NULL; the function's contract.
-        unsafe { Box::from_raw(fill) }.0.publish(now);
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// Stores nothing.
-///
-/// # Safety
-/// `fill` is NULL or from `sszip_exchange_take_fill` and neither published
-/// nor freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_fill_free(fill: *mut sszip_fill) {
-    // SAFETY: the function's contract.
-    unsafe { free(fill) }
-}
-
 /// A request that waits and is to be looked up again: its `waiter`, or 0. To
-/// be asked until 0 after a fill was published and after an exchange or a fill
-/// was freed.
+/// be asked until 0 after something was stored and after an exchange was freed.
 #[no_mangle]
 pub extern "C" fn sszip_next_woken() -> usize {
     caught(|| WOKEN.next()).flatten().unwrap_or(0)
@@ -584,7 +452,7 @@ pub unsafe extern "C" fn sszip_exchange_cache_status(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        let status = borrow!(exchange).exchange.cache_status().name();
+        let status = open!(exchange).cache_status().name();
         give!(out, sszip_str::of(status.as_bytes()));
         sszip_status::SSZIP_STATUS_OK
     })
@@ -603,7 +471,7 @@ pub unsafe extern "C" fn sszip_exchange_cache_key(
     len: *mut usize,
 ) -> sszip_status {
     boundary(|| {
-        let key = borrow!(exchange).exchange.cache_key();
+        let key = open!(exchange).cache_key();
         let hex = key.map(|key| blake3::Hash::from_bytes(*key).to_hex());
         let hex = hex.as_ref().map_or("", |hex| hex.as_str());
         if text.is_null() {
@@ -630,7 +498,7 @@ pub unsafe extern "C" fn sszip_exchange_call(
     batch_hits: *mut usize,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &borrow!(exchange).exchange;
+        let exchange = open!(exchange);
         give!(method, sszip_str::of(exchange.rpc_method()));
         give!(batch_size, exchange.batch_size().unwrap_or(0));
         give!(batch_hits, exchange.batch_hits());

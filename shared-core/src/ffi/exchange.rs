@@ -3,24 +3,22 @@
 use std::sync::Arc;
 
 use super::config::{free, sszip_config};
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give};
+use super::job::sszip_job;
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, give, open};
 use super::types::{
-    slice_of, sszip_edit, sszip_end_action, sszip_field, sszip_flush, sszip_head_action,
-    sszip_piece_action, sszip_progress, sszip_request_head, sszip_response_head, sszip_status,
-    sszip_str,
+    slice_of, sszip_do, sszip_edit, sszip_field, sszip_flush, sszip_progress, sszip_request_head,
+    sszip_response_head, sszip_status, sszip_step, sszip_str,
 };
 use crate::allocator;
 use crate::bytes::push;
-use crate::exchange::transitions::State;
+use crate::exchange::drive::{Driver, Step};
 use crate::exchange::{
-    EndAction, Exchange, Field, HeadAction, HeadEdit, Misuse, PieceAction, RequestHead,
-    ResponseHead, StreamFailure,
+    Exchange, Field, HeadEdit, Misuse, RequestHead, ResponseHead, StreamFailure,
 };
-use crate::mode::Mode;
 
 /// One HTTP exchange: one a request. docs/exchange.md has the order of calls.
 pub struct sszip_exchange {
-    pub(super) exchange: Exchange,
+    pub(super) driver: Driver,
     /// What the last call of an `_edits` function gave out.
     edits: Vec<sszip_edit>,
     /// What `sszip_exchange_upstream_vary` gave out.
@@ -51,16 +49,16 @@ pub unsafe extern "C" fn sszip_exchange_new(
         }
         give!(
             out,
-            Box::into_raw(Box::new(sszip_exchange::of(Exchange::new(config))))
+            Box::into_raw(Box::new(sszip_exchange::of(Driver::new(config))))
         );
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 impl sszip_exchange {
-    pub(super) fn of(exchange: Exchange) -> Self {
+    pub(super) fn of(driver: Driver) -> Self {
         Self {
-            exchange,
+            driver,
             edits: Vec::new(),
             upstream_vary: Vec::new(),
             body: Vec::new(),
@@ -89,10 +87,10 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
     head: *const sszip_request_head,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
         // SAFETY: the function's contract.
-        done(exchange.request_head(unsafe {
+        done(driver.request_head(unsafe {
             RequestHead {
                 method: head.method.bytes(),
                 target: head.target.bytes(),
@@ -123,112 +121,91 @@ pub unsafe extern "C" fn sszip_exchange_upstream_edits(
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
-/// points at; `action` points at memory of its type.
+/// points at; `step` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_response_head(
     exchange: *mut sszip_exchange,
     head: *const sszip_response_head,
-    action: *mut sszip_head_action,
+    step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
-        let judged = caught(|| {
-            // SAFETY: the function's contract.
-            exchange.response_head(unsafe { response_head_of(head) })
-        });
-        let judged = judged.unwrap_or_else(|| {
-            exchange.give_up(Mode::Failed)?;
-            Ok(match exchange.state() {
-                State::Collecting => HeadAction::Hold,
-                _ => HeadAction::Pass,
-            })
-        });
-        finish(judged, |judged| {
-            give!(
-                action,
-                match judged {
-                    HeadAction::Pass => sszip_head_action::SSZIP_HEAD_PASS,
-                    HeadAction::Hold => sszip_head_action::SSZIP_HEAD_HOLD,
-                    HeadAction::Stream => sszip_head_action::SSZIP_HEAD_STREAM,
-                    HeadAction::Tee => sszip_head_action::SSZIP_HEAD_TEE,
-                }
-            );
-            sszip_status::SSZIP_STATUS_OK
-        })
+        // SAFETY: the function's contract.
+        let judged = driver.response_head(unsafe { response_head_of(head) });
+        // SAFETY: the function's contract.
+        unsafe { give_step(judged, step) }
     })
 }
 
-/// A piece of a held body. Copies it. If the library fails inside, the
-/// exchange gives up.
+/// The host has no memory to show the response head.
 ///
 /// # Safety
-/// `exchange` is NULL or valid, `piece` a valid string; `action` points at
+/// `exchange` is NULL or valid; `step` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_no_response_head(
+    exchange: *mut sszip_exchange,
+    step: *mut sszip_step,
+) -> sszip_status {
+    boundary(|| {
+        let judged = borrow_mut!(exchange).driver.no_response_head();
+        // SAFETY: the function's contract.
+        unsafe { give_step(judged, step) }
+    })
+}
+
+/// A piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`. Copies it.
+/// If the library fails inside, the exchange gives up.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `piece` a valid string; `step` points at
 /// memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_piece(
     exchange: *mut sszip_exchange,
     piece: sszip_str,
-    action: *mut sszip_piece_action,
+    step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let piece = unsafe { piece.bytes() };
-        let taken = caught(|| exchange.piece(piece))
-            .unwrap_or_else(|| exchange.give_up(Mode::Failed).map(|()| PieceAction::GiveUp));
-        finish(taken, |taken| {
-            if exchange.state() == State::Cut {
-                return sszip_status::SSZIP_STATUS_MEMORY;
-            }
-            give!(action, piece_action(taken));
-            sszip_status::SSZIP_STATUS_OK
-        })
+        let taken = driver.piece(unsafe { piece.bytes() });
+        // SAFETY: the function's contract.
+        unsafe { give_step(taken, step) }
     })
 }
 
-/// The time to hold a head is over, or the node flushes. On
-/// `SSZIP_PIECE_TAKEN` the host goes on holding.
+/// The time to hold a head is over, or the node flushes. On `SSZIP_DO_AWAIT`
+/// the host goes on holding.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `action` points at memory of its type.
+/// `exchange` is NULL or valid; `step` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_release(
     exchange: *mut sszip_exchange,
-    action: *mut sszip_piece_action,
+    step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
-        let released = caught(|| exchange.release())
-            .unwrap_or_else(|| exchange.give_up(Mode::Failed).map(|()| PieceAction::GiveUp));
-        finish(released, |released| {
-            if exchange.state() == State::Cut {
-                return sszip_status::SSZIP_STATUS_MEMORY;
-            }
-            give!(action, piece_action(released));
-            sszip_status::SSZIP_STATUS_OK
-        })
+        let released = borrow_mut!(exchange).driver.release();
+        // SAFETY: the function's contract.
+        unsafe { give_step(released, step) }
     })
 }
 
-/// For how long a held head, or what the encoder keeps of a stream, may be
-/// held, in milliseconds; negative: until the body ends.
+/// In how many milliseconds the host is to call `sszip_exchange_release` or to
+/// flush a stream, or, after `SSZIP_DO_WAIT`, to look up again; negative: it may
+/// wait for what comes.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `out` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_hold_ms(
+pub unsafe extern "C" fn sszip_exchange_next_timer(
     exchange: *const sszip_exchange,
     out: *mut i64,
 ) -> sszip_status {
     boundary(|| {
-        let hold_ms = borrow!(exchange).exchange.hold_ms();
-        give!(
-            out,
-            hold_ms
-                .and_then(|hold_ms| i64::try_from(hold_ms).ok())
-                .unwrap_or(-1)
-        );
+        let ms = borrow!(exchange).driver.next_timer();
+        give!(out, ms.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(-1));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -250,13 +227,13 @@ pub unsafe extern "C" fn sszip_exchange_stream(
     progress: *mut sszip_progress,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
+        let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
         let (piece, output) = unsafe { (piece.bytes(), room_of(output, room)) };
         let Some(flush) = sszip_flush::numbered(flush) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        match exchange.stream(piece, flush, output) {
+        match driver.stream(piece, flush, output) {
             Ok(step) => {
                 give!(
                     progress,
@@ -279,31 +256,16 @@ pub unsafe extern "C" fn sszip_exchange_stream(
 /// exchange gives up, or fails if the body is known not to be whole.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `action` points at memory of its type.
+/// `exchange` is NULL or valid; `step` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_end(
     exchange: *mut sszip_exchange,
-    action: *mut sszip_end_action,
+    step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
-        let ended = caught(|| exchange.end()).unwrap_or_else(|| exchange.end_without_coding());
-        finish(ended, |end| {
-            if exchange.state() == State::Cut && end != EndAction::Fail {
-                return sszip_status::SSZIP_STATUS_MEMORY;
-            }
-            give!(
-                action,
-                match end {
-                    EndAction::Code { off_loop: false } => sszip_end_action::SSZIP_END_CODE,
-                    EndAction::Code { off_loop: true } => sszip_end_action::SSZIP_END_CODE_OFF_LOOP,
-                    EndAction::Fail => sszip_end_action::SSZIP_END_FAIL,
-                    EndAction::Stream => sszip_end_action::SSZIP_END_STREAM,
-                    EndAction::GiveUp => sszip_end_action::SSZIP_END_GIVE_UP,
-                }
-            );
-            sszip_status::SSZIP_STATUS_OK
-        })
+        let ended = borrow_mut!(exchange).driver.end();
+        // SAFETY: the function's contract.
+        unsafe { give_step(ended, step) }
     })
 }
 
@@ -313,27 +275,7 @@ pub unsafe extern "C" fn sszip_exchange_end(
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_cut_short(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| done(borrow_mut!(exchange).exchange.cut_short()))
-}
-
-/// Runs the coder, milliseconds for each megabyte; any thread may call it,
-/// while no other uses the exchange. If the library fails inside, the body is
-/// the original. `SSZIP_STATUS_MEMORY`: there is no memory to put a batch
-/// together, and a part of it is no answer.
-///
-/// # Safety
-/// `exchange` is NULL or valid.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_code(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| {
-        let exchange = &mut borrow_mut!(exchange).exchange;
-        let coded = caught(|| exchange.code());
-        let coded = coded.unwrap_or_else(|| exchange.give_up(Mode::Failed));
-        finish(coded, |()| match exchange.state() {
-            State::Cut => sszip_status::SSZIP_STATUS_MEMORY,
-            _ => sszip_status::SSZIP_STATUS_OK,
-        })
-    })
+    boundary(|| done(borrow_mut!(exchange).driver.cut_short()))
 }
 
 /// Changes to the head that the client gets. The list is valid until the next
@@ -362,7 +304,7 @@ pub unsafe extern "C" fn sszip_exchange_varies(
     out: *mut bool,
 ) -> sszip_status {
     boundary(|| {
-        give!(out, borrow!(exchange).exchange.varies());
+        give!(out, open!(exchange).varies());
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -385,7 +327,10 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
         let vary = unsafe { vary.bytes() };
-        exchange.upstream_vary = exchange.exchange.upstream_vary(vary);
+        exchange.upstream_vary = match exchange.driver.exchange() {
+            Some(open) => open.upstream_vary(vary),
+            None => return sszip_status::SSZIP_STATUS_MISUSE,
+        };
         give!(out, sszip_str::of(&exchange.upstream_vary));
         sszip_status::SSZIP_STATUS_OK
     })
@@ -406,7 +351,8 @@ pub unsafe extern "C" fn sszip_exchange_body(
         let exchange = borrow_mut!(exchange);
         // as many as a batch has answers
         let mut body = Vec::new();
-        for piece in exchange.exchange.body() {
+        let open = exchange.driver.exchange();
+        for piece in open.into_iter().flat_map(Exchange::body) {
             if push(&mut body, sszip_str::of(piece)).is_none() {
                 return sszip_status::SSZIP_STATUS_MEMORY;
             }
@@ -428,7 +374,7 @@ pub unsafe extern "C" fn sszip_exchange_mode(
     out: *mut u8,
 ) -> sszip_status {
     boundary(|| {
-        give!(out, borrow!(exchange).exchange.mode() as u8);
+        give!(out, open!(exchange).mode() as u8);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -445,7 +391,7 @@ pub unsafe extern "C" fn sszip_exchange_sizes(
     sent: *mut u64,
 ) -> sszip_status {
     boundary(|| {
-        let exchange = &borrow!(exchange).exchange;
+        let exchange = open!(exchange);
         give!(received, exchange.received());
         give!(sent, exchange.sent());
         sszip_status::SSZIP_STATUS_OK
@@ -465,12 +411,38 @@ unsafe fn room_of<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     }
 }
 
-fn piece_action(action: PieceAction) -> sszip_piece_action {
-    match action {
-        PieceAction::Taken => sszip_piece_action::SSZIP_PIECE_TAKEN,
-        PieceAction::GiveUp => sszip_piece_action::SSZIP_PIECE_GIVE_UP,
-        PieceAction::Stream => sszip_piece_action::SSZIP_PIECE_STREAM,
-    }
+/// Writes what to do; of a misuse nothing.
+///
+/// # Safety
+/// `out` is NULL or points at memory of its type.
+pub(super) unsafe fn give_step(step: Result<Step, Misuse>, out: *mut sszip_step) -> sszip_status {
+    let Ok(step) = step else {
+        return sszip_status::SSZIP_STATUS_MISUSE;
+    };
+    let (mut job, mut why) = (std::ptr::null_mut(), sszip_str::ABSENT);
+    let act = match step {
+        Step::Await => sszip_do::SSZIP_DO_AWAIT,
+        Step::Forward => sszip_do::SSZIP_DO_FORWARD,
+        Step::ForwardRewritten => sszip_do::SSZIP_DO_FORWARD_REWRITTEN,
+        Step::Respond => sszip_do::SSZIP_DO_RESPOND,
+        Step::Wait => sszip_do::SSZIP_DO_WAIT,
+        Step::Pass => sszip_do::SSZIP_DO_PASS,
+        Step::Show => sszip_do::SSZIP_DO_SHOW,
+        Step::Hold => sszip_do::SSZIP_DO_HOLD,
+        Step::Stream => sszip_do::SSZIP_DO_STREAM,
+        Step::Send => sszip_do::SSZIP_DO_SEND,
+        Step::SendThenPass => sszip_do::SSZIP_DO_SEND_THEN_PASS,
+        Step::OffLoop(owned) => {
+            job = sszip_job::given(owned);
+            sszip_do::SSZIP_DO_RUN
+        }
+        Step::Fail(failure) => {
+            why = sszip_str::of(failure.text().as_bytes());
+            sszip_do::SSZIP_DO_FAIL
+        }
+    };
+    give!(out, sszip_step { act, job, why });
+    sszip_status::SSZIP_STATUS_OK
 }
 
 /// # Safety
@@ -517,7 +489,9 @@ unsafe fn give_edits(
 ) -> sszip_status {
     boundary(|| {
         let exchange = borrow_mut!(exchange);
-        exchange.edits = of(&exchange.exchange)
+        let open = exchange.driver.exchange();
+        exchange.edits = open
+            .map_or(&[][..], of)
             .iter()
             .map(|edit| sszip_edit {
                 name: sszip_str::of(edit.name.as_bytes()),
@@ -534,12 +508,8 @@ unsafe fn give_edits(
 }
 
 fn done(result: Result<(), Misuse>) -> sszip_status {
-    finish(result, |()| sszip_status::SSZIP_STATUS_OK)
-}
-
-fn finish<T>(result: Result<T, Misuse>, write: impl FnOnce(T) -> sszip_status) -> sszip_status {
     match result {
-        Ok(value) => write(value),
+        Ok(()) => sszip_status::SSZIP_STATUS_OK,
         Err(_) => sszip_status::SSZIP_STATUS_MISUSE,
     }
 }

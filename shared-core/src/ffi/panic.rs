@@ -1,20 +1,11 @@
 //! The boundary that panics don't cross.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
 use super::types::sszip_status;
+pub(super) use crate::panics::caught;
 
 /// Runs a function body; a panic becomes `SSZIP_STATUS_PANIC`.
 pub(super) fn boundary(body: impl FnOnce() -> sszip_status) -> sszip_status {
     caught(body).unwrap_or(sszip_status::SSZIP_STATUS_PANIC)
-}
-
-/// Runs `body`; `None` if it panicked.
-///
-/// Asserting unwind safety is right because what `body` was working on is
-/// either made to give up or documented to be good for `_free` only.
-pub(super) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(body)).ok()
 }
 
 /// `$pointer` as a reference, or a return of `SSZIP_STATUS_NULL`.
@@ -36,6 +27,17 @@ macro_rules! borrow_mut {
         match unsafe { $pointer.as_mut() } {
             Some(reference) => reference,
             None => return sszip_status::SSZIP_STATUS_NULL,
+        }
+    };
+}
+
+/// The exchange behind `$pointer`, or a return of `SSZIP_STATUS_NULL`, or of
+/// `SSZIP_STATUS_MISUSE` while a job has it.
+macro_rules! open {
+    ($pointer:expr) => {
+        match borrow!($pointer).driver.exchange() {
+            Some(exchange) => exchange,
+            None => return sszip_status::SSZIP_STATUS_MISUSE,
         }
     };
 }
@@ -82,4 +84,4 @@ macro_rules! give {
     }};
 }
 
-pub(super) use {borrow, borrow_mut, borrow_sized, give};
+pub(super) use {borrow, borrow_mut, borrow_sized, give, open};

@@ -2,6 +2,7 @@
 
 use std::slice;
 
+use super::job::sszip_job;
 use crate::cache::stale::Failure;
 use crate::gzip;
 use crate::gzip::stream::Flush;
@@ -116,8 +117,10 @@ pub struct sszip_asked {
     pub host: sszip_str,
     /// The port on which the proxy was asked.
     pub port: u16,
-    /// The request's body, whole.
+    /// The request's body, whole, where `has_body`.
     pub body: sszip_str,
+    /// It is in memory, or there is none and none is needed.
+    pub has_body: bool,
     /// Milliseconds, of any clock that does not run backwards.
     pub now: u64,
     /// Milliseconds of `CLOCK_MONOTONIC`, read for this call, where
@@ -154,23 +157,66 @@ pub enum sszip_link_need {
     SSZIP_LINK_TICK = 4,
 }
 
-/// What to do with a request.
+/// What a host is to do next.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_look_up {
-    /// Send it to the node.
-    SSZIP_LOOK_UP_FORWARD = 0,
-    /// Send `sszip_exchange_status`, the head edits as the whole head, and
-    /// `sszip_exchange_body`.
-    SSZIP_LOOK_UP_RESPOND = 1,
-    /// Look up again once `sszip_next_woken` names it; perhaps to wait again.
-    SSZIP_LOOK_UP_WAIT = 2,
-    /// Send it to the node, with `sszip_exchange_request_body` as its body.
-    SSZIP_LOOK_UP_FORWARD_REWRITTEN = 3,
-    /// As `SSZIP_LOOK_UP_RESPOND`, once `sszip_exchange_code` has run on a
-    /// thread that serves no connections; if `sszip_exchange_status` is 0 then,
-    /// send it to the node.
-    SSZIP_LOOK_UP_RESPOND_OFF_LOOP = 4,
+pub enum sszip_do {
+    /// Nothing, until something happens: what was shown was taken.
+    SSZIP_DO_AWAIT = 0,
+    /// Send the request to the node.
+    SSZIP_DO_FORWARD = 1,
+    /// The same, with `sszip_exchange_request_body` as its body.
+    SSZIP_DO_FORWARD_REWRITTEN = 2,
+    /// Send a stored answer: `sszip_exchange_status`, the head edits as the
+    /// whole head, and `sszip_exchange_body`.
+    SSZIP_DO_RESPOND = 3,
+    /// Look up again once `sszip_next_woken` names it, or after
+    /// `sszip_exchange_next_timer`; perhaps to wait again.
+    SSZIP_DO_WAIT = 4,
+    /// Make the head edits, send the head, let the body through.
+    SSZIP_DO_PASS = 5,
+    /// The same, and show each piece of the body to `sszip_exchange_piece`.
+    SSZIP_DO_SHOW = 6,
+    /// Keep the head back, and show the body to `sszip_exchange_piece`.
+    SSZIP_DO_HOLD = 7,
+    /// Make the head edits, send the head, and the body through
+    /// `sszip_exchange_stream`, with the piece that was shown last.
+    SSZIP_DO_STREAM = 8,
+    /// Make the head edits, send the head and `sszip_exchange_body`, which is
+    /// all of it.
+    SSZIP_DO_SEND = 9,
+    /// The same, then the piece that was shown last, and the rest as it comes.
+    SSZIP_DO_SEND_THEN_PASS = 10,
+    /// Run `job` on a thread that serves no connections, then
+    /// `sszip_exchange_done`.
+    SSZIP_DO_RUN = 11,
+    /// Nothing was sent, and there is nothing to send: answer 502. `why` says
+    /// why.
+    SSZIP_DO_FAIL = 12,
+}
+
+/// What a host is to do next, and with what.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_step {
+    /// What to do.
+    pub act: sszip_do,
+    /// The host's own from here on; NULL unless it is to be run.
+    pub job: *mut sszip_job,
+    /// For logs; static.
+    pub why: sszip_str,
+}
+
+/// What a look-up needs of the host.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_need {
+    /// There will be none: send the request to the node.
+    SSZIP_NEED_NOTHING = 0,
+    /// Nothing more: call `sszip_exchange_look_up`.
+    SSZIP_NEED_LOOK_UP = 1,
+    /// The request's body: read it, then call `sszip_exchange_look_up`.
+    SSZIP_NEED_BODY = 2,
 }
 
 /// A response head as the host saw it.
@@ -203,22 +249,6 @@ pub struct sszip_response_head {
     pub host_writes_vary: bool,
 }
 
-/// What to do with a response head.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_head_action {
-    /// Make the head edits, send it, let the body through.
-    SSZIP_HEAD_PASS = 0,
-    /// Keep it back and hand over the body.
-    SSZIP_HEAD_HOLD = 1,
-    /// Make the head edits, send it, and the body through
-    /// `sszip_exchange_stream`.
-    SSZIP_HEAD_STREAM = 2,
-    /// As `SSZIP_HEAD_PASS`, and show each piece of the body to
-    /// `sszip_exchange_observe`.
-    SSZIP_HEAD_TEE = 3,
-}
-
 /// How the node failed a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,37 +274,6 @@ impl sszip_failure {
             _ => return None,
         })
     }
-}
-
-/// What to do with a piece of a held body.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_piece_action {
-    /// It was copied: let go of it.
-    SSZIP_PIECE_TAKEN = 0,
-    /// Make the head edits, send the head, `sszip_exchange_body`, then this
-    /// piece and the rest.
-    SSZIP_PIECE_GIVE_UP = 1,
-    /// Make the head edits, send the head, and this piece and the rest through
-    /// `sszip_exchange_stream`.
-    SSZIP_PIECE_STREAM = 2,
-}
-
-/// What to do at the end of a held body.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_end_action {
-    /// Call `sszip_exchange_code` now.
-    SSZIP_END_CODE = 0,
-    /// Call `sszip_exchange_code` on a thread that serves no connections.
-    SSZIP_END_CODE_OFF_LOOP = 1,
-    /// The body is not whole: answer 502.
-    SSZIP_END_FAIL = 2,
-    /// Make the head edits, send the head, and finish the stream with
-    /// `sszip_exchange_stream`.
-    SSZIP_END_STREAM = 3,
-    /// Make the head edits, send the head and `sszip_exchange_body`.
-    SSZIP_END_GIVE_UP = 4,
 }
 
 /// How far `sszip_exchange_stream` is to bring a piece.

@@ -156,10 +156,9 @@ check_misuse(const sszip_config *config)
     const sszip_str      *body;
     sszip_exchange       *exchange;
     const sszip_edit     *edits;
+    sszip_step            step;
+    sszip_need            need;
     sszip_progress        progress;
-    sszip_end_action      end;
-    sszip_piece_action    piece;
-    sszip_head_action     action;
     sszip_request_head    request;
     sszip_response_head   head;
 
@@ -170,12 +169,16 @@ check_misuse(const sszip_config *config)
 
     ok(sszip_exchange_new(config, &exchange));
 
-    check(sszip_exchange_piece(exchange, str("x"), &piece)
+    check(sszip_exchange_piece(exchange, str("x"), &step)
           == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_end(exchange, &end) == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_code(exchange) == SSZIP_STATUS_MISUSE);
+    check(sszip_exchange_end(exchange, &step) == SSZIP_STATUS_MISUSE);
+    check(sszip_exchange_done(exchange, NULL, &step) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_no_response_head(exchange, &step)
+          == SSZIP_STATUS_MISUSE);
     check(sszip_exchange_cut_short(exchange) == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_release(exchange, &piece) == SSZIP_STATUS_MISUSE);
+    check(sszip_exchange_release(exchange, &step) == SSZIP_STATUS_MISUSE);
+    ok(sszip_exchange_need(exchange, 1, &need));
+    check(need == SSZIP_NEED_NOTHING);
     check(sszip_exchange_stream(exchange, str("x"), SSZIP_FLUSH_NONE, NULL, 0,
                                 &progress)
           == SSZIP_STATUS_MISUSE);
@@ -187,9 +190,9 @@ check_misuse(const sszip_config *config)
     request.size = sizeof(request);
     request.method = str("GET");
     ok(sszip_exchange_request_head(exchange, &request));
-    check(sszip_exchange_response_head(exchange, &head, &action)
+    check(sszip_exchange_response_head(exchange, &head, &step)
           == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_response_head(exchange, NULL, &action)
+    check(sszip_exchange_response_head(exchange, NULL, &step)
           == SSZIP_STATUS_NULL);
 
     ok(sszip_exchange_body(exchange, &body, &n));
@@ -210,9 +213,10 @@ check_misuse(const sszip_config *config)
 
 static sszip_exchange *
 ask(const sszip_config *config, const char *body, uintptr_t waiter,
-    sszip_look_up *action)
+    sszip_do *found)
 {
-    int64_t              most;
+    sszip_step           step;
+    sszip_need           need;
     sszip_asked          asked;
     sszip_field          fields[2];
     sszip_exchange      *exchange;
@@ -235,43 +239,46 @@ ask(const sszip_config *config, const char *body, uintptr_t waiter,
     asked.name_space = str("chain");
     asked.place = str("0");
     asked.body = str(body);
+    asked.has_body = true;
     asked.now = 1000;
     asked.coding_allowed = true;
     asked.waiter = waiter;
 
     ok(sszip_exchange_new(config, &exchange));
-    check(sszip_exchange_look_up(exchange, &asked, action)
+    check(sszip_exchange_look_up(exchange, &asked, &step)
           == SSZIP_STATUS_MISUSE);
     ok(sszip_exchange_request_head(exchange, &request));
-    ok(sszip_exchange_cache_need(exchange, &most));
-    check(most > (int64_t) strlen(body));
+    ok(sszip_exchange_need(exchange, INT64_MAX, &need));
+    check(need == SSZIP_NEED_NOTHING);
+    ok(sszip_exchange_need(exchange, -1, &need));
+    check(need == SSZIP_NEED_BODY);
+    ok(sszip_exchange_need(exchange, (int64_t) strlen(body), &need));
+    check(need == SSZIP_NEED_BODY);
 
     asked.size--;
-    check(sszip_exchange_look_up(exchange, &asked, action)
+    check(sszip_exchange_look_up(exchange, &asked, &step)
           == SSZIP_STATUS_MISUSE);
     asked.size++;
-    check(sszip_exchange_look_up(exchange, NULL, action)
+    check(sszip_exchange_look_up(exchange, NULL, &step)
           == SSZIP_STATUS_NULL);
-    check(sszip_exchange_look_up(NULL, &asked, action) == SSZIP_STATUS_NULL);
-    ok(sszip_exchange_look_up(exchange, &asked, action));
+    check(sszip_exchange_look_up(NULL, &asked, &step) == SSZIP_STATUS_NULL);
+    ok(sszip_exchange_look_up(exchange, &asked, &step));
+
+    *found = step.act;
 
     return exchange;
 }
 
 
-/* the node's answer to it, sent on, and what is to be stored of that */
+/* the node's answer to it, up to where it is sent on */
 
-static sszip_fill *
+static void
 answer(sszip_exchange *exchange, const char *body)
 {
-    bool                  off_loop;
     uint8_t              *copy;
     sszip_str             piece;
-    sszip_fill           *fill;
+    sszip_step            step;
     sszip_field           field;
-    sszip_end_action      end;
-    sszip_head_action     action;
-    sszip_piece_action    taken;
     sszip_response_head   head;
 
     field.name = str("Content-Type");
@@ -285,7 +292,7 @@ answer(sszip_exchange *exchange, const char *body)
     head.delimited = true;
     head.status = 200;
     head.coding_allowed = true;
-    ok(sszip_exchange_response_head(exchange, &head, &action));
+    ok(sszip_exchange_response_head(exchange, &head, &step));
 
     copy = malloc(strlen(body));
     check(copy != NULL);
@@ -294,28 +301,32 @@ answer(sszip_exchange *exchange, const char *body)
     piece.data = copy;
     piece.len = strlen(body);
 
-    if (action == SSZIP_HEAD_TEE) {
-        ok(sszip_exchange_observe(exchange, piece));
+    if (step.act == SSZIP_DO_SHOW) {
+        ok(sszip_exchange_piece(exchange, piece, &step));
+        check(step.act == SSZIP_DO_AWAIT);
 
     } else {
-        check(action == SSZIP_HEAD_HOLD);
-        check(sszip_exchange_observe(exchange, piece) == SSZIP_STATUS_MISUSE);
-        ok(sszip_exchange_piece(exchange, piece, &taken));
-        check(taken == SSZIP_PIECE_TAKEN);
-        ok(sszip_exchange_end(exchange, &end));
-        ok(sszip_exchange_code(exchange));
+        check(step.act == SSZIP_DO_HOLD);
+        ok(sszip_exchange_piece(exchange, piece, &step));
+        check(step.act == SSZIP_DO_AWAIT);
+        ok(sszip_exchange_end(exchange, &step));
+        check(step.act == SSZIP_DO_SEND);
     }
 
     free(copy);
+}
 
-    check(sszip_exchange_take_fill(exchange, NULL, &off_loop)
-          == SSZIP_STATUS_NULL);
-    check(sszip_exchange_take_fill(exchange, &fill, NULL)
-          == SSZIP_STATUS_NULL);
-    ok(sszip_exchange_take_fill(exchange, &fill, &off_loop));
-    check(fill != NULL && !off_loop);
 
-    return fill;
+/* it is sent: what is to be stored is */
+
+static void
+sent(sszip_exchange *exchange)
+{
+    sszip_job  *job;
+
+    check(sszip_exchange_sent(exchange, 1000, NULL) == SSZIP_STATUS_NULL);
+    ok(sszip_exchange_sent(exchange, 1000, &job));
+    check(job == NULL);
 }
 
 
@@ -360,8 +371,10 @@ check_cache(const sszip_config *config)
     size_t           size, n;
     uint16_t         status;
     sszip_str        str1;
-    sszip_fill      *fill;
-    sszip_look_up    action;
+    sszip_do         found;
+    sszip_job       *job;
+    sszip_step       step;
+    sszip_need       need;
     sszip_exchange  *first, *second, *third;
 
     ok(sszip_process_start(config, 1));
@@ -371,45 +384,43 @@ check_cache(const sszip_config *config)
 
     /* one asks, another waits for it, and both have the answer */
 
-    first = ask(config, CALL("1", "eth_chainId"), 11, &action);
-    check(action == SSZIP_LOOK_UP_FORWARD);
+    first = ask(config, CALL("1", "eth_chainId"), 11, &found);
+    check(found == SSZIP_DO_FORWARD);
     check_status(first, "MISS");
-    second = ask(config, CALL("2", "eth_chainId"), 12, &action);
-    check(action == SSZIP_LOOK_UP_WAIT);
-    third = ask(config, CALL("3", "eth_chainId"), 13, &action);
-    check(action == SSZIP_LOOK_UP_WAIT);
+    second = ask(config, CALL("2", "eth_chainId"), 12, &found);
+    check(found == SSZIP_DO_WAIT);
+    third = ask(config, CALL("3", "eth_chainId"), 13, &found);
+    check(found == SSZIP_DO_WAIT);
     sszip_exchange_free(third);
 
-    fill = answer(first, ANSWER("1", "\"0x1\""));
-    sszip_exchange_free(first);
+    answer(first, ANSWER("1", "\"0x1\""));
     check(sszip_next_woken() == 0);
-    ok(sszip_fill_build(fill));
-    ok(sszip_fill_publish(fill, 1000));
+    sent(first);
+    sszip_exchange_free(first);
     check(sszip_next_woken() == 12);
     check(sszip_next_woken() == 0);
     sszip_exchange_free(second);
     check(sszip_next_woken() == 0);
 
-    second = ask(config, CALL("\"x\"", "eth_chainId"), 12, &action);
-    check(action == SSZIP_LOOK_UP_RESPOND);
+    second = ask(config, CALL("\"x\"", "eth_chainId"), 12, &found);
+    check(found == SSZIP_DO_RESPOND);
     ok(sszip_exchange_status(second, &status));
     check(status == 200);
     check_status(second, "HIT");
     check_body(second, ANSWER("\"x\"", "\"0x1\""));
     ok(sszip_exchange_call(second, &str1, &size, &n));
     check(str1.len == strlen("eth_chainId") && size == 0);
-    check(sszip_exchange_code(second) == SSZIP_STATUS_MISUSE);
     sszip_exchange_free(second);
 
-    /* a fill that is freed, and an exchange that is, make way for the next */
+    /* an exchange that is freed makes way for the next, sent or not */
 
-    first = ask(config, CALL("1", "eth_blockNumber"), 21, &action);
-    second = ask(config, CALL("2", "eth_blockNumber"), 22, &action);
-    third = ask(config, CALL("3", "eth_blockNumber"), 23, &action);
-    fill = answer(first, ANSWER("1", "\"0x1\""));
-    sszip_fill_free(fill);
-    check(sszip_next_woken() == 22);
+    first = ask(config, CALL("1", "eth_blockNumber"), 21, &found);
+    second = ask(config, CALL("2", "eth_blockNumber"), 22, &found);
+    third = ask(config, CALL("3", "eth_blockNumber"), 23, &found);
+    answer(first, ANSWER("1", "\"0x1\""));
+    check(sszip_next_woken() == 0);
     sszip_exchange_free(first);
+    check(sszip_next_woken() == 22);
     sszip_exchange_free(second);
     check(sszip_next_woken() == 23);
     check(sszip_next_woken() == 0);
@@ -419,45 +430,46 @@ check_cache(const sszip_config *config)
     /* a batch of which one answer is there */
 
     first = ask(config, "[" CALL("1", "eth_syncing") "," CALL("2", "eth_chainId")
-                "]", 31, &action);
-    check(action == SSZIP_LOOK_UP_FORWARD_REWRITTEN);
+                "]", 31, &found);
+    check(found == SSZIP_DO_FORWARD_REWRITTEN);
     ok(sszip_exchange_request_body(first, &str1));
     check(str1.len == strlen("[" CALL("1", "eth_syncing") "]")
           && memcmp(str1.data, "[" CALL("1", "eth_syncing") "]", str1.len) == 0);
     ok(sszip_exchange_call(first, &str1, &size, &n));
     check(str1.len == 0 && size == 2);
-    fill = answer(first, "[" ANSWER("1", "false") "]");
+    answer(first, "[" ANSWER("1", "false") "]");
     check_body(first, "[" ANSWER("1", "false") "," ANSWER("2", "\"0x1\"") "]");
-    ok(sszip_fill_publish(fill, 1000));
+    sent(first);
     sszip_exchange_free(first);
 
     /* nothing of it is to be stored */
 
-    first = ask(config, CALL("1", "eth_gasPrice"), 41, &action);
-    second = ask(config, CALL("2", "eth_gasPrice"), 42, &action);
+    first = ask(config, CALL("1", "eth_gasPrice"), 41, &found);
+    second = ask(config, CALL("2", "eth_gasPrice"), 42, &found);
     ok(sszip_exchange_no_store(first));
     check(sszip_next_woken() == 42);
     sszip_exchange_free(second);
     sszip_exchange_free(first);
     check(sszip_next_woken() == 0);
 
-    check(sszip_exchange_cache_need(NULL, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_need(NULL, 0, &need) == SSZIP_STATUS_NULL);
     check(sszip_exchange_request_body(NULL, &str1) == SSZIP_STATUS_NULL);
     check(sszip_exchange_status(NULL, &status) == SSZIP_STATUS_NULL);
-    check(sszip_exchange_observe(NULL, str("x")) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_piece(NULL, str("x"), &step) == SSZIP_STATUS_NULL);
     check(sszip_exchange_no_store(NULL) == SSZIP_STATUS_NULL);
-    check(sszip_exchange_take_fill(NULL, &fill, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_sent(NULL, 0, &job) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_node_sent_all(NULL, 0, &job) == SSZIP_STATUS_NULL);
     check(sszip_exchange_cache_status(NULL, &str1) == SSZIP_STATUS_NULL);
     check(sszip_exchange_call(NULL, &str1, &size, &n) == SSZIP_STATUS_NULL);
-    check(sszip_fill_build(NULL) == SSZIP_STATUS_NULL);
-    check(sszip_fill_publish(NULL, 0) == SSZIP_STATUS_NULL);
-    sszip_fill_free(NULL);
+    check(sszip_job_run(NULL) == SSZIP_STATUS_NULL);
+    check(sszip_job_store(NULL, 0) == SSZIP_STATUS_NULL);
+    check(!sszip_job_is_to_be_stored(NULL));
+    sszip_job_free(NULL);
 
     /* a result that nobody takes is not lost memory */
 
-    first = ask(config, CALL("1", "eth_gasPrice"), 51, &action);
-    fill = answer(first, ANSWER("1", "\"0x1\""));
-    sszip_fill_free(fill);
+    first = ask(config, CALL("1", "eth_gasPrice"), 51, &found);
+    answer(first, ANSWER("1", "\"0x1\""));
     sszip_exchange_free(first);
 }
 
@@ -542,15 +554,15 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
 {
     size_t                n, at, len;
     int64_t               hold_ms;
-    uint8_t              *copy;
+    uint8_t               mode, *copy;
+    const sszip_str      *body;
     uint64_t              received, sent;
     sszip_str             piece;
     sszip_field           field;
     sszip_exchange       *exchange;
+    sszip_do              state;
+    sszip_step            step;
     const sszip_edit     *edits;
-    sszip_end_action      end;
-    sszip_head_action     action;
-    sszip_piece_action    taken;
     sszip_request_head    request;
     sszip_response_head   head;
 
@@ -578,16 +590,17 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     head.delimited = true;
     head.status = 200;
     head.coding_allowed = true;
-    ok(sszip_exchange_response_head(exchange, &head, &action));
+    ok(sszip_exchange_response_head(exchange, &head, &step));
+    state = step.act;
 
-    if (action != SSZIP_HEAD_HOLD) {
+    if (state != SSZIP_DO_HOLD) {
         print_mode_and_head(exchange);
     }
 
-    ok(sszip_exchange_hold_ms(exchange, &hold_ms));
+    ok(sszip_exchange_next_timer(exchange, &hold_ms));
     check((hold_ms >= 0)
-          == (action == SSZIP_HEAD_STREAM
-              || (action == SSZIP_HEAD_HOLD && chunked)));
+          == (state == SSZIP_DO_STREAM
+              || (state == SSZIP_DO_HOLD && chunked)));
 
     for (at = 0; at < body_length; at += len) {
         len = body_length - at < piece_length ? body_length - at : piece_length;
@@ -600,42 +613,52 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
         piece.data = copy;
         piece.len = len;
 
-        if (action == SSZIP_HEAD_HOLD) {
-            ok(sszip_exchange_piece(exchange, piece, &taken));
+        if (state == SSZIP_DO_HOLD) {
+            ok(sszip_exchange_piece(exchange, piece, &step));
 
-            if (taken == SSZIP_PIECE_GIVE_UP) {
+            if (step.act == SSZIP_DO_SEND_THEN_PASS) {
                 print_mode_and_head(exchange);
                 write_body(exchange);
-                action = SSZIP_HEAD_PASS;
+                state = SSZIP_DO_PASS;
 
-            } else if (taken == SSZIP_PIECE_STREAM) {
+            } else if (step.act == SSZIP_DO_STREAM) {
                 print_mode_and_head(exchange);
-                action = SSZIP_HEAD_STREAM;
+                state = SSZIP_DO_STREAM;
             }
         }
 
-        if (action == SSZIP_HEAD_STREAM) {
+        if (state == SSZIP_DO_STREAM) {
             stream(exchange, piece, at % 3 ? SSZIP_FLUSH_NONE
                                            : SSZIP_FLUSH_SYNC);
         }
 
-        if (action == SSZIP_HEAD_PASS) {
+        if (state == SSZIP_DO_PASS) {
             write_bytes(copy, len);
         }
 
         free(copy);
     }
 
-    if (action == SSZIP_HEAD_HOLD) {
-        ok(sszip_exchange_end(exchange, &end));
-        check(end == (body_length > 262144 ? SSZIP_END_CODE_OFF_LOOP
-                                           : SSZIP_END_CODE));
-        ok(sszip_exchange_code(exchange));
+    if (state == SSZIP_DO_HOLD) {
+        ok(sszip_exchange_end(exchange, &step));
+        check((step.act == SSZIP_DO_RUN) == (body_length > 262144));
+
+        if (step.act == SSZIP_DO_RUN) {
+            /* whoever asks meanwhile is told nothing */
+            ok(sszip_exchange_body(exchange, &body, &n));
+            check(n == 0);
+            check(sszip_exchange_mode(exchange, &mode) == SSZIP_STATUS_MISUSE);
+            check(sszip_exchange_end(exchange, &step) == SSZIP_STATUS_MISUSE);
+            ok(sszip_job_run(step.job));
+            ok(sszip_exchange_done(exchange, step.job, &step));
+        }
+
+        check(step.act == SSZIP_DO_SEND);
         print_mode_and_head(exchange);
         write_body(exchange);
     }
 
-    if (action == SSZIP_HEAD_STREAM) {
+    if (state == SSZIP_DO_STREAM) {
         stream(exchange, str(""), SSZIP_FLUSH_FINISH);
         ok(sszip_exchange_sizes(exchange, &received, &sent));
         check(received == body_length && sent > 0);

@@ -1,0 +1,505 @@
+//! The driver: a host tells it what happened, and it says what to do next.
+//!
+//! It owns an exchange, what is to be stored of its answer, and the work that
+//! takes too long for an event loop. No panic leaves it: what it was about then
+//! goes on as if there were no sszip, or, where that would pass a part of an
+//! answer off as all of it, fails.
+
+use std::sync::Arc;
+
+use super::caching::{Asked, CacheNeed, LookUp};
+use super::fill::Fill;
+use super::head::{Field, RequestHead, ResponseHead};
+use super::transitions::{Event, State};
+use super::{EndAction, Exchange, HeadAction, Misuse, PieceAction, StreamFailure};
+use crate::cache::reason::Reason;
+use crate::config::Config;
+use crate::gzip::stream::{Flush, Progress};
+use crate::mode::Mode;
+use crate::panics::caught;
+
+/// What a host is to do next.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing, until something happens: what was shown was taken.
+    Await,
+    /// Send the request to the node.
+    Forward,
+    /// The same, with [`Exchange::request_body`] as its body.
+    ForwardRewritten,
+    /// Send a stored answer: [`Exchange::status`], [`Exchange::head_edits`] as
+    /// the whole head, and [`Exchange::body`].
+    Respond,
+    /// Look up again when this request is woken, or when its
+    /// [time](Driver::next_timer) is over.
+    Wait,
+    /// Send the head, with the head edits, and the body as it comes.
+    Pass,
+    /// The same, and show each piece of the body to [`Driver::piece`].
+    Show,
+    /// Keep the head back, and show the body to [`Driver::piece`].
+    Hold,
+    /// Send the head, with the head edits, and the body through
+    /// [`Driver::stream`], with the piece that was shown last.
+    Stream,
+    /// Send the head, with the head edits, and [`Exchange::body`], which is all
+    /// of it.
+    Send,
+    /// The same, then the piece that was shown last, and the rest as it comes.
+    SendThenPass,
+    /// Run this on a thread that serves no connections, then give it to
+    /// [`Driver::done`].
+    OffLoop(Job),
+    /// Nothing was sent, and there is nothing to send: answer 502.
+    Fail(Failure),
+}
+
+/// Why there is nothing to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The node's answer is not whole.
+    Short,
+    /// Memory was refused to a batch that has to be put together.
+    Memory,
+}
+
+impl Failure {
+    /// For logs.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Failure::Short => "the response ended before its length was reached",
+            Failure::Memory => "no memory for the whole batch",
+        }
+    }
+}
+
+/// How long a request's body is, for all that its head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// So many bytes; 0: there is none.
+    Known(u64),
+    /// That will be known at its end.
+    Unknown,
+}
+
+/// What a look-up needs of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// There will be none: send the request to the node.
+    Nothing,
+    /// Nothing more: call [`Driver::look_up`].
+    LookUp,
+    /// The request's body: read it, then call [`Driver::look_up`] with it.
+    Body,
+}
+
+/// Work that takes too long for an event loop. It can go to any thread.
+#[derive(Debug)]
+pub struct Job(Work);
+
+#[derive(Debug)]
+enum Work {
+    /// An answer is coded, or decoded.
+    Answer(Box<Exchange>),
+    /// What is to be stored of an answer that is out.
+    Store(Box<Fill>),
+}
+
+impl Job {
+    /// Milliseconds for each megabyte.
+    pub fn run(&mut self) {
+        match &mut self.0 {
+            Work::Answer(exchange) => code(exchange),
+            // what could not be made is not stored
+            Work::Store(fill) => caught(|| fill.build()).unwrap_or_default(),
+        }
+    }
+
+    /// Whether a client waits for it.
+    pub fn is_waited_for(&self) -> bool {
+        matches!(self.0, Work::Answer(_))
+    }
+
+    /// Whether it is worth running when its client has gone.
+    pub fn is_to_be_stored(&self) -> bool {
+        match &self.0 {
+            Work::Answer(exchange) => exchange.is_filling(),
+            Work::Store(_) => true,
+        }
+    }
+
+    /// Of one that nobody waits for, once it has run: stores what it has made,
+    /// at `now` of the look-ups' clock.
+    pub fn store(self, now: u64) {
+        match self.0 {
+            Work::Answer(exchange) => drop(exchange),
+            Work::Store(fill) => caught(|| fill.publish(now)).unwrap_or_default(),
+        }
+    }
+}
+
+/// Runs the coder; if it fails inside, the body is the original.
+fn code(exchange: &mut Exchange) {
+    let coded = caught(|| exchange.code());
+    // it is in a state to be coded, or to give up
+    let _ = coded.unwrap_or_else(|| exchange.give_up(Mode::Failed));
+}
+
+/// An exchange and what comes of it. See the [module](self).
+#[derive(Debug)]
+pub struct Driver {
+    /// `None` while a job has it.
+    exchange: Option<Box<Exchange>>,
+    /// It waits for another request's answer.
+    waits: bool,
+    /// What is to be fetched in the background.
+    update: Option<Box<Driver>>,
+}
+
+impl Driver {
+    /// One for a request at a place with these settings.
+    pub fn new(config: Arc<Config>) -> Self {
+        Self::of(Exchange::new(config))
+    }
+
+    fn of(exchange: Exchange) -> Self {
+        Self {
+            exchange: Some(Box::new(exchange)),
+            waits: false,
+            update: None,
+        }
+    }
+
+    /// The exchange, to be read; `None` while a job has it.
+    pub fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_deref()
+    }
+
+    /// The same, for what the host has to say of it; `event` is what that is.
+    fn open(&mut self, event: Event) -> Result<&mut Exchange, Misuse> {
+        let state = State::Coding;
+        self.exchange.as_deref_mut().ok_or(Misuse { state, event })
+    }
+
+    /// For what has no answer, and is of no account while a job has it.
+    pub fn tell<T>(&mut self, what: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
+        self.exchange.as_deref_mut().map(what)
+    }
+
+    /// The client's request head.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless it is the first event.
+    pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
+    where
+        I: Iterator<Item = Field<'a>>,
+    {
+        self.open(Event::RequestHead)?.request_head(head)
+    }
+
+    /// What a look-up needs, of a request with such a body.
+    pub fn need(&mut self, length: BodyLength) -> Need {
+        let Some(exchange) = &mut self.exchange else {
+            return Need::Nothing;
+        };
+        let fits = |most: u64| match length {
+            BodyLength::Known(length) => 0 < length && length <= most,
+            BodyLength::Unknown => most > 0,
+        };
+        let need = match exchange.cache_need() {
+            CacheNeed::Nothing => return Need::Nothing,
+            CacheNeed::Place => return Need::LookUp,
+            CacheNeed::NoBody if length == BodyLength::Known(0) => return Need::LookUp,
+            CacheNeed::Body { most } if fits(most) => return Need::Body,
+            CacheNeed::NoBody | CacheNeed::Body { .. } => Need::Nothing,
+        };
+        exchange.not_looked_up(Reason::RequestLength);
+        need
+    }
+
+    /// Looks for stored answers. `body` is `None` where it is not in memory.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
+        self.waits = false;
+        let exchange = self.open(Event::Miss)?;
+        let most = match exchange.cache_need() {
+            CacheNeed::Body { most } => most,
+            _ => u64::MAX,
+        };
+        let body = match body {
+            Some(body) if body.len() as u64 <= most => body,
+            Some(_) => {
+                exchange.not_looked_up(Reason::RequestLength);
+                return Ok(Step::Forward);
+            }
+            None => {
+                exchange.not_looked_up(Reason::BodyOnDisk);
+                return Ok(Step::Forward);
+            }
+        };
+        let found = match caught(|| exchange.look_up(Asked { body, ..asked })) {
+            Some(found) => found?,
+            None => {
+                exchange.forget_look_up();
+                LookUp::Forward
+            }
+        };
+        if let LookUp::Respond | LookUp::RespondOffLoop = found {
+            let update = exchange.take_update();
+            self.update = update.map(|update| Box::new(Self::of(update)));
+        }
+        Ok(match found {
+            LookUp::Forward => Step::Forward,
+            LookUp::ForwardRewritten => Step::ForwardRewritten,
+            LookUp::Respond => Step::Respond,
+            LookUp::RespondOffLoop => self.off_loop(),
+            LookUp::Wait => {
+                self.waits = true;
+                Step::Wait
+            }
+        })
+    }
+
+    /// After [`Step::Respond`], or [`Step::OffLoop`] of a look-up: what awaits the node's answer to the same request, for
+    /// the cache alone. The host makes that request in the background, or drops
+    /// it.
+    pub fn take_update(&mut self) -> Option<Self> {
+        self.update.take().map(|update| *update)
+    }
+
+    /// Nothing more comes of it, and nobody waits for it; what it gave out
+    /// stays.
+    pub fn abandon(&mut self) {
+        self.update = None;
+        self.tell(Exchange::abandon);
+    }
+
+    /// The head as the node sent it; see [`Exchange::node_head`]. Whether a
+    /// stored answer takes the place of the node's.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn node_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<bool, Misuse>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let exchange = self.open(Event::HeadToPass)?;
+        caught(|| exchange.node_head(head)).unwrap_or_else(|| {
+            // nothing of it is stored, and the rest goes on
+            exchange.not_stored(Reason::Memory);
+            Ok(false)
+        })
+    }
+
+    /// The response head.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless one is awaited.
+    pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<Step, Misuse>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let exchange = self.open(Event::HeadToPass)?;
+        match caught(|| exchange.response_head(head)) {
+            Some(judged) => Ok(match judged? {
+                HeadAction::Pass => Step::Pass,
+                HeadAction::Tee => Step::Show,
+                HeadAction::Hold => Step::Hold,
+                HeadAction::Stream => Step::Stream,
+            }),
+            None => self.give_up(Mode::Failed),
+        }
+    }
+
+    /// The host has no memory to show a response head.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless one is awaited.
+    pub fn no_response_head(&mut self) -> Result<Step, Misuse> {
+        self.give_up(Mode::Memory)
+    }
+
+    /// Of a head that is awaited.
+    fn give_up(&mut self, reason: Mode) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::GiveUp)?;
+        exchange.give_up(reason)?;
+        Ok(match exchange.state() {
+            // its end is a failure
+            State::Collecting => Step::Hold,
+            _ => Step::Pass,
+        })
+    }
+
+    /// A piece of the body. Copies it.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless it was asked for.
+    pub fn piece(&mut self, piece: &[u8]) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::Piece)?;
+        if exchange.state() == State::Passing {
+            if caught(|| exchange.observe(piece)).is_none() {
+                exchange.refuse_fill();
+            }
+            return Ok(Step::Await);
+        }
+        let taken = caught(|| exchange.piece(piece));
+        self.taken(taken)
+    }
+
+    /// The [time](Self::next_timer) to hold a head is over, or the node
+    /// flushes.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a head is held.
+    pub fn release(&mut self) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::StartStream)?;
+        let released = caught(|| exchange.release());
+        self.taken(released)
+    }
+
+    fn taken(&mut self, taken: Option<Result<PieceAction, Misuse>>) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::Piece)?;
+        let taken = match taken {
+            Some(taken) => taken?,
+            None => {
+                exchange.give_up(Mode::Failed)?;
+                PieceAction::GiveUp
+            }
+        };
+        if exchange.state() == State::Cut {
+            return Ok(Step::Fail(Failure::Memory));
+        }
+        Ok(match taken {
+            PieceAction::Taken => Step::Await,
+            PieceAction::GiveUp => Step::SendThenPass,
+            PieceAction::Stream => Step::Stream,
+        })
+    }
+
+    /// The end of a body whose head is held, for all that the host knows.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a head is held.
+    pub fn end(&mut self) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::End)?;
+        let failure = match exchange.mode() {
+            Mode::Memory => Failure::Memory,
+            _ => Failure::Short,
+        };
+        let ended = match caught(|| exchange.end()) {
+            Some(ended) => ended?,
+            None => exchange.end_without_coding()?,
+        };
+        Ok(match ended {
+            EndAction::Fail => Step::Fail(failure),
+            _ if exchange.state() == State::Cut => Step::Fail(Failure::Memory),
+            EndAction::Stream => Step::Stream,
+            EndAction::GiveUp => Step::Send,
+            EndAction::Code { off_loop: true } => self.off_loop(),
+            EndAction::Code { off_loop: false } => {
+                code(exchange);
+                self.coded()
+            }
+        })
+    }
+
+    /// The node went away, while a head is held or a body streams. What was
+    /// sent of it must not look like all of it.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless that is so.
+    pub fn cut_short(&mut self) -> Result<(), Misuse> {
+        self.open(Event::CutShort)?.cut_short()
+    }
+
+    /// Codes what was held and then `piece` into `output`; see
+    /// [`Exchange::stream`].
+    ///
+    /// # Errors
+    /// [`StreamFailure`]: break the answer off.
+    pub fn stream(
+        &mut self,
+        piece: &[u8],
+        flush: Flush,
+        output: &mut [u8],
+    ) -> Result<Progress, StreamFailure> {
+        let exchange = self.open(Event::Piece)?;
+        let coded = caught(|| exchange.stream(piece, flush, output));
+        coded.unwrap_or(Err(StreamFailure::Encoder))
+    }
+
+    fn off_loop(&mut self) -> Step {
+        match self.exchange.take() {
+            Some(exchange) => Step::OffLoop(Job(Work::Answer(exchange))),
+            None => Step::Await,
+        }
+    }
+
+    /// A job of [`Step::OffLoop`] has run.
+    pub fn done(&mut self, job: Job) -> Step {
+        match job.0 {
+            Work::Answer(exchange) => {
+                self.exchange = Some(exchange);
+                self.coded()
+            }
+            // it is of no exchange any more
+            Work::Store(fill) => {
+                drop(fill);
+                Step::Await
+            }
+        }
+    }
+
+    fn coded(&self) -> Step {
+        match self.exchange() {
+            Some(exchange) => match exchange.state() {
+                // it was not run: nobody wanted it
+                State::Cut | State::Coding => Step::Fail(Failure::Memory),
+                // what was stored is not to be had
+                State::AwaitingHead => Step::Forward,
+                _ if exchange.is_hit() => Step::Respond,
+                _ => Step::Send,
+            },
+            None => Step::Await,
+        }
+    }
+
+    /// All of the answer is with the host: what is to be stored of it is, at
+    /// `now` of the look-ups' clock, or there is a job for that, which ends
+    /// with [`Job::store`].
+    pub fn sent(&mut self, now: u64) -> Option<Job> {
+        let fill = self.tell(|exchange| caught(|| exchange.take_fill()))??;
+        stored(fill?, now)
+    }
+
+    /// The same for the body as the node sent it, where that is kept apart.
+    pub fn node_sent_all(&mut self, now: u64) -> Option<Job> {
+        let fill = self.tell(|exchange| caught(|| exchange.take_node_fill()))??;
+        stored(fill?, now)
+    }
+
+    /// In how many milliseconds the host is to call [`Driver::release`] or to
+    /// flush a stream, or, after [`Step::Wait`], to look up again; `None`: it
+    /// may wait for what comes.
+    pub fn next_timer(&self) -> Option<u64> {
+        let exchange = self.exchange()?;
+        match self.waits {
+            true => Some(exchange.wait_ms()),
+            false => exchange.hold_ms(),
+        }
+    }
+}
+
+/// Stores it, or says who is to prepare it.
+fn stored(mut fill: Box<Fill>, now: u64) -> Option<Job> {
+    if fill.is_long() {
+        return Some(Job(Work::Store(fill)));
+    }
+    caught(|| {
+        fill.build();
+        fill.publish(now);
+    });
+    None
+}
