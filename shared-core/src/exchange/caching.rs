@@ -297,8 +297,8 @@ impl Exchange {
         if let Some(waited) = self.waiting.take() {
             return self.after_waiting(waited, sought, scope, asked, what);
         }
+        let trusted = shared.may_send(asked.monotonic);
         if !asked.bypass {
-            let trusted = shared.may_send(asked.monotonic);
             let hot = shared.hot();
             if let (Some(hot), None) = (hot, sought.id) {
                 self.remove_changed(hot, &key, scope);
@@ -337,6 +337,19 @@ impl Exchange {
                 // what is not kept here is not kept elsewhere either
                 let in_vain = unkept.is_some();
                 match take_part(&shared, key, waiter, coalesces, in_vain, asked.now) {
+                    Part::Leads(Some(token)) if trusted => {
+                        // another event loop may have landed it since this looked
+                        match self.landed(&key, sought, scope, asked) {
+                            Some(entry) => {
+                                shared.finish(token, Outcome::Answer(Arc::clone(&entry)));
+                                if let Some(found) = self.give(&key, entry, sought.id, asked) {
+                                    return found;
+                                }
+                                None
+                            }
+                            None => Some(token),
+                        }
+                    }
                     Part::Leads(token) => token,
                     Part::Follows if self.may_send_stale(asked) => {
                         shared.leave(&key, waiter);
@@ -354,6 +367,19 @@ impl Exchange {
             _ => None,
         };
         self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
+    }
+
+    /// What is there now.
+    fn landed(
+        &self,
+        key: &Key,
+        sought: &Sought<'_>,
+        scope: &Scope,
+        asked: &Asked<'_>,
+    ) -> Option<Arc<Entry>> {
+        let entry = self.config.process.shared.hot()?.get(key, asked.now)?;
+        self.keep_stale(&entry);
+        Some(entry).filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
     }
 
     /// What was changed must not be revalidated either: its tag may be the same.

@@ -1,27 +1,18 @@
-//! The parity table (`tests/cases`) on the core: a host in memory, which does
-//! what the theory of operation says and nothing else.
-
-#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+//! Exchanges of the parity table: what the client asks, what the node answers,
+//! and what the client must see.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::Driver;
-use sszip_core::exchange::{HeadEdit, RequestHead, ResponseHead};
-use sszip_core::memory::Budget;
-use sszip_core::mode::Mode;
 
-#[path = "support/driven.rs"]
-mod driven;
-mod support;
-use driven::{through, End};
-use support::gunzip;
-
-type Fields = Vec<(String, String)>;
+use super::driven::End;
+use super::fields::{check_fields, gzip, joined, same, Fields};
+use super::host::{self, Answer, Host, Node};
+use super::support::gunzip;
 
 #[derive(Deserialize)]
 struct Table {
@@ -32,14 +23,14 @@ struct Table {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Case {
-    name: String,
+pub struct Case {
+    pub name: String,
     #[serde(rename = "why")]
     _why: Option<String>,
     #[serde(default = "every_host")]
     hosts: Vec<String>,
     #[serde(default)]
-    config: BTreeMap<String, toml::Value>,
+    pub config: BTreeMap<String, toml::Value>,
     #[serde(default)]
     request: Request,
     #[serde(default)]
@@ -109,38 +100,21 @@ impl Default for Response {
 
 /// How the node's body comes in pieces.
 #[derive(Clone, Copy, Debug)]
-enum Split {
+pub enum Split {
     Whole,
     Bytes,
     Random(u64),
 }
 
-#[test]
-fn every_case_holds_in_every_split() {
-    let cases = load();
-    assert!(cases.len() > 100, "only {} cases were found", cases.len());
-    let mut failures = Vec::new();
-    for case in &cases {
-        for split in [
-            Split::Whole,
-            Split::Bytes,
-            Split::Random(1),
-            Split::Random(2),
-        ] {
-            if let Err(problem) = run(case, split) {
-                failures.push(format!("{} ({split:?}): {problem}", case.name));
-            }
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{} failures:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
-}
+pub const SPLITS: [Split; 4] = [
+    Split::Whole,
+    Split::Bytes,
+    Split::Random(1),
+    Split::Random(2),
+];
 
-fn load() -> Vec<Case> {
+/// Those for every host.
+pub fn load() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
@@ -163,23 +137,19 @@ fn load() -> Vec<Case> {
         .collect()
 }
 
-/// What the client got.
-struct Answer {
-    status: u16,
-    fields: Fields,
-    body: Vec<u8>,
-    upstream: Fields,
-    mode: Mode,
-}
-
-fn run(case: &Case, split: Split) -> Result<(), String> {
+/// Whether a case holds on a host, which is given it at a place of `process`.
+pub fn run(case: &Case, split: Split, host: &dyn Host, process: &Process) -> Result<(), String> {
     let body = generate(&case.response.body);
     let sent = match case.response.coding.as_deref() {
         Some("gzip" | "x-gzip") => gzip(&body),
         Some(other) => panic!("no coder for {other}"),
         None => body.clone(),
     };
-    let answer = exchange(case, &sent, split)?;
+    let answer = host.ask(request(case, &sent, split, process.clone()))?;
+    check(case, &answer, &sent, &body)
+}
+
+fn check(case: &Case, answer: &Answer, sent: &[u8], body: &[u8]) -> Result<(), String> {
     let expect = &case.expect;
 
     if let Some(mode) = &expect.mode {
@@ -230,93 +200,60 @@ fn run(case: &Case, split: Split) -> Result<(), String> {
     Ok(())
 }
 
-/// The host.
-fn exchange(case: &Case, sent: &[u8], split: Split) -> Result<Answer, String> {
-    let text = |problem: sszip_core::exchange::Misuse| problem.to_string();
+fn request(case: &Case, sent: &[u8], split: Split, process: Process) -> host::Request {
     let Request {
         method,
         version,
         headers,
     } = &case.request;
-    let mut driver = Driver::new(config(&case.config));
-    driver
-        .request_head(RequestHead {
-            method: method.as_bytes(),
-            target: b"/",
-            fields: bytes(headers),
-        })
-        .map_err(text)?;
-    let upstream = edited(headers, driver.exchange().unwrap().upstream_edits());
-
     let mut fields = case.response.headers.clone();
     if let Some(coding) = &case.response.coding {
         fields.push(("Content-Encoding".into(), coding.clone()));
     }
-    let bodiless = method == "HEAD" || matches!(case.response.status, 204 | 304);
-    let framing =
-        case.response
-            .framing
-            .as_deref()
-            .unwrap_or(if matches!(case.response.status, 204 | 304) {
-                "none"
-            } else {
-                "length"
-            });
+    let status = case.response.status;
+    let bodiless = method == "HEAD" || matches!(status, 204 | 304);
+    let framing = case.response.framing.as_deref();
+    let framing = framing.unwrap_or(match status {
+        204 | 304 => "none",
+        _ => "length",
+    });
     let content_length = (framing == "length").then_some(sent.len() as u64);
     if let Some(length) = content_length {
         fields.push(("Content-Length".into(), length.to_string()));
     }
-    let step = driver
-        .response_head(ResponseHead {
-            status: case.response.status,
-            content_length,
-            fields: bytes(&fields),
-            delimited: framing != "close",
-            unbuffered: false,
-            subrequest: false,
-            coding_allowed: version == "1.1",
-            host_writes_vary: false,
-            now: 0,
-        })
-        .map_err(text)?;
-
-    let arriving = if bodiless {
-        &[]
-    } else {
-        &sent[..case.response.cut_at.unwrap_or(sent.len())]
+    let cut_at = case.response.cut_at;
+    let arriving = match bodiless {
+        true => &[],
+        false => &sent[..cut_at.unwrap_or(sent.len())],
     };
-    // a host knows a cut of a chunked body; the core a missing length
-    let end = match case.response.cut_at {
-        Some(_) if framing == "chunked" => End::Cut,
-        _ => End::Whole,
-    };
-    let pieces = pieces(arriving, split);
-    let received = through(&mut driver, step, pieces, end).map_err(|problem| problem.to_string());
-    let exchange = driver.exchange().unwrap();
-    let (status, fields, body) = match received {
-        Ok(Some(body)) => {
-            let fields = edited(&fields, exchange.head_edits());
-            (case.response.status, fields, body)
-        }
-        // the host's own answer, with its own head
-        Ok(None) => (502, Fields::new(), Vec::new()),
-        // broken off: its head is out
-        Err(_) if case.response.cut_at.is_some() => {
-            let fields = edited(&fields, exchange.head_edits());
-            (case.response.status, fields, Vec::new())
-        }
-        Err(problem) => return Err(problem),
-    };
-    Ok(Answer {
+    let node = Node {
         status,
-        fields,
-        body,
-        upstream,
-        mode: exchange.mode(),
-    })
+        headers: fields,
+        content_length,
+        delimited: framing != "close",
+        body: arriving.to_vec(),
+        ends: ends(arriving.len(), split),
+        // a host knows a cut of a chunked body; the core a missing length
+        end: match cut_at {
+            Some(_) if framing == "chunked" => End::Cut,
+            _ => End::Whole,
+        },
+    };
+    host::Request {
+        config: config(&case.config, process),
+        method: method.clone(),
+        target: "/".into(),
+        headers: headers.clone(),
+        body: Vec::new(),
+        coding_allowed: version == "1.1",
+        place: b"0".to_vec(),
+        now: 0,
+        at_node: Box::new(|_| Some(node)),
+        purged: Arc::default(),
+    }
 }
 
-fn config(settings: &BTreeMap<String, toml::Value>) -> Arc<Config> {
+fn config(settings: &BTreeMap<String, toml::Value>, process: Process) -> Arc<Config> {
     let mut directives = Directives::default();
     if !settings.contains_key("enable") {
         directives.set("enable", &[b"on"]).unwrap();
@@ -329,64 +266,7 @@ fn config(settings: &BTreeMap<String, toml::Value>) -> Arc<Config> {
         let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();
         directives.set(name, &words).unwrap();
     }
-    Arc::new(directives.resolve(Budget::new()))
-}
-
-fn bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-    fields
-        .iter()
-        .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
-}
-
-fn edited(fields: &Fields, edits: &[HeadEdit]) -> Fields {
-    let mut fields = fields.clone();
-    for HeadEdit { name, value } in edits {
-        fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
-        if let Some(value) = value {
-            fields.push((name.to_string(), String::from_utf8(value.clone()).unwrap()));
-        }
-    }
-    fields
-}
-
-fn joined(fields: &Fields, name: &str) -> Option<String> {
-    let lines: Vec<_> = fields
-        .iter()
-        .filter(|(field, _)| field.eq_ignore_ascii_case(name))
-        .map(|(_, value)| value.as_str())
-        .collect();
-    (!lines.is_empty()).then(|| lines.join(", "))
-}
-
-fn check_fields(
-    side: &str,
-    fields: &Fields,
-    present: &Fields,
-    absent: &[String],
-) -> Result<(), String> {
-    for (name, value) in present {
-        same(
-            &format!("{side} {name}"),
-            joined(fields, name).as_deref(),
-            Some(value),
-        )?;
-    }
-    for name in absent {
-        same(&format!("{side} {name}"), joined(fields, name), None)?;
-    }
-    Ok(())
-}
-
-fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
-    what: &str,
-    found: T,
-    expected: U,
-) -> Result<(), String> {
-    if found == expected {
-        Ok(())
-    } else {
-        Err(format!("{what} is {found:?}, not {expected:?}"))
-    }
+    Arc::new(directives.resolve(process))
 }
 
 /// The generators of tests/cases/README.md.
@@ -436,28 +316,22 @@ impl Lcg {
     }
 }
 
-fn pieces(body: &[u8], split: Split) -> Vec<&[u8]> {
+/// Where pieces of a body end.
+fn ends(length: usize, split: Split) -> Vec<usize> {
     match split {
-        Split::Whole => vec![body],
-        Split::Bytes => body.chunks(1).collect(),
+        Split::Whole => vec![length],
+        Split::Bytes => (1..=length).collect(),
         Split::Random(seed) => {
             let mut state = Lcg(seed);
-            let mut rest = body;
-            let mut pieces = Vec::new();
-            while !rest.is_empty() {
+            let mut ends = Vec::new();
+            let mut end = 0;
+            while end < length {
                 // empty pieces too
-                let most = (rest.len() as u64).min(9000) + 1;
-                let (piece, later) = rest.split_at(((state.next() >> 33) % most) as usize);
-                pieces.push(piece);
-                rest = later;
+                let most = (length - end).min(9000) as u64 + 1;
+                end += ((state.next() >> 33) % most) as usize;
+                ends.push(end);
             }
-            pieces
+            ends
         }
     }
-}
-
-fn gzip(body: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(body).unwrap();
-    encoder.finish().unwrap()
 }

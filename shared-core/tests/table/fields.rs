@@ -1,0 +1,70 @@
+//! What both tables need: fields of heads, bodies, and comparing.
+
+use std::io::Write;
+
+use sszip_core::exchange::HeadEdit;
+
+pub type Fields = Vec<(String, String)>;
+
+pub fn bytes(fields: &Fields) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    fields
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+}
+
+pub fn edited(fields: &Fields, edits: &[HeadEdit]) -> Fields {
+    let mut fields = fields.clone();
+    for HeadEdit { name, value } in edits {
+        fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
+        if let Some(value) = value {
+            fields.push((name.to_string(), String::from_utf8(value.clone()).unwrap()));
+        }
+    }
+    fields
+}
+
+pub fn joined(fields: &Fields, name: &str) -> Option<String> {
+    let lines: Vec<_> = fields
+        .iter()
+        .filter(|(field, _)| field.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+pub fn check_fields(
+    side: &str,
+    fields: &Fields,
+    present: &Fields,
+    absent: &[String],
+) -> Result<(), String> {
+    for (name, value) in present {
+        same(
+            &format!("{side} {name}"),
+            joined(fields, name).as_deref(),
+            Some(value),
+        )?;
+    }
+    for name in absent {
+        same(&format!("{side} {name}"), joined(fields, name), None)?;
+    }
+    Ok(())
+}
+
+pub fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: U,
+) -> Result<(), String> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what} is {found:?}, not {expected:?}"))
+    }
+}
+
+pub fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(body).unwrap();
+    encoder.finish().unwrap()
+}

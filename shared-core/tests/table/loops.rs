@@ -1,0 +1,276 @@
+//! A host of several event loops: each on a thread, with requests of its own,
+//! while coders, nodes and an owner run on others. Nobody has a clock: who waits
+//! does so until it is woken.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sszip_core::cache::process::Process;
+use sszip_core::cache::wake::{EventLoop, Wake};
+use sszip_core::exchange::drive::Job;
+
+use super::host::{Answer, AtNode, Host, Next, Node, Request, Task};
+use super::owner::Running;
+
+/// Far longer than anything takes here: whoever waits so long is forgotten.
+const FOR_EVER: Duration = Duration::from_secs(30);
+
+type Result<T> = std::result::Result<T, String>;
+
+/// What happens on an event loop.
+enum Event {
+    Asks(usize, Box<Request>, Sender<Result<Answer>>),
+    /// The client has gone.
+    Leaves(usize),
+    Woken(usize),
+    Ran(usize, Job),
+    Answered(usize, Vec<u8>, Option<Node>),
+    End,
+}
+
+/// What takes long, on a thread of its own.
+enum Long {
+    Code(Sender<Event>, usize, Job),
+    /// What is to be stored, and then the client gets its answer.
+    Store(Job, u64, Sender<Result<Answer>>, Answer),
+    Ask(Sender<Event>, usize, Vec<u8>, AtNode),
+}
+
+#[derive(Debug)]
+struct Waker(Sender<Event>);
+
+impl Wake for Waker {
+    fn wake(&self, id: usize) {
+        // after its end nobody is woken
+        let _ = self.0.send(Event::Woken(id));
+    }
+
+    /// It knows who has gone.
+    fn forget(&self, _id: usize) {}
+}
+
+pub struct Loops {
+    pub process: Process,
+    pub owner: Option<Running>,
+    events: Vec<Sender<Event>>,
+    longs: Option<Vec<Sender<Long>>>,
+    threads: Vec<JoinHandle<()>>,
+    /// No name is given twice.
+    names: AtomicUsize,
+}
+
+/// What a host has.
+#[derive(Clone, Copy)]
+pub struct Has {
+    pub event_loops: usize,
+    /// Of its own, in bytes.
+    pub memory: Option<u64>,
+    pub owner: bool,
+}
+
+impl Loops {
+    pub fn new(has: Has) -> Self {
+        let process = Process::default();
+        match has.memory {
+            Some(bytes) => process.shared.start(bytes, bytes / 16, has.event_loops),
+            None => process.shared.spread(has.event_loops),
+        }
+        let owner = has.owner.then(|| Running::start(&process.shared));
+        let mut threads = Vec::new();
+        let mut longs = Vec::new();
+        for _ in 0..2 {
+            let (sender, receiver) = channel();
+            longs.push(sender);
+            threads.push(std::thread::spawn(move || work(&receiver)));
+        }
+        let mut events = Vec::new();
+        for number in 0..has.event_loops {
+            let (sender, receiver) = channel();
+            let waker = Arc::new(Waker(sender.clone()));
+            let here = Here {
+                event_loop: process.shared.event_loop(waker),
+                events: sender.clone(),
+                longs: longs.clone(),
+                number,
+                tasks: HashMap::new(),
+            };
+            events.push(sender);
+            threads.push(std::thread::spawn(move || here.run(&receiver)));
+        }
+        Self {
+            process,
+            owner,
+            events,
+            longs: Some(longs),
+            threads,
+            names: AtomicUsize::new(1),
+        }
+    }
+
+    /// Asks on one of the event loops, each in its turn.
+    pub fn begin(&self, request: Request) -> Pending<'_> {
+        let name = self.names.fetch_add(1, Ordering::Relaxed);
+        let event_loop = &self.events[name % self.events.len()];
+        let (reply, answer) = channel();
+        let asks = Event::Asks(name, Box::new(request), reply);
+        event_loop.send(asks).unwrap();
+        Pending {
+            name,
+            event_loop,
+            answer,
+        }
+    }
+}
+
+/// A client that waits.
+pub struct Pending<'a> {
+    name: usize,
+    event_loop: &'a Sender<Event>,
+    answer: Receiver<Result<Answer>>,
+}
+
+impl Pending<'_> {
+    pub fn answer(self) -> Result<Answer> {
+        match self.answer.recv_timeout(FOR_EVER) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err("nobody woke it".into()),
+            Err(RecvTimeoutError::Disconnected) => Err("its event loop has ended".into()),
+        }
+    }
+
+    pub fn leave(self) {
+        self.event_loop.send(Event::Leaves(self.name)).unwrap();
+    }
+}
+
+impl Host for Loops {
+    fn ask(&self, request: Request) -> Result<Answer> {
+        self.begin(request).answer()
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for events in &self.events {
+            // it may have ended by a panic, which `join` tells of
+            let _ = events.send(Event::End);
+        }
+        self.longs.take();
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+/// An event loop.
+struct Here {
+    event_loop: EventLoop,
+    events: Sender<Event>,
+    longs: Vec<Sender<Long>>,
+    number: usize,
+    tasks: HashMap<usize, (Task, Sender<Result<Answer>>)>,
+}
+
+impl Here {
+    fn run(mut self, events: &Receiver<Event>) {
+        for event in events {
+            match event {
+                Event::Asks(name, request, reply) => match Task::new(*request) {
+                    Ok(task) => {
+                        self.tasks.insert(name, (task, reply));
+                        self.look_up(name);
+                    }
+                    Err(problem) => tell(&reply, Err(problem)),
+                },
+                Event::Leaves(name) => drop(self.tasks.remove(&name)),
+                Event::Woken(name) => self.look_up(name),
+                Event::Ran(name, job) => self.go_on(name, |task| task.done(job)),
+                Event::Answered(name, asked, node) => self.answered(name, asked, node),
+                Event::End => return,
+            }
+        }
+    }
+
+    fn look_up(&mut self, name: usize) {
+        let waiter = self.event_loop.waiter(name);
+        self.go_on(name, |task| task.look_up(Some(waiter)));
+    }
+
+    fn long(&self, name: usize) -> &Sender<Long> {
+        &self.longs[(name + self.number) % self.longs.len()]
+    }
+
+    /// It goes on, unless it has gone.
+    fn go_on(&mut self, name: usize, how: impl FnOnce(&mut Task) -> Result<Next>) {
+        let Some((task, reply)) = self.tasks.get_mut(&name) else {
+            return;
+        };
+        let long = match how(task) {
+            Ok(Next::Wait) => return,
+            Ok(Next::Run(job)) => Long::Code(self.events.clone(), name, job),
+            Ok(Next::Ask(body)) => Long::Ask(self.events.clone(), name, body, task.at_node()),
+            Ok(Next::End(answer)) => {
+                tell(reply, Ok(answer));
+                self.tasks.remove(&name);
+                return;
+            }
+            Err(problem) => {
+                tell(reply, Err(problem));
+                self.tasks.remove(&name);
+                return;
+            }
+        };
+        self.long(name).send(long).unwrap();
+    }
+
+    fn answered(&mut self, name: usize, asked: Vec<u8>, node: Option<Node>) {
+        let Some((mut task, reply)) = self.tasks.remove(&name) else {
+            return;
+        };
+        let answered = match node {
+            Some(node) => task.answered(asked, &node),
+            None => Err("the node is asked".into()),
+        };
+        match answered {
+            Ok((answer, Some(job))) => {
+                let store = Long::Store(job, task.now(), reply, answer);
+                self.long(name).send(store).unwrap();
+            }
+            Ok((answer, None)) => tell(&reply, Ok(answer)),
+            Err(problem) => tell(&reply, Err(problem)),
+        }
+    }
+}
+
+/// Whoever asked may have gone.
+fn tell(reply: &Sender<Result<Answer>>, answer: Result<Answer>) {
+    let _ = reply.send(answer);
+}
+
+/// Coders, and nodes.
+fn work(longs: &Receiver<Long>) {
+    for long in longs {
+        // an event loop that has ended waits for nothing
+        let _ = match long {
+            Long::Code(events, name, mut job) => {
+                job.run();
+                events.send(Event::Ran(name, job))
+            }
+            Long::Store(mut job, now, reply, answer) => {
+                job.run();
+                job.store(now);
+                tell(&reply, Ok(answer));
+                Ok(())
+            }
+            Long::Ask(events, name, body, at_node) => {
+                let node = at_node(&body);
+                events.send(Event::Answered(name, body, node))
+            }
+        };
+    }
+}

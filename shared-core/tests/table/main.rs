@@ -1,0 +1,149 @@
+//! The parity table (`tests/cases`) on the core, by hosts in memory that do what
+//! the theory of operation says and nothing else: one request after the other,
+//! on several event loops of one process, and where there is neither memory nor
+//! a clock.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use sszip_core::cache::process::Process;
+
+mod cases;
+#[path = "../support/driven.rs"]
+mod driven;
+mod fields;
+mod herds;
+mod host;
+mod loops;
+mod owner;
+mod sequences;
+#[path = "../support/mod.rs"]
+mod support;
+
+use host::OneByOne;
+use loops::{Has, Loops};
+
+fn assert_none(failures: &[String]) {
+    let many = failures.len();
+    assert!(many == 0, "{many} failures:\n{}", failures.join("\n"));
+}
+
+#[test]
+fn every_case_holds_in_every_split() {
+    let cases = cases::load();
+    assert!(cases.len() > 100, "only {} cases were found", cases.len());
+    let mut failures = Vec::new();
+    for case in &cases {
+        for split in cases::SPLITS {
+            if let Err(problem) = cases::run(case, split, &OneByOne, &Process::default()) {
+                failures.push(format!("{} ({split:?}): {problem}", case.name));
+            }
+        }
+    }
+    assert_none(&failures);
+}
+
+#[test]
+fn every_sequence_holds_in_every_split() {
+    let mut failures = Vec::new();
+    for sequence in &sequences::load() {
+        for split in sequences::SPLITS {
+            let process = Process::default();
+            process.shared.start(16 << 20, 16 << 20, 1);
+            if let Err(problem) = sequences::run(sequence, split, &OneByOne, &process, "0") {
+                failures.push(format!("{} (pieces of {split}): {problem}", sequence.name));
+            }
+        }
+    }
+    assert_none(&failures);
+}
+
+#[test]
+fn the_table_holds_on_several_event_loops() {
+    let host = Loops::new(Has {
+        event_loops: 4,
+        memory: Some(256 << 20),
+        owner: true,
+    });
+    assert_none(&all_at_once(&host, &[]));
+}
+
+/// What a sandbox of a proxy has: its owner, and nothing else.
+#[test]
+fn the_table_holds_without_memory_and_without_timers() {
+    let host = Loops::new(Has {
+        event_loops: 1,
+        memory: None,
+        owner: true,
+    });
+    assert_none(&all_at_once(&host, &IN_MEMORY));
+}
+
+/// Sequences of what only memory keeps: what has expired, which validator its
+/// node had, and of after which change an answer is; and of what is looked for in
+/// memory only, as a part of an answer is.
+const IN_MEMORY: [&str; 9] = [
+    "cache: a GET that is stale is revalidated",
+    "cache: an expired answer stands in for an error that use_stale names",
+    "get: a 304 may say what an answer varies on from now on",
+    "get: a POST changes what it names, unless it is a call",
+    "get: a range of what is stored is all of it, and one of what is not the node's",
+    "get: an error of the node is answered with what has expired",
+    "get: but not where the node says that it must be revalidated",
+    "get: what a successful request has changed is out of date",
+    "get: what is revalidated for a client that has it is stored",
+];
+
+/// The whole table, with many clients; what does not hold, and what does though
+/// it is one of `without`.
+fn all_at_once(host: &Loops, without: &[&str]) -> Vec<String> {
+    let (cases, sequences) = (cases::load(), sequences::load());
+    type Work<'a> = Box<dyn Fn(usize) -> Result<(), String> + Send + Sync + 'a>;
+    let mut work: Vec<(String, bool, Work<'_>)> = Vec::new();
+    for case in &cases {
+        for split in cases::SPLITS {
+            let run = move |_| {
+                // others would take of the memory that the case is about
+                let own = case.config.contains_key("memory");
+                let process = if own {
+                    Process::default()
+                } else {
+                    host.process.clone()
+                };
+                cases::run(case, split, host, &process)
+            };
+            work.push((format!("{} ({split:?})", case.name), true, Box::new(run)));
+        }
+    }
+    for sequence in &sequences {
+        let holds = !without.contains(&&*sequence.name);
+        for split in sequences::SPLITS {
+            let run = move |number: usize| {
+                let place = number.to_string();
+                sequences::run(sequence, split, host, &host.process, &place)
+            };
+            let name = format!("{} (pieces of {split})", sequence.name);
+            work.push((name, holds, Box::new(run)));
+        }
+    }
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some((name, holds, run)) = work.get(number) else {
+                    return;
+                };
+                let failure = match (run(number), holds) {
+                    (Err(problem), true) => format!("{name}: {problem}"),
+                    (Ok(()), false) => format!("{name} holds"),
+                    _ => continue,
+                };
+                failures.lock().unwrap().push(failure);
+            });
+        }
+    });
+    failures.into_inner().unwrap()
+}

@@ -1,0 +1,223 @@
+//! An owner in the same process, on a thread of its own: it answers whenever it
+//! comes to it, on that thread.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use sszip_core::cache::chain::{Chains, Namespace};
+use sszip_core::cache::entry::Entry;
+use sszip_core::cache::flights::{Outcome, Token};
+use sszip_core::cache::ownership::{About, Owner};
+use sszip_core::cache::process::Shared;
+use sszip_core::cache::wake::Waiter;
+use sszip_core::cache::wire::{decode, Encoded};
+use sszip_core::cache::Key;
+
+#[derive(Debug)]
+pub struct Owned {
+    questions: Mutex<Option<Sender<Question>>>,
+    /// What look-ups of several have found.
+    found: Mutex<HashMap<Waiter, (u64, Entries)>>,
+    generation: AtomicU64,
+    chains: Chains,
+}
+
+type Entries = Vec<(Key, Arc<Entry>)>;
+
+#[derive(Debug)]
+enum Question {
+    One(Key, Token, bool, u64),
+    Several(Vec<Key>, Waiter, u64),
+    Store(Key, Arc<Entry>, u64),
+    /// Whoever asked for it is told when it holds.
+    Purge(Sender<()>),
+}
+
+/// It ends when it is dropped.
+pub struct Running {
+    pub owned: Arc<Owned>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub fn start(shared: &Arc<Shared>) -> Self {
+        let (questions, asked) = channel();
+        let owned = Arc::new(Owned {
+            questions: Mutex::new(Some(questions)),
+            found: Mutex::default(),
+            generation: AtomicU64::new(1),
+            chains: Chains::default(),
+        });
+        shared.join(owned.clone());
+        let (owner, shared) = (Arc::clone(&owned), Arc::downgrade(shared));
+        let thread = std::thread::spawn(move || owner.serve(&asked, &shared));
+        Self {
+            owned,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.owned.questions.lock().unwrap().take();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// An entry as it is kept: bytes, when it expires, and of after which purge it is.
+struct Kept {
+    bytes: Vec<u8>,
+    expires_at: u64,
+    stored_at: u64,
+}
+
+impl Kept {
+    fn entry(&self, now: u64) -> Option<Entry> {
+        let fresh = self
+            .expires_at
+            .checked_sub(now)
+            .filter(|fresh| *fresh > 0)?;
+        decode(&self.bytes, now, now.saturating_sub(self.stored_at), fresh)
+    }
+}
+
+impl Owned {
+    fn put(&self, question: Question) -> Result<(), Question> {
+        match &*self.questions.lock().unwrap() {
+            Some(questions) => questions.send(question).map_err(|error| error.0),
+            None => Err(question),
+        }
+    }
+
+    /// Removes everything, and returns when that holds.
+    pub fn purge(&self) {
+        let (done, holds) = channel();
+        self.put(Question::Purge(done)).unwrap();
+        holds.recv().unwrap();
+    }
+
+    fn serve(&self, asked: &Receiver<Question>, shared: &Weak<Shared>) {
+        let mut kept: HashMap<Key, Kept> = HashMap::new();
+        let find = |kept: &HashMap<Key, Kept>, key: &Key, now| {
+            let entry = Arc::new(kept.get(key)?.entry(now)?);
+            Some(entry)
+        };
+        for question in asked {
+            let Some(shared) = shared.upgrade() else {
+                return;
+            };
+            let keep = |key, entry: &Arc<Entry>| {
+                if let Some(hot) = shared.hot() {
+                    hot.insert(key, Arc::clone(entry));
+                }
+            };
+            match question {
+                Question::One(key, token, leases, now) => match find(&kept, &key, now) {
+                    Some(entry) => {
+                        keep(key, &entry);
+                        shared.finish(token, Outcome::Answer(entry));
+                    }
+                    None if leases => shared.hand_on(token),
+                    None => shared.finish(token, Outcome::Alone),
+                },
+                Question::Several(keys, waiter, now) => {
+                    let entries = keys.iter().filter_map(|key| {
+                        let entry = find(&kept, key, now)?;
+                        keep(*key, &entry);
+                        Some((*key, entry))
+                    });
+                    let found = (self.generation(), entries.collect());
+                    self.found.lock().unwrap().insert(waiter, found);
+                    shared.wake([waiter]);
+                }
+                Question::Store(key, entry, generation) => {
+                    let is_current = generation == self.generation();
+                    if let (Some(encoded), true) = (Encoded::of(&entry), is_current) {
+                        let meta = entry.meta();
+                        let bytes = [&encoded.head[..], &encoded.payload].concat();
+                        let (expires_at, stored_at) = (meta.expires_at, meta.stored_at);
+                        kept.insert(
+                            key,
+                            Kept {
+                                bytes,
+                                expires_at,
+                                stored_at,
+                            },
+                        );
+                    }
+                }
+                Question::Purge(done) => {
+                    kept.clear();
+                    self.generation.fetch_add(1, Ordering::AcqRel);
+                    shared.drop_from_memory(None);
+                    done.send(()).unwrap();
+                }
+            }
+        }
+    }
+}
+
+impl Owner for Owned {
+    fn is_up(&self) -> bool {
+        true
+    }
+
+    fn ask(
+        &self,
+        key: Key,
+        token: Token,
+        leases: bool,
+        _in_vain: bool,
+        now: u64,
+    ) -> Result<(), Token> {
+        match self.put(Question::One(key, token, leases, now)) {
+            Err(Question::One(_, token, ..)) => Err(token),
+            _ => Ok(()),
+        }
+    }
+
+    fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
+        self.put(Question::Several(keys, waiter, now)).is_ok()
+    }
+
+    fn claim_all(&self, waiter: Waiter) -> Entries {
+        match self.found.lock().unwrap().remove(&waiter) {
+            Some((generation, entries)) if generation == self.generation() => entries,
+            _ => Vec::new(),
+        }
+    }
+
+    fn store(&self, key: Key, entry: Arc<Entry>, about: About) {
+        // after its end nothing is kept
+        let _ = self.put(Question::Store(key, entry, about.generation));
+    }
+
+    /// There are no other processes.
+    fn give_back(&self, _key: Key) {}
+
+    fn may_send(&self, _monotonic: u64) -> bool {
+        true
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn namespace_of(&self, scope: &[u8]) -> Namespace {
+        let mut namespace = Namespace::default();
+        for (at, byte) in scope.iter().enumerate() {
+            namespace[at % 16] = namespace[at % 16].wrapping_mul(31).wrapping_add(*byte);
+        }
+        namespace
+    }
+
+    fn chains(&self) -> &Chains {
+        &self.chains
+    }
+}

@@ -1,0 +1,284 @@
+//! Sequences of the parity table: several requests to one place, one after the
+//! other, in an empty cache.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+
+use super::driven::End;
+use super::fields::{check_fields, gzip, joined, same, Fields};
+use super::host::{self, Answer, Host};
+use super::support::gunzip;
+
+#[derive(Deserialize)]
+struct Table {
+    #[serde(default)]
+    sequence: Vec<Sequence>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sequence {
+    pub name: String,
+    #[serde(rename = "why")]
+    _why: Option<String>,
+    hosts: Option<Vec<String>>,
+    #[serde(default)]
+    config: BTreeMap<String, String>,
+    step: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    #[serde(default)]
+    pause: u64,
+    #[serde(default = "post")]
+    method: String,
+    #[serde(default = "root")]
+    target: String,
+    headers: Option<Fields>,
+    #[serde(default)]
+    body: String,
+    node: Option<Node>,
+    #[serde(default)]
+    expect: Expect,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Node {
+    status: u16,
+    headers: Fields,
+    body: String,
+    coding: Option<String>,
+    framing: Option<String>,
+    cut_at: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Expect {
+    cache: Option<String>,
+    status: Option<u16>,
+    coding: Option<String>,
+    body: Option<String>,
+    headers: Fields,
+    absent: Vec<String>,
+    forwarded: Option<String>,
+    upstream: Fields,
+    upstream_absent: Vec<String>,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self {
+            status: 200,
+            headers: vec![("Content-Type".into(), "application/json".into())],
+            body: String::new(),
+            coding: None,
+            framing: None,
+            cut_at: None,
+        }
+    }
+}
+
+fn post() -> String {
+    "POST".into()
+}
+
+fn root() -> String {
+    "/".into()
+}
+
+/// Node's bodies in pieces of so many bytes.
+pub const SPLITS: [usize; 3] = [usize::MAX, 1, 37];
+
+/// Those for every host.
+pub fn load() -> Vec<Sequence> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
+    let mut sequences = Vec::new();
+    for file in ["cache.toml", "cache_get.toml"] {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        let table: Table = toml::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(table.sequence.len() > 10, "{file}");
+        sequences.extend(table.sequence);
+    }
+    sequences.retain(|sequence| {
+        let hosts = sequence.hosts.as_ref();
+        hosts.is_none_or(|hosts| hosts.iter().any(|host| host == "core"))
+    });
+    sequences
+}
+
+fn config(settings: &BTreeMap<String, String>, process: Process) -> Arc<Config> {
+    let mut directives = Directives::default();
+    let on = || "on".to_string();
+    let mut all = BTreeMap::from([("enable".to_string(), on()), ("cache".to_string(), on())]);
+    all.extend(settings.clone());
+    for (name, value) in &all {
+        let words: Vec<&[u8]> = value.split_ascii_whitespace().map(str::as_bytes).collect();
+        directives.set(name, &words).unwrap();
+    }
+    Arc::new(directives.resolve(process))
+}
+
+/// Whether a sequence holds on a host, at a place of `process` of its own.
+pub fn run(
+    sequence: &Sequence,
+    split: usize,
+    host: &dyn Host,
+    process: &Process,
+    place: &str,
+) -> Result<(), String> {
+    let config = config(&sequence.config, process.clone());
+    let mut now = 1_000_000;
+    for (number, step) in sequence.step.iter().enumerate() {
+        now += step.pause;
+        let request = host::Request {
+            place: place.as_bytes().to_vec(),
+            now,
+            ..request(step, split, Arc::clone(&config))
+        };
+        host.ask(request)
+            .and_then(|answer| check(step, &answer))
+            .map_err(|problem| format!("step {}: {problem}", number + 1))?;
+        now += 1;
+    }
+    Ok(())
+}
+
+fn check(step: &Step, answer: &Answer) -> Result<(), String> {
+    let expect = &step.expect;
+    let of_node = step.node.as_ref().map(|node| node.status);
+    same(
+        "status",
+        answer.status,
+        expect.status.or(of_node).unwrap_or(200),
+    )?;
+    same(
+        "the node is asked",
+        answer.forwarded.is_some(),
+        step.node.is_some(),
+    )?;
+    if let (Some(forwarded), Some(got)) = (&expect.forwarded, &answer.forwarded) {
+        same(
+            "forwarded",
+            String::from_utf8_lossy(got).into_owned(),
+            expanded(forwarded),
+        )?;
+    }
+    check_fields(
+        "upstream",
+        &answer.upstream,
+        &expect.upstream,
+        &expect.upstream_absent,
+    )?;
+    if answer.status == 502 {
+        return Ok(());
+    }
+    check_fields("answer", &answer.fields, &expect.headers, &expect.absent)?;
+    if let Some(cache) = &expect.cache {
+        same("cache", said_of_cache(&answer.fields), &**cache)?;
+    }
+    let coding = joined(&answer.fields, "Content-Encoding");
+    same("coding", coding.as_deref(), expect.coding.as_deref())?;
+    if let (Some(length), 200) = (joined(&answer.fields, "Content-Length"), answer.status) {
+        same("length", length, answer.body.len().to_string())?;
+    }
+    let body = match coding.as_deref() {
+        Some("gzip") => gunzip(&answer.body).map_err(|error| format!("not gzip: {error}"))?,
+        _ => answer.body.clone(),
+    };
+    let of_node = || step.node.as_ref().map_or("", |node| &node.body).to_string();
+    let expected = expanded(&expect.body.clone().unwrap_or_else(of_node));
+    same(
+        "body",
+        String::from_utf8_lossy(&body).into_owned(),
+        expected,
+    )
+}
+
+/// RFC 9211, as one word.
+fn said_of_cache(fields: &Fields) -> &'static str {
+    let said = joined(fields, "Cache-Status").unwrap_or_default();
+    let words = [
+        ("fwd=miss", "miss"),
+        ("fwd=bypass", "bypass"),
+        ("fwd=stale", "stale"),
+        ("sszip; hit", "hit"),
+    ];
+    let word = words.iter().find(|(part, _)| said.contains(part));
+    word.map_or("none", |(_, word)| word)
+}
+
+fn request(step: &Step, split: usize, config: Arc<Config>) -> host::Request {
+    let mut headers: Fields = step
+        .headers
+        .clone()
+        .unwrap_or_else(|| vec![("Accept-Encoding".into(), "gzip".into())]);
+    headers.push(("Host".into(), "here".into()));
+    if step.method == "POST" {
+        headers.push(("Content-Type".into(), "application/json".into()));
+    }
+    let node = step.node.as_ref().map(|node| node_of(node, split));
+    host::Request {
+        config,
+        method: step.method.clone(),
+        target: step.target.clone(),
+        headers,
+        body: expanded(&step.body).into_bytes(),
+        coding_allowed: true,
+        place: Vec::new(),
+        now: 0,
+        at_node: Box::new(|_| node),
+        purged: Arc::default(),
+    }
+}
+
+/// What the node says.
+fn node_of(node: &Node, split: usize) -> host::Node {
+    let mut sent = expanded(&node.body).into_bytes();
+    let chunked = node.framing.as_deref() == Some("chunked");
+    let mut headers = node.headers.clone();
+    if let Some(coding) = &node.coding {
+        sent = gzip(&sent);
+        headers.push(("Content-Encoding".into(), coding.clone()));
+    }
+    let content_length = (!chunked && node.status != 304).then_some(sent.len() as u64);
+    if let Some(length) = content_length {
+        headers.push(("Content-Length".into(), length.to_string()));
+    }
+    let arriving = &sent[..node.cut_at.unwrap_or(sent.len())];
+    host::Node {
+        status: node.status,
+        headers,
+        content_length,
+        delimited: true,
+        body: arriving.to_vec(),
+        ends: (0..arriving.len())
+            .step_by(split)
+            .map(|start| start.saturating_add(split).min(arriving.len()))
+            .collect(),
+        end: match node.cut_at {
+            Some(_) if chunked => End::Cut,
+            _ => End::Whole,
+        },
+    }
+}
+
+/// `@a:LENGTH@` is so many letters.
+fn expanded(text: &str) -> String {
+    let mut parts = text.split('@');
+    let mut all = parts.next().unwrap_or_default().to_string();
+    while let (Some(letters), Some(rest)) = (parts.next(), parts.next()) {
+        let (letter, length) = letters.split_once(':').unwrap();
+        all += &letter.repeat(length.parse().unwrap());
+        all += rest;
+    }
+    all
+}
