@@ -83,10 +83,10 @@ impl Exchange {
         };
         let generation = process.shared.generation();
         let of_owner = match self.claim_all() {
-            Some(entries) => Some(OfOwner {
+            Some(entries) => Some(Box::new(OfOwner {
                 entries,
                 generation,
-            }),
+            })),
             None => self.of_owner.take(),
         };
         let owned = match &of_owner {
@@ -272,13 +272,13 @@ impl Exchange {
         if keys.is_empty() || !shared.flights.follow_all(keys, waiter) {
             return false;
         }
-        self.waiting_for_flights = Some((waiter, since));
+        self.waiting_for_flights = Some(Box::new((waiter, since)));
         true
     }
 
     /// What came of the flights that it waited for, if it did.
     pub(super) fn claim_flights(&mut self) -> Option<Vec<(Key, Arc<Entry>)>> {
-        let (waiter, since) = self.waiting_for_flights.take()?;
+        let (waiter, since) = *self.waiting_for_flights.take()?;
         let shared = &self.config.process.shared;
         shared.forget(waiter);
         let mut landed = shared.flights.claim_all(waiter);

@@ -295,7 +295,7 @@ impl Exchange {
         let key = sought.key;
         self.key = Some(key);
         if let Some(waited) = self.waiting.take() {
-            return self.after_waiting(waited, sought, scope, asked, what);
+            return self.after_waiting(*waited, sought, scope, asked, what);
         }
         let trusted = shared.may_send(asked.monotonic);
         if !asked.bypass {
@@ -359,7 +359,7 @@ impl Exchange {
                         None
                     }
                     Part::Follows | Part::Asks => {
-                        self.waiting = Some(Waiting { key, waiter, since });
+                        self.waiting = Some(Box::new(Waiting { key, waiter, since }));
                         return LookUp::Wait;
                     }
                 }
@@ -782,7 +782,8 @@ impl Exchange {
     pub(super) fn stop_waiting(&mut self) {
         self.claim_all();
         self.claim_flights();
-        if let Some(Waiting { key, waiter, .. }) = self.waiting.take() {
+        if let Some(waiting) = self.waiting.take() {
+            let Waiting { key, waiter, .. } = *waiting;
             let shared = &self.config.process.shared;
             shared.forget(waiter);
             shared.leave(&key, waiter);

@@ -183,13 +183,13 @@ pub struct Exchange {
     /// What it changes.
     changing: Option<Box<changing::Changing>>,
     /// What it waits for, and under which name.
-    waiting: Option<caching::Waiting>,
+    waiting: Option<Box<caching::Waiting>>,
     /// Under which name it waits for what the owner of a store has of a batch.
     waiting_for_all: Option<Waiter>,
     /// What that had, if it was asked.
-    of_owner: Option<batch::OfOwner>,
+    of_owner: Option<Box<batch::OfOwner>>,
     /// What a batch waits for that other requests fetch, and under which name.
-    waiting_for_flights: Option<(Waiter, caching::Since)>,
+    waiting_for_flights: Option<Box<(Waiter, caching::Since)>>,
     /// What may be sent in place of the node's answer.
     stand_in: Option<standing_in::StandIn>,
     /// How the node failed, as the host has said.
