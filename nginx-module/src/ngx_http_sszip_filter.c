@@ -20,6 +20,8 @@ static ngx_int_t ngx_http_sszip_tee(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+static ngx_int_t ngx_http_sszip_drop(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_sszip_end(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_go(ngx_http_request_t *r,
@@ -448,6 +450,10 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     sszip_step           step;
     ngx_chain_t         *cl, *mark;
 
+    if (ctx->dropping) {
+        return ngx_http_sszip_drop(r, ctx, in);
+    }
+
     for (cl = in; cl; cl = cl->next) {
 
         b = cl->buf;
@@ -499,6 +505,39 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             if (rc != NGX_DECLINED) {
                 return rc;
             }
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * There is nothing to send, and in the midst of a body the upstream module does
+ * not look at a status: it gets one at the end.
+ */
+
+static ngx_int_t
+ngx_http_sszip_drop(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    for (cl = in; cl; cl = cl->next) {
+
+        b = cl->buf;
+
+        b->pos = b->last;
+
+        if (b->in_file) {
+            b->file_pos = b->file_last;
+        }
+
+        if (b->last_buf
+            || (b->flush && ngx_http_sszip_upstream_failed(r, ctx)))
+        {
+            return ngx_http_sszip_bad_gateway(r, ctx, &ctx->step.why);
         }
     }
 
@@ -592,9 +631,10 @@ ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             return ngx_http_sszip_bad_gateway(r, ctx, &step->why);
         }
 
-        /* in the midst of a body nobody looks at a status */
+        ctx->dropping = 1;
+        ctx->step = *step;
 
-        return NGX_ERROR;
+        return ngx_http_sszip_drop(r, ctx, rest);
 
     default:
         return NGX_ERROR;

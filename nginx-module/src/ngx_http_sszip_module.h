@@ -104,6 +104,7 @@ typedef struct {
     unsigned                     apart:1;        /* stored from the node's */
     unsigned                     own:1;          /* made by no upstream */
     unsigned                     orphan:1;       /* the client has gone */
+    unsigned                     dropping:1;     /* there is nothing to send */
 
     sszip_edit                   coding;         /* of a stored answer */
     off_t                        node_length;    /* before other filters */

@@ -147,6 +147,25 @@ def test_while_a_thread_codes(nginx, origin):
             assert len(origin.received()) == 2
 
 
+def test_while_a_thread_decodes(nginx, origin):
+    """What is stored, for a client that takes no gzip."""
+    length = LENGTHS["long"]
+    origin.answers(Node({"eth_getBlockByHash": result(length)}))
+    with Http2Client(nginx.ports["port_h2"]) as client:
+        for _ in range(10):
+            number = next(_numbers)
+            for accept in ("gzip", "gzip"):
+                assert nginx.post("/", block(number, 1), accept).decoded == whole(length, 1)
+            asked = len(origin.received())
+            given_up = client.ask("/", None, "POST", block(number, 2))
+            staying = client.ask("/", "gzip", "POST", block(number, 3))
+            client.reset(given_up)
+            client.finish(staying)
+            assert client.judged(staying) == whole(length, 3)
+            is_stored(nginx, origin, number, length)
+            assert len(origin.received()) == asked
+
+
 @pytest.mark.parametrize("size", LENGTHS)
 def test_while_it_waits_for_another(nginx, origin, size):
     """The one that waits is given up: nobody is woken for it, and the one that

@@ -10,7 +10,7 @@ import pytest
 from harness import bodies
 from harness.client import Truncated, request_bytes
 from harness.origin import CLOSE, answer
-from harness.preload import LIBRARIES, OTHER_THREADS, Preload
+from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS, Preload
 from harness.rpc import Node, call
 from harness.watch import settled
 
@@ -242,6 +242,28 @@ def test_a_batch_that_a_thread_puts_together(nginx, origin, preload, accept, fra
     assert outcomes[-1] == "whole"
     assert set(outcomes[:-1]) <= {"whole", 502} and 502 in outcomes
     assert nginx.error_log().count("no memory for the whole batch") - said == outcomes.count(502)
+
+
+@pytest.mark.parametrize("most", [1, 100], ids=["once", "from-then-on"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("size", ["middle", "long"])
+def test_a_batch_that_there_is_no_room_for(nginx, origin, preload, size, accept, framing, most):
+    """The node's part is collected; it may go out behind what is stored, which
+    takes memory, too."""
+    origin.answers(node(LENGTHS[size], framing=framing))
+    asked = Asked(nginx, LENGTHS[size], "mixed", accept)
+    (worker,) = nginx.workers()
+    outcomes = []
+    for skip in itertools.count():
+        numbers = asked.prepare()
+        with preload.refusing(worker, LONG, LIBRARIES, MAIN_THREAD, skip=skip, most=most):
+            outcomes.append(asked(numbers))
+        if not preload["refused"]:
+            break
+        assert asked(numbers) == "whole"
+    assert outcomes[-1] == "whole"
+    assert set(outcomes) <= {"whole", 502}
 
 
 @pytest.mark.parametrize("kind", ["hit", "hits"])
