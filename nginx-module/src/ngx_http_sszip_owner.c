@@ -822,6 +822,15 @@ ngx_http_sszip_owner_exit(void)
         ngx_http_sszip_owner_log();
         ngx_http_sszip_owner_running = NULL;
 
-        (void) ngx_http_sszip_owner_stop_f(owner, NGX_HTTP_SSZIP_OWNER_STOP);
+        if (!ngx_http_sszip_owner_stop_f(owner, NGX_HTTP_SSZIP_OWNER_STOP)) {
+
+            /*
+             * The disk is slow, and threads still write to the store: what
+             * they use must not be destroyed under them.  What is not on the
+             * disk by now is lost as in a crash, and nothing else is.
+             */
+
+            _exit(0);
+        }
     }
 }

@@ -53,9 +53,6 @@ def start_nginx(session_origin):
 
     yield start
     failures = []
-    # each takes its time, and they take it together
-    for nginx in started:
-        nginx.quit()
     for nginx in started:
         _running.remove(nginx)
         try:

@@ -19,7 +19,6 @@ from harness.rpc import Node, call
 from test_stale import HASH, Asker, failing, logged, result_of, wait_until_expired
 from test_store import wait_until_linked
 
-pytestmark = pytest.mark.lengthy
 
 # all that is stored has expired when it is asked for again
 CONFIG = """

@@ -18,7 +18,6 @@ from harness.origin import CLOSE, RESET, Until, scattered
 from harness.rpc import Node, call
 from harness.watch import settled
 
-pytestmark = pytest.mark.lengthy
 
 JSON = ("Content-Type", "application/json")
 GZIP = ("Accept-Encoding", "gzip")

@@ -17,8 +17,6 @@ from test_store_life import kill_manager, wait_until_linked
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
-    pytest.mark.lengthy,
-    pytest.mark.apart,
 ]
 
 # What happens to a chain is known to its follower after an interval, and to the

@@ -12,7 +12,6 @@ from test_chain import ADDRESS, Stand, hit, of_transactions
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
-    pytest.mark.lengthy,
 ]
 
 FINAL, HEAD = 150, 200

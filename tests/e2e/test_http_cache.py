@@ -14,7 +14,6 @@ import pytest
 
 pytestmark = [
     pytest.mark.once("what is stored, and for how long, is the core's decision; the suite waits for minutes"),
-    pytest.mark.lengthy,
 ]
 
 CONFIG = """

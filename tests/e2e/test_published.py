@@ -270,7 +270,8 @@ def node_of(asked=None):
     nodes = {path: Node({"eth_chainId": number, **results}, newline=b"") for path, number in {"/": b'"0x1"', "/mainnet": b'"0x1"', "/gnosis": b'"0x64"'}.items()}
 
     def script(request):
-        if asked is not None:
+        # a mirror's copies come when they come
+        if asked is not None and not request.path.startswith("/copy"):
             asked.append(request)
         if request.path.startswith("/judge"):
             status = 403 if request.path.endswith("bad") else 204

@@ -16,7 +16,6 @@ from harness.nginx import MODULE, Nginx
 from harness.owner import Client, Owner
 from harness.rpc import Node, call
 
-pytestmark = pytest.mark.lengthy
 
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
 

@@ -19,7 +19,6 @@ from harness.origin import answer
 from harness.owner import Client
 from harness.rpc import Node, call
 
-pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
 
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
 

@@ -18,8 +18,6 @@ from test_store_life import end, kill_manager, wait_until_linked
 
 pytestmark = [
     pytest.mark.once("what is purged stays purged by the owner's doing; processes that come and go are test_store_life's"),
-    pytest.mark.lengthy,
-    pytest.mark.apart,
 ]
 
 CONFIG = """

@@ -7,7 +7,6 @@ import pytest
 from daemon import LIMIT, NAMESPACE
 from node import Node
 
-pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
 
 NAME = "mainnet"
 HOWS = {

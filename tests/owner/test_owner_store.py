@@ -12,7 +12,6 @@ import pytest
 
 from daemon import LIMIT, Client, Answer, Daemon, key, monotonic
 
-pytestmark = [pytest.mark.lengthy, pytest.mark.apart]
 
 KILLS = 50
 

@@ -222,20 +222,14 @@ class Nginx:
         os.kill(self.master, signal.SIGHUP)
         self.wait_for(lambda: (now := set(self.workers())) and not now & before, "new workers")
 
-    def quit(self):
-        """Begins a graceful stop; the master that is on its way out, if any."""
-        if self.process is None or not (master := self.master_or_none()) or not self._runs(master):
-            return None
-        os.kill(master, signal.SIGQUIT)
-        return master
-
     def stop(self):
         """A graceful stop: nginx then reports connections that leaked."""
         if self.process is None:  # only tested
             shutil.rmtree(self.prefix, ignore_errors=True)
             return
         try:
-            if master := self.quit():
+            if (master := self.master_or_none()) and self._runs(master):
+                os.kill(master, signal.SIGQUIT)
                 try:
                     self.wait_for(lambda: not self._runs(master), "nginx to stop after SIGQUIT")
                 except AssertionError:
