@@ -210,14 +210,23 @@ def test_the_buffers_of_a_batch(nginx, origin, preload, size, accept):
     (worker,) = nginx.workers()
     said = nginx.error_log().count("no memory for the answer")
     outcomes = []
-    for skip in itertools.count():
-        numbers = asked.prepare()
-        with preload.refusing(worker, BUFFER, skip=skip):
-            outcomes.append(asked(numbers))
-        if not preload["refused"]:
+
+    def logged():
+        return nginx.error_log().count("no memory for the answer") - said
+
+    # how many buffers come before those of the answer is the network's doing: a
+    # turn may step over them
+    for _ in range(10):
+        for skip in itertools.count():
+            numbers = asked.prepare()
+            with preload.refusing(worker, BUFFER, skip=skip):
+                outcomes.append(asked(numbers))
+            if not preload["refused"]:
+                break
+            assert asked(numbers) == "whole"
+        if logged():
             break
-        assert asked(numbers) == "whole"
-    assert 0 < nginx.error_log().count("no memory for the answer") - said <= outcomes.count(502)
+    assert 0 < logged() <= outcomes.count(502)
 
 
 # what is as long as a body: less than that comes from the core's reserve
