@@ -115,11 +115,6 @@ impl Job {
         }
     }
 
-    /// Whether a client waits for it.
-    pub fn is_waited_for(&self) -> bool {
-        matches!(self.0, Work::Answer(_))
-    }
-
     /// Whether it is worth running when its client has gone.
     pub fn is_to_be_stored(&self) -> bool {
         match &self.0 {
