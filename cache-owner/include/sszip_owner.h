@@ -118,8 +118,8 @@ typedef struct {
      */
     uint64_t inactive;
     /*
-     Not zero: entries that are asked for often are not made smaller while
-     nobody asks for anything.
+     Not zero: entries that never change are not made smaller before they go
+     to the disk.
      */
     uint8_t no_recompress;
     /*

@@ -236,10 +236,8 @@ pub fn status(
         "stores": { "done": status.stored, "failed": status.not_stored },
         "chains": chains,
         "recompressed": {
-            "entries": status.recompressed.entries,
-            "saved": status.recompressed.saved,
-            "no_smaller": status.recompressed.no_smaller,
-            "failed": status.recompressed.failed,
+            "entries": status.recompressed,
+            "saved": status.saved,
         },
         "store": {
             "entries": status.store.entries,

@@ -42,8 +42,8 @@ pub struct Config {
     /// How often what the store has in memory is written down.
     #[serde(default = "Time::of::<60>")]
     pub flush_interval: Time,
-    /// Whether entries that are asked for often are made smaller while nobody
-    /// asks for anything.
+    /// Whether entries that never change are made smaller before they go to the
+    /// disk.
     #[serde(default = "yes")]
     pub recompress: bool,
     /// For how long what nobody asks for is kept; without it for as long as

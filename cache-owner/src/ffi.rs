@@ -82,8 +82,8 @@ pub struct sszip_owner_config {
     /// For how long what nobody asks for is kept, in milliseconds; for as long
     /// as there is room.
     pub inactive: u64,
-    /// Not zero: entries that are asked for often are not made smaller while
-    /// nobody asks for anything.
+    /// Not zero: entries that never change are not made smaller before they go
+    /// to the disk.
     pub no_recompress: u8,
     /// The nodes that are followed, one for a namespace; none. JSON: an array
     /// that has for each an array of strings, the name of the namespace and

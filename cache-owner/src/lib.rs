@@ -16,13 +16,14 @@
 //! | [`request`] | what a request asks for                        |
 //! | [`answer`]  | heads and bodies that go back                  |
 //! | [`events`]  | the event stream                               |
-//! | [`idle`]      | what is done while nobody asks                 |
+//! | [`coder`]     | what goes to the disk is made smaller          |
 //! | [`follow`]    | what became of the chains of nodes             |
 //! | [`clock`]   | the machine's clocks                           |
 
 pub mod answer;
 pub mod bodies;
 pub mod clock;
+pub mod coder;
 pub mod config;
 pub mod events;
 #[allow(unsafe_code)]
@@ -30,7 +31,6 @@ pub mod ffi;
 pub mod follow;
 pub mod gate;
 mod heads;
-pub mod idle;
 pub mod open;
 pub mod request;
 pub mod run;

@@ -25,8 +25,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::clock::now;
+use crate::coder::Coder;
 use crate::follow::{chain::Chain, follower};
-use crate::idle::{Activity, Idle};
 use crate::server;
 use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
 use crate::socket::Socket;
@@ -64,8 +64,7 @@ pub struct Settings {
     /// How often what the store has in memory is written down, in
     /// milliseconds.
     pub flush_interval: u64,
-    /// Entries that are asked for often are made smaller while nobody asks for
-    /// anything.
+    /// Entries that never change are made smaller before they go to the disk.
     pub recompress: bool,
     /// For how many milliseconds what nobody asks for is kept; `None`: for as
     /// long as there is room.
@@ -256,20 +255,14 @@ impl Life {
             return Ok(());
         };
         // nobody else has given times since: its store was open until now
-        let owner = Owner::new(disk, self.settings.memory, now())
-            .recompressing(self.settings.recompress)
-            .inactive(self.settings.inactive);
-        let owner = Arc::new(owner);
-        let activity = Arc::new(Activity::default());
-        let idle = match self.settings.recompress {
-            true => Some(Idle::start(&owner, Arc::clone(&activity))?),
+        let owner = Owner::new(disk, self.settings.memory, now());
+        let owner = Arc::new(owner.inactive(self.settings.inactive));
+        let coder = match self.settings.recompress {
+            true => Some(Coder::start()?),
             false => None,
         };
-        let served = runtime.block_on(self.serve(Arc::clone(&owner), activity));
+        let served = runtime.block_on(self.serve(Arc::clone(&owner), coder));
         self.enter(State::Closing);
-        if let Some(idle) = idle {
-            idle.stop();
-        }
         // ends what is left of connections and what waits for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(error) = owner.close(now()) {
@@ -311,11 +304,7 @@ impl Life {
         }
     }
 
-    async fn serve(
-        &self,
-        owner: Arc<Owner>,
-        activity: Arc<Activity>,
-    ) -> Result<(), std::io::Error> {
+    async fn serve(&self, owner: Arc<Owner>, coder: Option<Coder>) -> Result<(), std::io::Error> {
         let settings = &self.settings;
         let idle = Duration::from_millis(settings.idle_timeout);
         let limits = Limits {
@@ -339,7 +328,7 @@ impl Life {
             owner.follow(*namespace, heights, now());
             owner.set_unchecked(namespace, true);
         }
-        let service = Service::new(owner, limits, activity).following(chains.clone());
+        let service = Service::new(owner, limits, coder).following(chains.clone());
         let service = Arc::new(service);
         let timer = tokio::spawn({
             let service = Arc::clone(&service);

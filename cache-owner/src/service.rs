@@ -32,9 +32,9 @@ use tokio::time::{sleep, timeout, Instant};
 use crate::answer::{self, Answer};
 use crate::bodies::Bodies;
 use crate::clock::now;
+use crate::coder::Coder;
 use crate::events::EventStream;
 use crate::follow::chain::Chain;
-use crate::idle::Activity;
 use crate::request::{self, Problem, Request};
 use crate::run::{Level, Log};
 
@@ -94,7 +94,8 @@ pub struct Service {
     started: u64,
     /// Open connections.
     pub connections: AtomicUsize,
-    activity: Arc<Activity>,
+    /// Makes what goes to the disk smaller, where that is wanted.
+    coder: Option<Coder>,
     chains: Vec<Arc<Chain>>,
     questions: Arc<Semaphore>,
 }
@@ -108,9 +109,24 @@ struct Put {
     if_final: Option<IfFinal>,
 }
 
+/// An entry that goes to the disk in the background; if it does not come that
+/// far, it goes with the next who asks for it, or at the end.
+struct Waits {
+    kept: Arc<Kept>,
+    is_to_be_stored: bool,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if self.is_to_be_stored {
+            self.kept.is_not_stored();
+        }
+    }
+}
+
 impl Service {
     /// For an owner that has started.
-    pub fn new(owner: Arc<Owner>, limits: Limits, activity: Arc<Activity>) -> Self {
+    pub fn new(owner: Arc<Owner>, limits: Limits, coder: Option<Coder>) -> Self {
         Self {
             owner,
             limits,
@@ -124,7 +140,7 @@ impl Service {
             stopping: AtomicBool::new(false),
             started: now().monotonic,
             connections: AtomicUsize::new(0),
-            activity,
+            coder,
             chains: Vec::new(),
             questions: Arc::new(Semaphore::new(MOST_QUESTIONS)),
         }
@@ -144,7 +160,6 @@ impl Service {
         self: Arc<Self>,
         request: HttpRequest<Incoming>,
     ) -> Result<Response<Answer>, Infallible> {
-        let _busy = self.activity.begin();
         let (head, mut body) = request.into_parts();
         let answer = match request::read(&head) {
             Ok(request) => self.act(request, &mut body).await,
@@ -259,7 +274,7 @@ impl Service {
     /// What of an entry may be sent, if anything. It is stored in the
     /// background if it should be. `room` is for what is
     /// [read](READ_AT_ONCE).
-    fn found(&self, key: Key, mut found: Found, room: &mut u64) -> Option<Found> {
+    fn found(self: &Arc<Self>, key: Key, mut found: Found, room: &mut u64) -> Option<Found> {
         if let Some(length) = found.kept.unread() {
             if length <= *room {
                 *room -= length;
@@ -274,7 +289,7 @@ impl Service {
 
     /// Reads an entry, if nobody did yet, and puts it on the disk if that is
     /// wanted, in the background.
-    fn read_and_store(&self, key: Key, kept: Arc<Kept>, is_to_be_stored: bool) {
+    fn read_and_store(self: &Arc<Self>, key: Key, kept: Arc<Kept>, is_to_be_stored: bool) {
         let Ok(place) = Arc::clone(&self.storing).try_acquire_owned() else {
             // when it is asked for again
             if is_to_be_stored {
@@ -282,27 +297,40 @@ impl Service {
             }
             return;
         };
-        let (owner, writes) = (Arc::clone(&self.owner), Arc::clone(&self.writes));
-        let busy = self.activity.begin();
+        let waits = Waits {
+            kept,
+            is_to_be_stored,
+        };
+        let service = Arc::clone(self);
         tokio::spawn(async move {
-            let _place = (place, busy);
-            // never closed
-            let Ok(_permit) = writes.acquire().await else {
-                return;
-            };
-            // a failure is counted, and the store says once why
-            let _ = spawn_blocking(move || {
-                let kept = match kept.unread() {
-                    Some(_) => owner.read(&key, &kept)?,
-                    None => kept,
-                };
-                if is_to_be_stored {
-                    drop(owner.store(&key, &kept, now()));
-                }
-                Some(())
-            })
-            .await;
+            let _place = place;
+            service.read_then_store(key, waits).await
         });
+    }
+
+    /// `None`: it is no answer, or was purged or filled anew meanwhile.
+    async fn read_then_store(&self, key: Key, mut waits: Waits) -> Option<()> {
+        if waits.kept.unread().is_some() {
+            let read = move |owner: &Owner| {
+                waits.kept = owner.read(&key, &waits.kept)?;
+                Some(waits)
+            };
+            waits = self.writing(read).await.ok()??;
+        }
+        if !waits.is_to_be_stored {
+            return Some(());
+        }
+        if let Some(coder) = &self.coder {
+            if let Some(body) = coder.recompress(&waits.kept).await {
+                waits.kept = self.owner.recompressed(&key, &waits.kept, body)?;
+            }
+        }
+        let store = move |owner: &Owner| {
+            waits.is_to_be_stored = false;
+            // a failure is counted, and the store says once why
+            drop(owner.store(&key, &waits.kept, now()));
+        };
+        self.writing(store).await.ok()
     }
 
     /// Does what may wait for a disk to be read.

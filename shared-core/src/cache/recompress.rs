@@ -1,7 +1,7 @@
-//! Entries coded a second time, harder, when nobody waits for it.
+//! Entries coded a second time, harder, before they go to the disk.
 //!
 //! A fill is coded in the time of a request, at igzip's speed. What is asked
-//! for again and again is worth more. On 428 recorded answers libdeflate's
+//! for again, and kept for long, is worth more. On 428 recorded answers libdeflate's
 //! level 9 makes the coded bytes of level 1 smaller by 6 % (1 to 20 KB of plain
 //! bytes), 14 % (20 to 100 KB), 15 % (up to 1 MB) and 9 % (witnesses), at 40 to
 //! 47 MB/s. Level 8 is at most 0.6 % behind and up to 1.8 times as fast. Levels
@@ -18,38 +18,28 @@ const LEVEL: u8 = 9;
 /// The longest plain payload, in bytes: about 200 ms and 24 MB.
 const LONGEST: u64 = 8 << 20;
 
-/// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recompressed {
-    /// Another form of the same entry, which says that it is one: a later
-    /// attempt finds that out at once. It is as long as before where coding
-    /// does not make it smaller, and never longer.
-    As(Vec<u8>),
-    /// There is nothing to be done: it is not coded, too long, coded a second
-    /// time already, or no entry of this version.
-    Unsuitable,
-    /// The payload is not what it says it is, or there is no memory.
-    Failed,
+/// Whether [`recompress`] may make something of an entry's bytes. Takes no time.
+pub fn is_wanted(bytes: &[u8]) -> bool {
+    Head::parse(bytes).is_some_and(|(head, _)| coded_once(&head).is_some())
 }
 
-/// Codes the payload of an entry's bytes again. Its plain bytes stay the same:
-/// what was coded is decoded again, and compared.
-pub fn recompress(bytes: &[u8]) -> Recompressed {
-    let Some((head, payload)) = Head::parse(bytes) else {
-        return Recompressed::Unsuitable;
-    };
-    let Some((crc, length)) = head.coded else {
-        return Recompressed::Unsuitable;
-    };
-    if head.recompressed || length > LONGEST {
-        return Recompressed::Unsuitable;
-    }
-    let before = Bytes::copy_of(payload).map(|payload| Open::new(payload, crc, length));
-    let after = before.and_then(|before| again(&before));
-    match after.and_then(|coded| rewritten(head, &coded)) {
-        Some(bytes) => Recompressed::As(bytes),
-        None => Recompressed::Failed,
-    }
+/// Checksum and length of what may be coded again.
+fn coded_once(head: &Head<'_>) -> Option<(u32, u64)> {
+    let (crc, length) = head.coded?;
+    (!head.recompressed && length <= LONGEST).then_some((crc, length))
+}
+
+/// Codes the payload of an entry's bytes again: another form of the same entry,
+/// which says that it is one, so that it is done once. Its plain bytes stay the
+/// same: what was coded is decoded again, and compared. It is as long as before
+/// where coding does not make it smaller, and never longer. `None`: it is not
+/// coded, too long, coded a second time already, or no sound entry of this
+/// version; or there is no memory.
+pub fn recompress(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (head, payload) = Head::parse(bytes)?;
+    let (crc, length) = coded_once(&head)?;
+    let coded = again(&Open::new(Bytes::copy_of(payload)?, crc, length))?;
+    rewritten(head, &coded)
 }
 
 /// The shorter of a stream and its second coding.
@@ -81,7 +71,7 @@ fn rewritten(mut head: Head<'_>, coded: &Open) -> Option<Vec<u8>> {
 mod tests {
     use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
     use super::super::wire::{decode, Encoded};
-    use super::{recompress, Recompressed, LONGEST};
+    use super::{is_wanted, recompress, LONGEST};
 
     fn result(length: usize) -> Vec<u8> {
         let mut text = String::from("\"0x");
@@ -118,20 +108,14 @@ mod tests {
         [&encoded.head[..], &encoded.payload].concat()
     }
 
-    fn smaller(bytes: &[u8]) -> Vec<u8> {
-        match recompress(bytes) {
-            Recompressed::As(again) => again,
-            other => panic!("{other:?}"),
-        }
-    }
-
     #[test]
     fn an_entry_gets_smaller_and_stays_the_same() {
         for length in [2_000, 50_000, 1_000_000] {
             let result = result(length);
             for entry in [entry(&result, 1), entry(&result, 1).unread()] {
                 let bytes = bytes_of(&entry);
-                let again = smaller(&bytes);
+                assert!(is_wanted(&bytes));
+                let again = recompress(&bytes).unwrap();
                 assert!(again.len() < bytes.len(), "{length}");
                 assert_eq!(again.len(), again.capacity());
                 let read = decode(&again, 0, 0, 0).unwrap();
@@ -150,16 +134,16 @@ mod tests {
 
     #[test]
     fn it_is_done_once() {
-        let again = smaller(&bytes_of(&entry(&result(5_000), 1)));
-        assert_eq!(recompress(&again), Recompressed::Unsuitable);
+        let again = recompress(&bytes_of(&entry(&result(5_000), 1))).unwrap();
+        assert!(!is_wanted(&again) && recompress(&again).is_none());
     }
 
     #[test]
     fn what_can_not_be_smaller_is_said_to_be_done() {
         let bytes = bytes_of(&entry(&result(5_000), 12));
-        let again = smaller(&bytes);
+        let again = recompress(&bytes).unwrap();
         assert_eq!(again.len(), bytes.len());
-        assert_eq!(recompress(&again), Recompressed::Unsuitable);
+        assert_eq!(recompress(&again), None);
     }
 
     #[test]
@@ -170,7 +154,7 @@ mod tests {
             b"body".to_vec(),
             Vec::new(),
         ] {
-            assert_eq!(recompress(&bytes), Recompressed::Unsuitable);
+            assert!(!is_wanted(&bytes) && recompress(&bytes).is_none());
         }
     }
 
@@ -183,7 +167,7 @@ mod tests {
             let mut other = bytes.clone();
             other[at] ^= 0x10;
             // a bit that decodes to the same is no damage
-            if let Recompressed::As(again) = recompress(&other) {
+            if let Some(again) = recompress(&other) {
                 let read = decode(&again, 0, 0, 0).unwrap();
                 let Payload::Open(open) = read.payload() else {
                     panic!();
@@ -192,6 +176,6 @@ mod tests {
             }
         }
         let cut = &bytes[..bytes.len() - 1];
-        assert_eq!(recompress(cut), Recompressed::Failed);
+        assert_eq!(recompress(cut), None);
     }
 }

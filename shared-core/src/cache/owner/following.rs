@@ -1,15 +1,10 @@
 //! What the owner knows of the chains that it follows goes to the processes,
 //! and decides which entries hold.
 
-use std::sync::{Arc, PoisonError};
-
-use super::memory::Kept;
 use super::processes::Event;
 use super::state::Shared;
-use super::{About, Class, Now, Owner};
+use super::{Now, Owner};
 use crate::cache::chain::{Heights, Move, Namespace, State};
-use crate::cache::wire::as_final;
-use crate::cache::Key;
 
 impl Owner {
     /// From now on the chain behind a namespace is followed: nothing of it is
@@ -57,35 +52,6 @@ impl Owner {
     /// The highest head that is known of a chain, by its node or by an answer.
     pub fn seen(&self, namespace: &Namespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.state().seen)
-    }
-
-    /// An entry turns out to be of a block that was final when the node was
-    /// asked: from now on it may be given out for `fresh` milliseconds more.
-    /// `None`: it was purged, or filled anew; or it is none that this can be
-    /// done with, or memory is refused.
-    pub fn make_final(
-        &self,
-        key: &Key,
-        kept: &Arc<Kept>,
-        block: u64,
-        fresh: u64,
-        now: Now,
-    ) -> Option<Arc<Kept>> {
-        let about = About {
-            class: Class::Immutable,
-            block: Some(block),
-            height: Some(block),
-            ..kept.about().clone()
-        };
-        let body = as_final(kept.body(), block)?;
-        let made = Arc::new(self.kept(about, body, fresh, now));
-        // alone: no fill comes in between; a purge is judged by the generation,
-        // which stays
-        let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
-        if self.disk.refuses(key, made.about()) || !self.memory.replace(key, kept, &made) {
-            return None;
-        }
-        Some(made)
     }
 
     /// Tells all processes what is known of a chain.

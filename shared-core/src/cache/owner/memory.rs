@@ -5,7 +5,7 @@
 //! Eviction is `quick_cache`'s, as in the hot tier (`cache::hot`).
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -29,24 +29,37 @@ pub struct Kept {
     fresh: u64,
     /// Monotonic milliseconds.
     since: u64,
+    life: Arc<Life>,
+}
+
+/// What happens to an entry, whichever form it has.
+struct Life {
     is_stored: AtomicBool,
     /// When it went to the store, or was found there. Monotonic milliseconds.
     placed: AtomicU64,
     /// When it was last asked for. Monotonic milliseconds.
     asked: AtomicU64,
-    /// How often it was asked for since it is in memory.
-    hits: AtomicU32,
-    /// Somebody has looked whether it can be made smaller, or will.
-    is_considered: AtomicBool,
     /// No purge up to this one is about it.
     outlived: AtomicU64,
+}
+
+impl Life {
+    /// Of an entry that begins now.
+    fn new(about: &About, is_stored: bool, now: Now) -> Arc<Self> {
+        Arc::new(Self {
+            is_stored: AtomicBool::new(is_stored),
+            placed: AtomicU64::new(now.monotonic),
+            asked: AtomicU64::new(now.monotonic),
+            outlived: AtomicU64::new(about.generation),
+        })
+    }
 }
 
 impl Kept {
     /// One that is fresh for so many milliseconds from now on.
     pub fn new(about: About, body: Vec<u8>, fresh: u64, now: Now) -> Self {
         Self {
-            outlived: AtomicU64::new(about.generation),
+            life: Life::new(&about, false, now),
             about,
             unread: wire::unread_length(&body),
             body: Body::Owned(body),
@@ -54,11 +67,6 @@ impl Kept {
             age: 0,
             fresh,
             since: now.monotonic,
-            is_stored: AtomicBool::new(false),
-            placed: AtomicU64::new(now.monotonic),
-            asked: AtomicU64::new(now.monotonic),
-            hits: AtomicU32::new(0),
-            is_considered: AtomicBool::new(false),
         }
     }
 
@@ -67,7 +75,7 @@ impl Kept {
     pub fn from_store(stored: Stored, now: Now) -> Self {
         let lifetime = stored.expires_at.saturating_sub(stored.stored_at);
         Self {
-            outlived: AtomicU64::new(stored.about.generation),
+            life: Life::new(&stored.about, !stored.is_old, now),
             about: stored.about,
             unread: wire::unread_length(stored.body.as_ref()),
             body: stored.body,
@@ -75,18 +83,11 @@ impl Kept {
             age: now.unix.saturating_sub(stored.stored_at),
             fresh: stored.expires_at.saturating_sub(now.unix).min(lifetime),
             since: now.monotonic,
-            is_stored: AtomicBool::new(!stored.is_old),
-            placed: AtomicU64::new(now.monotonic),
-            asked: AtomicU64::new(now.monotonic),
-            hits: AtomicU32::new(1),
-            is_considered: AtomicBool::new(false),
         }
     }
 
     /// The same entry in another form.
     pub fn with_body(&self, body: Vec<u8>) -> Self {
-        let number = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
-        let flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Self {
             about: self.about.clone(),
             unread: wire::unread_length(&body),
@@ -95,13 +96,13 @@ impl Kept {
             age: self.age,
             fresh: self.fresh,
             since: self.since,
-            is_stored: flag(&self.is_stored),
-            placed: number(&self.placed),
-            asked: number(&self.asked),
-            hits: AtomicU32::new(self.hits.load(Ordering::Relaxed)),
-            is_considered: flag(&self.is_considered),
-            outlived: number(&self.outlived),
+            life: Arc::clone(&self.life),
         }
+    }
+
+    /// Whether they are forms of one entry.
+    pub fn is_form_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.life, &other.life)
     }
 
     /// The same; if its chain is one of `chains`, it has to hold against that.
@@ -161,32 +162,27 @@ impl Kept {
     /// once.
     pub fn is_to_be_stored(&self) -> bool {
         self.about.class.may_be_stored()
-            && !self.is_stored.load(Ordering::Relaxed)
-            && !self.is_stored.swap(true, Ordering::Relaxed)
+            && !self.life.is_stored.load(Ordering::Relaxed)
+            && !self.life.is_stored.swap(true, Ordering::Relaxed)
     }
 
     /// The store has refused it: it may be asked to again.
     pub fn is_not_stored(&self) {
-        self.is_stored.store(false, Ordering::Relaxed);
-    }
-
-    /// Whether the store has it, or is about to get it.
-    pub fn is_stored(&self) -> bool {
-        self.is_stored.load(Ordering::Relaxed)
+        self.life.is_stored.store(false, Ordering::Relaxed);
     }
 
     /// The store has got it.
     pub fn is_placed(&self, now: Now) {
-        self.placed.store(now.monotonic, Ordering::Relaxed);
+        self.life.placed.store(now.monotonic, Ordering::Relaxed);
     }
 
     /// It [is to be stored](Self::is_to_be_stored) again if the store got it
     /// so many milliseconds ago, or longer.
     pub fn renew(&self, after: u64, now: Now) {
-        let placed = self.placed.load(Ordering::Relaxed);
+        let placed = self.life.placed.load(Ordering::Relaxed);
         if now.monotonic.saturating_sub(placed) >= after {
             // one of those who ask at the same time
-            let renews = self.placed.compare_exchange(
+            let renews = self.life.placed.compare_exchange(
                 placed,
                 now.monotonic,
                 Ordering::Relaxed,
@@ -200,38 +196,20 @@ impl Kept {
 
     /// When it was last asked for, in monotonic milliseconds.
     pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    /// Whether it was asked for as often as that, and nobody was told so yet.
-    pub fn is_to_be_considered(&self, hits: u32) -> bool {
-        self.hits.load(Ordering::Relaxed) >= hits
-            && !self.is_considered.load(Ordering::Relaxed)
-            && !self.is_considered.swap(true, Ordering::Relaxed)
-    }
-
-    /// It was not: somebody else may be told so.
-    pub fn is_not_considered(&self) {
-        self.is_considered.store(false, Ordering::Relaxed);
+        self.life.asked.load(Ordering::Relaxed)
     }
 
     /// Whether a purge up to `newest` is about it, as `judge` knows; it is asked
     /// once for each purge that there was.
     pub fn is_purged(&self, newest: u64, judge: impl FnOnce(&About) -> bool) -> bool {
-        if self.outlived.load(Ordering::Relaxed) >= newest {
+        if self.life.outlived.load(Ordering::Relaxed) >= newest {
             return false;
         }
         let is_purged = judge(&self.about);
         if !is_purged {
-            self.outlived.fetch_max(newest, Ordering::Relaxed);
+            self.life.outlived.fetch_max(newest, Ordering::Relaxed);
         }
         is_purged
-    }
-
-    fn is_asked_for(&self, now: Now) {
-        self.asked.store(now.monotonic, Ordering::Relaxed);
-        // wraps after 4 billion, and is hot again soon
-        self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
     fn passed(&self, now: Now) -> u64 {
@@ -322,7 +300,7 @@ impl Memory {
             self.remove_this(key, &kept);
             return None;
         }
-        kept.is_asked_for(now);
+        kept.life.asked.store(now.monotonic, Ordering::Relaxed);
         Some(kept)
     }
 
@@ -342,13 +320,16 @@ impl Memory {
         true
     }
 
-    /// Puts another form of an entry in its place, if it is still there.
-    /// Nothing else may be put under that key meanwhile.
-    pub fn replace(&self, key: &Key, kept: &Arc<Kept>, by: &Arc<Kept>) -> bool {
-        let is_there = self
-            .cache
-            .peek(key)
-            .is_some_and(|there| Arc::ptr_eq(&there, kept));
+    /// Whether another entry than `kept`, in whichever form, is under that key.
+    pub fn has_other(&self, key: &Key, kept: &Kept) -> bool {
+        let there = self.cache.peek(key);
+        there.is_some_and(|there| !there.is_form_of(kept))
+    }
+
+    /// Puts another entry, or another form of one, in the place of that which is
+    /// there, if it is the one. Nothing else may be put under that key meanwhile.
+    pub fn replace(&self, key: &Key, is_it: impl Fn(&Arc<Kept>) -> bool, by: &Arc<Kept>) -> bool {
+        let is_there = self.cache.peek(key).is_some_and(|there| is_it(&there));
         is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
     }
 
@@ -554,33 +535,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_often_is_told_once() {
-        let memory = Memory::new(10_000);
-        memory.insert(KEY, &kept(Class::Immutable, 10_000));
-        for hits in 1..=5 {
-            let entry = memory.get(&KEY, at(1)).unwrap();
-            assert_eq!(entry.is_to_be_considered(3), hits == 3, "{hits}");
-        }
-        let entry = memory.get(&KEY, at(1)).unwrap();
-        entry.is_not_considered();
-        assert!(entry.is_to_be_considered(3));
-    }
-
-    #[test]
     fn another_form_takes_only_its_own_entrys_place() {
         let memory = Memory::new(10_000);
         let (old, newer) = (kept(Class::Immutable, 1_000), kept(Class::Immutable, 1_000));
         let form = Arc::new(old.with_body(vec![2; 10]));
-        assert!(!memory.replace(&KEY, &old, &form));
-        assert!(memory.is_empty());
+        assert!(form.is_form_of(&old) && !newer.is_form_of(&old));
+        let put = |kept: &Arc<Kept>, by| memory.replace(&KEY, |there| Arc::ptr_eq(there, kept), by);
+        assert!(!put(&old, &form));
+        assert!(memory.is_empty() && !memory.has_other(&KEY, &old));
         memory.insert(KEY, &old);
         let before = memory.bytes();
-        assert!(memory.replace(&KEY, &old, &form));
+        assert!(put(&old, &form));
+        assert!(!memory.has_other(&KEY, &old) && memory.has_other(&KEY, &newer));
         assert_eq!(memory.peek(&KEY, at(0)).unwrap().body(), [2; 10]);
         assert_eq!(memory.bytes(), before - 90);
         assert_eq!(form.fresh(at(400)), old.fresh(at(400)));
+        // what happens to the one happens to the other
+        assert!(old.is_to_be_stored() && !form.is_to_be_stored());
+        form.is_not_stored();
+        assert!(old.is_to_be_stored());
         memory.insert(KEY, &newer);
-        assert!(!memory.replace(&KEY, &form, &old));
+        assert!(!put(&form, &old));
         assert!(Arc::ptr_eq(&memory.peek(&KEY, at(0)).unwrap(), &newer));
     }
 

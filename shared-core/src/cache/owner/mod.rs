@@ -11,8 +11,8 @@
 //! | [`memory`]    | entries in memory, within a number of bytes          |
 //! | [`disk`]      | what the owner needs of a store                      |
 //! | [`following`] | what is known of chains goes to the processes         |
-//! | [`idle`]      | what is done while nobody asks                       |
-//! | [`reading`]   | long answers are read once, at the first hit         |
+//! | [`inactive`]  | what nobody asks for                                 |
+//! | [`forms`]     | an entry in another form: read, final, or smaller    |
 //! | [`store`]     | that store                                           |
 //! | [`tracker`]   | what becomes of a namespace's chain                  |
 //! | [`state`]     | all of it together                                   |
@@ -20,11 +20,11 @@
 pub mod about;
 pub mod disk;
 pub mod following;
-pub mod idle;
+pub mod forms;
+pub mod inactive;
 pub mod leases;
 pub mod memory;
 pub mod processes;
-pub mod reading;
 mod record;
 mod recorded;
 pub mod state;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
-use super::idle::{quarters, Candidates, RecompressedStatus, RENEWS};
+use super::inactive::{quarters, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
 use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
@@ -68,7 +68,7 @@ pub enum Refused {
 
 /// What has been done since the start.
 #[derive(Debug, Default)]
-struct Counters {
+pub(super) struct Counters {
     memory_hits: AtomicU64,
     store_hits: AtomicU64,
     misses: AtomicU64,
@@ -76,6 +76,8 @@ struct Counters {
     refused: AtomicU64,
     stored: AtomicU64,
     not_stored: AtomicU64,
+    pub(super) recompressed: AtomicU64,
+    pub(super) saved: AtomicU64,
 }
 
 /// What an owner knows of itself.
@@ -109,8 +111,10 @@ pub struct Status {
     pub stored: u64,
     /// Entries that the store failed to take.
     pub not_stored: u64,
-    /// What was done while nobody asked.
-    pub recompressed: RecompressedStatus,
+    /// Entries that became smaller on their way to the store.
+    pub recompressed: u64,
+    /// By how many bytes, all together.
+    pub saved: u64,
     /// What the store says of itself.
     pub store: StoreStatus,
 }
@@ -130,11 +134,9 @@ pub struct Owner {
     pub(super) effect: RwLock<()>,
     /// Held by the purge that the store is writing down.
     purging: Mutex<()>,
-    counters: Counters,
-    pub(super) candidates: Candidates,
+    pub(super) counters: Counters,
     /// Those that are followed.
     pub(super) chains: Chains,
-    recompresses: bool,
     /// Milliseconds.
     pub(super) inactive: Option<u64>,
 }
@@ -154,18 +156,9 @@ impl Owner {
             effect: RwLock::new(()),
             purging: Mutex::new(()),
             counters: Counters::default(),
-            candidates: Candidates::default(),
             chains: Chains::default(),
-            recompresses: false,
             inactive: None,
         }
-    }
-
-    /// Whether entries that are asked for often are to be
-    /// [candidates](Self::next_candidate). Without it none is.
-    pub fn recompressing(mut self, is_wanted: bool) -> Self {
-        self.recompresses = is_wanted;
-        self
     }
 
     /// What nobody asks for in so many milliseconds is to be
@@ -188,9 +181,6 @@ impl Owner {
             };
         };
         count(&self.counters.memory_hits);
-        if self.recompresses {
-            self.candidates.hit(key, &kept);
-        }
         if let Some(inactive) = self.inactive {
             kept.renew(quarters(inactive, RENEWS), now);
         }
@@ -544,7 +534,8 @@ impl Owner {
             refused: load(&counters.refused),
             stored: load(&counters.stored),
             not_stored: load(&counters.not_stored),
-            recompressed: self.candidates.status(),
+            recompressed: load(&counters.recompressed),
+            saved: load(&counters.saved),
             store,
         }
     }

@@ -7,8 +7,8 @@ use super::super::{About, Class};
 use super::*;
 
 mod following;
-mod idle;
-mod reading;
+mod forms;
+mod inactive;
 
 const KEY: Key = [7; 32];
 

@@ -1,4 +1,4 @@
-//! What the owner does while nobody asks it for anything.
+//! What the store gets, and what leaves it.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -91,15 +91,6 @@ impl Served {
         let path = format!("/{}", name.replace('.', "/"));
         value.pointer(&path).unwrap().as_u64().unwrap()
     }
-
-    /// Until that many were recompressed; asks no more often than it takes to
-    /// be left alone.
-    fn wait_for_recompressed(&self, count: u64) {
-        until(|| {
-            std::thread::sleep(Duration::from_millis(300));
-            self.status("recompressed.entries") >= count
-        });
-    }
 }
 
 fn until(mut holds: impl FnMut() -> bool) {
@@ -145,45 +136,44 @@ fn plain(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Asked for a second time, it goes to the store.
+fn admit(owner: &Served, n: u8, body: &[u8]) {
+    owner.put(n, body);
+    assert_eq!(owner.get(n).unwrap().len(), body.len());
+}
+
 #[test]
-fn what_is_asked_for_often_gets_smaller_and_stays_so() {
+fn what_goes_to_the_store_gets_smaller_once_and_stays_so() {
     let mut owner = Served::start(|_| {});
     let before = entry(1, 200_000);
-    owner.put(1, &before);
+    admit(&owner, 1, &before);
     owner.put(2, &entry(2, 200_000));
-    assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
-    for _ in 0..3 {
-        assert_eq!(owner.get(1).unwrap(), before);
-    }
-    owner.wait_for_recompressed(1);
+    until(|| owner.status("stores.done") == 1);
     let after = owner.get(1).unwrap();
     assert!(after.len() < before.len());
     assert_eq!(plain(&after), text(1, 200_000));
     assert_eq!(owner.status("recompressed.entries"), 1);
     let saved = (before.len() - after.len()) as u64;
     assert_eq!(owner.status("recompressed.saved"), saved);
-    // asked for too seldom
-    assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
     owner.restart();
     for _ in 0..5 {
         assert_eq!(owner.get(1).unwrap(), after);
     }
-    std::thread::sleep(Duration::from_millis(1_000));
-    assert_eq!(owner.get(1).unwrap(), after);
+    // it was asked for once, and an end stores what was not
+    assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
-    assert_eq!(owner.status("recompressed.no_smaller"), 0);
     assert!(owner.running.join(LIMIT));
 }
 
 #[test]
 fn it_has_the_lowest_priority() {
     let mut owner = Served::start(|_| {});
-    let nice_of_idle = || {
+    let nice_of_coder = || {
         let tasks = std::fs::read_dir("/proc/self/task").unwrap();
         let stats = tasks
             .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
         let nice: Vec<i64> = stats
-            .filter(|stat| stat.contains("(sszip-idle)"))
+            .filter(|stat| stat.contains("(sszip-coder)"))
             .map(|stat| {
                 let fields = stat.rsplit(") ").next().unwrap();
                 fields.split(' ').nth(16).unwrap().parse().unwrap()
@@ -192,7 +182,7 @@ fn it_has_the_lowest_priority() {
         // other tests of this process have one too
         !nice.is_empty() && nice.iter().all(|nice| *nice == 19)
     };
-    until(nice_of_idle);
+    until(nice_of_coder);
     assert!(owner.running.join(LIMIT));
 }
 
@@ -200,12 +190,9 @@ fn it_has_the_lowest_priority() {
 fn what_is_purged_meanwhile_is_gone() {
     let mut owner = Served::start(|_| {});
     for n in 0..20 {
-        owner.put(n, &entry(n, 1_000_000));
-        for _ in 0..3 {
-            owner.get(n).unwrap();
-        }
+        admit(&owner, n, &entry(n, 1_000_000));
         // at different moments of the coding, which takes some 25 ms
-        std::thread::sleep(Duration::from_millis(90 + u64::from(n) * 4));
+        std::thread::sleep(Duration::from_millis(u64::from(n) * 2));
         let purge = match n % 2 {
             0 => format!("{{\"key\":\"{}\"}}", key(n)),
             _ => r#"{"everything":true}"#.into(),
@@ -213,7 +200,9 @@ fn what_is_purged_meanwhile_is_gone() {
         assert_eq!(owner.ask("POST /v1/purges", purge.as_bytes()).0, 200);
         assert!(owner.get(n).is_none());
     }
-    std::thread::sleep(Duration::from_millis(700));
+    // the last of them was coded after all others
+    admit(&owner, 20, &entry(20, 100_000));
+    until(|| owner.get(20).unwrap().len() < entry(20, 100_000).len());
     for n in 0..20 {
         assert!(owner.get(n).is_none(), "{n}");
     }
@@ -221,44 +210,30 @@ fn what_is_purged_meanwhile_is_gone() {
     for n in 0..20 {
         assert!(owner.get(n).is_none(), "{n} after a restart");
     }
+    assert!(owner.get(20).is_some());
     assert!(owner.running.join(LIMIT));
 }
 
 #[test]
-fn it_waits_until_nobody_asks() {
+fn many_at_once_are_stored_as_they_are() {
     let mut owner = Served::start(|_| {});
-    owner.put(1, &entry(1, 50_000));
-    let end = Instant::now() + LIMIT;
-    let mut asked = Instant::now();
-    let mut longest = Duration::ZERO;
-    for count in 0.. {
-        owner.get(1).unwrap();
-        longest = longest.max(asked.elapsed());
-        asked = Instant::now();
-        // three times as long as it takes to find something to do
-        if count >= 75 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    for n in 0..100 {
+        admit(&owner, n, &entry(n, 300_000));
     }
-    // a machine that was busy with something else has left it alone
-    if longest < Duration::from_millis(80) {
-        assert_eq!(owner.status("recompressed.entries"), 0);
-    }
-    assert!(Instant::now() < end);
-    owner.wait_for_recompressed(1);
+    until(|| owner.status("stores.done") == 100);
+    let recompressed = owner.status("recompressed.entries");
+    let smaller = |n: &u8| owner.get(*n).unwrap().len() < entry(*n, 300_000).len();
+    assert_eq!((0..100).filter(smaller).count() as u64, recompressed);
+    assert!(recompressed > 0);
     assert!(owner.running.join(LIMIT));
 }
 
 #[test]
-fn an_end_does_not_wait_for_it() {
-    for wait in [0, 100, 150, 600] {
+fn an_end_does_not_wait_for_it_and_stores_what_did() {
+    for wait in [0, 100, 150] {
         let mut owner = Served::start(|_| {});
         for n in 0..4 {
-            owner.put(n, &entry(n, 4_000_000));
-            for _ in 0..3 {
-                owner.get(n).unwrap();
-            }
+            admit(&owner, n, &entry(n, 4_000_000));
         }
         std::thread::sleep(Duration::from_millis(wait));
         owner.restart();
@@ -272,11 +247,8 @@ fn an_end_does_not_wait_for_it() {
 #[test]
 fn without_it_nothing_changes() {
     let mut owner = Served::start(|config| config.recompress = false);
-    owner.put(1, &entry(1, 50_000));
-    for _ in 0..10 {
-        owner.get(1).unwrap();
-    }
-    std::thread::sleep(Duration::from_millis(900));
+    admit(&owner, 1, &entry(1, 50_000));
+    until(|| owner.status("stores.done") == 1);
     assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
     assert!(owner.running.join(LIMIT));
