@@ -12,7 +12,7 @@
 //!
 //! | too many                | become                                          |
 //! |-------------------------|-------------------------------------------------|
-//! | keys                    | a purge of all keys that begin with the same 12 bits |
+//! | keys                    | a purge of everything                           |
 //! | ranges in a namespace   | the two nearest become one                      |
 //! | methods of a namespace  | a purge of the namespace                        |
 //! | methods of all of them  | a purge of everything                           |
@@ -23,8 +23,8 @@ use std::collections::HashMap;
 use super::record::{Header, Namespace};
 use crate::cache::Key;
 
-/// Key purges; twice as many are never kept.
-pub const MAX_KEYS: usize = 1024;
+/// Key purges.
+pub const MAX_KEYS: usize = 16_384;
 /// Ranges of blocks in a namespace.
 pub const MAX_RANGES: usize = 64;
 /// Methods of a namespace.
@@ -89,7 +89,6 @@ pub struct Purges {
     /// Sorted by their beginnings.
     ranges: HashMap<Namespace, Vec<Range>>,
     keys: HashMap<Key, u64>,
-    prefixes: HashMap<u16, u64>,
 }
 
 impl Purges {
@@ -103,7 +102,6 @@ impl Purges {
             methods: HashMap::new(),
             ranges: HashMap::new(),
             keys: HashMap::new(),
-            prefixes: HashMap::new(),
         }
     }
 
@@ -136,7 +134,6 @@ impl Purges {
                 })
             }
             || older(self.keys.get(key))
-            || older(self.prefixes.get(&prefix(key)))
     }
 
     /// A new purge. Gives its generation, and what has to be written so that
@@ -210,9 +207,6 @@ impl Purges {
     }
 
     fn fold(&mut self, changes: &mut Vec<Change>) {
-        if self.keys.len() >= 2 * MAX_KEYS {
-            self.fold_keys(changes);
-        }
         self.fold_ranges(changes);
         let newest_of = |methods: &HashMap<_, u64>| methods.values().copied().max();
         let crowded: Vec<_> = self
@@ -232,7 +226,10 @@ impl Purges {
             }
         }
         let within = self.methods.keys().flatten().chain(self.ranges.keys());
-        if self.namespaces.len() > MAX_NAMESPACES || within.count() > MAX_NAMESPACES {
+        if self.namespaces.len() > MAX_NAMESPACES
+            || within.count() > MAX_NAMESPACES
+            || self.keys.len() > MAX_KEYS
+        {
             self.note(&Scope::Everything, self.newest, changes);
         }
     }
@@ -248,19 +245,6 @@ impl Purges {
             generation.max(newest),
             changes,
         );
-    }
-
-    /// The older half of the keys, each into its prefix.
-    fn fold_keys(&mut self, changes: &mut Vec<Change>) {
-        let mut keys: Vec<_> = self.keys.iter().map(|(key, at)| (*at, *key)).collect();
-        keys.sort_unstable();
-        for (generation, key) in keys.into_iter().take(MAX_KEYS) {
-            self.keys.remove(&key);
-            changes.push(remove(row(&Scope::Key(key))));
-            let newest = self.prefixes.entry(prefix(&key)).or_default();
-            *newest = generation.max(*newest);
-            changes.push(put(prefix_row(prefix(&key)), *newest));
-        }
     }
 
     /// Two neighbours with the least between them, until there are few enough.
@@ -293,7 +277,6 @@ impl Purges {
             + self.methods.values().map(HashMap::len).sum::<usize>()
             + self.ranges.values().map(Vec::len).sum::<usize>()
             + self.keys.len()
-            + self.prefixes.len()
     }
 
     /// Whether nothing was purged, or everything.
@@ -324,8 +307,6 @@ impl Purges {
                 .iter()
                 .map(|(key, at)| (row(&Scope::Key(*key)), *at)),
         );
-        let prefixes = self.prefixes.iter();
-        rows.extend(prefixes.map(|(prefix, at)| (prefix_row(*prefix), *at)));
         rows
     }
 
@@ -370,10 +351,6 @@ impl Purges {
             b'k' => {
                 self.keys.insert(rest.try_into().ok()?, generation);
             }
-            b'p' => {
-                let prefix = u16::from_be_bytes(rest.try_into().ok()?);
-                self.prefixes.insert(prefix, generation);
-            }
             _ => return None,
         }
         Some(())
@@ -394,11 +371,6 @@ fn remove(row: Vec<u8>) -> Change {
         row,
         generation: None,
     }
-}
-
-/// The first 12 bits.
-fn prefix(key: &Key) -> u16 {
-    u16::from_be_bytes([key[0], key[1]]) >> 4
 }
 
 fn row(scope: &Scope) -> Vec<u8> {
@@ -430,8 +402,4 @@ fn range_row(namespace: &Namespace, from: u64, to: u64) -> Vec<u8> {
         &to.to_be_bytes()[..],
     ]
     .concat()
-}
-
-fn prefix_row(prefix: u16) -> Vec<u8> {
-    [b"p", &prefix.to_be_bytes()[..]].concat()
 }
