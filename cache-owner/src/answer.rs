@@ -17,6 +17,7 @@ use sszip_core::cache::owner::state::{Found, Status};
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::Key;
 
+use crate::engine::Purged;
 use crate::events::EventStream;
 use crate::follow::chain::Chain;
 use crate::request::Problem;
@@ -150,7 +151,11 @@ pub fn empty(status: StatusCode) -> Response<Answer> {
 }
 
 /// A purge is over.
-pub fn purged(generation: u64, entries: u64) -> Response<Answer> {
+pub fn purged(purged: Purged) -> Response<Answer> {
+    let Purged {
+        generation,
+        entries,
+    } = purged;
     let body = format!("{{\"generation\":{generation},\"entries\":{entries}}}\n");
     let body = Answer::of(body);
     with_type(StatusCode::OK, "application/json", body)

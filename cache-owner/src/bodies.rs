@@ -1,5 +1,7 @@
 //! Bodies of requests, and what they may take together.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
@@ -8,7 +10,15 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::request::Problem;
-use crate::service::Limits;
+
+/// How much of requests is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The longest entry, in bytes.
+    pub max_entry: usize,
+    /// How long a request's body may take.
+    pub body_timeout: Duration,
+}
 
 /// Bodies on their way are counted in these, in bytes.
 const PERMIT: usize = 1 << 10;
@@ -29,6 +39,14 @@ impl Bodies {
             limits,
             room: Semaphore::new((room / PERMIT).min(Semaphore::MAX_PERMITS)),
         }
+    }
+
+    /// A whole body that is an entry.
+    ///
+    /// # Errors
+    /// [`Problem`].
+    pub async fn entry(&self, body: &mut Incoming) -> Result<Vec<u8>, Problem> {
+        self.whole(body, self.limits.max_entry).await
     }
 
     /// A whole body of at most `most` bytes.

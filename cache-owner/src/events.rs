@@ -13,14 +13,14 @@ use sszip_core::cache::owner::processes::{Event, Next, Stream};
 use tokio::time::{sleep, Sleep};
 
 use crate::clock::now;
-use crate::service::Service;
+use crate::engine::Engine;
 
 /// Bytes of events that are sent at a time.
 const PIECE: usize = 16 << 10;
 
 /// What goes to one process. Its end is the end of the stream.
 pub struct EventStream {
-    service: Arc<Service>,
+    engine: Arc<Engine>,
     stream: Stream,
     waker: Arc<AtomicWaker>,
     sleep: Pin<Box<Sleep>>,
@@ -29,9 +29,9 @@ pub struct EventStream {
 impl EventStream {
     /// Of a stream that has arrived; `waker` is woken when there is something
     /// to be sent.
-    pub fn new(service: Arc<Service>, stream: Stream, waker: Arc<AtomicWaker>) -> Self {
+    pub fn new(engine: Arc<Engine>, stream: Stream, waker: Arc<AtomicWaker>) -> Self {
         Self {
-            service,
+            engine,
             stream,
             waker,
             sleep: Box::pin(sleep(Duration::ZERO)),
@@ -43,12 +43,12 @@ impl EventStream {
         // first, so that what comes while we look is not missed
         self.waker.register(context.waker());
         let mut text = String::new();
-        if self.service.is_stopping() {
+        if self.engine.is_stopping() {
             return Poll::Ready(None);
         }
         loop {
             let now = now();
-            match self.service.owner.next(self.stream, now) {
+            match self.engine.owner.next(self.stream, now) {
                 Next::Event(event) => {
                     write(&mut text, &event);
                     if text.len() < PIECE {
@@ -73,7 +73,7 @@ impl EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.service.leave(self.stream);
+        self.engine.leave(self.stream);
     }
 }
 

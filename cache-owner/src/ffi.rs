@@ -17,8 +17,9 @@ use sszip_core::config::heads::from_json;
 
 use crate::config::{Config, Time};
 use crate::gate::Gate;
+use crate::log::{Level, Log};
 use crate::open::store;
-use crate::run::{Level, Log, Running, State};
+use crate::run::{Running, State};
 
 /// What `sszip_owner_abi` returns if this header fits the library.
 pub const SSZIP_OWNER_ABI: u32 = 4;

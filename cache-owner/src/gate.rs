@@ -8,7 +8,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::run::{NotOpened, Open};
+use crate::open::{NotOpened, Open};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
@@ -90,7 +90,7 @@ mod tests {
 
     use super::Gate;
     use crate::clock::now;
-    use crate::run::NotOpened;
+    use crate::open::NotOpened;
 
     #[test]
     fn nothing_is_tried_while_nobody_waits() {

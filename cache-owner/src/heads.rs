@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error};
 use serde::Deserialize;
 use sszip_core::config::head::{Api, Finality, Head};
 
-use crate::config::{absolute, Time};
+use crate::units::{absolute, Time};
 
 /// A table, each of its values good by itself.
 #[derive(Deserialize)]

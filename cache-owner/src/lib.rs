@@ -11,7 +11,8 @@
 //! | [`config`]    | what the daemon's file says                    |
 //! | [`socket`]  | the Unix socket                                |
 //! | [`server`]  | connections                                    |
-//! | [`service`] | requests become answers                        |
+//! | [`service`] | requests become calls, and what comes of them answers |
+//! | [`engine`]  | the rules at work, and where they wait         |
 //! | [`bodies`]    | bodies of requests, within limits              |
 //! | [`request`] | what a request asks for                        |
 //! | [`answer`]  | heads and bodies that go back                  |
@@ -25,15 +26,20 @@ pub mod bodies;
 pub mod clock;
 pub mod coder;
 pub mod config;
+pub mod engine;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod follow;
 pub mod gate;
 mod heads;
+pub mod log;
 pub mod open;
 pub mod request;
 pub mod run;
 pub mod server;
 pub mod service;
 pub mod socket;
+mod storing;
+mod timers;
+mod units;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
 use sszip_owner::config::Config;
+use sszip_owner::log::{Level, Log};
 use sszip_owner::open::store;
-use sszip_owner::run::{Level, Log, Running};
+use sszip_owner::run::Running;
 
 /// Keeps a machine's cache entries, and serves them over a Unix socket. QUIT,
 /// TERM and INT stop it; nothing that it has is lost then.

@@ -7,7 +7,21 @@ use sszip_core::cache::owner::store::StoreDisk;
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::store::{Config, OpenError, Opening, Store};
 
-use crate::run::{Level, Log, NotOpened, Open};
+use crate::log::{Level, Log};
+
+/// Why there is no store now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotOpened {
+    /// The host has not said that it may be.
+    NotYet,
+    /// Another process has it.
+    Locked,
+    /// Another reason, for people.
+    Failed(String),
+}
+
+/// Opens the store: once, or again and again.
+pub type Open = Box<dyn FnMut(Now) -> Result<Box<dyn Disk>, NotOpened> + Send>;
 
 /// Opens the store in `path`, of at most `max_size` bytes on disk.
 pub fn store(path: &Path, max_size: u64, log: Log) -> Open {

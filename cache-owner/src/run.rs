@@ -19,16 +19,20 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use sszip_core::cache::chain::Heights;
 use sszip_core::cache::link::Namespace;
 use sszip_core::cache::owner::disk::Disk;
-use sszip_core::cache::owner::{Now, Owner};
+use sszip_core::cache::owner::Owner;
 use sszip_core::config::head::{Api, Head};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::bodies::Limits;
 use crate::clock::now;
 use crate::coder::Coder;
+use crate::engine::{Engine, MOST_READS, MOST_WRITES};
 use crate::follow::{chain::Chain, follower};
+use crate::log::{Level, Log};
+use crate::open::{NotOpened, Open};
 use crate::server;
-use crate::service::{Limits, Service, MOST_READS, MOST_WRITES};
+use crate::service::Service;
 use crate::socket::Socket;
 
 /// How often another owner's store is tried. Milliseconds.
@@ -73,32 +77,6 @@ pub struct Settings {
     /// by its name, for the log.
     pub heads: Vec<(Namespace, String, Head)>,
 }
-
-/// Why there is no store now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotOpened {
-    /// The host has not said that it may be.
-    NotYet,
-    /// Another process has it.
-    Locked,
-    /// Another reason, for people.
-    Failed(String),
-}
-
-/// Opens the store: once, or again and again.
-pub type Open = Box<dyn FnMut(Now) -> Result<Box<dyn Disk>, NotOpened> + Send>;
-
-/// How much a line of the log matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Something that is to be expected.
-    Notice,
-    /// Somebody should look at it.
-    Error,
-}
-
-/// Where lines of the log go.
-pub type Log = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// What an owner is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,40 +306,35 @@ impl Life {
             owner.follow(*namespace, heights, now());
             owner.set_unchecked(namespace, true);
         }
-        let service = Service::new(owner, limits, coder).following(chains.clone());
-        let service = Arc::new(service);
-        let timer = tokio::spawn({
-            let service = Arc::clone(&service);
-            async move { service.run_timer().await }
+        let engine = Arc::new(Engine::new(owner, chains.clone(), coder));
+        let service = Arc::new(Service::new(Arc::clone(&engine), limits));
+        // all of them end with it
+        let mut tasks = JoinSet::new();
+        tasks.spawn({
+            let engine = Arc::clone(&engine);
+            async move { engine.run_timer().await }
         });
-        let flushes = tokio::spawn({
-            let (service, log) = (Arc::clone(&service), Arc::clone(&self.log));
+        tasks.spawn({
+            let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
             let every = Duration::from_millis(settings.flush_interval);
-            async move { service.run_flushes(every, &log).await }
+            async move { engine.run_flushes(every, &log).await }
         });
-        let forgets = settings.inactive.map(|inactive| {
-            let service = Arc::clone(&service);
-            tokio::spawn(async move { service.run_forgetting(inactive).await })
-        });
+        if let Some(inactive) = settings.inactive {
+            let engine = Arc::clone(&engine);
+            tasks.spawn(async move { engine.run_forgetting(inactive).await });
+        }
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
-        // they end with it
-        let mut followers = JoinSet::new();
         for (chain, (_, name, head)) in chains.into_iter().zip(&settings.heads) {
             let line = format!("follows {name} at {}", head.place());
             (self.log)(Level::Notice, &line);
-            let (service, log) = (Arc::clone(&service), Arc::clone(&self.log));
-            followers.spawn(follower::run(head.clone(), chain, service, log));
+            let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
+            tasks.spawn(follower::run(head.clone(), chain, engine, log));
         }
         // on the pool: here would be one thread that only accepts
         let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));
         let served = served.await;
-        timer.abort();
-        flushes.abort();
-        followers.shutdown().await;
-        if let Some(forgets) = forgets {
-            forgets.abort();
-        }
+        tasks.shutdown().await;
         drop(socket);
         served.map_err(std::io::Error::other)?
     }

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use sszip_core::cache::entry::{Entry, Envelope, Gate, Meta, Payload};
 use sszip_core::cache::wire::{decode, Encoded};
 use sszip_owner::config::{Config, Size, Time};
+use sszip_owner::log::Log;
 use sszip_owner::open::store;
-use sszip_owner::run::{Log, Running, State};
+use sszip_owner::run::{Running, State};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

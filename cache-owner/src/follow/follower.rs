@@ -13,8 +13,8 @@ use super::chain::{Chain, Status};
 use super::node::Node;
 use super::steps::Steps;
 use crate::clock::now;
-use crate::run::Log;
-use crate::service::Service;
+use crate::engine::Engine;
+use crate::log::Log;
 
 /// News make for questions so many times as often as configured, at most.
 const HURRY: u32 = 8;
@@ -31,24 +31,24 @@ const UNCHECKED: Duration = Duration::from_secs(2);
 const LONGEST_POLL: Duration = Duration::from_secs(60);
 
 /// Follows a chain. Never returns; an error of ours ends an attempt only.
-pub async fn run(head: Head, chain: Arc<Chain>, service: Arc<Service>, log: Log) {
+pub async fn run(head: Head, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
     loop {
         let follower = Follower {
             head: head.clone(),
             chain: Arc::clone(&chain),
-            service: Arc::clone(&service),
-            steps: Steps::new(Arc::clone(&service), Arc::clone(&chain), Arc::clone(&log)),
+            engine: Arc::clone(&engine),
+            steps: Steps::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log)),
         };
         let mut attempt = Aborting(tokio::spawn(follower.run()));
         if let Err(error) = (&mut attempt.0).await {
-            let steps = Steps::new(Arc::clone(&service), Arc::clone(&chain), Arc::clone(&log));
+            let steps = Steps::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
             steps.say(
                 true,
                 &format!("following it failed, and begins anew: {error}"),
             );
-            service.owner.moved(&chain.namespace, Move::Final(None));
-            service.owner.moved(&chain.namespace, Move::Known(false));
-            service.tell_processes();
+            engine.owner.moved(&chain.namespace, Move::Final(None));
+            engine.owner.moved(&chain.namespace, Move::Known(false));
+            engine.tell_processes();
         }
         sleep(REST).await;
     }
@@ -66,17 +66,17 @@ impl Drop for Aborting {
 struct Follower {
     head: Head,
     chain: Arc<Chain>,
-    service: Arc<Service>,
+    engine: Arc<Engine>,
     steps: Steps,
 }
 
 impl Follower {
     async fn run(mut self) {
         let _checking = Aborting(tokio::spawn({
-            let (service, namespace) = (Arc::clone(&self.service), self.chain.namespace);
+            let (engine, namespace) = (Arc::clone(&self.engine), self.chain.namespace);
             async move {
                 sleep(UNCHECKED).await;
-                service.owner.set_unchecked(&namespace, false);
+                engine.owner.set_unchecked(&namespace, false);
             }
         }));
         let record = self.record().await;
@@ -97,7 +97,7 @@ impl Follower {
             }
             poll(&mut tracker, &node).await;
             self.carry_out(&mut tracker).await;
-            self.service
+            self.engine
                 .owner
                 .set_unchecked(&self.chain.namespace, false);
             tokio::select! {
@@ -114,7 +114,7 @@ impl Follower {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
         loop {
-            let read = self.service.on_disk(move |owner| owner.chain(&namespace));
+            let read = self.engine.on_disk(move |owner| owner.chain(&namespace));
             match read.await {
                 Ok(record) => return record,
                 Err(error) => {
@@ -150,16 +150,16 @@ impl Follower {
     /// Does what came of a poll.
     async fn carry_out(&mut self, tracker: &mut Tracker) {
         let blocks = tracker.blocks().map(|block| (block.number, block.hash));
-        let owner = &self.service.owner;
+        let owner = &self.engine.owner;
         owner.knows(&self.chain.namespace, blocks);
         while let Some(step) = tracker.next_step() {
             self.steps.take(step);
         }
         // no process waits for the disk to hear of it
-        self.service.tell_processes();
+        self.engine.tell_processes();
         self.steps.settle().await;
         self.steps.know(tracker.is_identified());
-        self.service.tell_processes();
+        self.engine.tell_processes();
         self.chain.set_status(Status {
             state: tracker.state(),
             head: tracker.head().map(|head| head.number),

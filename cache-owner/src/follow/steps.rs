@@ -11,12 +11,12 @@ use sszip_core::cache::owner::tracker::{Identity, Mark, Move, Step};
 use sszip_core::cache::owner::Scope;
 
 use super::chain::Chain;
-use crate::run::{Level, Log};
-use crate::service::Service;
+use crate::engine::{Engine, Failure};
+use crate::log::{Level, Log};
 
 /// Does the steps of one chain.
 pub struct Steps {
-    service: Arc<Service>,
+    engine: Arc<Engine>,
     chain: Arc<Chain>,
     log: Log,
     later: Later,
@@ -38,10 +38,10 @@ struct Later {
 }
 
 impl Steps {
-    /// Of `chain`, which `service` serves.
-    pub fn new(service: Arc<Service>, chain: Arc<Chain>, log: Log) -> Self {
+    /// Of `chain`, in `engine`.
+    pub fn new(engine: Arc<Engine>, chain: Arc<Chain>, log: Log) -> Self {
         Self {
-            service,
+            engine,
             chain,
             log,
             later: Later::default(),
@@ -113,7 +113,7 @@ impl Steps {
     }
 
     fn tell(&self, told: Move) {
-        self.service.owner.moved(&self.chain.namespace, told);
+        self.engine.owner.moved(&self.chain.namespace, told);
     }
 
     /// Does what waits for the disk. What fails is tried again at the next
@@ -142,23 +142,23 @@ impl Steps {
                 from,
                 to: u64::MAX,
             };
-            let purged = self.service.purge_blocks(blocks).await;
+            let purged = self.engine.purge(blocks).await;
             purged
                 .map_err(|error| format!("block {from} and later are not purged yet: {error}"))?;
             self.later.purge = None;
             self.say(false, &format!("block {from} and later are purged"));
         }
-        let unrecorded = |error| format!("what is final can't be recorded: {error}");
+        let unrecorded = |error: Failure| format!("what is final can't be recorded: {error}");
         if let Some(identity) = self.later.identity {
             let kept = self
-                .service
+                .engine
                 .on_disk(move |owner| owner.keep_identity(&namespace, &identity));
             kept.await.map_err(unrecorded)?;
             self.later.identity = None;
         }
         if let Some(mark) = self.later.mark {
             let kept = self
-                .service
+                .engine
                 .on_disk(move |owner| owner.keep_mark(&namespace, mark.as_ref()));
             kept.await.map_err(unrecorded)?;
             self.later.mark = None;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 use sszip_core::config::head::{Api, Finality, Head};
 use sszip_owner::config::Config;
+use sszip_owner::log::Log;
 use sszip_owner::open::store;
-use sszip_owner::run::{Log, Running};
+use sszip_owner::run::Running;
 use tempfile::TempDir;
 
 pub const NAMESPACE: [u8; 16] = [0xab; 16];

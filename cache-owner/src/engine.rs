@@ -1,0 +1,448 @@
+//! The owner at work: its rules, and where they wait.
+//!
+//! What memory or the page cache knows is told where it is asked. What may wait
+//! for a disk must make nobody else wait. A read of the disk is done in place,
+//! while another thread takes over the connections: that costs 19 to 30 us of CPU
+//! a look-up, handing it to a pool 30 to 114. Writes go to a pool. Both are
+//! bounded, so that a disk that hangs leaves threads for what does not need it.
+//!
+//! How it is asked, and answers, is the service's business.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use atomic_waker::AtomicWaker;
+use sszip_core::cache::freshness::IfFinal;
+use sszip_core::cache::owner::about::Namespace;
+use sszip_core::cache::owner::disk::DiskError;
+use sszip_core::cache::owner::leases::Lease;
+use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
+use sszip_core::cache::owner::state::{Found, Leased, LookUp, Refused};
+use sszip_core::cache::owner::{About, Owner, Scope};
+use sszip_core::cache::Key;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{block_in_place, spawn_blocking};
+
+use crate::clock::now;
+use crate::coder::Coder;
+use crate::follow::chain::Chain;
+
+/// Reads of the store at a time.
+pub const MOST_READS: usize = 16;
+
+/// Its writes at a time: entries, purges, flushes.
+pub const MOST_WRITES: usize = 16;
+
+/// Questions to nodes at a time, for entries that may be final.
+const MOST_QUESTIONS: usize = 32;
+
+/// Entries that wait to be stored. Those beyond are not, for now.
+const MOST_STORING: usize = 256;
+
+/// Entries of so many plain bytes in all are read, if they have to be (see
+/// [`Kept::unread`]), while a request waits; others are sent for the client to
+/// read, and read here when there is time.
+pub(crate) const READ_AT_ONCE: u64 = 256 << 10;
+
+/// What all who ask share.
+pub struct Engine {
+    /// The rules.
+    pub owner: Arc<Owner>,
+    reads: Semaphore,
+    writes: Semaphore,
+    pub(crate) storing: Arc<Semaphore>,
+    pub(crate) questions: Arc<Semaphore>,
+    /// Makes what goes to the disk smaller, where that is wanted.
+    pub(crate) coder: Option<Coder>,
+    chains: Vec<Arc<Chain>>,
+    streams: Mutex<HashMap<Stream, Arc<AtomicWaker>>>,
+    /// Purges may be over.
+    settled: Notify,
+    /// The timer's time may have changed.
+    pub(crate) stirred: Notify,
+    /// Event streams end.
+    stopping: AtomicBool,
+}
+
+/// What came of a look-up.
+#[derive(Debug)]
+pub enum LookedUp {
+    /// It is there.
+    Found(Found),
+    /// It is not; and who fetches it, if that was asked.
+    Missing(Option<Lease>),
+}
+
+/// An entry that is to be kept.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// Its key.
+    pub key: Key,
+    /// What it is.
+    pub about: About,
+    /// Opaque.
+    pub body: Vec<u8>,
+    /// For how many milliseconds it is fresh.
+    pub fresh: u64,
+    /// Who puts it.
+    pub process: Option<Name>,
+    /// What else it may be kept as.
+    pub if_final: Option<IfFinal>,
+}
+
+/// What came of a purge that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// Its generation.
+    pub generation: u64,
+    /// How many entries it removed, as far as they were counted.
+    pub entries: u64,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The disk's reason. For people.
+    Disk(String),
+    /// It is ours: a task has panicked. For people.
+    Broken(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Disk(text) | Self::Broken(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<DiskError> for Failure {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error.to_string())
+    }
+}
+
+/// A task of ours has panicked.
+impl From<tokio::task::JoinError> for Failure {
+    fn from(error: tokio::task::JoinError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// A semaphore that is never closed was.
+impl From<tokio::sync::AcquireError> for Failure {
+    fn from(error: tokio::sync::AcquireError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl Engine {
+    /// For an owner that has started, and follows these chains.
+    pub fn new(owner: Arc<Owner>, chains: Vec<Arc<Chain>>, coder: Option<Coder>) -> Self {
+        Self {
+            owner,
+            reads: Semaphore::new(MOST_READS),
+            writes: Semaphore::new(MOST_WRITES),
+            storing: Arc::new(Semaphore::new(MOST_STORING)),
+            questions: Arc::new(Semaphore::new(MOST_QUESTIONS)),
+            coder,
+            chains,
+            streams: Mutex::default(),
+            settled: Notify::new(),
+            stirred: Notify::new(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// The chains that are followed.
+    pub fn chains(&self) -> &[Arc<Chain>] {
+        &self.chains
+    }
+
+    /// Looks a key up; a process that misses it may want its lease, for so many
+    /// milliseconds.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn look_up(
+        self: &Arc<Self>,
+        key: Key,
+        lease: Option<(Name, u64)>,
+    ) -> Result<LookedUp, Failure> {
+        let found = match self.owner.look_up(&key, now()) {
+            LookUp::Found(found) => Some(found),
+            LookUp::Missing => None,
+            LookUp::AskStore => {
+                self.reading(|| self.owner.look_up_store(&key, now()))
+                    .await?
+            }
+        };
+        let mut room = READ_AT_ONCE;
+        if let Some(found) = found.and_then(|found| self.found(key, found, &mut room)) {
+            return Ok(LookedUp::Found(found));
+        }
+        let Some((process, time)) = lease else {
+            return Ok(LookedUp::Missing(None));
+        };
+        let leased = self.owner.lease(&key, &process, time, now());
+        self.stirred.notify_one();
+        self.wake();
+        Ok(match leased {
+            Leased::Found(found) => match self.found(key, found, &mut room) {
+                Some(found) => LookedUp::Found(found),
+                // whoever asks next gets the lease
+                None => LookedUp::Missing(None),
+            },
+            Leased::Lease(lease) => LookedUp::Missing(Some(lease)),
+        })
+    }
+
+    /// What there is of several keys.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn look_ups(self: &Arc<Self>, keys: Vec<Key>) -> Result<Vec<(Key, Found)>, Failure> {
+        let mut found = Vec::new();
+        let mut unknown = Vec::new();
+        for key in keys {
+            match self.owner.look_up(&key, now()) {
+                LookUp::Found(entry) => found.push((key, entry)),
+                LookUp::Missing => {}
+                LookUp::AskStore => unknown.push(key),
+            }
+        }
+        if !unknown.is_empty() {
+            let look_up = |key| Some((key, self.owner.look_up_store(&key, now())?));
+            let stored = self.reading(|| unknown.into_iter().filter_map(look_up).collect());
+            let stored: Vec<_> = stored.await?;
+            found.extend(stored);
+        }
+        let mut room = READ_AT_ONCE;
+        let found = found
+            .into_iter()
+            .filter_map(|(key, found)| Some((key, self.found(key, found, &mut room)?)))
+            .collect();
+        Ok(found)
+    }
+
+    /// Does what may wait for a disk to be read.
+    async fn reading<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
+        let _permit = self.reads.acquire().await?;
+        Ok(block_in_place(work))
+    }
+
+    /// Does what may wait for a disk to be written.
+    pub(crate) async fn writing<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Owner) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let _permit = self.writes.acquire().await?;
+        let owner = Arc::clone(&self.owner);
+        Ok(spawn_blocking(move || work(&owner)).await?)
+    }
+
+    /// Does what may wait for a disk and fail at it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Owner) -> Result<T, DiskError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        Ok(self.writing(work).await??)
+    }
+
+    /// Keeps an entry; or says why it does not.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn put(self: &Arc<Self>, put: Put) -> Result<Result<(), Refused>, Failure> {
+        let Put {
+            key,
+            about,
+            body,
+            fresh,
+            process,
+            if_final,
+        } = put;
+        let has_room = self.owner.has_room_for(body.len());
+        let kept = Arc::new(self.owner.kept(about, body, fresh, now()));
+        let put = if has_room {
+            self.owner.put(&key, &kept, process.as_ref(), now())
+        } else {
+            let kept = Arc::clone(&kept);
+            self.writing(move |owner| {
+                // it will come from the disk each time, and nobody waits now
+                let kept = match kept.unread() {
+                    Some(_) => owner.read(&key, &kept).unwrap_or(kept),
+                    None => kept,
+                };
+                owner.put(&key, &kept, process.as_ref(), now())
+            })
+            .await?
+        };
+        self.wake();
+        let is_to_be_stored = match put {
+            Ok(is_to_be_stored) => is_to_be_stored,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        self.look_for_news(&kept.about().namespace);
+        if let Some(if_final) = if_final {
+            self.find_out(key, Arc::clone(&kept), if_final);
+        }
+        if is_to_be_stored {
+            self.read_and_store(key, kept, true);
+        }
+        Ok(Ok(()))
+    }
+
+    /// `process` gives its lease back.
+    pub fn give_back(&self, key: &Key, process: &Name) {
+        self.owner.give_back(key, process, now());
+        self.wake();
+    }
+
+    /// Purges; over when no process has any of it, and goes on when nobody waits
+    /// for that.
+    ///
+    /// # Errors
+    /// [`Failure`]: it is to be tried again.
+    pub async fn purge(self: &Arc<Self>, scope: Scope) -> Result<Purged, Failure> {
+        let engine = Arc::clone(self);
+        tokio::spawn(async move { engine.purge_here(scope).await }).await?
+    }
+
+    async fn purge_here(&self, scope: Scope) -> Result<Purged, Failure> {
+        // of others nothing is counted on the disk: it would have to be searched
+        let is_stored = match scope {
+            Scope::Key(key) => {
+                let has_stored = move |owner: &Owner| owner.has_stored(&key, now());
+                self.writing(has_stored).await?
+            }
+            _ => false,
+        };
+        let (purged, swept) = (scope.clone(), scope.clone());
+        let generation = self.on_disk(move |owner| owner.purge(&scope, now)).await?;
+        for chain in &self.chains {
+            chain.purged(&purged);
+        }
+        self.wake();
+        self.tick();
+        self.stirred.notify_one();
+        // it holds already: this gives room
+        let sweep = move |owner: &Owner| owner.sweep(&swept, generation);
+        let swept = self.writing(sweep).await?;
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // enabled first: what ends between the two is not missed
+            settled.as_mut().enable();
+            if !self.owner.is_waiting(generation) {
+                return Ok(Purged {
+                    generation,
+                    entries: swept.max(is_stored.into()),
+                });
+            }
+            settled.await;
+        }
+    }
+
+    /// All purges up to `generation` hold in a process.
+    ///
+    /// # Errors
+    /// [`NoSuchPurge`].
+    pub fn acknowledge(&self, process: &Name, generation: u64) -> Result<(), NoSuchPurge> {
+        self.owner.acknowledge(process, generation)?;
+        self.tick();
+        Ok(())
+    }
+
+    /// Processes may have something to be told.
+    pub fn tell_processes(&self) {
+        self.wake();
+    }
+
+    /// An entry may have told of a head that its follower has not seen yet.
+    fn look_for_news(&self, namespace: &Namespace) {
+        let Some(chain) = self.chain(namespace) else {
+            return;
+        };
+        if self.owner.seen(namespace) > chain.status().head {
+            chain.news.notify_one();
+        }
+    }
+
+    pub(crate) fn chain(&self, namespace: &Namespace) -> Option<&Arc<Chain>> {
+        let mut chains = self.chains.iter();
+        chains.find(|chain| chain.namespace == *namespace)
+    }
+
+    /// A process has opened an event stream: its name here, and what is woken
+    /// when there is something to be sent.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn arrive(&self, process: &Name) -> Result<(Stream, Arc<AtomicWaker>), TooMany> {
+        let waker = Arc::new(AtomicWaker::new());
+        let stream = {
+            let mut streams = self.streams();
+            let stream = self.owner.arrive(process, now())?;
+            streams.insert(stream, Arc::clone(&waker));
+            stream
+        };
+        self.wake();
+        Ok((stream, waker))
+    }
+
+    /// A stream has ended.
+    pub fn leave(&self, stream: Stream) {
+        self.streams().remove(&stream);
+        self.owner.leave(stream, now());
+        self.wake();
+    }
+
+    /// Ends the event streams, which don't by themselves.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        for waker in self.streams().values() {
+            waker.wake();
+        }
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Wakes the streams that have something to be told.
+    fn wake(&self) {
+        let woken = self.owner.take_woken();
+        if woken.is_empty() {
+            return;
+        }
+        let streams = self.streams();
+        for waker in woken.iter().filter_map(|stream| streams.get(stream)) {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn tick(&self) {
+        if !self.owner.tick(now()).is_empty() {
+            self.settled.notify_waiters();
+        }
+        self.wake();
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<Stream, Arc<AtomicWaker>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
