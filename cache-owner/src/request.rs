@@ -2,16 +2,14 @@
 //! `docs/owner-protocol.md` is refused, so that a mistake is not a surprise
 //! later.
 
-use std::fmt::Write as _;
-
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
+use sszip_core::cache::about::MAX_METHOD;
 use sszip_core::cache::freshness::IfFinal;
-use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::processes::Name;
 use sszip_core::cache::owner::{About, Class, Scope};
-use sszip_core::cache::Key;
+use sszip_core::cache::{Key, Namespace};
 
 /// How long a lease lasts if nobody says otherwise, and at most. Milliseconds.
 pub const LEASE: u64 = 10_000;
@@ -19,9 +17,6 @@ const LONGEST_LEASE: u64 = 60_000;
 
 /// Keys of one request.
 const MOST_KEYS: usize = 1_000;
-
-/// The longest method's name, in bytes.
-const LONGEST_METHOD: usize = 255;
 
 /// The longest body of a request that is no entry, in bytes.
 pub const LONGEST_BODY: usize = 66 * MOST_KEYS;
@@ -174,12 +169,17 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
 
 fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
     let class = text(fields, "sszip-class")?.ok_or_else(|| bad("a PUT needs sszip-class"))?;
-    let class = Class::named(class.as_bytes()).ok_or_else(|| {
-        let mut detail = format!("sszip-class: {class} is none of");
-        for class in Class::ALL {
-            let _ = write!(detail, " {}", class.name());
-        }
-        bad(detail)
+    // nothing is nowhere kept
+    let classes = Class::ALL
+        .into_iter()
+        .filter(|class| *class != Class::Nothing);
+    let named = classes.clone().find(|other| other.name() == class);
+    let class = named.ok_or_else(|| {
+        let names: Vec<_> = classes.map(Class::name).collect();
+        bad(format!(
+            "sszip-class: {class} is none of {}",
+            names.join(" ")
+        ))
     })?;
     let namespace = text(fields, "sszip-namespace")?
         .ok_or_else(|| bad("a PUT needs sszip-namespace"))
@@ -323,8 +323,8 @@ pub fn scope(body: &[u8]) -> Result<Scope, Problem> {
 
 fn method_name(name: String) -> Result<Box<str>, Problem> {
     match name.len() {
-        1..=LONGEST_METHOD => Ok(name.into()),
-        _ => Err(bad(format!("a method has 1 to {LONGEST_METHOD} bytes"))),
+        1..=MAX_METHOD => Ok(name.into()),
+        _ => Err(bad(format!("a method has 1 to {MAX_METHOD} bytes"))),
     }
 }
 

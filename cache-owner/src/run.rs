@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use sszip_core::cache::chain::Heights;
-use sszip_core::cache::link::Namespace;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::Owner;
+use sszip_core::cache::Namespace;
 use sszip_core::config::head::{Api, Head};
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -8,11 +8,10 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sszip_core::cache::owner::about::Namespace;
-use sszip_core::cache::owner::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
+use sszip_core::cache::owner::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::{About, Now, Scope};
-use sszip_core::cache::Key;
+use sszip_core::cache::{Key, Namespace};
 use sszip_owner::run::{Running, Settings, State};
 
 /// Reads and writes wait until it is let go.
@@ -44,17 +43,19 @@ impl Disk for Slow {
     fn get(&self, _: &Key, now: Now) -> Option<Stored> {
         self.0.pass();
         Some(Stored {
-            about: About {
-                class: sszip_core::cache::owner::Class::Immutable,
-                namespace: [0; 16],
-                method: None,
-                block: None,
-                generation: 5,
-                epoch: 0,
-                height: None,
+            header: Header {
+                about: About {
+                    class: sszip_core::cache::owner::Class::Immutable,
+                    namespace: [0; 16],
+                    method: None,
+                    block: None,
+                    generation: 5,
+                    epoch: 0,
+                    height: None,
+                },
+                stored_at: now.unix,
+                expires_at: now.unix + 60_000,
             },
-            stored_at: now.unix,
-            expires_at: now.unix + 60_000,
             body: Body::Lent(Arc::new(b"from the disk")),
             is_old: false,
         })
@@ -71,7 +72,7 @@ impl Disk for Slow {
         key[0] == 0xdd
     }
 
-    fn put(&self, _: &Key, _: &About, _: u64, _: u64, _: &[u8]) -> Result<(), DiskError> {
+    fn put(&self, _: &Key, _: &Header, _: &[u8]) -> Result<(), DiskError> {
         self.0.pass();
         Ok(())
     }

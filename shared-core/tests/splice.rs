@@ -12,6 +12,7 @@ use flate2::Compression;
 use proptest::prelude::*;
 use sszip_core::cache::batch::{batch_gzip, batch_identity, Element};
 use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
+use sszip_core::cache::freshness::Class;
 use sszip_core::gzip::crc::crc32;
 use sszip_core::gzip::inflate::gunzip;
 use sszip_core::gzip::oneshot;
@@ -469,7 +470,7 @@ fn meta_is_the_callers() {
         stored_at: 1000,
         expires_at: 2000,
         age: 7,
-        class: Some(3),
+        class: Class::Config,
         block_number: Some(0),
         block_hash: Some([1; 32]),
         ..Meta::default()

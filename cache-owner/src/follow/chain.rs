@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sszip_core::cache::owner::about::Namespace;
 use sszip_core::cache::owner::tracker::State;
 use sszip_core::cache::owner::Scope;
+use sszip_core::cache::Namespace;
 use tokio::sync::Notify;
 
 use super::node::Node;

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
-use sszip_core::cache::store::{Class, Config, Record, Store, StoreError};
+use sszip_core::cache::about::About;
+use sszip_core::cache::freshness::Class;
+use sszip_core::cache::store::{Config, Header, Store, StoreError};
 use sszip_core::cache::Key;
 
 struct Options {
@@ -219,18 +221,21 @@ impl Values {
 }
 
 fn put(store: &Store, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
-    let record = Record {
-        class: Class::Immutable,
-        namespace: [1; 16],
-        method: b"eth_getBlockByNumber",
-        block: Some(n),
-        generation: store.generation(),
+    let header = Header {
+        about: About {
+            class: Class::Immutable,
+            namespace: [1; 16],
+            method: Some("eth_getBlockByNumber".into()),
+            block: Some(n),
+            generation: store.generation(),
+            epoch: 0,
+            height: None,
+        },
         stored_at: 1,
         expires_at: u64::MAX,
-        body,
     };
     for _ in 0..100_000 {
-        match store.put(&key(n), &record) {
+        match store.put(&key(n), &header, body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_micros(200)),
             done => return Ok(done?),
         }

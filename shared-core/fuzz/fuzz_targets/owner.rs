@@ -8,13 +8,12 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::owner::about::Namespace;
-use sszip_core::cache::owner::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
+use sszip_core::cache::owner::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::processes::Next;
 use sszip_core::cache::owner::state::{Leased, LookUp};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::{About, Now, Owner, Scope};
-use sszip_core::cache::Key;
+use sszip_core::cache::{Key, Namespace};
 use sszip_owner::request::{self, Request};
 
 #[derive(Arbitrary, Debug)]
@@ -78,7 +77,7 @@ impl Disk for Model {
 
     fn get(&self, key: &Key, _: Now) -> Option<Stored> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.refuses(key, &stored.about)).then_some(stored)
+        (!self.refuses(key, &stored.header.about)).then_some(stored)
     }
 
     fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
@@ -93,19 +92,10 @@ impl Disk for Model {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(
-        &self,
-        key: &Key,
-        about: &About,
-        stored_at: u64,
-        expires_at: u64,
-        body: &[u8],
-    ) -> Result<(), DiskError> {
-        assert!(about.class.may_be_stored());
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError> {
+        assert!(header.about.class.may_be_stored());
         let stored = Stored {
-            about: about.clone(),
-            stored_at,
-            expires_at,
+            header: header.clone(),
             body: Body::Lent(Arc::new(body.to_vec())),
             is_old: false,
         };

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::freshness::Class;
+use super::Namespace;
 
 /// The last so many reorganisations are known; what was asked for before the
 /// first of them does not hold.
@@ -385,14 +386,13 @@ enum On {
 }
 
 impl Stamp {
-    /// Of an entry of a class (`None`: it says its own lifetime) that was asked
-    /// for in `epoch`, and depends on the blocks up to `height`, or was true
-    /// when the head had that height.
-    pub fn new(chain: Arc<Chain>, class: Option<Class>, epoch: u64, height: Option<u64>) -> Self {
+    /// Of an entry of a class that was asked for in `epoch`, and depends on the
+    /// blocks up to `height`, or was true when the head had that height.
+    pub fn new(chain: Arc<Chain>, class: Class, epoch: u64, height: Option<u64>) -> Self {
         let on = match class {
-            Some(Class::Unfinalized) => On::Blocks(height),
-            Some(Class::Tip | Class::Nothing) => On::Head(height.unwrap_or(0)),
-            Some(Class::Immutable | Class::Config) | None => On::Nothing,
+            Class::Unfinalized => On::Blocks(height),
+            Class::Tip | Class::Nothing => On::Head(height.unwrap_or(0)),
+            Class::Immutable | Class::Config | Class::Resource => On::Nothing,
         };
         Self { chain, epoch, on }
     }
@@ -458,9 +458,6 @@ impl Stamp {
         self.epoch == self.chain.epoch.load(Ordering::Acquire)
     }
 }
-
-/// A namespace, as the owner knows it.
-pub type Namespace = [u8; 16];
 
 /// The chains that a process knows of.
 #[derive(Debug, Default)]

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::chain::{Chains, Mark, Namespace, Stamp};
+use super::chain::{Chains, Mark, Stamp};
 use super::freshness::Class;
 use super::http::Stale;
-use super::{stale, Key};
+use super::{stale, Key, Namespace};
 use crate::bytes::Bytes;
 use crate::gzip::open::{open_in, Open};
 use crate::gzip::splice::{Body, Member};
@@ -117,8 +117,8 @@ pub struct Meta {
     pub stale: Stale,
     /// From when on it must not be sent, in milliseconds of the same clock.
     pub expires_at: u64,
-    /// The caller's class of it.
-    pub class: Option<u8>,
+    /// Why it may be kept.
+    pub class: Class,
     /// The block that it tells of.
     pub block_number: Option<u64>,
     /// That block's hash.
@@ -261,7 +261,7 @@ impl Entry {
 
     /// Whether it is kept only as long as there is nothing to keep.
     pub fn is_nothing(&self) -> bool {
-        self.meta.class == Some(Class::Nothing as u8)
+        self.meta.class == Class::Nothing
     }
 
     /// The same, stored at `now` and fresh for `valid`, both in milliseconds.
@@ -284,10 +284,9 @@ impl Entry {
 
     /// The same; if its chain is one of `chains`, it has to hold against that.
     pub fn among(mut self, chains: &Chains) -> Self {
-        let class = self.meta.class.and_then(Class::numbered);
         self.stamp = self.meta.follows.and_then(|(namespace, epoch)| {
             let chain = chains.get(&namespace)?;
-            Some(Stamp::new(chain, class, epoch, self.meta.height))
+            Some(Stamp::new(chain, self.meta.class, epoch, self.meta.height))
         });
         self
     }

@@ -4,6 +4,8 @@
 //! of the chain, so it is `unfinalized` and short-lived, unless the owner
 //! follows the chain and the block was final when the node was asked.
 
+use serde::{Deserialize, Serialize};
+
 use super::chain::{Heights, Mark};
 use crate::jsonrpc::block::{self, BlockReference, Bound, ResultBlock, Tag};
 use crate::jsonrpc::methods::{self, Method};
@@ -11,7 +13,7 @@ use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::unsettled::{has_failed_part, is_to_be_filled_in};
 
 /// Why an answer may be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub enum Class {
     /// It will never change: it hangs on a hash, or on the chain alone.
     Immutable,
@@ -24,18 +26,23 @@ pub enum Class {
     /// There was nothing to keep: `null`, `[]` at the head, a call that
     /// reverted. Each block may change that.
     Nothing,
+    /// It says its own lifetime (RFC 9111).
+    #[default]
+    Resource,
 }
 
 impl Class {
-    const ALL: [Class; 5] = [
+    /// All of them.
+    pub const ALL: [Class; 6] = [
         Class::Immutable,
         Class::Unfinalized,
         Class::Tip,
         Class::Config,
         Class::Nothing,
+        Class::Resource,
     ];
 
-    /// The name that configurations and logs use.
+    /// The name that configurations, the protocol and logs use.
     pub const fn name(self) -> &'static str {
         match self {
             Class::Immutable => "immutable",
@@ -43,12 +50,8 @@ impl Class {
             Class::Tip => "tip",
             Class::Config => "config",
             Class::Nothing => "nothing",
+            Class::Resource => "resource",
         }
-    }
-
-    /// The class of that number, as `as u8` gives it.
-    pub fn numbered(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
     }
 
     /// The class of that name.
@@ -56,6 +59,12 @@ impl Class {
         Self::ALL
             .into_iter()
             .find(|class| class.name().as_bytes() == name)
+    }
+
+    /// Whether it may lie on disk. What is not final yet does not, so that a
+    /// reorganisation of the chain needs no deletes there.
+    pub const fn may_be_stored(self) -> bool {
+        matches!(self, Self::Immutable | Self::Resource)
     }
 
     /// Milliseconds where nothing is configured. A slot is 12 s on mainnet and
@@ -67,6 +76,7 @@ impl Class {
             Class::Tip => 1_000,
             Class::Config => 60_000,
             Class::Nothing => 500,
+            Class::Resource => 0,
         }
     }
 }

@@ -14,6 +14,7 @@
 //! times are arguments, and who is to wake up is a result. `store` keeps
 //! entries on disk (feature `store`), and may wait for it.
 
+pub mod about;
 pub mod batch;
 pub mod chain;
 pub mod changes;
@@ -45,3 +46,7 @@ pub mod wire;
 
 /// A cryptographic hash of all that an answer depends on.
 pub type Key = [u8; 32];
+
+/// What answers of one chain, from one place, have in common: the first half of
+/// the BLAKE3 hash of what it is made of.
+pub type Namespace = [u8; 16];

@@ -13,12 +13,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::chain::{Chains, Namespace};
+use super::about::About;
+use super::chain::Chains;
 use super::entry::Entry;
 use super::flights::Token;
 use super::freshness::IfFinal;
 use super::wake::Waiter;
-use super::Key;
+use super::{Key, Namespace};
 
 /// The owner, as the exchanges of a process see it. Any thread may ask.
 pub trait Owner: fmt::Debug + Send + Sync {
@@ -50,8 +51,9 @@ pub trait Owner: fmt::Debug + Send + Sync {
     /// come since; nothing where `waiter` waits no longer.
     fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)>;
 
-    /// Gives it an entry, in time.
-    fn store(&self, key: Key, entry: Arc<Entry>, about: About);
+    /// Gives it an entry, in time. It may be kept for longer `if_final`, as only
+    /// the owner can tell.
+    fn store(&self, key: Key, entry: Arc<Entry>, about: About, if_final: Option<IfFinal>);
 
     /// The process does not fetch it after all: others may.
     fn give_back(&self, key: Key);
@@ -69,19 +71,4 @@ pub trait Owner: fmt::Debug + Send + Sync {
 
     /// What it has said of the chains that it follows.
     fn chains(&self) -> &Chains;
-}
-
-/// What the owner has to know of an entry besides its bytes.
-#[derive(Clone, Debug)]
-pub struct About {
-    /// The name of its class, in the protocol's words.
-    pub class: &'static str,
-    /// What it is purged with.
-    pub namespace: Namespace,
-    /// The JSON-RPC method, if it is an answer to a call.
-    pub method: Option<Vec<u8>>,
-    /// Purges up to this one were known when the node was asked.
-    pub generation: u64,
-    /// It may be kept for longer, as only the owner can tell.
-    pub if_final: Option<IfFinal>,
 }

@@ -15,7 +15,7 @@ use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
-const MAGIC: [u8; 4] = *b"SZE\x05";
+const MAGIC: [u8; 4] = *b"SZE\x06";
 
 /// Of magic and length, then of all that comes before the head. Bytes.
 const FLAGS: usize = 8;
@@ -41,7 +41,7 @@ pub(super) struct Head<'a> {
     revalidates: bool,
     /// For an error, while it is revalidated, never.
     stale: (u64, u64, bool),
-    class: Option<u8>,
+    class: Class,
     block_number: Option<u64>,
     block_hash: Option<[u8; 32]>,
     follows: Option<([u8; 16], u64)>,
@@ -200,7 +200,7 @@ pub fn as_read(bytes: &[u8]) -> Option<Vec<u8>> {
 /// refused.
 pub fn as_final(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
     let (mut head, payload) = Head::parse(bytes)?;
-    head.class = Some(Class::Immutable as u8);
+    head.class = Class::Immutable;
     head.block_number = Some(block);
     head.height = Some(block);
     let mut other = head.bytes()?;
@@ -283,6 +283,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use super::super::freshness::Class;
     use super::super::http::Stale;
     use super::{as_read, decode, decode_all, unread_length, Encoded};
 
@@ -308,7 +309,7 @@ mod tests {
                 never: true,
             },
             expires_at: 9000,
-            class: Some(1),
+            class: Class::Tip,
             block_number: Some(20_000_000),
             block_hash: Some([7; 32]),
             follows: Some(([9; 16], u64::MAX)),

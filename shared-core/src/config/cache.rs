@@ -130,7 +130,9 @@ impl CacheDirectives {
         };
         let milliseconds = TIMES.read(time)?;
         let valid = Arc::make_mut(self.valid.get_or_insert_default());
-        if let Some(class) = Class::named(what) {
+        // a resource says its own
+        let class = Class::named(what).filter(|class| *class != Class::Resource);
+        if let Some(class) = class {
             return valid
                 .set_class(class, milliseconds)
                 .map_err(|_| DirectiveError::Duplicate);

@@ -8,18 +8,18 @@ use super::head::{is_bytewise, Coding, Field, ResponseHead};
 use super::resource::{key_of, tag_of, Resource};
 use crate::beacon::Route;
 use crate::bytes::{copy_of, push};
-use crate::cache::chain::{Mark, Namespace, Stamp};
+use crate::cache::about::About;
+use crate::cache::chain::{Mark, Stamp};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::flights::{self, Token};
 use crate::cache::freshness::{Came, Class, IfFinal, Judged, Known, Prospect, Valid};
 use crate::cache::http::{self, Stale};
-use crate::cache::ownership::About;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::repeated::Said;
 use crate::cache::scope::{Fields, Learnt, Scope};
 use crate::cache::unkept::Unkept;
-use crate::cache::Key;
+use crate::cache::{Key, Namespace};
 use crate::gzip::inflate;
 use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::outline::outline;
@@ -650,7 +650,7 @@ impl Fill {
     /// lifetime.
     fn meta(&self, judged: Option<Judged>) -> Meta {
         Meta {
-            class: judged.map(|judged| judged.class as u8),
+            class: judged.map_or(Class::Resource, |judged| judged.class),
             block_number: judged.and_then(|judged| judged.block),
             follows: self
                 .mark()
@@ -839,19 +839,10 @@ impl Fill {
                 let is_current = self.shared.generation() == generation;
                 return (entry, is_current);
             }
-            let class = match entry.meta().class.and_then(Class::numbered) {
-                // it ends as that does
-                Some(Class::Nothing) => Some(Class::Tip),
-                class => class,
-            };
-            let about = About {
-                class: class.map_or("resource", Class::name),
-                namespace,
-                method: built.method,
-                generation,
-                if_final: built.if_final,
-            };
-            owner.store(built.key, Arc::clone(&entry), about);
+            match About::of(&entry, namespace, built.method.as_deref(), generation) {
+                Some(about) => owner.store(built.key, Arc::clone(&entry), about, built.if_final),
+                None => owner.give_back(built.key),
+            }
         }
         let is_current = self.shared.generation() == generation;
         (entry, is_current)

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sszip_core::cache::store::{Class, Record, Store};
+use sszip_core::cache::freshness::Class;
+use sszip_core::cache::store::Store;
 
-use super::support::{body, config, count, folder, has, key, open, put, record, reopen, NOW};
+use super::support::{body, config, count, folder, has, header, key, open, put, reopen, NOW};
 
 /// RocksDB notes with its own clock when a table was made.
 fn now() -> u64 {
@@ -44,12 +45,9 @@ fn a_table_leaves_by_the_time_it_was_made() {
 fn each_class_has_its_own_tables() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
-    let bytes = body(1, 100);
-    let aging = Record {
-        class: Class::Aging,
-        ..record(&store, 1, &bytes)
-    };
-    store.put(&key(1), &aging).unwrap();
+    let mut aging = header(&store, 1);
+    aging.about.class = Class::Resource;
+    store.put(&key(1), &aging, &body(1, 100)).unwrap();
     put(&store, 2, 100);
     store.flush().unwrap();
     assert_eq!(store.forget(HOUR, HOUR, now() + 2 * HOUR).unwrap(), 2);

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use sszip_core::cache::store::{Class, Config, Record, Store};
+use sszip_core::cache::freshness::Class;
+use sszip_core::cache::store::{Config, Store};
 
-use super::support::{config, folder, key, open, put, record, reopen, NOW};
+use super::support::{config, folder, header, key, open, put, reopen, NOW};
 
 /// Bytes of all files below `path`. Files come and go meanwhile.
 fn du(path: &Path) -> u64 {
@@ -38,12 +39,10 @@ fn noise(n: u64, length: usize) -> Vec<u8> {
 
 fn put_noise(store: &Store, n: u64, length: usize, class: Class) {
     let body = noise(n, length);
-    let record = Record {
-        class,
-        ..record(store, n, &body)
-    };
+    let mut header = header(store, n);
+    header.about.class = class;
     for _ in 0..10_000 {
-        if store.put(&key(n), &record).is_ok() {
+        if store.put(&key(n), &header, &body).is_ok() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -131,7 +130,7 @@ fn ten_times_too_much_of_one_class() {
 #[test]
 fn ten_times_too_much_of_small_ones_in_two_classes() {
     let either = |n: u64| match n % 4 {
-        1 => Class::Aging,
+        1 => Class::Resource,
         _ => Class::Immutable,
     };
     overfill([3000, 10_000, 20_000], either);
@@ -158,7 +157,7 @@ fn a_class_that_grows_takes_its_share_back() {
     };
     fill(0, Class::Immutable);
     assert!(bytes(0) > config.max_size / 100 * 65, "{}", bytes(0));
-    fill(10_000, Class::Aging);
+    fill(10_000, Class::Resource);
     assert!(
         bytes(10_000) > config.max_size / 100 * 15,
         "{}",
@@ -166,7 +165,7 @@ fn a_class_that_grows_takes_its_share_back() {
     );
     assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
     // entries of the one don't drive the other's out altogether
-    fill(20_000, Class::Aging);
+    fill(20_000, Class::Resource);
     assert!(bytes(0) > config.max_size / 100 * 50, "{}", bytes(0));
 }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use sszip_core::cache::about::Scope;
 use sszip_core::cache::store::rocks::{Family, Rocks};
-use sszip_core::cache::store::{Config, Scope, Store, StoreError};
+use sszip_core::cache::store::{Config, Store, StoreError};
 
 use super::child::{say, start};
 use super::support::{config, folder, has, key, open, put, reopen};

@@ -5,12 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use sszip_core::cache::store::{Config, Damage, OpenError, Opening, Scope, Store};
+use sszip_core::cache::about::Scope;
+use sszip_core::cache::store::{Config, Damage, OpenError, Opening, Store};
 use tempfile::TempDir;
 
-use super::support::{
-    body, config, count, folder, has, key, open, put, record, reopen, try_open, NOW,
-};
+use super::support::{config, count, folder, has, header, key, open, put, reopen, try_open, NOW};
 
 /// 1 to 100, of which 50 is purged before the last flush and 60 after it.
 const ENTRIES: u64 = 101;
@@ -111,12 +110,9 @@ fn outlast(config: &Config, what: &str) -> (Opening, u64) {
     if let Opening::SetAside { to, .. } = &opening {
         assert_eq!(found, 0, "{what}");
         // a fill that was on its way to the store that was here
-        let body = body(60, 10);
-        let late = sszip_core::cache::store::Record {
-            generation: NOW + 1,
-            ..record(&store, 60, &body)
-        };
-        assert!(store.put(&key(60), &late).is_err(), "{what}");
+        let mut late = header(&store, 60);
+        late.about.generation = NOW + 1;
+        assert!(store.put(&key(60), &late, b"late").is_err(), "{what}");
         if let Some(to) = to {
             let tables = fs::read_dir(to).unwrap().map(|entry| entry.unwrap().path());
             let sst = |path: PathBuf| path.extension() == Some("sst".as_ref());

@@ -7,12 +7,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sszip_core::cache::store::{
-    Config, Event, OpenError, Opening, Reason, Scope, Store, StoreError,
-};
+use sszip_core::cache::about::Scope;
+use sszip_core::cache::store::{Config, Event, OpenError, Opening, Reason, Store, StoreError};
 
 use super::child::start_where_it_may_mount;
-use super::support::{body, folder, has, key, open, record, reopen, try_open, NOW};
+use super::support::{body, folder, has, header, key, open, reopen, try_open, NOW};
 
 fn mount(options: &str, on: &Path) {
     let status = Command::new("mount")
@@ -38,7 +37,7 @@ fn fill(path: &Path, bytes: usize) {
 fn try_put(store: &Store, n: u64) -> Result<(), StoreError> {
     let body = body(n, 20_000);
     for _ in 0..10_000 {
-        match store.put(&key(n), &record(store, n, &body)) {
+        match store.put(&key(n), &header(store, n), &body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done,
         }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use sszip_core::cache::store::{Change, Class, Header, Namespace, Purges, Scope};
+use sszip_core::cache::about::{About, Scope};
+use sszip_core::cache::freshness::Class;
+use sszip_core::cache::store::{Change, Purges};
 use sszip_core::cache::store::{MAX_KEYS, MAX_METHODS, MAX_NAMESPACES, MAX_RANGES};
-use sszip_core::cache::Key;
+use sszip_core::cache::{Key, Namespace};
 
 use super::support::key;
 
@@ -13,42 +15,27 @@ use super::support::key;
 #[derive(Clone, Debug)]
 struct Entry {
     key: Key,
-    namespace: Namespace,
-    method: Vec<u8>,
-    block: Option<u64>,
-    generation: u64,
+    about: About,
 }
 
 impl Entry {
-    fn header(&self) -> Header<'_> {
-        Header {
-            class: Class::Immutable,
-            namespace: self.namespace,
-            method: &self.method,
-            block: self.block,
-            generation: self.generation,
-            stored_at: 0,
-            expires_at: 0,
-            sequence: 0,
-        }
-    }
-
     fn matches(&self, scope: &Scope) -> bool {
+        let about = &self.about;
         match scope {
             Scope::Everything => true,
-            Scope::Namespace(namespace) => self.namespace == *namespace,
+            Scope::Namespace(namespace) => about.namespace == *namespace,
             Scope::Method { namespace, method } => {
-                namespace.is_none_or(|namespace| namespace == self.namespace)
-                    && **method == self.method
+                namespace.is_none_or(|namespace| namespace == about.namespace)
+                    && about.method.as_ref() == Some(method)
             }
             Scope::Blocks {
                 namespace,
                 from,
                 to,
             } => {
-                self.namespace == *namespace
+                about.namespace == *namespace
                     && from <= to
-                    && self
+                    && about
                         .block
                         .is_none_or(|block| *from <= block && block <= *to)
             }
@@ -61,7 +48,7 @@ impl Entry {
 fn refuses(purges: &[(Scope, u64)], entry: &Entry) -> bool {
     purges
         .iter()
-        .any(|(scope, generation)| entry.generation < *generation && entry.matches(scope))
+        .any(|(scope, generation)| entry.about.generation < *generation && entry.matches(scope))
 }
 
 /// What is on disk after these changes.
@@ -91,8 +78,8 @@ fn namespaces() -> impl Strategy<Value = Namespace> {
     (0..3u8).prop_map(|n| [n; 16])
 }
 
-fn methods() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![Just(vec![]), (0..3u8).prop_map(|n| vec![b'm', n])]
+fn methods() -> impl Strategy<Value = Box<str>> {
+    (0..3u8).prop_map(|n| format!("m{n}").into())
 }
 
 fn scopes() -> impl Strategy<Value = Scope> {
@@ -100,7 +87,7 @@ fn scopes() -> impl Strategy<Value = Scope> {
         1 => Just(Scope::Everything),
         3 => namespaces().prop_map(Scope::Namespace),
         6 => (proptest::option::of(namespaces()), methods()).prop_map(|(namespace, method)| {
-            Scope::Method { namespace, method: method.into() }
+            Scope::Method { namespace, method }
         }),
         12 => (namespaces(), 0..20u64, 0..20u64).prop_map(|(namespace, from, to)| {
             Scope::Blocks { namespace, from, to }
@@ -111,13 +98,17 @@ fn scopes() -> impl Strategy<Value = Scope> {
 
 fn entries() -> impl Strategy<Value = Entry> {
     let block = proptest::option::of(0..20u64);
-    (0..8u64, namespaces(), methods(), block, 90..150u64).prop_map(
+    let method = proptest::option::of(methods());
+    (0..8u64, namespaces(), method, block, 90..150u64).prop_map(
         |(n, namespace, method, block, generation)| Entry {
             key: key(n),
-            namespace,
-            method,
-            block,
-            generation,
+            about: About {
+                namespace,
+                method,
+                block,
+                generation,
+                ..entry(n).about
+            },
         },
     )
 }
@@ -144,7 +135,7 @@ proptest! {
         prop_assert_eq!(&loaded, &purges);
         for entry in &entries {
             let refused = refuses(&all, entry);
-            prop_assert_eq!(purges.refuses(&entry.key, &entry.header()), refused, "{:?}", entry);
+            prop_assert_eq!(purges.refuses(&entry.key, &entry.about), refused, "{:?}", entry);
         }
     }
 }
@@ -165,22 +156,35 @@ fn many(scopes: impl Iterator<Item = Scope>, most: usize, entry_of: impl Fn(&Sco
     assert_eq!(rows.load(), purges);
     for (scope, generation) in &newest {
         let mut entry = entry_of(scope);
-        entry.generation = generation - 1;
+        entry.about.generation = generation - 1;
         assert!(entry.matches(scope));
-        assert!(purges.refuses(&entry.key, &entry.header()), "{scope:?}");
-        entry.generation = purges.generation();
-        assert!(!purges.refuses(&entry.key, &entry.header()), "{scope:?}");
+        assert!(purges.refuses(&entry.key, &entry.about), "{scope:?}");
+        entry.about.generation = purges.generation();
+        assert!(!purges.refuses(&entry.key, &entry.about), "{scope:?}");
     }
 }
 
 fn entry(n: u64) -> Entry {
     Entry {
         key: key(n),
-        namespace: [0; 16],
-        method: vec![],
-        block: None,
-        generation: 0,
+        about: About {
+            class: Class::Immutable,
+            namespace: [0; 16],
+            method: None,
+            block: None,
+            generation: 0,
+            epoch: 0,
+            height: None,
+        },
     }
+}
+
+fn of(namespace: Namespace, method: Option<&str>, block: Option<u64>) -> Entry {
+    let mut entry = entry(1);
+    entry.about.namespace = namespace;
+    entry.about.method = method.map(Into::into);
+    entry.about.block = block;
+    entry
 }
 
 fn wide(n: u64) -> Namespace {
@@ -203,15 +207,13 @@ fn many_keys() {
 #[test]
 fn many_keys_leave_others_alone_up_to_a_number() {
     let mut purges = Purges::new(1);
-    let other = Entry {
-        generation: 1,
-        ..entry(u64::MAX)
-    };
+    let mut other = entry(u64::MAX);
+    other.about.generation = 1;
     for n in 0..=MAX_KEYS as u64 {
-        assert!(!purges.refuses(&other.key, &other.header()), "{n}");
+        assert!(!purges.refuses(&other.key, &other.about), "{n}");
         purges.add(&Scope::Key(key(n)));
     }
-    assert!(purges.refuses(&other.key, &other.header()));
+    assert!(purges.refuses(&other.key, &other.about));
     assert!(purges.is_empty());
 }
 
@@ -228,11 +230,7 @@ fn many_ranges() {
     many(scopes, 3 * MAX_RANGES, |scope| match scope {
         Scope::Blocks {
             namespace, from, ..
-        } => Entry {
-            namespace: *namespace,
-            block: Some(*from),
-            ..entry(1)
-        },
+        } => of(*namespace, None, Some(*from)),
         _ => unreachable!(),
     });
 }
@@ -241,14 +239,10 @@ fn many_ranges() {
 fn many_methods() {
     let scopes = (0..2000u64).map(|n| Scope::Method {
         namespace: (n % 3 > 0).then(|| wide(n % 3)),
-        method: format!("m{n}").into_bytes().into(),
+        method: format!("m{n}").into(),
     });
     many(scopes, 3 * MAX_METHODS + 2, |scope| match scope {
-        Scope::Method { namespace, method } => Entry {
-            namespace: namespace.unwrap_or([9; 16]),
-            method: method.to_vec(),
-            ..entry(1)
-        },
+        Scope::Method { namespace, method } => of(namespace.unwrap_or([9; 16]), Some(method), None),
         _ => unreachable!(),
     });
 }
@@ -259,7 +253,7 @@ fn many_namespaces() {
         0 => Scope::Namespace(wide(n)),
         1 => Scope::Method {
             namespace: Some(wide(n)),
-            method: (*b"m").into(),
+            method: "m".into(),
         },
         _ => Scope::Blocks {
             namespace: wide(n),
@@ -273,12 +267,7 @@ fn many_namespaces() {
             namespace: Some(namespace),
             ..
         }
-        | Scope::Blocks { namespace, .. } => Entry {
-            namespace: *namespace,
-            method: b"m".to_vec(),
-            block: Some(0),
-            ..entry(1)
-        },
+        | Scope::Blocks { namespace, .. } => of(*namespace, Some("m"), Some(0)),
         _ => unreachable!(),
     });
 }

@@ -1,11 +1,11 @@
 //! What is stored is found, for as long as it may be.
 
-use sszip_core::cache::store::{
-    Class, Config, OpenError, Opening, Record, Scope, Store, StoreError, Waits, MIN_SIZE,
-};
+use sszip_core::cache::about::Scope;
+use sszip_core::cache::freshness::Class;
+use sszip_core::cache::store::{Config, OpenError, Opening, Store, StoreError, Waits, MIN_SIZE};
 
 use super::support::{
-    body, config, count, folder, has, key, open, put, record, reopen, CHAIN, NOW, OTHER_CHAIN,
+    body, config, count, folder, has, header, key, open, put, reopen, CHAIN, NOW, OTHER_CHAIN,
 };
 
 #[test]
@@ -23,10 +23,7 @@ fn an_entry_is_found_before_and_after_a_clean_stop() {
     let store = reopen(&config);
     assert_eq!(count(&store, 6), 5);
     let stored = store.get(&key(3), NOW).unwrap();
-    let header = stored.header().unwrap();
-    assert_eq!(header.method, b"eth_getBlockByNumber");
-    assert_eq!((header.class, header.namespace), (Class::Immutable, CHAIN));
-    assert_eq!((header.stored_at, header.expires_at), (NOW, u64::MAX));
+    assert_eq!(*stored.header(), header(&store, 3));
     assert_eq!(store.status().read_errors, 0);
 }
 
@@ -78,16 +75,17 @@ fn what_needs_no_disk_is_read_without_waiting() {
 fn the_newest_entry_of_a_key_counts_whatever_its_class() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
-    for (n, class) in [Class::Aging, Class::Immutable, Class::Aging, Class::Aging]
-        .into_iter()
-        .enumerate()
-    {
+    let classes = [
+        Class::Resource,
+        Class::Immutable,
+        Class::Resource,
+        Class::Resource,
+    ];
+    for (n, class) in classes.into_iter().enumerate() {
         let body = body(n as u64, 100);
-        let record = Record {
-            class,
-            ..record(&store, 7, &body)
-        };
-        store.put(&key(7), &record).unwrap();
+        let mut header = header(&store, 7);
+        header.about.class = class;
+        store.put(&key(7), &header, &body).unwrap();
         if n == 1 {
             store.flush().unwrap();
         }
@@ -99,11 +97,9 @@ fn the_newest_entry_of_a_key_counts_whatever_its_class() {
 fn a_stale_entry_is_found_only_by_who_wants_it() {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
-    let record = Record {
-        expires_at: NOW + 1000,
-        ..record(&store, 1, b"body")
-    };
-    store.put(&key(1), &record).unwrap();
+    let mut header = header(&store, 1);
+    header.expires_at = NOW + 1000;
+    store.put(&key(1), &header, b"body").unwrap();
     assert!(store.get(&key(1), NOW + 999).is_some());
     assert!(store.get(&key(1), NOW + 1000).is_none());
     assert_eq!(&store.stale(&key(1)).unwrap()[..], b"body");
@@ -115,18 +111,13 @@ fn what_is_too_large_is_refused() {
     let config = config(folder.path());
     let (store, _) = open(&config);
     let large = body(1, config.max_entry() as usize + 1);
-    let refused = store.put(&key(1), &record(&store, 1, &large));
+    let mut header = header(&store, 1);
+    let refused = store.put(&key(1), &header, &large);
     assert!(matches!(refused, Err(StoreError::TooLarge)));
-    store.put(&key(1), &record(&store, 1, &large[1..])).unwrap();
-    let method = [b'm'; 256];
-    let record = Record {
-        method: &method,
-        ..record(&store, 1, b"")
-    };
-    assert!(matches!(
-        store.put(&key(1), &record),
-        Err(StoreError::TooLarge)
-    ));
+    store.put(&key(1), &header, &large[1..]).unwrap();
+    header.about.method = Some("m".repeat(70_000).into());
+    let refused = store.put(&key(1), &header, b"");
+    assert!(matches!(refused, Err(StoreError::TooLarge)));
     let config = Config {
         max_size: MIN_SIZE - 1,
         ..config
@@ -175,11 +166,9 @@ fn what_is_purged_is_gone_and_stays_gone() {
     for n in 0..100 {
         put(&store, n, 500);
     }
-    let other = Record {
-        namespace: OTHER_CHAIN,
-        ..record(&store, 200, b"other")
-    };
-    store.put(&key(200), &other).unwrap();
+    let mut other = header(&store, 200);
+    other.about.namespace = OTHER_CHAIN;
+    store.put(&key(200), &other, b"other").unwrap();
     let first = store.purge(&Scope::Key(key(0))).unwrap();
     assert_eq!(count(&store, 100), 99);
     let blocks = |from, to| Scope::Blocks {
@@ -194,11 +183,10 @@ fn what_is_purged_is_gone_and_stays_gone() {
     }
     assert_eq!(count(&store, 100), 89);
     // a put that was under way while it was purged
-    let late = Record {
-        generation: first,
-        ..record(&store, 5, b"late")
-    };
-    assert!(matches!(store.put(&key(5), &late), Err(StoreError::Purged)));
+    let mut late = header(&store, 5);
+    late.about.generation = first;
+    let refused = store.put(&key(5), &late, b"late");
+    assert!(matches!(refused, Err(StoreError::Purged)));
     put(&store, 5, 100);
     assert_eq!(count(&store, 100), 90);
     drop(store);
@@ -207,7 +195,7 @@ fn what_is_purged_is_gone_and_stays_gone() {
     store
         .purge(&Scope::Method {
             namespace: Some(CHAIN),
-            method: (*b"eth_getBlockByNumber").into(),
+            method: "eth_getBlockByNumber".into(),
         })
         .unwrap();
     assert_eq!(count(&store, 100), 0);

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sszip_core::cache::store::{Config, Opening, Scope, Store};
+use sszip_core::cache::about::Scope;
+use sszip_core::cache::store::{Config, Opening, Store};
 
 use super::child::{say, start};
 use super::support::{config, count, folder, has, key, open, put};

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use sszip_core::cache::store::{Opening, Scope};
+use sszip_core::cache::about::Scope;
+use sszip_core::cache::store::Opening;
 
 use super::child::{say, start};
 use super::support::{config, count, folder, has, key, open, put, reopen};

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sszip_core::cache::store::{Class, Config, OpenError, Opening, Record, Store, StoreError};
+use sszip_core::cache::about::About;
+use sszip_core::cache::freshness::Class;
+use sszip_core::cache::store::{Config, Header, OpenError, Opening, Store, StoreError};
 use sszip_core::cache::Key;
 use tempfile::TempDir;
 
@@ -26,17 +28,20 @@ pub fn body(n: u64, length: usize) -> Vec<u8> {
     body
 }
 
-/// A record of the block `n`, dispatched now.
-pub fn record<'a>(store: &Store, n: u64, body: &'a [u8]) -> Record<'a> {
-    Record {
-        class: Class::Immutable,
-        namespace: CHAIN,
-        method: b"eth_getBlockByNumber",
-        block: Some(n),
-        generation: store.generation(),
+/// Of the block `n`, dispatched now.
+pub fn header(store: &Store, n: u64) -> Header {
+    Header {
+        about: About {
+            class: Class::Immutable,
+            namespace: CHAIN,
+            method: Some("eth_getBlockByNumber".into()),
+            block: Some(n),
+            generation: store.generation(),
+            epoch: 0,
+            height: None,
+        },
         stored_at: NOW,
         expires_at: u64::MAX,
-        body,
     }
 }
 
@@ -44,7 +49,7 @@ pub fn record<'a>(store: &Store, n: u64, body: &'a [u8]) -> Record<'a> {
 pub fn put(store: &Store, n: u64, length: usize) {
     let body = body(n, length);
     for _ in 0..10_000 {
-        match store.put(&key(n), &record(store, n, &body)) {
+        match store.put(&key(n), &header(store, n), &body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done.unwrap(),
         }
@@ -58,7 +63,7 @@ pub fn has(store: &Store, n: u64) -> bool {
         return false;
     };
     assert_eq!(&stored[..], &body(n, stored.len())[..], "{n}");
-    assert_eq!(stored.header().unwrap().block, Some(n));
+    assert_eq!(stored.header().about.block, Some(n));
     true
 }
 

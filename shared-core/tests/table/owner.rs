@@ -7,14 +7,16 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
-use sszip_core::cache::chain::{Chains, Namespace};
+use sszip_core::cache::about::About;
+use sszip_core::cache::chain::Chains;
 use sszip_core::cache::entry::Entry;
 use sszip_core::cache::flights::{Outcome, Token};
-use sszip_core::cache::ownership::{About, Owner};
+use sszip_core::cache::freshness::IfFinal;
+use sszip_core::cache::ownership::Owner;
 use sszip_core::cache::process::Shared;
 use sszip_core::cache::wake::Waiter;
 use sszip_core::cache::wire::{decode, Encoded};
-use sszip_core::cache::Key;
+use sszip_core::cache::{Key, Namespace};
 
 #[derive(Debug)]
 pub struct Owned {
@@ -193,7 +195,7 @@ impl Owner for Owned {
         }
     }
 
-    fn store(&self, key: Key, entry: Arc<Entry>, about: About) {
+    fn store(&self, key: Key, entry: Arc<Entry>, about: About, _: Option<IfFinal>) {
         // after its end nothing is kept
         let _ = self.put(Question::Store(key, entry, about.generation));
     }

@@ -16,7 +16,7 @@ fn moved(chain: &Chain, by: Move) {
 }
 
 /// Of what is asked for now.
-fn stamp(chain: &Arc<Chain>, class: Option<Class>, height: Option<u64>) -> Stamp {
+fn stamp(chain: &Arc<Chain>, class: Class, height: Option<u64>) -> Stamp {
     let epoch = chain.mark().epoch();
     Stamp::new(Arc::clone(chain), class, epoch, height)
 }
@@ -24,21 +24,21 @@ fn stamp(chain: &Arc<Chain>, class: Option<Class>, height: Option<u64>) -> Stamp
 #[test]
 fn what_hangs_on_the_head_is_over_with_the_next() {
     let chain = chain();
-    let old = stamp(&chain, Some(Class::Tip), Some(100));
+    let old = stamp(&chain, Class::Tip, Some(100));
     assert!(old.holds());
     moved(&chain, Move::Head(100));
     assert!(old.holds());
     moved(&chain, Move::Head(101));
     // it was true, and may stand in for the new one where that is allowed
     assert!(!old.holds() && old.is_untouched());
-    assert!(stamp(&chain, Some(Class::Tip), Some(101)).holds());
+    assert!(stamp(&chain, Class::Tip, Some(101)).holds());
 }
 
 #[test]
 fn that_there_was_nothing_is_over_with_the_next_head_too() {
     let chain = chain();
     for next in [Move::Head(101), Move::Reorg { from: 7 }] {
-        let nothing = stamp(&chain, Some(Class::Nothing), Some(chain.mark().seen));
+        let nothing = stamp(&chain, Class::Nothing, Some(chain.mark().seen));
         assert!(nothing.holds());
         moved(&chain, next);
         assert!(!nothing.holds());
@@ -48,8 +48,8 @@ fn that_there_was_nothing_is_over_with_the_next_head_too() {
 #[test]
 fn an_answer_may_tell_of_a_newer_head() {
     let chain = chain();
-    let old = stamp(&chain, Some(Class::Tip), Some(100));
-    let new = stamp(&chain, Some(Class::Tip), Some(102));
+    let old = stamp(&chain, Class::Tip, Some(100));
+    let new = stamp(&chain, Class::Tip, Some(102));
     assert!(new.tell() && !new.tell());
     assert!(!old.holds() && new.holds());
     assert_eq!(chain.mark().seen, 102);
@@ -57,7 +57,7 @@ fn an_answer_may_tell_of_a_newer_head() {
     moved(&chain, Move::Head(101));
     assert!(new.holds());
     // what nobody can know is not believed
-    let mad = stamp(&chain, Some(Class::Tip), Some(101 + AHEAD + 1));
+    let mad = stamp(&chain, Class::Tip, Some(101 + AHEAD + 1));
     assert!(!mad.tell() && new.holds());
     // nor is what was true before a reorganisation
     moved(&chain, Move::Reorg { from: 101 });
@@ -65,15 +65,15 @@ fn an_answer_may_tell_of_a_newer_head() {
 }
 
 fn stamp_in(chain: &Arc<Chain>, epoch: u64) -> Stamp {
-    Stamp::new(Arc::clone(chain), Some(Class::Tip), epoch, Some(110))
+    Stamp::new(Arc::clone(chain), Class::Tip, epoch, Some(110))
 }
 
 #[test]
 fn what_was_replaced_does_not_hold() {
     let chain = chain();
-    let kept = |height| stamp(&chain, Some(Class::Unfinalized), height);
+    let kept = |height| stamp(&chain, Class::Unfinalized, height);
     let (lower, same, unknown) = (kept(Some(97)), kept(Some(98)), kept(None));
-    let constant = stamp(&chain, Some(Class::Immutable), None);
+    let constant = stamp(&chain, Class::Immutable, None);
     moved(&chain, Move::Reorg { from: 98 });
     moved(&chain, Move::Head(100));
     assert!(lower.holds() && !same.holds() && !unknown.holds() && constant.holds());
@@ -84,7 +84,7 @@ fn what_was_replaced_does_not_hold() {
 #[test]
 fn an_answer_is_one_to_who_asked_before() {
     let chain = chain();
-    let kept = |class| stamp(&chain, Some(class), Some(100));
+    let kept = |class| stamp(&chain, class, Some(100));
     let all = [Class::Tip, Class::Unfinalized, Class::Immutable].map(kept);
     let answers = |mark: &super::Mark| all.each_ref().map(|stamp| stamp.answers(mark));
     let before = chain.mark();
@@ -115,15 +115,15 @@ fn a_lower_head_is_the_head_when_its_node_says_so() {
     let chain = chain();
     moved(&chain, Move::Reorg { from: 91 });
     // others still know of the higher one
-    assert!(!stamp(&chain, Some(Class::Tip), Some(90)).holds());
+    assert!(!stamp(&chain, Class::Tip, Some(90)).holds());
     moved(&chain, Move::Head(90));
-    assert!(stamp(&chain, Some(Class::Tip), Some(90)).holds());
+    assert!(stamp(&chain, Class::Tip, Some(90)).holds());
 }
 
 #[test]
 fn what_is_older_than_all_that_is_known_does_not_hold() {
     let chain = chain();
-    let old = stamp(&chain, Some(Class::Unfinalized), Some(1));
+    let old = stamp(&chain, Class::Unfinalized, Some(1));
     for n in 0..MOST_REORGS {
         assert!(old.holds(), "{n}");
         moved(&chain, Move::Reorg { from: 50 });
@@ -134,7 +134,7 @@ fn what_is_older_than_all_that_is_known_does_not_hold() {
     // of another owner, before or after
     let since = chain.mark().epoch();
     for epoch in [0, 1, since + 1] {
-        let other = Stamp::new(Arc::clone(&chain), Some(Class::Unfinalized), epoch, Some(1));
+        let other = Stamp::new(Arc::clone(&chain), Class::Unfinalized, epoch, Some(1));
         assert!(!other.holds(), "{epoch}");
     }
 }
@@ -143,10 +143,10 @@ fn what_is_older_than_all_that_is_known_does_not_hold() {
 fn nothing_of_another_chain_holds() {
     let chain = chain();
     let classes = [
-        None,
-        Some(Class::Immutable),
-        Some(Class::Unfinalized),
-        Some(Class::Tip),
+        Class::Resource,
+        Class::Immutable,
+        Class::Unfinalized,
+        Class::Tip,
     ];
     let all = classes.map(|class| stamp(&chain, class, Some(100)));
     moved(&chain, Move::Wrong(true));
@@ -188,7 +188,7 @@ fn a_head_that_nobody_confirms_is_believed_for_some_heads_only() {
         moved(&chain, Move::Head(head));
         assert_eq!(seen(&chain), expected, "{head}");
     }
-    assert!(stamp(&chain, Some(Class::Tip), Some(104)).holds());
+    assert!(stamp(&chain, Class::Tip, Some(104)).holds());
     // another answer that tells of it confirms it
     assert!(chain.sees(150));
     for head in 105..125 {
@@ -220,7 +220,7 @@ fn what_nobody_vouches_for_does_not_hold_until_somebody_does() {
     let (owner, process) = (chain(), chain());
     moved(&owner, Move::Final(Some(60)));
     process.told(owner.state());
-    let kept = stamp(&process, Some(Class::Unfinalized), Some(1));
+    let kept = stamp(&process, Class::Unfinalized, Some(1));
     process.outdate();
     assert!(!kept.holds() && !process.mark().is_final(1));
     // the same owner, after its stream was cut
@@ -297,7 +297,7 @@ proptest! {
                         _ => blocks.len().saturating_sub(1 + up_to as usize),
                     };
                     let seen = blocks[..=height].to_vec();
-                    let stamp = stamp(&process, Some(CLASSES[class]), Some(height as u64));
+                    let stamp = stamp(&process, CLASSES[class], Some(height as u64));
                     entries.push((stamp, class, seen));
                 }
                 Step::Lose => {

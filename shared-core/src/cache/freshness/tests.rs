@@ -14,7 +14,7 @@ fn class(method: &str, params: &str) -> Option<Class> {
 
 fn known(params: &str) -> Known<'_> {
     static VALID: Valid = Valid {
-        classes: [None; 5],
+        classes: [None; Class::ALL.len()],
         methods: Vec::new(),
     };
     Known {

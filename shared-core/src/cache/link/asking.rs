@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use super::job::{Job, LookUp};
 use super::{Link, Slot, State};
-use crate::cache::chain::{Chains, Namespace};
+use crate::cache::about::About;
+use crate::cache::chain::Chains;
 use crate::cache::entry::Entry;
 use crate::cache::flights::Token;
-use crate::cache::ownership::{About, Owner};
+use crate::cache::freshness::IfFinal;
+use crate::cache::ownership::Owner;
 use crate::cache::wake::Waiter;
-use crate::cache::Key;
+use crate::cache::{Key, Namespace};
 
 impl Owner for Link {
     fn is_up(&self) -> bool {
@@ -68,9 +70,14 @@ impl Owner for Link {
         Vec::new()
     }
 
-    fn store(&self, key: Key, entry: Arc<Entry>, about: About) {
+    fn store(&self, key: Key, entry: Arc<Entry>, about: About, if_final: Option<IfFinal>) {
         let about = Box::new(about);
-        self.do_favour(Job::Store { key, entry, about });
+        self.do_favour(Job::Store {
+            key,
+            entry,
+            about,
+            if_final,
+        });
     }
 
     fn give_back(&self, key: Key) {

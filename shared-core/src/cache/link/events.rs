@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::cache::chain::{Namespace, State};
-use crate::cache::Key;
+use crate::cache::chain::State;
+use crate::cache::{Key, Namespace};
 
 /// A longer event is not the owner's. Bytes.
 const MAX_EVENT: usize = 4 << 10;

@@ -88,22 +88,18 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Favours, Job, MOST, MOST_BYTES, MOST_LEASES};
+    use crate::cache::about::About;
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-    use crate::cache::ownership::About;
 
     fn store(n: u8, length: u64) -> Job {
         let bytes = vec![b'1'; usize::try_from(length).unwrap()];
         let payload = Payload::Raw(bytes.into());
+        let entry = Arc::new(Entry::new(Envelope::none(), payload, Meta::default()));
         Job::Store {
             key: [n; 32],
-            entry: Arc::new(Entry::new(Envelope::none(), payload, Meta::default())),
-            about: Box::new(About {
-                class: "immutable",
-                namespace: [0; 16],
-                method: None,
-                generation: 0,
-                if_final: None,
-            }),
+            about: Box::new(About::of(&entry, [0; 16], None, 0).unwrap()),
+            entry,
+            if_final: None,
         }
     }
 

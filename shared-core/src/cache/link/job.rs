@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::message::Message;
+use crate::cache::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::flights::Token;
-use crate::cache::ownership::About;
+use crate::cache::freshness::IfFinal;
 use crate::cache::wake::Waiter;
 use crate::cache::Key;
 
@@ -23,6 +24,7 @@ pub(super) enum Job {
         key: Key,
         entry: Arc<Entry>,
         about: Box<About>,
+        if_final: Option<IfFinal>,
     },
     GiveBack(Key),
     Acknowledge(u64),
@@ -68,7 +70,12 @@ impl Job {
                 Message::look_up(&look_up.key, leases.then_some(process))
             }
             Self::LookUps { keys, .. } => Message::look_ups(keys)?,
-            Self::Store { key, entry, about } => Message::store(key, entry, about, process, now)?,
+            Self::Store {
+                key,
+                entry,
+                about,
+                if_final,
+            } => Message::store(key, entry, about, if_final.as_ref(), process, now)?,
             Self::GiveBack(key) => Message::give_back(key, process),
             Self::Acknowledge(generation) => Message::acknowledge(*generation, process),
             Self::Purge { body, .. } => Message::purge(body)?,

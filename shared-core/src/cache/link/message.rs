@@ -5,12 +5,11 @@
 use std::fmt::Write;
 
 use crate::bytes::{copy_of, Bytes};
-use crate::cache::chain::Namespace;
+use crate::cache::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
-use crate::cache::ownership::About;
 use crate::cache::wire::{self, Encoded};
-use crate::cache::Key;
+use crate::cache::{Key, Namespace};
 
 /// For how long a lease is asked for, in milliseconds: some calls take a node
 /// that long. It ends with the process.
@@ -66,31 +65,31 @@ impl Message {
         Some(message)
     }
 
-    /// Stores an entry. `None`: it has expired at `now`, or its method's name
-    /// would be another request, or memory is refused.
-    pub fn store(key: &Key, entry: &Entry, about: &About, process: &str, now: u64) -> Option<Self> {
-        let meta = entry.meta();
-        let fresh = meta.expires_at.checked_sub(now)?;
+    /// Stores an entry. `None`: it has expired at `now`, or memory is refused.
+    pub fn store(
+        key: &Key,
+        entry: &Entry,
+        about: &About,
+        if_final: Option<&IfFinal>,
+        process: &str,
+        now: u64,
+    ) -> Option<Self> {
+        let fresh = entry.meta().expires_at.checked_sub(now)?;
         let mut message = Self::new("PUT", path_of("/v1/entries/", key, 0));
         let fields = &mut message.fields;
         fields.reserve(10);
         fields.push(("sszip-generation", about.generation.to_string()));
         fields.push(("sszip-fresh", fresh.to_string()));
-        fields.push(("sszip-class", about.class.into()));
+        fields.push(("sszip-class", about.class.name().into()));
         fields.push(("sszip-namespace", hex_of(&about.namespace)));
         fields.push(("sszip-process", process.into()));
         if let Some(method) = &about.method {
-            if !method.iter().all(u8::is_ascii_graphic) {
-                return None;
-            }
-            let method = std::str::from_utf8(method).ok()?;
-            fields.push(("sszip-method", method.into()));
+            fields.push(("sszip-method", method.to_string()));
         }
-        let epoch = meta.follows.map(|(_, epoch)| epoch);
         for (name, number) in [
-            ("sszip-block", meta.block_number),
-            ("sszip-epoch", epoch),
-            ("sszip-height", meta.height.filter(|_| epoch.is_some())),
+            ("sszip-block", about.block),
+            ("sszip-epoch", Some(about.epoch).filter(|epoch| *epoch > 0)),
+            ("sszip-height", about.height),
         ] {
             if let Some(number) = number {
                 fields.push((name, number.to_string()));
@@ -100,7 +99,7 @@ impl Message {
             transaction,
             last,
             valid,
-        }) = &about.if_final
+        }) = if_final
         {
             let hash = blake3::Hash::from_bytes(*transaction).to_hex();
             fields.push(("sszip-if-final", format!("{hash} {last} {valid}")));
@@ -247,14 +246,16 @@ pub(super) fn hex_of(namespace: &Namespace) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Message, NotOurs};
+    use crate::cache::about::About;
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-    use crate::cache::ownership::About;
+    use crate::cache::freshness::Class;
 
     fn entry(expires_at: u64) -> Entry {
         let meta = Meta {
             status: 200,
             expires_at,
             block_number: Some(7),
+            class: Class::Immutable,
             ..Meta::default()
         };
         Entry::new(
@@ -265,14 +266,9 @@ mod tests {
     }
 
     fn store(method: Option<&[u8]>, expires_at: u64) -> Option<Message> {
-        let about = About {
-            class: "immutable",
-            namespace: [1; 16],
-            method: method.map(<[u8]>::to_vec),
-            generation: 3,
-            if_final: None,
-        };
-        Message::store(&[0xab; 32], &entry(expires_at), &about, "w-1", 1000)
+        let entry = entry(expires_at);
+        let about = About::of(&entry, [1; 16], method, 3)?;
+        Message::store(&[0xab; 32], &entry, &about, None, "w-1", 1000)
     }
 
     #[test]

@@ -32,13 +32,12 @@ pub use self::message::{Answer, Message, NotOurs};
 use self::namespaces::Namespaces;
 pub use self::purge::{namespace, problem, request as purge_request, BadPurge};
 use super::chain::Chains;
-pub use super::chain::Namespace;
 use super::entry::Entry;
 use super::flights::Outcome;
 use super::ownership::Owner;
 use super::process::Shared;
 use super::wake::{Waiter, Wake};
-use super::Key;
+use super::{Key, Namespace};
 
 /// The slot of the event stream.
 const EVENTS: usize = 0;

@@ -4,8 +4,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::purge::first_half;
-use super::Namespace;
 use crate::bytes::copy_of;
+use crate::cache::Namespace;
 
 /// So many are remembered.
 const MOST: usize = 8;

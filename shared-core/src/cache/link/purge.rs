@@ -5,9 +5,9 @@ use std::fmt;
 use serde::Serialize;
 
 use super::message::hex_of;
-use super::Namespace;
 use super::Purged;
 use crate::cache::scope::Scope;
+use crate::cache::Namespace;
 
 /// What the owner is to be told (docs/owner-protocol.md, Purges).
 #[derive(Debug, Default, Serialize)]

@@ -2,9 +2,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Link, Need, Settings, RETRY};
+use crate::cache::about::About;
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
 use crate::cache::flights::{Outcome, Role, Token, Turn};
-use crate::cache::ownership::{About, Owner};
+use crate::cache::ownership::Owner;
 use crate::cache::process::Shared;
 use crate::cache::wake::{EventLoop, Queue, Waiter};
 use crate::cache::wire::Encoded;

@@ -4,22 +4,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::about::Namespace;
 use super::tracker::{Identity, Mark, Record};
 use super::{About, Now, Scope};
 use crate::bytes::copy_of;
-pub use crate::cache::store::Waits;
-use crate::cache::Key;
+pub use crate::cache::store::{Header, Waits};
+use crate::cache::{Key, Namespace};
 
 /// An entry as the store gives it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// What was said of it.
-    pub about: About,
-    /// When it was stored, in milliseconds since 1970.
-    pub stored_at: u64,
-    /// From when on it is not fresh, in milliseconds since 1970.
-    pub expires_at: u64,
+    pub header: Header,
     /// Opaque.
     pub body: Body,
     /// It will be evicted soon: being asked for, it should be put again.
@@ -145,14 +140,7 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// [`DiskError`].
-    fn put(
-        &self,
-        key: &Key,
-        about: &About,
-        stored_at: u64,
-        expires_at: u64,
-        body: &[u8],
-    ) -> Result<(), DiskError>;
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError>;
 
     /// Removes entries: [`get`](Self::get) and [`refuses`](Self::refuses) know
     /// it afterwards, also after a crash or a power loss. Gives the new

@@ -4,7 +4,8 @@
 use super::processes::Event;
 use super::state::Shared;
 use super::{Now, Owner};
-use crate::cache::chain::{Heights, Move, Namespace, State};
+use crate::cache::chain::{Heights, Move, State};
+use crate::cache::Namespace;
 
 impl Owner {
     /// From now on the chain behind a namespace is followed: nothing of it is

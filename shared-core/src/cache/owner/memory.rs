@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use super::disk::{Body, Stored};
+use super::disk::{Body, Header, Stored};
 use super::{About, Now};
 use crate::cache::chain::{Chains, Stamp};
 use crate::cache::{wire, Key};
@@ -73,15 +73,19 @@ impl Kept {
     /// One that the store gave. A wall clock that was put back makes it no
     /// fresher than it was at first.
     pub fn from_store(stored: Stored, now: Now) -> Self {
-        let lifetime = stored.expires_at.saturating_sub(stored.stored_at);
+        let Header {
+            about,
+            stored_at,
+            expires_at,
+        } = stored.header;
         Self {
-            life: Life::new(&stored.about, !stored.is_old, now),
-            about: stored.about,
+            life: Life::new(&about, !stored.is_old, now),
+            about,
             unread: wire::unread_length(stored.body.as_ref()),
             body: stored.body,
             stamp: None,
-            age: now.unix.saturating_sub(stored.stored_at),
-            fresh: stored.expires_at.saturating_sub(now.unix).min(lifetime),
+            age: now.unix.saturating_sub(stored_at),
+            fresh: (expires_at.saturating_sub(now.unix)).min(expires_at.saturating_sub(stored_at)),
             since: now.monotonic,
         }
     }
@@ -481,9 +485,11 @@ mod tests {
                 false => Body::Lent(Arc::new([2; 10])).into_owned(),
             };
             let stored = Stored {
-                about: about(Class::Resource),
-                stored_at: at(0).unix,
-                expires_at: at(1_000).unix,
+                header: Header {
+                    about: about(Class::Resource),
+                    stored_at: at(0).unix,
+                    expires_at: at(1_000).unix,
+                },
                 body,
                 is_old: false,
             };
@@ -497,9 +503,11 @@ mod tests {
     #[test]
     fn what_comes_from_the_store_keeps_its_age() {
         let stored = |is_old| Stored {
-            about: about(Class::Resource),
-            stored_at: 1_000_000,
-            expires_at: 1_010_000,
+            header: Header {
+                about: about(Class::Resource),
+                stored_at: 1_000_000,
+                expires_at: 1_010_000,
+            },
             body: Body::Owned(vec![2; 10]),
             is_old,
         };

@@ -5,7 +5,6 @@
 //!
 //! | module        | concern                                              |
 //! |---------------|------------------------------------------------------|
-//! | [`about`]     | what the owner has to know of an entry, and purges   |
 //! | [`leases`]    | who fetches what nobody has                          |
 //! | [`processes`] | events, the time each may use its memory, purges     |
 //! | [`memory`]    | entries in memory, within a number of bytes          |
@@ -17,7 +16,6 @@
 //! | [`tracker`]   | what becomes of a namespace's chain                  |
 //! | [`state`]     | all of it together                                   |
 
-pub mod about;
 pub mod disk;
 pub mod following;
 pub mod forms;
@@ -31,7 +29,8 @@ pub mod state;
 pub mod store;
 pub mod tracker;
 
-pub use about::{About, Class, Scope};
+pub use crate::cache::about::{About, Scope};
+pub use crate::cache::freshness::Class;
 pub use state::Owner;
 
 /// The time of a call, in milliseconds of two clocks.

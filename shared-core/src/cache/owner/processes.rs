@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cache::chain::{Namespace, State};
-use crate::cache::Key;
+use crate::cache::chain::State;
+use crate::cache::{Key, Namespace};
 
 /// How long a process may use its memory without an event, in milliseconds.
 pub const TIME: u64 = 1_000;

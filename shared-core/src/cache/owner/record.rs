@@ -9,8 +9,8 @@
 //! because the second changes often and is written without the log
 //! (docs/decisions/022).
 
-use super::about::Namespace;
 use super::tracker::{Hash, Identity, Mark};
+use crate::cache::Namespace;
 
 /// What all keys of rows begin with.
 pub(super) const PREFIXES: [&[u8]; 2] = [CHAIN, FINAL];

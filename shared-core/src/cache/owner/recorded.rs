@@ -1,9 +1,9 @@
 //! What the owner keeps for those who follow its chains.
 
-use super::about::Namespace;
 use super::disk::DiskError;
 use super::tracker::{Identity, Mark, Record};
 use super::Owner;
+use crate::cache::Namespace;
 
 impl Owner {
     /// What is recorded of a namespace's chain. Waits for a disk.

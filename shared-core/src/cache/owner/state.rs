@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::disk::{Disk, DiskError, StoreStatus, Stored, Waits};
+use super::disk::{Disk, DiskError, Header, StoreStatus, Stored, Waits};
 use super::inactive::{quarters, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
@@ -350,11 +350,12 @@ impl Owner {
     /// # Errors
     /// [`DiskError`]: it will be tried again when it is asked for again.
     pub fn store(&self, key: &Key, kept: &Kept, now: Now) -> Result<(), DiskError> {
-        let stored_at = now.unix.saturating_sub(kept.age(now));
-        let expires_at = now.unix.saturating_add(kept.fresh(now));
-        let put = self
-            .disk
-            .put(key, kept.about(), stored_at, expires_at, kept.body());
+        let header = Header {
+            about: kept.about().clone(),
+            stored_at: now.unix.saturating_sub(kept.age(now)),
+            expires_at: now.unix.saturating_add(kept.fresh(now)),
+        };
+        let put = self.disk.put(key, &header, kept.body());
         count(match put {
             Ok(()) => &self.counters.stored,
             Err(_) => &self.counters.not_stored,

@@ -2,12 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::about::Namespace;
-use super::disk::{Body, Disk, DiskError, StoreStatus, Stored, Waits};
+use super::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
 use super::tracker::{self, Identity, Mark};
-use super::{about, record, About, Now};
-use crate::cache::store::{self, Admission, Event, Header, Record, Status, Store, StoreError};
-use crate::cache::Key;
+use super::{record, About, Now, Scope};
+use crate::cache::store::{self, Admission, Event, Status, Store, StoreError};
+use crate::cache::{Key, Namespace};
 
 /// Keys that are remembered as filled once, and for how long (milliseconds).
 const ADMISSION_KEYS: usize = 1 << 20;
@@ -51,51 +50,6 @@ impl StoreDisk {
     }
 }
 
-/// A record of what may not be stored is made only to be judged.
-fn class(class: about::Class) -> store::Class {
-    match class {
-        about::Class::Immutable => store::Class::Immutable,
-        about::Class::Resource
-        | about::Class::Unfinalized
-        | about::Class::Tip
-        | about::Class::Config => store::Class::Aging,
-    }
-}
-
-fn header(about: &About) -> Header<'_> {
-    Header {
-        class: class(about.class),
-        namespace: about.namespace,
-        method: about.method.as_deref().unwrap_or_default().as_bytes(),
-        block: about.block,
-        generation: about.generation,
-        stored_at: 0,
-        expires_at: 0,
-        sequence: 0,
-    }
-}
-
-fn scope(scope: &about::Scope) -> store::Scope {
-    match scope {
-        about::Scope::Everything => store::Scope::Everything,
-        about::Scope::Namespace(namespace) => store::Scope::Namespace(*namespace),
-        about::Scope::Method { namespace, method } => store::Scope::Method {
-            namespace: *namespace,
-            method: method.as_bytes().into(),
-        },
-        about::Scope::Blocks {
-            namespace,
-            from,
-            to,
-        } => store::Scope::Blocks {
-            namespace: *namespace,
-            from: *from,
-            to: *to,
-        },
-        about::Scope::Key(key) => store::Scope::Key(*key),
-    }
-}
-
 impl From<StoreError> for DiskError {
     fn from(error: StoreError) -> Self {
         match error {
@@ -108,29 +62,12 @@ impl From<StoreError> for DiskError {
 }
 
 /// What was found, where it lies.
-fn lend(stored: store::Stored) -> Option<Stored> {
-    let header = stored.header()?;
-    Some(Stored {
-        about: About {
-            class: match header.class {
-                store::Class::Immutable => about::Class::Immutable,
-                store::Class::Aging => about::Class::Resource,
-            },
-            namespace: header.namespace,
-            method: match std::str::from_utf8(header.method).ok()? {
-                "" => None,
-                method => Some(method.into()),
-            },
-            block: header.block,
-            generation: header.generation,
-            epoch: 0,
-            height: None,
-        },
-        stored_at: header.stored_at,
-        expires_at: header.expires_at,
+fn lend(stored: store::Stored) -> Stored {
+    Stored {
+        header: stored.header().clone(),
         is_old: stored.is_old(),
         body: Body::Lent(Arc::new(stored)),
-    })
+    }
 }
 
 impl Disk for StoreDisk {
@@ -139,58 +76,33 @@ impl Disk for StoreDisk {
     }
 
     fn get(&self, key: &Key, now: Now) -> Option<Stored> {
-        self.store.get(key, now.unix).and_then(lend)
+        self.store.get(key, now.unix).map(lend)
     }
 
     fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
         let stored = self.store.get_ready(key, now.unix);
-        Ok(stored?.and_then(lend))
+        Ok(stored?.map(lend))
     }
 
     fn may_have(&self, key: &Key) -> bool {
         self.store.may_have(key)
     }
 
-    fn put(
-        &self,
-        key: &Key,
-        about: &About,
-        stored_at: u64,
-        expires_at: u64,
-        body: &[u8],
-    ) -> Result<(), DiskError> {
-        let Header {
-            class,
-            namespace,
-            method,
-            block,
-            generation,
-            ..
-        } = header(about);
-        let record = Record {
-            class,
-            namespace,
-            method,
-            block,
-            generation,
-            stored_at,
-            expires_at,
-            body,
-        };
-        Ok(self.store.put(key, &record)?)
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError> {
+        Ok(self.store.put(key, header, body)?)
     }
 
-    fn purge(&self, purged: &about::Scope) -> Result<u64, DiskError> {
-        let (keys, unread) = match purged {
-            about::Scope::Namespace(namespace) => {
+    fn purge(&self, scope: &Scope) -> Result<u64, DiskError> {
+        let (keys, unread) = match scope {
+            Scope::Namespace(namespace) => {
                 let record::Keys { chain, last } = record::keys(namespace);
                 (vec![chain, last], None)
             }
-            about::Scope::Everything => self.records(),
+            Scope::Everything => self.records(),
             _ => (Vec::new(), None),
         };
         // it holds, whatever could not be read
-        let purged = self.store.purge_with(&scope(purged), keys)?;
+        let purged = self.store.purge_with(scope, keys)?;
         match unread {
             Some(failure) => Err(DiskError::Off(failure.to_string())),
             None => Ok(purged),
@@ -220,7 +132,7 @@ impl Disk for StoreDisk {
     }
 
     fn refuses(&self, key: &Key, about: &About) -> bool {
-        self.store.refuses(key, &header(about))
+        self.store.refuses(key, about)
     }
 
     fn admits(&self, key: &Key, now: Now) -> bool {
@@ -276,6 +188,7 @@ impl Disk for StoreDisk {
 mod tests {
     use super::*;
     use crate::cache::owner::tracker::Hash;
+    use crate::cache::owner::Class;
     use crate::cache::store::Config;
 
     const NOW: Now = Now {
@@ -283,7 +196,7 @@ mod tests {
         unix: 1_000_000,
     };
 
-    fn about(class: about::Class, method: Option<&str>) -> About {
+    fn about(class: Class, method: Option<&str>) -> About {
         About {
             class,
             namespace: [1; 16],
@@ -305,7 +218,12 @@ mod tests {
     }
 
     fn put(disk: &StoreDisk, n: u64, about: &About) -> Result<(), DiskError> {
-        disk.put(&key(n), about, NOW.unix, NOW.unix + 1_000, b"body")
+        let header = Header {
+            about: about.clone(),
+            stored_at: NOW.unix,
+            expires_at: NOW.unix + 1_000,
+        };
+        disk.put(&key(n), &header, b"body")
     }
 
     #[test]
@@ -313,18 +231,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path(), 64 << 20);
         let disk = open(&config);
-        for (n, class) in [about::Class::Immutable, about::Class::Resource]
-            .into_iter()
-            .enumerate()
-        {
+        for (n, class) in [Class::Immutable, Class::Resource].into_iter().enumerate() {
             for (m, method) in [None, Some("eth_call")].into_iter().enumerate() {
                 let n = (n * 2 + m) as u64;
                 let said = about(class, method);
                 put(&disk, n, &said).unwrap();
                 let found = disk.get(&key(n), NOW).unwrap();
-                assert_eq!((found.about, found.body.as_ref()), (said, &b"body"[..]));
-                assert_eq!(found.stored_at, NOW.unix);
-                assert_eq!(found.expires_at, NOW.unix + 1_000);
+                assert_eq!(found.body.as_ref(), b"body");
+                assert_eq!(found.header.about, said);
+                assert_eq!(found.header.stored_at, NOW.unix);
+                assert_eq!(found.header.expires_at, NOW.unix + 1_000);
             }
         }
     }
@@ -336,7 +252,7 @@ mod tests {
         let mut disk = open(&config);
         for _ in 0..2 {
             for n in 0..1_000 {
-                put(&disk, n, &about(about::Class::Immutable, None)).unwrap();
+                put(&disk, n, &about(Class::Immutable, None)).unwrap();
             }
             assert!((0..1_000).all(|n| disk.may_have(&key(n))));
             disk.flush().unwrap();
@@ -355,26 +271,26 @@ mod tests {
         let disk = open(&Config::new(folder.path(), 64 << 20));
         let namespace = [1; 16];
         for scope in [
-            about::Scope::Everything,
-            about::Scope::Namespace(namespace),
-            about::Scope::Method {
+            Scope::Everything,
+            Scope::Namespace(namespace),
+            Scope::Method {
                 namespace: None,
                 method: "eth_call".into(),
             },
-            about::Scope::Method {
+            Scope::Method {
                 namespace: Some(namespace),
                 method: "eth_call".into(),
             },
-            about::Scope::Blocks {
+            Scope::Blocks {
                 namespace,
                 from: 7,
                 to: 7,
             },
-            about::Scope::Key(key(1)),
+            Scope::Key(key(1)),
         ] {
             let before = About {
                 generation: disk.generation(),
-                ..about(about::Class::Immutable, Some("eth_call"))
+                ..about(Class::Immutable, Some("eth_call"))
             };
             put(&disk, 1, &before).unwrap();
             assert!(!disk.refuses(&key(1), &before));
@@ -410,13 +326,13 @@ mod tests {
         keep(&disk, one, &record([7; 32]));
         keep(&disk, other, &record([8; 32]));
         // by itself a mark is not flushed; an entry takes it along
-        put(&disk, 1, &about(about::Class::Immutable, None)).unwrap();
+        put(&disk, 1, &about(Class::Immutable, None)).unwrap();
         disk.flush().unwrap();
         drop(disk);
         disk = open(&config);
         assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
         assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
-        let blocks = about::Scope::Blocks {
+        let blocks = Scope::Blocks {
             namespace: one,
             from: 0,
             to: u64::MAX,
@@ -425,11 +341,11 @@ mod tests {
         assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
         disk.keep_mark(&one, None).unwrap();
         assert_eq!(disk.chain(&one).unwrap().mark, None);
-        disk.purge(&about::Scope::Namespace(one)).unwrap();
+        disk.purge(&Scope::Namespace(one)).unwrap();
         assert_eq!(disk.chain(&one).unwrap(), none);
         assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
         keep(&disk, one, &record([7; 32]));
-        disk.purge(&about::Scope::Everything).unwrap();
+        disk.purge(&Scope::Everything).unwrap();
         drop(disk);
         disk = open(&config);
         assert_eq!(disk.chain(&one).unwrap(), none);

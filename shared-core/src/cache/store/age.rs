@@ -8,8 +8,9 @@
 
 use std::sync::atomic::Ordering;
 
+use super::config::Tables;
 use super::rocks::Table;
-use super::{Class, Store, StoreError};
+use super::{Store, StoreError};
 
 impl Store {
     /// Drops the tables that were made more than `goes` milliseconds ago, from
@@ -19,12 +20,12 @@ impl Store {
     /// and then: tables that are being joined stay until the next time.
     pub fn forget(&self, goes: u64, renews: u64, now: u64) -> Result<usize, StoreError> {
         let mut count = 0;
-        for (place, class) in Class::ALL.into_iter().enumerate() {
+        for (place, family) in Tables::ALL.map(Tables::family).into_iter().enumerate() {
             let before = now.saturating_sub(goes) / 1_000;
-            let dropped = self.rocks.drop_before(class.family(), before);
+            let dropped = self.rocks.drop_before(family, before);
             count += *dropped.as_ref().unwrap_or(&0);
             self.judge(dropped.map(drop))?;
-            let tables = self.rocks.tables(class.family());
+            let tables = self.rocks.tables(family);
             let young = now.saturating_sub(renews) / 1_000;
             let first = first_made(&tables, young, self.flushed.load(Ordering::Relaxed));
             self.aged[place].store(first, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::record::Class;
+use crate::cache::freshness::Class;
+
 use super::rocks::{Family, MAX_WRITE_BUFFERS};
 
 /// What an owner says of its store.
@@ -30,13 +31,30 @@ pub const MIN_SIZE: u64 = 16 << 20;
 /// The families, in the order in which they are opened.
 pub(super) const CONTROL: usize = 0;
 
-impl Class {
+/// Entries that are kept for as long as each other, roughly, have tables of their
+/// own, so that short-lived ones don't drive out the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tables {
+    /// Of what is true for as long as the chain is.
+    Immutable,
+    /// Of what has a lifetime, as HTTP resources have.
+    Aging,
+}
+
+impl Tables {
+    pub(super) const ALL: [Self; 2] = [Self::Immutable, Self::Aging];
+
+    /// Those of a class.
+    pub(super) fn of(class: Class) -> Self {
+        match class {
+            Class::Immutable => Self::Immutable,
+            _ => Self::Aging,
+        }
+    }
+
     /// The family of its entries.
     pub(super) fn family(self) -> usize {
-        match self {
-            Self::Immutable => 1,
-            Self::Aging => 2,
-        }
+        1 + self as usize
     }
 }
 
@@ -72,20 +90,20 @@ impl Config {
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
-    /// Bytes of tables of a class that the other can't take from it.
-    fn share(&self, class: Class) -> u64 {
-        match class {
-            Class::Immutable => self.entries() / 4 * 3,
-            Class::Aging => self.entries() / 4,
+    /// Bytes of tables that the others can't take from them.
+    fn share(&self, tables: Tables) -> u64 {
+        match tables {
+            Tables::Immutable => self.entries() / 4 * 3,
+            Tables::Aging => self.entries() / 4,
         }
     }
 
-    /// Bytes of tables that each of [`Class::ALL`] may keep, where they have
+    /// Bytes that each of [`Tables::ALL`] may keep, where they have
     /// `used` so many: what one leaves of its share is the other's until it
     /// grows.
     pub(super) fn share_out(&self, used: [u64; 2]) -> [u64; 2] {
         let margin = 2 * self.write_buffer;
-        let [immutable, aging] = Class::ALL.map(|class| self.share(class));
+        let [immutable, aging] = Tables::ALL.map(|tables| self.share(tables));
         [
             self.entries() - aging.min(used[1] + margin),
             self.entries() - immutable.min(used[0] + margin),

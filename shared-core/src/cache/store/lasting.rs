@@ -9,9 +9,9 @@ use std::sync::PoisonError;
 use super::config::CONTROL;
 use super::control;
 use super::marker::Marker;
-use super::purges::Scope;
 use super::rocks::{Durability, Failure, Write};
 use super::{locked, Store, StoreError};
+use crate::cache::about::Scope;
 use crate::faults::{die_if, Fault};
 
 /// What is written one at a time, and must last.

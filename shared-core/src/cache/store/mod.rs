@@ -61,14 +61,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 pub use admission::Admission;
 pub use config::{Config, MIN_SIZE};
 pub use open::{Damage, OpenError, Opening};
-pub use purges::{Change, Purges, Scope, UnknownRow, MAX_KEYS, MAX_METHODS};
+pub use purges::{Change, Purges, UnknownRow, MAX_KEYS, MAX_METHODS};
 pub use purges::{MAX_NAMESPACES, MAX_RANGES};
-pub use record::{Class, Header, Namespace, Record, MAX_METHOD};
+pub use record::Header;
 pub use status::Status;
 pub use storing::{Event, Reason};
 
+use super::about::About;
 use super::Key;
 use crate::faults::{injected_once, Fault};
+use config::Tables;
 use lasting::Lasting;
 use rocks::{Durability, Failure, Pinned, Rocks, Write};
 use storing::Storing;
@@ -83,7 +85,7 @@ pub struct Store {
     /// Something was written without the log since the last flush.
     unflushed: AtomicBool,
     flushing: Mutex<()>,
-    /// Entries of [`Class::ALL`] that were written before these are old: they
+    /// Entries in [`Tables::ALL`] that were written before these are old: they
     /// leave with the next tables, or will have been here for too long.
     old: [AtomicU64; 2],
     aged: [AtomicU64; 2],
@@ -107,7 +109,7 @@ pub enum StoreError {
     /// Memory is full of what is being flushed: worth another try later, and
     /// no waiting.
     Busy,
-    /// Longer than [`Config::max_entry`], or its method than [`MAX_METHOD`].
+    /// Longer than [`Config::max_entry`], or what is said of it than 64 KiB.
     TooLarge,
     /// It was purged while it was on its way.
     Purged,
@@ -134,15 +136,16 @@ impl std::error::Error for StoreError {}
 #[derive(Debug)]
 pub struct Stored {
     value: Pinned,
-    key: Key,
+    header: Header,
+    sequence: u64,
     body: usize,
     old: bool,
 }
 
 impl Stored {
     /// What it is.
-    pub fn header(&self) -> Option<Header<'_>> {
-        Header::decode(&self.key, &self.value).map(|(header, _)| header)
+    pub fn header(&self) -> &Header {
+        &self.header
     }
 
     /// It lies in the oldest quarter of a full store, or is old by
@@ -152,17 +155,16 @@ impl Stored {
     }
 
     fn is_fresh(&self, now: u64) -> bool {
-        self.header().is_some_and(|header| header.expires_at > now)
+        self.header.expires_at > now
     }
 }
 
-/// A key may have been stored in both classes: the newer one counts.
+/// A key may have been stored in tables of both kinds: the newer one counts.
 fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
     let (Some(first), Some(second)) = (&one, &other) else {
         return one.or(other);
     };
-    let sequence = |stored: &Stored| stored.header().map(|header| header.sequence);
-    if sequence(first) >= sequence(second) {
+    if first.sequence >= second.sequence {
         one
     } else {
         other
@@ -223,22 +225,22 @@ impl Store {
         Ok((store, opened.opening))
     }
 
-    /// Stores `record` under `key`, in place of what was there. It is found at
+    /// Stores `body` under `key`, in place of what was there. It is found at
     /// once, and survives a crash from the next flush on.
-    pub fn put(&self, key: &Key, record: &Record<'_>) -> Result<(), StoreError> {
-        let length = record.body.len() as u64;
-        if length > self.config.max_entry() || record.method.len() > MAX_METHOD {
+    pub fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
+        let length = body.len() as u64;
+        if length > self.config.max_entry() {
             return Err(StoreError::TooLarge);
         }
-        let header = record.header(self.rocks.sequence());
-        if self.refuses(key, &header) {
+        if self.refuses(key, &header.about) {
             return Err(StoreError::Purged);
         }
-        let head = header.encode(key, record.body.len());
+        let head = record::encode(key, header, self.rocks.sequence(), body.len());
+        let head = head.ok_or(StoreError::TooLarge)?;
         let write = Write::Put {
-            family: record.class.family(),
+            family: Tables::of(header.about.class).family(),
             key,
-            value: [&head, record.body],
+            value: [&head, body],
         };
         let durability = if self.config.log_entries {
             Durability::Wal
@@ -272,11 +274,11 @@ impl Store {
     /// # Errors
     /// [`Waits`]: [`get`](Self::get) has to.
     pub fn get_ready(&self, key: &Key, now: u64) -> Result<Option<Stored>, Waits> {
-        let [one, other] = Class::ALL.map(|class| {
-            match self.rocks.get_ready(class.family(), key) {
+        let [one, other] = Tables::ALL.map(|tables| {
+            match self.rocks.get_ready(tables.family(), key) {
                 // counted when it is read the other way
                 Err(_) => Err(Waits),
-                Ok(value) => Ok(value.and_then(|value| self.found(key, class, value))),
+                Ok(value) => Ok(value.and_then(|value| self.found(key, tables, value))),
             }
         });
         Ok(newer(one?, other?).filter(|stored| stored.is_fresh(now)))
@@ -285,14 +287,14 @@ impl Store {
     /// `false`: nothing is under `key`. Asks memory only, and never waits for
     /// the disk; most look-ups that find nothing can be answered by it.
     pub fn may_have(&self, key: &Key) -> bool {
-        let mut families = Class::ALL.map(Class::family).into_iter();
+        let mut families = Tables::ALL.map(Tables::family).into_iter();
         families.any(|family| self.rocks.may_have(family, key))
     }
 
     /// The entry under `key`, fresh or not; never one that was purged.
     pub fn stale(&self, key: &Key) -> Option<Stored> {
-        let [one, other] = Class::ALL.map(|class| match self.rocks.get(class.family(), key) {
-            Ok(value) => self.found(key, class, value?),
+        let [one, other] = Tables::ALL.map(|tables| match self.rocks.get(tables.family(), key) {
+            Ok(value) => self.found(key, tables, value?),
             Err(_) => {
                 self.read_errors.fetch_add(1, Ordering::Relaxed);
                 None
@@ -302,40 +304,34 @@ impl Store {
     }
 
     /// What was read, unless it was purged or is damaged.
-    fn found(&self, key: &Key, class: Class, value: Pinned) -> Option<Stored> {
-        let Some((header, body)) = Header::decode(key, &value) else {
+    fn found(&self, key: &Key, tables: Tables, value: Pinned) -> Option<Stored> {
+        let Some((header, sequence, body)) = record::decode(key, &value) else {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        if self.refuses(key, &header) {
+        if self.refuses(key, &header.about) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let place = match class {
-            Class::Immutable => 0,
-            Class::Aging => 1,
-        };
-        let is_before = |old: &[AtomicU64; 2]| header.sequence < old[place].load(Ordering::Relaxed);
-        let (body, old) = (
-            value.len() - body.len(),
-            is_before(&self.old) || is_before(&self.aged),
-        );
+        let is_before =
+            |old: &[AtomicU64; 2]| sequence < old[tables as usize].load(Ordering::Relaxed);
         Some(Stored {
+            old: is_before(&self.old) || is_before(&self.aged),
             value,
-            key: *key,
+            header,
+            sequence,
             body,
-            old,
         })
     }
 
-    /// Whether what `header` describes was purged.
-    pub fn refuses(&self, key: &Key, header: &Header<'_>) -> bool {
+    /// Whether that was purged.
+    pub fn refuses(&self, key: &Key, about: &About) -> bool {
         let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
-        purges.refuses(key, header)
+        purges.refuses(key, about)
     }
 
     /// What a request that is sent to the node now has to carry in its
-    /// [`Record::generation`].
+    /// [`About::generation`].
     pub fn generation(&self) -> u64 {
         let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
         purges.generation()
@@ -431,16 +427,16 @@ impl Store {
     /// Looks what tables there are, shares their room out again, and sees
     /// which of them a quarter more of their class would drive out.
     fn look_over(&self) {
-        let tables = Class::ALL.map(|class| self.rocks.tables(class.family()));
+        let tables = Tables::ALL.map(|tables| self.rocks.tables(tables.family()));
         let used = tables
             .each_ref()
             .map(|tables| tables.iter().map(|table| table.size).sum());
         let wanted = self.config.share_out(used);
         let mut room = locked(&self.room);
-        for (n, class) in Class::ALL.into_iter().enumerate() {
+        for (n, family) in Tables::ALL.map(Tables::family).into_iter().enumerate() {
             // a change is a file that RocksDB writes
             if wanted[n].abs_diff(room[n]) >= self.config.write_buffer
-                && self.rocks.set_fifo_size(class.family(), wanted[n]).is_ok()
+                && self.rocks.set_fifo_size(family, wanted[n]).is_ok()
             {
                 room[n] = wanted[n];
             }

@@ -20,8 +20,8 @@
 
 use std::collections::HashMap;
 
-use super::record::{Header, Namespace};
-use crate::cache::Key;
+use crate::cache::about::{About, Scope};
+use crate::cache::{Key, Namespace};
 
 /// Key purges.
 pub const MAX_KEYS: usize = 16_384;
@@ -31,33 +31,6 @@ pub const MAX_RANGES: usize = 64;
 pub const MAX_METHODS: usize = 64;
 /// Namespaces that anything was purged of.
 pub const MAX_NAMESPACES: usize = 256;
-
-/// What a purge is about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
-    /// All entries.
-    Everything,
-    /// Those of a namespace.
-    Namespace(Namespace),
-    /// Those of a method.
-    Method {
-        /// In this namespace, or in all.
-        namespace: Option<Namespace>,
-        /// Its name, as in [`Header::method`].
-        method: Box<[u8]>,
-    },
-    /// Those that hang on a block.
-    Blocks {
-        /// Whose blocks.
-        namespace: Namespace,
-        /// The first of them.
-        from: u64,
-        /// The last of them, inclusive.
-        to: u64,
-    },
-    /// The entry under a key.
-    Key(Key),
-}
 
 /// A row to be kept for [`Purges::load`], or to be taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +58,7 @@ pub struct Purges {
     newest: u64,
     everything: u64,
     namespaces: HashMap<Namespace, u64>,
-    methods: HashMap<Option<Namespace>, HashMap<Box<[u8]>, u64>>,
+    methods: HashMap<Option<Namespace>, HashMap<Box<str>, u64>>,
     /// Sorted by their beginnings.
     ranges: HashMap<Namespace, Vec<Range>>,
     keys: HashMap<Key, u64>,
@@ -111,26 +84,26 @@ impl Purges {
     }
 
     /// Whether an entry was purged.
-    pub fn refuses(&self, key: &Key, header: &Header<'_>) -> bool {
-        let older = |purge: Option<&u64>| purge.is_some_and(|purge| header.generation < *purge);
-        if header.generation >= self.newest {
+    pub fn refuses(&self, key: &Key, about: &About) -> bool {
+        let older = |purge: Option<&u64>| purge.is_some_and(|purge| about.generation < *purge);
+        if about.generation >= self.newest {
             return false;
         }
         let method_of = |namespace: &Option<Namespace>| {
-            let methods = self.methods.get(namespace);
-            methods.and_then(|methods| methods.get(header.method))
+            let methods = self.methods.get(namespace)?;
+            methods.get(about.method.as_ref()?)
         };
-        header.generation < self.everything
-            || older(self.namespaces.get(&header.namespace))
-            || older(method_of(&Some(header.namespace)))
+        about.generation < self.everything
+            || older(self.namespaces.get(&about.namespace))
+            || older(method_of(&Some(about.namespace)))
             || older(method_of(&None))
             || {
-                let ranges = self.ranges.get(&header.namespace);
+                let ranges = self.ranges.get(&about.namespace);
                 let mut ranges = ranges.into_iter().flatten();
                 ranges.any(|range| {
                     // what names no block may be about any
                     let covers = |block| (range.from..=range.to).contains(&block);
-                    header.block.is_none_or(covers) && header.generation < range.generation
+                    about.block.is_none_or(covers) && about.generation < range.generation
                 })
             }
             || older(self.keys.get(key))
@@ -332,12 +305,12 @@ impl Purges {
             }
             b'm' => {
                 let methods = self.methods.entry(None).or_default();
-                methods.insert(rest.into(), generation);
+                methods.insert(std::str::from_utf8(rest).ok()?.into(), generation);
             }
             b'M' => {
                 let (namespace, method) = rest.split_first_chunk()?;
                 let methods = self.methods.entry(Some(*namespace)).or_default();
-                methods.insert(method.into(), generation);
+                methods.insert(std::str::from_utf8(method).ok()?.into(), generation);
             }
             b'b' => {
                 let (namespace, rest) = rest.split_first_chunk()?;
@@ -387,10 +360,10 @@ fn row(scope: &Scope) -> Vec<u8> {
     }
 }
 
-fn method_row(namespace: &Option<Namespace>, method: &[u8]) -> Vec<u8> {
+fn method_row(namespace: &Option<Namespace>, method: &str) -> Vec<u8> {
     match namespace {
-        Some(namespace) => [b"M", &namespace[..], method].concat(),
-        None => [b"m", method].concat(),
+        Some(namespace) => [b"M", &namespace[..], method.as_bytes()].concat(),
+        None => [b"m", method.as_bytes()].concat(),
     }
 }
 

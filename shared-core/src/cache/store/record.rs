@@ -5,173 +5,64 @@
 //! judged without an index, and a checksum over the key as well: bytes that lie
 //! under a key they were not stored under are no record. The body is guarded by
 //! the checksums of RocksDB's blocks.
+//!
+//! ```text
+//! version │ length of the head │ head (postcard) │ CRC-32 of all that, with the key │ body
+//!    1    │   2, little endian │                 │ 4, little endian                 │
+//! ```
 
+use serde::{Deserialize, Serialize};
+
+use crate::cache::about::About;
 use crate::cache::Key;
 
-/// What keeps answers of one chain apart from another's.
-pub type Namespace = [u8; 16];
-
-/// How long answers are kept, roughly; each class has tables of its own, so
-/// that short-lived ones don't drive out the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// True for as long as the chain is.
-    Immutable,
-    /// Has a lifetime, as HTTP resources have.
-    Aging,
-}
-
-impl Class {
-    /// All of them.
-    pub const ALL: [Self; 2] = [Self::Immutable, Self::Aging];
-
-    /// The byte in a head.
-    pub(super) fn byte(self) -> u8 {
-        match self {
-            Self::Immutable => 1,
-            Self::Aging => 2,
-        }
-    }
-
-    pub(super) fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.byte() == byte)
-    }
-}
-
-/// What is to be stored under a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record<'a> {
-    /// Says which tables it goes to.
-    pub class: Class,
-    /// Whose answer it is.
-    pub namespace: Namespace,
-    /// The method's name, at most 255 bytes; empty if there is none.
-    pub method: &'a [u8],
-    /// The block that it hangs on, if its number is known.
-    pub block: Option<u64>,
-    /// The generation when its request was sent to the node
-    /// ([`Purges::generation`](super::purges::Purges::generation)).
-    pub generation: u64,
+/// What is known of a stored answer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Header {
+    /// What was said of it.
+    pub about: About,
     /// When it was made, in milliseconds since 1970.
     pub stored_at: u64,
     /// From when on it is stale, in milliseconds since 1970; `u64::MAX` never.
     pub expires_at: u64,
-    /// The answer, in the caller's own form.
-    pub body: &'a [u8],
 }
-
-/// What the head of a stored record says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header<'a> {
-    /// As in [`Record`].
-    pub class: Class,
-    /// As in [`Record`].
-    pub namespace: Namespace,
-    /// As in [`Record`].
-    pub method: &'a [u8],
-    /// As in [`Record`].
-    pub block: Option<u64>,
-    /// As in [`Record`].
-    pub generation: u64,
-    /// As in [`Record`].
-    pub stored_at: u64,
-    /// As in [`Record`].
-    pub expires_at: u64,
-    /// The number of RocksDB's newest write when this one was made: its place
-    /// in the order in which the tables leave.
-    pub sequence: u64,
-}
-
-/// The longest method's name, in bytes.
-pub const MAX_METHOD: usize = 255;
 
 /// Of the head's layout. A record of another is no record, and so a miss.
-const VERSION: u8 = 1;
-/// Before the method's name.
-const FIXED: usize = 68;
+const VERSION: u8 = 2;
+/// Of version and length.
+const FIXED: usize = 3;
 const CHECKSUM: usize = 4;
 
-impl<'a> Record<'a> {
-    /// What its head will say.
-    pub(super) fn header(&self, sequence: u64) -> Header<'a> {
-        Header {
-            class: self.class,
-            namespace: self.namespace,
-            method: self.method,
-            block: self.block,
-            generation: self.generation,
-            stored_at: self.stored_at,
-            expires_at: self.expires_at,
-            sequence,
-        }
-    }
+/// The number of RocksDB's newest write when a record was made, which is its
+/// place in the order in which the tables leave; and the length of its body.
+type Place = (u64, u64);
+
+/// What comes before a body of so many bytes under `key`; `None`: it is too much.
+pub(super) fn encode(key: &Key, header: &Header, sequence: u64, body: usize) -> Option<Vec<u8>> {
+    let place: Place = (sequence, body as u64);
+    let mut head = postcard::to_extend(&(place, header), vec![VERSION, 0, 0]).ok()?;
+    let length = u16::try_from(head.len() - FIXED).ok()?;
+    head[1..FIXED].copy_from_slice(&length.to_le_bytes());
+    head.extend(checksum(key, &head).to_le_bytes());
+    Some(head)
 }
 
-impl Header<'_> {
-    /// The head of a record of `body` bytes under `key`. A method longer than
-    /// [`MAX_METHOD`] is cut off.
-    pub(super) fn encode(&self, key: &Key, body: usize) -> Vec<u8> {
-        let method = &self.method[..self.method.len().min(MAX_METHOD)];
-        let mut head = Vec::with_capacity(FIXED + method.len() + CHECKSUM);
-        head.extend([
-            VERSION,
-            self.class.byte(),
-            method.len() as u8,
-            self.block.is_some().into(),
-        ]);
-        head.extend(self.namespace);
-        for number in [
-            self.block.unwrap_or(0),
-            self.generation,
-            self.stored_at,
-            self.expires_at,
-            self.sequence,
-            body as u64,
-        ] {
-            head.extend(number.to_be_bytes());
-        }
-        head.extend(method);
-        head.extend(checksum(key, &head).to_be_bytes());
-        head
+/// The header, the sequence, and where the body starts of what was stored under
+/// `key`; `None` if that is no record, or one of another key.
+pub(super) fn decode(key: &Key, value: &[u8]) -> Option<(Header, u64, usize)> {
+    let &[version, low, high] = value.first_chunk::<FIXED>()?;
+    if version != VERSION {
+        return None;
     }
-}
-
-impl<'a> Header<'a> {
-    /// The head and the body of what was stored under `key`; `None` if that is
-    /// no record, or one of another key.
-    pub(super) fn decode(key: &Key, value: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let fixed: &[u8; FIXED] = value.first_chunk()?;
-        let &[version, class, method_length, has_block, ..] = fixed;
-        if version != VERSION {
-            return None;
-        }
-        let (head, rest) = value.split_at_checked(FIXED + usize::from(method_length))?;
-        let (stored, body) = rest.split_first_chunk::<CHECKSUM>()?;
-        if checksum(key, head) != u32::from_be_bytes(*stored) {
-            return None;
-        }
-        let number = |place: usize| {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(&fixed[20 + place * 8..][..8]);
-            u64::from_be_bytes(bytes)
-        };
-        if number(5) != body.len() as u64 {
-            return None;
-        }
-        let mut namespace = [0; 16];
-        namespace.copy_from_slice(&fixed[4..20]);
-        let header = Self {
-            class: Class::from_byte(class)?,
-            namespace,
-            method: &head[FIXED..],
-            block: (has_block != 0).then(|| number(0)),
-            generation: number(1),
-            stored_at: number(2),
-            expires_at: number(3),
-            sequence: number(4),
-        };
-        Some((header, body))
+    let length = FIXED + usize::from(u16::from_le_bytes([low, high]));
+    let (head, rest) = value.split_at_checked(length)?;
+    let (stored, body) = rest.split_first_chunk::<CHECKSUM>()?;
+    if checksum(key, head) != u32::from_le_bytes(*stored) {
+        return None;
     }
+    let ((sequence, body_length), header): (Place, Header) =
+        postcard::from_bytes(&head[FIXED..]).ok()?;
+    (body_length == body.len() as u64).then_some((header, sequence, length + CHECKSUM))
 }
 
 fn checksum(key: &Key, head: &[u8]) -> u32 {
@@ -183,62 +74,61 @@ fn checksum(key: &Key, head: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Header, Record, MAX_METHOD};
+    use super::{decode, encode, Header};
+    use crate::cache::about::About;
+    use crate::cache::freshness::Class;
 
-    fn record<'a>(method: &'a [u8], block: Option<u64>, body: &'a [u8]) -> Record<'a> {
-        Record {
-            class: Class::Aging,
-            namespace: [7; 16],
-            method,
-            block,
-            generation: 3,
+    fn header(method: Option<&str>, block: Option<u64>) -> Header {
+        Header {
+            about: About {
+                class: Class::Resource,
+                namespace: [7; 16],
+                method: method.map(Into::into),
+                block,
+                generation: 3,
+                epoch: 0,
+                height: block,
+            },
             stored_at: 1_700_000_000_000,
             expires_at: u64::MAX,
-            body,
         }
     }
 
-    fn stored(record: &Record<'_>) -> Vec<u8> {
-        [
-            &record.header(41).encode(&[9; 32], record.body.len()),
-            record.body,
-        ]
-        .concat()
+    fn stored(header: &Header, body: &[u8]) -> Vec<u8> {
+        let head = encode(&[9; 32], header, 41, body.len()).unwrap();
+        [&head, body].concat()
     }
 
     #[test]
     fn what_was_stored_is_read() {
-        for method in [&b""[..], b"eth_getBlockByNumber", &[b'm'; MAX_METHOD]] {
+        let long = "m".repeat(10_000);
+        for method in [None, Some("eth_getBlockByNumber"), Some(&long[..])] {
             for block in [None, Some(0), Some(u64::MAX)] {
                 for body in [&b""[..], b"body", &[0; 100_000]] {
-                    let record = record(method, block, body);
-                    let value = stored(&record);
-                    let (header, read) = Header::decode(&[9; 32], &value).unwrap();
-                    assert_eq!(read, body);
-                    assert_eq!((header.method, header.block), (method, block));
-                    assert_eq!((header.class, header.generation), (Class::Aging, 3));
-                    assert_eq!(header.namespace, [7; 16]);
-                    assert_eq!(header.stored_at, 1_700_000_000_000);
-                    assert_eq!((header.expires_at, header.sequence), (u64::MAX, 41));
+                    let header = header(method, block);
+                    let value = stored(&header, body);
+                    let (read, sequence, start) = decode(&[9; 32], &value).unwrap();
+                    assert_eq!((read, sequence), (header, 41));
+                    assert_eq!(&value[start..], body);
                 }
             }
         }
+        let too_long = "m".repeat(70_000);
+        assert!(encode(&[9; 32], &header(Some(&too_long), None), 41, 0).is_none());
     }
 
     #[test]
     fn a_changed_head_another_key_or_a_cut_is_no_record() {
-        let value = stored(&record(b"eth_chainId", Some(5), b"body"));
-        assert!(Header::decode(&[9; 32], &value).is_some());
-        assert!(Header::decode(&[8; 32], &value).is_none());
-        for length in 0..value.len() {
-            assert!(Header::decode(&[9; 32], &value[..length]).is_none());
-        }
-        assert!(Header::decode(&[9; 32], &[&value[..], b"x"].concat()).is_none());
+        let value = stored(&header(Some("eth_chainId"), Some(5)), b"body");
+        let is_record = |key: u8, value: &[u8]| decode(&[key; 32], value).is_some();
+        assert!(is_record(9, &value) && !is_record(8, &value));
+        assert!((0..value.len()).all(|length| !is_record(9, &value[..length])));
+        assert!(!is_record(9, &[&value[..], b"x"].concat()));
         for byte in 0..value.len() - b"body".len() {
             for bit in 0..8 {
                 let mut other = value.clone();
                 other[byte] ^= 1 << bit;
-                assert!(Header::decode(&[9; 32], &other).is_none(), "{byte}.{bit}");
+                assert!(!is_record(9, &other), "{byte}.{bit}");
             }
         }
     }

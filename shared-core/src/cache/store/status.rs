@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use super::config::Tables;
 use super::rocks::Written;
 use super::storing::Reason;
-use super::{locked, Class, Store};
+use super::{locked, Store};
 
 /// A moment's figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,10 @@ impl Store {
         let all: Vec<_> = (0..self.config.families().len()).collect();
         let off = locked(&self.storing).off().cloned();
         Status {
-            entries: sum("rocksdb.estimate-num-keys", &Class::ALL.map(Class::family)),
+            entries: sum(
+                "rocksdb.estimate-num-keys",
+                &Tables::ALL.map(Tables::family),
+            ),
             disk: sum("rocksdb.total-sst-files-size", &all),
             memory: sum("rocksdb.size-all-mem-tables", &all),
             written: self.rocks.written(),

@@ -17,7 +17,7 @@ fn told(host: &mut Host, head: u64, more: &str) {
 /// An answer that hangs on the head, asked for in that epoch.
 fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
     let meta = Meta {
-        class: Some(Class::Tip as u8),
+        class: Class::Tip,
         follows: Some((SPACE, epoch)),
         height: Some(height),
         ..Meta::default()
@@ -104,15 +104,9 @@ fn what_the_owner_has_may_be_older_than_what_was_seen_here() {
 fn the_owner_is_told_what_an_entry_depends_on() {
     let mut host = Host::up();
     told(&mut host, 100, "");
-    let about = About {
-        class: "tip",
-        namespace: SPACE,
-        method: None,
-        generation: 0,
-        if_final: None,
-    };
-    host.link()
-        .store(KEY, Arc::new(tip(&host, 5000, 100)), about);
+    let entry = tip(&host, 5000, 100);
+    let about = About::of(&entry, SPACE, None, 0).unwrap();
+    host.link().store(KEY, Arc::new(entry), about, None);
     host.run();
     let text: String = host.sent.iter().map(|(_, text)| &text[..]).collect();
     assert!(

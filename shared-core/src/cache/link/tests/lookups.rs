@@ -236,7 +236,7 @@ fn an_owner_that_ends_leaves_memory_to_be_used() {
     let mut host = Host::up();
     let tip = |host: &Host, epoch| {
         let meta = Meta {
-            class: Some(Class::Tip as u8),
+            class: Class::Tip,
             follows: Some(([0xab; 16], epoch)),
             height: Some(100),
             ..Meta::default()
@@ -424,16 +424,10 @@ fn what_is_found_is_given_out_where_there_is_no_memory() {
 #[test]
 fn entries_are_stored_when_nobody_waits() {
     let mut host = Host::up();
-    let about = About {
-        class: "immutable",
-        namespace: [0; 16],
-        method: None,
-        generation: 0,
-        if_final: None,
-    };
     for n in 0..3 {
         let entry = Arc::new(entry().stored(host.now, 10_000));
-        host.link().store([n; 32], entry, about.clone());
+        let about = About::of(&entry, [0; 16], None, 0).unwrap();
+        host.link().store([n; 32], entry, about, None);
     }
     host.want(1, true);
     // those who wait come first, and the last connection is theirs

@@ -3,15 +3,9 @@
 use super::*;
 
 fn store(host: &mut Host, key: u8) {
-    let about = About {
-        class: "immutable",
-        namespace: [0; 16],
-        method: None,
-        generation: 0,
-        if_final: None,
-    };
     let entry = Arc::new(entry().stored(host.now, 10_000));
-    host.link().store([key; 32], entry, about);
+    let about = About::of(&entry, [0; 16], None, 0).unwrap();
+    host.link().store([key; 32], entry, about, None);
     host.run();
 }
 

@@ -1,10 +1,10 @@
 use std::collections::HashMap;
 
-use super::super::about::Namespace;
 use super::super::disk::{Body, Stored, Waits};
 use super::super::tracker::{Identity, Mark, Record};
 use super::super::{About, Class};
 use super::*;
+use crate::cache::Namespace;
 
 mod following;
 mod forms;
@@ -38,7 +38,7 @@ impl Disk for Arc<Model> {
 
     fn get(&self, key: &Key, _: Now) -> Option<Stored> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.refuses(key, &stored.about)).then_some(stored)
+        (!self.refuses(key, &stored.header.about)).then_some(stored)
     }
 
     fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
@@ -52,14 +52,7 @@ impl Disk for Arc<Model> {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(
-        &self,
-        key: &Key,
-        about: &About,
-        stored_at: u64,
-        expires_at: u64,
-        body: &[u8],
-    ) -> Result<(), DiskError> {
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError> {
         if *self.is_full.lock().unwrap() {
             return Err(DiskError::Off("full".into()));
         }
@@ -70,9 +63,7 @@ impl Disk for Arc<Model> {
             *room = room.checked_sub(1).ok_or(DiskError::Busy)?;
         }
         let stored = Stored {
-            about: about.clone(),
-            stored_at,
-            expires_at,
+            header: header.clone(),
             body: Body::Lent(Arc::new(body.to_vec())),
             is_old: false,
         };
@@ -125,9 +116,9 @@ impl Disk for Arc<Model> {
 
     fn forget(&self, goes: u64, renews: u64, now: Now) {
         let mut entries = self.entries.lock().unwrap();
-        entries.retain(|_, stored| now.unix < stored.stored_at + goes);
+        entries.retain(|_, stored| now.unix < stored.header.stored_at + goes);
         for stored in entries.values_mut() {
-            stored.is_old = now.unix >= stored.stored_at + renews;
+            stored.is_old = now.unix >= stored.header.stored_at + renews;
         }
     }
 
@@ -210,7 +201,7 @@ fn the_second_request_stores_an_entry_and_not_the_first() {
     assert!(!found(owner.look_up(&KEY, at(11))).is_to_be_stored);
     let stored = model.entries.lock().unwrap()[&KEY].clone();
     assert_eq!(
-        (stored.stored_at, stored.expires_at),
+        (stored.header.stored_at, stored.header.expires_at),
         (1_000_000, 1_060_000)
     );
     // filled twice, and not asked for in between
@@ -396,7 +387,7 @@ fn a_clean_end_stores_what_may_be_and_is_fresh() {
     owner.close(at(100)).unwrap();
     let mut stored: Vec<_> = model.entries.lock().unwrap().keys().copied().collect();
     stored.sort_unstable();
-    assert_eq!(stored, [[0; 32], [3; 32]]);
+    assert_eq!(stored, [[0; 32], [5; 32]]);
     owner.put(&KEY, &kept(5), None, at(0)).unwrap();
     owner.close(at(60_000)).unwrap();
     assert_eq!(model.entries.lock().unwrap().len(), 2);

@@ -135,7 +135,7 @@ fn a_trace_turns_out_to_be_final() {
     let (owner, model) = following();
     let epoch = state(&owner).epoch;
     let meta = Meta {
-        class: Some(1),
+        class: Class::Unfinalized,
         follows: Some((SPACE, epoch)),
         ..Meta::default()
     };
@@ -161,7 +161,7 @@ fn a_trace_turns_out_to_be_final() {
     let read = decode(made.body(), 0, 0, 1).unwrap();
     assert_eq!(
         (read.meta().class, read.meta().block_number),
-        (Some(0), Some(42))
+        (Class::Immutable, Some(42))
     );
     assert_eq!(read.length(b""), 2);
     // not after a purge, nor when there is another

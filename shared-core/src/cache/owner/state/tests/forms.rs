@@ -111,8 +111,8 @@ fn a_smaller_form_takes_its_place_and_goes_to_the_store() {
     assert_eq!(other.unread(), first.unread());
     let stored = model.entries.lock().unwrap()[&KEY].clone();
     assert_eq!(stored.body.as_ref(), smaller);
-    assert_eq!(stored.about.generation, 5);
-    assert_eq!(stored.expires_at, at(0).unix + 60_000);
+    assert_eq!(stored.header.about.generation, 5);
+    assert_eq!(stored.header.expires_at, at(0).unix + 60_000);
     let status = owner.status();
     assert_eq!((status.recompressed, status.saved), (1, saved));
     // what has left memory is stored as well

@@ -1,64 +1,18 @@
-//! What the owner has to know of an entry that it can't read, and which
-//! entries a purge is about.
+//! What has to be known of an entry by those who don't read it: the owner, the
+//! store and the link between them; and which entries a purge is about.
 
-use crate::cache::chain::{Chains, Stamp};
-use crate::cache::{freshness, Key};
+use serde::{Deserialize, Serialize};
 
-/// The first half of the BLAKE3 hash of what a namespace is made of.
-pub type Namespace = [u8; 16];
+use super::chain::{Chains, Stamp};
+use super::entry::Entry;
+use super::freshness::Class;
+use super::{Key, Namespace};
 
-/// How long an entry may live, and where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
-    /// It never changes.
-    Immutable,
-    /// It may change until its block is final: memory only.
-    Unfinalized,
-    /// It changes with the head of the chain: memory only.
-    Tip,
-    /// It changes when the node is upgraded: memory only.
-    Config,
-    /// It says its own lifetime (RFC 9111).
-    Resource,
-}
+/// The longest name of a method, in bytes.
+pub const MAX_METHOD: usize = 255;
 
-impl Class {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Immutable,
-        Self::Unfinalized,
-        Self::Tip,
-        Self::Resource,
-        Self::Config,
-    ];
-
-    /// The name that the protocol uses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Immutable => "immutable",
-            Self::Unfinalized => "unfinalized",
-            Self::Tip => "tip",
-            Self::Config => "config",
-            Self::Resource => "resource",
-        }
-    }
-
-    /// The class of that name.
-    pub fn named(name: &[u8]) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|class| class.name().as_bytes() == name)
-    }
-
-    /// Whether it may lie on disk. What is not final yet does not, so that a
-    /// reorganisation of the chain needs no deletes there.
-    pub const fn may_be_stored(self) -> bool {
-        matches!(self, Self::Immutable | Self::Resource)
-    }
-}
-
-/// What the owner knows of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What an entry is, by its class, its place and its time.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct About {
     /// How long it may live, and where.
     pub class: Class,
@@ -71,31 +25,53 @@ pub struct About {
     /// How many purges there had been when the node was asked.
     pub generation: u64,
     /// The reorganisations of its chain that were known then
-    /// ([`State::epoch`](crate::cache::chain::State::epoch)); 0: none, or what
-    /// lies on disk.
+    /// ([`State::epoch`](super::chain::State::epoch)); 0: none, or what lies on
+    /// disk.
     pub epoch: u64,
     /// The highest block that it depends on, or the head that it tells of.
     pub height: Option<u64>,
 }
 
 impl About {
+    /// Of an entry that a process has made. `None`: its method is one that
+    /// nobody is told of, since it would not be a word.
+    pub fn of(
+        entry: &Entry,
+        namespace: Namespace,
+        method: Option<&[u8]>,
+        generation: u64,
+    ) -> Option<Self> {
+        let meta = entry.meta();
+        let method = match method {
+            Some(method) if !method.iter().all(u8::is_ascii_graphic) => return None,
+            Some(method) => Some(std::str::from_utf8(method).ok()?.into()),
+            None => None,
+        };
+        Some(Self {
+            class: match meta.class {
+                // it ends as that does
+                Class::Nothing => Class::Tip,
+                class => class,
+            },
+            namespace,
+            method,
+            block: meta.block_number,
+            generation,
+            epoch: meta.follows.map_or(0, |(_, epoch)| epoch),
+            height: meta.follows.and(meta.height),
+        })
+    }
+
     /// What an entry of its kind has to hold against its chain, if that is one
     /// of `chains`.
     pub fn stamp(&self, chains: &Chains) -> Option<Stamp> {
-        let class = match self.class {
-            Class::Immutable => Some(freshness::Class::Immutable),
-            Class::Unfinalized => Some(freshness::Class::Unfinalized),
-            Class::Tip => Some(freshness::Class::Tip),
-            Class::Config => Some(freshness::Class::Config),
-            Class::Resource => None,
-        };
         let chain = chains.get(&self.namespace)?;
-        Some(Stamp::new(chain, class, self.epoch, self.height))
+        Some(Stamp::new(chain, self.class, self.epoch, self.height))
     }
 }
 
 /// Which entries a purge removes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All.
     Everything,
