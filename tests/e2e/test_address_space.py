@@ -20,8 +20,10 @@ from harness.nginx import SANITIZED
 from harness.origin import answer
 from harness.rpc import Node, call
 
+# it can be told to refuse the program memory, but not to do without its own
 pytestmark = pytest.mark.skipif(
-    SANITIZED, reason="AddressSanitizer ends a process that it can't map memory for"
+    SANITIZED,
+    reason="AddressSanitizer ends a process that it can't map memory of its own for: see test_refused_memory.py",
 )
 
 CONFIG = """
