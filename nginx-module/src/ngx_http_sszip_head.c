@@ -17,13 +17,15 @@ static ngx_int_t ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
 static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
 
 
-/* most names differ by their lengths */
+/* most names differ by their lengths, or by their last letters */
+
+#define ngx_http_sszip_same(s1, s2, n)                                        \
+    (ngx_tolower((s1)[(n) - 1]) == ngx_tolower((s2)[(n) - 1])                 \
+     && ngx_strncasecmp((u_char *) (s1), (u_char *) (s2), n) == 0)
 
 #define ngx_http_sszip_is(edit, text)                                         \
     ((edit)->name.len == sizeof(text) - 1                                     \
-     && ngx_strncasecmp((u_char *) (edit)->name.data, (u_char *) text,        \
-                        sizeof(text) - 1)                                     \
-        == 0)
+     && ngx_http_sszip_same((edit)->name.data, text, sizeof(text) - 1))
 
 
 /* fields of the response head that nginx also knows by a pointer */
@@ -395,8 +397,9 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 
             if (header[i].hash != 0
                 && header[i].key.len == name.len
-                && ngx_strncasecmp(header[i].key.data, name.data, name.len)
-                   == 0)
+                && name.len != 0
+                && ngx_http_sszip_same(header[i].key.data, name.data,
+                                       name.len))
             {
                 header[i].hash = 0;
             }
@@ -423,7 +426,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
     for (field = ngx_http_sszip_known_fields; field->name.len; field++) {
 
         if (field->name.len == name.len
-            && ngx_strncasecmp(field->name.data, name.data, name.len) == 0)
+            && ngx_http_sszip_same(field->name.data, name.data, name.len))
         {
             known = (ngx_table_elt_t **) ((char *) &r->headers_out
                                           + field->offset);

@@ -226,7 +226,13 @@ impl Exchange {
             }
         }
         let lines = || vary_lines.iter().copied();
-        let vary = if self.varies && asked.host_writes_vary {
+        let vary = if vary_lines.is_empty() {
+            // as nearly always
+            match self.varies && !asked.host_writes_vary {
+                true => b"Accept-Encoding".to_vec(),
+                false => Vec::new(),
+            }
+        } else if self.varies && asked.host_writes_vary {
             vary::without(lines(), "Accept-Encoding")
         } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
             vary::without(lines(), "")
@@ -240,13 +246,10 @@ impl Exchange {
             self.head_edits
                 .push(HeadEdit::set("Content-Encoding", "gzip"));
         }
-        self.head_edits.push(HeadEdit::set(
-            "Cache-Status",
-            format!(
-                "sszip; hit; ttl={}",
-                seconds_left(meta.expires_at, asked.now)
-            ),
-        ));
+        // format! is dear to what takes so little
+        let left = seconds_left(meta.expires_at, asked.now).to_string();
+        let said = ["sszip; hit; ttl=", &left].concat();
+        self.head_edits.push(HeadEdit::set("Cache-Status", said));
         match body {
             Some(body) => {
                 self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
