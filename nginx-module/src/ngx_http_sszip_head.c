@@ -17,38 +17,21 @@ static ngx_int_t ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
 static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
 
 
-/* most names differ by their lengths, or by their last letters */
+/* where nginx also keeps those that it knows; 0: nowhere */
 
-#define ngx_http_sszip_same(s1, s2, n)                                        \
-    (ngx_tolower((s1)[(n) - 1]) == ngx_tolower((s2)[(n) - 1])                 \
-     && ngx_strncasecmp((u_char *) (s1), (u_char *) (s2), n) == 0)
-
-#define ngx_http_sszip_is(edit, text)                                         \
-    ((edit)->name.len == sizeof(text) - 1                                     \
-     && ngx_http_sszip_same((edit)->name.data, text, sizeof(text) - 1))
-
-
-/* fields of the response head that nginx also knows by a pointer */
-
-typedef struct {
-    ngx_str_t                    name;
-    size_t                       offset;
-} ngx_http_sszip_known_field_t;
-
-
-static ngx_http_sszip_known_field_t  ngx_http_sszip_known_fields[] = {
-    { ngx_string("Content-Encoding"),
-      offsetof(ngx_http_headers_out_t, content_encoding) },
-    { ngx_string("ETag"), offsetof(ngx_http_headers_out_t, etag) },
-    { ngx_string("Accept-Ranges"),
-      offsetof(ngx_http_headers_out_t, accept_ranges) },
-    { ngx_string("Expires"), offsetof(ngx_http_headers_out_t, expires) },
-    { ngx_string("Last-Modified"),
-      offsetof(ngx_http_headers_out_t, last_modified) },
-    { ngx_string("Location"), offsetof(ngx_http_headers_out_t, location) },
-    { ngx_string("WWW-Authenticate"),
-      offsetof(ngx_http_headers_out_t, www_authenticate) },
-    { ngx_null_string, 0 }
+static size_t  ngx_http_sszip_known_fields[] = {
+    0,                                  /* SSZIP_FIELD_OTHER */
+    offsetof(ngx_http_headers_out_t, accept_ranges),
+    0,                                  /* SSZIP_FIELD_CACHE_CONTROL */
+    offsetof(ngx_http_headers_out_t, content_encoding),
+    0,                                  /* SSZIP_FIELD_CONTENT_LENGTH */
+    0,                                  /* SSZIP_FIELD_CONTENT_TYPE */
+    offsetof(ngx_http_headers_out_t, etag),
+    offsetof(ngx_http_headers_out_t, expires),
+    offsetof(ngx_http_headers_out_t, last_modified),
+    offsetof(ngx_http_headers_out_t, location),
+    0,                                  /* SSZIP_FIELD_VARY */
+    offsetof(ngx_http_headers_out_t, www_authenticate)
 };
 
 
@@ -164,7 +147,7 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
 
     for (i = 0; i < n; i++) {
 
-        if (ngx_http_sszip_is(&edits[i], "Content-Encoding")
+        if (edits[i].field == SSZIP_FIELD_CONTENT_ENCODING
             && edits[i].value.data != NULL)
         {
             ctx->coding = edits[i];
@@ -221,9 +204,9 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
 
         /* what others make of it has no length yet */
 
-        if ((ngx_http_sszip_is(&edits[i], "Content-Encoding")
-             || ngx_http_sszip_is(&edits[i], "Vary")
-             || (ngx_http_sszip_is(&edits[i], "Content-Length")
+        if ((edits[i].field == SSZIP_FIELD_CONTENT_ENCODING
+             || edits[i].field == SSZIP_FIELD_VARY
+             || (edits[i].field == SSZIP_FIELD_CONTENT_LENGTH
                  && !ctx->changed))
             && ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK)
         {
@@ -359,11 +342,11 @@ ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 {
-    ngx_str_t                      name, value;
-    ngx_uint_t                     i;
-    ngx_list_part_t               *part;
-    ngx_table_elt_t               *header, **known;
-    ngx_http_sszip_known_field_t  *field;
+    size_t             offset;
+    ngx_str_t          name, value;
+    ngx_uint_t         i;
+    ngx_list_part_t   *part;
+    ngx_table_elt_t   *header;
 
     name.data = (u_char *) edit->name.data;
     name.len = edit->name.len;
@@ -374,7 +357,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http sszip edit \"%V: %V\"", &name, &value);
 
-    if (ngx_http_sszip_is(edit, "Content-Length")) {
+    if (edit->field == SSZIP_FIELD_CONTENT_LENGTH) {
         ngx_http_clear_content_length(r);
 
         if (value.data != NULL) {
@@ -384,7 +367,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
         return NGX_OK;
     }
 
-    if (ngx_http_sszip_is(edit, "Content-Type")) {
+    if (edit->field == SSZIP_FIELD_CONTENT_TYPE) {
         ngx_http_sszip_set_content_type(r, &value);
 
         return NGX_OK;
@@ -397,9 +380,8 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 
             if (header[i].hash != 0
                 && header[i].key.len == name.len
-                && name.len != 0
-                && ngx_http_sszip_same(header[i].key.data, name.data,
-                                       name.len))
+                && ngx_strncasecmp(header[i].key.data, name.data, name.len)
+                   == 0)
             {
                 header[i].hash = 0;
             }
@@ -423,24 +405,19 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 #endif
     }
 
-    for (field = ngx_http_sszip_known_fields; field->name.len; field++) {
+    offset = ngx_http_sszip_known_fields[edit->field];
 
-        if (field->name.len == name.len
-            && ngx_http_sszip_same(field->name.data, name.data, name.len))
-        {
-            known = (ngx_table_elt_t **) ((char *) &r->headers_out
-                                          + field->offset);
-            *known = header;
-        }
+    if (offset != 0) {
+        *(ngx_table_elt_t **) ((char *) &r->headers_out + offset) = header;
     }
 
-    if (ngx_http_sszip_is(edit, "Last-Modified")) {
+    if (edit->field == SSZIP_FIELD_LAST_MODIFIED) {
         r->headers_out.last_modified_time = header
                               ? ngx_parse_http_time(value.data, value.len)
                               : -1;
     }
 
-    if (ngx_http_sszip_is(edit, "Cache-Control")) {
+    if (edit->field == SSZIP_FIELD_CACHE_CONTROL) {
         return ngx_http_sszip_set_cache_control(r, header);
     }
 

@@ -65,6 +65,60 @@ typedef enum {
 } sszip_status;
 
 /*
+ A field of a response head that a host knows by more than its name.
+ */
+typedef enum {
+    /*
+     None of these.
+     */
+    SSZIP_FIELD_OTHER = 0,
+    /*
+     `Accept-Ranges`
+     */
+    SSZIP_FIELD_ACCEPT_RANGES,
+    /*
+     `Cache-Control`
+     */
+    SSZIP_FIELD_CACHE_CONTROL,
+    /*
+     `Content-Encoding`
+     */
+    SSZIP_FIELD_CONTENT_ENCODING,
+    /*
+     `Content-Length`
+     */
+    SSZIP_FIELD_CONTENT_LENGTH,
+    /*
+     `Content-Type`
+     */
+    SSZIP_FIELD_CONTENT_TYPE,
+    /*
+     `ETag`
+     */
+    SSZIP_FIELD_ETAG,
+    /*
+     `Expires`
+     */
+    SSZIP_FIELD_EXPIRES,
+    /*
+     `Last-Modified`
+     */
+    SSZIP_FIELD_LAST_MODIFIED,
+    /*
+     `Location`
+     */
+    SSZIP_FIELD_LOCATION,
+    /*
+     `Vary`
+     */
+    SSZIP_FIELD_VARY,
+    /*
+     `WWW-Authenticate`
+     */
+    SSZIP_FIELD_WWW_AUTHENTICATE,
+} sszip_known_field;
+
+/*
  What a host is to do next.
  */
 typedef enum {
@@ -307,6 +361,10 @@ typedef struct {
      NULL `data` removes the field.
      */
     sszip_str value;
+    /*
+     Which field that is.
+     */
+    sszip_known_field field;
 } sszip_edit;
 
 /*

@@ -395,7 +395,7 @@ impl World {
                 .head_edits()
                 .iter()
                 .find(|edit| edit.name.eq_ignore_ascii_case(name))
-                .and_then(|edit| edit.value.clone())
+                .and_then(|edit| edit.value.as_deref().map(<[u8]>::to_vec))
         };
         assert_eq!(
             edit("Content-Length"),

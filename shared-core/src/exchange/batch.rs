@@ -203,7 +203,7 @@ impl Exchange {
                 if self.upstream_edits.is_empty() {
                     // what can't be read can't be put together
                     self.upstream_edits
-                        .push(HeadEdit::set("Accept-Encoding", "identity"));
+                        .push(HeadEdit::set("Accept-Encoding", b"identity"));
                 }
                 LookUp::ForwardRewritten
             }
@@ -529,7 +529,7 @@ impl Exchange {
         };
         if merged.is_gzip() {
             self.head_edits
-                .push(HeadEdit::set("Content-Encoding", "gzip"));
+                .push(HeadEdit::set("Content-Encoding", b"gzip"));
         }
         let length = usize::try_from(merged.length()).unwrap_or(usize::MAX);
         self.set_content_length(length);

@@ -148,7 +148,7 @@ impl Exchange {
     fn recoded(&mut self, length: usize, mode: Mode) {
         self.mode = mode;
         self.head_edits.push(match mode {
-            Mode::Oneshot => HeadEdit::set("Content-Encoding", "gzip"),
+            Mode::Oneshot => HeadEdit::set("Content-Encoding", b"gzip"),
             _ => HeadEdit::remove("Content-Encoding"),
         });
         self.set_content_length(length);
@@ -156,8 +156,10 @@ impl Exchange {
     }
 
     pub(super) fn set_content_length(&mut self, length: usize) {
-        self.head_edits
-            .push(HeadEdit::set("Content-Length", length.to_string()));
+        self.head_edits.push(HeadEdit::set(
+            "Content-Length",
+            length.to_string().into_bytes(),
+        ));
     }
 }
 

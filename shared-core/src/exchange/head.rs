@@ -18,11 +18,14 @@ pub struct HeadEdit {
     /// The field's name, as it is to be written.
     pub name: Cow<'static, str>,
     /// The only value the field shall have; `None` removes the field.
-    pub value: Option<Vec<u8>>,
+    pub value: Option<Cow<'static, [u8]>>,
 }
 
 impl HeadEdit {
-    pub(super) fn set(name: impl Into<Cow<'static, str>>, value: impl Into<Vec<u8>>) -> Self {
+    pub(super) fn set(
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, [u8]>>,
+    ) -> Self {
         Self {
             name: name.into(),
             value: Some(value.into()),

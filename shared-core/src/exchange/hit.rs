@@ -226,29 +226,33 @@ impl Exchange {
             }
         }
         let lines = || vary_lines.iter().copied();
-        let vary = if vary_lines.is_empty() {
+        if vary_lines.is_empty() {
             // as nearly always
-            match self.varies && !asked.host_writes_vary {
-                true => b"Accept-Encoding".to_vec(),
-                false => Vec::new(),
+            if self.varies && !asked.host_writes_vary {
+                self.head_edits
+                    .push(HeadEdit::set("Vary", b"Accept-Encoding"));
             }
-        } else if self.varies && asked.host_writes_vary {
-            vary::without(lines(), "Accept-Encoding")
-        } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
-            vary::without(lines(), "")
         } else {
-            vary::with(lines(), "Accept-Encoding")
-        };
-        if !vary.is_empty() {
-            self.head_edits.push(HeadEdit::set("Vary", vary));
+            let vary = if self.varies && asked.host_writes_vary {
+                vary::without(lines(), "Accept-Encoding")
+            } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
+                vary::without(lines(), "")
+            } else {
+                vary::with(lines(), "Accept-Encoding")
+            };
+            if !vary.is_empty() {
+                self.head_edits.push(HeadEdit::set("Vary", vary));
+            }
         }
         if gzip {
             self.head_edits
-                .push(HeadEdit::set("Content-Encoding", "gzip"));
+                .push(HeadEdit::set("Content-Encoding", b"gzip"));
         }
         // format! is dear to what takes so little
-        let left = seconds_left(meta.expires_at, asked.now).to_string();
-        let said = ["sszip; hit; ttl=", &left].concat();
+        let left = seconds_left(meta.expires_at, asked.now);
+        let mut said = Vec::with_capacity(40);
+        said.extend_from_slice(b"sszip; hit; ttl=");
+        said.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
         self.head_edits.push(HeadEdit::set("Cache-Status", said));
         match body {
             Some(body) => {

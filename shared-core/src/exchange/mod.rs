@@ -379,7 +379,7 @@ impl Exchange {
             && self.config.upstream_encoding == UpstreamEncoding::Identity
         {
             self.upstream_edits
-                .push(HeadEdit::set("Accept-Encoding", "identity"));
+                .push(HeadEdit::set("Accept-Encoding", b"identity"));
         }
         Ok(())
     }

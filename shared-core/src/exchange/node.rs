@@ -144,7 +144,7 @@ impl Exchange {
             let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
             !is("content-encoding") && !is("content-length")
         });
-        let length = body.length().to_string();
+        let length = body.length().to_string().into_bytes();
         self.head_edits
             .push(HeadEdit::set("Content-Length", length));
         self.stored = Some(body);

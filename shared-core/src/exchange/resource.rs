@@ -126,7 +126,7 @@ impl Exchange {
         ] {
             let value = stale.as_ref().and_then(|entry| stored(entry, validator));
             self.upstream_edits.push(match value {
-                Some(value) => HeadEdit::set(condition, value),
+                Some(value) => HeadEdit::set(condition, value.to_vec()),
                 None => HeadEdit::remove(condition),
             });
         }
@@ -222,7 +222,8 @@ impl Exchange {
         let meta = entry.meta();
         let resident = asked.now.saturating_sub(meta.stored_at) / 1000;
         let age = resident + meta.age;
-        self.head_edits.push(HeadEdit::set("Age", age.to_string()));
+        self.head_edits
+            .push(HeadEdit::set("Age", age.to_string().into_bytes()));
         if self.has_already(entry) {
             self.status = 304;
             // RFC 9110, 15.4.5: what describes the body is left out

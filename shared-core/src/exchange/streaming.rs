@@ -144,7 +144,7 @@ impl Exchange {
         self.encoder = Some(stream::encoder(level).ok_or(Mode::Memory)?);
         self.mode = Mode::Stream;
         self.head_edits
-            .push(HeadEdit::set("Content-Encoding", "gzip"));
+            .push(HeadEdit::set("Content-Encoding", b"gzip"));
         self.head_edits.push(HeadEdit::remove("Content-Length"));
         self.head_edits.append(&mut self.recoded_edits);
         Ok(())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::config::{free, sszip_config};
 use super::job::sszip_job;
+use super::known_field::sszip_known_field;
 use super::panic::{borrow, borrow_mut, borrow_sized, boundary, give, open};
 use super::types::{
     slice_of, sszip_do, sszip_edit, sszip_field, sszip_flush, sszip_progress, sszip_request_head,
@@ -351,9 +352,10 @@ pub unsafe extern "C" fn sszip_exchange_body(
         let exchange = borrow_mut!(exchange);
         // as many as a batch has answers
         let mut body = Vec::new();
-        let open = exchange.driver.exchange();
-        for piece in open.into_iter().flat_map(Exchange::body) {
-            if push(&mut body, sszip_str::of(piece)).is_none() {
+        if let Some(open) = exchange.driver.exchange() {
+            let mut pieces = open.body();
+            let all = pieces.try_for_each(|piece| push(&mut body, sszip_str::of(piece)));
+            if all.is_none() {
                 return sszip_status::SSZIP_STATUS_MEMORY;
             }
         }
@@ -495,6 +497,7 @@ unsafe fn give_edits(
             .iter()
             .map(|edit| sszip_edit {
                 name: sszip_str::of(edit.name.as_bytes()),
+                field: sszip_known_field::of(edit.name.as_bytes()),
                 value: match &edit.value {
                     Some(value) => sszip_str::of(value),
                     None => sszip_str::ABSENT,

@@ -3,6 +3,7 @@
 use std::slice;
 
 use super::job::sszip_job;
+use super::known_field::sszip_known_field;
 use crate::cache::stale::Failure;
 use crate::gzip;
 use crate::gzip::stream::Flush;
@@ -83,6 +84,8 @@ pub struct sszip_edit {
     pub name: sszip_str,
     /// NULL `data` removes the field.
     pub value: sszip_str,
+    /// Which field that is.
+    pub field: sszip_known_field,
 }
 
 /// A request head as the host saw it.

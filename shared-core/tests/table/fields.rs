@@ -17,7 +17,7 @@ pub fn edited(fields: &Fields, edits: &[HeadEdit]) -> Fields {
     for HeadEdit { name, value } in edits {
         fields.retain(|(field, _)| !field.eq_ignore_ascii_case(name));
         if let Some(value) = value {
-            fields.push((name.to_string(), String::from_utf8(value.clone()).unwrap()));
+            fields.push((name.to_string(), String::from_utf8(value.to_vec()).unwrap()));
         }
     }
     fields
