@@ -99,8 +99,8 @@ class Directives(unittest.TestCase):
             self.assertRegex(section, rf"(?m)^Default: +(-|{name} .+;|made of .+)$")
 
     def test_the_page_has_each_variable_and_no_other(self):
-        code = (MODULE / "ngx_http_sszip_variables.c").read_text()
-        named = {f"${name}" for name in re.findall(r'ngx_string\("(sszip_\w+)"\)', code)}
+        code = (ROOT / "shared-core/src/variable.rs").read_text()
+        named = {f"${name}" for name in re.findall(r'Variable::\w+ => "(sszip_\w+)"', code)}
         self.assertGreater(len(named), 5)
         self.assertEqual({name for name in first_column(DIRECTIVES, "\n## Variables") if name[0] == "$"}, named)
 

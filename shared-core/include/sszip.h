@@ -538,12 +538,6 @@ sszip_str sszip_version(void);
 sszip_str sszip_coders(void);
 
 /*
- The name of a mode as `sszip_exchange_mode` gives it, for logs. Static.
- Empty for a number that is no mode.
- */
-sszip_str sszip_mode_name(uint8_t mode);
-
-/*
  An empty block.
 
  # Safety
@@ -897,26 +891,6 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
                                  size_t *npieces);
 
 /*
- What happened to the answer, for `sszip_mode_name`.
-
- # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
- */
-sszip_status sszip_exchange_mode(const sszip_exchange *exchange,
-                                 uint8_t *out);
-
-/*
- Bytes of the body before it was coded and as the client gets it; the first
- is 0 where the body was not coded.
-
- # Safety
- `exchange` is NULL or valid; the results point at memory of their type.
- */
-sszip_status sszip_exchange_sizes(const sszip_exchange *exchange,
-                                  uint64_t *received,
-                                  uint64_t *sent);
-
-/*
  What a look-up needs, of a request with a body of `length` bytes; 0: it has
  none; negative: that will be known at its end.
 
@@ -1127,54 +1101,10 @@ bool sszip_exchange_is_filling(const sszip_exchange *exchange);
 sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
 
 /*
- Why the answer is no hit, or is not stored: a token for logs, static; empty
- where there is nothing to say.
-
- # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
- */
-sszip_status sszip_exchange_reason(const sszip_exchange *exchange,
-                                   sszip_str *out);
-
-/*
  A request that waits and is to be looked up again: its `waiter`, or 0. To
  be asked until 0 after something was stored and after an exchange was freed.
  */
 size_t sszip_next_woken(void);
-
-/*
- What the cache had to do with the answer, in nginx's words; empty: nothing.
-
- # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
- */
-sszip_status sszip_exchange_cache_status(const sszip_exchange *exchange,
-                                         sszip_str *out);
-
-/*
- The key of a single answer, 64 hexadecimal digits, is written to `text`;
- `*len` is 0 where there is none.
-
- # Safety
- `exchange` is NULL or valid; `text` points at 64 bytes, `len` at memory of
- its type.
- */
-sszip_status sszip_exchange_cache_key(const sszip_exchange *exchange,
-                                      uint8_t *text,
-                                      size_t *len);
-
-/*
- The method of a single JSON-RPC call as it stood in the request, and the
- number of calls in a batch, and how many of those were answered from the
- cache; empty and 0 where they are not known. Valid until the next look-up or `sszip_exchange_free`.
-
- # Safety
- `exchange` is NULL or valid; the results point at memory of their type.
- */
-sszip_status sszip_exchange_call(const sszip_exchange *exchange,
-                                 sszip_str *method,
-                                 size_t *batch_size,
-                                 size_t *batch_hits);
 
 /*
  Runs it, milliseconds for each megabyte. If the library fails inside, the
@@ -1340,6 +1270,24 @@ sszip_status sszip_purge_claim(size_t waiter,
  Whether the owner answers.
  */
 bool sszip_link_is_up(void);
+
+/*
+ The name of the variable `number`, counted from 0. Static; empty for a
+ number that is none.
+ */
+sszip_str sszip_variable_name(size_t number);
+
+/*
+ What that variable says of the exchange; NULL: of a request without one.
+ `data` NULL: it says nothing. Valid until the next call or
+ `sszip_exchange_free`.
+
+ # Safety
+ `exchange` is NULL or valid; `out` points at memory of its type.
+ */
+sszip_status sszip_exchange_variable(sszip_exchange *exchange,
+                                     size_t number,
+                                     sszip_str *out);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -19,6 +19,7 @@
 //! | [`memory`]    | how much a process may hold, and whether there is any |
 //! | [`bytes`]     | copies that may be refused                            |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
+//! | [`variable`]  | what logs may say of an exchange, in words            |
 //! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
 //! | `ffi`         | the C ABI of `include/sszip.h` (feature `ffi`)        |
 
@@ -45,3 +46,4 @@ pub mod ssz;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+pub mod variable;

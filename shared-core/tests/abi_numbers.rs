@@ -10,7 +10,7 @@ use std::ptr::{null, null_mut};
 use rustix::mm::{mmap_anonymous, mprotect, munmap, MapFlags, MprotectFlags, ProtFlags};
 use sszip_core::ffi::sszip_status::*;
 use sszip_core::ffi::*;
-use sszip_core::mode::Mode;
+use sszip_core::variable::Variable;
 
 fn text(text: &'static str) -> sszip_str {
     sszip_str {
@@ -223,10 +223,10 @@ fn a_failure_that_is_none() {
 }
 
 #[test]
-fn a_mode_that_is_none() {
-    for number in 0..=u8::MAX {
-        let name = sszip_mode_name(number);
-        let is_one = usize::from(number) < Mode::ALL.len();
+fn a_variable_that_is_none() {
+    for number in (0..=99).chain([usize::MAX]) {
+        let name = sszip_variable_name(number);
+        let is_one = number < Variable::ALL.len();
         assert_eq!(name.data.is_null(), !is_one, "{number}");
         assert_eq!(name.len == 0, !is_one, "{number}");
     }

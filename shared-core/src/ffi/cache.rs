@@ -418,90 +418,9 @@ pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -
     })
 }
 
-/// Why the answer is no hit, or is not stored: a token for logs, static; empty
-/// where there is nothing to say.
-///
-/// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_reason(
-    exchange: *const sszip_exchange,
-    out: *mut sszip_str,
-) -> sszip_status {
-    boundary(|| {
-        let reason = open!(exchange).reason();
-        give!(out, sszip_str::of(reason.name().as_bytes()));
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
 /// A request that waits and is to be looked up again: its `waiter`, or 0. To
 /// be asked until 0 after something was stored and after an exchange was freed.
 #[no_mangle]
 pub extern "C" fn sszip_next_woken() -> usize {
     caught(|| WOKEN.next()).flatten().unwrap_or(0)
-}
-
-/// What the cache had to do with the answer, in nginx's words; empty: nothing.
-///
-/// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_cache_status(
-    exchange: *const sszip_exchange,
-    out: *mut sszip_str,
-) -> sszip_status {
-    boundary(|| {
-        let status = open!(exchange).cache_status().name();
-        give!(out, sszip_str::of(status.as_bytes()));
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// The key of a single answer, 64 hexadecimal digits, is written to `text`;
-/// `*len` is 0 where there is none.
-///
-/// # Safety
-/// `exchange` is NULL or valid; `text` points at 64 bytes, `len` at memory of
-/// its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_cache_key(
-    exchange: *const sszip_exchange,
-    text: *mut u8,
-    len: *mut usize,
-) -> sszip_status {
-    boundary(|| {
-        let key = open!(exchange).cache_key();
-        let hex = key.map(|key| blake3::Hash::from_bytes(*key).to_hex());
-        let hex = hex.as_ref().map_or("", |hex| hex.as_str());
-        if text.is_null() {
-            return sszip_status::SSZIP_STATUS_NULL;
-        }
-        // SAFETY: not NULL, and room for a key by the function's contract.
-        unsafe { std::ptr::copy_nonoverlapping(hex.as_ptr(), text, hex.len()) };
-        give!(len, hex.len());
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// The method of a single JSON-RPC call as it stood in the request, and the
-/// number of calls in a batch, and how many of those were answered from the
-/// cache; empty and 0 where they are not known. Valid until the next look-up or `sszip_exchange_free`.
-///
-/// # Safety
-/// `exchange` is NULL or valid; the results point at memory of their type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_call(
-    exchange: *const sszip_exchange,
-    method: *mut sszip_str,
-    batch_size: *mut usize,
-    batch_hits: *mut usize,
-) -> sszip_status {
-    boundary(|| {
-        let exchange = open!(exchange);
-        give!(method, sszip_str::of(exchange.rpc_method()));
-        give!(batch_size, exchange.batch_size().unwrap_or(0));
-        give!(batch_hits, exchange.batch_hits());
-        sszip_status::SSZIP_STATUS_OK
-    })
 }

@@ -26,6 +26,8 @@ pub struct sszip_exchange {
     upstream_vary: Vec<u8>,
     /// What `sszip_exchange_body` gave out.
     body: Vec<sszip_str>,
+    /// What `sszip_exchange_variable` gave out.
+    pub(super) text: Vec<u8>,
 }
 
 /// A new exchange at a place with these settings. `SSZIP_STATUS_MEMORY` while
@@ -63,6 +65,7 @@ impl sszip_exchange {
             edits: Vec::new(),
             upstream_vary: Vec::new(),
             body: Vec::new(),
+            text: Vec::new(),
         }
     }
 }
@@ -362,40 +365,6 @@ pub unsafe extern "C" fn sszip_exchange_body(
         exchange.body = body;
         give!(npieces, exchange.body.len());
         give!(pieces, exchange.body.as_ptr());
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// What happened to the answer, for `sszip_mode_name`.
-///
-/// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_mode(
-    exchange: *const sszip_exchange,
-    out: *mut u8,
-) -> sszip_status {
-    boundary(|| {
-        give!(out, open!(exchange).mode() as u8);
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// Bytes of the body before it was coded and as the client gets it; the first
-/// is 0 where the body was not coded.
-///
-/// # Safety
-/// `exchange` is NULL or valid; the results point at memory of their type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_sizes(
-    exchange: *const sszip_exchange,
-    received: *mut u64,
-    sent: *mut u64,
-) -> sszip_status {
-    boundary(|| {
-        let exchange = open!(exchange);
-        give!(received, exchange.received());
-        give!(sent, exchange.sent());
         sszip_status::SSZIP_STATUS_OK
     })
 }

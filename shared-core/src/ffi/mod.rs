@@ -22,6 +22,7 @@ mod known_field;
 mod link;
 mod panic;
 mod types;
+mod variable;
 
 pub use cache::*;
 pub use config::*;
@@ -31,3 +32,4 @@ pub use job::*;
 pub use known_field::*;
 pub use link::*;
 pub use types::*;
+pub use variable::*;

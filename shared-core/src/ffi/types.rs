@@ -7,7 +7,6 @@ use super::known_field::sszip_known_field;
 use crate::cache::stale::Failure;
 use crate::gzip;
 use crate::gzip::stream::Flush;
-use crate::mode::Mode;
 
 /// What became of a call. Values are never reused.
 #[repr(C)]
@@ -331,16 +330,6 @@ pub extern "C" fn sszip_coders() -> sszip_str {
         false => b"libdeflate and zlib-rs (ISA-L, libisal.so.2, is not there)",
     };
     sszip_str::of(text)
-}
-
-/// The name of a mode as `sszip_exchange_mode` gives it, for logs. Static.
-/// Empty for a number that is no mode.
-#[no_mangle]
-pub extern "C" fn sszip_mode_name(mode: u8) -> sszip_str {
-    match Mode::ALL.get(usize::from(mode)) {
-        Some(mode) => sszip_str::of(mode.name().as_bytes()),
-        None => sszip_str::ABSENT,
-    }
 }
 
 /// # Safety

@@ -148,11 +148,51 @@ check_heads(void)
 }
 
 
+/* the number of a variable */
+
+static size_t
+variable(const char *name)
+{
+    size_t     i;
+    sszip_str  text;
+
+    for (i = 0; /* void */ ; i++) {
+        text = sszip_variable_name(i);
+        check(text.len != 0);
+
+        if (text.len == strlen(name)
+            && memcmp(text.data, name, text.len) == 0)
+        {
+            return i;
+        }
+    }
+}
+
+
+/* what it says; NULL: nothing is wanted */
+
+static void
+check_variable(sszip_exchange *exchange, const char *name, const char *wanted)
+{
+    sszip_str  text;
+
+    ok(sszip_exchange_variable(exchange, variable(name), &text));
+
+    if (wanted == NULL) {
+        check(text.data == NULL);
+        return;
+    }
+
+    check(text.len == strlen(wanted)
+          && memcmp(text.data, wanted, text.len) == 0);
+}
+
+
 static void
 check_misuse(const sszip_config *config)
 {
     size_t                n;
-    uint8_t               mode;
+    sszip_str             text;
     const sszip_str      *body;
     sszip_exchange       *exchange;
     const sszip_edit     *edits;
@@ -199,10 +239,15 @@ check_misuse(const sszip_config *config)
     check(n == 0);
     ok(sszip_exchange_head_edits(exchange, &edits, &n));
     check(n == 0);
-    ok(sszip_exchange_mode(exchange, &mode));
-    check(sszip_mode_name(mode).len == 3);
-    check(sszip_mode_name(255).len == 0);
-    check(sszip_exchange_mode(NULL, &mode) == SSZIP_STATUS_NULL);
+    check_variable(exchange, "sszip_mode", "off");
+    check_variable(NULL, "sszip_mode", "off");
+    check_variable(exchange, "sszip_rpc_method", NULL);
+    check_variable(NULL, "sszip_rpc_method", NULL);
+    check(sszip_variable_name(255).len == 0);
+    check(sszip_exchange_variable(exchange, 255, &text)
+          == SSZIP_STATUS_INVALID);
+    check(sszip_exchange_variable(exchange, 0, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_variable(NULL, 0, NULL) == SSZIP_STATUS_NULL);
 
     sszip_exchange_free(exchange);
     sszip_exchange_free(NULL);
@@ -331,13 +376,9 @@ sent(sszip_exchange *exchange)
 
 
 static void
-check_status(const sszip_exchange *exchange, const char *wanted)
+check_status(sszip_exchange *exchange, const char *wanted)
 {
-    sszip_str  status;
-
-    ok(sszip_exchange_cache_status(exchange, &status));
-    check(status.len == strlen(wanted)
-          && memcmp(status.data, wanted, status.len) == 0);
+    check_variable(exchange, "sszip_cache_status", wanted);
 }
 
 
@@ -368,7 +409,6 @@ check_body(sszip_exchange *exchange, const char *wanted)
 static void
 check_cache(const sszip_config *config)
 {
-    size_t           size, n;
     uint16_t         status;
     sszip_str        str1;
     sszip_do         found;
@@ -408,8 +448,9 @@ check_cache(const sszip_config *config)
     check(status == 200);
     check_status(second, "HIT");
     check_body(second, ANSWER("\"x\"", "\"0x1\""));
-    ok(sszip_exchange_call(second, &str1, &size, &n));
-    check(str1.len == strlen("eth_chainId") && size == 0);
+    check_variable(second, "sszip_rpc_method", "eth_chainId");
+    check_variable(second, "sszip_batch_size", NULL);
+    check_variable(second, "sszip_batch_hits", NULL);
     sszip_exchange_free(second);
 
     /* an exchange that is freed makes way for the next, sent or not */
@@ -435,8 +476,10 @@ check_cache(const sszip_config *config)
     ok(sszip_exchange_request_body(first, &str1));
     check(str1.len == strlen("[" CALL("1", "eth_syncing") "]")
           && memcmp(str1.data, "[" CALL("1", "eth_syncing") "]", str1.len) == 0);
-    ok(sszip_exchange_call(first, &str1, &size, &n));
-    check(str1.len == 0 && size == 2);
+    check_variable(first, "sszip_rpc_method", NULL);
+    check_variable(first, "sszip_cache_key", NULL);
+    check_variable(first, "sszip_batch_size", "2");
+    check_variable(first, "sszip_batch_hits", "1");
     answer(first, "[" ANSWER("1", "false") "]");
     check_body(first, "[" ANSWER("1", "false") "," ANSWER("2", "\"0x1\"") "]");
     sent(first);
@@ -459,8 +502,6 @@ check_cache(const sszip_config *config)
     check(sszip_exchange_no_store(NULL) == SSZIP_STATUS_NULL);
     check(sszip_exchange_sent(NULL, 0, &job) == SSZIP_STATUS_NULL);
     check(sszip_exchange_node_sent_all(NULL, 0, &job) == SSZIP_STATUS_NULL);
-    check(sszip_exchange_cache_status(NULL, &str1) == SSZIP_STATUS_NULL);
-    check(sszip_exchange_call(NULL, &str1, &size, &n) == SSZIP_STATUS_NULL);
     check(sszip_job_run(NULL) == SSZIP_STATUS_NULL);
     check(sszip_job_store(NULL, 0) == SSZIP_STATUS_NULL);
     check(!sszip_job_is_to_be_stored(NULL));
@@ -478,12 +519,10 @@ static void
 print_mode_and_head(sszip_exchange *exchange)
 {
     size_t             i, n;
-    uint8_t            mode;
     sszip_str          name;
     const sszip_edit  *edits;
 
-    ok(sszip_exchange_mode(exchange, &mode));
-    name = sszip_mode_name(mode);
+    ok(sszip_exchange_variable(exchange, variable("sszip_mode"), &name));
     printf("%.*s\n", (int) name.len, (const char *) name.data);
 
     ok(sszip_exchange_head_edits(exchange, &edits, &n));
@@ -553,10 +592,10 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     const char *accept_encoding, int chunked)
 {
     size_t                n, at, len;
+    sszip_str             ratio;
     int64_t               hold_ms;
-    uint8_t               mode, *copy;
+    uint8_t              *copy;
     const sszip_str      *body;
-    uint64_t              received, sent;
     sszip_str             piece;
     sszip_field           field;
     sszip_exchange       *exchange;
@@ -647,7 +686,7 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
             /* whoever asks meanwhile is told nothing */
             ok(sszip_exchange_body(exchange, &body, &n));
             check(n == 0);
-            check(sszip_exchange_mode(exchange, &mode) == SSZIP_STATUS_MISUSE);
+            check_variable(exchange, "sszip_mode", "off");
             check(sszip_exchange_end(exchange, &step) == SSZIP_STATUS_MISUSE);
             ok(sszip_job_run(step.job));
             ok(sszip_exchange_done(exchange, step.job, &step));
@@ -660,8 +699,8 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
 
     if (state == SSZIP_DO_STREAM) {
         stream(exchange, str(""), SSZIP_FLUSH_FINISH);
-        ok(sszip_exchange_sizes(exchange, &received, &sent));
-        check(received == body_length && sent > 0);
+        ok(sszip_exchange_variable(exchange, variable("sszip_ratio"), &ratio));
+        check(ratio.len >= 4 && ratio.data[ratio.len - 3] == '.');
     }
 
     sszip_exchange_free(exchange);

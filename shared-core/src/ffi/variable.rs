@@ -1,0 +1,60 @@
+//! What logs say.
+
+use std::borrow::Cow;
+
+use super::exchange::sszip_exchange;
+use super::panic::{boundary, give};
+use super::types::{sszip_status, sszip_str};
+use crate::variable::Variable;
+
+/// The name of the variable `number`, counted from 0. Static; empty for a
+/// number that is none.
+#[no_mangle]
+pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
+    match Variable::ALL.get(number) {
+        Some(variable) => sszip_str::of(variable.name().as_bytes()),
+        None => sszip_str::ABSENT,
+    }
+}
+
+/// What that variable says of the exchange; NULL: of a request without one.
+/// `data` NULL: it says nothing. Valid until the next call or
+/// `sszip_exchange_free`.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_variable(
+    exchange: *mut sszip_exchange,
+    number: usize,
+    out: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let Some(variable) = Variable::ALL.get(number) else {
+            return sszip_status::SSZIP_STATUS_INVALID;
+        };
+        // SAFETY: the function's contract.
+        let exchange = unsafe { exchange.as_mut() };
+        let Some(exchange) = exchange else {
+            // what is said of none is static
+            let said = match variable.text(None) {
+                Some(Cow::Borrowed(text)) => sszip_str::of(text),
+                _ => sszip_str::ABSENT,
+            };
+            give!(out, said);
+            return sszip_status::SSZIP_STATUS_OK;
+        };
+        let text = variable.text(exchange.driver.exchange());
+        let text = text.map(Cow::into_owned);
+        let is_said = text.is_some();
+        exchange.text = text.unwrap_or_default();
+        give!(
+            out,
+            match is_said {
+                true => sszip_str::of(&exchange.text),
+                false => sszip_str::ABSENT,
+            }
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}

@@ -1,0 +1,120 @@
+//! What logs may say of an exchange, in words. Hosts call it by these names.
+
+use std::borrow::Cow;
+
+use crate::exchange::Exchange;
+use crate::mode::Mode;
+
+/// Something that a log may have of each exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// What became of the answer.
+    Mode,
+    /// How many times smaller it is.
+    Ratio,
+    /// What the cache had to do with it, in nginx's words.
+    CacheStatus,
+    /// Why it is no hit, or is not stored.
+    CacheReason,
+    /// What a single answer is stored under, in hexadecimal digits.
+    CacheKey,
+    /// The method of a single call, as it stood in the request.
+    RpcMethod,
+    /// The number of calls in a batch.
+    BatchSize,
+    /// How many of them were answered from the cache.
+    BatchHits,
+}
+
+impl Variable {
+    /// All of them.
+    pub const ALL: [Variable; 8] = [
+        Variable::Mode,
+        Variable::Ratio,
+        Variable::CacheStatus,
+        Variable::CacheReason,
+        Variable::CacheKey,
+        Variable::RpcMethod,
+        Variable::BatchSize,
+        Variable::BatchHits,
+    ];
+
+    /// What hosts call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Variable::Mode => "sszip_mode",
+            Variable::Ratio => "sszip_ratio",
+            Variable::CacheStatus => "sszip_cache_status",
+            Variable::CacheReason => "sszip_cache_reason",
+            Variable::CacheKey => "sszip_cache_key",
+            Variable::RpcMethod => "sszip_rpc_method",
+            Variable::BatchSize => "sszip_batch_size",
+            Variable::BatchHits => "sszip_batch_hits",
+        }
+    }
+
+    /// Its text; `exchange` is `None` where there is none, and while a job has
+    /// it. `None`: there is nothing to say.
+    pub fn text(self, exchange: Option<&Exchange>) -> Option<Cow<'_, [u8]>> {
+        let Some(exchange) = exchange else {
+            return (self == Variable::Mode).then(|| Mode::Off.name().as_bytes().into());
+        };
+        let text: Cow<'_, [u8]> = match self {
+            Variable::Mode => exchange.mode().name().as_bytes().into(),
+            Variable::Ratio => ratio(exchange.received(), exchange.sent())?
+                .into_bytes()
+                .into(),
+            Variable::CacheStatus => exchange.cache_status().name().as_bytes().into(),
+            Variable::CacheReason => exchange.reason().name().as_bytes().into(),
+            Variable::CacheKey => const_hex::encode(exchange.cache_key()?).into_bytes().into(),
+            Variable::RpcMethod => exchange.rpc_method().into(),
+            Variable::BatchSize => decimal(calls(exchange)?),
+            Variable::BatchHits => calls(exchange).map(|_| decimal(exchange.batch_hits()))?,
+        };
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Of a batch that has some.
+fn calls(exchange: &Exchange) -> Option<usize> {
+    exchange.batch_size().filter(|calls| *calls > 0)
+}
+
+fn decimal(number: usize) -> Cow<'static, [u8]> {
+    number.to_string().into_bytes().into()
+}
+
+/// With two digits after the point, rounded; `None` before anything is sent.
+fn ratio(received: u64, sent: u64) -> Option<String> {
+    let hundredths =
+        (u128::from(received) * 100 + u128::from(sent) / 2).checked_div(sent.into())?;
+    Some(format!("{}.{:02}", hundredths / 100, hundredths % 100))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ratio, Variable};
+
+    #[test]
+    fn a_ratio_is_rounded_to_hundredths() {
+        for (received, sent, text) in [
+            (0, 7, "0.00"),
+            (408, 100, "4.08"),
+            (2, 3, "0.67"),
+            (1995, 1000, "2.00"),
+            (u64::MAX, 1, "18446744073709551615.00"),
+        ] {
+            assert_eq!(ratio(received, sent).as_deref(), Some(text));
+        }
+        assert_eq!(ratio(7, 0), None);
+    }
+
+    #[test]
+    fn without_an_exchange_there_is_a_mode() {
+        for variable in Variable::ALL {
+            let text = variable.text(None);
+            let expected = (variable == Variable::Mode).then_some(&b"off"[..]);
+            assert_eq!(text.as_deref(), expected, "{}", variable.name());
+        }
+    }
+}
