@@ -188,7 +188,7 @@ proptest! {
         let edit = |name| exchange.head_edits().iter().find(|edit| edit.name == name);
         if edit("Content-Encoding").is_some() {
             let content_length = edit("Content-Length").and_then(|edit| edit.value.clone());
-            prop_assert_eq!(content_length, Some(sent.len().to_string().into_bytes()));
+            prop_assert_eq!(content_length, Some(sent.len().to_string().into_bytes().into()));
             prop_assert_eq!(gunzip(&sent).unwrap(), body);
         } else {
             prop_assert!(edit("Content-Length").is_none());

@@ -121,7 +121,7 @@ fn sent(exchange: &Exchange) -> Vec<u8> {
     assert!(exchange
         .head_edits()
         .iter()
-        .any(|edit| edit.name == "Content-Length" && edit.value.as_ref() == Some(&length)));
+        .any(|edit| edit.name == "Content-Length" && edit.value.as_deref() == Some(&length[..])));
     match edits.any(|edit| edit.name == "Content-Encoding" && edit.value.is_some()) {
         true => gunzip(&body).unwrap(),
         false => body,
