@@ -1,5 +1,5 @@
-"""The cache suite against another build of the module: every row of ours
-twice, in one run, so that a change shows that the noise of two runs hides.
+"""The suites against another build of the module: every row of ours twice, in
+one run, so that a change shows that the noise of two runs hides.
 """
 
 from dataclasses import replace
@@ -8,9 +8,14 @@ from statistics import median
 import caching
 import caching_bodies as bodylib
 import report
-from caching_coders import batch_rows, gzip_rows, identity_rows, miss_rows
+import storing
+import storing_bodies
+import streaming
+import throughput
+from caching_coders import FRESH, Row, batch_rows, gzip_rows, identity_rows, miss_rows
 from caching_report import Samples
 from stack import Node
+from storing_coders import stored
 
 BEFORE = "before: "
 ROUNDS = 5
@@ -19,6 +24,54 @@ MOST = 1.03
 
 
 def run(args, work, library, chosen, pairs, say):
+    suite = {"cache": cache, "store": store, "streaming": streamed}[args.suite]
+    return suite(args, work, library, chosen, pairs, say)
+
+
+def streamed(args, work, library, chosen, _pairs, say):
+    """As samples of the other suites: a body is a call."""
+    bodies = [b for b in chosen if b.group == streaming.GROUP][::2]
+    ours = [streaming.SSZIP, replace(streaming.SSZIP_ZLIB_RS, name="sszip, zlib-rs")]
+    ours.append(streaming.SSZIP_HELD)
+    coders = [row.coder for row in twice([Row(coder, "") for coder in ours], args.before)]
+    plan = throughput.Plan(rounds=1 if args.quick else ROUNDS, seconds=1)
+    found = streaming.requests_per_second(
+        work, library, bodies, plan, say, coders, coders[1]
+    )
+    return {
+        "streamed": {
+            "rows": [{"name": coder.name} for coder in coders],
+            "calls": [{"name": b.name, "group": b.group} for b in bodies],
+            "samples": [
+                s | {"call": s["body"], "row": s["coder"]} for s in found["samples"]
+            ],
+        }
+    }
+
+
+def store(args, work, _library, chosen, pairs, say):
+    out = {}
+    if "hit" in args.only:
+        folder, calls = storing_bodies.calls(pairs, work, 1 if args.quick else 3)
+        modules = (("", None), (BEFORE, args.before))
+        with Node(work, [folder], options=["--lenient"]) as node:
+            say("hits")
+            places = storing.Places(
+                work, node, calls, storing_bodies.KEYS, say, modules=modules
+            )
+            with places:
+                rounds = 1 if args.quick else ROUNDS
+                out["hit"] = places.hits(rounds, 1, caching.CONNECTIONS)
+    if "miss" in args.only:
+        methods = {b.method for b in chosen if b.method.startswith("erigon_")}
+        rows = [Row(stored("with a store", "16m", methods=methods), FRESH)]
+        out["miss"] = storing.misses_of(
+            twice(rows, args.before), work, chosen, args.quick, say
+        )
+    return out
+
+
+def cache(args, work, library, chosen, pairs, say):
     rounds = 1 if args.quick else ROUNDS
     per_group = 1 if args.quick else caching.PER_GROUP
     calls = bodylib.singles(chosen, library, per_group)
@@ -58,7 +111,7 @@ def twice(rows, module):
 
 def rows(results):
     """Of each row and body or group, what it costs against the build before."""
-    for section in ("gzip", "identity", "batch", "miss"):
+    for section in ("gzip", "identity", "batch", "hit", "miss", "streamed"):
         if section not in results:
             continue
         samples = Samples(results[section])
@@ -101,7 +154,7 @@ def render(results, _plot):
     ]
     return "\n\n".join(
         [
-            "# nginx: the cache, against a build before",
+            "# nginx: against a build before",
             report.machine_text(results),
             "CPU and requests/s against the other build: medians of ratios within a round, "
             "of the calls of a group. CPU bears the verdict.",

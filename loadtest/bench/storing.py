@@ -12,6 +12,7 @@ import re
 import socket
 import time
 import urllib.request
+from dataclasses import replace
 
 import caching_bodies
 import check
@@ -103,6 +104,10 @@ def misses(work, chosen, quick, say):
         Row(sszip_cache("without a store", methods, SMALL_TIER), FRESH),
         Row(stored("with a store", "16m", methods=methods), FRESH),
     ]
+    return misses_of(rows, work, chosen, quick, say)
+
+
+def misses_of(rows, work, chosen, quick, say):
     found = {}
     groups = caching_bodies.never_asked(chosen, work, 1 if quick else PER_GROUP)
     for group, (pairs, calls) in groups.items():
@@ -114,15 +119,17 @@ def misses(work, chosen, quick, say):
 
 
 class Places:
-    """An nginx for each place that a hit comes from, filled with the same."""
+    """An nginx for each place that a hit comes from, filled with the same;
+    `modules`: ... and each build of the module, by what precedes its rows."""
 
-    def __init__(self, work, node, calls, keys, say, more=""):
+    def __init__(self, work, node, calls, keys, say, more="", modules=(("", None),)):
         self.node, self.calls, self.keys, self.say = node, calls, keys, say
+        self.places = {name + place: (place, m) for place in PLACES for name, m in modules}
         self.servers, self.wire, self.facts = {}, {}, []
         try:
             with Nginx(work, "identity", node.port, {"/": PASS}) as plain:
-                for place in PLACES:
-                    self.prepare(work, place, plain, more)
+                for row in self.places:
+                    self.prepare(work, row, plain, more)
         except BaseException:
             self.__exit__()
             raise
@@ -134,10 +141,13 @@ class Places:
         for server in self.servers.values():
             server.__exit__()
 
-    def prepare(self, work, place, plain, more):
+    def prepare(self, work, row, plain, more):
+        place, module = self.places[row]
         hot, memory = TIERS[place]
-        coder = stored(place, hot, memory, more=more)
-        server = self.servers[place] = Nginx(work, place, self.node.port, {"/": coder})
+        coder = stored(row, hot, memory, more=more)
+        if module:
+            coder = replace(coder, module=module)
+        server = self.servers[row] = Nginx(work, row, self.node.port, {"/": coder})
         self.coder = coder
         for call in self.calls:
             self.fill(server, call)
@@ -147,7 +157,7 @@ class Places:
             for call in self.calls:
                 self.fill(server, call)
         for call in self.calls:
-            self.verify(place, server, call, plain)
+            self.verify(row, server, call, plain)
 
     def fill(self, server, call):
         """Asks for every key until the node hears of hardly any."""
@@ -183,47 +193,48 @@ class Places:
                         del data[:end]
                         left -= 1
 
-    def verify(self, place, server, call, plain):
+    def verify(self, row, server, call, plain):
         request = bodylib.numbered(call, self.keys - 1)
         sent = check.send(plain.port, "/", request, "")[2]
         status, headers, content, wire = check.send(server.port, "/", request, "gzip")
         if status != 200 or gzip.decompress(content) != sent:
-            raise check.WrongAnswer(f"{place}, {call.name}: not what the node sent")
-        self.wire[place, call.name] = wire
+            raise check.WrongAnswer(f"{row}, {call.name}: not what the node sent")
+        self.wire[row, call.name] = wire
         self.facts.append(
-            {"row": place, "call": call.name, "bytes": len(content), "wire": wire}
+            {"row": row, "call": call.name, "bytes": len(content), "wire": wire}
         )
 
     def hits(self, rounds, seconds, connections):
         """Rounds interleave as in throughput.py."""
         samples = []
+        rows = list(self.places)
         for turn in range(rounds):
             self.say(f"round {turn + 1} of {rounds}")
             for index, call in enumerate(self.calls):
-                first = (turn + index) % len(PLACES)
-                for place in PLACES[first:] + PLACES[:first]:
+                first = (turn + index) % len(rows)
+                for row in rows[first:] + rows[:first]:
                     samples.append(
-                        {"round": turn, "call": call.name, "group": call.group, "row": place}
-                        | self.point(place, call, seconds, connections)
+                        {"round": turn, "call": call.name, "group": call.group, "row": row}
+                        | self.point(row, call, seconds, connections)
                     )
-        logged = {place: s.complaints() for place, s in self.servers.items()}
+        logged = {row: s.complaints() for row, s in self.servers.items()}
         return {
-            "rows": [{"name": place} for place in PLACES],
+            "rows": [{"name": row} for row in rows],
             "keys": self.keys,
             "calls": [{"name": c.name, "group": c.group, "size": c.size} for c in self.calls],
             "verified": self.facts,
             "samples": samples,
-            "complaints": [[place, text] for place, text in logged.items() if text],
+            "complaints": [[row, text] for row, text in logged.items() if text],
         }
 
-    def point(self, place, call, seconds, connections):
+    def point(self, row, call, seconds, connections):
         """One sample; the node and the owner tell where the answers came
         from."""
-        server = self.servers[place]
+        server, (place, _) = self.servers[row], self.places[row]
         asked, found = self.asked(), server.owner_status()["lookups"]
         sample = load.measure(
             server, call.fresh(), self.coder, connections, seconds,
-            self.wire[place, call.name], SLACK, self.keys,
+            self.wire[row, call.name], SLACK, self.keys,
         )
         asked, after = self.asked() - asked, server.owner_status()["lookups"]
         found = {name: after[name] - found[name] for name in after}
@@ -234,7 +245,7 @@ class Places:
         sample |= {"share": share, "reached": asked / sample["requests"]}
         if share < SHARE:
             raise SystemExit(
-                f"{place}, {call.name}: {share:.0%} of {sample['requests']} requests came "
+                f"{row}, {call.name}: {share:.0%} of {sample['requests']} requests came "
                 f"from there, the owner counted {found}, the node {asked}"
             )
         return sample

@@ -1,8 +1,8 @@
 /*
  * Loaded before the C library into an nginx under test.  It refuses memory, as
  * a system that has none would, to the process and at the place that the test
- * names, and shows how much of a connection's bytes an event loop takes in one
- * turn.  The test writes what it wants into a page that both have mapped.
+ * names, shows how much of a connection's bytes an event loop takes in one turn,
+ * and makes a process's disk slow.  The test writes what it wants into a page that both have mapped.
  */
 
 #define _GNU_SOURCE
@@ -43,6 +43,11 @@ struct page {
     uint64_t  total;        /* bytes */
     uint64_t  turn;         /* of them, in this turn of the event loop */
     uint64_t  longest;      /* most bytes in one turn */
+
+    /* what is slow */
+    uint64_t  writer;       /* the disk of which process */
+    uint64_t  delay;        /* ms that each fdatasync() and fsync() takes */
+    uint64_t  delayed;      /* how many there were */
 };
 
 
@@ -55,6 +60,8 @@ static void *(*next_realloc)(void *, size_t);
 static int (*next_posix_memalign)(void **, size_t, size_t);
 static ssize_t (*next_recv)(int, void *, size_t, int);
 static int (*next_epoll_wait)(int, struct epoll_event *, int, int);
+static int (*next_fdatasync)(int);
+static int (*next_fsync)(int);
 
 
 static int
@@ -319,4 +326,40 @@ epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
     }
 
     return next_epoll_wait(fd, events, most, timeout);
+}
+
+
+static void
+wait_for_disk(void)
+{
+    if (page != NULL && page->writer == (uint64_t) getpid()) {
+        (void) __atomic_fetch_add(&page->delayed, 1, __ATOMIC_RELAXED);
+        (void) poll(NULL, 0, (int) page->delay);
+    }
+}
+
+
+int
+fdatasync(int fd)
+{
+    if (next_fdatasync == NULL) {
+        next_fdatasync = (int (*)(int)) dlsym(RTLD_NEXT, "fdatasync");
+    }
+
+    wait_for_disk();
+
+    return next_fdatasync(fd);
+}
+
+
+int
+fsync(int fd)
+{
+    if (next_fsync == NULL) {
+        next_fsync = (int (*)(int)) dlsym(RTLD_NEXT, "fsync");
+    }
+
+    wait_for_disk();
+
+    return next_fsync(fd);
 }

@@ -1,6 +1,6 @@
 """nginx with a library of the tests in front of the C library: it refuses
-memory at a place that a test names, and shows how much an event loop reads in
-one turn."""
+memory at a place that a test names, shows how much an event loop reads in one
+turn, and makes a process's disk slow."""
 
 import contextlib
 import mmap
@@ -14,7 +14,7 @@ _SOURCE = pathlib.Path(__file__).with_name("preload.c")
 # struct page, in this order
 _FIELDS = (
     "pid", "from", "to", "caller", "thread", "skip", "most", "seen", "refused",
-    "reader", "patience", "total", "turn", "longest",
+    "reader", "patience", "total", "turn", "longest", "writer", "delay", "delayed",
 )  # fmt: skip
 
 PROGRAM, LIBRARIES = 1, 2
@@ -73,3 +73,14 @@ class Preload:
             yield self
         finally:
             self["reader"] = 0
+
+    @contextlib.contextmanager
+    def slow_disk(self, pid, milliseconds):
+        """Each time the process waits for its disk it waits so much longer."""
+        for name, value in {"delay": milliseconds, "delayed": 0}.items():
+            self[name] = value
+        self["writer"] = pid
+        try:
+            yield self
+        finally:
+            self["writer"] = 0
