@@ -105,7 +105,6 @@ ngx_http_sszip_body_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_str_t                   name_space;
     sszip_asked                 asked;
     sszip_step                  step;
     ngx_http_core_loc_conf_t   *clcf;
@@ -122,19 +121,8 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.has_body = (ngx_http_sszip_request_body(r, &asked.body) == NGX_OK);
 
-    if (slcf->cache_namespace) {
-
-        if (ngx_http_complex_value(r, slcf->cache_namespace, &name_space)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        /* an empty one is one, too */
-
-        asked.name_space.data = name_space.len ? name_space.data
-                                               : (u_char *) "";
-        asked.name_space.len = name_space.len;
+    if (ngx_http_sszip_name_space(r, &asked.name_space) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     switch (ngx_http_test_predicates(r, slcf->cache_bypass)) {
@@ -176,6 +164,35 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     return ngx_http_sszip_looked_up(r, ctx, &step);
+}
+
+
+/* NULL data: the location has none */
+
+ngx_int_t
+ngx_http_sszip_name_space(ngx_http_request_t *r, sszip_str *name_space)
+{
+    ngx_str_t                   value;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    ngx_memzero(name_space, sizeof(sszip_str));
+
+    if (slcf->cache_namespace == NULL) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_complex_value(r, slcf->cache_namespace, &value) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    /* an empty one is one, too */
+
+    name_space->data = value.len ? value.data : (u_char *) "";
+    name_space->len = value.len;
+
+    return NGX_OK;
 }
 
 

@@ -32,7 +32,6 @@ static ngx_int_t ngx_http_sszip_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
 static void ngx_http_sszip_free_conf(void *data);
-static void ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx);
 static sszip_str ngx_http_sszip_target(ngx_http_request_t *r);
 
 
@@ -40,58 +39,22 @@ static sszip_str ngx_http_sszip_target(ngx_http_request_t *r);
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
 
-/* values of all hosts are read, checked and inherited by the core */
+/* read, checked and inherited by the core, as in all hosts */
+
+#define ngx_http_sszip_rule(name, type)                                       \
+    { ngx_string(name), NGX_HTTP_SSZIP_ANY_CONF|type,                         \
+      ngx_http_sszip_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL }
+
 
 static ngx_command_t  ngx_http_sszip_commands[] = {
 
-    { ngx_string("sszip"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_HTTP_LIF_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "enable" },
-
-    { ngx_string("sszip_types"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "types" },
-
-    { ngx_string("sszip_min_length"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "min_length" },
-
-    { ngx_string("sszip_comp_level"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "comp_level" },
-
-    { ngx_string("sszip_max_oneshot"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "max_oneshot" },
-
-    { ngx_string("sszip_hold"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE12,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "hold" },
-
-    { ngx_string("sszip_stream_level"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "stream_level" },
+    ngx_http_sszip_rule("sszip", NGX_HTTP_LIF_CONF|NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_types", NGX_CONF_1MORE),
+    ngx_http_sszip_rule("sszip_min_length", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_comp_level", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_max_oneshot", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_hold", NGX_CONF_TAKE12),
+    ngx_http_sszip_rule("sszip_stream_level", NGX_CONF_TAKE1),
 
     { ngx_string("sszip_buffers"),
       NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE2,
@@ -100,26 +63,9 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       NULL },
 
-    { ngx_string("sszip_memory"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "memory" },
-
-    { ngx_string("sszip_upstream_encoding"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "upstream_encoding" },
-
-    { ngx_string("sszip_cache"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache" },
+    ngx_http_sszip_rule("sszip_memory", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_upstream_encoding", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
 
     { ngx_string("sszip_cache_namespace"),
       NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
@@ -142,75 +88,29 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       offsetof(ngx_http_sszip_loc_conf_t, no_cache),
       NULL },
 
-    { ngx_string("sszip_cache_valid"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE2,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_valid" },
-
-    { ngx_string("sszip_cache_max_entry"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_max_entry" },
-
-    { ngx_string("sszip_cache_max_request"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_max_request" },
-
-    { ngx_string("sszip_cache_credentials"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_credentials" },
+    ngx_http_sszip_rule("sszip_cache_valid", NGX_CONF_TAKE2),
+    ngx_http_sszip_rule("sszip_cache_max_entry", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_cache_max_request", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_cache_credentials", NGX_CONF_TAKE1),
 
     { ngx_string("sszip_cache_memory"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_sszip_directive,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
-      "cache_memory" },
+      NULL },
 
-    { ngx_string("sszip_cache_lock"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_lock" },
-
-    { ngx_string("sszip_cache_lock_timeout"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_lock_timeout" },
-
-    { ngx_string("sszip_cache_use_stale"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_use_stale" },
-
-    { ngx_string("sszip_cache_background_update"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "cache_background_update" },
+    ngx_http_sszip_rule("sszip_cache_lock", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_cache_lock_timeout", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_cache_use_stale", NGX_CONF_1MORE),
+    ngx_http_sszip_rule("sszip_cache_background_update", NGX_CONF_TAKE1),
 
     { ngx_string("sszip_cache_head"),
       NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
       ngx_http_sszip_cache_head,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
-      "cache_head" },
+      NULL },
 
     { ngx_string("sszip_cache_owner"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -233,12 +133,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
       0,
       NULL },
 
-    { ngx_string("sszip_batch_max"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      "batch_max" },
+    ngx_http_sszip_rule("sszip_batch_max", NGX_CONF_TAKE1),
 
 #if (NGX_THREADS)
 
@@ -433,7 +328,7 @@ ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx)
 }
 
 
-static void
+void
 ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx)
 {
     if (ctx->timer != NULL && ctx->timer->timer_set) {
@@ -472,7 +367,7 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     size_t                       len;
     u_char                       text[NGX_HTTP_SSZIP_TEXT_LEN];
-    ngx_str_t                   *value, name;
+    ngx_str_t                   *value;
     sszip_str                   *values;
     ngx_uint_t                   i, n;
     sszip_status                 status;
@@ -490,12 +385,11 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         values[i] = ngx_http_sszip_str(&value[i + 1]);
     }
 
-    name.data = cmd->post;
-    name.len = ngx_strlen(name.data);
     len = 0;
 
-    status = sszip_directives_set(slcf->directives, ngx_http_sszip_str(&name),
-                                  values, n, text, sizeof(text), &len);
+    status = sszip_directives_set(slcf->directives,
+                                  ngx_http_sszip_str(&cmd->name), values, n,
+                                  text, sizeof(text), &len);
 
     if (status == SSZIP_STATUS_OK) {
         smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
@@ -750,26 +644,26 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
 
-    if (!smcf->used) {
-        return NGX_CONF_OK;
-    }
-
-    /* "if" and "limit_except" switch the configuration, not the handler */
-
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (!conf->sets_fields) {
-        conf->sets_fields = prev->sets_fields;
-        conf->sets_length = prev->sets_length;
-    }
 
     conf->location = clcf->name;
     conf->answers = (clcf->handler != NULL);
+
+    /* "if" and "limit_except" switch the configuration, not the handler */
 
     if (clcf->noname && clcf->handler == NULL) {
         conf->answers = prev->answers;
         conf->pass = prev->pass;
         conf->url = prev->url;
+    }
+
+    if (!smcf->used) {
+        return NGX_CONF_OK;
+    }
+
+    if (!conf->sets_fields) {
+        conf->sets_fields = prev->sets_fields;
+        conf->sets_length = prev->sets_length;
     }
 
     if (sszip_directives_inherit(conf->directives, prev->directives)

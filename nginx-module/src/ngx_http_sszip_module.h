@@ -151,6 +151,9 @@ ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
 /* nothing more comes of a context */
 void ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx);
 
+/* nothing wakes it any more */
+void ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx);
+
 /* the cleanup of a context */
 void ngx_http_sszip_free_exchange(void *data);
 
@@ -158,7 +161,7 @@ void ngx_http_sszip_filter_init(void);
 
 ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
 
-/* a directive that the core reads, named by cmd->post */
+/* a directive that the core reads */
 char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
@@ -192,6 +195,8 @@ ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
 
 /* stored answers */
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_sszip_name_space(ngx_http_request_t *r,
+    sszip_str *name_space);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_store_node(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
@@ -254,6 +259,26 @@ ngx_int_t ngx_http_sszip_pass_body(ngx_http_request_t *r,
 
 /* a connection that can always be written to, and leads nowhere */
 ngx_connection_t *ngx_http_sszip_nobody(ngx_http_request_t *r);
+
+
+/* a module that is nothing but a place among the filters */
+
+#define ngx_http_sszip_filter_place(module, init)                             \
+                                                                              \
+static ngx_http_module_t  module##_ctx = {                                    \
+    NULL,                                  /* preconfiguration */             \
+    init,                                  /* postconfiguration */            \
+    NULL, NULL, NULL, NULL, NULL, NULL                                        \
+};                                                                            \
+                                                                              \
+ngx_module_t  module = {                                                      \
+    NGX_MODULE_V1,                                                            \
+    &module##_ctx,                         /* module context */               \
+    NULL,                                  /* module directives */            \
+    NGX_HTTP_MODULE,                       /* module type */                  \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL,                                 \
+    NGX_MODULE_V1_PADDING                                                     \
+}
 
 
 extern ngx_module_t  ngx_http_sszip_module;

@@ -21,13 +21,20 @@
 #define NGX_HTTP_SSZIP_PURGE_WAIT  15000
 
 
+typedef struct {
+    ngx_http_sszip_ctx_t         ctx;              /* to be woken */
+    uint16_t                     status;
+    size_t                       len;
+    u_char                       text[NGX_HTTP_SSZIP_PURGE_LEN + 1];
+} ngx_http_sszip_purge_t;
+
+
 static ngx_int_t ngx_http_sszip_purge_handler(ngx_http_request_t *r);
 static void ngx_http_sszip_purge_wake_handler(ngx_event_t *ev);
+static ngx_int_t ngx_http_sszip_purge_claim(ngx_http_sszip_purge_t *purge);
 static void ngx_http_sszip_purge_cleanup(void *data);
-static void ngx_http_sszip_purge_log(ngx_http_request_t *r, uint16_t status,
-    u_char *text, size_t len);
 static ngx_int_t ngx_http_sszip_purge_send(ngx_http_request_t *r,
-    uint16_t status, u_char *text, size_t len);
+    ngx_http_sszip_purge_t *purge);
 
 
 char *
@@ -71,15 +78,11 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static ngx_int_t
 ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 {
-    size_t                      len;
-    u_char                      text[NGX_HTTP_SSZIP_PURGE_LEN];
-    uint16_t                    status;
-    ngx_int_t                   rc;
-    ngx_str_t                   value;
-    sszip_str                   name_space;
-    ngx_pool_cleanup_t         *cln;
-    ngx_http_sszip_ctx_t       *ctx;
-    ngx_http_sszip_loc_conf_t  *slcf;
+    ngx_int_t                rc;
+    sszip_str                name_space;
+    ngx_event_t             *wake;
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_sszip_purge_t  *purge;
 
     if (!(r->method & NGX_HTTP_POST)
         && !(r->method_name.len == 5
@@ -94,52 +97,37 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
-
-    ngx_memzero(&name_space, sizeof(sszip_str));
-
-    if (slcf->cache_namespace) {
-
-        if (ngx_http_complex_value(r, slcf->cache_namespace, &value)
-            != NGX_OK)
-        {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        name_space.data = value.len ? value.data : (u_char *) "";
-        name_space.len = value.len;
-    }
-
-    ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_ctx_t));
+    purge = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_purge_t));
     cln = ngx_pool_cleanup_add(r->pool, 0);
 
-    if (ctx == NULL || cln == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (sszip_purge_start(ngx_http_sszip_str(&r->args), name_space,
-                          (uintptr_t) ctx, ngx_current_msec, &status, text,
-                          sizeof(text), &len)
-        != SSZIP_STATUS_OK)
+    if (purge == NULL
+        || cln == NULL
+        || ngx_http_sszip_name_space(r, &name_space) != NGX_OK
+        || sszip_purge_start(ngx_http_sszip_str(&r->args), name_space,
+                             (uintptr_t) purge, ngx_current_msec,
+                             &purge->status, purge->text,
+                             NGX_HTTP_SSZIP_PURGE_LEN, &purge->len)
+           != SSZIP_STATUS_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (status != 0) {
-        ngx_http_sszip_purge_log(r, status, text, len);
-        return ngx_http_sszip_purge_send(r, status, text, len);
+    if (purge->status != 0) {
+        return ngx_http_sszip_purge_send(r, purge);
     }
 
     cln->handler = ngx_http_sszip_purge_cleanup;
-    cln->data = ctx;
+    cln->data = purge;
 
-    ctx->request = r;
+    purge->ctx.request = r;
 
-    ctx->wake.handler = ngx_http_sszip_purge_wake_handler;
-    ctx->wake.data = ctx;
-    ctx->wake.log = r->connection->log;
+    wake = &purge->ctx.wake;
 
-    ngx_add_timer(&ctx->wake, NGX_HTTP_SSZIP_PURGE_WAIT);
+    wake->handler = ngx_http_sszip_purge_wake_handler;
+    wake->data = purge;
+    wake->log = r->connection->log;
+
+    ngx_add_timer(wake, NGX_HTTP_SSZIP_PURGE_WAIT);
 
     r->main->count++;
     r->read_event_handler = ngx_http_test_reading;
@@ -154,39 +142,21 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 static void
 ngx_http_sszip_purge_wake_handler(ngx_event_t *ev)
 {
-    size_t                 len;
-    u_char                 text[NGX_HTTP_SSZIP_PURGE_LEN];
-    uint16_t               status;
-    ngx_int_t              rc;
-    ngx_connection_t      *c;
-    ngx_http_request_t    *r;
-    ngx_http_sszip_ctx_t  *ctx;
+    ngx_int_t                rc;
+    ngx_connection_t        *c;
+    ngx_http_request_t      *r;
+    ngx_http_sszip_purge_t  *purge;
 
-    ctx = ev->data;
-    r = ctx->request;
+    purge = ev->data;
+    r = purge->ctx.request;
     c = r->connection;
 
     ngx_http_set_log_request(c->log, r);
 
-    if (sszip_purge_claim((uintptr_t) ctx, &status, text, sizeof(text), &len)
-        != SSZIP_STATUS_OK)
-    {
-        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+    rc = ngx_http_sszip_purge_claim(purge);
 
-    } else {
-        ngx_http_sszip_purge_log(r, status, text, len);
-        rc = ngx_http_sszip_purge_send(r, status, text, len);
-    }
-
-    /* it is not to be woken a second time */
-    ctx->request = NULL;
-
-    if (ev->timer_set) {
-        ngx_del_timer(ev);
-    }
-
-    if (ev->posted) {
-        ngx_delete_posted_event(ev);
+    if (rc == NGX_OK) {
+        rc = ngx_http_sszip_purge_send(r, purge);
     }
 
     ngx_http_finalize_request(r, rc);
@@ -194,104 +164,76 @@ ngx_http_sszip_purge_wake_handler(ngx_event_t *ev)
 }
 
 
+/* it is not to be woken a second time */
+
+static ngx_int_t
+ngx_http_sszip_purge_claim(ngx_http_sszip_purge_t *purge)
+{
+    purge->ctx.request = NULL;
+
+    ngx_http_sszip_stop_events(&purge->ctx);
+
+    return (sszip_purge_claim((uintptr_t) purge, &purge->status, purge->text,
+                              NGX_HTTP_SSZIP_PURGE_LEN, &purge->len)
+            == SSZIP_STATUS_OK) ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/* whoever asked has gone; the purge goes on */
+
 static void
 ngx_http_sszip_purge_cleanup(void *data)
 {
-    ngx_http_sszip_ctx_t  *ctx = data;
+    ngx_http_sszip_purge_t  *purge = data;
 
-    size_t    len;
-    uint16_t  status;
+    ngx_http_request_t  *r;
 
-    if (ctx->request == NULL) {
+    r = purge->ctx.request;
+
+    if (r == NULL) {
         return;
     }
 
-    if (ctx->wake.timer_set) {
-        ngx_del_timer(&ctx->wake);
-    }
+    (void) ngx_http_sszip_purge_claim(purge);
 
-    if (ctx->wake.posted) {
-        ngx_delete_posted_event(&ctx->wake);
-    }
-
-    /* whoever asked has gone; the purge goes on */
-
-    (void) sszip_purge_claim((uintptr_t) ctx, &status, NULL, 0, &len);
-
-    ngx_http_sszip_purge_log(ctx->request, 0, NULL, 0);
+    ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                  "sszip: purge of \"%V\": the client went before its end",
+                  &r->args);
 }
 
 
-/* what was purged; the line itself says by whom */
+/* the log has what was purged; the line itself says by whom */
 
-static void
-ngx_http_sszip_purge_log(ngx_http_request_t *r, uint16_t status, u_char *text,
-    size_t len)
+static ngx_int_t
+ngx_http_sszip_purge_send(ngx_http_request_t *r, ngx_http_sszip_purge_t *purge)
 {
-    ngx_uint_t  level;
+    ngx_str_t                 type;
+    ngx_uint_t                level;
+    ngx_http_complex_value_t  cv;
 
-    if (status == 0) {
-        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "sszip: purge of \"%V\": the client went before its end",
-                      &r->args);
-        return;
+    while (purge->len && purge->text[purge->len - 1] <= ' ') {
+        purge->len--;
     }
 
-    while (len && text[len - 1] <= ' ') {
-        len--;
-    }
-
-    level = (status < 500) ? NGX_LOG_NOTICE : NGX_LOG_ERR;
+    level = (purge->status < 500) ? NGX_LOG_NOTICE : NGX_LOG_ERR;
 
     ngx_log_error(level, r->connection->log, 0,
                   "sszip: purge of \"%V\": %ui %*s", &r->args,
-                  (ngx_uint_t) status, len, text);
-}
+                  (ngx_uint_t) purge->status, purge->len, purge->text);
 
-
-static ngx_int_t
-ngx_http_sszip_purge_send(ngx_http_request_t *r, uint16_t status, u_char *text,
-    size_t len)
-{
-    u_char       *p;
-    ngx_int_t     rc;
-    ngx_buf_t    *b;
-    ngx_chain_t   out;
-
-    b = ngx_calloc_buf(r->pool);
-    p = ngx_pnalloc(r->pool, len + 1);
-
-    if (b == NULL || p == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    b->pos = p;
-    b->last = ngx_cpymem(p, text, len);
-    *b->last++ = LF;
-    b->memory = 1;
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-
-    r->headers_out.status = status;
-    r->headers_out.content_length_n = len + 1;
-
-    if (status == 200) {
-        ngx_str_set(&r->headers_out.content_type, "application/json");
+    if (purge->status == NGX_HTTP_OK) {
+        ngx_str_set(&type, "application/json");
 
     } else {
-        ngx_str_set(&r->headers_out.content_type, "application/problem+json");
+        ngx_str_set(&type, "application/problem+json");
     }
 
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
 
-    rc = ngx_http_send_header(r);
+    purge->text[purge->len] = LF;
 
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
+    cv.value.data = purge->text;
+    cv.value.len = purge->len + 1;
 
-    out.buf = b;
-    out.next = NULL;
-
-    return ngx_http_output_filter(r, &out);
+    return ngx_http_send_response(r, purge->status, &type, &cv);
 }

@@ -28,35 +28,8 @@ static ngx_http_sszip_ctx_t *ngx_http_sszip_update_ctx(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_update_init(ngx_conf_t *cf);
 
 
-static ngx_http_module_t  ngx_http_sszip_update_filter_module_ctx = {
-    NULL,                                  /* preconfiguration */
-    ngx_http_sszip_update_init,            /* postconfiguration */
-
-    NULL,                                  /* create main configuration */
-    NULL,                                  /* init main configuration */
-
-    NULL,                                  /* create server configuration */
-    NULL,                                  /* merge server configuration */
-
-    NULL,                                  /* create location configuration */
-    NULL                                   /* merge location configuration */
-};
-
-
-ngx_module_t  ngx_http_sszip_update_filter_module = {
-    NGX_MODULE_V1,
-    &ngx_http_sszip_update_filter_module_ctx, /* module context */
-    NULL,                                  /* module directives */
-    NGX_HTTP_MODULE,                       /* module type */
-    NULL,                                  /* init master */
-    NULL,                                  /* init module */
-    NULL,                                  /* init process */
-    NULL,                                  /* init thread */
-    NULL,                                  /* exit thread */
-    NULL,                                  /* exit process */
-    NULL,                                  /* exit master */
-    NGX_MODULE_V1_PADDING
-};
+ngx_http_sszip_filter_place(ngx_http_sszip_update_filter_module,
+                            ngx_http_sszip_update_init);
 
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;

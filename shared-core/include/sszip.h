@@ -546,8 +546,7 @@ sszip_str sszip_coders(void);
 sszip_status sszip_directives_new(sszip_directives **out);
 
 /*
- Takes the directive `name` with its arguments; names are those of the README
- without `sszip_`, and `enable` for `sszip` itself.
+ Takes the directive `name`, as docs/directives.md has it, with its arguments.
 
  On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
  operator, is written to `text`, cut to `text_size` bytes and without a NUL;

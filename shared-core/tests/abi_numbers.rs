@@ -32,7 +32,7 @@ impl Host {
         // SAFETY: all that the pointers point at is there.
         unsafe {
             assert_eq!(sszip_directives_new(&mut directives), SSZIP_STATUS_OK);
-            for name in ["enable", "cache"] {
+            for name in ["sszip", "sszip_cache"] {
                 let (on, mut said) = (text("on"), 0);
                 let set =
                     sszip_directives_set(directives, text(name), &on, 1, null_mut(), 0, &mut said);

@@ -46,8 +46,7 @@ pub unsafe extern "C" fn sszip_directives_new(out: *mut *mut sszip_directives) -
     })
 }
 
-/// Takes the directive `name` with its arguments; names are those of the README
-/// without `sszip_`, and `enable` for `sszip` itself.
+/// Takes the directive `name`, as docs/directives.md has it, with its arguments.
 ///
 /// On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
 /// operator, is written to `text`, cut to `text_size` bytes and without a NUL;
@@ -78,8 +77,7 @@ pub unsafe extern "C" fn sszip_directives_set(
             .iter()
             .map(|value| unsafe { value.bytes() })
             .collect();
-        let name = std::str::from_utf8(name).unwrap_or_default();
-        match directives.0.set(name, &values) {
+        match directives.0.set(own_name(name), &values) {
             Ok(()) => {
                 let warning = directives.0.take_warning().unwrap_or_default();
                 // SAFETY: the function's contract.
@@ -90,6 +88,16 @@ pub unsafe extern "C" fn sszip_directives_set(
             Err(error) => unsafe { say(&error.to_string(), text, text_size, text_len) },
         }
     })
+}
+
+/// What the core calls a directive: hosts that have others put a prefix before
+/// it.
+fn own_name(name: &[u8]) -> &str {
+    match name.strip_prefix(b"sszip") {
+        Some(b"") => "enable",
+        Some([b'_', own @ ..]) => std::str::from_utf8(own).unwrap_or_default(),
+        _ => "",
+    }
 }
 
 /// Fields of the node's answers that the host's own configuration hides from

@@ -62,7 +62,7 @@ check_directive_errors(void)
 
     ok(sszip_directives_new(&directives));
 
-    check(sszip_directives_set(directives, str("comp_level"), &argument, 1,
+    check(sszip_directives_set(directives, str("sszip_comp_level"), &argument, 1,
                                text, sizeof(text), &len)
           == SSZIP_STATUS_INVALID);
     check(len < sizeof(text));
@@ -70,21 +70,21 @@ check_directive_errors(void)
     check(strstr((char *) text, "from 0 to 12") != NULL);
 
     /* cut to the room there is, and to none */
-    check(sszip_directives_set(directives, str("comp_level"), &argument, 1,
+    check(sszip_directives_set(directives, str("sszip_comp_level"), &argument, 1,
                                text, 3, &len)
           == SSZIP_STATUS_INVALID);
     check(len == 3);
-    check(sszip_directives_set(directives, str("comp_level"), NULL, 0, NULL, 0,
+    check(sszip_directives_set(directives, str("sszip_comp_level"), NULL, 0, NULL, 0,
                                NULL)
           == SSZIP_STATUS_INVALID);
     /* taken, and worth a word */
     arguments[0] = str("eth_gasPrise");
     arguments[1] = str("1s");
-    ok(sszip_directives_set(directives, str("cache_valid"), arguments, 2, text,
+    ok(sszip_directives_set(directives, str("sszip_cache_valid"), arguments, 2, text,
                             sizeof(text) - 1, &len));
     text[len] = '\0';
     check(strstr((char *) text, "\"eth_gasPrise\"") != NULL);
-    check(sszip_directives_set(NULL, str("comp_level"), &argument, 1, text,
+    check(sszip_directives_set(NULL, str("sszip_comp_level"), &argument, 1, text,
                                sizeof(text), &len)
           == SSZIP_STATUS_NULL);
 
@@ -108,7 +108,7 @@ check_heads(void)
     ok(sszip_directives_new(&directives));
     check(!sszip_directives_have_head(directives));
     check(!sszip_directives_have_head(NULL));
-    set(directives, "cache_head", "http://node");
+    set(directives, "sszip_cache_head", "http://node");
     check(sszip_directives_have_head(directives));
     ok(sszip_config_new(directives, &config));
     sszip_directives_free(directives);
@@ -720,9 +720,9 @@ main(int argc, char **argv)
 
     ok(sszip_directives_new(&outer));
     ok(sszip_directives_new(&inner));
-    set(outer, "enable", "on");
-    set(inner, "min_length", "100");
-    set(inner, "cache", "on");
+    set(outer, "sszip", "on");
+    set(inner, "sszip_min_length", "100");
+    set(inner, "sszip_cache", "on");
     ok(sszip_directives_inherit(inner, outer));
     ok(sszip_config_new(inner, &config));
     check(sszip_config_enabled(config));
