@@ -26,6 +26,7 @@ typedef struct {
     char                      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd,
                                      void *conf);
     ngx_http_handler_pt          handler;          /* the module's own */
+    ngx_http_handler_pt          ours;
 } ngx_http_sszip_pass_t;
 
 
@@ -46,19 +47,38 @@ static ngx_int_t ngx_http_sszip_place_text(ngx_pool_t *pool,
 static ngx_http_upstream_conf_t *ngx_http_sszip_upstream_conf(ngx_conf_t *cf,
     ngx_http_sszip_loc_conf_t *slcf);
 
-static ngx_int_t ngx_http_sszip_pass_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_proxy_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_scgi_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_grpc_handler(ngx_http_request_t *r);
 
+
+/*
+ * A block without a handler of its own keeps that of the block before ("if"
+ * in a location), so each module's handler has a stand-in of its own.
+ */
 
 static ngx_http_sszip_pass_t  ngx_http_sszip_passes[] = {
-    { ngx_string("proxy_pass"), "ngx_http_proxy_module", NULL, NULL },
-    { ngx_string("fastcgi_pass"), "ngx_http_fastcgi_module", NULL, NULL },
-    { ngx_string("uwsgi_pass"), "ngx_http_uwsgi_module", NULL, NULL },
-    { ngx_string("scgi_pass"), "ngx_http_scgi_module", NULL, NULL },
-    { ngx_string("grpc_pass"), "ngx_http_grpc_module", NULL, NULL }
+
+    { ngx_string("proxy_pass"), "ngx_http_proxy_module",
+      NULL, NULL, ngx_http_sszip_proxy_handler },
+
+    { ngx_string("fastcgi_pass"), "ngx_http_fastcgi_module",
+      NULL, NULL, ngx_http_sszip_fastcgi_handler },
+
+    { ngx_string("uwsgi_pass"), "ngx_http_uwsgi_module",
+      NULL, NULL, ngx_http_sszip_uwsgi_handler },
+
+    { ngx_string("scgi_pass"), "ngx_http_scgi_module",
+      NULL, NULL, ngx_http_sszip_scgi_handler },
+
+    { ngx_string("grpc_pass"), "ngx_http_grpc_module",
+      NULL, NULL, ngx_http_sszip_grpc_handler }
 };
 
 static ngx_http_sszip_pass_t  ngx_http_sszip_proxy_headers = {
-    ngx_string("proxy_set_header"), "ngx_http_proxy_module", NULL, NULL
+    ngx_string("proxy_set_header"), "ngx_http_proxy_module", NULL, NULL, NULL
 };
 
 
@@ -204,7 +224,7 @@ ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     pass->handler = clcf->handler;
-    clcf->handler = ngx_http_sszip_pass_handler;
+    clcf->handler = pass->ours;
 
     return NGX_CONF_OK;
 }
@@ -423,15 +443,37 @@ ngx_http_sszip_block(ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url)
 
 
 static ngx_int_t
-ngx_http_sszip_pass_handler(ngx_http_request_t *r)
+ngx_http_sszip_proxy_handler(ngx_http_request_t *r)
 {
-    ngx_http_sszip_pass_t      *pass;
-    ngx_http_sszip_loc_conf_t  *slcf;
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[0].handler);
+}
 
-    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
-    pass = slcf->pass;
 
-    return ngx_http_sszip_pass_on(r, pass->handler);
+static ngx_int_t
+ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[1].handler);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[2].handler);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_scgi_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[3].handler);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_grpc_handler(ngx_http_request_t *r)
+{
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[4].handler);
 }
 
 
