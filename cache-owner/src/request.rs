@@ -5,7 +5,7 @@
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
-use sszip_core::cache::about::MAX_METHOD;
+use sszip_core::cache::entry::about::MAX_METHOD;
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::processes::Name;
 use sszip_core::cache::owner::{About, Class, Scope};

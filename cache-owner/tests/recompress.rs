@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sszip_core::cache::entry::wire::{decode, Encoded};
 use sszip_core::cache::entry::{Entry, Envelope, Gate, Meta, Payload};
-use sszip_core::cache::wire::{decode, Encoded};
 use sszip_owner::config::{Config, Size, Time};
 use sszip_owner::log::Log;
 use sszip_owner::open::store;

@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sszip_core::cache::batch::{batch_gzip, Element};
+use sszip_core::cache::entry::batch::{batch_gzip, Element};
 use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use sszip_core::gzip::splice::Body;
 

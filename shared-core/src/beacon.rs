@@ -2,7 +2,8 @@
 //! may be kept, where the node does not say so itself.
 
 use crate::cache::chain::{Heights, Mark};
-use crate::cache::freshness::{Class, Judged, Valid};
+use crate::cache::class::Class;
+use crate::cache::freshness::{Judged, Valid};
 use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::scan;
 

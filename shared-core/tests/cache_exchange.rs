@@ -13,8 +13,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use serde_json::{json, Value};
+use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
-use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{

@@ -8,7 +8,8 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use sszip_core::cache::freshness;
+use sszip_core::cache::class::Class;
+use sszip_core::cache::freshness::Valid;
 use sszip_core::jsonrpc::methods::{self, BlockAt, InResult, Method};
 
 const ABOVE: &str = "\
@@ -108,15 +109,15 @@ fn finality(row: &Method) -> &'static str {
 }
 
 fn lifetime(row: &Method) -> String {
-    let valid = freshness::Valid::default();
+    let valid = Valid::default();
     let of = |class| time(valid.class(class));
-    let immutable = of(freshness::Class::Immutable);
-    let unfinalized = of(freshness::Class::Unfinalized);
-    let tip = of(freshness::Class::Tip);
+    let immutable = of(Class::Immutable);
+    let unfinalized = of(Class::Unfinalized);
+    let tip = of(Class::Tip);
     match (row.class, row.at) {
         (methods::Class::Never, _) => String::new(),
         (methods::Class::Tip, _) => tip,
-        (methods::Class::Config, _) => of(freshness::Class::Config),
+        (methods::Class::Config, _) => of(Class::Config),
         (methods::Class::Immutable, _) | (_, BlockAt::Hash(_)) => immutable,
         (_, BlockAt::Result) => format!("{unfinalized}, final {immutable}"),
         _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),

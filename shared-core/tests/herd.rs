@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{Asked, Exchange, Field, HeadAction, LookUp, RequestHead, ResponseHead};
 

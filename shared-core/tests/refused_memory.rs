@@ -13,7 +13,7 @@ use sszip_core::allocator::faulty::{left, most_of, refusing, Refusals};
 use sszip_core::allocator::{self, SMALL};
 use sszip_core::bytes::Bytes;
 use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
-use sszip_core::cache::hot::Hot;
+use sszip_core::cache::process::hot::Hot;
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::transitions::State;

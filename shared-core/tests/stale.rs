@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::stale::{Failure, MOST};
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::cache::wake::EventLoop;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{Asked, Exchange, HeadAction, LookUp, RequestHead, ResponseHead};
 

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
-use sszip_core::cache::wake::{EventLoop, Queue};
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::{
     Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,

@@ -14,7 +14,7 @@ mod engines;
 use rustix::time::{clock_gettime, ClockId};
 use serde_json::{json, Value};
 use sszip_core::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
-use sszip_core::cache::hot::Hot;
+use sszip_core::cache::process::hot::Hot;
 use sszip_core::gzip::oneshot;
 use sszip_core::gzip::open::{open, reopen, Open};
 use sszip_core::gzip::splice::{splice, Part};

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
-use sszip_core::cache::about::About;
-use sszip_core::cache::freshness::Class;
+use sszip_core::cache::class::Class;
+use sszip_core::cache::entry::about::About;
 use sszip_core::cache::store::{Config, Header, Store, StoreError};
 use sszip_core::cache::Key;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::batch::{batch_gzip, batch_identity, Element};
+use sszip_core::cache::entry::batch::{batch_gzip, batch_identity, Element};
 use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use sszip_core::gzip::splice::Body;
 use sszip_fuzz::Piece;

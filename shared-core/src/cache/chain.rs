@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::freshness::Class;
+use super::class::Class;
 use super::Namespace;
 
 /// The last so many reorganisations are known; what was asked for before the

@@ -1,48 +1,40 @@
 //! Answers kept in the form in which they will be sent, so that a hit costs no
 //! compression.
 //!
-//! [`entry`] is one answer without the id it was asked under, [`batch`] makes
-//! a JSON-RPC batch of several, [`hot`] keeps them within a number of bytes,
-//! [`flights`] lets one request fetch what many want, [`wake`] tells who waits to
-//! go on, [`unkept`] says where waiting is of no use, and [`process`] holds what
-//! the exchanges of a process share; [`ownership`] joins it to other processes, by a
-//! [`link`] perhaps, for which [`wire`] writes entries as bytes. [`freshness`] says
-//! what may be stored and for how long, [`http`] what its head says of that
-//! (RFC 9111), [`scope`] what tells answers apart, [`memo`] which calls were
-//! asked in the same words before, [`repeated`] which answers were given
-//! before, [`changes`] what requests have changed. Nothing of that reads a clock or waits:
-//! times are arguments, and who is to wake up is a result. `store` keeps
-//! entries on disk (feature `store`), and may wait for it.
+//! | module        | concern                                                    |
+//! |---------------|------------------------------------------------------------|
+//! | [`class`]     | why an answer may be kept                                  |
+//! | [`chain`]     | what is known of a chain, and which answers hold           |
+//! | [`freshness`] | for how long a JSON-RPC answer may be kept                 |
+//! | [`http`]      | what a head says of that (RFC 9111)                        |
+//! | [`stale`]     | when an expired answer may be sent                         |
+//! | [`scope`]     | what tells answers apart                                   |
+//! | [`status`]    | what the cache had to do with an answer                    |
+//! | [`reason`]    | and why no more                                            |
+//! | [`entry`]     | one answer, and its forms: in batches, as bytes, smaller   |
+//! | [`process`]   | what the exchanges of a process share                      |
+//! | [`link`]      | a process's connections to the owner of a store            |
+//! | `owner`       | the rules of the process that has it (feature `store`)     |
+//! | `store`       | entries on disk (feature `store`)                          |
+//!
+//! Nothing of that reads a clock or waits, but for `store`, which may wait for the
+//! disk: times are arguments, and who is to wake up is a result.
 
-pub mod about;
-pub mod batch;
 pub mod chain;
-pub mod changes;
-mod check;
+pub mod class;
 pub mod entry;
-pub mod flights;
 pub mod freshness;
-pub mod hot;
 pub mod http;
 pub mod link;
-pub mod memo;
-mod own;
 #[cfg(feature = "store")]
 pub mod owner;
-pub mod ownership;
 pub mod process;
 pub mod reason;
-#[cfg(feature = "store")]
-pub mod recompress;
-pub mod repeated;
 pub mod scope;
 pub mod stale;
 pub mod status;
 #[cfg(feature = "store")]
 pub mod store;
-pub mod unkept;
-pub mod wake;
-pub mod wire;
 
 /// A cryptographic hash of all that an answer depends on.
 pub type Key = [u8; 32];

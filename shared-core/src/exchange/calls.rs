@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cache::freshness::{Prospect, Valid};
-use crate::cache::memo::{Hashed, Known, Locked, Memo, Spelling, MOST};
+use crate::cache::process::memo::{Hashed, Known, Locked, Memo, Spelling, MOST};
 use crate::cache::scope::Scope;
 use crate::cache::Key;
 use crate::config::Config;

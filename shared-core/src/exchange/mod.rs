@@ -31,9 +31,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::cache::entry::Lent;
+use crate::cache::process::wake::Waiter;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::cache::wake::Waiter;
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{panic_if, Fault};
 use crate::gzip;

@@ -5,8 +5,8 @@ use std::sync::{Arc, LazyLock};
 use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{slice_of, sszip_status, sszip_str};
 use crate::allocator;
+use crate::cache::process::wake::{EventLoop, Queue, Waiter};
 use crate::cache::process::Process;
-use crate::cache::wake::{EventLoop, Queue, Waiter};
 use crate::config::{Config, Directives};
 use crate::exchange;
 

@@ -8,7 +8,7 @@ use super::config::{waiter_of, PROCESS};
 use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{problem, purge_request, Link, Need, Settings};
-use crate::cache::ownership::Owner;
+use crate::cache::process::ownership::Owner;
 
 /// Joins this process to the owner of a store, after any fork; a second call
 /// changes nothing. `max_entry` is the longest entry that is kept anywhere, in

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sszip_core::cache::freshness::Class;
+use sszip_core::cache::class::Class;
 use sszip_core::cache::store::Store;
 
 use super::support::{body, config, count, folder, has, header, key, open, put, reopen, NOW};

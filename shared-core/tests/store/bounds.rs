@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use sszip_core::cache::freshness::Class;
+use sszip_core::cache::class::Class;
 use sszip_core::cache::store::{Config, Store};
 
 use super::support::{config, folder, header, key, open, put, reopen, NOW};

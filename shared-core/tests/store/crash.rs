@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use sszip_core::cache::about::Scope;
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::store::rocks::{Family, Rocks};
 use sszip_core::cache::store::{Config, Store, StoreError};
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use sszip_core::cache::about::Scope;
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::store::{Config, Damage, OpenError, Opening, Store};
 use tempfile::TempDir;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use sszip_core::cache::about::Scope;
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::store::{Config, Event, OpenError, Opening, Reason, Store, StoreError};
 
 use super::child::start_where_it_may_mount;

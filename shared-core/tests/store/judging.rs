@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use sszip_core::cache::about::{About, Scope};
-use sszip_core::cache::freshness::Class;
+use sszip_core::cache::class::Class;
+use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::store::{Change, Purges};
 use sszip_core::cache::store::{MAX_KEYS, MAX_METHODS, MAX_NAMESPACES, MAX_RANGES};
 use sszip_core::cache::{Key, Namespace};

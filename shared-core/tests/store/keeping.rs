@@ -1,7 +1,7 @@
 //! What is stored is found, for as long as it may be.
 
-use sszip_core::cache::about::Scope;
-use sszip_core::cache::freshness::Class;
+use sszip_core::cache::class::Class;
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::store::{Config, OpenError, Opening, Store, StoreError, Waits, MIN_SIZE};
 
 use super::support::{

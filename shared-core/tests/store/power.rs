@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sszip_core::cache::about::Scope;
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::store::{Config, Opening, Store};
 
 use super::child::{say, start};

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use sszip_core::cache::about::Scope;
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::store::Opening;
 
 use super::child::{say, start};

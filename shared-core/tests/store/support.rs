@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sszip_core::cache::about::About;
-use sszip_core::cache::freshness::Class;
+use sszip_core::cache::class::Class;
+use sszip_core::cache::entry::about::About;
 use sszip_core::cache::store::{Config, Header, OpenError, Opening, Store, StoreError};
 use sszip_core::cache::Key;
 use tempfile::TempDir;

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use sszip_core::cache::wake::Waiter;
+use sszip_core::cache::process::wake::Waiter;
 use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, Job, Need, Step};
 use sszip_core::exchange::{Asked, RequestHead, ResponseHead};

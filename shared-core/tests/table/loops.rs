@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sszip_core::cache::process::wake::{EventLoop, Wake};
 use sszip_core::cache::process::Process;
-use sszip_core::cache::wake::{EventLoop, Wake};
 use sszip_core::exchange::drive::Job;
 
 use super::host::{Answer, AtNode, Host, Next, Node, Request, Task};

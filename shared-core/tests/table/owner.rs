@@ -7,15 +7,15 @@ use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
-use sszip_core::cache::about::About;
 use sszip_core::cache::chain::Chains;
+use sszip_core::cache::entry::about::About;
+use sszip_core::cache::entry::wire::{decode, Encoded};
 use sszip_core::cache::entry::Entry;
-use sszip_core::cache::flights::{Outcome, Token};
 use sszip_core::cache::freshness::IfFinal;
-use sszip_core::cache::ownership::Owner;
+use sszip_core::cache::process::flights::{Outcome, Token};
+use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Shared;
-use sszip_core::cache::wake::Waiter;
-use sszip_core::cache::wire::{decode, Encoded};
 use sszip_core::cache::{Key, Namespace};
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{Chain, Heights, Move, Stamp, State, AHEAD, MOST_REORGS};
-use crate::cache::freshness::Class;
+use crate::cache::class::Class;
 
 fn chain() -> Arc<Chain> {
     let chain = Arc::new(Chain::new(State::unknown(Heights::Blocks, 1_000)));

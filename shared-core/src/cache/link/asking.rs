@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::job::{Job, LookUp};
 use super::{Link, Slot, State};
-use crate::cache::about::About;
 use crate::cache::chain::Chains;
+use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
-use crate::cache::flights::Token;
 use crate::cache::freshness::IfFinal;
-use crate::cache::ownership::Owner;
-use crate::cache::wake::Waiter;
+use crate::cache::process::flights::Token;
+use crate::cache::process::ownership::Owner;
+use crate::cache::process::wake::Waiter;
 use crate::cache::{Key, Namespace};
 
 impl Owner for Link {

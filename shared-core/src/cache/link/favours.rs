@@ -88,7 +88,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Favours, Job, MOST, MOST_BYTES, MOST_LEASES};
-    use crate::cache::about::About;
+    use crate::cache::entry::about::About;
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
 
     fn store(n: u8, length: u64) -> Job {

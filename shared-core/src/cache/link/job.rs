@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::message::Message;
-use crate::cache::about::About;
+use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
-use crate::cache::flights::Token;
 use crate::cache::freshness::IfFinal;
-use crate::cache::wake::Waiter;
+use crate::cache::process::flights::Token;
+use crate::cache::process::wake::Waiter;
 use crate::cache::Key;
 
 /// One request to the owner.

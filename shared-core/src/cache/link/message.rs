@@ -5,10 +5,10 @@
 use std::fmt::Write;
 
 use crate::bytes::{copy_of, Bytes};
-use crate::cache::about::About;
+use crate::cache::entry::about::About;
+use crate::cache::entry::wire::{self, Encoded};
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
-use crate::cache::wire::{self, Encoded};
 use crate::cache::{Key, Namespace};
 
 /// For how long a lease is asked for, in milliseconds: some calls take a node
@@ -246,9 +246,9 @@ pub(super) fn hex_of(namespace: &Namespace) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Answer, Message, NotOurs};
-    use crate::cache::about::About;
+    use crate::cache::class::Class;
+    use crate::cache::entry::about::About;
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-    use crate::cache::freshness::Class;
 
     fn entry(expires_at: u64) -> Entry {
         let meta = Meta {

@@ -33,10 +33,10 @@ use self::namespaces::Namespaces;
 pub use self::purge::{namespace, problem, request as purge_request, BadPurge};
 use super::chain::Chains;
 use super::entry::Entry;
-use super::flights::Outcome;
-use super::ownership::Owner;
+use super::process::flights::Outcome;
+use super::process::ownership::Owner;
+use super::process::wake::{Waiter, Wake};
 use super::process::Shared;
-use super::wake::{Waiter, Wake};
 use super::{Key, Namespace};
 
 /// The slot of the event stream.

@@ -2,13 +2,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Link, Need, Settings, RETRY};
-use crate::cache::about::About;
+use crate::cache::entry::about::About;
+use crate::cache::entry::wire::Encoded;
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-use crate::cache::flights::{Outcome, Role, Token, Turn};
-use crate::cache::ownership::Owner;
+use crate::cache::process::flights::{Outcome, Role, Token, Turn};
+use crate::cache::process::ownership::Owner;
+use crate::cache::process::wake::{EventLoop, Queue, Waiter};
 use crate::cache::process::Shared;
-use crate::cache::wake::{EventLoop, Queue, Waiter};
-use crate::cache::wire::Encoded;
 use crate::cache::Key;
 
 mod batches;

@@ -6,12 +6,13 @@ use std::sync::{Arc, PoisonError};
 
 use super::memory::Kept;
 use super::{About, Class, Now, Owner};
-use crate::cache::wire::as_final;
-use crate::cache::{check, Key};
+use crate::cache::entry::check;
+use crate::cache::entry::wire::as_final;
+use crate::cache::Key;
 
 impl Owner {
     /// Reads an entry that is [unread](Kept::unread): one that was stored at a
-    /// glance (see `cache::check`), which somebody has to read before anybody gets
+    /// glance (see `cache::entry::check`), which somebody has to read before anybody gets
     /// it. Of what several processes ask for that is the owner, at the first hit,
     /// once for all of them. `None`: it is no answer, or memory is refused; it is
     /// not in memory any more. Takes milliseconds for each megabyte.
@@ -50,7 +51,7 @@ impl Owner {
     }
 
     /// An entry that is to be stored was [made
-    /// smaller](crate::cache::recompress::recompress): what is to be stored in its
+    /// smaller](crate::cache::entry::recompress::recompress): what is to be stored in its
     /// place. `None`: nothing is, it was purged or filled anew meanwhile.
     pub fn recompressed(&self, key: &Key, kept: &Arc<Kept>, body: Vec<u8>) -> Option<Arc<Kept>> {
         let saved = kept.body().len().saturating_sub(body.len()) as u64;

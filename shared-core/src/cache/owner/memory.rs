@@ -2,7 +2,7 @@
 //!
 //! What is not final lives here only, and so does the first fill of what is:
 //! most answers are asked for once, and a disk is not there for those.
-//! Eviction is `quick_cache`'s, as in the hot tier (`cache::hot`).
+//! Eviction is `quick_cache`'s, as in the hot tier (`cache::process::hot`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,8 @@ use quick_cache::{OptionsBuilder, Weighter};
 use super::disk::{Body, Header, Stored};
 use super::{About, Now};
 use crate::cache::chain::{Chains, Stamp};
-use crate::cache::{wire, Key};
+use crate::cache::entry::wire;
+use crate::cache::Key;
 
 /// An entry in memory.
 pub struct Kept {

@@ -29,8 +29,8 @@ pub mod state;
 pub mod store;
 pub mod tracker;
 
-pub use crate::cache::about::{About, Scope};
-pub use crate::cache::freshness::Class;
+pub use crate::cache::class::Class;
+pub use crate::cache::entry::about::{About, Scope};
 pub use state::Owner;
 
 /// The time of a call, in milliseconds of two clocks.

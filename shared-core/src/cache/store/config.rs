@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::cache::freshness::Class;
+use crate::cache::class::Class;
 
 use super::rocks::{Family, MAX_WRITE_BUFFERS};
 

@@ -11,7 +11,7 @@ use super::control;
 use super::marker::Marker;
 use super::rocks::{Durability, Failure, Write};
 use super::{locked, Store, StoreError};
-use crate::cache::about::Scope;
+use crate::cache::entry::about::Scope;
 use crate::faults::{die_if, Fault};
 
 /// What is written one at a time, and must last.

@@ -67,7 +67,7 @@ pub use record::Header;
 pub use status::Status;
 pub use storing::{Event, Reason};
 
-use super::about::About;
+use super::entry::about::About;
 use super::Key;
 use crate::faults::{injected_once, Fault};
 use config::Tables;

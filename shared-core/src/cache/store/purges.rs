@@ -20,7 +20,7 @@
 
 use std::collections::HashMap;
 
-use crate::cache::about::{About, Scope};
+use crate::cache::entry::about::{About, Scope};
 use crate::cache::{Key, Namespace};
 
 /// Key purges.

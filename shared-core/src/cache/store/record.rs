@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::about::About;
+use crate::cache::entry::about::About;
 use crate::cache::Key;
 
 /// What is known of a stored answer.
@@ -75,8 +75,8 @@ fn checksum(key: &Key, head: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::{decode, encode, Header};
-    use crate::cache::about::About;
-    use crate::cache::freshness::Class;
+    use crate::cache::class::Class;
+    use crate::cache::entry::about::About;
 
     fn header(method: Option<&str>, block: Option<u64>) -> Header {
         Header {

@@ -1,7 +1,7 @@
 //! What the owner says of the chains that it follows.
 
 use super::*;
-use crate::cache::freshness::Class;
+use crate::cache::class::Class;
 
 const SPACE: [u8; 16] = [0xab; 16];
 

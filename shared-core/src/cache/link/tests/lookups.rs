@@ -1,7 +1,7 @@
 //! One entry that is looked up: what comes of it, and when nothing does.
 
 use super::*;
-use crate::cache::freshness::Class;
+use crate::cache::class::Class;
 use crate::cache::link::SILENCE;
 
 #[test]

@@ -3,9 +3,9 @@
 use super::{at, bytes_of, entry, Host};
 use crate::allocator::faulty::{refusing, Refusals};
 use crate::allocator::SMALL;
+use crate::cache::entry::wire::{decode, Encoded};
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-use crate::cache::ownership::Owner;
-use crate::cache::wire::{decode, Encoded};
+use crate::cache::process::ownership::Owner;
 
 /// Runs `run` with each long allocation refused in turn, until none is.
 fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> Refusals)) {

@@ -129,8 +129,8 @@ fn all_processes_hear_of_it() {
 
 #[test]
 fn a_trace_turns_out_to_be_final() {
+    use crate::cache::entry::wire::{decode, Encoded};
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-    use crate::cache::wire::{decode, Encoded};
 
     let (owner, model) = following();
     let epoch = state(&owner).epoch;

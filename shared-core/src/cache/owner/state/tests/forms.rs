@@ -1,9 +1,9 @@
 //! What was stored at a glance, and is read at the first hit; what is made
 //! smaller on its way to the store.
 
+use crate::cache::entry::recompress::recompress;
+use crate::cache::entry::wire::{decode, Encoded};
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
-use crate::cache::recompress::recompress;
-use crate::cache::wire::{decode, Encoded};
 
 use super::*;
 

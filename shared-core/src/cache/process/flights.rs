@@ -24,9 +24,9 @@ use std::collections::hash_map;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::entry::Entry;
 use super::wake::Waiter;
-use super::Key;
+use crate::cache::entry::Entry;
+use crate::cache::Key;
 
 /// What a request is to do about a key that is not cached.
 #[derive(Debug)]
@@ -333,9 +333,9 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
-    use super::super::wake::{EventLoop, Waiter};
     use super::{Flights, Outcome, Role, Token, Turn};
+    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use crate::cache::process::wake::{EventLoop, Waiter};
 
     const KEY: [u8; 32] = [7; 32];
 

@@ -13,10 +13,10 @@ use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use super::entry::Entry;
-use super::Key;
 #[cfg(feature = "ffi")]
 use crate::allocator::with_spares;
+use crate::cache::entry::Entry;
+use crate::cache::Key;
 
 /// Entries by key.
 pub struct Hot {
@@ -170,7 +170,7 @@ impl Hot {
     }
 
     /// Counts `entry` anew, to be called after [`Entry::identity`] and
-    /// [`batch_identity`](super::batch::batch_identity), which may make it
+    /// [`batch_identity`](crate::cache::entry::batch::batch_identity), which may make it
     /// heavier. [`get`](Self::get) does so too: without the call, an entry that
     /// is not asked for again is counted for its coded form alone. An entry
     /// that would be too large in both codings stays in one.
@@ -245,8 +245,8 @@ impl fmt::Debug for Hot {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::entry::{Entry, Envelope, Gate, Meta, Payload};
     use super::{Hot, Key};
+    use crate::cache::entry::{Entry, Envelope, Gate, Meta, Payload};
 
     fn key(n: u64) -> Key {
         let mut key = [0; 32];

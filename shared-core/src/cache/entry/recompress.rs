@@ -69,9 +69,9 @@ fn rewritten(mut head: Head<'_>, coded: &Open) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
-    use super::super::wire::{decode, Encoded};
     use super::{is_wanted, recompress, LONGEST};
+    use crate::cache::entry::wire::{decode, Encoded};
+    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
 
     fn result(length: usize) -> Vec<u8> {
         let mut text = String::from("\"0x");

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Key;
+use crate::cache::Key;
 
 /// Remembered at a time; later ones take the places of others.
 const PLACES: usize = 1024;

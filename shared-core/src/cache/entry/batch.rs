@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::entry::{Entry, Gate, Payload};
+use super::{Entry, Gate, Payload};
 use crate::gzip::open::open;
 use crate::gzip::splice::{Body, Member};
 

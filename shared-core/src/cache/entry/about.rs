@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::chain::{Chains, Stamp};
-use super::entry::Entry;
-use super::freshness::Class;
-use super::{Key, Namespace};
+use super::Entry;
+use crate::cache::chain::{Chains, Stamp};
+use crate::cache::class::Class;
+use crate::cache::{Key, Namespace};
 
 /// The longest name of a method, in bytes.
 pub const MAX_METHOD: usize = 255;
@@ -25,7 +25,7 @@ pub struct About {
     /// How many purges there had been when the node was asked.
     pub generation: u64,
     /// The reorganisations of its chain that were known then
-    /// ([`State::epoch`](super::chain::State::epoch)); 0: none, or what lies on
+    /// ([`State::epoch`](crate::cache::chain::State::epoch)); 0: none, or what lies on
     /// disk.
     pub epoch: u64,
     /// The highest block that it depends on, or the head that it tells of.

@@ -7,9 +7,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::entry::{Entry, IdPlace};
 #[cfg(feature = "store")]
 use super::wire;
+use super::{Entry, IdPlace};
 use crate::gzip::inflate::gunzip;
 use crate::jsonrpc::response::{self, Outcome};
 
@@ -71,7 +71,7 @@ impl Entry {
 
 /// The bytes of an entry that was read: it [stands](Entry::stands).
 #[cfg(feature = "store")]
-pub(super) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
     // times are of no matter
     let entry = wire::decode(bytes, 0, 0, 0)?;
     if !entry.stands() {

@@ -17,9 +17,9 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 use foldhash::fast::RandomState;
 
-use super::freshness::{Prospect, Valid};
 use super::own::Own;
-use super::Key;
+use crate::cache::freshness::{Prospect, Valid};
+use crate::cache::Key;
 
 /// Places; a power of two.
 const PLACES: usize = 512;
@@ -32,7 +32,7 @@ const SHARE: usize = 2;
 /// the table to some 800 KiB. Nothing so short is nested too deep to be read.
 pub const MOST: usize = 640;
 
-/// The [bytes of a scope](super::scope::Scope::bytes), hashed once for all the
+/// The [bytes of a scope](crate::cache::scope::Scope::bytes), hashed once for all the
 /// calls of a request: see [`Memo::hashed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Hashed<'a> {
@@ -197,7 +197,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Known, Locked, Memo, Spelling, MOST, PLACES, SHARE};
-    use crate::cache::freshness::{Class, Prospect, Valid};
+    use crate::cache::class::Class;
+    use crate::cache::freshness::{Prospect, Valid};
 
     fn spelling<'a>(memo: &Memo, scope: &'a str, before: &'a str, after: &'a str) -> Spelling<'a> {
         Spelling {

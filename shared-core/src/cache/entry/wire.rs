@@ -7,10 +7,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Entry, Envelope, IdPlace, Meta, Payload};
-use super::freshness::Class;
-use super::http::Stale;
+use super::{Entry, Envelope, IdPlace, Meta, Payload};
 use crate::bytes::{copy_of, Bytes};
+use crate::cache::class::Class;
+use crate::cache::http::Stale;
 use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
@@ -282,10 +282,10 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::{Entry, Envelope, Gate, IdPlace, Meta};
-    use super::super::freshness::Class;
-    use super::super::http::Stale;
     use super::{as_read, decode, decode_all, unread_length, Encoded};
+    use crate::cache::class::Class;
+    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use crate::cache::http::Stale;
 
     fn envelope(id: IdPlace) -> Envelope {
         Envelope {

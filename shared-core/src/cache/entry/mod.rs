@@ -1,11 +1,22 @@
 //! One answer, kept without the id it was asked under.
+//!
+//! [`batch`] makes a JSON-RPC batch of several, [`wire`] writes them as bytes,
+//! [`about`] is what has to be known by those who don't read these, `check` reads
+//! those that were made at a glance, and `recompress` makes them smaller.
+
+pub mod about;
+pub mod batch;
+pub(crate) mod check;
+#[cfg(feature = "store")]
+pub mod recompress;
+pub mod wire;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::chain::{Chains, Mark, Stamp};
-use super::freshness::Class;
+use super::class::Class;
 use super::http::Stale;
 use super::{stale, Key, Namespace};
 use crate::bytes::Bytes;
@@ -271,7 +282,7 @@ impl Entry {
         self
     }
 
-    /// The same, asked for after so many [changes](super::changes::Changes).
+    /// The same, asked for after so many [changes](super::process::changes::Changes).
     pub fn after(mut self, changes: u64) -> Self {
         self.changes = changes;
         self
@@ -443,7 +454,7 @@ impl Entry {
     }
 
     /// To be called, and its result held, before [`identity`](Self::identity)
-    /// and [`batch_identity`](super::batch::batch_identity): what they decode
+    /// and [`batch_identity`](self::batch::batch_identity): what they decode
     /// is part of `budget`, of which at most `limit` bytes may be in use.
     pub fn lend(&self, budget: &Budget, limit: usize) -> Lending {
         let length = self.payload_length();

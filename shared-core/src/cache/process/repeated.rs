@@ -12,7 +12,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::Key;
+use crate::cache::Key;
 
 /// Places; a power of two. With [`SHARE`] some 330 KiB.
 const PLACES: usize = 2048;

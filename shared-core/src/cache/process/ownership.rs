@@ -3,23 +3,23 @@
 //! How the owner is reached is the implementation's business: a [`Link`]
 //! over connections that a host carries, calls by a proxy that has no connections
 //! of its own, or a library in the same process. No call waits. What comes of a
-//! question is given to [`Shared`](super::process::Shared), on any thread: it
-//! [`finish`](super::process::Shared::finish)es the flight of a key that was looked
-//! up, or [`hand`](super::process::Shared::hand_on)s it on, and
-//! [`wake`](super::process::Shared::wake)s who asked for several.
+//! question is given to [`Shared`](super::Shared), on any thread: it
+//! [`finish`](super::Shared::finish)es the flight of a key that was looked
+//! up, or [`hand`](super::Shared::hand_on)s it on, and
+//! [`wake`](super::Shared::wake)s who asked for several.
 //!
-//! [`Link`]: super::link::Link
+//! [`Link`]: crate::cache::link::Link
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::about::About;
-use super::chain::Chains;
-use super::entry::Entry;
 use super::flights::Token;
-use super::freshness::IfFinal;
 use super::wake::Waiter;
-use super::{Key, Namespace};
+use crate::cache::chain::Chains;
+use crate::cache::entry::about::About;
+use crate::cache::entry::Entry;
+use crate::cache::freshness::IfFinal;
+use crate::cache::{Key, Namespace};
 
 /// The owner, as the exchanges of a process see it. Any thread may ask.
 pub trait Owner: fmt::Debug + Send + Sync {
@@ -66,7 +66,7 @@ pub trait Owner: fmt::Debug + Send + Sync {
     fn generation(&self) -> u64;
 
     /// What it knows a namespace by, of the encoding of what it is made of
-    /// ([`Scope::namespace`](super::scope::Scope::namespace)).
+    /// ([`Scope::namespace`](crate::cache::scope::Scope::namespace)).
     fn namespace_of(&self, scope: &[u8]) -> Namespace;
 
     /// What it has said of the chains that it follows.

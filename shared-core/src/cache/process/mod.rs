@@ -1,16 +1,33 @@
 //! What the exchanges of a process share.
+//!
+//! [`hot`] keeps entries within a number of bytes, [`flights`] lets one request
+//! fetch what many want, [`wake`] tells who waits to go on, and [`ownership`] joins
+//! the process to others. What was learnt, in tables of fixed size: [`varying`],
+//! what answers depend on, [`memo`], which calls were asked in the same words
+//! before, [`repeated`], which answers were given before, [`changes`], what requests
+//! have changed, and [`unkept`], where waiting is of no use.
+
+pub mod changes;
+pub mod flights;
+pub mod hot;
+pub mod memo;
+mod own;
+pub mod ownership;
+pub mod repeated;
+pub mod unkept;
+pub mod varying;
+pub mod wake;
 
 use std::sync::{Arc, OnceLock};
 
-use super::changes::Changes;
-use super::flights::{Flights, Outcome, Token};
-use super::hot::Hot;
-use super::memo::Memo;
-use super::ownership::Owner;
-use super::repeated::Repeated;
-use super::scope::Varying;
-use super::unkept;
-use super::wake::{EventLoop, Waiter, Wake, Wakers};
+use self::changes::Changes;
+use self::flights::{Flights, Outcome, Token};
+use self::hot::Hot;
+use self::memo::Memo;
+use self::ownership::Owner;
+use self::repeated::Repeated;
+use self::varying::Varying;
+use self::wake::{EventLoop, Waiter, Wake, Wakers};
 use super::Key;
 use crate::memory::Budget;
 
