@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sszip_core::cache::link::namespace;
-use sszip_core::config::head::Head;
+use sszip_core::config::follow::Follow;
 
-use crate::heads::heads;
+use crate::follows::follows;
 use crate::run::Settings;
 use crate::units::absolute;
 pub use crate::units::{Size, Threads, Time, User};
@@ -51,8 +51,8 @@ pub struct Config {
     #[serde(default)]
     pub inactive: Option<Time>,
     /// The nodes that are followed, with the names of their namespaces.
-    #[serde(default, rename = "head", deserialize_with = "heads")]
-    pub heads: Vec<(String, Head)>,
+    #[serde(default, rename = "head", deserialize_with = "follows")]
+    pub follows: Vec<(String, Follow)>,
 }
 
 fn yes() -> bool {
@@ -97,7 +97,7 @@ impl Config {
             flush_interval: Time::of::<60>(),
             recompress: true,
             inactive: None,
-            heads: Vec::new(),
+            follows: Vec::new(),
         }
     }
 
@@ -141,10 +141,10 @@ impl Config {
             flush_interval: self.flush_interval.0,
             recompress: self.recompress,
             inactive: self.inactive.map(|time| time.0),
-            heads: self
-                .heads
+            follows: self
+                .follows
                 .iter()
-                .map(|(name, head)| (namespace(name.as_bytes()), name.clone(), head.clone()))
+                .map(|(name, follow)| (namespace(name.as_bytes()), name.clone(), follow.clone()))
                 .collect(),
         }
     }
@@ -199,20 +199,20 @@ mod tests {
         assert_ne!(all, example);
         let all = all.replace("www-data", "root");
         let all = Config::parse(&all, "").unwrap();
-        assert_eq!(all.heads.len(), 1);
+        assert_eq!(all.follows.len(), 1);
     }
 
     #[test]
     fn a_head_is_of_the_namespace_that_purges_name() {
         let mut config = Config::parse(LEAST, "").unwrap();
-        let head = Head::at(b"http://node").unwrap();
-        config.heads.push(("main".into(), head.clone()));
+        let follow = Follow::at(b"http://node").unwrap();
+        config.follows.push(("main".into(), follow.clone()));
         let purged = sszip_core::cache::link::purge_request(b"namespace=main", None).unwrap();
-        let [(namespace, name, followed)] = &config.settings().heads[..] else {
+        let [(namespace, name, followed)] = &config.settings().follows[..] else {
             panic!("one head");
         };
         assert!(purged.contains(&hex::encode(namespace)), "{purged}");
-        assert_eq!((name.as_str(), followed), ("main", &head));
+        assert_eq!((name.as_str(), followed), ("main", &follow));
     }
 
     #[test]

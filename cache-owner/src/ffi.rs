@@ -12,8 +12,8 @@ use std::slice;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sszip_core::config::head::Head;
-use sszip_core::config::heads::from_json;
+use sszip_core::config::follow::Follow;
+use sszip_core::config::follows::from_json;
 
 use crate::config::{Config, Time};
 use crate::gate::Gate;
@@ -277,7 +277,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
     config.inactive = (given.inactive != 0).then_some(Time(given.inactive));
     config.recompress = given.no_recompress == 0;
     // SAFETY: the caller's promise.
-    config.heads = unsafe { heads(given.heads, given.heads_len)? };
+    config.follows = unsafe { follows(given.heads, given.heads_len)? };
     if given.threads != 0 {
         config.threads.0 = given.threads.min(64) as usize;
     }
@@ -307,7 +307,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
 
 /// # Safety
 /// `data` points at `length` readable bytes, or is NULL.
-unsafe fn heads(data: *const c_char, length: usize) -> Result<Vec<(String, Head)>, String> {
+unsafe fn follows(data: *const c_char, length: usize) -> Result<Vec<(String, Follow)>, String> {
     if data.is_null() || length == 0 {
         return Ok(Vec::new());
     }

@@ -31,8 +31,8 @@ pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod follow;
+mod follows;
 pub mod gate;
-mod heads;
 pub mod log;
 pub mod open;
 pub mod request;

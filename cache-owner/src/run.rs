@@ -20,7 +20,7 @@ use sszip_core::cache::chain::Heights;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::Namespace;
-use sszip_core::config::head::{Api, Head};
+use sszip_core::config::follow::{Api, Follow};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -75,7 +75,7 @@ pub struct Settings {
     pub inactive: Option<u64>,
     /// The nodes that are followed: each namespace, as the protocol has it and
     /// by its name, for the log.
-    pub heads: Vec<(Namespace, String, Head)>,
+    pub follows: Vec<(Namespace, String, Follow)>,
 }
 
 /// What an owner is doing.
@@ -225,7 +225,9 @@ impl Life {
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(self.settings.threads)
-            .max_blocking_threads(DISK_THREADS + self.settings.threads + self.settings.heads.len())
+            .max_blocking_threads(
+                DISK_THREADS + self.settings.threads + self.settings.follows.len(),
+            )
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;
@@ -293,13 +295,13 @@ impl Life {
         let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
         owner.listens(now());
-        let heads = settings.heads.iter();
-        let chains: Vec<_> = heads
+        let follows = settings.follows.iter();
+        let chains: Vec<_> = follows
             .map(|(namespace, name, _)| Arc::new(Chain::new(*namespace, name)))
             .collect();
         // before anybody is served: nothing is final until it is known to be
-        for (namespace, _, head) in &settings.heads {
-            let heights = match head.api {
+        for (namespace, _, follow) in &settings.follows {
+            let heights = match follow.api {
                 Api::Execution => Heights::Blocks,
                 Api::Beacon => Heights::Slots,
             };
@@ -325,11 +327,11 @@ impl Life {
         }
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
-        for (chain, (_, name, head)) in chains.into_iter().zip(&settings.heads) {
-            let line = format!("follows {name} at {}", head.place());
+        for (chain, (_, name, follow)) in chains.into_iter().zip(&settings.follows) {
+            let line = format!("follows {name} at {}", follow.place());
             (self.log)(Level::Notice, &line);
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
-            tasks.spawn(follower::run(head.clone(), chain, engine, log));
+            tasks.spawn(follower::run(follow.clone(), chain, engine, log));
         }
         // on the pool: here would be one thread that only accepts
         let served = tokio::spawn(server::serve(listener, service, idle, self.stop.clone()));

@@ -168,7 +168,7 @@ fn a_disk_that_hangs_stops_nobody_else() {
             flush_interval: 60_000,
             recompress: true,
             inactive: None,
-            heads: Vec::new(),
+            follows: Vec::new(),
         },
         Box::new(move |_| Ok(Box::new(Slow(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),

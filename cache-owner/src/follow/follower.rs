@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sszip_core::cache::owner::tracker::{Move, Record, Tracker};
-use sszip_core::config::head::Head;
+use sszip_core::config::follow::Follow;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
 
@@ -31,10 +31,10 @@ const UNCHECKED: Duration = Duration::from_secs(2);
 const LONGEST_POLL: Duration = Duration::from_secs(60);
 
 /// Follows a chain. Never returns; an error of ours ends an attempt only.
-pub async fn run(head: Head, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
+pub async fn run(follow: Follow, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
     loop {
         let follower = Follower {
-            head: head.clone(),
+            follow: follow.clone(),
             chain: Arc::clone(&chain),
             engine: Arc::clone(&engine),
             steps: Steps::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log)),
@@ -64,7 +64,7 @@ impl Drop for Aborting {
 }
 
 struct Follower {
-    head: Head,
+    follow: Follow,
     chain: Arc<Chain>,
     engine: Arc<Engine>,
     steps: Steps,
@@ -80,15 +80,15 @@ impl Follower {
             }
         }));
         let record = self.record().await;
-        let head = &self.head;
-        let mut tracker = Tracker::new(head.finality, head.interval, record, now().monotonic);
+        let follow = &self.follow;
+        let mut tracker = Tracker::new(follow.finality, follow.interval, record, now().monotonic);
         let node = self.node(&mut tracker).await;
         self.chain.set_node(&node);
         let _listening = Aborting(tokio::spawn({
             let (node, news) = (Arc::clone(&node), Arc::clone(&self.chain.news));
             async move { node.listen(&news).await }
         }));
-        let interval = Duration::from_millis(self.head.interval);
+        let interval = Duration::from_millis(self.follow.interval);
         loop {
             let began = Instant::now();
             if self.chain.take_forgotten() {
@@ -135,9 +135,9 @@ impl Follower {
     /// The node, once its certificates can be read.
     async fn node(&mut self, tracker: &mut Tracker) -> Arc<Node> {
         loop {
-            let (head, news) = (self.head.clone(), Arc::clone(&self.chain.news));
+            let (follow, news) = (self.follow.clone(), Arc::clone(&self.chain.news));
             // certificates are files
-            let node = spawn_blocking(move || Node::new(&head, news)).await;
+            let node = spawn_blocking(move || Node::new(&follow, news)).await;
             match node.map_err(|error| error.to_string()).flatten() {
                 Ok(node) => return Arc::new(node),
                 Err(error) => tracker.fail(&error, now().monotonic),

@@ -10,7 +10,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, ACCEPT, CONTENT_TYPE, HO
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use sszip_core::config::head::Head;
+use sszip_core::config::follow::Follow;
 use tokio::time::timeout;
 
 use super::connect::Connector;
@@ -40,11 +40,11 @@ pub struct Http {
 ///
 /// # Errors
 /// What is wrong with them, without their values.
-pub fn fields(head: &Head) -> Result<HeaderMap, String> {
+pub fn fields(follow: &Follow) -> Result<HeaderMap, String> {
     let mut fields = HeaderMap::new();
     let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
     fields.insert(USER_AGENT, HeaderValue::from_static(software));
-    for (name, value) in &head.headers {
+    for (name, value) in &follow.headers {
         let bad = |what: &str| format!("the header \"{name}\": {what}");
         let field = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| bad("a name has letters, digits and a few signs (RFC 9110, 5.6.2)"))?;
@@ -57,12 +57,12 @@ pub fn fields(head: &Head) -> Result<HeaderMap, String> {
 }
 
 impl Http {
-    /// For the node of `head`.
+    /// For the node that is to be followed.
     ///
     /// # Errors
     /// What of its configuration can't be. For people.
-    pub fn new(head: &Head, endpoint: &Endpoint, timeout: Duration) -> Result<Self, String> {
-        let connector = Connector::new(endpoint, head.ca.as_deref())?;
+    pub fn new(follow: &Follow, endpoint: &Endpoint, timeout: Duration) -> Result<Self, String> {
+        let connector = Connector::new(endpoint, follow.ca.as_deref())?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -72,7 +72,7 @@ impl Http {
         Ok(Self {
             client,
             endpoint: endpoint.clone(),
-            fields: fields(head)?,
+            fields: fields(follow)?,
             timeout,
         })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use sszip_core::cache::owner::tracker::{Answer, Ask, Hash};
-use sszip_core::config::head::{Api, Head};
+use sszip_core::config::follow::{Api, Follow};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -36,23 +36,23 @@ pub enum Node {
 }
 
 impl Node {
-    /// The node of `head`; `news` is told when it has some, as far as it does
+    /// The node that is to be followed; `news` is told when it has some, as far as it does
     /// by itself.
     ///
     /// # Errors
     /// What of its configuration can't be. For people.
-    pub fn new(head: &Head, news: Arc<Notify>) -> Result<Self, String> {
-        let endpoint = Endpoint::parse(&head.url)?;
-        let timeout = Duration::from_millis(head.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
-        Ok(match (head.api, endpoint.is_websocket) {
-            (Api::Execution, false) => Self::Execution(Http::new(head, &endpoint, timeout)?),
+    pub fn new(follow: &Follow, news: Arc<Notify>) -> Result<Self, String> {
+        let endpoint = Endpoint::parse(&follow.url)?;
+        let timeout = Duration::from_millis(follow.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
+        Ok(match (follow.api, endpoint.is_websocket) {
+            (Api::Execution, false) => Self::Execution(Http::new(follow, &endpoint, timeout)?),
             (Api::Execution, true) => {
-                let connector = Connector::new(&endpoint, head.ca.as_deref())?;
-                let fields = fields(head)?;
-                let socket = WebSocket::new(connector, &head.url, fields, timeout, news);
+                let connector = Connector::new(&endpoint, follow.ca.as_deref())?;
+                let fields = fields(follow)?;
+                let socket = WebSocket::new(connector, &follow.url, fields, timeout, news);
                 Self::WebSocket(socket)
             }
-            (Api::Beacon, false) => Self::Beacon(Http::new(head, &endpoint, timeout)?),
+            (Api::Beacon, false) => Self::Beacon(Http::new(follow, &endpoint, timeout)?),
             (Api::Beacon, true) => {
                 return Err("the Beacon API is not spoken over WebSockets".into());
             }

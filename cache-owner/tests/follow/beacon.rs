@@ -1,12 +1,12 @@
 //! The Beacon API.
 
-use sszip_core::config::head::{Api, Finality, Head};
+use sszip_core::config::follow::{Api, Finality, Follow};
 
 use super::node::Node;
 use super::owner::{head, Owner};
 
-fn beacon(url: &str) -> Head {
-    Head {
+fn beacon(url: &str) -> Follow {
+    Follow {
         api: Api::Beacon,
         ..head(url)
     }

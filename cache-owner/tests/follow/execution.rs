@@ -1,6 +1,6 @@
 //! JSON-RPC over HTTP and Unix sockets.
 
-use sszip_core::config::head::Finality;
+use sszip_core::config::follow::Finality;
 
 use super::node::Node;
 use super::owner::{head, Owner};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use sszip_core::config::head::{Api, Finality, Head};
+use sszip_core::config::follow::{Api, Finality, Follow};
 use sszip_owner::config::Config;
 use sszip_owner::log::Log;
 use sszip_owner::open::store;
@@ -22,8 +22,8 @@ pub struct Owner {
     lines: Arc<Mutex<Vec<String>>>,
 }
 
-pub fn head(url: &str) -> Head {
-    Head {
+pub fn head(url: &str) -> Follow {
+    Follow {
         url: url.to_owned(),
         interval: 100,
         finality: Finality::Tag,
@@ -34,12 +34,12 @@ pub fn head(url: &str) -> Head {
 }
 
 impl Owner {
-    pub fn start(head: Head) -> Self {
+    pub fn start(head: Follow) -> Self {
         Self::start_in(Arc::new(tempfile::tempdir().unwrap()), head)
     }
 
     /// With the store of another one.
-    pub fn start_in(folder: Arc<TempDir>, head: Head) -> Self {
+    pub fn start_in(folder: Arc<TempDir>, head: Follow) -> Self {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let log: Log = Arc::new({
             let lines = Arc::clone(&lines);
@@ -47,7 +47,7 @@ impl Owner {
         });
         let config = Config::of(folder.path().join("socket"), folder.path().join("store"));
         let mut settings = config.settings();
-        settings.heads = vec![(NAMESPACE, "mainnet".to_owned(), head)];
+        settings.follows = vec![(NAMESPACE, "mainnet".to_owned(), head)];
         let open = store(&config.path, 64 << 20, Arc::clone(&log));
         let running = Running::start(settings, open, log).unwrap();
         let owner = Self {

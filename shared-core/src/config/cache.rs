@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::head::Head;
-use super::heads::Declared;
+use super::follow::Follow;
+use super::follows::Declared;
 use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::{GIB, KIB, MIB};
 use crate::cache::class::Class;
@@ -48,8 +48,8 @@ pub struct CacheConfig {
     pub use_stale: UseStale,
     /// Whether the one that fetches a new one gets the expired one, too.
     pub background_update: bool,
-    /// Whose chains' heads the cache's owner follows.
-    pub heads: Arc<Vec<Declared>>,
+    /// The nodes that the cache's owner follows.
+    pub follows: Arc<Vec<Declared>>,
 }
 
 /// What one block says of the cache; `None` where it says nothing.
@@ -67,7 +67,7 @@ pub(super) struct CacheDirectives {
     use_stale: Option<UseStale>,
     background_update: Option<bool>,
     /// Empty: `off`.
-    heads: Option<Arc<Vec<Declared>>>,
+    follows: Option<Arc<Vec<Declared>>>,
     /// What is odd about the last directive.
     pub(super) warning: Option<String>,
 }
@@ -119,7 +119,7 @@ impl CacheDirectives {
             "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
             "cache_use_stale" => once(&mut self.use_stale, || use_stale(values)),
             "cache_background_update" => once(&mut self.background_update, || flag(one(values)?)),
-            "cache_head" => self.set_head(values),
+            "cache_head" => self.set_follow(values),
             "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -163,35 +163,37 @@ impl CacheDirectives {
         Ok(())
     }
 
-    fn set_head(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    fn set_follow(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         let off = matches!(values, [b"off"]);
         if self
-            .heads
+            .follows
             .as_ref()
-            .is_some_and(|heads| off || heads.is_empty())
+            .is_some_and(|follows| off || follows.is_empty())
         {
             return Err(DirectiveError::Duplicate);
         }
         if off {
-            self.heads = Some(Arc::default());
+            self.follows = Some(Arc::default());
             return Ok(());
         }
-        let (head, namespace) = Head::parse(values)?;
-        let heads = self.heads.iter().flat_map(|heads| heads.iter());
-        if heads
-            .map(|head| &head.namespace)
+        let (follow, namespace) = Follow::parse(values)?;
+        let follows = self.follows.iter().flat_map(|follows| follows.iter());
+        if follows
+            .map(|declared| &declared.namespace)
             .any(|other| *other == namespace)
         {
             return Err(DirectiveError::Duplicate);
         }
-        let declared = Declared { head, namespace };
-        Arc::make_mut(self.heads.get_or_insert_default()).push(declared);
+        let declared = Declared { follow, namespace };
+        Arc::make_mut(self.follows.get_or_insert_default()).push(declared);
         Ok(())
     }
 
-    /// Whether the block itself, or one around it, has a head.
-    pub(super) fn has_head(&self) -> bool {
-        self.heads.as_ref().is_some_and(|heads| !heads.is_empty())
+    /// Whether the block itself, or one around it, has a node to follow.
+    pub(super) fn follows_any(&self) -> bool {
+        self.follows
+            .as_ref()
+            .is_some_and(|follows| !follows.is_empty())
     }
 
     /// As [`super::Directives::inherit`].
@@ -208,7 +210,7 @@ impl CacheDirectives {
         fill(&mut self.lock_timeout, &outer.lock_timeout);
         fill(&mut self.use_stale, &outer.use_stale);
         fill(&mut self.background_update, &outer.background_update);
-        fill(&mut self.heads, &outer.heads);
+        fill(&mut self.follows, &outer.follows);
     }
 
     /// As [`super::Directives::resolve`].
@@ -225,7 +227,7 @@ impl CacheDirectives {
             lock_timeout: self.lock_timeout.unwrap_or(5_000),
             use_stale: self.use_stale.unwrap_or_default(),
             background_update: self.background_update.unwrap_or(false),
-            heads: self.heads.clone().unwrap_or_default(),
+            follows: self.follows.clone().unwrap_or_default(),
         }
     }
 }

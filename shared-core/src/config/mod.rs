@@ -6,8 +6,8 @@
 //! directive `sszip_min_length` in nginx and `min_length` in Envoy.
 
 mod cache;
-pub mod head;
-pub mod heads;
+pub mod follow;
+pub mod follows;
 mod values;
 
 use std::sync::Arc;
@@ -181,8 +181,8 @@ impl Directives {
     }
 
     /// Whether a node is to be followed here: needs a process that does it.
-    pub fn has_head(&self) -> bool {
-        self.cache.has_head()
+    pub fn follows_any(&self) -> bool {
+        self.cache.follows_any()
     }
 
     /// The settings, with defaults where nothing was said.

@@ -16,7 +16,7 @@
 mod cache;
 mod config;
 mod exchange;
-mod head;
+mod follow;
 mod job;
 mod known_field;
 mod link;
@@ -27,7 +27,7 @@ mod variable;
 pub use cache::*;
 pub use config::*;
 pub use exchange::*;
-pub use head::*;
+pub use follow::*;
 pub use job::*;
 pub use known_field::*;
 pub use link::*;

@@ -3,7 +3,7 @@
 use super::poll::{Halt, Poll};
 use super::window::Window;
 use super::{Ask, Block, Mark};
-use crate::config::head::Finality;
+use crate::config::follow::Finality;
 
 /// For so many polls the node may have no block with the number of one that was
 /// final, while its head is above: a node that is behind may have answered.

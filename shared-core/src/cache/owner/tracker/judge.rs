@@ -6,7 +6,7 @@ use super::place::{find, Place, CONFUSED};
 use super::poll::{Halt, Poll};
 use super::window::Window;
 use super::{Ask, Behind, Block, Mark, Move, Step, Tracker};
-use crate::config::head::Finality;
+use crate::config::follow::Finality;
 
 /// A lower head is the head when it has lasted for so many polls, and so many
 /// milliseconds.

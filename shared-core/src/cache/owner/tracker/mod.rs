@@ -45,7 +45,7 @@ use poll::{Halt, Poll};
 use window::Window;
 
 pub use crate::cache::chain::Move;
-use crate::config::head::Finality;
+use crate::config::follow::Finality;
 
 /// Of a block: whatever tells it from all others.
 pub type Hash = [u8; 32];

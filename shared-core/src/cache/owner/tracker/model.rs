@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use proptest::prelude::*;
 
 use super::{Answer, Ask, Block, Hash, Mark, Move, Record, State, Step, Tracker};
-use crate::config::head::Finality;
+use crate::config::follow::Finality;
 
 const INTERVAL: u64 = 1_000;
 

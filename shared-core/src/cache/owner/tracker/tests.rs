@@ -1,7 +1,7 @@
 //! A script a rule: what the node has, and the moves that come of it.
 
 use super::{Answer, Ask, Block, Hash, Identity, Mark, Move, Record, State, Step, Tracker};
-use crate::config::head::Finality;
+use crate::config::follow::Finality;
 
 mod chains;
 mod finality;

@@ -1,15 +1,15 @@
-//! Which namespaces of a whole configuration have a head, and which one.
+//! The nodes that a whole configuration follows, one for a namespace.
 
 use std::fmt;
 
-use super::head::{is_name, Head};
+use super::follow::{is_name, Follow};
 use super::CacheConfig;
 
-/// A head as a block has it.
+/// A node to be followed, as a block has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Where and how it is followed.
-    pub head: Head,
+    pub follow: Follow,
     /// Whose it is; `None`: the namespace's of the place.
     pub namespace: Option<String>,
 }
@@ -25,22 +25,22 @@ pub enum Named<'a> {
     PerRequest,
 }
 
-/// The heads that are followed, one for a namespace.
+/// The nodes that are followed, one for a namespace.
 #[derive(Clone, Debug, Default)]
-pub struct Heads {
+pub struct Follows {
     list: Vec<Followed>,
 }
 
 #[derive(Clone, Debug)]
 struct Followed {
     namespace: String,
-    head: Head,
+    follow: Follow,
     at: String,
 }
 
-/// Why a head can't be followed. The text goes on from the directive's name.
+/// Why a node can't be followed. The text goes on from the directive's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HeadsError {
+pub enum FollowsError {
     /// The place has no namespace that is named.
     Unnamed,
     /// The place has a namespace that hangs on the request.
@@ -51,12 +51,12 @@ pub enum HeadsError {
     Two {
         /// Its name.
         namespace: String,
-        /// Places of the heads, and where the configuration has them.
+        /// Places of the nodes, and where the configuration has them.
         heads: [(String, String); 2],
     },
 }
 
-impl fmt::Display for HeadsError {
+impl fmt::Display for FollowsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unnamed => f.write_str(
@@ -82,81 +82,86 @@ impl fmt::Display for HeadsError {
     }
 }
 
-impl std::error::Error for HeadsError {}
+impl std::error::Error for FollowsError {}
 
-impl Heads {
+impl Follows {
     /// Adds those of a place that answers from its cache. `at` is where the
     /// configuration has them, for people.
     ///
     /// # Errors
-    /// [`HeadsError`] says why one of them can't be followed.
+    /// [`FollowsError`] says why one of them can't be followed.
     pub fn add(
         &mut self,
         place: &CacheConfig,
         named: Named<'_>,
         at: &str,
-    ) -> Result<(), HeadsError> {
-        for declared in place.heads.iter() {
+    ) -> Result<(), FollowsError> {
+        for declared in place.follows.iter() {
             let namespace = match (&declared.namespace, named) {
                 (Some(namespace), _) => namespace.clone(),
-                (None, Named::No) => return Err(HeadsError::Unnamed),
-                (None, Named::PerRequest) => return Err(HeadsError::PerRequest),
+                (None, Named::No) => return Err(FollowsError::Unnamed),
+                (None, Named::PerRequest) => return Err(FollowsError::PerRequest),
                 (None, Named::Always(name)) => match std::str::from_utf8(name) {
                     Ok(name) if is_name(name) => name.to_owned(),
-                    _ => return Err(HeadsError::NotText),
+                    _ => return Err(FollowsError::NotText),
                 },
             };
-            self.add_one(namespace, &declared.head, at)?;
+            self.add_one(namespace, &declared.follow, at)?;
         }
         Ok(())
     }
 
-    fn add_one(&mut self, namespace: String, head: &Head, at: &str) -> Result<(), HeadsError> {
+    fn add_one(
+        &mut self,
+        namespace: String,
+        follow: &Follow,
+        at: &str,
+    ) -> Result<(), FollowsError> {
         let same = |followed: &&Followed| followed.namespace == namespace;
         let Some(before) = self.list.iter().find(same) else {
             self.list.push(Followed {
                 namespace,
-                head: head.clone(),
+                follow: follow.clone(),
                 at: at.to_owned(),
             });
             return Ok(());
         };
-        if before.head == *head {
+        if before.follow == *follow {
             return Ok(());
         }
-        Err(HeadsError::Two {
+        Err(FollowsError::Two {
             heads: [
-                (before.head.place().to_owned(), before.at.clone()),
-                (head.place().to_owned(), at.to_owned()),
+                (before.follow.place().to_owned(), before.at.clone()),
+                (follow.place().to_owned(), at.to_owned()),
             ],
             namespace,
         })
     }
 
     /// All of them, with their namespaces.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Head)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Follow)> {
         self.list
             .iter()
-            .map(|followed| (followed.namespace.as_str(), &followed.head))
+            .map(|followed| (followed.namespace.as_str(), &followed.follow))
     }
 
     /// As JSON, for the process that follows them: an array that has for each
     /// an array of strings, the namespace and then the directive's words.
     pub fn to_json(&self) -> String {
-        let rows = self.iter().map(|(namespace, head)| {
+        let rows = self.iter().map(|(namespace, follow)| {
             let mut row = vec![namespace.to_owned()];
-            row.extend(head.words());
+            row.extend(follow.words());
             serde_json::Value::from(row)
         });
         serde_json::Value::from_iter(rows).to_string()
     }
 }
 
-/// The namespaces and heads that [`Heads::to_json`] has written.
+/// The namespaces and nodes that [`Follows::to_json`] has written.
 ///
 /// # Errors
 /// The text says what is wrong with it; there is no header's value in it.
-pub fn from_json(json: &[u8]) -> Result<Vec<(String, Head)>, String> {
+pub fn from_json(json: &[u8]) -> Result<Vec<(String, Follow)>, String> {
     let rows: Vec<Vec<String>> =
         serde_json::from_slice(json).map_err(|error| match error.classify() {
             // it would show what it has read
@@ -169,8 +174,8 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, Head)>, String> {
                 return Err("a head has no namespace".into());
             };
             let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-            match Head::parse(&words) {
-                Ok((head, None)) => Ok((namespace.clone(), head)),
+            match Follow::parse(&words) {
+                Ok((follow, None)) => Ok((namespace.clone(), follow)),
                 Ok((_, Some(_))) => Err(format!("the head of \"{namespace}\" has two names")),
                 Err(error) => Err(format!("the head of \"{namespace}\" {error}")),
             }
@@ -180,7 +185,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, Head)>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{from_json, Heads, HeadsError, Named};
+    use super::{from_json, Follows, FollowsError, Named};
     use crate::config::{CacheConfig, Directives};
     use crate::memory::Budget;
 
@@ -199,47 +204,47 @@ mod tests {
         directives.resolve(Budget::new()).cache
     }
 
-    fn followed(heads: &Heads) -> Vec<(&str, &str)> {
-        heads
+    fn followed(follows: &Follows) -> Vec<(&str, &str)> {
+        follows
             .iter()
-            .map(|(name, head)| (name, head.place()))
+            .map(|(name, follow)| (name, follow.place()))
             .collect()
     }
 
     #[test]
     fn a_head_is_its_places_namespaces_or_the_one_that_it_names() {
-        let mut heads = Heads::default();
+        let mut follows = Follows::default();
         let main = Named::Always(b"main");
-        heads.add(&place(&[]), Named::No, "1").unwrap();
-        heads.add(&place(&["off"]), Named::No, "1").unwrap();
-        heads.add(&place(&["http://a"]), main, "1").unwrap();
+        follows.add(&place(&[]), Named::No, "1").unwrap();
+        follows.add(&place(&["off"]), Named::No, "1").unwrap();
+        follows.add(&place(&["http://a"]), main, "1").unwrap();
         let two = place(&["http://b namespace=b", "http://c namespace=c"]);
         for named in [Named::No, Named::PerRequest, main] {
-            heads.add(&two, named, "2").unwrap();
+            follows.add(&two, named, "2").unwrap();
         }
         // the same again
-        heads
+        follows
             .add(&place(&["http://a interval=1s"]), main, "3")
             .unwrap();
         let expected = vec![("main", "http://a"), ("b", "http://b"), ("c", "http://c")];
-        assert_eq!(followed(&heads), expected);
+        assert_eq!(followed(&follows), expected);
     }
 
     #[test]
     fn a_namespace_has_one_name_and_one_head() {
         let bare = place(&["http://a/secret header=A:secret"]);
         let error = |place: &CacheConfig, named| {
-            let mut heads = Heads::default();
-            heads.add(&bare, Named::Always(b"main"), "f:1").unwrap();
-            let error = heads.add(place, named, "f:2").unwrap_err();
-            assert_eq!(followed(&heads), vec![("main", "http://a")]);
-            assert!(!format!("{error} {heads:?}").contains("secret"));
+            let mut follows = Follows::default();
+            follows.add(&bare, Named::Always(b"main"), "f:1").unwrap();
+            let error = follows.add(place, named, "f:2").unwrap_err();
+            assert_eq!(followed(&follows), vec![("main", "http://a")]);
+            assert!(!format!("{error} {follows:?}").contains("secret"));
             error
         };
-        assert_eq!(error(&bare, Named::No), HeadsError::Unnamed);
-        assert_eq!(error(&bare, Named::PerRequest), HeadsError::PerRequest);
+        assert_eq!(error(&bare, Named::No), FollowsError::Unnamed);
+        assert_eq!(error(&bare, Named::PerRequest), FollowsError::PerRequest);
         for name in [&b""[..], b"\xff", b"a\nb"] {
-            assert_eq!(error(&bare, Named::Always(name)), HeadsError::NotText);
+            assert_eq!(error(&bare, Named::Always(name)), FollowsError::NotText);
         }
         for other in [
             "http://b",
@@ -252,7 +257,7 @@ mod tests {
             let expected = format!(
                 "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
                  (f:1)",
-                other.heads[0].head.place()
+                other.follows[0].follow.place()
             );
             assert!(said.starts_with(&expected), "{said}");
         }
@@ -273,7 +278,7 @@ mod tests {
             assert_eq!(error, "is duplicate", "{first}, {second}");
         }
         let mixed = place(&["http://a", "http://b namespace=x"]);
-        assert_eq!(mixed.heads.len(), 2);
+        assert_eq!(mixed.follows.len(), 2);
     }
 
     #[test]
@@ -286,10 +291,10 @@ mod tests {
                 set(&mut inner, line).unwrap();
             }
             inner.inherit(&outer);
-            let heads = inner.resolve(Budget::new()).cache.heads;
-            let places: Vec<String> = heads
+            let follows = inner.resolve(Budget::new()).cache.follows;
+            let places: Vec<String> = follows
                 .iter()
-                .map(|declared| declared.head.place().to_owned())
+                .map(|declared| declared.follow.place().to_owned())
                 .collect();
             places
         };
@@ -300,16 +305,16 @@ mod tests {
 
     #[test]
     fn what_follows_them_gets_them_as_they_are() {
-        let mut heads = Heads::default();
+        let mut follows = Follows::default();
         let place = place(&[
             "https://n/\"p\" finality=depth:7 header=A:b\\c ca=/ca namespace=\u{e9}\"",
             "unix:/s interval=2s",
         ]);
-        heads.add(&place, Named::Always(b"main"), "").unwrap();
-        let read = from_json(heads.to_json().as_bytes()).unwrap();
-        let written: Vec<_> = heads
+        follows.add(&place, Named::Always(b"main"), "").unwrap();
+        let read = from_json(follows.to_json().as_bytes()).unwrap();
+        let written: Vec<_> = follows
             .iter()
-            .map(|(name, head)| (name.to_owned(), head.clone()))
+            .map(|(name, follow)| (name.to_owned(), follow.clone()))
             .collect();
         assert_eq!(read, written);
         assert_eq!(read.len(), 2);

@@ -2,7 +2,7 @@
 //! final there, and when there is a new one.
 //!
 //! Header values are secrets, and so may be the path of a URL: neither is in
-//! `Debug`, nor in what [`Head::place`] says, nor in what an operator is told
+//! `Debug`, nor in what [`Follow::place`] says, nor in what an operator is told
 //! of a bad one.
 
 use std::fmt;
@@ -15,7 +15,7 @@ use super::values::{invalid, once, DirectiveError, Range, Unit};
 
 /// Where and how a chain is followed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct Follow {
     /// Of the node: `http`, `https`, `ws` or `wss`, or `unix:/path[:/uri]`,
     /// without user and password.
     pub url: String,
@@ -86,7 +86,7 @@ const NOT_OURS: &[&str] = &[
     "upgrade",
 ];
 
-impl Head {
+impl Follow {
     /// One at this URL, with defaults for the rest.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl Head {
         let Some((url, words)) = words.split_first() else {
             return Err(invalid(b"", URLS));
         };
-        let mut head = Self::at(url)?;
+        let mut follow = Self::at(url)?;
         let secret = words.iter().any(|word| word.starts_with(b"header="));
         let (mut interval, mut finality, mut api) = (None, None, None);
         let (mut ca, mut namespace) = (None, None);
@@ -134,7 +134,7 @@ impl Head {
                 b"finality" => once(&mut finality, || Finality::parse(value)),
                 b"api" => once(&mut api, || Api::parse(value)),
                 b"header" => {
-                    head.headers.push(header(value)?);
+                    follow.headers.push(header(value)?);
                     Ok(())
                 }
                 b"ca" => once(&mut ca, || file(value)),
@@ -145,12 +145,12 @@ impl Head {
             }
             .map_err(twice)?;
         }
-        head.interval = interval.unwrap_or(head.interval);
-        head.finality = finality.unwrap_or_default();
-        head.api = api.unwrap_or_default();
-        head.ca = ca;
-        head.check()?;
-        Ok((head, namespace))
+        follow.interval = interval.unwrap_or(follow.interval);
+        follow.finality = finality.unwrap_or_default();
+        follow.api = api.unwrap_or_default();
+        follow.ca = ca;
+        follow.check()?;
+        Ok((follow, namespace))
     }
 
     /// Whether all of it goes together.
@@ -208,7 +208,7 @@ impl Head {
     }
 }
 
-impl fmt::Debug for Head {
+impl fmt::Debug for Follow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("Head")

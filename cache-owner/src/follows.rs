@@ -1,5 +1,5 @@
 //! The tables `[[head]]` of the daemon's configuration: the nodes that are
-//! followed. What each may say is the core's (`sszip_core::config::head`), as
+//! followed. What each may say is the core's (`sszip_core::config::follow`), as
 //! for nginx's directive.
 
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use std::path::PathBuf;
 
 use serde::de::{Deserializer, Error};
 use serde::Deserialize;
-use sszip_core::config::head::{Api, Finality, Head};
+use sszip_core::config::follow::{Api, Finality, Follow};
 
 use crate::units::{absolute, Time};
 
 /// A table, each of its values good by itself.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, try_from = "Table")]
-struct Named(String, Head);
+struct Named(String, Follow);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +23,7 @@ struct Table {
     #[serde(deserialize_with = "name")]
     namespace: String,
     #[serde(deserialize_with = "at")]
-    url: Head,
+    url: Follow,
     #[serde(default, deserialize_with = "interval")]
     interval: Option<u64>,
     #[serde(default, deserialize_with = "finality")]
@@ -40,7 +40,7 @@ impl TryFrom<Table> for Named {
     type Error = String;
 
     fn try_from(table: Table) -> Result<Self, String> {
-        let head = Head {
+        let follow = Follow {
             interval: table.interval.unwrap_or(table.url.interval),
             finality: table.finality,
             api: table.api,
@@ -48,26 +48,29 @@ impl TryFrom<Table> for Named {
             ca: table.ca,
             url: table.url.url,
         };
-        head.check()
+        follow
+            .check()
             .map_err(|error| format!("the head of \"{}\" {error}", table.namespace))?;
-        Ok(Self(table.namespace, head))
+        Ok(Self(table.namespace, follow))
     }
 }
 
 /// All tables; no namespace has two.
-pub(crate) fn heads<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Head)>, D::Error> {
-    let mut heads: Vec<(String, Head)> = Vec::new();
-    for Named(name, head) in Vec::<Named>::deserialize(from)? {
-        if let Some((_, first)) = heads.iter().find(|(other, _)| *other == name) {
+pub(crate) fn follows<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<(String, Follow)>, D::Error> {
+    let mut follows: Vec<(String, Follow)> = Vec::new();
+    for Named(name, follow) in Vec::<Named>::deserialize(from)? {
+        if let Some((_, first)) = follows.iter().find(|(other, _)| *other == name) {
             return Err(D::Error::custom(format_args!(
                 "the namespace \"{name}\" has two heads, \"{}\" and \"{}\": it may have one",
                 first.place(),
-                head.place()
+                follow.place()
             )));
         }
-        heads.push((name, head));
+        follows.push((name, follow));
     }
-    Ok(heads)
+    Ok(follows)
 }
 
 /// What the core says of a value, of the field that it stands in.
@@ -75,16 +78,16 @@ fn of<E: Error>(field: &str) -> impl Fn(&dyn Display) -> E + '_ {
     move |error| E::custom(format_args!("{field} {error}"))
 }
 
-fn at<'de, D: Deserializer<'de>>(from: D) -> Result<Head, D::Error> {
+fn at<'de, D: Deserializer<'de>>(from: D) -> Result<Follow, D::Error> {
     let url = String::deserialize(from)?;
-    Head::at(url.as_bytes()).map_err(|error| of("url")(&error))
+    Follow::at(url.as_bytes()).map_err(|error| of("url")(&error))
 }
 
 /// One word of the directive that says the same.
-fn word<E: Error>(field: &str, word: &str) -> Result<(Head, Option<String>), E> {
+fn word<E: Error>(field: &str, word: &str) -> Result<(Follow, Option<String>), E> {
     // any node will do
     let words = [&b"http://node"[..], word.as_bytes()];
-    Head::parse(&words).map_err(|error| of(field)(&error))
+    Follow::parse(&words).map_err(|error| of(field)(&error))
 }
 
 fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
@@ -95,8 +98,8 @@ fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 
 fn interval<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let Time(interval) = Time::deserialize(from)?;
-    let (head, _) = word("interval", &format!("interval={interval}ms"))?;
-    Ok(Some(head.interval))
+    let (follow, _) = word("interval", &format!("interval={interval}ms"))?;
+    Ok(Some(follow.interval))
 }
 
 fn finality<'de, D: Deserializer<'de>>(from: D) -> Result<Finality, D::Error> {
@@ -112,8 +115,8 @@ fn api<'de, D: Deserializer<'de>>(from: D) -> Result<Api, D::Error> {
 fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
     let mut headers = Vec::new();
     for (name, value) in BTreeMap::<String, String>::deserialize(from)? {
-        let (head, _) = word("headers", &format!("header={name}:{value}"))?;
-        headers.extend(head.headers);
+        let (follow, _) = word("headers", &format!("header={name}:{value}"))?;
+        headers.extend(follow.headers);
     }
     Ok(headers)
 }
@@ -128,40 +131,40 @@ mod tests {
     use crate::config::Config;
 
     /// Three lines, and the tables begin with the fourth.
-    fn parse(tables: &str) -> Result<Vec<(String, Head)>, String> {
+    fn parse(tables: &str) -> Result<Vec<(String, Follow)>, String> {
         let text = format!("socket = \"/run/s\"\npath = \"/var/s\"\n\n{tables}");
         let config = Config::parse(&text, "cached.toml");
         config
-            .map(|config| config.heads)
+            .map(|config| config.follows)
             .map_err(|error| error.to_string())
     }
 
     #[test]
     fn the_least_is_a_name_and_a_url() {
         assert_eq!(parse("").unwrap(), []);
-        let heads = parse("[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n").unwrap();
-        let expected = Head::at(b"http://node").unwrap();
-        assert_eq!(heads, [("main".to_owned(), expected)]);
+        let follows = parse("[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n").unwrap();
+        let expected = Follow::at(b"http://node").unwrap();
+        assert_eq!(follows, [("main".to_owned(), expected)]);
     }
 
     #[test]
     fn all_can_be_said() {
-        let heads = parse(
+        let follows = parse(
             "[[head]]\nnamespace = \"main\"\nurl = \"https://node:1/x\"\ninterval = \"500ms\"\n\
              finality = \"depth:64\"\napi = \"beacon\"\nca = \"/etc/ca.pem\"\n\
              headers = { Authorization = \"Bearer x: y\", X-Key = \"1\" }\n\
              [[head]]\nnamespace = \"other\"\nurl = \"unix:/run/geth.ipc\"\n",
         )
         .unwrap();
-        let head = &heads[0].1;
-        assert_eq!(head.interval, 500);
-        assert_eq!(head.finality, Finality::Depth(64));
-        assert_eq!(head.api, Api::Beacon);
-        assert_eq!(head.ca, Some("/etc/ca.pem".into()));
+        let follow = &follows[0].1;
+        assert_eq!(follow.interval, 500);
+        assert_eq!(follow.finality, Finality::Depth(64));
+        assert_eq!(follow.api, Api::Beacon);
+        assert_eq!(follow.ca, Some("/etc/ca.pem".into()));
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let fields = [field("Authorization", "Bearer x: y"), field("X-Key", "1")];
-        assert_eq!(head.headers, fields);
-        assert_eq!(heads[1].0, "other");
+        assert_eq!(follow.headers, fields);
+        assert_eq!(follows[1].0, "other");
     }
 
     #[test]

@@ -1,20 +1,20 @@
 use proptest::prelude::*;
 
-use super::{Api, Finality, Head};
+use super::{Api, Finality, Follow};
 
-fn parse(line: &str) -> Result<(Head, Option<String>), String> {
+fn parse(line: &str) -> Result<(Follow, Option<String>), String> {
     let words: Vec<&[u8]> = line.split('|').map(str::as_bytes).collect();
-    Head::parse(&words).map_err(|error| error.to_string())
+    Follow::parse(&words).map_err(|error| error.to_string())
 }
 
-fn head(line: &str) -> Head {
+fn head(line: &str) -> Follow {
     parse(line).unwrap().0
 }
 
 #[test]
 fn the_least_is_a_url() {
     let (head, namespace) = parse("http://127.0.0.1:8545").unwrap();
-    let expected = Head {
+    let expected = Follow {
         url: "http://127.0.0.1:8545".into(),
         interval: 1_000,
         finality: Finality::Tag,
@@ -32,7 +32,7 @@ fn all_that_can_be_said() {
          header=Authorization: Bearer abc=|header=X-A:1|ca=/etc/ca.pem|namespace=main net",
     )
     .unwrap();
-    let expected = Head {
+    let expected = Follow {
         url: "https://node.example/v3/key?x=y".into(),
         interval: 250,
         finality: Finality::Depth(12),
@@ -264,7 +264,7 @@ fn its_words_make_it_again() {
         let head = head(line);
         let words = head.words();
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
-        assert_eq!(Head::parse(&words), Ok((head, None)));
+        assert_eq!(Follow::parse(&words), Ok((head, None)));
     }
 }
 
@@ -279,11 +279,11 @@ proptest! {
         ),
     ) {
         let words: Vec<&[u8]> = std::iter::once(&url).chain(&words).map(String::as_bytes).collect();
-        if let Ok((head, _)) = Head::parse(&words) {
+        if let Ok((head, _)) = Follow::parse(&words) {
             let again = head.words();
             let again: Vec<&[u8]> = again.iter().map(String::as_bytes).collect();
             prop_assert!(head.url.starts_with(head.place()));
-            prop_assert_eq!(Head::parse(&again), Ok((head, None)));
+            prop_assert_eq!(Follow::parse(&again), Ok((head, None)));
         }
     }
 }

@@ -3,11 +3,11 @@
 use super::config::{free, say, sszip_config, sszip_directives};
 use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{sszip_status, sszip_str};
-use crate::config::heads::{Heads, Named};
+use crate::config::follows::{Follows, Named};
 
 /// The heads of a whole configuration.
 pub struct sszip_heads {
-    heads: Heads,
+    follows: Follows,
     json: String,
 }
 
@@ -19,7 +19,7 @@ pub struct sszip_heads {
 pub unsafe extern "C" fn sszip_heads_new(out: *mut *mut sszip_heads) -> sszip_status {
     boundary(|| {
         let heads = sszip_heads {
-            heads: Heads::default(),
+            follows: Follows::default(),
             json: String::new(),
         };
         give!(out, Box::into_raw(Box::new(heads)));
@@ -61,9 +61,9 @@ pub unsafe extern "C" fn sszip_heads_add(
             (false, false) => Named::Always(name),
         };
         let at = String::from_utf8_lossy(at);
-        match heads.heads.add(&config.0.cache, named, &at) {
+        match heads.follows.add(&config.0.cache, named, &at) {
             Ok(()) => {
-                heads.json = heads.heads.to_json();
+                heads.json = heads.follows.to_json();
                 sszip_status::SSZIP_STATUS_OK
             }
             // SAFETY: the function's contract.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn sszip_heads_free(heads: *mut sszip_heads) {
 #[no_mangle]
 pub unsafe extern "C" fn sszip_directives_have_head(directives: *const sszip_directives) -> bool {
     // SAFETY: the function's contract.
-    unsafe { directives.as_ref() }.is_some_and(|directives| directives.0.has_head())
+    unsafe { directives.as_ref() }.is_some_and(|directives| directives.0.follows_any())
 }
 
 /// The core calls directives as all hosts do; here they have a prefix.
