@@ -92,7 +92,7 @@ e2e-1.28: setup build faults examples ## ... nginx 1.28 only
 	@scripts/build-nginx-1.28
 	@scripts/build-nginx-module 1.28
 	@scripts/build-nginx-module 1.28 --faults
-	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28,'not once and not carried')
+	$(call pytest,$(NGINX_128)/sbin/nginx,$(NGINX_128)/$(MODULE),1.28,'bare and not once and not carried')
 
 e2e-asan: setup build faults examples ## ... nginx 1.28 with AddressSanitizer only
 	@scripts/build-nginx-1.28 --asan

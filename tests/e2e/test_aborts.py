@@ -13,6 +13,8 @@ from harness.nodes import BODY, geth, plain
 from harness.origin import CLOSE, RESET, Hangup, Until, answer, scattered
 from harness.watch import SLACK, growth, idle_ticks, settled
 
+pytestmark = pytest.mark.bare
+
 GZIP = [("Accept-Encoding", "gzip")]
 LARGE = bodies.json(900000)
 

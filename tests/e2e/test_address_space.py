@@ -21,10 +21,13 @@ from harness.origin import answer
 from harness.rpc import Node, call
 
 # it can be told to refuse the program memory, but not to do without its own
-pytestmark = pytest.mark.skipif(
-    SANITIZED,
-    reason="AddressSanitizer ends a process that it can't map memory of its own for: see test_refused_memory.py",
-)
+pytestmark = [
+    pytest.mark.bare,
+    pytest.mark.skipif(
+        SANITIZED,
+        reason="AddressSanitizer ends a process that it can't map memory of its own for: see test_refused_memory.py",
+    ),
+]
 
 CONFIG = """
 sszip on;

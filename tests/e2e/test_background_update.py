@@ -19,6 +19,7 @@ from harness.rpc import Node, call
 from test_stale import HASH, Asker, failing, logged, result_of, wait_until_expired
 from test_store import wait_until_linked
 
+pytestmark = pytest.mark.bare
 
 # all that is stored has expired when it is asked for again
 CONFIG = """

@@ -18,6 +18,7 @@ from harness.origin import CLOSE, RESET, Until, scattered
 from harness.rpc import Node, call
 from harness.watch import settled
 
+pytestmark = pytest.mark.bare
 
 JSON = ("Content-Type", "application/json")
 GZIP = ("Accept-Encoding", "gzip")

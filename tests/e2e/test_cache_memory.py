@@ -2,9 +2,13 @@
 
 import random
 
+import pytest
+
 from harness.nginx import resident
 from harness.rpc import Node, call
 from harness.watch import SLACK
+
+pytestmark = pytest.mark.bare
 
 CONFIG = """
 sszip on;

@@ -9,6 +9,8 @@ from harness.client import Truncated, gunzip, request_bytes
 from harness.nodes import BODY, geth, plain
 from harness.origin import CLOSE, answer, head, scattered
 
+pytestmark = pytest.mark.bare
+
 CONFIG = """
 upstream kept { server @origin@; keepalive 4; }
 server {

@@ -8,6 +8,8 @@ from harness.nginx import resident
 from harness.rpc import Node, call
 from harness.watch import SLACK, settled
 
+pytestmark = pytest.mark.bare
+
 CLIENTS = 40
 LONG = 15 << 20
 

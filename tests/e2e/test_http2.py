@@ -11,6 +11,8 @@ from harness.http2 import Http2Client
 from harness.nodes import geth
 from harness.origin import answer
 
+pytestmark = pytest.mark.bare
+
 CONFIG = """
 server {
     listen 127.0.0.1:@port@ http2;

@@ -14,6 +14,8 @@ from harness.origin import Until
 from harness.rpc import Node, call
 from harness.watch import settled
 
+pytestmark = pytest.mark.bare
+
 CONFIG = """
 sszip on;
 sszip_cache on;

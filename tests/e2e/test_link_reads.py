@@ -11,6 +11,8 @@ from harness.rpc import Node, call
 
 from test_store import wait_until_linked
 
+pytestmark = pytest.mark.bare
+
 # of which a worker reads this much before others have their turn
 MOST = 256 << 10
 

@@ -15,6 +15,7 @@ from harness.origin import Until, answer, gzipped
 from harness.origin import head as head_of
 from harness.watch import SLACK, growth
 
+pytestmark = pytest.mark.bare
 
 GZIP = [("Accept-Encoding", "gzip")]
 BODY = bodies.json(100000)

@@ -13,6 +13,8 @@ from harness.origin import Hangup, Until, answer, chunked, scattered
 from harness.stream import open_stream
 from harness.watch import SLACK, growth, idle_ticks, settled
 
+pytestmark = pytest.mark.bare
+
 GZIP = [("Accept-Encoding", "gzip")]
 NOISE = bodies.random(65536)
 

@@ -11,6 +11,8 @@ from harness import bodies
 from harness.nginx import MODULE, Nginx, threads
 from harness.nodes import BODY, geth, plain
 
+pytestmark = pytest.mark.bare
+
 CONFIG = """
 server {
     listen 127.0.0.1:@port@;

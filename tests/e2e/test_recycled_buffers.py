@@ -11,6 +11,8 @@ from harness import bodies
 from harness.origin import answer, scattered
 from harness.stream import open_stream
 
+pytestmark = pytest.mark.bare
+
 CONFIG = """
 server {
     listen 127.0.0.1:@port@ sndbuf=4k;

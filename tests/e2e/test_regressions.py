@@ -12,6 +12,8 @@ from harness.origin import CLOSE, Until, answer, bytewise, scattered
 from harness.stream import open_stream
 from harness.watch import idle_ticks
 
+pytestmark = pytest.mark.bare
+
 GZIP = [("Accept-Encoding", "gzip")]
 
 CONFIG = """

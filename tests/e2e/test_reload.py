@@ -14,6 +14,8 @@ from harness.nginx import resident, runs
 from harness.origin import answer, scattered
 from harness.watch import SLACK
 
+pytestmark = pytest.mark.bare
+
 SIZES = [100, 30000, 400000]
 GZIP = [("Accept-Encoding", "gzip")]
 

@@ -19,6 +19,8 @@ from harness.http2 import Http2Client
 from harness.origin import answer, scattered
 from harness.watch import SLACK, growth, idle_ticks, settled
 
+pytestmark = pytest.mark.bare
+
 WHOLE = bodies.json(150000)
 NOISE = bodies.random(150000)
 EXACT = bodies.json(30000)

@@ -13,6 +13,8 @@ from harness.http2 import Http2Client
 from harness.nodes import plain
 from harness.origin import answer
 
+pytestmark = pytest.mark.bare
+
 SMALL = bodies.json(20000)
 LARGE = bodies.json(2000000)
 GZIP = [("Accept-Encoding", "gzip")]
