@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
     Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
 };
+use sszip_core::mode::Mode;
 
 mod support;
 use support::gunzip;
@@ -151,6 +153,18 @@ fn long_stored_answers_are_decoded_off_the_loop() {
         let whole = batch((0..count).map(|block| said(block, length)));
         assert!(body(&exchange) == whole, "{count} of {length}");
     }
+}
+
+/// Found by reading: it was given out without a status and without a body.
+#[test]
+fn a_stored_answer_whose_decoding_fails_is_asked_for() {
+    let config = stored(0..3, 140_000);
+    let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), false);
+    assert_eq!(found, LookUp::RespondOffLoop);
+    exchange.give_up(Mode::Failed).unwrap();
+    assert_eq!(exchange.state(), State::AwaitingHead);
+    assert_eq!((exchange.status(), exchange.body().count()), (0, 0));
+    assert!(exchange.head_edits().is_empty());
 }
 
 #[test]

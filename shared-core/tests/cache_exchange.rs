@@ -736,7 +736,7 @@ fn through(
                 received.extend(exchange.body().flatten());
             }
             EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
-            EndAction::GiveUp => received.extend(exchange.body().flatten()),
+            EndAction::Send => received.extend(exchange.body().flatten()),
             EndAction::Fail => return None,
         },
         HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),

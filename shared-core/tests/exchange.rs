@@ -264,7 +264,7 @@ proptest! {
                     exchange.code().unwrap();
                     sent.extend(exchange.body().flatten());
                 }
-                EndAction::GiveUp => sent.extend(exchange.body().flatten()),
+                EndAction::Send => sent.extend(exchange.body().flatten()),
                 EndAction::Stream => stream(&mut exchange, b"", Flush::Finish, room, &mut sent),
                 EndAction::Fail => prop_assert!(false, "it is whole"),
             }

@@ -256,7 +256,7 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
                 }
                 client = exchange.body().flatten().copied().collect();
             }
-            EndAction::GiveUp if exchange.state() != State::Cut => {
+            EndAction::Send if exchange.state() != State::Cut => {
                 client = exchange.body().flatten().copied().collect();
             }
             other => panic!("{other:?} at the end of what is whole"),

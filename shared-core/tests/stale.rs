@@ -11,7 +11,9 @@ use sszip_core::cache::process::Process;
 use sszip_core::cache::stale::{Failure, MOST};
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{Asked, Exchange, HeadAction, LookUp, RequestHead, ResponseHead};
+use sszip_core::exchange::{
+    Asked, EndAction, Exchange, HeadAction, LookUp, RequestHead, ResponseHead,
+};
 
 /// For how long answers are fresh here, in milliseconds.
 const VALID: u64 = 1000;
@@ -118,8 +120,7 @@ fn failed(mut exchange: Exchange, failure: Failure, now: u64) -> Option<u64> {
         return None;
     }
     exchange.piece(b"the failure").unwrap();
-    exchange.end().unwrap();
-    exchange.code().unwrap();
+    assert_eq!(exchange.end().unwrap(), EndAction::Send);
     assert_eq!(exchange.status(), 200);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
     Some(given(&exchange))

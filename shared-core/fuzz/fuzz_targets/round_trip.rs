@@ -149,7 +149,7 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
                 exchange.code().expect("whole");
                 sent.bytes.extend(exchange.body().flatten());
             }
-            EndAction::GiveUp => sent.bytes.extend(exchange.body().flatten()),
+            EndAction::Send => sent.bytes.extend(exchange.body().flatten()),
             EndAction::Stream => way = Way::Streamed,
             EndAction::Fail => panic!("it is whole"),
         }

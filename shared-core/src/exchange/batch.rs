@@ -10,14 +10,17 @@ use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use super::caching::{Asked, LookUp};
+use super::caching::{Asked, Found};
 use super::calls::{Calls, Place};
 use super::coding::off_loop_length;
 use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
+use super::held::{work_of_gunzip, Held};
 use super::hit::Decoding;
+use super::phase::{Answer, Borrowed, Phase};
 use super::transitions::Event;
-use super::{Exchange, HeadAction, Misuse, PieceAction, Task};
+use super::waits::{Awaited, Came, OfOwner, Waits};
+use super::{EndAction, Exchange, Misuse, PieceAction};
 use crate::bytes::extend;
 use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
@@ -41,9 +44,11 @@ const COPIED: u64 = 64 << 10;
 pub(super) struct Mixed {
     /// In the request's order.
     places: Vec<Member>,
-    /// What the node gets.
-    pub(super) request: Vec<u8>,
-    pub(super) gzip: bool,
+    gzip: bool,
+    /// How the node's part is coded; where that is unknown it can't be read.
+    pub(super) coding: Coding,
+    /// What has come of it.
+    pub(super) held: Held,
 }
 
 #[derive(Debug)]
@@ -54,14 +59,6 @@ enum Member {
     Asked(Vec<u8>),
 }
 
-/// What the owner of a store has of a batch.
-#[derive(Debug)]
-pub(super) struct OfOwner {
-    entries: Vec<(Key, Arc<Entry>)>,
-    /// The last purge that was known when it said so.
-    generation: u64,
-}
-
 impl Exchange {
     pub(super) fn look_up_batch(
         &mut self,
@@ -69,26 +66,17 @@ impl Exchange {
         places: Vec<Option<Place>>,
         judge: &Calls<'_>,
         asked: &Asked<'_>,
-    ) -> LookUp {
-        self.batch_size = Some(calls.len());
+        came: Came,
+    ) -> Found {
+        self.looked.batch_size = Some(calls.len());
         let process = self.config.process.clone();
         if !process.shared.keeps() {
-            return LookUp::Forward;
+            return Found::Nothing;
         }
         let hot = process.shared.hot();
         let looks = !asked.bypass && process.shared.may_send(asked.monotonic);
-        let (has_waited, landed) = match self.claim_flights() {
-            Some(landed) => (true, landed),
-            None => (false, Vec::new()),
-        };
+        let Came { landed, of_owner } = came;
         let generation = process.shared.generation();
-        let of_owner = match self.claim_all() {
-            Some(entries) => Some(Box::new(OfOwner {
-                entries,
-                generation,
-            })),
-            None => self.of_owner.take(),
-        };
         let owned = match &of_owner {
             Some(has) if has.generation == generation => &has.entries[..],
             _ => &[],
@@ -100,7 +88,7 @@ impl Exchange {
                 let place = place.as_ref().filter(|_| looks)?;
                 let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
                 let in_hand = || {
-                    let landed = landed.iter().find(is_it);
+                    let landed = landed.iter().flatten().find(is_it);
                     let owned = || owned.iter().find(is_it);
                     let owned = || owned().filter(|(_, entry)| entry.is_fresh(asked.now));
                     Some(landed.or_else(owned)?.1.clone())
@@ -111,19 +99,20 @@ impl Exchange {
                 Some(entry)
             })
             .collect();
-        let has_asked = of_owner.is_some();
-        if !has_waited
-            && (!has_asked && self.asks_for_all(&process.shared, &places, &found, asked)
-                || self.follows_all(calls, &places, &found, judge.scope(), asked))
-        {
-            self.of_owner = of_owner;
-            return LookUp::Wait;
+        if landed.is_none() {
+            let awaited = (of_owner.is_none())
+                .then(|| self.asks_for_all(&process.shared, &places, &found, asked))
+                .flatten()
+                .or_else(|| self.follows_all(&places, &found, judge.scope(), asked, of_owner));
+            if let (Some(awaited), Some(waiter)) = (awaited, asked.waiter) {
+                return Found::OnItsWay(Waits::new(&process.shared, waiter, awaited));
+            }
         }
-        let Some(gzip) = self.borrow_for(&found, asked) else {
+        let Some((gzip, borrowed)) = self.borrow_for(&found, asked) else {
             // the node's answers go through, and what is stored stays as it is
             self.cache_status = CacheStatus::Miss;
             self.reason = Reason::Memory;
-            return LookUp::Forward;
+            return Found::Nothing;
         };
         let most = off_loop_length(self.config.comp_level) as u64;
         // what is sent together is sent under one head
@@ -139,10 +128,12 @@ impl Exchange {
                     Some((place.as_ref()?.key, entry?, call.id?.to_vec()))
                 });
                 let answers = answers.collect();
-                self.batch_hits = calls.len();
-                self.decoding = Some(Decoding::Batch { answers, gzip });
-                self.task = Task::Decode;
-                return LookUp::RespondOffLoop;
+                self.looked.batch_hits = calls.len();
+                return Found::ToDecode(Box::new(Decoding::Batch {
+                    answers,
+                    gzip,
+                    borrowed,
+                }));
             }
         }
         if read(hot, &places, &mut found, most) {
@@ -160,17 +151,16 @@ impl Exchange {
                     .map(|(entry, id)| Element::Stored(entry, id)),
             );
             if let Some(body) = self.batch_of(&elements, gzip) {
-                self.batch_hits = calls.len();
-                self.respond(first, Some(body), asked);
-                return LookUp::Respond;
+                self.looked.batch_hits = calls.len();
+                return Found::Answer(self.respond(first, Some(body), asked, borrowed));
             }
         }
         if !places.iter().any(Option::is_some) {
-            return LookUp::Forward;
+            return Found::Nothing;
         }
         // an answer is known by its id alone
         let Some(ids) = counted(calls.iter().filter_map(|call| call.id)) else {
-            return LookUp::Forward;
+            return Found::Nothing;
         };
         let distinct = ids.len() == calls.len();
         if !asked.bypass {
@@ -194,34 +184,40 @@ impl Exchange {
             if self.config.cache.lock && !asked.bypass {
                 fill.lead_all();
             }
-            self.fill = Some(fill);
+            self.storing.fill = Some(fill);
         }
-        match mixed {
-            Some(mixed) => {
-                self.batch_hits = found.iter().flatten().count();
-                self.mixed = Some(Box::new(Mixed { gzip, ..mixed }));
-                if self.upstream_edits.is_empty() {
-                    // what can't be read can't be put together
-                    self.upstream_edits
-                        .push(HeadEdit::set("Accept-Encoding", b"identity"));
-                }
-                LookUp::ForwardRewritten
-            }
-            None => LookUp::Forward,
+        let Some((places, request)) = mixed else {
+            return Found::Nothing;
+        };
+        self.looked.batch_hits = found.iter().flatten().count();
+        self.request_body = request;
+        if self.upstream_edits.is_empty() {
+            // what can't be read can't be put together
+            self.upstream_edits
+                .push(HeadEdit::set("Accept-Encoding", b"identity"));
         }
+        Found::Part(Box::new(Mixed {
+            places,
+            gzip,
+            coding: Coding::Identity,
+            held: Held {
+                borrowed,
+                ..Held::default()
+            },
+        }))
     }
 
     /// Whether the owner of a store is asked for what is not in memory.
     fn asks_for_all(
-        &mut self,
+        &self,
         shared: &Shared,
         places: &[Option<Place>],
         found: &[Option<Arc<Entry>>],
         asked: &Asked<'_>,
-    ) -> bool {
+    ) -> Option<Awaited> {
         let (Some(waiter), Some(owner), false) = (asked.waiter, shared.owner(), asked.bypass)
         else {
-            return false;
+            return None;
         };
         let missing = || {
             let places = places.iter().zip(found);
@@ -230,99 +226,79 @@ impl Exchange {
                 .filter_map(|(place, _)| Some(place.as_ref()?.key))
         };
         let mut keys: Vec<Key> = Vec::new();
-        if keys.try_reserve_exact(missing().count()).is_err() {
-            return false;
-        }
+        keys.try_reserve_exact(missing().count()).ok()?;
         keys.extend(missing());
         if keys.is_empty() || !owner.ask_for_all(keys, waiter, asked.now) {
-            return false;
+            return None;
         }
-        self.waiting_for_all = Some(waiter);
-        true
+        Some(Awaited::Stored)
     }
 
     /// Whether other requests fetch all that is missing, so that there is nothing
     /// to do but to wait for them.
     fn follows_all(
-        &mut self,
-        calls: &[Call<'_>],
+        &self,
         places: &[Option<Place>],
         found: &[Option<Arc<Entry>>],
         scope: &Scope,
         asked: &Asked<'_>,
-    ) -> bool {
+        of_owner: Option<OfOwner>,
+    ) -> Option<Awaited> {
         let (Some(waiter), true) = (asked.waiter, self.config.cache.lock && !asked.bypass) else {
-            return false;
+            return None;
         };
         if self.request.cache.no_store {
-            return false;
+            return None;
         }
         let mut keys: Vec<Key> = Vec::new();
-        if keys.try_reserve_exact(calls.len()).is_err() {
-            return false;
-        }
+        keys.try_reserve_exact(places.len()).ok()?;
         for (place, _) in places.iter().zip(found).filter(|(_, it)| it.is_none()) {
             match place {
                 Some(place) => keys.push(place.key),
-                None => return false,
+                None => return None,
             }
         }
         let since = self.since(scope);
         let shared = &self.config.process.shared;
         if keys.is_empty() || !shared.flights.follow_all(keys, waiter) {
-            return false;
+            return None;
         }
-        self.waiting_for_flights = Some(Box::new((waiter, since)));
-        true
-    }
-
-    /// What came of the flights that it waited for, if it did.
-    pub(super) fn claim_flights(&mut self) -> Option<Vec<(Key, Arc<Entry>)>> {
-        let (waiter, since) = *self.waiting_for_flights.take()?;
-        let shared = &self.config.process.shared;
-        shared.forget(waiter);
-        let mut landed = shared.flights.claim_all(waiter);
-        landed.retain(|(_, entry)| since.admits(shared, entry));
-        Some(landed)
+        Some(Awaited::Flights(since, of_owner))
     }
 
     /// Takes the memory for a batch of these: whether it is to be gzip, or
     /// `None` where there is not enough for either.
-    fn borrow_for(&mut self, found: &[Option<Arc<Entry>>], asked: &Asked<'_>) -> Option<bool> {
+    fn borrow_for(
+        &self,
+        found: &[Option<Arc<Entry>>],
+        asked: &Asked<'_>,
+    ) -> Option<(bool, Borrowed)> {
         let first = self.may_gzip(asked);
         // what the client can do with, too
         let second = (!first && self.may_gzip_at_all(asked)).then_some(true);
-        [Some(first), second]
-            .into_iter()
-            .flatten()
-            .find(|gzip| self.borrow_all(found, *gzip))
+        let ways = [Some(first), second].into_iter().flatten();
+        ways.filter_map(|gzip| Some((gzip, self.borrow_all(found, gzip)?)))
+            .next()
     }
 
-    fn borrow_all(&mut self, found: &[Option<Arc<Entry>>], gzip: bool) -> bool {
-        self.lent.clear();
+    fn borrow_all(&self, found: &[Option<Arc<Entry>>], gzip: bool) -> Option<Borrowed> {
+        let mut borrowed = Borrowed::default();
         let mut copied: u64 = 0;
         for entry in found.iter().flatten() {
             // of what is coded the bytes are shared
             copied += match (gzip, entry.is_coded()) {
                 (true, true) => 0,
                 (true, false) => entry.length(b""),
-                (false, _) if !self.borrow(entry) => return self.give_all_back(),
+                (false, _) if !self.borrow(entry, &mut borrowed) => return None,
                 (false, _) => entry.length(b"").min(COPIED),
             };
         }
-        if copied < COPIED {
-            return true;
+        if copied >= COPIED {
+            let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+            let copied = usize::try_from(copied).unwrap_or(usize::MAX);
+            borrowed.assembled = Some(self.config.process.budget.reserve(copied, limit)?);
         }
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        let copied = usize::try_from(copied).unwrap_or(usize::MAX);
-        self.assembled = self.config.process.budget.reserve(copied, limit);
-        self.assembled.is_some() || self.give_all_back()
-    }
-
-    fn give_all_back(&mut self) -> bool {
-        self.lent.clear();
-        self.assembled = None;
-        false
+        Some(borrowed)
     }
 
     fn batch_of(&self, elements: &[Element<'_>], gzip: bool) -> Option<Body> {
@@ -343,7 +319,8 @@ impl Exchange {
         answers: &[(Key, Arc<Entry>, Vec<u8>)],
         gzip: bool,
         asked: &Asked<'_>,
-    ) {
+        borrowed: Borrowed,
+    ) -> Option<Box<Answer>> {
         let shared = Arc::clone(&self.config.process.shared);
         let mut stand = true;
         for (key, entry, _) in answers {
@@ -355,46 +332,30 @@ impl Exchange {
             }
         }
         if !stand {
-            return;
+            return None;
         }
         let elements: Vec<Element<'_>> = answers
             .iter()
             .map(|(_, entry, id)| Element::Stored(entry, id))
             .collect();
-        let body = self.batch_of(&elements, gzip);
-        if let (Some((_, first, _)), Some(_)) = (answers.first(), &body) {
-            self.respond(first, body, asked);
-        }
-    }
-
-    /// How many bytes of stored answers have to be coded or decoded for a batch
-    /// that is put together.
-    pub(super) fn merging_length(&self) -> u64 {
-        let Some(mixed) = &self.mixed else {
-            return 0;
-        };
-        let stored = mixed.places.iter().filter_map(|place| match place {
-            Member::Stored(entry, _) => Some(work(entry, mixed.gzip)),
-            Member::Asked(_) => None,
-        });
-        stored.sum()
+        let body = self.batch_of(&elements, gzip)?;
+        let (_, first, _) = answers.first()?;
+        Some(self.respond(first, Some(body), asked, borrowed))
     }
 
     /// What the node is to get after [`LookUp::ForwardRewritten`].
     pub fn request_body(&self) -> &[u8] {
-        self.mixed.as_ref().map_or(&[], |mixed| &mixed.request)
+        &self.request_body
     }
 
     /// The node's answers and the stored ones together; `None`: the node's
     /// answer is none of a batch, and stands for the whole.
-    fn merged(&self, answer: &[u8]) -> Result<Option<Body>, Refused> {
-        let Some(mixed) = &self.mixed else {
-            return Ok(None);
-        };
+    fn merged(&self, mixed: &Mixed) -> Result<Option<Body>, Refused> {
+        let answer = &mixed.held.body[..];
         let answers = match response::parse_batch(answer) {
             Ok(answers) => answers,
             Err(ResponseError::OutOfMemory) => return Err(Refused),
-            Err(_) => return self.prefixed(answer),
+            Err(_) => return mixed.prefixed(),
         };
         let mut by_id = by_id();
         by_id.try_reserve(answers.len()).map_err(|_| Refused)?;
@@ -404,7 +365,7 @@ impl Exchange {
                 .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()])),
         );
         if by_id.len() != answers.len() {
-            return self.prefixed(answer);
+            return mixed.prefixed();
         }
         let mut elements: Vec<Element<'_>> = Vec::new();
         elements
@@ -430,9 +391,168 @@ impl Exchange {
             .ok_or(Refused)
     }
 
+    /// The head of the node's answer to what was missing.
+    pub(super) fn judge_part<I>(&mut self, response: &Response<'_>, head: &ResponseHead<I>) {
+        let Phase::AwaitingPart(mixed) = &mut self.phase else {
+            return;
+        };
+        self.varies = true;
+        response.vary_edits(head.host_writes_vary, &mut self.head_edits);
+        mixed.held = Held {
+            borrowed: std::mem::take(&mut mixed.held.borrowed),
+            ..Held::of(head)
+        };
+        response.recoded_edits(&mut mixed.held.recoded_edits);
+        mixed.coding = response.coding;
+        mixed.gzip &= !response.no_transform;
+    }
+
+    /// A piece of the node's answer to what was missing.
+    pub(super) fn piece_of_part(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
+        let Phase::CollectingPart(mixed) = &mut self.phase else {
+            return Err(self.misuse(Event::Piece));
+        };
+        if mixed.coding == Coding::Other {
+            return Ok(PieceAction::Taken);
+        }
+        let held = &mut mixed.held;
+        let length = held.body.len() + piece.len();
+        let room = if length as u64 > self.config.max_oneshot {
+            Err(Mode::Memory)
+        } else {
+            held.make_room_for_part(&self.config, length)
+        };
+        // before that it is not known how to give up
+        let begun = held.body.iter().filter(|byte| !byte.is_ascii_whitespace());
+        if let (Err(reason), 2..) = (room, begun.take(2).count()) {
+            self.give_up(reason)?;
+            return Ok(PieceAction::GiveUp);
+        }
+        held.body.extend_from_slice(piece);
+        self.received = held.body.len() as u64;
+        Ok(PieceAction::Taken)
+    }
+
+    /// The end of the node's answer to what was missing.
+    pub(super) fn end_of_part(&mut self) -> Result<EndAction, Misuse> {
+        let Phase::CollectingPart(mixed) = &mut self.phase else {
+            return Err(self.misuse(Event::End));
+        };
+        let held = &mut mixed.held;
+        if mixed.coding == Coding::Other || held.is_short() || !held.is_whole() {
+            self.cut_short()?;
+            return Ok(EndAction::Fail);
+        }
+        let own = match mixed.coding {
+            Coding::Gzip => work_of_gunzip(&held.body, &self.config),
+            _ => held.body.len(),
+        };
+        // there will be no more of it
+        held.shrink_to(held.body.capacity() + held.body.len());
+        let work = (own as u64).saturating_add(mixed.work());
+        self.move_on(Event::End, Phase::ended)?;
+        Ok(EndAction::Code {
+            off_loop: work > off_loop_length(self.config.comp_level) as u64,
+        })
+    }
+
+    /// Gives up on an order, not on the stored answers.
+    pub(super) fn open_what_was_held(&mut self) -> Result<(), Refused> {
+        let (Phase::CollectingPart(mixed) | Phase::Merging(mixed)) = &mut self.phase else {
+            return Ok(());
+        };
+        if mixed.coding == Coding::Gzip {
+            // nothing can be put in front of coded answers
+            return Err(Refused);
+        }
+        // a piece that came only in part is not the caller's to repeat
+        let received = usize::try_from(self.received).unwrap_or(usize::MAX);
+        mixed.held.body.truncate(received);
+        let Some(opened) = mixed.opened()? else {
+            return Ok(());
+        };
+        let held = &mut mixed.held;
+        let more = opened.len() - held.body.len();
+        if let Some(declared) = held.declared {
+            let length = declared.saturating_add(more);
+            self.head_edits.push(HeadEdit::content_length(length));
+        }
+        held.body = opened;
+        self.head_edits.append(&mut held.recoded_edits);
+        Ok(())
+    }
+
+    /// Puts the answers together. If that can't be, there is nothing to send: a
+    /// part of the answer must not look like all of it.
+    pub(super) fn merge(&mut self) -> Result<(), Misuse> {
+        let Ok(merged) = self.decode_part() else {
+            return self.cut_short();
+        };
+        let Phase::Merging(mixed) = &mut self.phase else {
+            return Err(self.misuse(Event::Coded));
+        };
+        let held = &mut mixed.held;
+        match &merged {
+            // the node's own answer to all of it
+            None => {
+                let length = held.body.len();
+                self.head_edits.push(HeadEdit::content_length(length));
+            }
+            Some(merged) => {
+                if merged.is_gzip() {
+                    self.head_edits
+                        .push(HeadEdit::set("Content-Encoding", b"gzip"));
+                }
+                let length = usize::try_from(merged.length()).unwrap_or(usize::MAX);
+                self.head_edits.push(HeadEdit::content_length(length));
+                self.head_edits.append(&mut held.recoded_edits);
+                held.body = Vec::new();
+            }
+        }
+        self.mode = Mode::Merged;
+        self.move_on(Event::Coded, |phase| phase.coded(merged))
+    }
+
+    fn decode_part(&mut self) -> Result<Option<Body>, Refused> {
+        let Phase::Merging(mixed) = &mut self.phase else {
+            return Err(Refused);
+        };
+        let fill = &mut self.storing.fill;
+        if mixed.coding == Coding::Gzip {
+            // of what can't be decoded nobody can say what is missing
+            mixed.held.body = mixed.held.gunzip(&self.config).map_err(|_| Refused)?;
+            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
+            if let Some(fill) = fill {
+                fill.decoded();
+            }
+        }
+        if let Some(fill) = fill {
+            fill.build_from(&mixed.held.body, &mut Vec::new());
+        }
+        match &self.phase {
+            Phase::Merging(mixed) => self.merged(mixed),
+            _ => Err(Refused),
+        }
+    }
+}
+
+impl Mixed {
+    fn stored(&self) -> impl Iterator<Item = (&Arc<Entry>, &[u8])> {
+        self.places.iter().filter_map(|place| match place {
+            Member::Stored(entry, id) => Some((entry, &id[..])),
+            Member::Asked(_) => None,
+        })
+    }
+
+    /// How many bytes of stored answers have to be coded or decoded to put them
+    /// together.
+    fn work(&self) -> u64 {
+        self.stored().map(|(entry, _)| work(entry, self.gzip)).sum()
+    }
+
     /// The stored answers in front of an array that can't be read.
-    fn prefixed(&self, answer: &[u8]) -> Result<Option<Body>, Refused> {
-        let Some(opened) = self.opened(answer)? else {
+    fn prefixed(&self) -> Result<Option<Body>, Refused> {
+        let Some(opened) = self.opened()? else {
             return Ok(None);
         };
         let mut body = Body::identity();
@@ -440,122 +560,19 @@ impl Exchange {
         Ok(Some(body))
     }
 
-    /// What to do with the head of the node's answer to what was missing.
-    pub(super) fn judge_mixed<I>(
-        &mut self,
-        response: &Response<'_>,
-        head: &ResponseHead<I>,
-    ) -> HeadAction {
-        self.varies = true;
-        response.vary_edits(head.host_writes_vary, &mut self.head_edits);
-        response.recoded_edits(&mut self.recoded_edits);
-        self.task = Task::Merge {
-            gunzip: response.coding == Coding::Gzip,
-            unreadable: response.coding == Coding::Other,
-        };
-        self.delimited = head.delimited;
-        self.declared = head
-            .content_length
-            .map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        if let (Some(mixed), true) = (&mut self.mixed, response.no_transform) {
-            mixed.gzip = false;
-        }
-        HeadAction::Hold
-    }
-
-    /// A piece of the node's answer to what was missing.
-    pub(super) fn piece_of_mixed(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
-        let Task::Merge { unreadable, .. } = self.task else {
-            return Err(self.misuse(Event::Piece));
-        };
-        if unreadable {
-            return Ok(PieceAction::Taken);
-        }
-        let length = self.body.len() + piece.len();
-        let room = if length as u64 > self.config.max_oneshot {
-            Err(Mode::Memory)
-        } else {
-            self.make_room_for_part(length)
-        };
-        // before that it is not known how to give up
-        let begun = self.body.iter().filter(|byte| !byte.is_ascii_whitespace());
-        if let (Err(reason), 2..) = (room, begun.take(2).count()) {
-            self.give_up(reason)?;
-            return Ok(PieceAction::GiveUp);
-        }
-        self.move_on(Event::Piece)?;
-        self.body.extend_from_slice(piece);
-        self.received = self.body.len() as u64;
-        Ok(PieceAction::Taken)
-    }
-
-    /// Gives up on an order, not on the stored answers.
-    pub(super) fn open_what_was_held(&mut self) -> Result<(), Refused> {
-        if matches!(self.task, Task::Merge { gunzip: true, .. }) {
-            // nothing can be put in front of coded answers
-            return Err(Refused);
-        }
-        let Some(opened) = self.opened(&self.body)? else {
-            return Ok(());
-        };
-        let more = opened.len() - self.body.len();
-        if let Some(declared) = self.declared {
-            let length = declared.saturating_add(more);
-            self.set_content_length(length);
-        }
-        self.body = opened;
-        self.head_edits.append(&mut self.recoded_edits);
-        Ok(())
-    }
-
-    /// Puts the answers together.
-    pub(super) fn merge(&mut self, gunzip: bool) -> Result<(), Refused> {
-        if gunzip {
-            // of what can't be decoded nobody can say what is missing
-            let Ok((plain, _)) = self.gunzip() else {
-                return Err(Refused);
-            };
-            self.body = plain;
-            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
-        }
-        if let Some(fill) = &mut self.fill {
-            fill.build_from(&self.body, &mut self.coded);
-        }
-        let Some(merged) = self.merged(&self.body)? else {
-            // the node's own answer to all of it
-            let length = self.body.len();
-            self.set_content_length(length);
-            return Ok(());
-        };
-        if merged.is_gzip() {
-            self.head_edits
-                .push(HeadEdit::set("Content-Encoding", b"gzip"));
-        }
-        let length = usize::try_from(merged.length()).unwrap_or(usize::MAX);
-        self.set_content_length(length);
-        self.head_edits.append(&mut self.recoded_edits);
-        self.body = Vec::new();
-        self.stored = Some(merged);
-        Ok(())
-    }
-
     /// The beginning of an array with the stored answers in front of what is
     /// in it; `None` if it is no array.
-    fn opened(&self, answer: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
-        let start = answer.iter().position(|byte| !byte.is_ascii_whitespace());
-        let (Some(mixed), Some(start)) = (&self.mixed, start) else {
+    fn opened(&self) -> Result<Option<Vec<u8>>, Refused> {
+        let answer = &self.held.body[..];
+        let Some(start) = answer.iter().position(|byte| !byte.is_ascii_whitespace()) else {
             return Ok(None);
         };
         if answer[start] != b'[' {
             return Ok(None);
         }
-        let stored: Vec<Element<'_>> = mixed
-            .places
-            .iter()
-            .filter_map(|place| match place {
-                Member::Stored(entry, id) => Some(Element::Stored(entry, id)),
-                Member::Asked(_) => None,
-            })
+        let stored: Vec<Element<'_>> = self
+            .stored()
+            .map(|(entry, id)| Element::Stored(entry, id))
             .collect();
         let stored = batch_identity(&stored).and_then(|stored| stored.try_to_vec());
         let mut opened = stored.ok_or(Refused)?;
@@ -622,8 +639,8 @@ fn read(
     fewer
 }
 
-/// The batch of what is missing, notifications included.
-fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed {
+/// The batch's places, and the batch of what is missing, notifications included.
+fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> (Vec<Member>, Vec<u8>) {
     let mut places = Vec::with_capacity(calls.len());
     let mut request = vec![b'['];
     for (call, found) in calls.iter().zip(found) {
@@ -641,11 +658,7 @@ fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> Mixed
         request.extend_from_slice(&body[call.span.clone()]);
     }
     request.push(b']');
-    Mixed {
-        places,
-        request,
-        gzip: false,
-    }
+    (places, request)
 }
 
 /// How many bytes of a stored answer have to be coded or decoded before it can

@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
+use super::batch::Mixed;
 use super::calls::{Calls, Place};
+use super::changing::Changing;
 use super::fill::{Fill, Settings, Wanted, What};
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
+use super::hit::Decoding;
+use super::phase::{Answer, Phase};
+use super::standing_in::{Failed, StandIn};
 use super::transitions::Event;
-use super::{Exchange, HeadAction, Misuse, State, Task};
+use super::waits::{Awaited, Since, Waits};
+use super::{Exchange, HeadAction, Misuse, State};
 use crate::cache::chain::Mark;
 use crate::cache::entry::{Entry, Gate};
 use crate::cache::process::flights::{Outcome, Role, Token, Turn};
@@ -98,30 +104,41 @@ pub enum LookUp {
     Wait,
 }
 
-/// A request that waits for another one's answer.
+/// The same, with what the next state needs.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    key: Key,
-    waiter: Waiter,
-    since: Since,
+pub(super) enum Found {
+    Nothing,
+    Answer(Box<Answer>),
+    ToDecode(Box<Decoding>),
+    Part(Box<Mixed>),
+    OnItsWay(Box<Waits>),
 }
 
-/// What was known when a request began to wait.
-#[derive(Clone, Debug)]
-pub(super) struct Since {
-    /// The last purge.
-    generation: u64,
-    /// The chain's state.
-    mark: Option<Mark>,
-}
-
-impl Since {
-    /// Whether an answer that came meanwhile is one to it: it may have been asked
-    /// for before, and with several event loops a purge may hold by the time that
-    /// this one goes on.
-    pub(super) fn admits(&self, shared: &Shared, entry: &Entry) -> bool {
-        shared.generation() == self.generation && entry.answers(self.mark.as_ref())
-    }
+/// What a look-up has found out, and is of account later.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// When it was, and what the host said then.
+    pub(super) at: u64,
+    pub(super) may_code: bool,
+    pub(super) host_writes_vary: bool,
+    pub(super) rpc_method: Vec<u8>,
+    pub(super) batch_size: Option<usize>,
+    /// Of these, answers that came from the cache.
+    pub(super) batch_hits: usize,
+    /// What a single answer is stored under.
+    pub(super) key: Option<Key>,
+    /// As what else than a hit a stored answer is given out.
+    pub(super) given_as: Option<CacheStatus>,
+    /// What may be sent in place of the node's answer.
+    pub(super) stand_in: Option<StandIn>,
+    /// How the node failed, as the host has said.
+    pub(super) failed: Option<Failed>,
+    /// The status of the node's answer that another one stands in for.
+    pub(super) forward_status: Option<u16>,
+    /// What the request changes.
+    pub(super) changing: Option<Box<Changing>>,
+    /// What another exchange is to fetch.
+    pub(super) update: Option<Box<Fill>>,
 }
 
 /// One answer that is looked for.
@@ -140,13 +157,11 @@ impl Exchange {
     /// What a look-up needs, after the request head.
     pub fn cache_need(&self) -> CacheNeed {
         let request = &self.request.cache;
-        if self.state == State::AwaitingHead
-            && request.kind == CacheKind::Change
-            && self.config.process.shared.keeps()
-        {
+        let is_awaited = matches!(self.state(), State::AwaitingHead | State::Waiting);
+        if is_awaited && request.kind == CacheKind::Change && self.config.process.shared.keeps() {
             return CacheNeed::Place;
         }
-        if self.state == State::AwaitingHead
+        if is_awaited
             && request.kind != CacheKind::None
             && !(request.credentials && self.config.cache.credentials == Credentials::Bypass)
             && self.config.process.shared.keeps()
@@ -169,23 +184,23 @@ impl Exchange {
     /// The method of a single call, as it stood in the request; empty before
     /// the look-up, and for batches.
     pub fn rpc_method(&self) -> &[u8] {
-        &self.rpc_method
+        &self.looked.rpc_method
     }
 
     /// What the answer is stored under, after the look-up; `None` for batches
     /// and for what is not stored.
     pub fn cache_key(&self) -> Option<&[u8; 32]> {
-        self.key.as_ref()
+        self.looked.key.as_ref()
     }
 
     /// Calls of a batch; `None` if it is none.
     pub fn batch_size(&self) -> Option<usize> {
-        self.batch_size
+        self.looked.batch_size
     }
 
     /// How many of them were answered from the cache.
     pub fn batch_hits(&self) -> usize {
-        self.batch_hits
+        self.looked.batch_hits
     }
 
     /// Looks for stored answers to the request.
@@ -193,44 +208,58 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
     pub fn look_up(&mut self, asked: Asked<'_>) -> Result<LookUp, Misuse> {
-        if self.state != State::AwaitingHead {
+        let waited = self.wake();
+        let Phase::AwaitingHead = self.phase else {
             return Err(self.misuse(Event::Miss));
-        }
+        };
         self.cache_status = CacheStatus::Bypass;
+        let found = self.find(&asked, waited);
+        let (event, phase, look_up) = match found {
+            Found::Nothing => (Event::Miss, Phase::AwaitingHead, LookUp::Forward),
+            Found::Answer(answer) => (Event::Hit, Phase::Ready(answer), LookUp::Respond),
+            Found::ToDecode(decoding) => (
+                Event::HitToDecode,
+                Phase::Decoding(decoding),
+                LookUp::RespondOffLoop,
+            ),
+            Found::Part(mixed) => (
+                Event::HitInPart,
+                Phase::AwaitingPart(mixed),
+                LookUp::ForwardRewritten,
+            ),
+            Found::OnItsWay(waits) => (Event::Wait, Phase::Waiting(waits), LookUp::Wait),
+        };
+        self.move_on(event, |_| phase)?;
+        Ok(look_up)
+    }
+
+    fn find(&mut self, asked: &Asked<'_>, waited: Option<Box<Waits>>) -> Found {
         if self.request.cache.kind == CacheKind::Change {
             self.reason = self.request.cache.why;
-            self.may_change(&asked);
-            self.move_on(Event::Miss)?;
-            return Ok(LookUp::Forward);
+            self.may_change(asked);
+            return Found::Nothing;
         }
         if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
             self.reason = Reason::Memory;
-            self.stop_waiting();
-            self.move_on(Event::Miss)?;
-            return Ok(LookUp::Forward);
+            return Found::Nothing;
         }
-        self.looked_up_at = asked.now;
+        self.looked.at = asked.now;
         self.config.process.shared.unkept.saw(asked.now);
-        self.may_code = asked.coding_allowed;
-        self.host_writes_vary = asked.host_writes_vary;
+        self.looked.may_code = asked.coding_allowed;
+        self.looked.host_writes_vary = asked.host_writes_vary;
         if self.request.cache.kind == CacheKind::Resource {
-            let found = self.look_up_resource(&asked);
-            self.move_on(match found {
-                LookUp::Respond => Event::Hit,
-                LookUp::RespondOffLoop => Event::HitToDecode,
-                _ => Event::Miss,
-            })?;
-            return Ok(found);
+            return self.look_up_resource(asked, waited);
         }
-        let (config, scope) = (Arc::clone(&self.config), self.scope(&asked));
+        let (config, scope) = (Arc::clone(&self.config), self.scope(asked));
         let mut judge = Calls::new(&config, &scope, asked.body);
-        let found = match judge.read(config.cache.batch_max) {
+        match judge.read(config.cache.batch_max) {
             Ok((Request::Single(call), places)) => {
                 let place = places.into_iter().flatten().next();
-                self.look_up_call(&call, place, &judge, &asked)
+                self.look_up_call(&call, place, &judge, asked, waited)
             }
             Ok((Request::Batch(calls), places)) => {
-                self.look_up_batch(&calls, places, &judge, &asked)
+                let came = waited.map(|waited| waited.of_batch());
+                self.look_up_batch(&calls, places, &judge, asked, came.unwrap_or_default())
             }
             Err(refusal) => {
                 self.reason = match refusal {
@@ -238,16 +267,30 @@ impl Exchange {
                     _ => Reason::Malformed,
                 };
                 // a POST like any other
-                self.may_change(&asked);
-                LookUp::Forward
+                self.may_change(asked);
+                Found::Nothing
             }
-        };
-        self.move_on(match found {
-            LookUp::Respond => Event::Hit,
-            LookUp::RespondOffLoop => Event::HitToDecode,
-            LookUp::Forward | LookUp::ForwardRewritten | LookUp::Wait => Event::Miss,
-        })?;
-        Ok(found)
+        }
+    }
+
+    /// Ends waiting, if it waits: for what, so that this can be claimed.
+    fn wake(&mut self) -> Option<Box<Waits>> {
+        let mut waits = None;
+        if let Phase::Waiting(_) = self.phase {
+            // the table has this move
+            let _ = self.move_on(Event::Wake, |phase| {
+                if let Phase::Waiting(awaited) = phase {
+                    waits = Some(awaited);
+                }
+                Phase::AwaitingHead
+            });
+        }
+        waits
+    }
+
+    /// The same, for nothing.
+    pub(super) fn stop_waiting(&mut self) {
+        drop(self.wake());
     }
 
     fn look_up_call(
@@ -256,14 +299,15 @@ impl Exchange {
         place: Option<Place>,
         judge: &Calls<'_>,
         asked: &Asked<'_>,
-    ) -> LookUp {
-        self.rpc_method = call.method.to_vec();
+        waited: Option<Box<Waits>>,
+    ) -> Found {
+        self.looked.rpc_method = call.method.to_vec();
         let (Some(id), Some(place)) = (call.id, place) else {
             self.reason = match call.id {
                 Some(_) => Reason::RpcMethod,
                 None => Reason::Notification,
             };
-            return LookUp::Forward;
+            return Found::Nothing;
         };
         let sought = Sought {
             key: place.key,
@@ -271,10 +315,10 @@ impl Exchange {
             is_whole: true,
             coalesces: true,
         };
-        let found = self.seek(&sought, judge.scope(), asked, || {
+        let found = self.seek(&sought, judge.scope(), asked, waited, || {
             What::Call(Wanted::new(call, id, place.key, place.prospect))
         });
-        if let LookUp::Respond | LookUp::RespondOffLoop = found {
+        if let Found::Answer(_) | Found::ToDecode(_) = found {
             judge.remember(call, &place);
         }
         found
@@ -286,15 +330,16 @@ impl Exchange {
         sought: &Sought<'_>,
         scope: &Scope,
         asked: &Asked<'_>,
+        waited: Option<Box<Waits>>,
         what: impl FnOnce() -> What,
-    ) -> LookUp {
+    ) -> Found {
         let shared = Arc::clone(&self.config.process.shared);
         if !shared.keeps() {
-            return LookUp::Forward;
+            return Found::Nothing;
         }
         let key = sought.key;
-        self.key = Some(key);
-        if let Some(waited) = self.waiting.take() {
+        self.looked.key = Some(key);
+        if let Some(waited) = waited {
             return self.after_waiting(*waited, sought, scope, asked, what);
         }
         let trusted = shared.may_send(asked.monotonic);
@@ -324,7 +369,7 @@ impl Exchange {
         }
         if !sought.is_whole || self.request.cache.no_store {
             // what comes is not what could be stored, or must not be
-            return LookUp::Forward;
+            return Found::Nothing;
         }
         // what is sent meanwhile is sent because another request fetches it
         let unkept = shared.unkept.get(&key, asked.now);
@@ -359,8 +404,8 @@ impl Exchange {
                         None
                     }
                     Part::Follows | Part::Asks => {
-                        self.waiting = Some(Box::new(Waiting { key, waiter, since }));
-                        return LookUp::Wait;
+                        let awaited = Awaited::Answer(key, since);
+                        return Found::OnItsWay(Waits::new(&shared, waiter, awaited));
                     }
                 }
             }
@@ -402,22 +447,22 @@ impl Exchange {
     /// What came of waiting. It is not done twice.
     fn after_waiting(
         &mut self,
-        Waiting { key, waiter, since }: Waiting,
+        waited: Waits,
         sought: &Sought<'_>,
         scope: &Scope,
         asked: &Asked<'_>,
         what: impl FnOnce() -> What,
-    ) -> LookUp {
+    ) -> Found {
         self.cache_status = CacheStatus::Miss;
         let shared = Arc::clone(&self.config.process.shared);
+        let Some((key, since)) = waited.answer() else {
+            return Found::Nothing;
+        };
         // what answers depend on may have been learnt meanwhile
         let parted = sought.key != key;
-        // whoever woke it, it is up
-        shared.forget(waiter);
-        let token = match shared.flights.claim(waiter) {
+        let token = match waited.turn() {
             // nobody woke it: it has waited long enough
             None => {
-                shared.leave(&key, waiter);
                 if !parted {
                     if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
                         return found;
@@ -566,7 +611,7 @@ impl Exchange {
         }
         let asked = &self.request.cache.fields;
         let types = &self.config.types;
-        let Some(fill) = &mut self.fill else {
+        let Some(fill) = &mut self.storing.fill else {
             return;
         };
         if let Err(reason) = fill.accepts(head, asked, types) {
@@ -602,7 +647,7 @@ impl Exchange {
             return;
         }
         // what went forward is no hit, whatever was sent then (2.1)
-        let mut ours = match (self.cache_status, self.forward_status) {
+        let mut ours = match (self.cache_status, self.looked.forward_status) {
             (CacheStatus::Miss, _) => "sszip; fwd=miss".to_owned(),
             (CacheStatus::Bypass, _) => "sszip; fwd=bypass".to_owned(),
             (CacheStatus::Revalidated, _) => "sszip; fwd=stale; fwd-status=304".to_owned(),
@@ -629,17 +674,10 @@ impl Exchange {
 
     /// A look-up that failed never was.
     pub fn forget_look_up(&mut self) {
-        self.fill = None;
-        self.stored = None;
-        self.stand_in = None;
-        self.update = None;
-        self.mixed = None;
-        self.decoding = None;
-        self.task = Task::Gunzip;
+        self.storing.fill = None;
+        self.looked.stand_in = None;
+        self.looked.update = None;
         self.mode = Mode::Off;
-        self.status = 0;
-        self.lent.clear();
-        self.assembled = None;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;
         self.reason = Reason::Memory;
@@ -647,23 +685,24 @@ impl Exchange {
 
     /// Nothing of this answer is to be stored.
     pub fn refuse_fill(&mut self) {
-        if let Some(fill) = self.fill.take() {
+        if let Some(fill) = self.storing.fill.take() {
             fill.refuse();
         }
     }
 
     /// What to do with an answer that is not coded.
     pub(super) fn tee_or_pass(&mut self) -> HeadAction {
-        if self.apart {
+        if self.storing.is_apart {
             // what is stored comes another way
             return HeadAction::Pass;
         }
         // the bytes on the wire are not the answer itself
-        let takes_coded = self.fill.as_ref().is_some_and(|fill| fill.takes_coded());
+        let fill = self.storing.fill.as_ref();
+        let takes_coded = fill.is_some_and(|fill| fill.takes_coded());
         if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
             self.not_stored_for_now(Reason::Coding);
         }
-        match self.fill {
+        match self.storing.fill {
             Some(_) => HeadAction::Tee,
             None => HeadAction::Pass,
         }
@@ -674,55 +713,32 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the answer passes.
     pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
-        self.move_on(Event::Observe)?;
+        self.allows(Event::Observe)?;
         self.received += piece.len() as u64;
-        self.copy_of_sent(piece);
+        self.storing
+            .copy_of_sent(&self.config, &mut self.reason, piece);
         Ok(())
-    }
-
-    /// The same of what the client gets, where that is what the node sent.
-    pub(super) fn copy_of_sent(&mut self, piece: &[u8]) {
-        if !self.apart {
-            self.copy_to_fill(piece);
-        }
-    }
-
-    /// Keeps a copy for what will be stored; if that can't be, nothing will.
-    pub(super) fn copy_to_fill(&mut self, piece: &[u8]) {
-        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        let budget = &self.config.process.budget;
-        let Some(mut fill) = self.fill.take() else {
-            return;
-        };
-        if fill.is_beyond(piece.len()) {
-            self.reason = Reason::Length;
-            fill.refuse_for_now();
-        } else if fill.collect(piece, budget, limit) {
-            self.fill = Some(fill);
-        } else {
-            self.reason = Reason::Memory;
-            fill.refuse();
-        }
     }
 
     /// What is to be stored, once all of the answer is with the host; it
     /// outlives the exchange.
     pub fn take_fill(&mut self) -> Option<Box<Fill>> {
-        let whole = match self.state {
-            State::Ready | State::Finished => true,
-            State::Passing => self
-                .declared
-                .is_none_or(|declared| self.received == declared as u64),
+        let whole = match &self.phase {
+            Phase::Ready(_) | Phase::Finished => true,
+            Phase::Passing(held) => {
+                let declared = held.declared.map(|declared| declared as u64);
+                declared.is_none_or(|declared| declared == self.received)
+            }
             _ => return None,
         };
-        if self.apart {
+        if self.storing.is_apart {
             // it has an end of its own
             return None;
         }
         if !whole {
             self.not_stored(Reason::Cut);
         }
-        let mut fill = self.fill.take()?;
+        let mut fill = self.storing.fill.take()?;
         if !fill.is_long() {
             fill.build();
         }
@@ -776,33 +792,6 @@ fn take_part(
         return Part::Leads(None);
     }
     Part::Leads(Some(token))
-}
-
-impl Exchange {
-    pub(super) fn stop_waiting(&mut self) {
-        self.claim_all();
-        self.claim_flights();
-        if let Some(waiting) = self.waiting.take() {
-            let Waiting { key, waiter, .. } = *waiting;
-            let shared = &self.config.process.shared;
-            shared.forget(waiter);
-            shared.leave(&key, waiter);
-        }
-    }
-
-    /// What the owner of a store has of a batch, if it waited for that.
-    pub(super) fn claim_all(&mut self) -> Option<Vec<(Key, Arc<Entry>)>> {
-        let waiter = self.waiting_for_all.take()?;
-        let shared = &self.config.process.shared;
-        shared.forget(waiter);
-        Some(shared.owner()?.claim_all(waiter))
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        self.stop_waiting();
-    }
 }
 
 /// What there must be to look up a request with a body of `length` bytes, in

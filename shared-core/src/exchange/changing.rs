@@ -21,7 +21,7 @@ impl Exchange {
         let mut scope = Scope::new();
         self.push_place(&mut scope, asked);
         scope.end_namespace();
-        self.changing = Some(Box::new(Changing {
+        self.looked.changing = Some(Box::new(Changing {
             namespace: scope.namespace().to_vec(),
             host: asked.host.to_ascii_lowercase(),
         }));
@@ -33,7 +33,7 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        let Some(changing) = self.changing.take() else {
+        let Some(changing) = self.looked.changing.take() else {
             return;
         };
         if !matches!(head.status, 200..=399) {

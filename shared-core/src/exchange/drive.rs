@@ -145,8 +145,6 @@ fn code(exchange: &mut Exchange) {
 pub struct Driver {
     /// `None` while a job has it.
     exchange: Option<Box<Exchange>>,
-    /// It waits for another request's answer.
-    waits: bool,
     /// What is to be fetched in the background.
     update: Option<Box<Driver>>,
 }
@@ -160,7 +158,6 @@ impl Driver {
     fn of(exchange: Exchange) -> Self {
         Self {
             exchange: Some(Box::new(exchange)),
-            waits: false,
             update: None,
         }
     }
@@ -217,7 +214,6 @@ impl Driver {
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
     pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
-        self.waits = false;
         let exchange = self.open(Event::Miss)?;
         let most = match exchange.cache_need() {
             CacheNeed::Body { most } => most,
@@ -250,10 +246,7 @@ impl Driver {
             LookUp::ForwardRewritten => Step::ForwardRewritten,
             LookUp::Respond => Step::Respond,
             LookUp::RespondOffLoop => self.off_loop(),
-            LookUp::Wait => {
-                self.waits = true;
-                Step::Wait
-            }
+            LookUp::Wait => Step::Wait,
         })
     }
 
@@ -321,8 +314,8 @@ impl Driver {
         let exchange = self.open(Event::GiveUp)?;
         exchange.give_up(reason)?;
         Ok(match exchange.state() {
-            // its end is a failure
-            State::Collecting => Step::Hold,
+            // its end is a failure, or a stored answer's
+            State::CollectingPart | State::Replacing => Step::Hold,
             _ => Step::Pass,
         })
     }
@@ -391,7 +384,7 @@ impl Driver {
             EndAction::Fail => Step::Fail(failure),
             _ if exchange.state() == State::Cut => Step::Fail(Failure::Memory),
             EndAction::Stream => Step::Stream,
-            EndAction::GiveUp => Step::Send,
+            EndAction::Send => Step::Send,
             EndAction::Code { off_loop: true } => self.off_loop(),
             EndAction::Code { off_loop: false } => {
                 code(exchange);
@@ -451,10 +444,12 @@ impl Driver {
         match self.exchange() {
             Some(exchange) => match exchange.state() {
                 // it was not run: nobody wanted it
-                State::Cut | State::Coding => Step::Fail(Failure::Memory),
+                State::Cut | State::Coding | State::Merging | State::Decoding => {
+                    Step::Fail(Failure::Memory)
+                }
                 // what was stored is not to be had
                 State::AwaitingHead => Step::Forward,
-                _ if exchange.is_hit() => Step::Respond,
+                _ if exchange.status() != 0 => Step::Respond,
                 _ => Step::Send,
             },
             None => Step::Await,
@@ -480,9 +475,9 @@ impl Driver {
     /// may wait for what comes.
     pub fn next_timer(&self) -> Option<u64> {
         let exchange = self.exchange()?;
-        match self.waits {
-            true => Some(exchange.wait_ms()),
-            false => exchange.hold_ms(),
+        match exchange.state() {
+            State::Waiting => Some(exchange.wait_ms()),
+            _ => exchange.hold_ms(),
         }
     }
 }

@@ -32,6 +32,10 @@ impl HeadEdit {
         }
     }
 
+    pub(super) fn content_length(length: usize) -> Self {
+        Self::set("Content-Length", length.to_string().into_bytes())
+    }
+
     pub(super) fn remove(name: &'static str) -> Self {
         Self {
             name: name.into(),

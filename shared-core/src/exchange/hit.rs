@@ -2,28 +2,37 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, LookUp};
+use super::caching::{Asked, Found};
 use super::coding::off_loop_length;
 use super::head::{is_bytewise, HeadEdit};
-use super::{Exchange, Task};
-use crate::cache::entry::{Entry, Lending};
+use super::phase::{Answer, Borrowed, Phase};
+use super::transitions::Event;
+use super::{Exchange, Misuse};
+use crate::cache::entry::{Entry, Lending, Lent};
 use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::gzip::splice::Body;
+use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
 use crate::negotiate::vary;
 
-/// A stored answer that has to be decoded before it can be sent.
-#[derive(Debug)]
+/// A stored answer that has to be decoded before it can be sent, with the memory
+/// that was taken for that.
+#[derive(Debug, Default)]
 pub(super) enum Decoding {
     /// Where it is stored, and the id that it gets; `None`: it is a resource.
-    One(Key, Arc<Entry>, Option<Vec<u8>>),
+    One(Key, Arc<Entry>, Option<Vec<u8>>, Borrowed),
     /// The answers of a batch, where they are stored, and their ids.
     Batch {
         answers: Vec<(Key, Arc<Entry>, Vec<u8>)>,
         gzip: bool,
+        borrowed: Borrowed,
     },
+    /// It has begun.
+    #[default]
+    Begun,
 }
 
 impl Exchange {
@@ -36,20 +45,20 @@ impl Exchange {
         entry: Arc<Entry>,
         id: Option<&[u8]>,
         asked: &Asked<'_>,
-    ) -> Option<LookUp> {
+    ) -> Option<Found> {
         let is_to_decode = !self.may_gzip(asked) && (id.is_some() || self.needs_body(&entry));
-        if is_to_decode && !self.borrow(&entry) && !self.can_gzip(&entry, asked) {
+        let mut borrowed = Borrowed::default();
+        if is_to_decode && !self.borrow(&entry, &mut borrowed) && !self.can_gzip(&entry, asked) {
             self.reason = Reason::Memory;
-            return Some(LookUp::Forward);
+            return Some(Found::Nothing);
         }
         if self.is_long_to_give(&entry, id, asked) {
-            self.task = Task::Decode;
             let id = id.map(<[u8]>::to_vec);
-            self.decoding = Some(Decoding::One(*key, entry, id));
-            return Some(LookUp::RespondOffLoop);
+            let decoding = Decoding::One(*key, entry, id, borrowed);
+            return Some(Found::ToDecode(Box::new(decoding)));
         }
-        self.give_at_once(key, &entry, id, asked)
-            .then_some(LookUp::Respond)
+        self.give_at_once(key, &entry, id, asked, borrowed)
+            .map(Found::Answer)
     }
 
     fn give_at_once(
@@ -58,13 +67,14 @@ impl Exchange {
         entry: &Arc<Entry>,
         id: Option<&[u8]>,
         asked: &Asked<'_>,
-    ) -> bool {
+        borrowed: Borrowed,
+    ) -> Option<Box<Answer>> {
         let stands = entry.stands();
         let weight = entry.weight();
-        let responds = stands && self.respond_with(entry, id, asked);
-        if !responds {
-            self.lent.clear();
-        }
+        let answer = match stands {
+            true => self.respond_with(entry, id, asked, borrowed),
+            false => None,
+        };
         if let Some(hot) = self.config.process.shared.hot() {
             if !stands {
                 hot.remove_this(key, entry);
@@ -73,7 +83,7 @@ impl Exchange {
                 hot.reweigh(key, entry);
             }
         }
-        responds
+        answer
     }
 
     /// Whether an event loop should not wait until the entry can be sent.
@@ -85,30 +95,39 @@ impl Exchange {
         decodes || entry.is_unread() && entry.length(b"") > most
     }
 
-    /// Decodes a stored answer. If that can't be, there is none.
-    pub(super) fn decode(&mut self) {
+    /// Decodes a stored answer. If that can't be, there is none, and the node is
+    /// asked.
+    pub(super) fn decode(&mut self) -> Result<(), Misuse> {
+        let Phase::Decoding(decoding) = &mut self.phase else {
+            return Err(self.misuse(Event::Coded));
+        };
+        let decoding = std::mem::take(&mut **decoding);
         let asked = self.asked_before();
-        // if it can't be given out there is no status, and the node is asked
-        match self.decoding.take() {
-            Some(Decoding::One(key, entry, id)) => {
-                self.give_at_once(&key, &entry, id.as_deref(), &asked);
+        let answer = match decoding {
+            _ if memory::is_short() => None,
+            Decoding::One(key, entry, id, borrowed) => {
+                self.give_at_once(&key, &entry, id.as_deref(), &asked, borrowed)
             }
-            Some(Decoding::Batch { answers, gzip }) => self.decode_batch(&answers, gzip, &asked),
-            None => {}
-        }
-    }
-
-    /// Whether what is sent was stored, and was found before the node was asked.
-    pub(super) fn is_hit(&self) -> bool {
-        self.task == Task::Decode
+            Decoding::Batch {
+                answers,
+                gzip,
+                borrowed,
+            } => self.decode_batch(&answers, gzip, &asked, borrowed),
+            Decoding::Begun => None,
+        };
+        let Some(answer) = answer else {
+            self.forget_look_up();
+            return self.move_on(Event::Miss, |_| Phase::AwaitingHead);
+        };
+        self.move_on(Event::Hit, |_| Phase::Ready(answer))
     }
 
     /// What the host said when it looked up.
     pub(super) fn asked_before(&self) -> Asked<'static> {
         Asked {
-            now: self.looked_up_at,
-            coding_allowed: self.may_code,
-            host_writes_vary: self.host_writes_vary,
+            now: self.looked.at,
+            coding_allowed: self.looked.may_code,
+            host_writes_vary: self.looked.host_writes_vary,
             ..Asked::default()
         }
     }
@@ -119,16 +138,16 @@ impl Exchange {
         hidden.any(|hidden| hidden.eq_ignore_ascii_case(name))
     }
 
-    /// Whether the entry can be sent: under an id, or (`None`) as it is.
+    /// The entry as it is sent, if it can be: under an id, or (`None`) as it is.
     pub(super) fn respond_with(
         &mut self,
         entry: &Entry,
         id: Option<&[u8]>,
         asked: &Asked<'_>,
-    ) -> bool {
+        mut borrowed: Borrowed,
+    ) -> Option<Box<Answer>> {
         if id.is_none() && !self.needs_body(entry) {
-            self.respond(entry, None, asked);
-            return true;
+            return Some(self.respond(entry, None, asked, borrowed));
         }
         let id = id.unwrap_or_default();
         let body = if self.may_gzip(asked) {
@@ -136,28 +155,26 @@ impl Exchange {
                 true => entry.gzip_always(id),
                 false => entry.gzip(id),
             }
-        } else if self.borrow(entry) {
+        } else if self.borrow(entry, &mut borrowed) {
             entry.identity(id)
         } else if self.can_gzip(entry, asked) {
             entry.gzip(id)
         } else {
             None
         };
-        if body.is_some() {
-            self.respond(entry, body, asked);
-        }
-        self.stored.is_some()
+        Some(self.respond(entry, Some(body?), asked, borrowed))
     }
 
     /// Takes the memory for what is decoded of an entry. `false`: there is not
     /// enough.
-    pub(super) fn borrow(&mut self, entry: &Entry) -> bool {
+    pub(super) fn borrow(&self, entry: &Entry, borrowed: &mut Borrowed) -> bool {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         match entry.lend(&self.config.process.budget, limit) {
             Lending::Free => true,
             Lending::Lent(lent) => {
-                if !self.lent.iter().any(|held| Arc::ptr_eq(held, &lent)) {
-                    self.lent.push(lent);
+                let is_it = |held: &Arc<Lent>| Arc::ptr_eq(held, &lent);
+                if !borrowed.lent.iter().any(is_it) {
+                    borrowed.lent.push(lent);
                 }
                 true
             }
@@ -184,11 +201,16 @@ impl Exchange {
 
     /// The head and body of a stored answer; no body: the client has it, or
     /// asked for the head alone.
-    pub(super) fn respond(&mut self, entry: &Entry, body: Option<Body>, asked: &Asked<'_>) {
+    pub(super) fn respond(
+        &mut self,
+        entry: &Entry,
+        body: Option<Body>,
+        asked: &Asked<'_>,
+        borrowed: Borrowed,
+    ) -> Box<Answer> {
         let meta = entry.meta();
-        self.cache_status = self.given_as;
+        self.cache_status = self.looked.given_as.unwrap_or(CacheStatus::Hit);
         self.mode = Mode::Hit;
-        self.status = meta.status;
         let gzip = match &body {
             Some(body) => body.is_gzip(),
             None => entry.is_coded() && self.may_gzip(asked),
@@ -254,14 +276,17 @@ impl Exchange {
         said.extend_from_slice(b"sszip; hit; ttl=");
         said.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
         self.head_edits.push(HeadEdit::set("Cache-Status", said));
-        match body {
-            Some(body) => {
-                self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
-                self.stored = Some(body);
-            }
-            None => self.stored = Some(Body::default()),
+        if let Some(body) = &body {
+            self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
         }
-        self.finish_resource(entry, asked);
+        let mut answer = Box::new(Answer {
+            status: meta.status,
+            stored: Some(body.unwrap_or_default()),
+            _borrowed: borrowed,
+            ..Answer::default()
+        });
+        self.finish_resource(&mut answer, entry, asked);
+        answer
     }
 }
 

@@ -3,15 +3,29 @@
 use std::sync::Arc;
 
 use super::head::{Coding, Field, HeadEdit, Response, ResponseHead};
-use super::{Exchange, HeadAction, Task};
+use super::held::{Held, Task, Whole};
+use super::phase::Phase;
+use super::streaming::Stream;
+use super::Exchange;
+use crate::config::Config;
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::media_type;
 
+/// What becomes of an answer that is not left alone.
+pub(super) enum Judged {
+    /// It is coded when all of it is there.
+    Hold(Box<Whole>),
+    /// It is coded as it comes.
+    Stream(Box<Stream>),
+    /// It is put together with what is stored of the batch.
+    Merge,
+}
+
 impl Exchange {
     /// What to do with a head, or the reason to leave the answer alone. Sets the
-    /// head edits and the task on the way.
-    pub(super) fn judge<'a, I>(&mut self, head: ResponseHead<I>) -> Result<HeadAction, Mode>
+    /// head edits on the way.
+    pub(super) fn judge<'a, I>(&mut self, head: &ResponseHead<I>) -> Result<Judged, Mode>
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -28,12 +42,10 @@ impl Exchange {
             _ => {}
         }
         let response = Response::read(head.fields.clone());
-        if self.mixed.is_some() {
-            if head.status == 200 {
-                return Ok(self.judge_mixed(&response, &head));
-            }
-            // the node's own answer to all of it
-            self.mixed = None;
+        // any other status is the node's own answer to all of it
+        if let (Phase::AwaitingPart(_), 200) = (&self.phase, head.status) {
+            self.judge_part(&response, head);
+            return Ok(Judged::Merge);
         }
         if response.coding == Coding::Other {
             return Err(Mode::Encoded);
@@ -52,7 +64,8 @@ impl Exchange {
         }
         self.varies = true;
         response.vary_edits(head.host_writes_vary, &mut self.head_edits);
-        response.recoded_edits(&mut self.recoded_edits);
+        let mut held = Held::of(head);
+        response.recoded_edits(&mut held.recoded_edits);
 
         let accept = self.request.accept_encoding;
         let task = if response.coding == Coding::Gzip {
@@ -65,9 +78,8 @@ impl Exchange {
                 at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
             }
         };
-        self.task = task;
-        self.delimited = head.delimited;
-        self.judge_length(head.content_length)?;
+        let mut whole = Box::new(Whole::new(task, held));
+        whole.judge_length(&config)?;
         if task != Task::Gunzip {
             if !accept.prefers_gzip() {
                 return Err(Mode::AcceptEncoding);
@@ -82,67 +94,59 @@ impl Exchange {
             if task == Task::Gunzip {
                 self.head_edits.push(HeadEdit::remove("Content-Encoding"));
             }
-            self.head_edits.append(&mut self.recoded_edits);
+            self.head_edits.append(&mut whole.held.recoded_edits);
             return Err(Mode::Head);
         }
         if memory::is_short() {
             return Err(Mode::Memory);
         }
+        let declared = whole.held.declared;
         let at_once = head.unbuffered
-            || self.config.hold == 0 && self.declared.is_none()
-            || self.is_beyond_oneshot()
+            || config.hold == 0 && declared.is_none()
+            || whole.is_beyond_oneshot(&config)
             // an answer that is given a length has no place for them
-            || response.announces_trailers && self.delimited && self.declared.is_none()
+            || response.announces_trailers && head.delimited && declared.is_none()
             || response
                 .content_type
                 .is_some_and(media_type::is_event_stream);
         if at_once && task != Task::Gunzip {
-            return self.open_stream().map(|()| HeadAction::Stream);
+            return self.judged_to_stream(&mut whole.held);
         }
-        match self.declared {
-            None => Ok(HeadAction::Hold),
-            // all of it now: later there is no way back but giving up
-            Some(length) => match self.reserve(length) {
-                Ok(()) => Ok(HeadAction::Hold),
-                Err(_) if task != Task::Gunzip => {
-                    self.reservation = None;
-                    self.open_stream().map(|()| HeadAction::Stream)
-                }
-                Err(reason) => {
-                    self.reservation = None;
-                    Err(reason)
-                }
-            },
+        // all of it now: later there is no way back but giving up
+        match declared.map(|length| whole.held.reserve(&config, length)) {
+            None | Some(Ok(())) => Ok(Judged::Hold(whole)),
+            Some(Err(_)) if task != Task::Gunzip => {
+                whole.held.reservation = None;
+                self.judged_to_stream(&mut whole.held)
+            }
+            Some(Err(reason)) => Err(reason),
         }
     }
 
-    fn is_beyond_oneshot(&self) -> bool {
-        self.declared
-            .is_some_and(|length| length as u64 > self.config.max_oneshot)
+    fn judged_to_stream(&mut self, held: &mut Held) -> Result<Judged, Mode> {
+        let mut stream = Stream::open(&self.config, held)?;
+        self.head_of_stream(&mut stream);
+        Ok(Judged::Stream(stream))
+    }
+}
+
+impl Whole {
+    fn is_beyond_oneshot(&self, config: &Config) -> bool {
+        let declared = self.held.declared;
+        declared.is_some_and(|length| length as u64 > config.max_oneshot)
     }
 
-    fn judge_length(&mut self, content_length: Option<u64>) -> Result<(), Mode> {
-        let Some(length) = content_length else {
+    fn judge_length(&self, config: &Config) -> Result<(), Mode> {
+        let Some(length) = self.held.declared else {
             return Ok(());
         };
-        // beyond the address space is beyond max_oneshot
-        self.declared = Some(usize::try_from(length).unwrap_or(usize::MAX));
-        if length == 0 || self.is_below_gate(length) {
+        if length == 0 || self.is_below_gate(config, length) {
             return Err(Mode::TooSmall);
         }
-        if self.task == Task::Gunzip && self.is_beyond_oneshot() {
+        if self.task == Task::Gunzip && self.is_beyond_oneshot(config) {
             // it keeps its coding where it can't be held
             return Err(Mode::Encoded);
         }
         Ok(())
-    }
-
-    /// Whether a body of `length` is too short to be compressed.
-    pub(super) fn is_below_gate(&self, length: u64) -> bool {
-        let gated = self.task
-            == Task::Gzip {
-                at_any_length: false,
-            };
-        gated && length < self.config.min_length
     }
 }

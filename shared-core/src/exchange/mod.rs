@@ -17,39 +17,40 @@ mod coding;
 pub mod drive;
 mod fill;
 mod head;
+mod held;
 mod hit;
 mod judgement;
 mod node;
+mod phase;
 mod resource;
-mod room;
 mod standing_in;
 mod streaming;
 pub mod transitions;
 mod update;
+mod waits;
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cache::entry::Lent;
-use crate::cache::process::wake::Waiter;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::config::{Config, UpstreamEncoding};
 use crate::faults::{panic_if, Fault};
 use crate::gzip;
-use crate::gzip::inflate;
 use crate::gzip::splice::Body;
-use crate::gzip::stream::Encoder;
-use crate::json;
-use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::vary;
 
+use caching::Looked;
 pub use caching::{Asked, CacheNeed, LookUp};
 use coding::off_loop_length;
 pub use fill::Fill;
-use head::Request;
+use head::{Coding, Request};
 pub use head::{Field, HeadEdit, RequestHead, ResponseHead};
+use held::Held;
+use judgement::Judged;
+use node::Storing;
+use phase::Phase;
 pub use streaming::StreamFailure;
 use transitions::{Event, State};
 
@@ -92,8 +93,8 @@ pub enum EndAction {
     /// It may be whole or not, so it gets no length: send the head and finish
     /// the stream.
     Stream,
-    /// The same, and it can't be coded: send the head and what was taken.
-    GiveUp,
+    /// There is nothing to code: send the head, and the body as it is.
+    Send,
 }
 
 /// A call that the present state does not allow.
@@ -113,113 +114,26 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-/// What the coder is to make of a collected body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    Gzip {
-        /// The client refused identity: gzip is sent even if it is longer.
-        at_any_length: bool,
-    },
-    Gunzip,
-    /// Send a stored answer in its place.
-    Replace,
-    /// Decode a stored answer.
-    Decode,
-    /// Put the node's answers and stored ones together.
-    Merge {
-        /// The node's are gzip-coded.
-        gunzip: bool,
-        /// They are coded in a way that nobody asked for.
-        unreadable: bool,
-    },
-}
-
 /// One exchange. See the [module's](self) theory of operation.
 #[derive(Debug)]
 pub struct Exchange {
     config: Arc<Config>,
-    state: State,
+    phase: Phase,
     mode: Mode,
     request: Request,
     upstream_edits: Vec<HeadEdit>,
-    /// Edits that hold whatever the coder makes of the body.
     head_edits: Vec<HeadEdit>,
-    /// Edits that hold only if the body is recoded.
-    recoded_edits: Vec<HeadEdit>,
     varies: bool,
-    task: Task,
-    /// The body's length, where the node gave it.
-    declared: Option<usize>,
-    /// The end of a body without a length can be told from a cut.
-    delimited: bool,
-    encoder: Option<Box<dyn Encoder>>,
-    /// How much of `body` the encoder has taken.
-    encoded: usize,
-    /// Bytes that the client got.
-    sent: u64,
-    /// What the node sent, then what the client gets.
-    body: Vec<u8>,
-    /// Room for the coded body. Made where the body is: memory that coder
-    /// threads allocate stays in their arenas when it is freed elsewhere.
-    coded: Vec<u8>,
+    /// Bytes of the body that came, and that the client got.
     received: u64,
-    reservation: Option<Reservation>,
+    sent: u64,
+    /// What of a batch the node gets. It lives as long as the exchange.
+    request_body: Vec<u8>,
     cache_status: CacheStatus,
     /// Why it is no hit, or will not be stored.
     reason: Reason,
-    /// The node's own head was judged.
-    node_judged: bool,
-    /// What is to be stored is fed from the node's own body.
-    apart: bool,
-    /// The length that the node gave its body, and how much of it has come.
-    node_length: Option<u64>,
-    node_sent: u64,
-    rpc_method: Vec<u8>,
-    batch_size: Option<usize>,
-    /// Of these, answers that came from the cache.
-    batch_hits: usize,
-    /// What a single answer is stored under.
-    key: Option<[u8; 32]>,
-    /// What it changes.
-    changing: Option<Box<changing::Changing>>,
-    /// What it waits for, and under which name.
-    waiting: Option<Box<caching::Waiting>>,
-    /// Under which name it waits for what the owner of a store has of a batch.
-    waiting_for_all: Option<Waiter>,
-    /// What that had, if it was asked.
-    of_owner: Option<Box<batch::OfOwner>>,
-    /// What a batch waits for that other requests fetch, and under which name.
-    waiting_for_flights: Option<Box<(Waiter, caching::Since)>>,
-    /// What may be sent in place of the node's answer.
-    stand_in: Option<standing_in::StandIn>,
-    /// How the node failed, as the host has said.
-    failed: Option<standing_in::Failed>,
-    /// The status of the node's answer that another one stands in for.
-    forward_status: Option<u16>,
-    /// As what a stored answer is given out.
-    given_as: CacheStatus,
-    /// What will be stored when the answer is whole.
-    fill: Option<Box<Fill>>,
-    /// What another exchange is to fetch.
-    update: Option<Box<Fill>>,
-    /// It only fetches what is to be stored: there is no client.
-    background: bool,
-    /// The batch of which the node was asked a part.
-    mixed: Option<Box<batch::Mixed>>,
-    /// When it was looked up, and what the host said then.
-    looked_up_at: u64,
-    may_code: bool,
-    host_writes_vary: bool,
-    /// What is to be decoded.
-    decoding: Option<hit::Decoding>,
-    /// The status of a stored answer.
-    status: u16,
-    /// The body of a stored answer.
-    stored: Option<Body>,
-    /// What of it was decoded.
-    lent: Vec<Arc<Lent>>,
-    /// And what was put together for it.
-    assembled: Option<Reservation>,
+    looked: Looked,
+    storing: Storing,
 }
 
 /// Makes what all exchanges of a process share, and opens what they use, before
@@ -234,60 +148,20 @@ impl Exchange {
     pub fn new(config: Arc<Config>) -> Self {
         Self {
             config,
-            state: State::Start,
+            phase: Phase::Start,
             mode: Mode::Off,
             request: Request::default(),
             upstream_edits: Vec::new(),
             head_edits: Vec::new(),
-            recoded_edits: Vec::new(),
             varies: false,
-            task: Task::Gunzip,
-            declared: None,
-            delimited: true,
-            encoder: None,
-            encoded: 0,
-            sent: 0,
-            body: Vec::new(),
-            coded: Vec::new(),
             received: 0,
-            reservation: None,
+            sent: 0,
+            request_body: Vec::new(),
             cache_status: CacheStatus::None,
             reason: Reason::None,
-            node_judged: false,
-            apart: false,
-            node_length: None,
-            node_sent: 0,
-            rpc_method: Vec::new(),
-            batch_size: None,
-            batch_hits: 0,
-            key: None,
-            changing: None,
-            waiting: None,
-            waiting_for_all: None,
-            of_owner: None,
-            waiting_for_flights: None,
-            stand_in: None,
-            failed: None,
-            forward_status: None,
-            given_as: CacheStatus::Hit,
-            fill: None,
-            update: None,
-            background: false,
-            mixed: None,
-            looked_up_at: 0,
-            decoding: None,
-            may_code: false,
-            host_writes_vary: false,
-            status: 0,
-            stored: None,
-            lent: Vec::new(),
-            assembled: None,
+            looked: Looked::default(),
+            storing: Storing::default(),
         }
-    }
-
-    /// Where the exchange stands.
-    pub fn state(&self) -> State {
-        self.state
     }
 
     /// What happened to the answer; final in `Ready`, `Passing` and `Cut`.
@@ -326,18 +200,19 @@ impl Exchange {
     /// The status of a stored answer that is to be sent; 0: the status is the
     /// node's.
     pub fn status(&self) -> u16 {
-        self.status
+        self.answer().map_or(0, |answer| answer.status)
     }
 
     /// Bytes to send right after the head, in pieces: the whole body in
     /// `Ready`, what was collected in `Passing`. They live as long as the
     /// exchange.
     pub fn body(&self) -> impl Iterator<Item = &[u8]> {
-        let own: &[u8] = match self.state {
-            State::Ready | State::Passing => &self.body,
-            _ => &[],
+        let (own, stored): (&[u8], _) = match &self.phase {
+            Phase::Ready(answer) | Phase::Replacing(answer) => (&answer.body, &answer.stored),
+            Phase::Passing(held) => (&held.body, &None),
+            _ => (&[], &None),
         };
-        let stored = self.stored.iter().flat_map(Body::slices);
+        let stored = stored.iter().flat_map(Body::slices);
         std::iter::once(own)
             .chain(stored)
             .filter(|piece| !piece.is_empty())
@@ -346,18 +221,21 @@ impl Exchange {
     /// Bytes of the body before it was coded, held, streamed or stored, for
     /// ratios.
     pub fn received(&self) -> u64 {
-        match &self.stored {
-            Some(body) if self.state == State::Ready && self.body.is_empty() => body.plain_length(),
+        match &self.phase {
+            Phase::Ready(answer) if answer.body.is_empty() => {
+                let stored = answer.stored.as_ref();
+                stored.map_or(self.received, Body::plain_length)
+            }
             _ => self.received,
         }
     }
 
     /// Bytes of the body as it was or will be sent.
     pub fn sent(&self) -> u64 {
-        match self.state {
-            State::Ready => match &self.stored {
+        match &self.phase {
+            Phase::Ready(answer) => match &answer.stored {
                 Some(body) => body.length(),
-                None => self.body.len() as u64,
+                None => answer.body.len() as u64,
             },
             _ => self.sent,
         }
@@ -371,7 +249,7 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>>,
     {
-        self.move_on(Event::RequestHead)?;
+        self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let caches = self.config.enable && self.config.cache.enable;
         self.request = Request::read(head, caches);
         if self.config.enable
@@ -392,45 +270,65 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        if self.state != State::AwaitingHead {
+        self.stop_waiting();
+        if !self.awaits_head() {
             return Err(self.misuse(Event::HeadToPass));
         }
         panic_if(Fault::PanicHead);
-        if self.background {
+        if let Phase::AwaitingUpdate = self.phase {
             return self.judge_update(head);
         }
-        if !self.node_judged {
+        if !self.storing.is_judged {
             self.has_changed(&head);
             self.judge_storing(&head);
         }
-        if self.task == Task::Replace {
-            self.move_on(Event::HeadToHold)?;
+        if let Phase::Replacing(_) = self.phase {
+            self.allows(Event::HeadToHold)?;
             return Ok(HeadAction::Hold);
         }
         self.cache_status_edit(&head);
-        match self.judge(head) {
-            Ok(HeadAction::Stream) => {
-                self.move_on(Event::HeadToStream)?;
+        match self.judge(&head) {
+            Ok(Judged::Stream(stream)) => {
+                self.move_on(Event::HeadToStream, |_| Phase::Streaming(stream))?;
                 Ok(HeadAction::Stream)
             }
-            Ok(action) => {
-                self.move_on(Event::HeadToHold)?;
-                Ok(action)
+            Ok(Judged::Hold(whole)) => {
+                self.move_on(Event::HeadToHold, |_| Phase::Collecting(whole))?;
+                Ok(HeadAction::Hold)
+            }
+            Ok(Judged::Merge) => {
+                self.move_on(Event::HeadToMerge, Phase::collecting_part)?;
+                Ok(HeadAction::Hold)
             }
             Err(reason) => {
-                self.move_on(Event::HeadToPass)?;
-                self.mode = reason;
+                self.pass(Event::HeadToPass, Held::of(&head), reason)?;
                 Ok(self.tee_or_pass())
             }
         }
     }
 
+    /// Whether a response head is what comes next.
+    fn awaits_head(&self) -> bool {
+        use Phase::{AwaitingHead, AwaitingPart, AwaitingUpdate, Replacing};
+        matches!(
+            self.phase,
+            AwaitingHead | AwaitingPart(_) | AwaitingUpdate | Replacing(_)
+        )
+    }
+
+    /// From here on what comes goes through.
+    fn pass(&mut self, event: Event, held: Held, reason: Mode) -> Result<(), Misuse> {
+        self.move_on(event, |_| Phase::Passing(Box::new(held)))?;
+        self.mode = reason;
+        Ok(())
+    }
+
     /// For how long the head, or what the encoder keeps of a stream, may be
     /// held, in milliseconds; `None`: until the body ends.
     pub fn hold_ms(&self) -> Option<u64> {
-        match self.state {
-            State::Streaming => Some(self.config.hold_ms),
-            State::Collecting if self.in_window() => Some(self.config.hold_ms),
+        match &self.phase {
+            Phase::Streaming(_) => Some(self.config.hold_ms),
+            Phase::Collecting(whole) if whole.is_in_window() => Some(self.config.hold_ms),
             _ => None,
         }
     }
@@ -440,28 +338,26 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
-        if self.state == State::Collecting {
-            if self.task == Task::Replace {
-                return Ok(PieceAction::Taken);
+        self.allows(Event::Piece)?;
+        let whole = match &mut self.phase {
+            Phase::Collecting(whole) => whole,
+            Phase::CollectingPart(_) => return self.piece_of_part(piece),
+            // what replaces the node's answer is there
+            Phase::Replacing(_) => return Ok(PieceAction::Taken),
+            _ => return Err(self.misuse(Event::Piece)),
+        };
+        match whole.make_room(&self.config, whole.held.body.len() + piece.len()) {
+            Ok(()) => {}
+            Err(_) if whole.is_in_window() => return self.start_stream(),
+            Err(reason) => {
+                self.give_up(reason)?;
+                return Ok(PieceAction::GiveUp);
             }
-            if self.mixed.is_some() {
-                return self.piece_of_mixed(piece);
-            }
-            match self.make_room(self.body.len() + piece.len()) {
-                Ok(()) => {}
-                Err(_) if self.in_window() => return self.start_stream(),
-                Err(reason) => {
-                    self.give_up(reason)?;
-                    return Ok(PieceAction::GiveUp);
-                }
-            }
-            self.move_on(Event::Piece)?;
-            panic_if(Fault::PanicBody);
-            self.body.extend_from_slice(piece);
-            self.received = self.body.len() as u64;
-            return Ok(PieceAction::Taken);
         }
-        Err(self.misuse(Event::Piece))
+        panic_if(Fault::PanicBody);
+        whole.held.body.extend_from_slice(piece);
+        self.received = whole.held.body.len() as u64;
+        Ok(PieceAction::Taken)
     }
 
     /// The time to hold a head is over, or the node flushes what it has sent.
@@ -471,55 +367,51 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn release(&mut self) -> Result<PieceAction, Misuse> {
-        if self.state == State::Collecting && !self.in_window() {
-            return Ok(PieceAction::Taken);
+        match &self.phase {
+            Phase::CollectingPart(_) | Phase::Replacing(_) => Ok(PieceAction::Taken),
+            Phase::Collecting(whole) if !whole.is_in_window() => Ok(PieceAction::Taken),
+            _ => self.start_stream(),
         }
-        self.start_stream()
-    }
-
-    /// Whether it is a body of unknown length that is held in the hope of its
-    /// end.
-    fn in_window(&self) -> bool {
-        self.declared.is_none() && matches!(self.task, Task::Gzip { .. })
     }
 
     /// Leaves the answer alone from here on: the original is to be sent. There
     /// is none of a batch that has to be put together and for which memory is
-    /// refused: [`State::Cut`] then; or [`State::Collecting`], if its head was
+    /// refused: [`State::Cut`] then; or [`State::CollectingPart`], if its head was
     /// still to come: as after [`HeadAction::Hold`], and its end is a failure.
     ///
     /// # Errors
     /// [`Misuse`] once the answer is decided.
     pub fn give_up(&mut self, reason: Mode) -> Result<(), Misuse> {
-        if self.state == State::AwaitingHead && self.task == Task::Replace {
+        self.stop_waiting();
+        match &mut self.phase {
             // the head that was to be judged is sent to nobody
-            return self.move_on(Event::HeadToHold);
+            Phase::Replacing(_) => return Ok(()),
+            Phase::AwaitingHead | Phase::AwaitingPart(_) | Phase::AwaitingUpdate => {
+                // a judgement that was not finished has no say
+                self.head_edits.clear();
+                self.varies = false;
+            }
+            _ => {}
         }
-        if self.state == State::AwaitingHead {
-            // a judgement that was not finished has no say
-            self.head_edits.clear();
-            self.varies = false;
-        }
-        if self.state == State::AwaitingHead && self.mixed.is_some() {
-            // the node is asked for a part, which must not look like all
-            self.task = Task::Merge {
-                gunzip: false,
-                unreadable: true,
-            };
-            self.mode = reason;
-            self.refuse_fill();
-            return self.move_on(Event::HeadToHold);
-        }
-        if self.state.after(Event::GiveUp).is_none() {
-            return Err(self.misuse(Event::GiveUp));
-        }
-        // a piece that came only in part is not the caller's to repeat
-        self.body
-            .truncate(usize::try_from(self.received).unwrap_or(usize::MAX));
-        if self.mixed.is_some() && self.open_what_was_held().is_err() {
+        self.allows(Event::GiveUp)?;
+        if self.open_what_was_held().is_err() {
             return self.cut_short();
         }
-        self.move_on(Event::GiveUp)?;
+        match &mut self.phase {
+            Phase::Decoding(_) => {
+                self.forget_look_up();
+                return self.move_on(Event::GiveUp, |_| Phase::AwaitingHead);
+            }
+            // the node is asked for a part, which must not look like all
+            Phase::AwaitingPart(mixed) => mixed.coding = Coding::Other,
+            // a piece that came only in part is not the caller's to repeat
+            Phase::Collecting(whole) | Phase::Coding(whole) => {
+                let received = usize::try_from(self.received).unwrap_or(usize::MAX);
+                whole.held.body.truncate(received);
+            }
+            _ => {}
+        }
+        self.move_on(Event::GiveUp, Phase::given_up)?;
         self.mode = reason;
         self.refuse_fill();
         Ok(())
@@ -530,45 +422,34 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn end(&mut self) -> Result<EndAction, Misuse> {
-        if self.state != State::Collecting {
-            return Err(self.misuse(Event::End));
-        }
-        let length = self.body.len();
-        let merges_nothing = match self.task {
-            Task::Merge { unreadable, .. } => unreadable || !self.is_whole(),
-            _ => false,
+        let whole = match &mut self.phase {
+            Phase::Collecting(whole) => whole,
+            Phase::CollectingPart(_) => return self.end_of_part(),
+            Phase::Replacing(_) => {
+                self.move_on(Event::End, Phase::ended)?;
+                return Ok(EndAction::Send);
+            }
+            _ => return Err(self.misuse(Event::End)),
         };
-        if merges_nothing || self.declared.is_some_and(|declared| length < declared) {
+        if whole.held.is_short() {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
-        if self.in_window() && !self.is_whole() {
-            if self.is_below_gate(length as u64) {
+        if whole.is_in_window() && !whole.held.is_whole() {
+            if whole.is_below_gate(&self.config, whole.held.body.len()) {
                 self.give_up(Mode::TooSmall)?;
-                return Ok(EndAction::GiveUp);
+                return Ok(EndAction::Send);
             }
             return Ok(match self.start_stream()? {
                 PieceAction::Stream => EndAction::Stream,
-                _ => EndAction::GiveUp,
+                _ => EndAction::Send,
             });
         }
-        self.move_on(Event::End)?;
-        let work = match self.task {
-            // what is short may be long when it is decoded
-            Task::Gunzip | Task::Merge { gunzip: true, .. } => {
-                let most = usize::try_from(self.config.max_oneshot).unwrap_or(usize::MAX);
-                inflate::claimed_length(&self.body).min(most).max(length)
-            }
-            _ => length,
-        };
-        if let Some(reservation) = &mut self.reservation {
-            // there will be no encoder
-            reservation.shrink_to(self.body.capacity() + length);
-        }
-        self.make_room_for_code();
+        let work = whole.work(&self.config);
+        whole.make_room_for_code();
+        self.move_on(Event::End, Phase::ended)?;
         Ok(EndAction::Code {
-            off_loop: (work as u64).saturating_add(self.merging_length())
-                > off_loop_length(self.config.comp_level) as u64,
+            off_loop: work > off_loop_length(self.config.comp_level),
         })
     }
 
@@ -578,18 +459,16 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn end_without_coding(&mut self) -> Result<EndAction, Misuse> {
-        let length = self.body.len();
-        if self.declared.is_some_and(|declared| length < declared) {
+        let held = match &self.phase {
+            Phase::Collecting(whole) | Phase::Coding(whole) => Some(&whole.held),
+            _ => self.mixed().map(|mixed| &mixed.held),
+        };
+        if held.is_some_and(Held::is_short) {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
         self.give_up(Mode::Failed)?;
-        Ok(EndAction::GiveUp)
-    }
-
-    /// Whether a body of unknown length is known to have ended.
-    fn is_whole(&self) -> bool {
-        self.delimited || json::closes(&self.body)
+        Ok(EndAction::Send)
     }
 
     /// The node went away while the head is held, or while its body streams.
@@ -598,28 +477,9 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held or the body streams.
     pub fn cut_short(&mut self) -> Result<(), Misuse> {
-        self.move_on(Event::CutShort)?;
-        self.free_all();
-        Ok(())
-    }
-
-    fn free_all(&mut self) {
+        self.move_on(Event::CutShort, |_| Phase::Cut)?;
         self.mode = Mode::Cut;
-        self.fill = None;
-        self.body = Vec::new();
-        self.encoder = None;
-        self.reservation = None;
-    }
-
-    fn move_on(&mut self, event: Event) -> Result<(), Misuse> {
-        self.state = self.state.after(event).ok_or(self.misuse(event))?;
+        self.storing.fill = None;
         Ok(())
-    }
-
-    fn misuse(&self, event: Event) -> Misuse {
-        Misuse {
-            state: self.state,
-            event,
-        }
     }
 }

@@ -8,13 +8,60 @@
 //! A body that others change between the node and the exchange is stored from
 //! the pieces that the node sent, apart from those that the client gets.
 
-use super::head::{Field, HeadEdit, ResponseHead};
-use super::transitions::{Event, State};
-use super::{Exchange, Fill, Misuse, Task};
+use super::head::{Coding, Field, HeadEdit, ResponseHead};
+use super::phase::Phase;
+use super::transitions::Event;
+use super::{Exchange, Fill, Misuse};
 use crate::cache::reason::Reason;
+use crate::config::Config;
 use crate::gzip::inflate;
 use crate::gzip::splice::Body;
 use crate::negotiate::vary;
+
+/// What is stored of an answer, and how it comes to that.
+#[derive(Debug, Default)]
+pub(super) struct Storing {
+    /// What will be stored when the answer is whole.
+    pub(super) fill: Option<Box<Fill>>,
+    /// The node's own head was judged.
+    pub(super) is_judged: bool,
+    /// It is fed from the node's own body.
+    pub(super) is_apart: bool,
+    /// The length that the node gave its body, and how much of it has come.
+    node_length: Option<u64>,
+    node_sent: u64,
+}
+
+impl Storing {
+    /// What is fed by what the client gets.
+    pub(super) fn of_sent(&mut self) -> Option<&mut Fill> {
+        self.fill.as_deref_mut().filter(|_| !self.is_apart)
+    }
+
+    /// Keeps a copy of what the client gets, where that is what the node sent.
+    pub(super) fn copy_of_sent(&mut self, config: &Config, reason: &mut Reason, piece: &[u8]) {
+        if !self.is_apart {
+            self.copy(config, reason, piece);
+        }
+    }
+
+    /// Keeps a copy for what will be stored; if that can't be, nothing will.
+    fn copy(&mut self, config: &Config, reason: &mut Reason, piece: &[u8]) {
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        let Some(mut fill) = self.fill.take() else {
+            return;
+        };
+        if fill.is_beyond(piece.len()) {
+            *reason = Reason::Length;
+            fill.refuse_for_now();
+        } else if fill.collect(piece, &config.process.budget, limit) {
+            self.fill = Some(fill);
+        } else {
+            *reason = Reason::Memory;
+            fill.refuse();
+        }
+    }
+}
 
 impl Exchange {
     /// The head as the node sent it, before [`Exchange::response_head`], with
@@ -30,42 +77,42 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        if self.state != State::AwaitingHead {
+        self.stop_waiting();
+        if !self.awaits_head() {
             return Err(self.misuse(Event::HeadToPass));
         }
-        if self.background {
+        self.storing.node_length = head.content_length.filter(|_| head.status != 304);
+        match self.phase {
             // it becomes a part of no other answer
-            head.subrequest = false;
-        }
-        self.node_length = head.content_length.filter(|_| head.status != 304);
-        if !self.background {
-            self.has_changed(&head);
+            Phase::AwaitingUpdate => head.subrequest = false,
+            _ => self.has_changed(&head),
         }
         self.judge_storing(&head);
-        self.node_judged = true;
-        Ok(self.status != 0)
+        self.storing.is_judged = true;
+        Ok(self.status() != 0)
     }
 
     /// The body is changed on its way here: what is stored comes by
     /// [`Exchange::observe_node`].
     pub fn keep_apart(&mut self) {
-        self.apart = self.fill.is_some();
-        let coded = self.fill.as_ref().is_some_and(|fill| fill.is_coded());
-        if coded || self.mixed.is_some() {
+        let fill = self.storing.fill.as_ref();
+        let coded = fill.is_some_and(|fill| fill.is_coded());
+        self.storing.is_apart = fill.is_some();
+        if coded || self.mixed().is_some() {
             self.not_stored(Reason::Filtered);
         }
     }
 
     /// Whether a copy of what the node sends is wanted.
     pub fn is_apart(&self) -> bool {
-        self.apart && self.fill.is_some()
+        self.storing.is_apart && self.storing.fill.is_some()
     }
 
     /// A piece of the body as the node sent it.
     pub fn observe_node(&mut self, piece: &[u8]) {
         if self.is_apart() {
-            self.node_sent += piece.len() as u64;
-            self.copy_to_fill(piece);
+            self.storing.node_sent += piece.len() as u64;
+            self.storing.copy(&self.config, &mut self.reason, piece);
         }
     }
 
@@ -74,27 +121,24 @@ impl Exchange {
         if !self.is_apart() {
             return None;
         }
+        let sent = self.storing.node_sent;
         if self
+            .storing
             .node_length
-            .is_some_and(|length| length != self.node_sent)
+            .is_some_and(|length| length != sent)
         {
             self.not_stored(Reason::Cut);
         }
-        self.fill.take()
+        self.storing.fill.take()
     }
 
     /// The node has sent so many bytes of a body that is not kept apart. If
     /// others came here, something has changed it that did not say so. Whether
     /// that is so.
     pub fn node_sent(&mut self, bytes: u64) -> bool {
-        let counts = !matches!(
-            self.task,
-            Task::Merge {
-                unreadable: true,
-                ..
-            }
-        );
-        let is_changed = counts && self.fill.is_some() && !self.apart && bytes != self.received;
+        // of a part that can't be read nothing is counted
+        let counts = self.mixed().is_none_or(|it| it.coding != Coding::Other);
+        let is_changed = counts && self.storing.of_sent().is_some() && bytes != self.received;
         if is_changed {
             self.not_stored(Reason::Filtered);
         }
@@ -116,7 +160,7 @@ impl Exchange {
         };
         // as it stands in an answer from the node: ours is the last
         let others = vary::without(lines(), "Accept-Encoding");
-        let vary = match self.host_writes_vary {
+        let vary = match self.looked.host_writes_vary {
             true => others,
             false => vary::with(std::iter::once(&others[..]), "Accept-Encoding"),
         };
@@ -130,7 +174,9 @@ impl Exchange {
     /// What there is to send in identity, for a host that goes on to change
     /// it. `false`: there is no memory for it.
     pub fn uncode(&mut self) -> bool {
-        let Some(coded) = self.stored.take_if(|body| Body::is_gzip(body)) else {
+        let answer = self.answer_mut();
+        let stored = answer.and_then(|it| it.stored.take_if(|body| Body::is_gzip(body)));
+        let Some(coded) = stored else {
             return true;
         };
         let plain = coded
@@ -147,7 +193,9 @@ impl Exchange {
         let length = body.length().to_string().into_bytes();
         self.head_edits
             .push(HeadEdit::set("Content-Length", length));
-        self.stored = Some(body);
+        if let Some(answer) = self.answer_mut() {
+            answer.stored = Some(body);
+        }
         true
     }
 
@@ -155,10 +203,10 @@ impl Exchange {
     /// be coded, or is a stored one that is, or a part of a batch, to be put
     /// together with stored ones. Until then it is not for other coders.
     pub fn would_code(&self, content_type: &[u8], length: Option<u64>) -> bool {
-        if self.status != 0 {
-            return self.stored.as_ref().is_some_and(Body::is_gzip);
+        if let Some(answer) = self.answer().filter(|answer| answer.status != 0) {
+            return answer.stored.as_ref().is_some_and(Body::is_gzip);
         }
-        if self.mixed.is_some() {
+        if self.mixed().is_some() {
             // a part of a batch is read, whoever the client is and however short it is
             return true;
         }
@@ -173,20 +221,20 @@ impl Exchange {
     /// Whether an answer is on its way into the cache, so that it is worth
     /// having even when the client has gone.
     pub fn is_filling(&self) -> bool {
-        self.fill.is_some()
+        self.storing.fill.is_some()
     }
 
     /// The client has gone on to another place (an error page, a redirect):
     /// nothing more comes of this exchange, but what it gave out stays.
     pub fn abandon(&mut self) {
         self.stop_waiting();
-        self.fill = None;
-        self.update = None;
+        self.storing.fill = None;
+        self.looked.update = None;
     }
 
     /// Nothing of this answer is to be stored, for that reason.
     pub fn not_stored(&mut self, reason: Reason) {
-        if self.fill.is_some() {
+        if self.storing.fill.is_some() {
             self.reason = reason;
             self.refuse_fill();
         }
@@ -194,7 +242,7 @@ impl Exchange {
 
     /// The same, and the next one will be told the same.
     pub(super) fn not_stored_for_now(&mut self, reason: Reason) {
-        if let Some(fill) = self.fill.take() {
+        if let Some(fill) = self.storing.fill.take() {
             self.reason = reason;
             fill.refuse_for_now();
         }

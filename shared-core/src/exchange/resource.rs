@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, LookUp, Sought};
+use super::caching::{Asked, Found, Sought};
 use super::fill::What;
 use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
+use super::phase::{Answer, Phase};
+use super::waits::Waits;
 use super::Exchange;
 use crate::beacon::{self, Route};
 use crate::cache::entry::Entry;
@@ -38,13 +40,17 @@ pub(super) struct Resource {
 }
 
 impl Exchange {
-    pub(super) fn look_up_resource(&mut self, asked: &Asked<'_>) -> LookUp {
+    pub(super) fn look_up_resource(
+        &mut self,
+        asked: &Asked<'_>,
+        waited: Option<Box<Waits>>,
+    ) -> Found {
         let request = &self.request.cache;
         let has = |name| request.fields.values(name).next().is_some();
         if has("if-match") || has("if-unmodified-since") {
             // RFC 9111, 4.3.2: they are for the origin server alone
             self.reason = Reason::Condition;
-            return LookUp::Forward;
+            return Found::Nothing;
         }
         // without a range it says nothing, but not every server knows that
         let partial = has("range") || has("if-range");
@@ -63,7 +69,7 @@ impl Exchange {
             coalesces: known || self.may_share_other(&scope, &name),
         };
         let valid = Arc::clone(&self.config.cache.valid);
-        let found = self.seek(&sought, &scope, asked, || {
+        let found = self.seek(&sought, &scope, asked, waited, || {
             What::Resource(Resource {
                 key: sought.key,
                 name,
@@ -75,7 +81,7 @@ impl Exchange {
                 compresses: false,
             })
         });
-        if found == LookUp::Forward {
+        if let Found::Nothing = found {
             if partial {
                 self.reason = Reason::Range;
             }
@@ -107,10 +113,10 @@ impl Exchange {
     /// The node is asked whether what is stored is still right, and never
     /// whether what the client has is.
     pub(super) fn ask_on_condition(&mut self, known: bool) {
-        if self.fill.is_none() {
+        if self.storing.fill.is_none() {
             return;
         }
-        let stale = match &mut self.stand_in {
+        let stale = match &mut self.looked.stand_in {
             Some(stand_in) if stand_in.entry.meta().revalidates => {
                 stand_in.is_asked_for = true;
                 Some(Arc::clone(&stand_in.entry))
@@ -166,16 +172,17 @@ impl Exchange {
         meta.stale = said.stale;
         let entry = stale
             .with(meta)
-            .stored(self.looked_up_at, said.lifetime.unwrap_or(0));
-        let served = self.background || self.replace(&entry, None, CacheStatus::Revalidated);
+            .stored(self.looked.at, said.lifetime.unwrap_or(0));
+        let is_update = matches!(self.phase, Phase::AwaitingUpdate);
+        let served = is_update || self.replace(&entry, None, CacheStatus::Revalidated);
         let asked = &self.request.cache.fields;
         // what is stored may depend on more from now on
         let depends = varies.names().filter(|_| !said.forbidden);
-        let keeps = match (depends, &mut self.fill) {
+        let keeps = match (depends, &mut self.storing.fill) {
             (Some(names), Some(fill)) => fill.depends_on(&names, asked),
             _ => false,
         };
-        match (said.lifetime, &mut self.fill) {
+        match (said.lifetime, &mut self.storing.fill) {
             (Some(lifetime), Some(fill)) if keeps => fill.keep(entry, lifetime),
             _ => self.refuse_fill(),
         }
@@ -215,7 +222,12 @@ impl Exchange {
     }
 
     /// What only GET and HEAD have.
-    pub(super) fn finish_resource(&mut self, entry: &Entry, asked: &Asked<'_>) {
+    pub(super) fn finish_resource(
+        &mut self,
+        answer: &mut Answer,
+        entry: &Entry,
+        asked: &Asked<'_>,
+    ) {
         if !self.is_resource() {
             return;
         }
@@ -225,7 +237,7 @@ impl Exchange {
         self.head_edits
             .push(HeadEdit::set("Age", age.to_string().into_bytes()));
         if self.has_already(entry) {
-            self.status = 304;
+            answer.status = 304;
             // RFC 9110, 15.4.5: what describes the body is left out
             self.head_edits.retain(|edit| {
                 let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
@@ -242,8 +254,8 @@ impl Exchange {
                 self.set_content_length(usize::try_from(length).unwrap_or(usize::MAX));
             }
         }
-        if self.status == 304 || self.request.head {
-            self.stored = Some(Body::default());
+        if answer.status == 304 || self.request.head {
+            answer.stored = Some(Body::default());
         }
     }
 }

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, LookUp, Sought};
+use super::caching::{Asked, Found, Sought};
 use super::head::{Field, HeadEdit, ResponseHead};
-use super::{Exchange, Task};
+use super::phase::{Borrowed, Phase};
+use super::transitions::Event;
+use super::Exchange;
 use crate::cache::entry::Entry;
 use crate::cache::http;
 use crate::cache::reason::Reason;
@@ -59,7 +61,7 @@ impl Exchange {
     pub(super) fn find_stand_in(&mut self, sought: &Sought<'_>, asked: &Asked<'_>) {
         let shared = &self.config.process.shared;
         let stale = shared.hot().and_then(|hot| hot.stale(&sought.key));
-        self.stand_in = stale
+        self.looked.stand_in = stale
             .filter(|entry| {
                 entry.is_of_use_stale(asked.now)
                     && (sought.id.is_none() || self.config.cache.use_stale.is_any())
@@ -75,7 +77,7 @@ impl Exchange {
 
     /// Whether it may be sent while a new one is fetched.
     pub(super) fn may_send_stale(&self, asked: &Asked<'_>) -> bool {
-        self.stand_in.as_ref().is_some_and(|stand_in| {
+        self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.covers_update(&stand_in.entry, asked.now)
                 && self.is_not_purged(stand_in, asked.monotonic)
         })
@@ -88,29 +90,30 @@ impl Exchange {
     }
 
     /// Gives it out as that.
-    pub(super) fn give_stale(&mut self, status: CacheStatus, asked: &Asked<'_>) -> Option<LookUp> {
+    pub(super) fn give_stale(&mut self, status: CacheStatus, asked: &Asked<'_>) -> Option<Found> {
         if !self.may_send_stale(asked) {
             return None;
         }
-        let stand_in = self.stand_in.as_ref()?;
+        let stand_in = self.looked.stand_in.as_ref()?;
         let (key, entry) = (stand_in.key, Arc::clone(&stand_in.entry));
         let id = stand_in.id.clone();
-        self.given_as = status;
-        let found = self.give(&key, entry, id.as_deref(), asked);
-        if found.is_none_or(|found| found == LookUp::Forward) {
-            // the node's answer is not only sent, but stored, too
-            self.given_as = CacheStatus::Hit;
-            self.reason = Reason::None;
-            return None;
+        self.looked.given_as = Some(status);
+        match self.give(&key, entry, id.as_deref(), asked) {
+            None | Some(Found::Nothing) => {
+                // the node's answer is not only sent, but stored, too
+                self.looked.given_as = None;
+                self.reason = Reason::None;
+                None
+            }
+            found => found,
         }
-        found
     }
 
     /// For how long to wait after [`LookUp::Wait`], in milliseconds.
     pub fn wait_ms(&self) -> u64 {
         let most = self.config.cache.lock_timeout;
-        let stand_in = self.stand_in.as_ref();
-        if stand_in.is_some_and(|it| self.covers_update(&it.entry, self.looked_up_at)) {
+        let stand_in = self.looked.stand_in.as_ref();
+        if stand_in.is_some_and(|it| self.covers_update(&it.entry, self.looked.at)) {
             return most.min(WAIT);
         }
         most
@@ -127,7 +130,7 @@ impl Exchange {
     /// place of the one with that head.
     pub fn fails(&mut self, failure: Failure, now: u64, monotonic: u64) -> bool {
         let is_stood_in_for = self.would_stand_in(failure, now, monotonic);
-        self.failed = Some(Failed {
+        self.looked.failed = Some(Failed {
             failure,
             now,
             is_stood_in_for,
@@ -138,7 +141,7 @@ impl Exchange {
     /// The same, if it were to fail.
     pub fn would_stand_in(&mut self, failure: Failure, now: u64, monotonic: u64) -> bool {
         self.renew_stand_in();
-        self.stand_in.as_ref().is_some_and(|stand_in| {
+        self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.covers(&stand_in.entry, failure, now) && self.is_not_purged(stand_in, monotonic)
         })
     }
@@ -147,7 +150,7 @@ impl Exchange {
     /// seen it.
     fn renew_stand_in(&mut self) {
         let shared = &self.config.process.shared;
-        let (Some(stand_in), Some(hot)) = (&mut self.stand_in, shared.hot()) else {
+        let (Some(stand_in), Some(hot)) = (&mut self.looked.stand_in, shared.hot()) else {
             return;
         };
         let generation = shared.generation();
@@ -177,22 +180,22 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        let Some(stand_in) = self.stand_in.take() else {
+        let Some(stand_in) = self.looked.stand_in.take() else {
             return false;
         };
         if head.status == 304 {
             return stand_in.is_asked_for && self.revalidated(&stand_in.entry, head);
         }
         // a host that says nothing of it keeps no link to an owner either
-        let (failure, stands_in) = match self.failed {
+        let (failure, stands_in) = match self.looked.failed {
             Some(failed) => (failed.failure, failed.is_stood_in_for),
             None => {
                 let failure = Failure::Status(head.status);
-                let covers = self.covers(&stand_in.entry, failure, self.looked_up_at);
+                let covers = self.covers(&stand_in.entry, failure, self.looked.at);
                 (failure, covers && self.is_not_purged(&stand_in, 0))
             }
         };
-        if stands_in && self.background {
+        if let (true, Phase::AwaitingUpdate) = (stands_in, &self.phase) {
             // what is stored is better than this
             self.refuse_fill();
             return true;
@@ -202,7 +205,7 @@ impl Exchange {
             return false;
         }
         if let Failure::Status(status) = failure {
-            self.forward_status = Some(status);
+            self.looked.forward_status = Some(status);
         }
         self.refuse_fill();
         self.drop_fields(head);
@@ -217,15 +220,19 @@ impl Exchange {
         status: CacheStatus,
     ) -> bool {
         let mut asked = self.asked_before();
-        if let Some(failed) = self.failed {
+        if let Some(failed) = self.looked.failed {
             asked.now = failed.now;
         }
-        if !entry.stands() || !self.respond_with(entry, id, &asked) {
+        if self.allows(Event::Replace).is_err() || !entry.stands() {
             return false;
         }
+        let answer = self.respond_with(entry, id, &asked, Borrowed::default());
+        let Some(answer) = answer else {
+            return false;
+        };
         self.cache_status = status;
-        self.task = Task::Replace;
-        true
+        self.move_on(Event::Replace, |_| Phase::Replacing(answer))
+            .is_ok()
     }
 
     /// Nothing of an answer that failed goes with the one that stands in.

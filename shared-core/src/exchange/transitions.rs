@@ -9,10 +9,24 @@ pub enum State {
     Start,
     /// The request is on its way; no response head yet.
     AwaitingHead,
+    /// Of a batch only the part that is not stored is on its way.
+    AwaitingPart,
+    /// The same request is on its way for the cache alone: there is no client.
+    AwaitingUpdate,
+    /// The answer is on its way for another request.
+    Waiting,
+    /// A stored answer has to be decoded first.
+    Decoding,
+    /// A stored answer takes the place of the node's, whose body is of no account.
+    Replacing,
     /// The head is held, the body is being collected.
     Collecting,
+    /// The same of the node's part of a batch.
+    CollectingPart,
     /// The whole body is here, the coder has not run.
     Coding,
+    /// The node's part of a batch is here, to be put together with the stored one.
+    Merging,
     /// The answer is decided: its head edits and body are ready to send.
     Ready,
     /// The response goes through as it comes; what was collected goes first.
@@ -30,16 +44,28 @@ pub enum State {
 pub enum Event {
     /// The client's request head.
     RequestHead,
+    /// It takes over what another exchange is to fetch.
+    Update,
     /// The answer is stored.
     Hit,
     /// It is, in a form that has to be decoded first.
     HitToDecode,
+    /// A part of it is.
+    HitInPart,
     /// It is not, or not yet.
     Miss,
+    /// Another request fetches it.
+    Wait,
+    /// Waiting is over, however it went.
+    Wake,
+    /// The node's head says that what is stored is to be sent.
+    Replace,
     /// A response head that is not to be held.
     HeadToPass,
     /// A response head whose body is to be collected.
     HeadToHold,
+    /// The same, to be put together with what is stored.
+    HeadToMerge,
     /// A response head whose body is to be coded as it comes.
     HeadToStream,
     /// A piece of the body.
@@ -67,22 +93,48 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
     &[
         (Start, RequestHead, AwaitingHead),
         (AwaitingHead, Hit, Ready),
-        (AwaitingHead, HitToDecode, Coding),
+        (AwaitingHead, HitToDecode, Decoding),
+        (AwaitingHead, HitInPart, AwaitingPart),
         (AwaitingHead, Miss, AwaitingHead),
+        (AwaitingHead, Wait, Waiting),
+        (Waiting, Wake, AwaitingHead),
+        (Decoding, Hit, Ready),
+        (Decoding, Miss, AwaitingHead),
+        (Decoding, GiveUp, AwaitingHead),
         (AwaitingHead, HeadToPass, Passing),
         (AwaitingHead, HeadToHold, Collecting),
         (AwaitingHead, HeadToStream, Streaming),
+        (AwaitingHead, Replace, Replacing),
         (AwaitingHead, GiveUp, Passing),
+        (AwaitingPart, HeadToPass, Passing),
+        (AwaitingPart, HeadToHold, Collecting),
+        (AwaitingPart, HeadToStream, Streaming),
+        (AwaitingPart, HeadToMerge, CollectingPart),
+        (AwaitingPart, GiveUp, CollectingPart),
+        (Start, Update, AwaitingUpdate),
+        (AwaitingUpdate, HeadToPass, Passing),
+        (AwaitingUpdate, GiveUp, Passing),
+        (Replacing, HeadToHold, Replacing),
+        (Replacing, Piece, Replacing),
+        (Replacing, GiveUp, Replacing),
+        (Replacing, End, Ready),
+        (Replacing, CutShort, Cut),
         (Collecting, Piece, Collecting),
         (Collecting, StartStream, Streaming),
         (Collecting, GiveUp, Passing),
         (Collecting, End, Coding),
         (Collecting, CutShort, Cut),
+        (CollectingPart, Piece, CollectingPart),
+        (CollectingPart, GiveUp, Passing),
+        (CollectingPart, End, Merging),
+        (CollectingPart, CutShort, Cut),
         (Passing, Observe, Passing),
         (Coding, Coded, Ready),
-        (Coding, Miss, AwaitingHead),
         (Coding, GiveUp, Ready),
         (Coding, CutShort, Cut),
+        (Merging, Coded, Ready),
+        (Merging, GiveUp, Ready),
+        (Merging, CutShort, Cut),
         (Streaming, Piece, Streaming),
         (Streaming, Finish, Finished),
         (Streaming, CutShort, Cut),

@@ -1,0 +1,261 @@
+//! A body that is held, and the memory for it and for what is made of it.
+
+use super::head::{HeadEdit, ResponseHead};
+use super::phase::Borrowed;
+use crate::config::Config;
+use crate::faults::{injected, Fault};
+use crate::gzip::{inflate, oneshot, stream};
+use crate::json;
+use crate::memory::{self, Reservation};
+use crate::mode::Mode;
+
+/// What has come of a body.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    /// What the node sent.
+    pub(super) body: Vec<u8>,
+    pub(super) reservation: Option<Reservation>,
+    /// The body's length, where the node gave it.
+    pub(super) declared: Option<usize>,
+    /// The end of a body without a length can be told from a cut.
+    pub(super) delimited: bool,
+    /// Edits of the head that hold only if the body is recoded.
+    pub(super) recoded_edits: Vec<HeadEdit>,
+    /// For what of stored answers goes with it.
+    pub(super) borrowed: Borrowed,
+}
+
+impl Held {
+    /// Nothing yet of the body with that head.
+    pub(super) fn of<I>(head: &ResponseHead<I>) -> Self {
+        // the length that a 304 gives is not of its own body
+        let length = head.content_length.filter(|_| head.status != 304);
+        Self {
+            // beyond the address space is beyond max_oneshot
+            declared: length.map(|length| usize::try_from(length).unwrap_or(usize::MAX)),
+            delimited: head.delimited,
+            ..Self::default()
+        }
+    }
+
+    /// Whether there is less than the node said there would be.
+    pub(super) fn is_short(&self) -> bool {
+        self.declared
+            .is_some_and(|declared| self.body.len() < declared)
+    }
+
+    /// Whether a body of unknown length is known to have ended.
+    pub(super) fn is_whole(&self) -> bool {
+        self.delimited || json::closes(&self.body)
+    }
+
+    /// Takes the memory for a body of known `length`: itself and, for the time
+    /// of coding, its other form.
+    pub(super) fn reserve(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
+        self.claim(config, length, length)?;
+        self.grow(length)
+    }
+
+    /// The same for the node's part of a batch.
+    pub(super) fn make_room_for_part(
+        &mut self,
+        config: &Config,
+        length: usize,
+    ) -> Result<(), Mode> {
+        let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
+        if self.body.capacity() >= length {
+            return self.claim(config, self.body.capacity(), length);
+        }
+        let twice = self.body.capacity().saturating_mul(2);
+        let room = self.declared.unwrap_or(twice).min(most).max(length);
+        if self.claim(config, room, room).is_ok() {
+            return self.grow(room);
+        }
+        self.reserve(config, length)
+    }
+
+    /// Takes memory for the body and what is made of it.
+    pub(super) fn claim(
+        &mut self,
+        config: &Config,
+        body: usize,
+        beside: usize,
+    ) -> Result<(), Mode> {
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        let needed = body.checked_add(beside).ok_or(Mode::Memory)?;
+        match &mut self.reservation {
+            Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
+            None => {
+                self.reservation = config.process.budget.reserve(needed, limit);
+                self.reservation.as_ref().map(|_| ())
+            }
+        }
+        .ok_or(Mode::Memory)
+    }
+
+    fn grow(&mut self, room: usize) -> Result<(), Mode> {
+        let more = room.saturating_sub(self.body.len());
+        if self.body.try_reserve_exact(more).is_err() || injected(Fault::FailAlloc) {
+            return Err(Mode::Memory);
+        }
+        Ok(())
+    }
+
+    /// Less than was taken is needed from here on.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.shrink_to(bytes);
+        }
+    }
+
+    /// Decodes into what the trailer claims, and only if that was not enough
+    /// (several members) into as much as one body may take.
+    pub(super) fn gunzip(&mut self, config: &Config) -> Result<Vec<u8>, Mode> {
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
+        for cap in [inflate::claimed_length(&self.body).min(most), most] {
+            let needed = self.body.len().checked_add(cap).ok_or(Mode::Memory)?;
+            if let Some(reservation) = &mut self.reservation {
+                if !reservation.grow_to(needed, limit) {
+                    return Err(Mode::Memory);
+                }
+            }
+            match inflate::gunzip(&self.body, cap) {
+                Ok(body) => return Ok(body),
+                Err(inflate::InflateError::TooLarge) => {}
+                Err(_) => return Err(Mode::Failed),
+            }
+        }
+        Err(Mode::Encoded)
+    }
+}
+
+/// What the coder is to make of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Gzip {
+        /// The client refused identity: gzip is sent even if it is longer.
+        at_any_length: bool,
+    },
+    Gunzip,
+}
+
+/// A body that is coded at once when all of it is there.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) task: Task,
+    pub(super) held: Held,
+    /// Room for the coded body. Made where the body is: memory that coder
+    /// threads allocate stays in their arenas when it is freed elsewhere.
+    pub(super) room: Vec<u8>,
+}
+
+impl Whole {
+    pub(super) fn new(task: Task, held: Held) -> Self {
+        Self {
+            task,
+            held,
+            room: Vec::new(),
+        }
+    }
+
+    /// Whether it is a body of unknown length that is held in the hope of its
+    /// end.
+    pub(super) fn is_in_window(&self) -> bool {
+        self.held.declared.is_none() && self.task != Task::Gunzip
+    }
+
+    /// Whether a body of `length` is too short to be compressed.
+    pub(super) fn is_below_gate(&self, config: &Config, length: usize) -> bool {
+        let gated = self.task
+            == Task::Gzip {
+                at_any_length: false,
+            };
+        gated && (length as u64) < config.min_length
+    }
+
+    /// How much the coder has to go through.
+    pub(super) fn work(&self, config: &Config) -> usize {
+        match self.task {
+            Task::Gzip { .. } => self.held.body.len(),
+            Task::Gunzip => work_of_gunzip(&self.held.body, config),
+        }
+    }
+
+    /// What the coded body must be shorter than.
+    pub(super) fn gzip_limit(&self) -> usize {
+        match self.task {
+            Task::Gzip {
+                at_any_length: true,
+            } => oneshot::bound(self.held.body.len()),
+            _ => self.held.body.len(),
+        }
+    }
+
+    /// Room for the coded body, made by the thread that collected the body.
+    pub(super) fn make_room_for_code(&mut self) {
+        // there will be no encoder
+        let held = &mut self.held;
+        held.shrink_to(held.body.capacity() + held.body.len());
+        if self.task != Task::Gunzip {
+            // refused: the coder will find that out
+            let _ = self.room.try_reserve_exact(self.gzip_limit());
+        }
+    }
+
+    /// Room for a body that has grown to `length`, or the reason to stop.
+    pub(super) fn make_room(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
+        let most = if self.is_in_window() {
+            config.hold.min(config.max_oneshot)
+        } else {
+            config.max_oneshot
+        };
+        if memory::is_short() {
+            return Err(Mode::Memory);
+        }
+        match self.held.declared {
+            // More than was declared: not ours to repair.
+            Some(declared) if length > declared => Err(Mode::Failed),
+            Some(_) => Ok(()),
+            None if length as u64 > most => Err(Mode::Encoded),
+            None => {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                self.reserve_more(config, length, most)
+            }
+        }
+    }
+
+    /// Takes the memory for a body that has grown to `length` and may go on to
+    /// `most`. Its room grows in steps, so that it is copied seldom.
+    ///
+    /// One that is held in the hope of its end may have to be streamed instead,
+    /// so there is room for an encoder beside what is held, or no more is.
+    fn reserve_more(&mut self, config: &Config, length: usize, most: usize) -> Result<(), Mode> {
+        let is_in_window = self.is_in_window();
+        let held = &mut self.held;
+        let room = match held.body.capacity() {
+            enough if enough >= length => enough,
+            little => length.max(little.saturating_mul(2).min(most)),
+        };
+        if is_in_window {
+            let encoder = stream::size(config.stream_level);
+            match held.claim(config, room, length.max(encoder)) {
+                Ok(()) => return held.grow(room),
+                // what is held so far can be streamed
+                Err(reason) if held.claim(config, held.body.capacity(), encoder).is_ok() => {
+                    return Err(reason)
+                }
+                // there is no encoder to be had, but one shot may do
+                Err(_) => {}
+            }
+        }
+        held.claim(config, room, length)?;
+        held.grow(room)
+    }
+}
+
+/// What is short may be long when it is decoded.
+pub(super) fn work_of_gunzip(coded: &[u8], config: &Config) -> usize {
+    let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
+    inflate::claimed_length(coded).min(most).max(coded.len())
+}
