@@ -8,9 +8,9 @@
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 
+use sszip_core::cache::class::Class;
 use sszip_core::cache::entry::recompress::{is_wanted, recompress};
 use sszip_core::cache::owner::memory::Kept;
-use sszip_core::cache::owner::Class;
 use tokio::sync::oneshot;
 
 /// Entries that wait.

@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atomic_waker::AtomicWaker;
+use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::disk::DiskError;
 use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
 use sszip_core::cache::owner::state::{Found, Leased, LookUp, Refused};
-use sszip_core::cache::owner::{About, Owner, Scope};
+use sszip_core::cache::owner::Owner;
 use sszip_core::cache::{Key, Namespace};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};

@@ -5,10 +5,11 @@
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
+use sszip_core::cache::class::Class;
 use sszip_core::cache::entry::about::MAX_METHOD;
+use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::processes::Name;
-use sszip_core::cache::owner::{About, Class, Scope};
 use sszip_core::cache::{Key, Namespace};
 
 /// How long a lease lasts if nobody says otherwise, and at most. Milliseconds.

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::owner::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
-use sszip_core::cache::owner::{About, Now, Scope};
+use sszip_core::cache::owner::Now;
 use sszip_core::cache::{Key, Namespace};
 use sszip_owner::run::{Running, Settings, State};
 
@@ -45,7 +46,7 @@ impl Disk for Slow {
         Some(Stored {
             header: Header {
                 about: About {
-                    class: sszip_core::cache::owner::Class::Immutable,
+                    class: sszip_core::cache::class::Class::Immutable,
                     namespace: [0; 16],
                     method: None,
                     block: None,

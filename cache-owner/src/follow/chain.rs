@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::owner::tracker::State;
-use sszip_core::cache::owner::Scope;
 use sszip_core::cache::Namespace;
 use tokio::sync::Notify;
 

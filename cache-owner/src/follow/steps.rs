@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::owner::tracker::{Identity, Mark, Move, Step};
-use sszip_core::cache::owner::Scope;
 
 use super::chain::Chain;
 use crate::engine::{Engine, Failure};

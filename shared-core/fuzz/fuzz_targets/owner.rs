@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
+use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::owner::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
 use sszip_core::cache::owner::processes::Next;
 use sszip_core::cache::owner::state::{Leased, LookUp};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
-use sszip_core::cache::owner::{About, Now, Owner, Scope};
+use sszip_core::cache::owner::{Now, Owner};
 use sszip_core::cache::{Key, Namespace};
 use sszip_owner::request::{self, Request};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::follow::Follow;
 use super::follows::Declared;
-use super::values::{flag, invalid, once, one, DirectiveError, Range, Unit};
-use super::{GIB, KIB, MIB};
+use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit};
+use super::values::{GIB, KIB, MIB};
 use crate::cache::class::Class;
 use crate::cache::freshness::Valid;
 use crate::cache::stale::UseStale;
@@ -198,7 +198,6 @@ impl CacheDirectives {
 
     /// As [`super::Directives::inherit`].
     pub(super) fn inherit(&mut self, outer: &Self) {
-        use super::fill;
         fill(&mut self.enable, &outer.enable);
         fill(&mut self.valid, &outer.valid);
         fill(&mut self.max_entry, &outer.max_entry);

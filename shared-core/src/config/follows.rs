@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::follow::{is_name, Follow};
-use super::CacheConfig;
 
 /// A node to be followed, as a block has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,11 +91,11 @@ impl Follows {
     /// [`FollowsError`] says why one of them can't be followed.
     pub fn add(
         &mut self,
-        place: &CacheConfig,
+        place: &[Declared],
         named: Named<'_>,
         at: &str,
     ) -> Result<(), FollowsError> {
-        for declared in place.follows.iter() {
+        for declared in place {
             let namespace = match (&declared.namespace, named) {
                 (Some(namespace), _) => namespace.clone(),
                 (None, Named::No) => return Err(FollowsError::Unnamed),
@@ -185,8 +184,10 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, Follow)>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{from_json, Follows, FollowsError, Named};
-    use crate::config::{CacheConfig, Directives};
+    use std::sync::Arc;
+
+    use super::{from_json, Declared, Follows, FollowsError, Named};
+    use crate::config::Directives;
     use crate::memory::Budget;
 
     fn set(directives: &mut Directives, line: &str) -> Result<(), String> {
@@ -196,12 +197,12 @@ mod tests {
             .map_err(|error| error.to_string())
     }
 
-    fn place(lines: &[&str]) -> CacheConfig {
+    fn place(lines: &[&str]) -> Arc<Vec<Declared>> {
         let mut directives = Directives::default();
         for line in lines {
             set(&mut directives, line).unwrap();
         }
-        directives.resolve(Budget::new()).cache
+        directives.resolve(Budget::new()).cache.follows
     }
 
     fn followed(follows: &Follows) -> Vec<(&str, &str)> {
@@ -233,7 +234,7 @@ mod tests {
     #[test]
     fn a_namespace_has_one_name_and_one_head() {
         let bare = place(&["http://a/secret header=A:secret"]);
-        let error = |place: &CacheConfig, named| {
+        let error = |place: &[Declared], named| {
             let mut follows = Follows::default();
             follows.add(&bare, Named::Always(b"main"), "f:1").unwrap();
             let error = follows.add(place, named, "f:2").unwrap_err();
@@ -257,7 +258,7 @@ mod tests {
             let expected = format!(
                 "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
                  (f:1)",
-                other.follows[0].follow.place()
+                other[0].follow.place()
             );
             assert!(said.starts_with(&expected), "{said}");
         }
@@ -278,7 +279,7 @@ mod tests {
             assert_eq!(error, "is duplicate", "{first}, {second}");
         }
         let mixed = place(&["http://a", "http://b namespace=x"]);
-        assert_eq!(mixed.follows.len(), 2);
+        assert_eq!(mixed.len(), 2);
     }
 
     #[test]

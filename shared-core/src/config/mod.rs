@@ -17,7 +17,7 @@ use crate::negotiate::media_type::MediaTypes;
 
 pub use cache::{CacheConfig, Credentials};
 pub use values::DirectiveError;
-use values::{flag, invalid, once, one, Range, Unit};
+use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 
 /// Which content codings the node is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +77,6 @@ pub struct Directives {
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheDirectives,
 }
-
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const GIB: u64 = 1 << 30;
 
 /// How long a body of unknown length is held, where it is not configured.
 const HOLD_MS: u64 = 5;
@@ -203,12 +199,6 @@ impl Directives {
             cache: self.cache.resolve(),
             process: process.into(),
         }
-    }
-}
-
-fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
-    if inner.is_none() {
-        inner.clone_from(outer);
     }
 }
 

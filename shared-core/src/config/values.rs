@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{GIB, KIB, MIB};
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+pub(super) const GIB: u64 = 1 << 30;
 
 /// Why a directive was not taken. The text goes on from the directive's name
 /// and says what is allowed.
@@ -76,6 +78,13 @@ pub(super) fn once<T>(
     }
     *slot = Some(read()?);
     Ok(())
+}
+
+/// What a block does not say the one around it does.
+pub(super) fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
+    if inner.is_none() {
+        inner.clone_from(outer);
+    }
 }
 
 pub(super) fn one<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {

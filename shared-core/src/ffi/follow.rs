@@ -61,7 +61,7 @@ pub unsafe extern "C" fn sszip_heads_add(
             (false, false) => Named::Always(name),
         };
         let at = String::from_utf8_lossy(at);
-        match heads.follows.add(&config.0.cache, named, &at) {
+        match heads.follows.add(&config.0.cache.follows, named, &at) {
             Ok(()) => {
                 heads.json = heads.follows.to_json();
                 sszip_status::SSZIP_STATUS_OK

@@ -30,7 +30,7 @@ use self::favours::Favours;
 use self::job::{Job, LookUp};
 pub use self::message::{Answer, Message, NotOurs};
 use self::namespaces::Namespaces;
-pub use self::purge::{namespace, problem, request as purge_request, BadPurge};
+pub use self::purge::{namespace, problem, request as purge_request, BadPurge, Purged};
 use super::chain::Chains;
 use super::entry::Entry;
 use super::process::flights::Outcome;
@@ -75,9 +75,6 @@ const ALONE: u64 = 1_000;
 
 /// A generation that no owner has: they begin with the time.
 const NO_OWNERS: u64 = 1 << 63;
-
-/// What the owner said of a purge: a status, and a JSON object.
-pub type Purged = (u16, Vec<u8>);
 
 /// How a link behaves.
 #[derive(Clone, Copy, Debug)]

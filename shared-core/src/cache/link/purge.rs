@@ -5,9 +5,11 @@ use std::fmt;
 use serde::Serialize;
 
 use super::message::hex_of;
-use super::Purged;
 use crate::cache::scope::Scope;
 use crate::cache::Namespace;
+
+/// What the owner said of a purge: a status, and a JSON object.
+pub type Purged = (u16, Vec<u8>);
 
 /// What the owner is to be told (docs/owner-protocol.md, Purges).
 #[derive(Debug, Default, Serialize)]

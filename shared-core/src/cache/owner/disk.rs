@@ -4,9 +4,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::now::Now;
 use super::tracker::{Identity, Mark, Record};
-use super::{About, Now, Scope};
 use crate::bytes::copy_of;
+use crate::cache::entry::about::{About, Scope};
 pub use crate::cache::store::{Header, Waits};
 use crate::cache::{Key, Namespace};
 

@@ -1,9 +1,10 @@
 //! What the owner knows of the chains that it follows goes to the processes,
 //! and decides which entries hold.
 
+use super::now::Now;
 use super::processes::Event;
+use super::state::Owner;
 use super::state::Shared;
-use super::{Now, Owner};
 use crate::cache::chain::{Heights, Move, State};
 use crate::cache::Namespace;
 

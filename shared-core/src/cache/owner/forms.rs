@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::memory::Kept;
-use super::{About, Class, Now, Owner};
+use super::now::Now;
+use super::state::Owner;
+use crate::cache::class::Class;
+use crate::cache::entry::about::About;
 use crate::cache::entry::check;
 use crate::cache::entry::wire::as_final;
 use crate::cache::Key;

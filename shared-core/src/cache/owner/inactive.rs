@@ -1,27 +1,11 @@
-//! What nobody asks for is forgotten, where that is wanted.
-
-use super::{Now, Owner};
+//! When what nobody asks for is forgotten, where that is wanted.
 
 /// How many times as old as an inactive entry a table is that goes, in
 /// quarters; and after how many quarters what is asked for is put again. Two
 /// of the latter may pass between a table's making and a hit that does not
 /// renew an entry in it: one that it was old when it was read, and one since.
-const GOES: u64 = 6;
+pub(super) const GOES: u64 = 6;
 pub(super) const RENEWS: u64 = 1;
-
-impl Owner {
-    /// Forgets what nobody has asked for in so many milliseconds, in memory
-    /// and, more coarsely, on the disk. Does nothing unless that was said to
-    /// [`inactive`](Self::inactive). Waits for a disk.
-    pub fn forget_inactive(&self, now: Now) {
-        let Some(inactive) = self.inactive else {
-            return;
-        };
-        self.memory.forget(now.monotonic.saturating_sub(inactive));
-        self.disk
-            .forget(quarters(inactive, GOES), quarters(inactive, RENEWS), now);
-    }
-}
 
 /// Of a time, without overflow.
 pub(super) fn quarters(time: u64, count: u64) -> u64 {

@@ -13,8 +13,9 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
 use super::disk::{Body, Header, Stored};
-use super::{About, Now};
+use super::now::Now;
 use crate::cache::chain::{Chains, Stamp};
+use crate::cache::entry::about::About;
 use crate::cache::entry::wire;
 use crate::cache::Key;
 
@@ -408,8 +409,8 @@ impl fmt::Debug for Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Class;
     use super::*;
+    use crate::cache::class::Class;
 
     const KEY: Key = [7; 32];
 

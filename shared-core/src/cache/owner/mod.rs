@@ -10,7 +10,7 @@
 //! | [`memory`]    | entries in memory, within a number of bytes          |
 //! | [`disk`]      | what the owner needs of a store                      |
 //! | [`following`] | what is known of chains goes to the processes         |
-//! | [`inactive`]  | what nobody asks for                                 |
+//! | `inactive`   | what nobody asks for                                 |
 //! | [`forms`]     | an entry in another form: read, final, or smaller    |
 //! | [`store`]     | that store                                           |
 //! | [`tracker`]   | what becomes of a namespace's chain                  |
@@ -19,9 +19,10 @@
 pub mod disk;
 pub mod following;
 pub mod forms;
-pub mod inactive;
+mod inactive;
 pub mod leases;
 pub mod memory;
+mod now;
 pub mod processes;
 mod record;
 mod recorded;
@@ -29,16 +30,5 @@ pub mod state;
 pub mod store;
 pub mod tracker;
 
-pub use crate::cache::class::Class;
-pub use crate::cache::entry::about::{About, Scope};
+pub use now::Now;
 pub use state::Owner;
-
-/// The time of a call, in milliseconds of two clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Of the machine's monotonic clock, the same in all its processes:
-    /// leases and the lives of entries in memory.
-    pub monotonic: u64,
-    /// Since 1970: the lives of entries on disk.
-    pub unix: u64,
-}

@@ -1,8 +1,8 @@
 //! What the owner keeps for those who follow its chains.
 
 use super::disk::DiskError;
+use super::state::Owner;
 use super::tracker::{Identity, Mark, Record};
-use super::Owner;
 use crate::cache::Namespace;
 
 impl Owner {

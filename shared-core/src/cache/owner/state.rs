@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::disk::{Disk, DiskError, Header, StoreStatus, Stored, Waits};
-use super::inactive::{quarters, RENEWS};
+use super::inactive::{quarters, GOES, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
+use super::now::Now;
 use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
-use super::{About, Now, Scope};
 use crate::cache::chain::Chains;
+use crate::cache::entry::about::{About, Scope};
 use crate::cache::Key;
 
 /// Leases at a time. Beyond it all who miss ask the node.
@@ -539,6 +540,18 @@ impl Owner {
             saved: load(&counters.saved),
             store,
         }
+    }
+
+    /// Forgets what nobody has asked for in so many milliseconds, in memory
+    /// and, more coarsely, on the disk. Does nothing unless that was said to
+    /// [`inactive`](Self::inactive). Waits for a disk.
+    pub fn forget_inactive(&self, now: Now) {
+        let Some(inactive) = self.inactive else {
+            return;
+        };
+        self.memory.forget(now.monotonic.saturating_sub(inactive));
+        self.disk
+            .forget(quarters(inactive, GOES), quarters(inactive, RENEWS), now);
     }
 
     /// Whether a purge is not over yet.

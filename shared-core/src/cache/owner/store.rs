@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
+use super::now::Now;
+use super::record;
 use super::tracker::{self, Identity, Mark};
-use super::{record, About, Now, Scope};
+use crate::cache::entry::about::{About, Scope};
 use crate::cache::store::{self, Admission, Event, Status, Store, StoreError};
 use crate::cache::{Key, Namespace};
 
@@ -187,8 +189,8 @@ impl Disk for StoreDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::class::Class;
     use crate::cache::owner::tracker::Hash;
-    use crate::cache::owner::Class;
     use crate::cache::store::Config;
 
     const NOW: Now = Now {

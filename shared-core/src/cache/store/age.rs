@@ -9,8 +9,8 @@
 use std::sync::atomic::Ordering;
 
 use super::config::Tables;
+use super::entries::{Store, StoreError};
 use super::rocks::Table;
-use super::{Store, StoreError};
 
 impl Store {
     /// Drops the tables that were made more than `goes` milliseconds ago, from

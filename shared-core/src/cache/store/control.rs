@@ -1,7 +1,10 @@
 //! The family of what must last: which database this is, how many lasting
 //! writes there were, the purges, and what the owner keeps here.
 
+use std::collections::BTreeMap;
+
 use super::config::CONTROL;
+use super::marker::Marker;
 use super::purges::Purges;
 use super::rocks::{Failure, Rocks};
 
@@ -9,6 +12,14 @@ const NAME: &[u8] = b"name";
 pub(super) const SERIAL: &[u8] = b"serial";
 const PURGE: &[u8] = b"purge/";
 const OWNERS: &[u8] = b"owner/";
+
+/// What is written one at a time, and must last.
+pub(super) struct Lasting {
+    pub(super) marker: Marker,
+    /// Rows that are to be written; `None` takes a row out. Those that could
+    /// not be written wait for the next write.
+    pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
 
 /// What the family holds, apart from the owner's rows.
 pub(super) struct Control {

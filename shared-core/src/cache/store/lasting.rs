@@ -3,24 +3,14 @@
 //! Such a write goes through the log, onto the disk, and is then counted by the
 //! marker file; before it goes all that was written without the log.
 
-use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use super::config::CONTROL;
-use super::control;
-use super::marker::Marker;
+use super::control::{self, Lasting};
+use super::entries::{locked, Store, StoreError};
 use super::rocks::{Durability, Failure, Write};
-use super::{locked, Store, StoreError};
 use crate::cache::entry::about::Scope;
 use crate::faults::{die_if, Fault};
-
-/// What is written one at a time, and must last.
-pub(super) struct Lasting {
-    pub(super) marker: Marker,
-    /// Rows that are to be written; `None` takes a row out. Those that could
-    /// not be written wait for the next write.
-    pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-}
 
 impl Store {
     /// Purges what matches `scope` and was asked of the node before. From the

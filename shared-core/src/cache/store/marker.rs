@@ -20,14 +20,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use super::open::PRIVATE;
-
 /// The layout of the store, database included.
 pub(super) const FORMAT: u64 = 2;
 
 pub(super) const FILE: &str = "sszip-store";
 const NEW: &str = "sszip-store.new";
 const TITLE: &str = "sszip-store ";
+
+/// Nobody else's business, whatever the umask is: nginx has none.
+pub(super) const PRIVATE: u32 = 0o600;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

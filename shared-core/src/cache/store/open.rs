@@ -25,15 +25,13 @@ use crate::faults::{die_if, Fault};
 
 use super::config::{Config, CONTROL, MIN_SIZE};
 use super::control;
-use super::marker::{sync_folder, Marker, MarkerError, FILE};
+use super::marker::{sync_folder, Marker, MarkerError, FILE, PRIVATE};
 use super::purges::Purges;
 use super::rocks::{Durability, Failure, Rocks, Write};
 
 pub(super) const DATABASE: &str = "db";
 const OPENING: &str = "opening";
 const LOCK: &str = "LOCK";
-/// Nobody else's business, whatever the umask is: nginx has none.
-pub(super) const PRIVATE: u32 = 0o600;
 /// Attempts after which a database is given up.
 const MAX_OPENINGS: u64 = 5;
 /// Bytes that have to be free to open it.

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use super::config::Tables;
+use super::entries::{locked, Store};
 use super::rocks::Written;
 use super::storing::Reason;
-use super::{locked, Store};
 
 /// A moment's figures.
 #[derive(Clone, Debug, PartialEq, Eq)]

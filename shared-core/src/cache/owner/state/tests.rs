@@ -2,8 +2,9 @@ use std::collections::HashMap;
 
 use super::super::disk::{Body, Stored, Waits};
 use super::super::tracker::{Identity, Mark, Record};
-use super::super::{About, Class};
 use super::*;
+use crate::cache::class::Class;
+use crate::cache::entry::about::About;
 use crate::cache::Namespace;
 
 mod following;

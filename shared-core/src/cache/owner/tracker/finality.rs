@@ -1,8 +1,8 @@
 //! What is final, and whether what was still is what it was.
 
 use super::poll::{Halt, Poll};
+use super::terms::{Ask, Block, Mark};
 use super::window::Window;
-use super::{Ask, Block, Mark};
 use crate::config::follow::Finality;
 
 /// For so many polls the node may have no block with the number of one that was

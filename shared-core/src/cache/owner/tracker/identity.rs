@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::Hash;
+/// Of a block: whatever tells it from all others.
+pub type Hash = [u8; 32];
 
 /// What tells a chain from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

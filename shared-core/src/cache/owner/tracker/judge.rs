@@ -4,8 +4,10 @@ use super::finality::{check, newest, Checked};
 use super::identity::Identity;
 use super::place::{find, Place, CONFUSED};
 use super::poll::{Halt, Poll};
+use super::terms::{Ask, Block, Mark, Step};
 use super::window::Window;
-use super::{Ask, Behind, Block, Mark, Move, Step, Tracker};
+use super::{Behind, Tracker};
+use crate::cache::chain::Move;
 use crate::config::follow::Finality;
 
 /// A lower head is the head when it has lasted for so many polls, and so many

@@ -1,7 +1,9 @@
 //! Where the node's head hangs on the window.
 
 use super::poll::Halt;
-use super::{Ask, Block, Mark, Poll, Window};
+use super::poll::Poll;
+use super::terms::{Ask, Block, Mark};
+use super::window::Window;
 
 /// So many blocks are walked back from the node's head. What is further is
 /// looked for by number.

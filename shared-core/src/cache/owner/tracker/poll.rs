@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Answer, Ask, Block, Hash};
+use super::identity::Hash;
+use super::terms::{Answer, Ask, Block};
 
 /// A poll. What was answered stays answered until its end, so that a judgement
 /// that began with it is repeated with the same.

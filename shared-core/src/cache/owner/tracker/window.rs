@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::{Block, Hash, Mark};
+use super::identity::Hash;
+use super::terms::{Block, Mark};
 
 /// So many are kept.
 pub(super) const MOST: usize = 1_024;

@@ -1,0 +1,120 @@
+"""Files import each other in one direction: no circles."""
+
+import re
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CRATES = {"sszip_core": "shared-core/src", "sszip_owner": "cache-owner/src"}
+
+# Where no files import each other in a circle.
+ROOMS = ("shared-core/src/cache/", "shared-core/src/config/", "cache-owner/src/")
+
+
+def modules():
+    """Each module of both crates, its path as a tuple, with its file."""
+    found = {}
+    for crate, folder in CRATES.items():
+        for path in (ROOT / folder).rglob("*.rs"):
+            *folders, name = path.relative_to(ROOT / folder).with_suffix("").parts
+            if "tests" not in (*folders, name) and name not in ("main", "model"):
+                found[(crate, *folders, *([] if name in ("mod", "lib") else [name]))] = path
+    return found
+
+
+def tokens(path):
+    """The file without comments, texts, and modules within it, tests above all."""
+    text = re.sub(r"//[^\n]*", "", path.read_text())
+    text = re.sub(r'"(?:\\.|[^"\\])*"', '""', text, flags=re.S)
+    text = re.sub(r"^(?:pub )?mod \w+ \{.*?^\}", "", text, flags=re.M | re.S)
+    return [*re.findall(r"\w+|::|\S", text), ";"]
+
+
+def named(words):
+    """The paths that stand in a file, with braces taken apart."""
+    found = []
+
+    def take(at, before):
+        if words[at] == "{":
+            at += 1
+            while words[at] != "}":
+                at = take(at, before)
+                at += words[at] == ","
+            return at + 1
+        before = (*before, words[at])
+        if words[at + 1] == "::":
+            return take(at + 2, before)
+        found.append(before)
+        return at + (3 if words[at + 1] == "as" else 1)
+
+    at = 0
+    while at < len(words) - 1:
+        is_path = words[at].isidentifier() and words[at + 1] == "::"
+        at = take(at, ()) if is_path else at + 1
+    return found
+
+
+def leads_to(module, path, known):
+    """The module that a path leads to from another one, if it is one of ours."""
+    first, *rest = path
+    if first == "crate":
+        place = module[:1]
+    elif first in ("self", "super"):
+        place = module if first == "self" else module[:-1]
+        while rest[:1] == ["super"]:
+            place, rest = place[:-1], rest[1:]
+    elif first in CRATES:
+        place = (first,)
+    elif (*module, first) in known:
+        place, rest = module, path
+    else:
+        return None
+    for name in rest:
+        if (*place, name) not in known:
+            break
+        place = (*place, name)
+    return place
+
+
+def circles():
+    """Sets of files each of which leads to all others by what it names. That a folder
+    declares its files is no import; what one file adds to another's type can't be seen."""
+    known = modules()
+    imports = {
+        module: {leads_to(module, path, known) for path in named(tokens(file))} - {None, module}
+        for module, file in known.items()
+    }
+
+    def reached(start):
+        seen, left = set(), [start]
+        while left:
+            new = imports[left.pop()] - seen
+            seen |= new
+            left += new
+        return seen
+
+    reach = {module: reached(module) for module in known}
+    found = {
+        frozenset(other for other in reach[module] if module in reach[other])
+        for module in known
+        if module in reach[module]
+    }
+    return {frozenset(str(known[module].relative_to(ROOT)) for module in circle) for circle in found}
+
+
+class Imports(unittest.TestCase):
+    def test_no_file_leads_back_to_itself(self):
+        found = [sorted(circle) for circle in circles() if any(file.startswith(ROOMS) for file in circle)]
+        self.assertEqual(found, [])
+
+    def test_paths_are_found_and_lead_to_files(self):
+        words = re.findall(r"\w+|::|\S", "use super::{chain::{Chains, Mark}, stale as s, Key}; self::wire::decode(x);")
+        paths = [("super", "chain", "Chains"), ("super", "chain", "Mark"), ("super", "stale"), ("super", "Key")]
+        self.assertEqual(named([*words, ";"]), [*paths, ("self", "wire", "decode")])
+        entry = ("sszip_core", "cache", "entry")
+        expected = [entry[:2] + ("chain",)] * 2 + [entry[:2] + ("stale",), entry[:2], entry + ("wire",)]
+        self.assertEqual([leads_to(entry, path, modules()) for path in named([*words, ";"])], expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

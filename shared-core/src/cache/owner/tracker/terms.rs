@@ -1,0 +1,125 @@
+//! What is asked of a node, what it answers, and what is told.
+
+use super::identity::{Hash, Identity};
+use crate::cache::chain::Move;
+
+/// What is to be known of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its place in the chain (Beacon: its slot). A parent's is lower.
+    pub number: u64,
+    /// Which one it is.
+    pub hash: Hash,
+    /// The one that it follows.
+    pub parent: Hash,
+}
+
+/// A block that was taken for final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its number.
+    pub number: u64,
+    /// Which one it was.
+    pub hash: Hash,
+}
+
+/// What is known of a namespace's chain from before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Which chain it is; `None`: any.
+    pub identity: Option<Identity>,
+    /// The newest block that was taken for final.
+    pub mark: Option<Mark>,
+}
+
+/// A question to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// Its head: [`Answer::Block`].
+    Latest,
+    /// The newest block that it calls final: [`Answer::Block`].
+    Finalized,
+    /// Whether it is behind and knows it: [`Answer::Syncing`].
+    Syncing,
+    /// A block of any branch: [`Answer::Block`].
+    ByHash(Hash),
+    /// The block of its chain with exactly that number: [`Answer::Block`].
+    ByNumber(u64),
+    /// The same, asked last: whether it is still there.
+    Again(u64),
+    /// [`Answer::ChainId`].
+    ChainId,
+    /// [`Answer::Genesis`].
+    Genesis,
+}
+
+/// What the node said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A block; `None`: it has none such.
+    Block(Option<Block>),
+    /// It is behind.
+    Syncing(bool),
+    /// `None`: its API does not say.
+    ChainId(Option<u64>),
+    /// What tells its first block from those of other chains.
+    Genesis(Hash),
+    /// An error, or nothing that can be understood. For people.
+    Failed(String),
+}
+
+/// What the host is to do, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To be told to the owner.
+    Move(Move),
+    /// To be recorded so that it lasts; no block is recorded as final then.
+    KeepIdentity(Identity),
+    /// To be recorded before the [`Move::Final`] that follows is told: an entry
+    /// must not outlive what made it final. `None`: none is any more, which has
+    /// to last, and must not come before the purge of what is
+    /// [broken](Move::Broken).
+    KeepMark(Option<Mark>),
+    /// To be logged.
+    Say(Line),
+}
+
+/// A line for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Somebody should look at it.
+    pub is_error: bool,
+    /// Without the name of the namespace.
+    pub text: String,
+}
+
+/// How the following goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The node has not answered yet.
+    Starting,
+    /// All is well.
+    Following,
+    /// The node says that it is behind.
+    Syncing,
+    /// Its head went back, and may come again.
+    Lagging,
+    /// It has not answered for some time.
+    Unreachable,
+    /// It has another chain than the one recorded.
+    WrongChain,
+}
+
+impl State {
+    /// As the owner's status has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Following => "following",
+            Self::Syncing => "syncing",
+            Self::Lagging => "lagging",
+            Self::Unreachable => "unreachable",
+            Self::WrongChain => "wrong-chain",
+        }
+    }
+}

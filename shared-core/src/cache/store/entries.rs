@@ -1,0 +1,416 @@
+//! Entries go in and out.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::config::{Config, Tables};
+use super::control::Lasting;
+#[cfg(feature = "faults")]
+use super::marker;
+use super::open::{OpenError, Opening};
+use super::purges::Purges;
+use super::record::Header;
+use super::rocks::{self, Durability, Failure, Pinned, Rocks, Write};
+use super::storing::{Event, Reason, Storing};
+use super::{open, record};
+use crate::cache::entry::about::About;
+use crate::cache::Key;
+use crate::faults::{injected_once, Fault};
+
+/// An open store.
+pub struct Store {
+    pub(super) rocks: Arc<Rocks>,
+    pub(super) config: Config,
+    pub(super) purges: RwLock<Purges>,
+    pub(super) lasting: Mutex<Lasting>,
+    pub(super) storing: Mutex<Storing>,
+    /// Something was written without the log since the last flush.
+    unflushed: AtomicBool,
+    flushing: Mutex<()>,
+    /// Entries in [`Tables::ALL`] that were written before these are old: they
+    /// leave with the next tables, or will have been here for too long.
+    old: [AtomicU64; 2],
+    pub(super) aged: [AtomicU64; 2],
+    /// The newest write before the last flush.
+    pub(super) flushed: AtomicU64,
+    /// Bytes of tables that each of them may have.
+    room: Mutex<[u64; 2]>,
+    /// Bytes put since the tables were looked over.
+    put_since: AtomicU64,
+    pub(super) read_errors: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) busy: AtomicU64,
+}
+
+/// Why something was not stored.
+#[derive(Debug)]
+pub enum StoreError {
+    /// RocksDB can't write; [`Store::next_event`] has it once, and it goes
+    /// away by itself.
+    Off(Reason),
+    /// Memory is full of what is being flushed: worth another try later, and
+    /// no waiting.
+    Busy,
+    /// Longer than [`Config::max_entry`], or what is said of it than 64 KiB.
+    TooLarge,
+    /// It was purged while it was on its way.
+    Purged,
+    /// The marker file could not be written.
+    Marker(io::Error),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off(reason) => reason.fmt(f),
+            Self::Busy => f.write_str("the disk is slower than what is to be stored"),
+            Self::TooLarge => f.write_str("too large an entry"),
+            Self::Purged => f.write_str("purged while it was on its way"),
+            Self::Marker(error) => write!(f, "the marker file: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// An entry that was found. It keeps the database open, and the folder locked,
+/// until it is dropped.
+#[derive(Debug)]
+pub struct Stored {
+    value: Pinned,
+    header: Header,
+    sequence: u64,
+    body: usize,
+    old: bool,
+}
+
+impl Stored {
+    /// What it is.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// It lies in the oldest quarter of a full store, or is old by
+    /// [`Store::forget`], and leaves soon unless it is put again.
+    pub fn is_old(&self) -> bool {
+        self.old
+    }
+
+    fn is_fresh(&self, now: u64) -> bool {
+        self.header.expires_at > now
+    }
+}
+
+/// A key may have been stored in tables of both kinds: the newer one counts.
+fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
+    let (Some(first), Some(second)) = (&one, &other) else {
+        return one.or(other);
+    };
+    if first.sequence >= second.sequence {
+        one
+    } else {
+        other
+    }
+}
+
+/// It takes a disk to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waits;
+
+/// The body, where RocksDB has it.
+impl AsRef<[u8]> for Stored {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Deref for Stored {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.value[self.body..]
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// Opens the store in `config.path`, and makes one if there is none or
+    /// what is there is damaged. `now` in milliseconds since 1970.
+    pub fn open(config: &Config, now: u64) -> Result<(Self, Opening), OpenError> {
+        let opened = open::open(config, now)?;
+        let store = Self {
+            rocks: Arc::new(opened.rocks),
+            config: config.clone(),
+            purges: RwLock::new(opened.purges),
+            lasting: Mutex::new(Lasting {
+                marker: opened.marker,
+                rows: BTreeMap::new(),
+            }),
+            storing: Mutex::default(),
+            unflushed: AtomicBool::new(false),
+            flushing: Mutex::new(()),
+            old: [const { AtomicU64::new(0) }; 2],
+            aged: [const { AtomicU64::new(0) }; 2],
+            flushed: AtomicU64::new(0),
+            room: Mutex::new([u64::MAX; 2]),
+            put_since: AtomicU64::new(0),
+            read_errors: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+        };
+        // all that there is lies in tables
+        store.note_flush(store.rocks.sequence());
+        store.look_over();
+        Ok((store, opened.opening))
+    }
+
+    /// Stores `body` under `key`, in place of what was there. It is found at
+    /// once, and survives a crash from the next flush on.
+    pub fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
+        let length = body.len() as u64;
+        if length > self.config.max_entry() {
+            return Err(StoreError::TooLarge);
+        }
+        if self.refuses(key, &header.about) {
+            return Err(StoreError::Purged);
+        }
+        let head = record::encode(key, header, self.rocks.sequence(), body.len());
+        let head = head.ok_or(StoreError::TooLarge)?;
+        let write = Write::Put {
+            family: Tables::of(header.about.class).family(),
+            key,
+            value: [&head, body],
+        };
+        let durability = if self.config.log_entries {
+            Durability::Wal
+        } else {
+            Durability::Memory
+        };
+        let written = self.rocks.write(&[write], durability);
+        if written.is_ok() {
+            // after the write: what was acknowledged is flushed by the next
+            // flush that finds this set
+            self.unflushed.store(true, Ordering::SeqCst);
+        }
+        self.judge(written)?;
+        let since = self.put_since.fetch_add(length, Ordering::Relaxed) + length;
+        if since >= self.config.write_buffer {
+            self.put_since.store(0, Ordering::Relaxed);
+            self.look_over();
+        }
+        Ok(())
+    }
+
+    /// The entry under `key`, if it is fresh at `now` (milliseconds since
+    /// 1970). What can't be read is a miss, and counted.
+    pub fn get(&self, key: &Key, now: u64) -> Option<Stored> {
+        self.stale(key).filter(|stored| stored.is_fresh(now))
+    }
+
+    /// The same if that can be told from memory and the page cache. Never
+    /// waits for the disk.
+    ///
+    /// # Errors
+    /// [`Waits`]: [`get`](Self::get) has to.
+    pub fn get_ready(&self, key: &Key, now: u64) -> Result<Option<Stored>, Waits> {
+        let [one, other] = Tables::ALL.map(|tables| {
+            match self.rocks.get_ready(tables.family(), key) {
+                // counted when it is read the other way
+                Err(_) => Err(Waits),
+                Ok(value) => Ok(value.and_then(|value| self.found(key, tables, value))),
+            }
+        });
+        Ok(newer(one?, other?).filter(|stored| stored.is_fresh(now)))
+    }
+
+    /// `false`: nothing is under `key`. Asks memory only, and never waits for
+    /// the disk; most look-ups that find nothing can be answered by it.
+    pub fn may_have(&self, key: &Key) -> bool {
+        let mut families = Tables::ALL.map(Tables::family).into_iter();
+        families.any(|family| self.rocks.may_have(family, key))
+    }
+
+    /// The entry under `key`, fresh or not; never one that was purged.
+    pub fn stale(&self, key: &Key) -> Option<Stored> {
+        let [one, other] = Tables::ALL.map(|tables| match self.rocks.get(tables.family(), key) {
+            Ok(value) => self.found(key, tables, value?),
+            Err(_) => {
+                self.read_errors.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        });
+        newer(one, other)
+    }
+
+    /// What was read, unless it was purged or is damaged.
+    fn found(&self, key: &Key, tables: Tables, value: Pinned) -> Option<Stored> {
+        let Some((header, sequence, body)) = record::decode(key, &value) else {
+            self.read_errors.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        if self.refuses(key, &header.about) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let is_before =
+            |old: &[AtomicU64; 2]| sequence < old[tables as usize].load(Ordering::Relaxed);
+        Some(Stored {
+            old: is_before(&self.old) || is_before(&self.aged),
+            value,
+            header,
+            sequence,
+            body,
+        })
+    }
+
+    /// Whether that was purged.
+    pub fn refuses(&self, key: &Key, about: &About) -> bool {
+        let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
+        purges.refuses(key, about)
+    }
+
+    /// What a request that is sent to the node now has to carry in its
+    /// [`About::generation`].
+    pub fn generation(&self) -> u64 {
+        let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
+        purges.generation()
+    }
+
+    /// To be called now and then: writes what is in memory onto the disk, and
+    /// tries again what could not be written.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        if let Some(failure) = self.rocks.background_error() {
+            locked(&self.storing).failed(Reason::from(&failure));
+            self.judge(self.rocks.resume())?;
+        }
+        if locked(&self.storing).off().is_some() {
+            self.unflushed.store(true, Ordering::SeqCst);
+        }
+        self.flush_entries()?;
+        self.look_over();
+        let mut lasting = locked(&self.lasting);
+        if !lasting.rows.is_empty() {
+            self.write_lasting(&mut lasting)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush_entries(&self) -> Result<(), StoreError> {
+        // whoever comes while others flush must not go on before they are done
+        let _flushing = locked(&self.flushing);
+        if !self.unflushed.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let sequence = self.rocks.sequence();
+        let flushed = if injected_once(Fault::FailFlush) {
+            Err(Failure::other("injected fault"))
+        } else {
+            self.rocks.flush()
+        };
+        match flushed {
+            Ok(()) => self.note_flush(sequence),
+            Err(_) => self.unflushed.store(true, Ordering::SeqCst),
+        }
+        self.judge(flushed)
+    }
+
+    /// Flushes, and gives the store up. Without it the same happens when the
+    /// last user is gone, but nobody hears of a failure.
+    pub fn close(self) -> Result<(), StoreError> {
+        self.flush()
+    }
+
+    /// Makes in the folder `to` the store that a power cut at this moment would
+    /// leave: with those names of files that were synced or, without
+    /// `synced_names`, with all. For tests; `SSZIP_POWER_CUTS` has to be in the
+    /// environment when the store is opened.
+    #[cfg(feature = "faults")]
+    pub fn power_cut(&self, to: &std::path::Path, synced_names: bool) -> io::Result<()> {
+        // a marker that is newer than the database would be a loss
+        std::fs::create_dir_all(to)?;
+        marker::copy(&self.config.path, to)?;
+        if !self.rocks.power_cut(&to.join(open::DATABASE), synced_names) {
+            return Err(io::Error::other("no power cut was prepared, or it failed"));
+        }
+        Ok(())
+    }
+
+    /// The next thing to be logged.
+    pub fn next_event(&self) -> Option<Event> {
+        locked(&self.storing).next_event()
+    }
+
+    /// What RocksDB's answer to a write means.
+    pub(super) fn judge(&self, written: Result<(), Failure>) -> Result<(), StoreError> {
+        match written {
+            Ok(()) => {
+                let mut storing = locked(&self.storing);
+                // memory may take what the disk does not yet
+                if storing.off().is_some() && self.rocks.background_error().is_none() {
+                    storing.succeeded();
+                }
+                Ok(())
+            }
+            Err(failure) if failure.is_busy() => {
+                self.busy.fetch_add(1, Ordering::Relaxed);
+                Err(StoreError::Busy)
+            }
+            Err(failure) => {
+                let reason = Reason::from(&failure);
+                locked(&self.storing).failed(reason.clone());
+                Err(StoreError::Off(reason))
+            }
+        }
+    }
+
+    /// Looks what tables there are, shares their room out again, and sees
+    /// which of them a quarter more of their class would drive out.
+    fn look_over(&self) {
+        let tables = Tables::ALL.map(|tables| self.rocks.tables(tables.family()));
+        let used = tables
+            .each_ref()
+            .map(|tables| tables.iter().map(|table| table.size).sum());
+        let wanted = self.config.share_out(used);
+        let mut room = locked(&self.room);
+        for (n, family) in Tables::ALL.map(Tables::family).into_iter().enumerate() {
+            // a change is a file that RocksDB writes
+            if wanted[n].abs_diff(room[n]) >= self.config.write_buffer
+                && self.rocks.set_fifo_size(family, wanted[n]).is_ok()
+            {
+                room[n] = wanted[n];
+            }
+            let first = first_young(&tables[n], room[n] / 4 * 3);
+            self.old[n].store(first, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The oldest write in the newest tables that make up `young` bytes; 0 if that
+/// is all of them.
+fn first_young(tables: &[rocks::Table], young: u64) -> u64 {
+    let mut bytes = 0;
+    let mut first = u64::MAX;
+    for table in tables {
+        if bytes >= young {
+            return first;
+        }
+        bytes += table.size;
+        first = first.min(table.smallest_sequence);
+    }
+    0
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
