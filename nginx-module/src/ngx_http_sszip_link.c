@@ -62,7 +62,7 @@ ngx_http_sszip_link_start(ngx_cycle_t *cycle,
         return NGX_OK;
     }
 
-    if (sszip_link_start(smcf->max_entry) != SSZIP_STATUS_OK) {
+    if (sszip_link_start(sszip_plan_max_entry(smcf->plan)) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 

@@ -7,16 +7,7 @@
 #include "ngx_http_sszip_module.h"
 
 
-/* room for what the core says of a bad directive */
-#define NGX_HTTP_SSZIP_TEXT_LEN  512
-
-/* a stream's buffers; the smallest has room for a flush and a trailer */
-#define NGX_HTTP_SSZIP_MAX_BUFS  1024
-#define NGX_HTTP_SSZIP_MIN_BUF   64
-#define NGX_HTTP_SSZIP_MAX_BUF   (1024 * 1024)
-
-
-static char *ngx_http_sszip_buffers(ngx_conf_t *cf, ngx_command_t *cmd,
+static char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 #if (NGX_THREADS)
 static char *ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -31,7 +22,10 @@ static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
 static ngx_int_t ngx_http_sszip_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
+static void ngx_http_sszip_free_plan(void *data);
 static void ngx_http_sszip_free_conf(void *data);
+static char *ngx_http_sszip_add_place(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *conf);
 static sszip_str ngx_http_sszip_target(ngx_http_request_t *r);
 
 
@@ -55,14 +49,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_max_oneshot", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_hold", NGX_CONF_TAKE12),
     ngx_http_sszip_rule("sszip_stream_level", NGX_CONF_TAKE1),
-
-    { ngx_string("sszip_buffers"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE2,
-      ngx_http_sszip_buffers,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
+    ngx_http_sszip_rule("sszip_buffers", NGX_CONF_TAKE2),
     ngx_http_sszip_rule("sszip_memory", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_upstream_encoding", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
@@ -104,13 +91,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_cache_lock_timeout", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_use_stale", NGX_CONF_1MORE),
     ngx_http_sszip_rule("sszip_cache_background_update", NGX_CONF_TAKE1),
-
-    { ngx_string("sszip_cache_head"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_sszip_cache_head,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    ngx_http_sszip_rule("sszip_cache_head", NGX_CONF_1MORE),
 
     { ngx_string("sszip_cache_owner"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -360,95 +341,85 @@ ngx_http_sszip_free_exchange(void *data)
 }
 
 
-char *
+static char *
 ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_sszip_loc_conf_t  *slcf = conf;
 
-    size_t                       len;
-    u_char                       text[NGX_HTTP_SSZIP_TEXT_LEN];
-    ngx_str_t                   *value;
-    sszip_str                   *values;
-    ngx_uint_t                   i, n;
+    u_char                      *p;
+    ngx_str_t                   *file;
+    sszip_str                   *values, at, said;
     sszip_status                 status;
     ngx_http_sszip_main_conf_t  *smcf;
 
-    value = cf->args->elts;
-    n = cf->args->nelts - 1;
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+    smcf->used = 1;
 
-    values = ngx_palloc(cf->temp_pool, n * sizeof(sszip_str));
-    if (values == NULL) {
+    file = &cf->conf_file->file.name;
+
+    values = ngx_http_sszip_arguments(cf);
+    p = ngx_pnalloc(cf->temp_pool, file->len + 1 + NGX_INT_T_LEN);
+
+    if (values == NULL || p == NULL) {
         return NGX_CONF_ERROR;
     }
 
-    for (i = 0; i < n; i++) {
-        values[i] = ngx_http_sszip_str(&value[i + 1]);
-    }
-
-    len = 0;
+    at.data = p;
+    at.len = ngx_sprintf(p, "%V:%ui", file, cf->conf_file->line) - p;
 
     status = sszip_directives_set(slcf->directives,
-                                  ngx_http_sszip_str(&cmd->name), values, n,
-                                  text, sizeof(text), &len);
+                                  ngx_http_sszip_str(&cmd->name), values,
+                                  cf->args->nelts - 1, at,
+                                  ngx_http_sszip_str(&cf->cycle->conf_prefix),
+                                  &said);
 
-    if (status == SSZIP_STATUS_OK) {
-        smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
-        smcf->used = 1;
-
-        if (len) {
-            ngx_conf_log_error(NGX_LOG_WARN, cf, 0, "\"%V\" directive %*s",
-                               &cmd->name, len, text);
-        }
-
-        return NGX_CONF_OK;
-    }
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"%V\" directive %*s",
-                       &cmd->name, len, text);
-
-    return NGX_CONF_ERROR;
+    return ngx_http_sszip_said(cf, cmd, status, &said);
 }
 
 
-static char *
-ngx_http_sszip_buffers(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+sszip_str *
+ngx_http_sszip_arguments(ngx_conf_t *cf)
 {
-    ngx_http_sszip_loc_conf_t  *slcf = conf;
-
-    ssize_t     size;
-    ngx_int_t   num;
-    ngx_str_t  *value, *bad;
-
-    if (slcf->bufs.num) {
-        return "is duplicate";
-    }
+    ngx_str_t   *value;
+    sszip_str   *values;
+    ngx_uint_t   i;
 
     value = cf->args->elts;
 
-    num = ngx_atoi(value[1].data, value[1].len);
-    size = ngx_parse_size(&value[2]);
-
-    if (num < 1 || num > NGX_HTTP_SSZIP_MAX_BUFS) {
-        bad = &value[1];
-
-    } else if (size < NGX_HTTP_SSZIP_MIN_BUF || size > NGX_HTTP_SSZIP_MAX_BUF) {
-        bad = &value[2];
-
-    } else {
-        slcf->bufs.num = num;
-        slcf->bufs.size = size;
-
-        return NGX_CONF_OK;
+    values = ngx_palloc(cf->temp_pool, cf->args->nelts * sizeof(sszip_str));
+    if (values == NULL) {
+        return NULL;
     }
 
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "\"%V\" directive has an invalid value \"%V\": it "
-                       "must be a number from 1 to %d and a size from %d to "
-                       "%dm", &cmd->name, bad, NGX_HTTP_SSZIP_MAX_BUFS,
-                       NGX_HTTP_SSZIP_MIN_BUF,
-                       NGX_HTTP_SSZIP_MAX_BUF / (1024 * 1024));
+    for (i = 1; i < cf->args->nelts; i++) {
+        values[i - 1] = ngx_http_sszip_str(&value[i]);
+    }
 
-    return NGX_CONF_ERROR;
+    return values;
+}
+
+
+char *
+ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd, sszip_status status,
+    sszip_str *said)
+{
+    ngx_uint_t  level;
+
+    if (status != SSZIP_STATUS_OK && status != SSZIP_STATUS_INVALID) {
+        return NGX_CONF_ERROR;
+    }
+
+    level = (status == SSZIP_STATUS_OK) ? NGX_LOG_WARN : NGX_LOG_EMERG;
+
+    if (said->len && cmd != NULL) {
+        ngx_conf_log_error(level, cf, 0, "\"%V\" directive %*s", &cmd->name,
+                           said->len, said->data);
+
+    } else if (said->len) {
+        ngx_log_error(level, cf->log, 0, "%*s", said->len, said->data);
+    }
+
+    return (status == SSZIP_STATUS_OK) ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -544,24 +515,28 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
      *     smcf->caching = { NULL };
      *     smcf->config = NULL;
      *     smcf->owner = NULL;
-     *     smcf->store = NULL;
-     *     smcf->max_entry = 0;
-     *     smcf->purges = 0;
-     *     smcf->heads = NULL;
-     *     smcf->head_at = { 0, NULL };
+     *     smcf->store = 0;
+     *     smcf->library = { 0, NULL };
      */
 
+    ngx_pool_cleanup_t          *cln;
     ngx_http_sszip_main_conf_t  *smcf;
 
     smcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
 
     if (smcf == NULL
+        || cln == NULL
         || ngx_array_init(&smcf->caching, cf->pool, 4,
                           sizeof(ngx_http_sszip_loc_conf_t *))
-           != NGX_OK)
+           != NGX_OK
+        || sszip_plan_new(&smcf->plan) != SSZIP_STATUS_OK)
     {
         return NULL;
     }
+
+    cln->handler = ngx_http_sszip_free_plan;
+    cln->data = smcf->plan;
 
     return smcf;
 }
@@ -607,7 +582,6 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *     slcf->place = { 0, NULL };
      *     slcf->cache_namespace = NULL;
      *     slcf->purges = 0;
-     *     slcf->head_at = { 0, NULL };
      *     slcf->thread_pool = NULL;
      */
 
@@ -619,6 +593,13 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
 #endif
 
     return slcf;
+}
+
+
+static void
+ngx_http_sszip_free_plan(void *data)
+{
+    sszip_plan_free(data);
 }
 
 
@@ -638,6 +619,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_sszip_loc_conf_t  *prev = parent;
     ngx_http_sszip_loc_conf_t  *conf = child;
 
+    sszip_rules                  rules;
     ngx_http_core_loc_conf_t    *clcf;
     ngx_http_sszip_loc_conf_t  **slcfp;
     ngx_http_sszip_main_conf_t  *smcf;
@@ -670,14 +652,16 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         != SSZIP_STATUS_OK
         || ngx_http_sszip_hide(cf, conf) != NGX_OK
         || sszip_config_new(conf->directives, &conf->config)
-           != SSZIP_STATUS_OK)
+           != SSZIP_STATUS_OK
+        || sszip_config_rules(conf->config, &rules) != SSZIP_STATUS_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    conf->enable = sszip_config_enabled(conf->config);
-
-    ngx_conf_merge_bufs_value(conf->bufs, prev->bufs, 2, 6144);
+    conf->enable = rules.enable;
+    conf->caches = rules.caches;
+    conf->bufs.num = rules.buffers;
+    conf->bufs.size = rules.buffer_size;
 
     ngx_conf_merge_ptr_value(conf->cache_bypass, prev->cache_bypass, NULL);
     ngx_conf_merge_ptr_value(conf->no_cache, prev->no_cache, NULL);
@@ -686,22 +670,11 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->cache_namespace = prev->cache_namespace;
     }
 
-    conf->caches = sszip_config_caches(conf->config);
-
-    if (conf->answers && sszip_config_caches_in_vain(conf->config)) {
-        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"sszip_cache on\" has no effect in location \"%V\": "
-                      "there is no \"sszip on\"", &clcf->name);
-    }
-
     if (conf->caches || (conf->enable && smcf->config == NULL)) {
         smcf->config = conf->config;
     }
 
     if (conf->caches) {
-        smcf->max_entry = ngx_max(smcf->max_entry,
-                                  sszip_config_max_entry(conf->config));
-
         slcfp = ngx_array_push(&smcf->caching);
         if (slcfp == NULL) {
             return NGX_CONF_ERROR;
@@ -727,11 +700,39 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
 #endif
 
-    if (ngx_http_sszip_merge_heads(cf, prev, conf) != NGX_OK) {
-        return NGX_CONF_ERROR;
+    return ngx_http_sszip_add_place(cf, conf);
+}
+
+
+static char *
+ngx_http_sszip_add_place(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *conf)
+{
+    sszip_str                    said;
+    sszip_place                  place;
+    sszip_status                 status;
+    ngx_http_complex_value_t    *cv;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+
+    ngx_memzero(&place, sizeof(sszip_place));
+
+    place.size = sizeof(sszip_place);
+    place.name = ngx_http_sszip_str(&conf->location);
+    place.answers = (bool) conf->answers;
+    place.purges = (bool) conf->purges;
+
+    cv = conf->cache_namespace;
+
+    if (cv != NULL) {
+        place.name_space.data = cv->value.len ? cv->value.data : (u_char *) "";
+        place.name_space.len = cv->value.len;
+        place.per_request = (cv->lengths != NULL);
     }
 
-    return NGX_CONF_OK;
+    status = sszip_plan_add(smcf->plan, conf->config, &place, &said);
+
+    return ngx_http_sszip_said(cf, NULL, status, &said);
 }
 
 
@@ -750,6 +751,8 @@ static ngx_int_t
 ngx_http_sszip_init(ngx_conf_t *cf)
 {
     ngx_str_t                    name;
+    sszip_str                    said;
+    sszip_status                 status;
     ngx_http_handler_pt         *h;
     ngx_http_core_main_conf_t   *cmcf;
     ngx_http_sszip_main_conf_t  *smcf;
@@ -781,14 +784,9 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (smcf->purges && smcf->owner == NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"sszip_cache_purge\" needs an "
-                           "\"sszip_cache_path\" or an \"sszip_cache_owner\"");
-        return NGX_ERROR;
-    }
+    status = sszip_plan_check(smcf->plan, smcf->owner != NULL, &said);
 
-    if (ngx_http_sszip_check_heads(cf, smcf) != NGX_OK
+    if (ngx_http_sszip_said(cf, NULL, status, &said) != NGX_CONF_OK
         || ngx_http_sszip_init_places(cf, smcf) != NGX_OK)
     {
         return NGX_ERROR;

@@ -23,11 +23,9 @@ typedef struct {
     ngx_array_t                  caching;          /* location confs */
     sszip_config                *config;           /* best of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
-    void                        *store;            /* ours to start */
-    uint64_t                     max_entry;        /* of all caches */
-    ngx_flag_t                   purges;           /* a location does */
-    sszip_heads                 *heads;            /* to follow, or NULL */
-    ngx_str_t                    head_at;          /* the first of them */
+    ngx_flag_t                   store;            /* ours to start */
+    ngx_str_t                    library;          /* that does it */
+    sszip_plan                  *plan;             /* of all locations */
 } ngx_http_sszip_main_conf_t;
 
 
@@ -59,7 +57,6 @@ typedef struct {
     ngx_array_t                 *cache_bypass;     /* complex values */
     ngx_array_t                 *no_cache;         /* complex values */
     ngx_flag_t                   purges;
-    ngx_str_t                    head_at;          /* "file:line" */
 
 #if (NGX_THREADS)
     ngx_flag_t                   threads;
@@ -161,9 +158,12 @@ void ngx_http_sszip_filter_init(void);
 
 ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
 
-/* a directive that the core reads */
-char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+/* a directive's arguments as the core reads them; NULL: there is no memory */
+sszip_str *ngx_http_sszip_arguments(ngx_conf_t *cf);
+
+/* what the core has to say of it */
+char *ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd,
+    sszip_status status, sszip_str *said);
 
 /* heads */
 sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
@@ -214,14 +214,6 @@ char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
     ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle);
-
-/* the nodes that the owner follows */
-char *ngx_http_sszip_cache_head(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-ngx_int_t ngx_http_sszip_merge_heads(ngx_conf_t *cf,
-    ngx_http_sszip_loc_conf_t *prev, ngx_http_sszip_loc_conf_t *conf);
-ngx_int_t ngx_http_sszip_check_heads(ngx_conf_t *cf,
-    ngx_http_sszip_main_conf_t *smcf);
 
 /* the body, coded as it comes */
 ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,

@@ -42,9 +42,8 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_sszip_loc_conf_t  *slcf = conf;
 
-    ngx_str_t                   *value;
-    ngx_http_core_loc_conf_t    *clcf;
-    ngx_http_sszip_main_conf_t  *smcf;
+    ngx_str_t                 *value;
+    ngx_http_core_loc_conf_t  *clcf;
 
     value = cf->args->elts;
 
@@ -67,9 +66,6 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     clcf->handler = ngx_http_sszip_purge_handler;
     slcf->purges = 1;
-
-    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
-    smcf->purges = 1;
 
     return NGX_CONF_OK;
 }

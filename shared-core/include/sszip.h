@@ -283,15 +283,15 @@ typedef struct sszip_directives sszip_directives;
 typedef struct sszip_exchange sszip_exchange;
 
 /*
- The heads of a whole configuration.
- */
-typedef struct sszip_heads sszip_heads;
-
-/*
  Work that takes too long for an event loop. It belongs to nobody but who has
  it, and can go to any thread.
  */
 typedef struct sszip_job sszip_job;
+
+/*
+ A whole configuration.
+ */
+typedef struct sszip_plan sszip_plan;
 
 /*
  Bytes that somebody else owns.
@@ -306,6 +306,102 @@ typedef struct {
      */
     size_t len;
 } sszip_str;
+
+/*
+ What a host has to know of a place's settings.
+ */
+typedef struct {
+    /*
+     sszip acts there.
+     */
+    bool enable;
+    /*
+     Answers are cached there.
+     */
+    bool caches;
+    /*
+     How many buffers a stream has at most.
+     */
+    size_t buffers;
+    /*
+     Bytes of each.
+     */
+    size_t buffer_size;
+} sszip_rules;
+
+/*
+ A place, once it has inherited.
+ */
+typedef struct {
+    /*
+     `sizeof(sszip_place)`, so that the struct may grow.
+     */
+    size_t size;
+    /*
+     What people know it by.
+     */
+    sszip_str name;
+    /*
+     The text of its `sszip_cache_namespace`; NULL `data`: there is none.
+     */
+    sszip_str name_space;
+    /*
+     That has variables, whatever its text.
+     */
+    bool per_request;
+    /*
+     Requests end there.
+     */
+    bool answers;
+    /*
+     It purges.
+     */
+    bool purges;
+} sszip_place;
+
+/*
+ A store of the host's own. Where a number is 0 the owner has its default.
+ The strings are ended by NUL.
+ */
+typedef struct {
+    /*
+     Its folder, an absolute path. The owner of a store is to have it to itself.
+     */
+    sszip_str folder;
+    /*
+     The owner's socket in it.
+     */
+    sszip_str socket;
+    /*
+     Where the data are in it.
+     */
+    sszip_str data;
+    /*
+     What it may take on disk, in bytes.
+     */
+    uint64_t max_size;
+    /*
+     What entries may take in the owner's memory, in bytes.
+     */
+    uint64_t memory;
+    /*
+     The longest entry, in bytes.
+     */
+    uint64_t max_entry;
+    /*
+     For how long what nobody asks for is kept, in milliseconds.
+     */
+    uint64_t inactive;
+    /*
+     Entries are not made smaller before they go to the disk.
+     */
+    bool no_recompress;
+    /*
+     The heads that are to be followed, as the owner takes them. There are
+     secrets in it.
+     */
+    sszip_str heads;
+} sszip_store;
 
 /*
  A header field.
@@ -547,25 +643,26 @@ sszip_status sszip_directives_new(sszip_directives **out);
 
 /*
  Takes the directive `name`, as docs/directives.md has it, with its arguments.
+ `at` says where it stands, for people; files that it names are relative to
+ `base`.
 
- On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
- operator, is written to `text`, cut to `text_size` bytes and without a NUL;
- `text_len` is its length. Nothing has changed then.
-
- On `SSZIP_STATUS_OK` the same is written of what the operator should know of
- the directive all the same; `text_len` is 0 where there is nothing.
+ On `SSZIP_STATUS_INVALID` `said` goes on from the directive's name and says
+ what is allowed, for the operator; nothing has changed then. On
+ `SSZIP_STATUS_OK` it says what the operator should know of the directive all
+ the same, and is empty where there is nothing. Valid until the next call.
 
  # Safety
  `directives` is NULL or from `sszip_directives_new` and not freed; `values`
- are `nvalues` valid strings; `text` has room for `text_size` bytes.
+ are `nvalues` valid strings, and so are `name`, `at` and `base`; `said` points
+ at memory of its type.
  */
 sszip_status sszip_directives_set(sszip_directives *directives,
                                   sszip_str name,
                                   const sszip_str *values,
                                   size_t nvalues,
-                                  uint8_t *text,
-                                  size_t text_size,
-                                  size_t *text_len);
+                                  sszip_str at,
+                                  sszip_str base,
+                                  sszip_str *said);
 
 /*
  Fields of the node's answers that the host's own configuration hides from
@@ -617,39 +714,14 @@ sszip_status sszip_process_start(const sszip_config *config,
                                  size_t processes);
 
 /*
- Whether answers are cached at a place with these settings. `false` for
- NULL.
+ Some of the settings.
 
  # Safety
- `config` is NULL or from `sszip_config_new` and not freed.
+ `config` is NULL or from `sszip_config_new` and not freed; `out` points at
+ memory of its type.
  */
-bool sszip_config_caches(const sszip_config *config);
-
-/*
- Whether these settings have a cache that never acts, since sszip is off.
- `false` for NULL.
-
- # Safety
- `config` is NULL or from `sszip_config_new` and not freed.
- */
-bool sszip_config_caches_in_vain(const sszip_config *config);
-
-/*
- The longest entry that is kept at a place with these settings, in bytes
- before compression. 0 for NULL.
-
- # Safety
- `config` is NULL or from `sszip_config_new` and not freed.
- */
-uint64_t sszip_config_max_entry(const sszip_config *config);
-
-/*
- Whether sszip acts at a place with these settings. `false` for NULL.
-
- # Safety
- `config` is NULL or from `sszip_config_new` and not freed.
- */
-bool sszip_config_enabled(const sszip_config *config);
+sszip_status sszip_config_rules(const sszip_config *config,
+                                sszip_rules *out);
 
 /*
  Exchanges made from it go on.
@@ -660,61 +732,82 @@ bool sszip_config_enabled(const sszip_config *config);
 void sszip_config_free(sszip_config *config);
 
 /*
- None yet.
+ Nothing yet.
 
  # Safety
  `out` points at memory of its type.
  */
-sszip_status sszip_heads_new(sszip_heads **out);
+sszip_status sszip_plan_new(sszip_plan **out);
 
 /*
- Adds those of a place whose answers are cached, `config` being its settings.
- `name_space` is the text of its `cache_namespace`; NULL `data`: there is
- none. `per_request`: it has variables, whatever its text. `at` says where the
- configuration has the heads, for people.
+ Adds a place with its settings.
 
- On `SSZIP_STATUS_INVALID` a text says what is wrong, as in
- `sszip_directives_set`.
+ On `SSZIP_STATUS_INVALID` `said` is what is wrong, for the operator, with
+ the place in the configuration; on `SSZIP_STATUS_OK` what the operator should
+ know all the same, or empty. Valid until the next call.
 
  # Safety
- `heads` is NULL or from `sszip_heads_new` and not freed, `config` NULL or
- from `sszip_config_new` and not freed; the strings are valid; `text` has
- room for `text_size` bytes; `text_len` points at memory of its type.
+ `plan` is NULL or from `sszip_plan_new` and not freed, `config` NULL or
+ from `sszip_config_new` and not freed; `place` is NULL or valid with all that
+ it points at; `said` points at memory of its type.
  */
-sszip_status sszip_heads_add(sszip_heads *heads,
-                             const sszip_config *config,
-                             sszip_str name_space,
-                             bool per_request,
-                             sszip_str at,
-                             uint8_t *text,
-                             size_t text_size,
-                             size_t *text_len);
+sszip_status sszip_plan_add(sszip_plan *plan,
+                            const sszip_config *config,
+                            const sszip_place *place,
+                            sszip_str *said);
 
 /*
- All of them, as the cache's owner takes them (`sszip_owner_config`); empty
- where there is none. There are secrets in it. Valid until the next
- `sszip_heads_add` and `sszip_heads_free`.
+ Whether all of it goes together, once all places are added. `has_owner`:
+ there is an owner of a store. `said` is as of `sszip_plan_add`.
 
  # Safety
- `heads` is NULL or from `sszip_heads_new` and not freed; `out` points at
+ `plan` is NULL or from `sszip_plan_new` and not freed; `said` points at
  memory of its type.
  */
-sszip_status sszip_heads_json(const sszip_heads *heads, sszip_str *out);
+sszip_status sszip_plan_check(sszip_plan *plan,
+                              bool has_owner,
+                              sszip_str *said);
+
+/*
+ Takes `sszip_cache_path`, with its arguments; a path that is not absolute is
+ one in `base`. The folder is made if need be, and is none of somebody else's.
+ `said` is as of `sszip_directives_set`.
+
+ # Safety
+ `plan` is NULL or from `sszip_plan_new` and not freed; `values` are `nvalues`
+ valid strings, and `base` is one; `said` points at memory of its type.
+ */
+sszip_status sszip_plan_set_store(sszip_plan *plan,
+                                  const sszip_str *values,
+                                  size_t nvalues,
+                                  sszip_str base,
+                                  sszip_str *said);
+
+/*
+ The store that was taken last, and all that its owner is to know; valid until
+ the next call. `SSZIP_STATUS_MISUSE`: there is none.
+
+ # Safety
+ `plan` is NULL or from `sszip_plan_new` and not freed; `out` points at
+ memory of its type.
+ */
+sszip_status sszip_plan_store(sszip_plan *plan,
+                              sszip_store *out);
+
+/*
+ The longest entry that is kept anywhere, in bytes before compression. 0 for
+ NULL.
+
+ # Safety
+ `plan` is NULL or from `sszip_plan_new` and not freed.
+ */
+uint64_t sszip_plan_max_entry(const sszip_plan *plan);
 
 /*
  # Safety
- `heads` is NULL or from `sszip_heads_new` and not freed.
+ `plan` is NULL or from `sszip_plan_new` and not freed.
  */
-void sszip_heads_free(sszip_heads *heads);
-
-/*
- Whether the block has a head that is to be followed, or one around it has
- that it has inherited. `false` for NULL.
-
- # Safety
- `directives` is NULL or from `sszip_directives_new` and not freed.
- */
-bool sszip_directives_have_head(const sszip_directives *directives);
+void sszip_plan_free(sszip_plan *plan);
 
 /*
  A new exchange at a place with these settings. `SSZIP_STATUS_MEMORY` while

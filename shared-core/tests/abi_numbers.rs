@@ -33,9 +33,9 @@ impl Host {
         unsafe {
             assert_eq!(sszip_directives_new(&mut directives), SSZIP_STATUS_OK);
             for name in ["sszip", "sszip_cache"] {
-                let (on, mut said) = (text("on"), 0);
-                let set =
-                    sszip_directives_set(directives, text(name), &on, 1, null_mut(), 0, &mut said);
+                let (on, none, mut said) = (text("on"), text(""), text(""));
+                let name = text(name);
+                let set = sszip_directives_set(directives, name, &on, 1, none, none, &mut said);
                 assert_eq!(set, SSZIP_STATUS_OK);
             }
             assert_eq!(sszip_config_new(directives, &mut config), SSZIP_STATUS_OK);

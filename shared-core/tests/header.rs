@@ -16,7 +16,7 @@ fn the_checked_in_header_is_current() {
         "known_field",
         "types",
         "config",
-        "follow",
+        "plan",
         "exchange",
         "cache",
         "job",

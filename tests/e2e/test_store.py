@@ -476,7 +476,7 @@ class TestConfiguration:
             ("sszip_cache_path @prefix@/c inactive=never;", "at least 1ms"),
             ("sszip_cache_path @prefix@/c recompress=yes;", 'must be "on" or "off"'),
             ("sszip_cache_path @prefix@/c recompress=;", 'must be "on" or "off"'),
-            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=", "memory=", "inactive=" and "recompress=" are known'),
+            ("sszip_cache_path @prefix@/c levels=1:2;", '"max_size=SIZE", "memory=SIZE", "inactive=TIME" or "recompress=on|off"'),
             (f"sszip_cache_path @prefix@/{'c' * 120};", "too long"),
             ("", '"sszip_cache_purge" needs an "sszip_cache_path" or an "sszip_cache_owner"'),
         ],

@@ -125,11 +125,11 @@ def test_one_that_cant_be_made_is_named_with_its_line(nginx_t, tmp_path):
     (tmp_path / "file").write_text("precious")
     status, said = nginx_t(f"{tmp_path}/file/sszip")
     assert status != 0
-    assert f'"sszip_cache_path" can\'t use "{tmp_path}/file/sszip" (20: Not a directory)' in complaint(said)
+    assert f'"sszip_cache_path" directive can\'t use "{tmp_path}/file/sszip" (20: Not a directory)' in complaint(said)
     (tmp_path / "dangling").symlink_to("nowhere")
     status, said = nginx_t(f"{tmp_path}/dangling")
     assert status != 0
-    assert f'"sszip_cache_path" can\'t make the folder "{tmp_path}/dangling"' in complaint(said)
+    assert f'"sszip_cache_path" directive can\'t make the folder "{tmp_path}/dangling"' in complaint(said)
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -141,7 +141,7 @@ def test_a_parameter_twice(twice, tmp_path):
     finally:
         nginx.stop()
     assert status != 0
-    assert f'parameter "{twice.partition("=")[0]}=" is duplicate' in complaint(said)
+    assert f'"sszip_cache_path" directive has "{twice.partition("=")[0]}=" twice' in complaint(said)
 
 
 def test_the_configuration_that_operators_copy_starts(tmp_path):

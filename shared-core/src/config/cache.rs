@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::follow::Follow;
 use super::follows::Declared;
-use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit};
+use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Source, Unit};
 use super::values::{GIB, KIB, MIB};
 use crate::cache::class::Class;
 use crate::cache::freshness::Valid;
@@ -107,7 +107,12 @@ const MEMORIES: Range = Range {
 impl CacheDirectives {
     /// As [`super::Directives::set`], for names that start with `cache` and
     /// for `batch_max`.
-    pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    pub(super) fn set(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+        source: Source<'_>,
+    ) -> Result<(), DirectiveError> {
         match name {
             "cache" => once(&mut self.enable, || flag(one(values)?)),
             "cache_valid" => self.set_valid(values),
@@ -119,7 +124,7 @@ impl CacheDirectives {
             "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
             "cache_use_stale" => once(&mut self.use_stale, || use_stale(values)),
             "cache_background_update" => once(&mut self.background_update, || flag(one(values)?)),
-            "cache_head" => self.set_follow(values),
+            "cache_head" => self.set_follow(values, source),
             "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -163,7 +168,7 @@ impl CacheDirectives {
         Ok(())
     }
 
-    fn set_follow(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+    fn set_follow(&mut self, values: &[&[u8]], source: Source<'_>) -> Result<(), DirectiveError> {
         let off = matches!(values, [b"off"]);
         if self
             .follows
@@ -184,16 +189,13 @@ impl CacheDirectives {
         {
             return Err(DirectiveError::Duplicate);
         }
-        let declared = Declared { follow, namespace };
+        let declared = Declared {
+            follow,
+            namespace,
+            at: source.at.to_owned(),
+        };
         Arc::make_mut(self.follows.get_or_insert_default()).push(declared);
         Ok(())
-    }
-
-    /// Whether the block itself, or one around it, has a node to follow.
-    pub(super) fn follows_any(&self) -> bool {
-        self.follows
-            .as_ref()
-            .is_some_and(|follows| !follows.is_empty())
     }
 
     /// As [`super::Directives::inherit`].

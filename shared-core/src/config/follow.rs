@@ -64,7 +64,7 @@ const DEPTHS: Range = Range {
 };
 
 /// Of a Unix socket's path, in bytes: it has to end with a NUL in 108.
-const LONGEST_SOCKET: usize = 107;
+pub(super) const LONGEST_SOCKET: usize = 107;
 
 const URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
                     \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
@@ -121,12 +121,6 @@ impl Follow {
                 Some(at) => (&word[..at], &word[at + 1..]),
                 None => (*word, &b""[..]),
             };
-            let twice = |error| match error {
-                DirectiveError::Duplicate => DirectiveError::Twice {
-                    parameter: String::from_utf8_lossy(name).into_owned(),
-                },
-                other => other,
-            };
             match name {
                 b"interval" => once(&mut interval, || {
                     INTERVALS.read(value).map_err(|error| error.of(word))
@@ -143,7 +137,7 @@ impl Follow {
                 _ if secret => Err(invalid(b"...", PARAMETERS)),
                 _ => Err(invalid(word, PARAMETERS)),
             }
-            .map_err(twice)?;
+            .map_err(|error| error.of_parameter(name))?;
         }
         follow.interval = interval.unwrap_or(follow.interval);
         follow.finality = finality.unwrap_or_default();

@@ -11,6 +11,8 @@ pub struct Declared {
     pub follow: Follow,
     /// Whose it is; `None`: the namespace's of the place.
     pub namespace: Option<String>,
+    /// Where the configuration has it, for people.
+    pub at: String,
 }
 
 /// What a place has for a namespace.
@@ -51,7 +53,7 @@ pub enum FollowsError {
         /// Its name.
         namespace: String,
         /// Places of the nodes, and where the configuration has them.
-        heads: [(String, String); 2],
+        heads: Box<[(String, String); 2]>,
     },
 }
 
@@ -69,14 +71,14 @@ impl fmt::Display for FollowsError {
             Self::NotText => f.write_str(
                 "needs a namespace whose name is UTF-8 without control characters, and not empty",
             ),
-            Self::Two {
-                namespace,
-                heads: [(first, first_at), (second, second_at)],
-            } => write!(
-                f,
-                "gives the namespace \"{namespace}\" a second head: \"{second}\" ({second_at}) \
-                 beside \"{first}\" ({first_at})"
-            ),
+            Self::Two { namespace, heads } => {
+                let [(first, first_at), (second, second_at)] = &**heads;
+                write!(
+                    f,
+                    "gives the namespace \"{namespace}\" a second head: \"{second}\" \
+                     ({second_at}) beside \"{first}\" ({first_at})"
+                )
+            }
         }
     }
 }
@@ -84,44 +86,40 @@ impl fmt::Display for FollowsError {
 impl std::error::Error for FollowsError {}
 
 impl Follows {
-    /// Adds those of a place that answers from its cache. `at` is where the
-    /// configuration has them, for people.
+    /// Adds those of a place that answers from its cache.
     ///
     /// # Errors
-    /// [`FollowsError`] says why one of them can't be followed.
-    pub fn add(
+    /// [`FollowsError`] says why one of them can't be followed, beside where the
+    /// configuration has it.
+    pub fn add<'a>(
         &mut self,
-        place: &[Declared],
+        place: &'a [Declared],
         named: Named<'_>,
-        at: &str,
-    ) -> Result<(), FollowsError> {
-        for declared in place {
-            let namespace = match (&declared.namespace, named) {
-                (Some(namespace), _) => namespace.clone(),
-                (None, Named::No) => return Err(FollowsError::Unnamed),
-                (None, Named::PerRequest) => return Err(FollowsError::PerRequest),
-                (None, Named::Always(name)) => match std::str::from_utf8(name) {
-                    Ok(name) if is_name(name) => name.to_owned(),
-                    _ => return Err(FollowsError::NotText),
-                },
-            };
-            self.add_one(namespace, &declared.follow, at)?;
-        }
-        Ok(())
+    ) -> Result<(), (FollowsError, &'a str)> {
+        let mut follows = place.iter();
+        follows.try_for_each(|declared| {
+            self.add_one(declared, named)
+                .map_err(|error| (error, declared.at.as_str()))
+        })
     }
 
-    fn add_one(
-        &mut self,
-        namespace: String,
-        follow: &Follow,
-        at: &str,
-    ) -> Result<(), FollowsError> {
+    fn add_one(&mut self, declared: &Declared, named: Named<'_>) -> Result<(), FollowsError> {
+        let Declared { follow, at, .. } = declared;
+        let namespace = match (&declared.namespace, named) {
+            (Some(namespace), _) => namespace.clone(),
+            (None, Named::No) => return Err(FollowsError::Unnamed),
+            (None, Named::PerRequest) => return Err(FollowsError::PerRequest),
+            (None, Named::Always(name)) => match std::str::from_utf8(name) {
+                Ok(name) if is_name(name) => name.to_owned(),
+                _ => return Err(FollowsError::NotText),
+            },
+        };
         let same = |followed: &&Followed| followed.namespace == namespace;
         let Some(before) = self.list.iter().find(same) else {
             self.list.push(Followed {
                 namespace,
                 follow: follow.clone(),
-                at: at.to_owned(),
+                at: at.clone(),
             });
             return Ok(());
         };
@@ -129,10 +127,10 @@ impl Follows {
             return Ok(());
         }
         Err(FollowsError::Two {
-            heads: [
+            heads: Box::new([
                 (before.follow.place().to_owned(), before.at.clone()),
-                (follow.place().to_owned(), at.to_owned()),
-            ],
+                (follow.place().to_owned(), at.clone()),
+            ]),
             namespace,
         })
     }
@@ -187,20 +185,28 @@ mod tests {
     use std::sync::Arc;
 
     use super::{from_json, Declared, Follows, FollowsError, Named};
-    use crate::config::Directives;
+    use crate::config::{Directives, Source};
     use crate::memory::Budget;
 
     fn set(directives: &mut Directives, line: &str) -> Result<(), String> {
+        set_at(directives, line, "f:1")
+    }
+
+    fn set_at(directives: &mut Directives, line: &str, at: &str) -> Result<(), String> {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         directives
-            .set("cache_head", &words)
+            .set_at("cache_head", &words, Source { at })
             .map_err(|error| error.to_string())
     }
 
     fn place(lines: &[&str]) -> Arc<Vec<Declared>> {
+        place_at(lines, "f:1")
+    }
+
+    fn place_at(lines: &[&str], at: &str) -> Arc<Vec<Declared>> {
         let mut directives = Directives::default();
         for line in lines {
-            set(&mut directives, line).unwrap();
+            set_at(&mut directives, line, at).unwrap();
         }
         directives.resolve(Budget::new()).cache.follows
     }
@@ -216,16 +222,16 @@ mod tests {
     fn a_head_is_its_places_namespaces_or_the_one_that_it_names() {
         let mut follows = Follows::default();
         let main = Named::Always(b"main");
-        follows.add(&place(&[]), Named::No, "1").unwrap();
-        follows.add(&place(&["off"]), Named::No, "1").unwrap();
-        follows.add(&place(&["http://a"]), main, "1").unwrap();
+        follows.add(&place(&[]), Named::No).unwrap();
+        follows.add(&place(&["off"]), Named::No).unwrap();
+        follows.add(&place(&["http://a"]), main).unwrap();
         let two = place(&["http://b namespace=b", "http://c namespace=c"]);
         for named in [Named::No, Named::PerRequest, main] {
-            follows.add(&two, named, "2").unwrap();
+            follows.add(&two, named).unwrap();
         }
         // the same again
         follows
-            .add(&place(&["http://a interval=1s"]), main, "3")
+            .add(&place(&["http://a interval=1s"]), main)
             .unwrap();
         let expected = vec![("main", "http://a"), ("b", "http://b"), ("c", "http://c")];
         assert_eq!(followed(&follows), expected);
@@ -236,8 +242,9 @@ mod tests {
         let bare = place(&["http://a/secret header=A:secret"]);
         let error = |place: &[Declared], named| {
             let mut follows = Follows::default();
-            follows.add(&bare, Named::Always(b"main"), "f:1").unwrap();
-            let error = follows.add(place, named, "f:2").unwrap_err();
+            follows.add(&bare, Named::Always(b"main")).unwrap();
+            let (error, at) = follows.add(place, named).unwrap_err();
+            assert_eq!(at, place[0].at);
             assert_eq!(followed(&follows), vec![("main", "http://a")]);
             assert!(!format!("{error} {follows:?}").contains("secret"));
             error
@@ -253,7 +260,7 @@ mod tests {
             "http://a/secret header=A:secret2",
             "http://a/secret interval=2s header=A:secret",
         ] {
-            let other = place(&[other]);
+            let other = place_at(&[other], "f:2");
             let said = error(&other, Named::Always(b"main")).to_string();
             let expected = format!(
                 "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
@@ -311,7 +318,7 @@ mod tests {
             "https://n/\"p\" finality=depth:7 header=A:b\\c ca=/ca namespace=\u{e9}\"",
             "unix:/s interval=2s",
         ]);
-        follows.add(&place, Named::Always(b"main"), "").unwrap();
+        follows.add(&place, Named::Always(b"main")).unwrap();
         let read = from_json(follows.to_json().as_bytes()).unwrap();
         let written: Vec<_> = follows
             .iter()

@@ -8,6 +8,8 @@
 mod cache;
 pub mod follow;
 pub mod follows;
+pub mod plan;
+pub mod store;
 mod values;
 
 use std::sync::Arc;
@@ -16,8 +18,8 @@ use crate::cache::process::Process;
 use crate::negotiate::media_type::MediaTypes;
 
 pub use cache::{CacheConfig, Credentials};
-pub use values::DirectiveError;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
+pub use values::{DirectiveError, Source};
 
 /// Which content codings the node is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,15 @@ pub enum UpstreamEncoding {
     Identity,
     /// What the client sent.
     Pass,
+}
+
+/// Buffers of one stream. A client that keeps them all slows the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    /// How many at most.
+    pub number: u32,
+    /// Bytes of each.
+    pub size: u32,
 }
 
 /// The settings of a place (in nginx: a location).
@@ -53,6 +64,8 @@ pub struct Config {
     pub memory: u64,
     /// What the node is asked for.
     pub upstream_encoding: UpstreamEncoding,
+    /// What a host that has no buffers of its own sends a stream in.
+    pub buffers: Buffers,
     /// What is stored and looked up.
     pub cache: CacheConfig,
     /// Fields of the node's answers that the host hides from clients, in lower
@@ -74,6 +87,7 @@ pub struct Directives {
     stream_level: Option<u8>,
     memory: Option<u64>,
     upstream_encoding: Option<UpstreamEncoding>,
+    buffers: Option<Buffers>,
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheDirectives,
 }
@@ -119,6 +133,24 @@ const MEMORIES: Range = Range {
     most: 1 << 40,
     unit: Unit::Bytes,
 };
+const BUFFERS: Range = Range {
+    least: 1,
+    most: 1024,
+    unit: Unit::Number,
+};
+/// The smallest has room for a flush and a trailer.
+const BUFFER_SIZES: Range = Range {
+    least: 64,
+    most: MIB,
+    unit: Unit::Bytes,
+};
+
+impl Config {
+    /// Whether answers are stored and looked up here.
+    pub fn caches(&self) -> bool {
+        self.enable && self.cache.enable
+    }
+}
 
 impl Directives {
     /// Takes one directive, `values` being its arguments.
@@ -126,6 +158,19 @@ impl Directives {
     /// # Errors
     /// [`DirectiveError`] says what is allowed; nothing is changed then.
     pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        self.set_at(name, values, Source::default())
+    }
+
+    /// The same, where it is known where that stands.
+    ///
+    /// # Errors
+    /// As of [`set`](Self::set).
+    pub fn set_at(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+        source: Source<'_>,
+    ) -> Result<(), DirectiveError> {
         match name {
             "enable" => once(&mut self.enable, || flag(one(values)?)),
             "types" => once(&mut self.types, || media_types(values)),
@@ -146,7 +191,8 @@ impl Directives {
             "upstream_encoding" => once(&mut self.upstream_encoding, || {
                 upstream_encoding(one(values)?)
             }),
-            _ => self.cache.set(name, values),
+            "buffers" => once(&mut self.buffers, || buffers(values)),
+            _ => self.cache.set(name, values, source),
         }
     }
 
@@ -173,12 +219,8 @@ impl Directives {
         fill(&mut self.stream_level, &outer.stream_level);
         fill(&mut self.memory, &outer.memory);
         fill(&mut self.upstream_encoding, &outer.upstream_encoding);
+        fill(&mut self.buffers, &outer.buffers);
         self.cache.inherit(&outer.cache);
-    }
-
-    /// Whether a node is to be followed here: needs a process that does it.
-    pub fn follows_any(&self) -> bool {
-        self.cache.follows_any()
     }
 
     /// The settings, with defaults where nothing was said.
@@ -195,6 +237,10 @@ impl Directives {
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
             upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
+            buffers: self.buffers.unwrap_or(Buffers {
+                number: 2,
+                size: 6144,
+            }),
             hidden: Arc::clone(&self.hidden),
             cache: self.cache.resolve(),
             process: process.into(),
@@ -208,6 +254,22 @@ fn upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveError> {
         b"pass" => Ok(UpstreamEncoding::Pass),
         _ => Err(invalid(value, "\"identity\" or \"pass\"")),
     }
+}
+
+fn buffers(values: &[&[u8]]) -> Result<Buffers, DirectiveError> {
+    let [number, size] = values else {
+        return Err(DirectiveError::TwoValues);
+    };
+    let read = |range: Range, value| {
+        let number = range.read(value).ok();
+        number
+            .and_then(|number| u32::try_from(number).ok())
+            .ok_or_else(|| invalid(value, format!("{BUFFERS} and {BUFFER_SIZES}")))
+    };
+    Ok(Buffers {
+        number: read(BUFFERS, number)?,
+        size: read(BUFFER_SIZES, size)?,
+    })
 }
 
 fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
@@ -247,6 +309,7 @@ mod tests {
             "max_oneshot 1m",
             "memory 1g",
             "upstream_encoding pass",
+            "buffers 8 4k",
         ] {
             set(&mut directives, line).unwrap();
         }
@@ -255,6 +318,7 @@ mod tests {
         assert_eq!((config.min_length, config.comp_level), (2048, 12));
         assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
         assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
+        assert_eq!((config.buffers.number, config.buffers.size), (8, 4096));
     }
 
     #[test]
@@ -314,6 +378,17 @@ mod tests {
                 "types",
                 "has an invalid value \"\": it must be at least one media type",
             ),
+            (
+                "buffers 0 4k",
+                "has an invalid value \"0\": it must be a number from 1 to 1024 and a size from \
+                 64 to 1m",
+            ),
+            (
+                "buffers 8 63",
+                "has an invalid value \"63\": it must be a number from 1 to 1024 and a size from \
+                 64 to 1m",
+            ),
+            ("buffers 8", "takes exactly two values"),
             ("level 1", "there is no such directive"),
         ] {
             assert_eq!(set(&mut Directives::default(), line), Err(error.into()));

@@ -6,6 +6,13 @@ pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
+/// Where a directive stands, for people.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Source<'a> {
+    /// The file and the line.
+    pub at: &'a str,
+}
+
 /// Why a directive was not taken. The text goes on from the directive's name
 /// and says what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +67,16 @@ impl DirectiveError {
             other => other,
         }
     }
+
+    /// The same, of a parameter of that name.
+    pub(super) fn of_parameter(self, name: &[u8]) -> Self {
+        match self {
+            DirectiveError::Duplicate => DirectiveError::Twice {
+                parameter: String::from_utf8_lossy(name).into_owned(),
+            },
+            other => other,
+        }
+    }
 }
 
 pub(super) fn invalid(given: &[u8], allowed: impl Into<String>) -> DirectiveError {
@@ -102,6 +119,39 @@ pub(super) fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
     } else {
         Err(invalid(value, "\"on\" or \"off\""))
     }
+}
+
+/// Milliseconds of a time as nginx writes them: `1d12h`, `30m`, or bare
+/// seconds.
+pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
+    const UNITS: [(&str, u64); 8] = [
+        ("y", 365 * 86_400_000),
+        ("M", 30 * 86_400_000),
+        ("w", 7 * 86_400_000),
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1000),
+        ("ms", 1),
+    ];
+    let read = || {
+        let mut rest = std::str::from_utf8(value).ok()?;
+        let (mut sum, mut units) = (0_u64, &UNITS[..]);
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit());
+            let (number, after) = rest.split_at(digits.unwrap_or(rest.len()));
+            let length = after.find(|c: char| !c.is_ascii_alphabetic());
+            let (unit, after) = after.split_at(length.unwrap_or(after.len()));
+            let unit = if unit.is_empty() { "s" } else { unit };
+            // from the longest to the shortest
+            let at = units.iter().position(|(name, _)| *name == unit)?;
+            let part = number.parse::<u64>().ok()?.checked_mul(units[at].1)?;
+            (sum, units) = (sum.checked_add(part)?, &units[at + 1..]);
+            rest = after;
+        }
+        (1..=i64::MAX as u64).contains(&sum).then_some(sum)
+    };
+    read().ok_or_else(|| invalid(value, "a time of at least 1ms"))
 }
 
 #[derive(Clone, Copy)]
@@ -154,6 +204,8 @@ impl fmt::Display for Range {
         let Range { least, most, unit } = *self;
         match unit {
             Unit::Number => write!(f, "a number from {least} to {most}"),
+            // more than anybody has
+            Unit::Bytes if most >= 1 << 50 => write!(f, "a size of at least {}", Size(least)),
             Unit::Bytes => write!(f, "a size from {} to {}", Size(least), Size(most)),
             Unit::Milliseconds => write!(f, "a time from {least}ms to {most}ms"),
             Unit::Time => {
@@ -198,6 +250,37 @@ impl fmt::Display for Duration {
         match unit {
             Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
             None => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::long_time;
+
+    #[test]
+    fn long_times_are_sums_from_the_longest_unit_to_the_shortest() {
+        for (value, time) in [
+            ("1", Some(1000)),
+            ("1ms", Some(1)),
+            ("1m30s", Some(90_000)),
+            ("1m30", Some(90_000)),
+            ("1w", Some(604_800_000)),
+            ("2M", Some(5_184_000_000)),
+            ("1y1ms", Some(31_536_000_001)),
+            ("", None),
+            ("0", None),
+            ("s", None),
+            ("1s1m", None),
+            ("1m1m", None),
+            ("1x", None),
+            ("-1s", None),
+            ("1 s", None),
+            ("never", None),
+            ("99999999999999999999", None),
+            ("999999999999999999y", None),
+        ] {
+            assert_eq!(long_time(value.as_bytes()).ok(), time, "{value}");
         }
     }
 }

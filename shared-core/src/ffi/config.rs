@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use super::files::with_files;
 use super::panic::{borrow, borrow_mut, boundary, give};
 use super::types::{slice_of, sszip_status, sszip_str};
 use crate::allocator;
 use crate::cache::process::wake::{EventLoop, Queue, Waiter};
 use crate::cache::process::Process;
-use crate::config::{Config, Directives};
+use crate::config::{Config, Directives, Source};
 use crate::exchange;
 
 /// One for the process, however many configurations it has seen.
@@ -26,7 +27,12 @@ pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
 }
 
 /// What one block of a configuration says.
-pub struct sszip_directives(pub(super) Directives);
+#[derive(Default)]
+pub struct sszip_directives {
+    directives: Directives,
+    /// What the last call of `sszip_directives_set` had to say.
+    said: String,
+}
 
 /// The settings of a place, ready for exchanges. Immutable.
 pub struct sszip_config(pub(super) Arc<Config>);
@@ -38,56 +44,73 @@ pub struct sszip_config(pub(super) Arc<Config>);
 #[no_mangle]
 pub unsafe extern "C" fn sszip_directives_new(out: *mut *mut sszip_directives) -> sszip_status {
     boundary(|| {
-        give!(
-            out,
-            Box::into_raw(Box::new(sszip_directives(Directives::default())))
-        );
+        give!(out, Box::into_raw(Box::default()));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 /// Takes the directive `name`, as docs/directives.md has it, with its arguments.
+/// `at` says where it stands, for people; files that it names are relative to
+/// `base`.
 ///
-/// On `SSZIP_STATUS_INVALID` a text that says what is allowed, for the
-/// operator, is written to `text`, cut to `text_size` bytes and without a NUL;
-/// `text_len` is its length. Nothing has changed then.
-///
-/// On `SSZIP_STATUS_OK` the same is written of what the operator should know of
-/// the directive all the same; `text_len` is 0 where there is nothing.
+/// On `SSZIP_STATUS_INVALID` `said` goes on from the directive's name and says
+/// what is allowed, for the operator; nothing has changed then. On
+/// `SSZIP_STATUS_OK` it says what the operator should know of the directive all
+/// the same, and is empty where there is nothing. Valid until the next call.
 ///
 /// # Safety
 /// `directives` is NULL or from `sszip_directives_new` and not freed; `values`
-/// are `nvalues` valid strings; `text` has room for `text_size` bytes.
+/// are `nvalues` valid strings, and so are `name`, `at` and `base`; `said` points
+/// at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_directives_set(
     directives: *mut sszip_directives,
     name: sszip_str,
     values: *const sszip_str,
     nvalues: usize,
-    text: *mut u8,
-    text_size: usize,
-    text_len: *mut usize,
+    at: sszip_str,
+    base: sszip_str,
+    said: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        let directives = borrow_mut!(directives);
+        let sszip_directives {
+            directives,
+            said: text,
+        } = borrow_mut!(directives);
         // SAFETY: the function's contract.
-        let (name, values) = unsafe { (name.bytes(), slice_of(values, nvalues)) };
+        let (name, values) = unsafe { (name.bytes(), values_of(values, nvalues)) };
         // SAFETY: the function's contract.
-        let values: Vec<&[u8]> = values
-            .iter()
-            .map(|value| unsafe { value.bytes() })
-            .collect();
-        match directives.0.set(own_name(name), &values) {
-            Ok(()) => {
-                let warning = directives.0.take_warning().unwrap_or_default();
-                // SAFETY: the function's contract.
-                unsafe { say(&warning, text, text_size, text_len) };
-                sszip_status::SSZIP_STATUS_OK
-            }
-            // SAFETY: the function's contract.
-            Err(error) => unsafe { say(&error.to_string(), text, text_size, text_len) },
-        }
+        let (at, base) = unsafe { (at.bytes(), base.bytes()) };
+        let name = own_name(name);
+        let set = with_files(name, &values, base).and_then(|values| {
+            let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
+            let source = Source {
+                at: &String::from_utf8_lossy(at),
+            };
+            let set = directives.set_at(name, &values, source);
+            set.map_err(|error| error.to_string())
+        });
+        let status = match set {
+            Ok(()) => sszip_status::SSZIP_STATUS_OK,
+            Err(_) => sszip_status::SSZIP_STATUS_INVALID,
+        };
+        *text = match set {
+            Ok(()) => directives.take_warning().unwrap_or_default(),
+            Err(error) => error,
+        };
+        give!(said, sszip_str::of(text.as_bytes()));
+        status
     })
+}
+
+/// # Safety
+/// `values` are `nvalues` valid strings that stay as they are for `'a`.
+pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> Vec<&'a [u8]> {
+    // SAFETY: the caller's promise.
+    let values = unsafe { slice_of(values, nvalues) };
+    // SAFETY: the caller's promise.
+    let values = values.iter().map(|value| unsafe { value.bytes() });
+    values.collect()
 }
 
 /// What the core calls a directive: hosts that have others put a prefix before
@@ -115,11 +138,8 @@ pub unsafe extern "C" fn sszip_directives_hide(
     boundary(|| {
         let directives = borrow_mut!(directives);
         // SAFETY: the function's contract.
-        let names = unsafe { slice_of(names, nnames) };
-        // SAFETY: the function's contract.
-        directives
-            .0
-            .hide(names.iter().map(|name| unsafe { name.bytes() }));
+        let names = unsafe { values_of(names, nnames) };
+        directives.directives.hide(names.into_iter());
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -134,7 +154,8 @@ pub unsafe extern "C" fn sszip_directives_inherit(
     outer: *const sszip_directives,
 ) -> sszip_status {
     boundary(|| {
-        borrow_mut!(directives).0.inherit(&borrow!(outer).0);
+        let outer = &borrow!(outer).directives;
+        borrow_mut!(directives).directives.inherit(outer);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -157,7 +178,7 @@ pub unsafe extern "C" fn sszip_config_new(
     out: *mut *mut sszip_config,
 ) -> sszip_status {
     boundary(|| {
-        let config = borrow!(directives).0.resolve(PROCESS.clone());
+        let config = borrow!(directives).directives.resolve(PROCESS.clone());
         give!(out, Box::into_raw(Box::new(sszip_config(Arc::new(config)))));
         sszip_status::SSZIP_STATUS_OK
     })
@@ -179,7 +200,7 @@ pub unsafe extern "C" fn sszip_process_start(
     boundary(|| {
         let config = &borrow!(config).0;
         let share = config.cache.memory / processes.max(1) as u64;
-        if config.enable && config.cache.enable {
+        if config.caches() {
             config.process.shared.start(share, share, 1);
         }
         exchange::prepare();
@@ -188,47 +209,43 @@ pub unsafe extern "C" fn sszip_process_start(
     })
 }
 
-/// Whether answers are cached at a place with these settings. `false` for
-/// NULL.
-///
-/// # Safety
-/// `config` is NULL or from `sszip_config_new` and not freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_config_caches(config: *const sszip_config) -> bool {
-    // SAFETY: the function's contract.
-    unsafe { config.as_ref() }.is_some_and(|config| config.0.enable && config.0.cache.enable)
+/// What a host has to know of a place's settings.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_rules {
+    /// sszip acts there.
+    pub enable: bool,
+    /// Answers are cached there.
+    pub caches: bool,
+    /// How many buffers a stream has at most.
+    pub buffers: usize,
+    /// Bytes of each.
+    pub buffer_size: usize,
 }
 
-/// Whether these settings have a cache that never acts, since sszip is off.
-/// `false` for NULL.
+/// Some of the settings.
 ///
 /// # Safety
-/// `config` is NULL or from `sszip_config_new` and not freed.
+/// `config` is NULL or from `sszip_config_new` and not freed; `out` points at
+/// memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_config_caches_in_vain(config: *const sszip_config) -> bool {
-    // SAFETY: the function's contract.
-    unsafe { config.as_ref() }.is_some_and(|config| !config.0.enable && config.0.cache.enable)
-}
-
-/// The longest entry that is kept at a place with these settings, in bytes
-/// before compression. 0 for NULL.
-///
-/// # Safety
-/// `config` is NULL or from `sszip_config_new` and not freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_config_max_entry(config: *const sszip_config) -> u64 {
-    // SAFETY: the function's contract.
-    unsafe { config.as_ref() }.map_or(0, |config| config.0.cache.max_entry)
-}
-
-/// Whether sszip acts at a place with these settings. `false` for NULL.
-///
-/// # Safety
-/// `config` is NULL or from `sszip_config_new` and not freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_config_enabled(config: *const sszip_config) -> bool {
-    // SAFETY: the function's contract.
-    unsafe { config.as_ref() }.is_some_and(|config| config.0.enable)
+pub unsafe extern "C" fn sszip_config_rules(
+    config: *const sszip_config,
+    out: *mut sszip_rules,
+) -> sszip_status {
+    boundary(|| {
+        let config = &borrow!(config).0;
+        give!(
+            out,
+            sszip_rules {
+                enable: config.enable,
+                caches: config.caches(),
+                buffers: config.buffers.number as usize,
+                buffer_size: config.buffers.size as usize,
+            }
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
 }
 
 /// Exchanges made from it go on.
@@ -239,26 +256,6 @@ pub unsafe extern "C" fn sszip_config_enabled(config: *const sszip_config) -> bo
 pub unsafe extern "C" fn sszip_config_free(config: *mut sszip_config) {
     // SAFETY: the function's contract.
     unsafe { free(config) }
-}
-
-/// Writes what is wrong with a configuration, cut to `size` bytes.
-///
-/// # Safety
-/// `text` is NULL or has room for `size` bytes; `len` is NULL or points at
-/// memory of its type.
-pub(super) unsafe fn say(
-    message: &str,
-    text: *mut u8,
-    size: usize,
-    len: *mut usize,
-) -> sszip_status {
-    if !text.is_null() {
-        let length = message.len().min(size);
-        // SAFETY: not NULL; the caller's promise.
-        unsafe { text.copy_from_nonoverlapping(message.as_ptr(), length) };
-        give!(len, length);
-    }
-    sszip_status::SSZIP_STATUS_INVALID
 }
 
 /// # Safety

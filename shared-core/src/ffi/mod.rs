@@ -16,20 +16,21 @@
 mod cache;
 mod config;
 mod exchange;
-mod follow;
+mod files;
 mod job;
 mod known_field;
 mod link;
 mod panic;
+mod plan;
 mod types;
 mod variable;
 
 pub use cache::*;
 pub use config::*;
 pub use exchange::*;
-pub use follow::*;
 pub use job::*;
 pub use known_field::*;
 pub use link::*;
+pub use plan::*;
 pub use types::*;
 pub use variable::*;

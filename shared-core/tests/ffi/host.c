@@ -39,112 +39,143 @@ str(const char *s)
 }
 
 
+static const sszip_str  none;
+
+
+static sszip_status
+set_said(sszip_directives *directives, const char *name, const char *value,
+    sszip_str *said)
+{
+    sszip_str  argument = str(value);
+
+    return sszip_directives_set(directives, str(name), &argument, 1,
+                                str("f:1"), none, said);
+}
+
+
 static void
 set(sszip_directives *directives, const char *name, const char *value)
 {
-    size_t     len;
-    uint8_t    text[200];
-    sszip_str  argument = str(value);
+    sszip_str  said;
 
-    ok(sszip_directives_set(directives, str(name), &argument, 1, text,
-                            sizeof(text), &len));
-    check(len == 0);
+    ok(set_said(directives, name, value, &said));
+    check(said.len == 0);
+}
+
+
+static int
+has(sszip_str said, const char *text)
+{
+    size_t  i;
+
+    for (i = 0; i + strlen(text) <= said.len; i++) {
+        if (memcmp(said.data + i, text, strlen(text)) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
 static void
 check_directive_errors(void)
 {
-    size_t             len;
-    uint8_t            text[200];
-    sszip_str          argument = str("13"), arguments[2];
+    sszip_str          said, arguments[2];
     sszip_directives  *directives;
 
     ok(sszip_directives_new(&directives));
 
-    check(sszip_directives_set(directives, str("sszip_comp_level"), &argument, 1,
-                               text, sizeof(text), &len)
+    check(set_said(directives, "sszip_comp_level", "13", &said)
           == SSZIP_STATUS_INVALID);
-    check(len < sizeof(text));
-    text[len] = '\0';
-    check(strstr((char *) text, "from 0 to 12") != NULL);
+    check(has(said, "from 0 to 12"));
+    check(set_said(directives, "comp_level", "1", &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "no such directive"));
+    check(set_said(directives, "sszip_comp_level", "1", NULL)
+          == SSZIP_STATUS_NULL);
+    check(set_said(NULL, "sszip_comp_level", "1", &said)
+          == SSZIP_STATUS_NULL);
 
-    /* cut to the room there is, and to none */
-    check(sszip_directives_set(directives, str("sszip_comp_level"), &argument, 1,
-                               text, 3, &len)
+    /* a file is looked for where it is said to be */
+    arguments[0] = str("https://node");
+    arguments[1] = str("ca=no-such-file");
+    check(sszip_directives_set(directives, str("sszip_cache_head"), arguments,
+                               2, none, str("/no-such-folder/"), &said)
           == SSZIP_STATUS_INVALID);
-    check(len == 3);
-    check(sszip_directives_set(directives, str("sszip_comp_level"), NULL, 0, NULL, 0,
-                               NULL)
-          == SSZIP_STATUS_INVALID);
+    check(has(said, "\"/no-such-folder/no-such-file\", that can't be read (2"));
+
     /* taken, and worth a word */
     arguments[0] = str("eth_gasPrise");
     arguments[1] = str("1s");
-    ok(sszip_directives_set(directives, str("sszip_cache_valid"), arguments, 2, text,
-                            sizeof(text) - 1, &len));
-    text[len] = '\0';
-    check(strstr((char *) text, "\"eth_gasPrise\"") != NULL);
-    check(sszip_directives_set(NULL, str("sszip_comp_level"), &argument, 1, text,
-                               sizeof(text), &len)
-          == SSZIP_STATUS_NULL);
+    ok(sszip_directives_set(directives, str("sszip_cache_valid"), arguments, 2,
+                            none, none, &said));
+    check(has(said, "\"eth_gasPrise\""));
 
     sszip_directives_free(directives);
     sszip_directives_free(NULL);
 }
 
 
-/* which heads go with which namespace, and what is said of those that don't */
+/* what the places of a configuration come to */
 
 static void
-check_heads(void)
+check_plan(void)
 {
-    size_t             len = 0;
-    uint8_t            text[200];
-    sszip_str          json, none = { NULL, 0 };
-    sszip_heads       *heads;
+    sszip_str          said, value;
+    sszip_plan        *plan;
+    sszip_place        place;
+    sszip_store        store;
     sszip_config      *config;
     sszip_directives  *directives;
 
     ok(sszip_directives_new(&directives));
-    check(!sszip_directives_have_head(directives));
-    check(!sszip_directives_have_head(NULL));
+    set(directives, "sszip", "on");
+    set(directives, "sszip_cache", "on");
+    set(directives, "sszip_cache_max_entry", "2m");
     set(directives, "sszip_cache_head", "http://node");
-    check(sszip_directives_have_head(directives));
     ok(sszip_config_new(directives, &config));
     sszip_directives_free(directives);
 
-    ok(sszip_heads_new(&heads));
-    ok(sszip_heads_json(heads, &json));
-    check(json.len == 0);
+    ok(sszip_plan_new(&plan));
+    check(sszip_plan_max_entry(plan) == 0);
 
-    check(sszip_heads_add(heads, config, none, false, str("f:1"), text,
-                          sizeof(text), &len)
+    memset(&place, 0, sizeof(place));
+    check(sszip_plan_add(plan, config, &place, &said) == SSZIP_STATUS_MISUSE);
+    place.size = sizeof(place);
+    place.name = str("/p");
+    place.answers = true;
+    check(sszip_plan_add(plan, config, &place, &said) == SSZIP_STATUS_INVALID);
+    check(has(said, "\"sszip_cache_head\" directive, in location \"/p\""));
+    check(has(said, "\"namespace=NAME\" in f:1"));
+    place.name_space = str("main");
+    place.per_request = true;
+    check(sszip_plan_add(plan, config, &place, &said) == SSZIP_STATUS_INVALID);
+    check(has(said, "\"sszip_cache_namespace\" has variables"));
+    place.per_request = false;
+    ok(sszip_plan_add(plan, config, &place, &said));
+    check(said.len == 0);
+    check(sszip_plan_max_entry(plan) == 2 << 20);
+
+    check(sszip_plan_check(plan, true, &said) == SSZIP_STATUS_INVALID);
+    check(has(said, "needs \"sszip_cache_path\": with \"sszip_cache_owner\""));
+    check(sszip_plan_store(plan, &store) == SSZIP_STATUS_MISUSE);
+    value = str("/dev/null");
+    check(sszip_plan_set_store(plan, &value, 1, none, &said)
           == SSZIP_STATUS_INVALID);
-    check(len > 0 && len < sizeof(text));
-    text[len] = '\0';
-    check(strstr((char *) text, "\"namespace=NAME\"") != NULL);
-    check(sszip_heads_add(heads, config, str("main"), true, str("f:1"), text,
-                          3, &len)
-          == SSZIP_STATUS_INVALID);
-    check(len == 3);
+    check(has(said, "must be a folder of its own, and this is none"));
+    check(sszip_plan_store(plan, &store) == SSZIP_STATUS_MISUSE);
 
-    ok(sszip_heads_add(heads, config, str("main"), false, str("f:1"), text,
-                       sizeof(text), &len));
-    ok(sszip_heads_add(heads, config, str("main"), false, str("f:2"), NULL, 0,
-                       NULL));
-    ok(sszip_heads_json(heads, &json));
-    check(json.len > 0 && json.data[0] == '[' && json.data[json.len - 1] == ']');
-
-    check(sszip_heads_add(NULL, config, none, false, none, NULL, 0, NULL)
-          == SSZIP_STATUS_NULL);
-    check(sszip_heads_add(heads, NULL, none, false, none, NULL, 0, NULL)
-          == SSZIP_STATUS_NULL);
-    check(sszip_heads_json(heads, NULL) == SSZIP_STATUS_NULL);
-    check(sszip_heads_new(NULL) == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(NULL, config, &place, &said) == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, NULL, &place, &said) == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, config, NULL, &said) == SSZIP_STATUS_NULL);
+    check(sszip_plan_check(plan, true, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_plan_new(NULL) == SSZIP_STATUS_NULL);
+    check(sszip_plan_max_entry(NULL) == 0);
 
     sszip_config_free(config);
-    sszip_heads_free(heads);
-    sszip_heads_free(NULL);
+    sszip_plan_free(plan);
+    sszip_plan_free(NULL);
 }
 
 
@@ -710,13 +741,14 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
 int
 main(int argc, char **argv)
 {
+    sszip_rules        rules;
     sszip_config      *config;
     sszip_directives  *inner, *outer;
 
     check(argc == 5);
 
     check_directive_errors();
-    check_heads();
+    check_plan();
 
     ok(sszip_directives_new(&outer));
     ok(sszip_directives_new(&inner));
@@ -725,8 +757,10 @@ main(int argc, char **argv)
     set(inner, "sszip_cache", "on");
     ok(sszip_directives_inherit(inner, outer));
     ok(sszip_config_new(inner, &config));
-    check(sszip_config_enabled(config));
-    check(!sszip_config_enabled(NULL));
+    ok(sszip_config_rules(config, &rules));
+    check(rules.enable && rules.caches);
+    check(rules.buffers == 2 && rules.buffer_size == 6144);
+    check(sszip_config_rules(NULL, &rules) == SSZIP_STATUS_NULL);
     sszip_directives_free(inner);
     sszip_directives_free(outer);
 

@@ -1,0 +1,169 @@
+//! A store on disk that a host's own process keeps.
+
+use super::follow::LONGEST_SOCKET;
+use super::values::{flag, invalid, long_time, once, DirectiveError, Range, Unit, MIB};
+
+/// Names in the store's folder.
+pub const SOCKET: &str = "owner.sock";
+/// Of the folder that has the data.
+pub const DATA: &str = "store";
+
+/// Where it is, and what it may take; `None`: what the owner makes of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Store {
+    /// A folder of its own, an absolute path without a slash at its end.
+    pub folder: String,
+    /// On disk. Bytes.
+    pub max_size: Option<u64>,
+    /// In the owner's memory. Bytes.
+    pub memory: Option<u64>,
+    /// What nobody asks for goes after so long. Milliseconds.
+    pub inactive: Option<u64>,
+    /// Whether entries are made smaller before they go to the disk.
+    pub recompress: Option<bool>,
+}
+
+const MAX_SIZES: Range = Range {
+    least: 64 * MIB,
+    most: 1 << 60,
+    unit: Unit::Bytes,
+};
+const MEMORIES: Range = Range {
+    least: MIB,
+    most: 1 << 50,
+    unit: Unit::Bytes,
+};
+
+const PARAMETERS: &str =
+    "a path, and \"max_size=SIZE\", \"memory=SIZE\", \"inactive=TIME\" or \"recompress=on|off\"";
+
+impl Store {
+    /// Reads `PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME]
+    /// [recompress=on|off]`. A path that is not absolute is one in `base`.
+    ///
+    /// # Errors
+    /// [`DirectiveError`] says what is allowed.
+    pub fn parse(words: &[&[u8]], base: &str) -> Result<Self, DirectiveError> {
+        let Some((path, words)) = words.split_first() else {
+            return Err(invalid(b"", PARAMETERS));
+        };
+        let mut store = Store {
+            folder: folder(path, base)?,
+            ..Self::default()
+        };
+        for word in words {
+            let (name, value) = match word.iter().position(|byte| *byte == b'=') {
+                Some(at) => (&word[..at], &word[at + 1..]),
+                None => return Err(invalid(word, PARAMETERS)),
+            };
+            match name {
+                b"max_size" => once(&mut store.max_size, || MAX_SIZES.read(value)),
+                b"memory" => once(&mut store.memory, || MEMORIES.read(value)),
+                b"inactive" => once(&mut store.inactive, || long_time(value)),
+                b"recompress" => once(&mut store.recompress, || flag(value)),
+                _ => return Err(invalid(word, PARAMETERS)),
+            }
+            .map_err(|error| error.of(word).of_parameter(name))?;
+        }
+        Ok(store)
+    }
+
+    /// Where its owner listens.
+    pub fn socket(&self) -> String {
+        format!("{}/{SOCKET}", self.folder)
+    }
+
+    /// Where its data are.
+    pub fn data(&self) -> String {
+        format!("{}/{DATA}", self.folder)
+    }
+}
+
+fn folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
+    let text = std::str::from_utf8(path).unwrap_or_default();
+    let folder = match text.trim_end_matches('/') {
+        "" => return Err(invalid(path, "a folder of its own, with a name in UTF-8")),
+        folder if folder.starts_with('/') => folder.to_owned(),
+        folder => format!("{base}{folder}"),
+    };
+    let longest = LONGEST_SOCKET - "/".len() - SOCKET.len();
+    if folder.len() > longest {
+        let allowed = format!("a path of at most {longest} bytes: its socket's would be too long");
+        return Err(invalid(folder.as_bytes(), allowed));
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Store;
+
+    fn parse(line: &str) -> Result<Store, String> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        Store::parse(&words, "/base/").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_path_and_its_parameters_are_read() {
+        let folder = "/var/sszip".to_owned();
+        let bare = Store {
+            folder,
+            ..Store::default()
+        };
+        assert_eq!(parse("/var/sszip"), Ok(bare.clone()));
+        assert_eq!(parse("/var/sszip//"), Ok(bare.clone()));
+        assert_eq!(parse("var").unwrap().folder, "/base/var");
+        let all = parse("/var/sszip max_size=1g memory=1m inactive=1d12h recompress=off");
+        let expected = Store {
+            max_size: Some(1 << 30),
+            memory: Some(1 << 20),
+            inactive: Some(36 * 3_600_000),
+            recompress: Some(false),
+            ..bare
+        };
+        assert_eq!(all, Ok(expected));
+        let store = parse("/v").unwrap();
+        assert_eq!(
+            (store.socket(), store.data()),
+            ("/v/owner.sock".into(), "/v/store".into())
+        );
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_answered_with_what_is() {
+        for (line, said) in [
+            ("", "it must be a folder of its own"),
+            ("/", "it must be a folder of its own"),
+            (
+                "/v max_size=63m",
+                "value \"max_size=63m\": it must be a size of at least 64m",
+            ),
+            (
+                "/v max_size=",
+                "value \"max_size=\": it must be a size of at least 64m",
+            ),
+            (
+                "/v memory=1k",
+                "value \"memory=1k\": it must be a size of at least 1m",
+            ),
+            (
+                "/v inactive=0",
+                "value \"inactive=0\": it must be a time of at least 1ms",
+            ),
+            (
+                "/v recompress=yes",
+                "value \"recompress=yes\": it must be \"on\" or \"off\"",
+            ),
+            ("/v levels=1:2", "\"max_size=SIZE\", \"memory=SIZE\""),
+            (
+                "/v max_size",
+                "value \"max_size\": it must be a path, and \"max_size=SIZE\"",
+            ),
+            ("/v memory=1m memory=2m", "has \"memory=\" twice"),
+            (&format!("/{}", "v".repeat(96)), "too long"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(said), "{line}: {error}");
+        }
+    }
+}
