@@ -15,7 +15,7 @@ use sszip_owner::log::Log;
 use sszip_owner::open::store;
 use sszip_owner::run::{Running, State};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 struct Served {
     folder: tempfile::TempDir,
