@@ -9,9 +9,9 @@
 
 /*
  * The head that the node gets is the core's decision, but upstream modules
- * make it from the client's head, r->headers_in.  So the fields are changed
- * there for just as long as the upstream module reads them, and put back
- * before anything else can look: a "window".
+ * make it from the client's head, r->headers_in.  So there are other fields
+ * for just as long as the upstream module reads them, and the client's are put
+ * back before anything else can look: a "window".
  *
  * An upstream module makes its request in u->create_request(), called by its
  * content handler or, if the client's body is still to be read, later.  Both
@@ -22,8 +22,10 @@ typedef struct ngx_http_sszip_window_s  ngx_http_sszip_window_t;
 
 struct ngx_http_sszip_window_s {
     ngx_http_request_t          *request;
-    ngx_array_t                  replaced;
     ngx_http_sszip_window_t     *outer;
+
+    ngx_list_t                   headers;          /* the client's */
+    unsigned                     edited:1;
 
     /* of the client's body, while it stands back */
     ngx_chain_t                 *bufs;
@@ -35,25 +37,12 @@ struct ngx_http_sszip_window_s {
 };
 
 
-typedef struct {
-    ngx_table_elt_t             *header;
-    ngx_table_elt_t              original;
-    u_char                      *value;       /* by which ours is known */
-    unsigned                     added:1;
-} ngx_http_sszip_replaced_t;
-
-
 static void ngx_http_sszip_open_window(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
 static void ngx_http_sszip_replace_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_edit(ngx_http_request_t *r,
-    ngx_http_sszip_window_t *window, const sszip_edit *edit);
-static ngx_int_t ngx_http_sszip_add(ngx_http_request_t *r,
-    ngx_http_sszip_window_t *window, ngx_str_t *name, ngx_str_t *value);
-static ngx_http_sszip_replaced_t *ngx_http_sszip_remember(
-    ngx_http_sszip_window_t *window, ngx_table_elt_t *header,
-    ngx_str_t *value);
+    ngx_list_part_t *fields, const sszip_edit *edit);
 static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
 static void ngx_http_sszip_outlive_client(ngx_http_request_t *r,
@@ -231,11 +220,13 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_window_t *window)
 {
     size_t                       i, n;
+    ngx_list_t                  *headers;
+    ngx_list_part_t              fields, *part;
     const sszip_edit            *edits;
     ngx_http_sszip_main_conf_t  *smcf;
 
     window->request = r;
-    window->replaced.nelts = 0;
+    window->edited = 0;
     window->body = 0;
     window->outer = ngx_http_sszip_windows;
 
@@ -245,10 +236,7 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     if (sszip_exchange_upstream_edits(ctx->exchange, &edits, &n)
         != SSZIP_STATUS_OK
-        || n == 0
-        || ngx_array_init(&window->replaced, r->pool, n,
-                          sizeof(ngx_http_sszip_replaced_t))
-           != NGX_OK)
+        || n == 0)
     {
         return;
     }
@@ -258,11 +246,40 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
     (void) ngx_http_get_indexed_variable(r, smcf->accept_encoding);
 
+    headers = &r->headers_in.headers;
+
+    for (part = &headers->part; part; part = part->next) {
+        n += part->nelts;
+    }
+
+    fields.elts = ngx_palloc(r->pool, n * sizeof(ngx_table_elt_t));
+    if (fields.elts == NULL) {
+        return;
+    }
+
+    fields.nelts = 0;
+    fields.next = NULL;
+
+    for (part = &headers->part; part; part = part->next) {
+        ngx_memcpy((ngx_table_elt_t *) fields.elts + fields.nelts, part->elts,
+                   part->nelts * sizeof(ngx_table_elt_t));
+
+        fields.nelts += part->nelts;
+        n -= part->nelts;
+    }
+
     for (i = 0; i < n; i++) {
-        if (ngx_http_sszip_edit(r, window, &edits[i]) != NGX_OK) {
+        if (ngx_http_sszip_edit(r, &fields, &edits[i]) != NGX_OK) {
             return;
         }
     }
+
+    window->headers = *headers;
+    window->edited = 1;
+
+    headers->part = fields;
+    headers->last = &headers->part;
+    headers->nalloc = fields.nelts;
 }
 
 
@@ -338,18 +355,15 @@ ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
 }
 
 
-/*
- * A field is taken away by calling it Keep-Alive: a hop-by-hop field, which
- * upstream modules never pass on.
- */
+/* the field has one value, where its first was, or goes */
 
 static ngx_int_t
-ngx_http_sszip_edit(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
+ngx_http_sszip_edit(ngx_http_request_t *r, ngx_list_part_t *fields,
     const sszip_edit *edit)
 {
+    u_char           *lowcase;
     ngx_str_t         name, value;
-    ngx_uint_t        i, set;
-    ngx_list_part_t  *part;
+    ngx_uint_t        i, n, set;
     ngx_table_elt_t  *header;
 
     name.data = (u_char *) edit->name.data;
@@ -358,112 +372,48 @@ ngx_http_sszip_edit(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
     value.data = (u_char *) edit->value.data;
     value.len = edit->value.len;
 
+    header = fields->elts;
     set = (value.data == NULL);
+    n = 0;
 
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        header = part->elts;
+    for (i = 0; i < fields->nelts; i++) {
 
-        for (i = 0; i < part->nelts; i++) {
-
-            if (header[i].key.len != name.len
-                || ngx_strncasecmp(header[i].key.data, name.data, name.len)
-                   != 0)
-            {
+        if (header[i].key.len == name.len
+            && ngx_strncasecmp(header[i].key.data, name.data, name.len) == 0)
+        {
+            if (set) {
                 continue;
             }
 
-            if (!set) {
-                if (ngx_http_sszip_remember(window, &header[i], &value)
-                    == NULL)
-                {
-                    return NGX_ERROR;
-                }
-
-                header[i].value = value;
-                set = 1;
-                continue;
-            }
-
-            if (ngx_http_sszip_remember(window, &header[i], &header[i].value)
-                == NULL)
-            {
-                return NGX_ERROR;
-            }
-
-            ngx_str_set(&header[i].key, "Keep-Alive");
-            header[i].lowcase_key = (u_char *) "keep-alive";
-            header[i].hash = ngx_hash_key(header[i].lowcase_key,
-                                          header[i].key.len);
+            header[i].value = value;
+            set = 1;
         }
+
+        header[n++] = header[i];
     }
 
-    return set ? NGX_OK : ngx_http_sszip_add(r, window, &name, &value);
-}
+    fields->nelts = n;
 
+    if (set) {
+        return NGX_OK;
+    }
 
-static ngx_int_t
-ngx_http_sszip_add(ngx_http_request_t *r, ngx_http_sszip_window_t *window,
-    ngx_str_t *name, ngx_str_t *value)
-{
-    u_char                     *lowcase;
-    ngx_list_t                 *headers;
-    ngx_table_elt_t            *header;
-    ngx_http_sszip_replaced_t  *replaced;
-
-    lowcase = ngx_pnalloc(r->pool, name->len);
+    lowcase = ngx_pnalloc(r->pool, name.len);
     if (lowcase == NULL) {
         return NGX_ERROR;
     }
 
-    headers = &r->headers_in.headers;
+    header = &header[fields->nelts++];
 
-    if (headers->part.next == NULL) {
-        /* a subrequest's list is a copy that still points at its origin */
-        headers->last = &headers->part;
-    }
-
-    header = ngx_list_push(headers);
-    if (header == NULL) {
-        return NGX_ERROR;
-    }
-
-    replaced = ngx_http_sszip_remember(window, header, value);
-    if (replaced == NULL) {
-        headers->last->nelts--;
-        return NGX_ERROR;
-    }
-
-    replaced->added = 1;
-
-    header->hash = ngx_hash_strlow(lowcase, name->data, name->len);
+    header->hash = ngx_hash_strlow(lowcase, name.data, name.len);
     header->lowcase_key = lowcase;
-    header->key = *name;
-    header->value = *value;
+    header->key = name;
+    header->value = value;
 #if (nginx_version >= 1023000)
     header->next = NULL;
 #endif
 
     return NGX_OK;
-}
-
-
-static ngx_http_sszip_replaced_t *
-ngx_http_sszip_remember(ngx_http_sszip_window_t *window,
-    ngx_table_elt_t *header, ngx_str_t *value)
-{
-    ngx_http_sszip_replaced_t  *replaced;
-
-    replaced = ngx_array_push(&window->replaced);
-    if (replaced == NULL) {
-        return NULL;
-    }
-
-    replaced->header = header;
-    replaced->original = *header;
-    replaced->value = value->data;
-    replaced->added = 0;
-
-    return replaced;
 }
 
 
@@ -486,16 +436,12 @@ ngx_http_sszip_close_window(ngx_http_request_t *r)
 static void
 ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
 {
-    ngx_uint_t                   i;
-    ngx_list_t                  *headers;
-    ngx_table_elt_t             *header, *last;
     ngx_http_request_t          *r;
-    ngx_http_sszip_replaced_t   *replaced;
     ngx_http_sszip_main_conf_t  *smcf;
 
-    if (window->body) {
-        r = window->request;
+    r = window->request;
 
+    if (window->body) {
         r->request_body->bufs = window->bufs;
         r->headers_in.content_length_n = window->length;
         r->headers_in.chunked = window->chunked;
@@ -512,34 +458,10 @@ ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
         window->body = 0;
     }
 
-    headers = &window->request->headers_in.headers;
-    replaced = window->replaced.elts;
-
-    for (i = window->replaced.nelts; i > 0; i--) {
-
-        header = replaced[i - 1].header;
-
-        if (header->value.data != replaced[i - 1].value) {
-            /* set by somebody else meanwhile */
-            continue;
-        }
-
-        if (!replaced[i - 1].added) {
-            *header = replaced[i - 1].original;
-            continue;
-        }
-
-        last = headers->last->elts;
-
-        if (header == &last[headers->last->nelts - 1]) {
-            headers->last->nelts--;
-
-        } else {
-            header->hash = 0;
-        }
+    if (window->edited) {
+        r->headers_in.headers = window->headers;
+        window->edited = 0;
     }
-
-    window->replaced.nelts = 0;
 }
 
 
