@@ -166,6 +166,7 @@ static void
 ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
+    bool                        wanted;
     ngx_uint_t                  coded;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -199,7 +200,9 @@ ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
 
     if (ctx->state == NGX_HTTP_SSZIP_START
         && !ctx->stored
-        && sszip_exchange_keep_apart(ctx->exchange))
+        && sszip_exchange_keep_apart(ctx->exchange, &wanted)
+           == SSZIP_STATUS_OK
+        && wanted)
     {
         ctx->apart = 1;
         r->main_filter_need_in_memory = 1;
@@ -230,7 +233,12 @@ void
 ngx_http_sszip_compare_with_node(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    if (sszip_exchange_node_sent(ctx->exchange, ctx->node_sent)) {
+    bool  changed;
+
+    if (sszip_exchange_node_sent(ctx->exchange, ctx->node_sent, &changed)
+        == SSZIP_STATUS_OK
+        && changed)
+    {
         ngx_http_sszip_note_filters(r, ngx_http_get_module_loc_conf(r,
                                                       ngx_http_sszip_module));
     }
@@ -877,9 +885,9 @@ ngx_http_sszip_set_timer(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     int64_t       ms;
     ngx_event_t  *ev;
 
-    ms = sszip_exchange_next_timer(ctx->exchange);
-
-    if (ms < 0) {
+    if (sszip_exchange_next_timer(ctx->exchange, &ms) != SSZIP_STATUS_OK
+        || ms < 0)
+    {
         return;
     }
 

@@ -50,9 +50,10 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_http_sszip_ctx_t        *update;
     ngx_http_post_subrequest_t  *ps;
 
-    exchange = sszip_exchange_take_update(ctx->exchange);
-
-    if (exchange == NULL) {
+    if (sszip_exchange_take_update(ctx->exchange, &exchange)
+        != SSZIP_STATUS_OK
+        || exchange == NULL)
+    {
         return;
     }
 

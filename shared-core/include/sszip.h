@@ -898,9 +898,10 @@ sszip_status sszip_exchange_release(sszip_exchange *exchange,
  wait for what comes.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `out` points at memory of its type.
  */
-int64_t sszip_exchange_next_timer(const sszip_exchange *exchange);
+sszip_status sszip_exchange_next_timer(const sszip_exchange *exchange,
+                                       int64_t *out);
 
 /*
  Codes what was held, then `piece`, into `output`, as much as there is room
@@ -951,9 +952,10 @@ sszip_status sszip_exchange_head_edits(sszip_exchange *exchange,
  `Vary` itself is to do so.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `out` points at memory of its type.
  */
-bool sszip_exchange_varies(const sszip_exchange *exchange);
+sszip_status sszip_exchange_varies(const sszip_exchange *exchange,
+                                   bool *out);
 
 /*
  What a cache between the exchange and the node should tell answers apart
@@ -985,9 +987,11 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
  none; negative: that will be known at its end.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `need` points at memory of its type.
  */
-sszip_need sszip_exchange_need(sszip_exchange *exchange, int64_t length);
+sszip_status sszip_exchange_need(sszip_exchange *exchange,
+                                 int64_t length,
+                                 sszip_need *need);
 
 /*
  Looks for stored answers to the request. If the library fails inside, the
@@ -1007,9 +1011,10 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
  made. It is freed like any other.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `out` points at memory of its type.
  */
-sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
+sszip_status sszip_exchange_take_update(sszip_exchange *exchange,
+                                        sszip_exchange **out);
 
 /*
  The node fails the request: to be said before `sszip_exchange_response_head`
@@ -1045,17 +1050,19 @@ sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
  `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `out` points at memory of its type.
  */
-sszip_str sszip_exchange_request_body(const sszip_exchange *exchange);
+sszip_status sszip_exchange_request_body(const sszip_exchange *exchange,
+                                         sszip_str *out);
 
 /*
- The status of a stored answer; 0: there is none.
+ The status of a stored answer.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `out` points at memory of its type.
  */
-uint16_t sszip_exchange_status(const sszip_exchange *exchange);
+sszip_status sszip_exchange_status(const sszip_exchange *exchange,
+                                   uint16_t *out);
 
 /*
  Nothing of the answer is to be stored: the operator says so
@@ -1067,25 +1074,27 @@ uint16_t sszip_exchange_status(const sszip_exchange *exchange);
 sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 
 /*
- All of the answer is with the host: what is to be stored of it is, or a job
+ All of the answer is with the host: what is to be stored of it is, or `job`
  is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
  to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
  something to say then.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `job` points at memory of its type.
  */
-sszip_job *sszip_exchange_sent(sszip_exchange *exchange,
-                               uint64_t now);
+sszip_status sszip_exchange_sent(sszip_exchange *exchange,
+                                 uint64_t now,
+                                 sszip_job **job);
 
 /*
  The same for the body as the node sent it, where it is kept apart.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `job` points at memory of its type.
  */
-sszip_job *sszip_exchange_node_sent_all(sszip_exchange *exchange,
-                                        uint64_t now);
+sszip_status sszip_exchange_node_sent_all(sszip_exchange *exchange,
+                                          uint64_t now,
+                                          sszip_job **job);
 
 /*
  The response head as the node sent it, before the host has hidden, added or
@@ -1103,12 +1112,13 @@ sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
 
 /*
  The host changes the body before it comes here: what is stored comes by
- `sszip_exchange_observe_node`. Whether there is something to be stored.
+ `sszip_exchange_observe_node`. `wanted`: there is something to be stored.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `wanted` points at memory of its type.
  */
-bool sszip_exchange_keep_apart(sszip_exchange *exchange);
+sszip_status sszip_exchange_keep_apart(sszip_exchange *exchange,
+                                       bool *wanted);
 
 /*
  A piece of the body as the node sent it.
@@ -1122,14 +1132,15 @@ sszip_status sszip_exchange_observe_node(sszip_exchange *exchange,
 /*
  The node has sent so many bytes of a body that is not kept apart: to be said
  before `sszip_exchange_end` and `sszip_exchange_sent`, by a host that
- can tell. Whether something has changed it on its way here, and it is not
+ can tell. `changed`: something has changed it on its way here, and it is not
  stored.
 
  # Safety
- `exchange` is NULL or valid.
+ `exchange` is NULL or valid; `changed` points at memory of its type.
  */
-bool sszip_exchange_node_sent(sszip_exchange *exchange,
-                              uint64_t bytes);
+sszip_status sszip_exchange_node_sent(sszip_exchange *exchange,
+                                      uint64_t bytes,
+                                      bool *changed);
 
 /*
  The fields of a stored answer's head as they have become on their way to the

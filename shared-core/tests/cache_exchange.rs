@@ -16,10 +16,10 @@ use serde_json::{json, Value};
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Need};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
-    Asked, CacheNeed, EndAction, Exchange, Fill, HeadAction, LookUp, PieceAction, RequestHead,
-    ResponseHead,
+    Asked, EndAction, Exchange, Fill, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
 };
 use sszip_core::gzip::stream::Flush;
 
@@ -315,7 +315,7 @@ impl World {
                 fields: fields.iter().map(|(name, value)| (*name, &value[..])),
             })
             .unwrap();
-        let looks = exchange.cache_need() != CacheNeed::Nothing;
+        let looks = exchange.need(BodyLength::Unknown) != Need::Nothing;
         assert_eq!(looks, caller.user.is_none() || self.policy != "bypass");
         self.count += 1;
         let mut open = Open {

@@ -16,10 +16,10 @@ use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
 use sszip_core::cache::process::hot::Hot;
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Need};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
-    Asked, CacheNeed, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead,
-    ResponseHead,
+    Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
 };
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory;
@@ -160,7 +160,7 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
         fields: fields.into_iter(),
     }))
     .unwrap();
-    assert!(matches!(exchange.cache_need(), CacheNeed::Body { .. }));
+    assert_eq!(exchange.need(BodyLength::Unknown), Need::Body);
     let asked = Asked {
         namespace: Some(b"n"),
         body: request.as_bytes(),

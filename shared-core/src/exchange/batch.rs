@@ -17,7 +17,7 @@ use super::fill::{Wanted, What};
 use super::head::{Coding, HeadEdit, Response, ResponseHead};
 use super::held::{work_of_gunzip, Held};
 use super::hit::Decoding;
-use super::phase::{Answer, Borrowed, Phase};
+use super::phase::{Answer, Borrowed, Loan, Phase};
 use super::transitions::Event;
 use super::waits::{Awaited, Came, OfOwner, Waits};
 use super::{EndAction, Exchange, Misuse, PieceAction};
@@ -69,109 +69,113 @@ impl Exchange {
         came: Came,
     ) -> Found {
         self.looked.batch_size = Some(calls.len());
-        let process = self.config.process.clone();
-        if !process.shared.keeps() {
+        let shared = Arc::clone(&self.config.process.shared);
+        if !shared.keeps() {
             return Found::Nothing;
         }
-        let hot = process.shared.hot();
-        let looks = !asked.bypass && process.shared.may_send(asked.monotonic);
-        let Came { landed, of_owner } = came;
-        let generation = process.shared.generation();
-        let owned = match &of_owner {
-            Some(has) if has.generation == generation => &has.entries[..],
-            _ => &[],
+        let mut batch = Batch {
+            calls,
+            places,
+            found: Vec::new(),
         };
-        let mut found: Vec<Option<Arc<Entry>>> = calls
-            .iter()
-            .zip(&places)
-            .map(|(call, place)| {
-                let place = place.as_ref().filter(|_| looks)?;
-                let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
-                let in_hand = || {
-                    let landed = landed.iter().flatten().find(is_it);
-                    let owned = || owned.iter().find(is_it);
-                    let owned = || owned().filter(|(_, entry)| entry.is_fresh(asked.now));
-                    Some(landed.or_else(owned)?.1.clone())
-                };
-                let entry = hot.and_then(|hot| hot.get(&place.key, asked.now));
-                let entry = entry.or_else(in_hand)?;
-                judge.remember(call, place);
-                Some(entry)
-            })
-            .collect();
-        if landed.is_none() {
-            let awaited = (of_owner.is_none())
-                .then(|| self.asks_for_all(&process.shared, &places, &found, asked))
-                .flatten()
-                .or_else(|| self.follows_all(&places, &found, judge.scope(), asked, of_owner));
+        batch.find(&shared, judge, asked, &came);
+        if came.landed.is_none() {
+            let awaited = match &came.of_owner {
+                None => asks_for_all(&shared, &batch, asked),
+                Some(_) => None,
+            };
+            let awaited =
+                awaited.or_else(|| self.follows_all(&batch, judge.scope(), asked, came.of_owner));
             if let (Some(awaited), Some(waiter)) = (awaited, asked.waiter) {
-                return Found::OnItsWay(Waits::new(&process.shared, waiter, awaited));
+                return Found::OnItsWay(Waits::new(&shared, waiter, awaited));
             }
         }
-        let Some((gzip, borrowed)) = self.borrow_for(&found, asked) else {
+        let Some((gzip, borrowed)) = self.borrow_for(&batch.found, asked) else {
             // the node's answers go through, and what is stored stays as it is
             self.cache_status = CacheStatus::Miss;
             self.reason = Reason::Memory;
             return Found::Nothing;
         };
+        match self.give_batch(&mut batch, gzip, borrowed, asked) {
+            Ok(found) => found,
+            Err(borrowed) => self.ask_for_rest(batch, judge, asked, gzip, borrowed),
+        }
+    }
+
+    /// Gives the batch out if all of it is stored. If not, its memory comes back.
+    fn give_batch(
+        &mut self,
+        batch: &mut Batch<'_>,
+        gzip: bool,
+        borrowed: Borrowed,
+        asked: &Asked<'_>,
+    ) -> Result<Found, Borrowed> {
         let most = off_loop_length(self.config.comp_level) as u64;
-        // what is sent together is sent under one head
-        let mut alike = are_alike(&found);
-        if alike && found.iter().all(Option::is_some) {
-            let entries = || found.iter().flatten();
-            let work: u64 = entries()
-                .map(|entry| unread(entry) + work(entry, gzip))
-                .sum();
+        let is_stored = batch.is_stored();
+        if is_stored {
+            let entries = batch.found.iter().flatten();
+            let work: u64 = entries.map(|it| unread(it) + work(it, gzip)).sum();
             if work > most {
-                let answers = calls.iter().zip(&places).zip(found);
+                let found = std::mem::take(&mut batch.found);
+                let answers = batch.calls.iter().zip(&batch.places).zip(found);
                 let answers = answers.filter_map(|((call, place), entry)| {
                     Some((place.as_ref()?.key, entry?, call.id?.to_vec()))
                 });
-                let answers = answers.collect();
-                self.looked.batch_hits = calls.len();
-                return Found::ToDecode(Box::new(Decoding::Batch {
-                    answers,
+                self.looked.batch_hits = batch.calls.len();
+                return Ok(Found::ToDecode(Box::new(Decoding::Batch {
+                    answers: answers.collect(),
                     gzip,
                     borrowed,
-                }));
+                })));
             }
         }
-        if read(hot, &places, &mut found, most) {
-            alike = are_alike(&found);
-        }
-        if let (Some(Some(first)), true, true) =
-            (found.first(), alike, found.iter().all(Option::is_some))
-        {
-            let mut elements: Vec<Element<'_>> = Vec::with_capacity(found.len());
-            elements.extend(
-                found
-                    .iter()
-                    .flatten()
-                    .zip(calls.iter().filter_map(|call| call.id))
-                    .map(|(entry, id)| Element::Stored(entry, id)),
-            );
-            if let Some(body) = self.batch_of(&elements, gzip) {
-                self.looked.batch_hits = calls.len();
-                return Found::Answer(self.respond(first, Some(body), asked, borrowed));
-            }
-        }
-        if !places.iter().any(Option::is_some) {
+        let may_be_given = batch.read(self.config.process.shared.hot(), most);
+        let (Some(Some(first)), true) = (batch.found.first(), is_stored && may_be_given) else {
+            return Err(borrowed);
+        };
+        let ids = batch.calls.iter().filter_map(|call| call.id);
+        let entries = batch.found.iter().flatten().zip(ids);
+        let mut elements: Vec<Element<'_>> = Vec::with_capacity(batch.calls.len());
+        elements.extend(entries.map(|(entry, id)| Element::Stored(entry, id)));
+        let Some(body) = self.batch_of(&elements, gzip) else {
+            return Err(borrowed);
+        };
+        self.looked.batch_hits = batch.calls.len();
+        Ok(Found::Answer(self.respond(
+            first,
+            Some(body),
+            asked,
+            borrowed,
+        )))
+    }
+
+    /// The node is asked for what is missing, or for all.
+    fn ask_for_rest(
+        &mut self,
+        batch: Batch<'_>,
+        judge: &Calls<'_>,
+        asked: &Asked<'_>,
+        gzip: bool,
+        borrowed: Borrowed,
+    ) -> Found {
+        if !batch.places.iter().any(Option::is_some) {
             return Found::Nothing;
         }
         // an answer is known by its id alone
-        let Some(ids) = counted(calls.iter().filter_map(|call| call.id)) else {
+        let Some(ids) = counted(batch.calls.iter().filter_map(|call| call.id)) else {
             return Found::Nothing;
         };
-        let distinct = ids.len() == calls.len();
+        let distinct = ids.len() == batch.calls.len();
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
         }
-        let mixed = (distinct && alike && !asked.whole).then(|| mixed(calls, &found, asked.body));
-        let fetched = calls
+        let part = (distinct && batch.are_alike() && !asked.whole).then(|| batch.part(asked.body));
+        let fetched = batch
+            .calls
             .iter()
-            .zip(places)
-            .zip(&found)
-            .filter(|(_, found)| mixed.is_none() || found.is_none())
+            .zip(batch.places)
+            .zip(&batch.found)
+            .filter(|(_, found)| part.is_none() || found.is_none())
             .filter_map(|((call, place), _)| {
                 let id = call.id.filter(|id| ids.get(id) == Some(&1))?;
                 let place = place?;
@@ -186,10 +190,10 @@ impl Exchange {
             }
             self.storing.fill = Some(fill);
         }
-        let Some((places, request)) = mixed else {
+        let Some((places, request)) = part else {
             return Found::Nothing;
         };
-        self.looked.batch_hits = found.iter().flatten().count();
+        self.looked.batch_hits = batch.found.iter().flatten().count();
         self.request_body = request;
         if self.upstream_edits.is_empty() {
             // what can't be read can't be put together
@@ -207,63 +211,28 @@ impl Exchange {
         }))
     }
 
-    /// Whether the owner of a store is asked for what is not in memory.
-    fn asks_for_all(
-        &self,
-        shared: &Shared,
-        places: &[Option<Place>],
-        found: &[Option<Arc<Entry>>],
-        asked: &Asked<'_>,
-    ) -> Option<Awaited> {
-        let (Some(waiter), Some(owner), false) = (asked.waiter, shared.owner(), asked.bypass)
-        else {
-            return None;
-        };
-        let missing = || {
-            let places = places.iter().zip(found);
-            places
-                .filter(|(_, found)| found.is_none())
-                .filter_map(|(place, _)| Some(place.as_ref()?.key))
-        };
-        let mut keys: Vec<Key> = Vec::new();
-        keys.try_reserve_exact(missing().count()).ok()?;
-        keys.extend(missing());
-        if keys.is_empty() || !owner.ask_for_all(keys, waiter, asked.now) {
-            return None;
-        }
-        Some(Awaited::Stored)
-    }
-
     /// Whether other requests fetch all that is missing, so that there is nothing
     /// to do but to wait for them.
     fn follows_all(
         &self,
-        places: &[Option<Place>],
-        found: &[Option<Arc<Entry>>],
+        batch: &Batch<'_>,
         scope: &Scope,
         asked: &Asked<'_>,
         of_owner: Option<OfOwner>,
     ) -> Option<Awaited> {
-        let (Some(waiter), true) = (asked.waiter, self.config.cache.lock && !asked.bypass) else {
-            return None;
-        };
-        if self.request.cache.no_store {
+        let waiter = asked.waiter?;
+        if !self.config.cache.lock || asked.bypass || self.request.cache.no_store {
             return None;
         }
         let mut keys: Vec<Key> = Vec::new();
-        keys.try_reserve_exact(places.len()).ok()?;
-        for (place, _) in places.iter().zip(found).filter(|(_, it)| it.is_none()) {
-            match place {
-                Some(place) => keys.push(place.key),
-                None => return None,
-            }
+        keys.try_reserve_exact(batch.places.len()).ok()?;
+        for place in batch.missing() {
+            keys.push(place.as_ref()?.key);
         }
         let since = self.since(scope);
-        let shared = &self.config.process.shared;
-        if keys.is_empty() || !shared.flights.follow_all(keys, waiter) {
-            return None;
-        }
-        Some(Awaited::Flights(since, of_owner))
+        let flights = &self.config.process.shared.flights;
+        let follows = !keys.is_empty() && flights.follow_all(keys, waiter);
+        follows.then_some(Awaited::Flights(since, of_owner))
     }
 
     /// Takes the memory for a batch of these: whether it is to be gzip, or
@@ -296,7 +265,8 @@ impl Exchange {
         if copied >= COPIED {
             let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
             let copied = usize::try_from(copied).unwrap_or(usize::MAX);
-            borrowed.assembled = Some(self.config.process.budget.reserve(copied, limit)?);
+            let _memory = self.config.process.budget.reserve(copied, limit)?;
+            borrowed.push(Loan::Assembled { _memory });
         }
         Some(borrowed)
     }
@@ -594,13 +564,6 @@ impl Mixed {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refused;
 
-/// Whether there are stored answers, all of one head.
-fn are_alike(found: &[Option<Arc<Entry>>]) -> bool {
-    let mut stored = found.iter().flatten();
-    let first = stored.next();
-    first.is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields))
-}
-
 /// How many bytes have to be read before the entry is given out.
 fn unread(entry: &Entry) -> u64 {
     match entry.is_unread() {
@@ -609,56 +572,117 @@ fn unread(entry: &Entry) -> u64 {
     }
 }
 
-/// Leaves those that may be given out; whether others were there. What was not
-/// read yet is read now, as much as a single answer may be: at most so many
-/// bytes; others count as not found.
-fn read(
-    hot: Option<&Hot>,
-    places: &[Option<Place>],
-    found: &mut [Option<Arc<Entry>>],
-    most: u64,
-) -> bool {
-    let mut all = 0;
-    let mut fewer = false;
-    for (place, found) in places.iter().zip(found) {
-        let (Some(place), Some(entry)) = (place, &found) else {
-            continue;
-        };
-        all += unread(entry);
-        if all > most && entry.is_unread() {
-            *found = None;
-            fewer = true;
-        } else if !entry.stands() {
-            if let Some(hot) = hot {
-                hot.remove_this(&place.key, entry);
-            }
-            *found = None;
-            fewer = true;
-        }
-    }
-    fewer
+/// The calls of a batch, where their answers would be, and those that are there.
+#[derive(Debug)]
+struct Batch<'a> {
+    calls: &'a [Call<'a>],
+    places: Vec<Option<Place>>,
+    found: Vec<Option<Arc<Entry>>>,
 }
 
-/// The batch's places, and the batch of what is missing, notifications included.
-fn mixed(calls: &[Call<'_>], found: &[Option<Arc<Entry>>], body: &[u8]) -> (Vec<Member>, Vec<u8>) {
-    let mut places = Vec::with_capacity(calls.len());
-    let mut request = vec![b'['];
-    for (call, found) in calls.iter().zip(found) {
-        match (found, call.id) {
-            (Some(entry), Some(id)) => {
-                places.push(Member::Stored(Arc::clone(entry), id.to_vec()));
-                continue;
-            }
-            (_, Some(id)) => places.push(Member::Asked(id.to_vec())),
-            (_, None) => {}
-        }
-        if request.len() > 1 {
-            request.push(b',');
-        }
-        request.extend_from_slice(&body[call.span.clone()]);
+impl Batch<'_> {
+    /// Finds what is stored here, was just fetched, or is with the owner.
+    fn find(&mut self, shared: &Shared, judge: &Calls<'_>, asked: &Asked<'_>, came: &Came) {
+        let looks = !asked.bypass && shared.may_send(asked.monotonic);
+        let owned = match &came.of_owner {
+            Some(has) if has.generation == shared.generation() => &has.entries[..],
+            _ => &[],
+        };
+        let places = self.calls.iter().zip(&self.places);
+        let find = |(call, place): (&Call<'_>, &Option<Place>)| {
+            let place = place.as_ref().filter(|_| looks)?;
+            let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
+            let in_hand = || {
+                let landed = came.landed.iter().flatten().find(is_it);
+                let owned = || owned.iter().find(is_it);
+                let owned = || owned().filter(|(_, entry)| entry.is_fresh(asked.now));
+                Some(landed.or_else(owned)?.1.clone())
+            };
+            let hot = shared.hot();
+            let entry = hot.and_then(|hot| hot.get(&place.key, asked.now));
+            let entry = entry.or_else(in_hand)?;
+            judge.remember(call, place);
+            Some(entry)
+        };
+        self.found = places.map(find).collect();
     }
-    request.push(b']');
-    (places, request)
+
+    /// Where that is of which nothing was found.
+    fn missing(&self) -> impl Iterator<Item = &Option<Place>> {
+        let places = self.places.iter().zip(&self.found);
+        places.filter_map(|(place, found)| found.is_none().then_some(place))
+    }
+
+    /// Whether there are stored answers, all of one head: what is sent together
+    /// is sent under that.
+    fn are_alike(&self) -> bool {
+        let mut stored = self.found.iter().flatten();
+        let first = stored.next();
+        first.is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields))
+    }
+
+    /// Whether all of it is there, to be sent together.
+    fn is_stored(&self) -> bool {
+        self.found.iter().all(Option::is_some) && self.are_alike()
+    }
+
+    /// Leaves those that may be given out; whether that is all of them. What was not read yet is read now, as
+    /// much as a single answer may be: at most so many bytes; others count as not
+    /// found.
+    fn read(&mut self, hot: Option<&Hot>, most: u64) -> bool {
+        let mut all = 0;
+        let mut may_be_given = true;
+        for (place, found) in self.places.iter().zip(&mut self.found) {
+            let (Some(place), Some(entry)) = (place, &found) else {
+                continue;
+            };
+            all += unread(entry);
+            if all > most && entry.is_unread() {
+                *found = None;
+                may_be_given = false;
+            } else if !entry.stands() {
+                if let Some(hot) = hot {
+                    hot.remove_this(&place.key, entry);
+                }
+                *found = None;
+                may_be_given = false;
+            }
+        }
+        may_be_given
+    }
+
+    /// Its places, and the batch of what is missing, notifications included.
+    fn part(&self, body: &[u8]) -> (Vec<Member>, Vec<u8>) {
+        let mut places = Vec::with_capacity(self.calls.len());
+        let mut request = vec![b'['];
+        for (call, found) in self.calls.iter().zip(&self.found) {
+            match (found, call.id) {
+                (Some(entry), Some(id)) => {
+                    places.push(Member::Stored(Arc::clone(entry), id.to_vec()));
+                    continue;
+                }
+                (_, Some(id)) => places.push(Member::Asked(id.to_vec())),
+                (_, None) => {}
+            }
+            if request.len() > 1 {
+                request.push(b',');
+            }
+            request.extend_from_slice(&body[call.span.clone()]);
+        }
+        request.push(b']');
+        (places, request)
+    }
+}
+
+/// What the owner of a store is asked for: all that is not in memory.
+fn asks_for_all(shared: &Shared, batch: &Batch<'_>, asked: &Asked<'_>) -> Option<Awaited> {
+    let (waiter, owner) = (asked.waiter?, shared.owner()?);
+    let missing = || batch.missing().flatten();
+    let mut keys: Vec<Key> = Vec::new();
+    keys.try_reserve_exact(missing().count()).ok()?;
+    keys.extend(missing().map(|place| place.key));
+    let asks = !asked.bypass && !keys.is_empty() && owner.ask_for_all(keys, waiter, asked.now);
+    asks.then_some(Awaited::Stored)
 }
 
 /// How many bytes of a stored answer have to be coded or decoded before it can

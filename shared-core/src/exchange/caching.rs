@@ -30,22 +30,24 @@ use crate::jsonrpc::request::{Call, Refusal, Request};
 use crate::memory;
 use crate::mode::Mode;
 
+/// How long a request's body is, for all that its head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// So many bytes; 0: there is none.
+    Known(u64),
+    /// That will be known at its end.
+    Unknown,
+}
+
 /// What a look-up needs of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheNeed {
-    /// There will be none.
+pub enum Need {
+    /// There will be none: send the request to the node.
     Nothing,
-    /// That the request has no body; [`Exchange::look_up`] is then to be
-    /// called.
-    NoBody,
-    /// Nothing; [`Exchange::look_up`] is to be called, without the body.
-    Place,
-    /// The request's body, if it has at most so many bytes and no content
-    /// coding; [`Exchange::look_up`] is then to be called.
-    Body {
-        /// Bytes.
-        most: u64,
-    },
+    /// Nothing more: look it up.
+    LookUp,
+    /// The request's body, in no content coding: read it, then look it up.
+    Body,
 }
 
 /// A look-up.
@@ -154,26 +156,38 @@ pub(super) struct Sought<'a> {
 }
 
 impl Exchange {
-    /// What a look-up needs, after the request head.
-    pub fn cache_need(&self) -> CacheNeed {
-        let request = &self.request.cache;
-        let is_awaited = matches!(self.state(), State::AwaitingHead | State::Waiting);
-        if is_awaited && request.kind == CacheKind::Change && self.config.process.shared.keeps() {
-            return CacheNeed::Place;
+    /// What a look-up needs, of a request with such a body.
+    pub fn need(&mut self, length: BodyLength) -> Need {
+        let (request, cache) = (&self.request.cache, &self.config.cache);
+        let bypasses = request.credentials && cache.credentials == Credentials::Bypass;
+        let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);
+        if !looks || !self.config.process.shared.keeps() {
+            return Need::Nothing;
         }
-        if is_awaited
-            && request.kind != CacheKind::None
-            && !(request.credentials && self.config.cache.credentials == Credentials::Bypass)
-            && self.config.process.shared.keeps()
-        {
-            return match request.kind {
-                CacheKind::Resource => CacheNeed::NoBody,
-                _ => CacheNeed::Body {
-                    most: self.config.cache.max_request,
-                },
-            };
+        let (fits, need) = match request.kind {
+            CacheKind::Change => return Need::LookUp,
+            CacheKind::None => return Need::Nothing,
+            _ if bypasses => return Need::Nothing,
+            CacheKind::Resource => (length == BodyLength::Known(0), Need::LookUp),
+            CacheKind::Call => {
+                let fits = match length {
+                    BodyLength::Known(length) => (1..=cache.max_request).contains(&length),
+                    BodyLength::Unknown => cache.max_request > 0,
+                };
+                (fits, Need::Body)
+            }
+        };
+        if !fits {
+            self.reason = Reason::RequestLength;
+            return Need::Nothing;
         }
-        CacheNeed::Nothing
+        need
+    }
+
+    /// Whether a body is too long to be looked up, after all.
+    pub(super) fn is_too_long(&self, body: &[u8]) -> bool {
+        let is_call = self.request.cache.kind == CacheKind::Call;
+        is_call && body.len() as u64 > self.config.cache.max_request
     }
 
     /// What became of the cache here.

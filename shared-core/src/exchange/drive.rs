@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, CacheNeed, LookUp};
+use super::caching::{Asked, LookUp};
+pub use super::caching::{BodyLength, Need};
 use super::fill::Fill;
 use super::head::{Field, RequestHead, ResponseHead};
 use super::transitions::{Event, State};
@@ -51,46 +52,26 @@ pub enum Step {
     /// [`Driver::done`].
     OffLoop(Job),
     /// Nothing was sent, and there is nothing to send: answer 502.
-    Fail(Failure),
+    Fail(Lack),
 }
 
-/// Why there is nothing to send.
+/// What is lacking where there is nothing to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum Lack {
     /// The node's answer is not whole.
     Short,
     /// Memory was refused to a batch that has to be put together.
     Memory,
 }
 
-impl Failure {
+impl Lack {
     /// For logs.
     pub const fn text(self) -> &'static str {
         match self {
-            Failure::Short => "the response ended before its length was reached",
-            Failure::Memory => "no memory for the whole batch",
+            Lack::Short => "the response ended before its length was reached",
+            Lack::Memory => "no memory for the whole batch",
         }
     }
-}
-
-/// How long a request's body is, for all that its head says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyLength {
-    /// So many bytes; 0: there is none.
-    Known(u64),
-    /// That will be known at its end.
-    Unknown,
-}
-
-/// What a look-up needs of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// There will be none: send the request to the node.
-    Nothing,
-    /// Nothing more: call [`Driver::look_up`].
-    LookUp,
-    /// The request's body: read it, then call [`Driver::look_up`] with it.
-    Body,
 }
 
 /// Work that takes too long for an event loop. It can go to any thread.
@@ -191,22 +172,8 @@ impl Driver {
 
     /// What a look-up needs, of a request with such a body.
     pub fn need(&mut self, length: BodyLength) -> Need {
-        let Some(exchange) = &mut self.exchange else {
-            return Need::Nothing;
-        };
-        let fits = |most: u64| match length {
-            BodyLength::Known(length) => 0 < length && length <= most,
-            BodyLength::Unknown => most > 0,
-        };
-        let need = match exchange.cache_need() {
-            CacheNeed::Nothing => return Need::Nothing,
-            CacheNeed::Place => return Need::LookUp,
-            CacheNeed::NoBody if length == BodyLength::Known(0) => return Need::LookUp,
-            CacheNeed::Body { most } if fits(most) => return Need::Body,
-            CacheNeed::NoBody | CacheNeed::Body { .. } => Need::Nothing,
-        };
-        exchange.not_looked_up(Reason::RequestLength);
-        need
+        let need = self.tell(|exchange| exchange.need(length));
+        need.unwrap_or(Need::Nothing)
     }
 
     /// Looks for stored answers. `body` is `None` where it is not in memory.
@@ -215,20 +182,14 @@ impl Driver {
     /// [`Misuse`] unless a response head is awaited.
     pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Miss)?;
-        let most = match exchange.cache_need() {
-            CacheNeed::Body { most } => most,
-            _ => u64::MAX,
+        let why_not = match body {
+            Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
+            Some(_) => Reason::None,
+            None => Reason::BodyOnDisk,
         };
-        let body = match body {
-            Some(body) if body.len() as u64 <= most => body,
-            Some(_) => {
-                exchange.not_looked_up(Reason::RequestLength);
-                return Ok(Step::Forward);
-            }
-            None => {
-                exchange.not_looked_up(Reason::BodyOnDisk);
-                return Ok(Step::Forward);
-            }
+        let (Some(body), Reason::None) = (body, why_not) else {
+            exchange.not_looked_up(why_not);
+            return Ok(Step::Forward);
         };
         let found = match caught(|| exchange.look_up(Asked { body, ..asked })) {
             Some(found) => found?,
@@ -357,7 +318,7 @@ impl Driver {
             }
         };
         if exchange.state() == State::Cut {
-            return Ok(Step::Fail(Failure::Memory));
+            return Ok(Step::Fail(Lack::Memory));
         }
         Ok(match taken {
             PieceAction::Taken => Step::Await,
@@ -373,8 +334,8 @@ impl Driver {
     pub fn end(&mut self) -> Result<Step, Misuse> {
         let exchange = self.open(Event::End)?;
         let failure = match exchange.mode() {
-            Mode::Memory => Failure::Memory,
-            _ => Failure::Short,
+            Mode::Memory => Lack::Memory,
+            _ => Lack::Short,
         };
         let ended = match caught(|| exchange.end()) {
             Some(ended) => ended?,
@@ -382,7 +343,7 @@ impl Driver {
         };
         Ok(match ended {
             EndAction::Fail => Step::Fail(failure),
-            _ if exchange.state() == State::Cut => Step::Fail(Failure::Memory),
+            _ if exchange.state() == State::Cut => Step::Fail(Lack::Memory),
             EndAction::Stream => Step::Stream,
             EndAction::Send => Step::Send,
             EndAction::Code { off_loop: true } => self.off_loop(),
@@ -445,7 +406,7 @@ impl Driver {
             Some(exchange) => match exchange.state() {
                 // it was not run: nobody wanted it
                 State::Cut | State::Coding | State::Merging | State::Decoding => {
-                    Step::Fail(Failure::Memory)
+                    Step::Fail(Lack::Memory)
                 }
                 // what was stored is not to be had
                 State::AwaitingHead => Step::Forward,

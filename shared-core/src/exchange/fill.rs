@@ -222,12 +222,60 @@ impl Fill {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        if head
-            .content_length
-            .is_some_and(|length| length > self.settings.max_entry as u64)
-        {
+        let most = self.settings.max_entry as u64;
+        if head.content_length.is_some_and(|length| length > most) {
             return Err(Reason::Length);
         }
+        let (said, varies, content_type) = self.read(head)?;
+        self.stale = said.stale;
+        if said.forbidden || said.lifetime == Some(0) {
+            return Err(Reason::CacheControl);
+        }
+        match self.coding {
+            Coding::Identity => {}
+            // it is stored as if it had not been coded
+            Coding::Gzip => self.recode(),
+            // what comes unasked comes to all
+            Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
+            Coding::Other => return Err(Reason::Coding),
+        }
+        let is_coded = self.coding == Coding::Other;
+        let is_json = media_type::is_json(content_type);
+        match &mut self.what {
+            What::Resource(resource) => {
+                resource.said = said;
+                resource.status = head.status;
+                resource.undelimited =
+                    !head.delimited && head.content_length.is_none() && head.status != 204;
+                resource.compresses = !is_coded && types.contains(content_type);
+                if !http::is_storable(head.status) {
+                    return Err(Reason::Status);
+                }
+                let by_route = !is_coded && head.status == 200 && is_json;
+                if said.lifetime.is_none() && !by_route {
+                    return Err(Reason::Lifetime);
+                }
+            }
+            What::Call(_) | What::Batch(_) if is_coded => return Err(Reason::Coding),
+            What::Call(_) | What::Batch(_) if head.status != 200 => return Err(Reason::Status),
+            What::Call(_) | What::Batch(_) if !is_json => return Err(Reason::Type),
+            What::Call(_) | What::Batch(_) => {}
+        }
+        match varies.names() {
+            Some(names) if self.depends_on(&names, asked) => Ok(()),
+            _ => Err(Reason::Vary),
+        }
+    }
+
+    /// What a head says of storing, what it varies on, and its media type. Takes
+    /// the fields that hits carry.
+    fn read<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+    ) -> Result<(http::Said, http::Varies, &'a [u8]), Reason>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
         let is_call = !matches!(self.what, What::Resource(_));
         let mut reader = http::Reader::default();
         let mut varies = http::Varies::default();
@@ -252,51 +300,7 @@ impl Fill {
                 self.carry(name, value);
             }
         }
-        let said = reader.said(head.now);
-        self.stale = said.stale;
-        if said.forbidden || said.lifetime == Some(0) {
-            return Err(Reason::CacheControl);
-        }
-        match self.coding {
-            Coding::Identity => {}
-            // it is stored as if it had not been coded
-            Coding::Gzip => self.recode(),
-            // what comes unasked comes to all
-            Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
-            Coding::Other => return Err(Reason::Coding),
-        }
-        match &mut self.what {
-            What::Resource(resource) => {
-                resource.said = said;
-                resource.status = head.status;
-                resource.undelimited =
-                    !head.delimited && head.content_length.is_none() && head.status != 204;
-                let coded = self.coding == Coding::Other;
-                resource.compresses = !coded && types.contains(content_type);
-                let by_route = !coded && head.status == 200 && media_type::is_json(content_type);
-                if !http::is_storable(head.status) {
-                    return Err(Reason::Status);
-                }
-                if said.lifetime.is_none() && !by_route {
-                    return Err(Reason::Lifetime);
-                }
-            }
-            What::Call(_) | What::Batch(_) => {
-                if self.coding == Coding::Other {
-                    return Err(Reason::Coding);
-                }
-                if head.status != 200 {
-                    return Err(Reason::Status);
-                }
-                if !media_type::is_json(content_type) {
-                    return Err(Reason::Type);
-                }
-            }
-        }
-        match varies.names() {
-            Some(names) if self.depends_on(&names, asked) => Ok(()),
-            _ => Err(Reason::Vary),
-        }
+        Ok((reader.said(head.now), varies, content_type))
     }
 
     /// What is stored will not be the bytes that the node sent.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::caching::{Asked, Found};
 use super::coding::off_loop_length;
 use super::head::{is_bytewise, HeadEdit};
-use super::phase::{Answer, Borrowed, Phase};
+use super::phase::{Answer, Borrowed, Loan, Phase};
 use super::transitions::Event;
 use super::{Exchange, Misuse};
-use crate::cache::entry::{Entry, Lending, Lent};
+use crate::cache::entry::{Entry, Lending};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
@@ -172,9 +172,12 @@ impl Exchange {
         match entry.lend(&self.config.process.budget, limit) {
             Lending::Free => true,
             Lending::Lent(lent) => {
-                let is_it = |held: &Arc<Lent>| Arc::ptr_eq(held, &lent);
-                if !borrowed.lent.iter().any(is_it) {
-                    borrowed.lent.push(lent);
+                let is_it = |loan: &Loan| match loan {
+                    Loan::Decoded(other) => Arc::ptr_eq(other, &lent),
+                    Loan::Assembled { .. } => false,
+                };
+                if !borrowed.iter().any(is_it) {
+                    borrowed.push(Loan::Decoded(lent));
                 }
                 true
             }

@@ -42,7 +42,7 @@ use crate::mode::Mode;
 use crate::negotiate::vary;
 
 use caching::Looked;
-pub use caching::{Asked, CacheNeed, LookUp};
+pub use caching::{Asked, LookUp};
 use coding::off_loop_length;
 pub use fill::Fill;
 use head::{Coding, Request};

@@ -126,12 +126,14 @@ impl Answer {
 }
 
 /// Memory for what is given out of stored answers.
-#[derive(Debug, Default)]
-pub(super) struct Borrowed {
+pub(super) type Borrowed = Vec<Loan>;
+
+#[derive(Debug)]
+pub(super) enum Loan {
     /// For what was decoded.
-    pub(super) lent: Vec<Arc<Lent>>,
+    Decoded(Arc<Lent>),
     /// For what was put together of it.
-    pub(super) assembled: Option<Reservation>,
+    Assembled { _memory: Reservation },
 }
 
 impl Exchange {
@@ -155,7 +157,7 @@ impl Exchange {
 
     /// The state after `event`.
     pub(super) fn allows(&self, event: Event) -> Result<State, Misuse> {
-        self.state().after(event).ok_or(self.misuse(event))
+        self.state().after(event).ok_or_else(|| self.misuse(event))
     }
 
     pub(super) fn misuse(&self, event: Event) -> Misuse {
