@@ -1,9 +1,8 @@
 /*
  * The cache's owner as a library, libsszip_owner.so, for a host that has a
  * process for it.  It is to be opened (dlopen) after the last fork, and stays
- * until the process ends.  No call waits, apart from sszip_owner_poll and _stop; one
- * thread at a time uses an owner.  No failure inside the library unwinds into
- * the host.
+ * until the process ends.  One thread calls it.  No failure inside the library
+ * unwinds into the host.
  */
 
 #ifndef SSZIP_OWNER_H
@@ -18,30 +17,7 @@
 /*
  What `sszip_owner_abi` returns if this header fits the library.
  */
-#define SSZIP_OWNER_ABI 4
-
-/*
- What an owner is doing. Values are never reused.
- */
-typedef enum {
-    /*
-     Another owner has the store, or there is none to be had: it is tried
-     again.
-     */
-    SSZIP_OWNER_WAITING = 0,
-    /*
-     It serves.
-     */
-    SSZIP_OWNER_SERVING = 1,
-    /*
-     It was stopped, and writes down what it has.
-     */
-    SSZIP_OWNER_CLOSING = 2,
-    /*
-     It is over; without a stop only if it can't serve, as the log says.
-     */
-    SSZIP_OWNER_ENDED = 3,
-} sszip_owner_state;
+#define SSZIP_OWNER_ABI 5
 
 /*
  How much a line of the log matters. Values are never reused.
@@ -56,11 +32,6 @@ typedef enum {
      */
     SSZIP_OWNER_ERROR = 1,
 } sszip_owner_level;
-
-/*
- An owner that was started.
- */
-typedef struct sszip_owner sszip_owner;
 
 /*
  What an owner is to be. Zero means the default where one is named.
@@ -135,6 +106,11 @@ typedef struct {
     size_t heads_len;
 } sszip_owner_config;
 
+/*
+ Takes a line of the log, ended by NUL; valid during the call.
+ */
+typedef void (*sszip_owner_say)(sszip_owner_level level, const char *line);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -150,67 +126,37 @@ uint32_t sszip_owner_abi(void);
 const char *sszip_owner_version(void);
 
 /*
- Starts an owner, in threads that take no signals, and returns at once. To
- be called after any fork; the process must not fork afterwards. NULL if
- that fails; `error`, of `error_size` bytes, says why then, ended by NUL.
+ Starts the process's owner unless it runs, in threads that take no signals,
+ and takes it further: to be called after any fork, and again after as many
+ milliseconds as are returned; the process must not fork afterwards. `config`
+ is looked at only when one is started, which is tried again when it has
+ ended. What there is to log goes to `say`.
+
+ An attempt to open the store begins while this is called, and only then, and
+ is waited for, so that the process does not exit meanwhile: for two seconds
+ at most, or just long enough to begin one, if it has `others` to serve. Such a
+ process has to call sszip_owner_exit before it exits. A handler of atexit that
+ does so has to be registered when the owner runs, and again once it `serves`.
 
  # Safety
  As the header says: `config` points at a sszip_owner_config whose strings
- are readable; `error` at so many writable bytes, or it is NULL and the size
- 0.
+ are readable; `say` is a function, or NULL; `serves` is writable, or NULL.
  */
-sszip_owner *sszip_owner_start(const sszip_owner_config *config,
-                               char *error,
-                               size_t error_size);
+uint64_t sszip_owner_run(const sszip_owner_config *config,
+                         bool others,
+                         sszip_owner_say say,
+                         bool *serves);
 
 /*
- What it is doing. SSZIP_OWNER_ENDED for NULL. An attempt to open the store
- begins while this is called, and only then, and is waited for, so that the
- process does not exit meanwhile: to be called until it serves, and now and
- then. Until it does a call takes as long as an attempt, but not more than
- `limit` milliseconds, of which 10 are enough to begin one. With fewer than it
- takes the process has to stop the owner before it exits. A handler of atexit
- that is to stop it has to be registered when it serves.
+ Ends the process's owner, if there is one: what it has in memory is stored,
+ and the socket removed. Waits for two seconds at most; false if it has not
+ ended by then, and goes on ending: the process has to exit without
+ destroying what its threads use.
 
  # Safety
- `owner` is NULL or from sszip_owner_start, and was not stopped.
+ `say` is a function, or NULL.
  */
-sszip_owner_state sszip_owner_poll(const sszip_owner *owner,
-                                   uint64_t limit);
-
-/*
- Takes the oldest line of its log: whether there was one. It is written to
- `line`, of `line_size` bytes, and ended by NUL; what is beyond is cut off.
- Never waits; to be called now and then.
-
- # Safety
- `owner` is NULL or from sszip_owner_start, and was not stopped; `level` and
- `line` are writable.
- */
-bool sszip_owner_log(const sszip_owner *owner,
-                     sszip_owner_level *level,
-                     char *line,
-                     size_t line_size);
-
-/*
- Asks it to end, and returns at once: sszip_owner_poll says when it has.
-
- # Safety
- `owner` is NULL or from sszip_owner_start, and was not stopped.
- */
-void sszip_owner_end(const sszip_owner *owner);
-
-/*
- Ends it: what it has in memory is stored, and the socket removed. Waits for
- `limit` milliseconds at most; false if it has not ended by then, and goes on
- ending: the process should exit. `owner` must not be used any more in any
- case. NULL has ended.
-
- # Safety
- `owner` is NULL or from sszip_owner_start, and was not stopped.
- */
-bool sszip_owner_stop(sszip_owner *owner,
-                      uint64_t limit);
+bool sszip_owner_exit(sszip_owner_say say);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -4,7 +4,7 @@
 #![allow(non_camel_case_types)]
 
 use std::collections::VecDeque;
-use std::ffi::c_char;
+use std::ffi::{c_char, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::ptr;
@@ -22,25 +22,25 @@ use crate::open::store;
 use crate::run::{Running, State};
 
 /// What `sszip_owner_abi` returns if this header fits the library.
-pub const SSZIP_OWNER_ABI: u32 = 4;
+pub const SSZIP_OWNER_ABI: u32 = 5;
 
 /// Lines of the log that wait to be fetched; the oldest are dropped.
 const MOST_LINES: usize = 256;
 
-/// What an owner is doing. Values are never reused.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_owner_state {
-    /// Another owner has the store, or there is none to be had: it is tried
-    /// again.
-    SSZIP_OWNER_WAITING = 0,
-    /// It serves.
-    SSZIP_OWNER_SERVING = 1,
-    /// It was stopped, and writes down what it has.
-    SSZIP_OWNER_CLOSING = 2,
-    /// It is over; without a stop only if it can't serve, as the log says.
-    SSZIP_OWNER_ENDED = 3,
-}
+/// How soon the host is to call again: of an owner that serves, for its log; of
+/// one that does not yet; and of one that failed.
+const SERVES: Duration = Duration::from_millis(250);
+const WAITS: Duration = Duration::from_millis(20);
+const FAILED: Duration = Duration::from_secs(60);
+
+/// For how long the store's opening holds a host that has nothing else to do,
+/// and one that has: enough to begin an attempt.
+const ALONE: Duration = Duration::from_secs(2);
+const BUSY: Duration = Duration::from_millis(10);
+
+/// For how long a process that exits is held: nginx's master kills after some
+/// three seconds.
+const STOP: Duration = Duration::from_secs(2);
 
 /// How much a line of the log matters. Values are never reused.
 #[repr(C)]
@@ -97,12 +97,19 @@ pub struct sszip_owner_config {
 
 type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
 
+/// Takes a line of the log, ended by NUL; valid during the call.
+pub type sszip_owner_say =
+    Option<unsafe extern "C" fn(level: sszip_owner_level, line: *const c_char)>;
+
 /// An owner that was started.
-pub struct sszip_owner {
+struct Owner {
     running: Running,
     gate: Gate,
     lines: Lines,
 }
+
+/// The process's only one.
+static OWNER: Mutex<Option<Owner>> = Mutex::new(None);
 
 /// The ABI that the library has: it must be SSZIP_OWNER_ABI.
 #[no_mangle]
@@ -116,140 +123,114 @@ pub extern "C" fn sszip_owner_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Starts an owner, in threads that take no signals, and returns at once. To
-/// be called after any fork; the process must not fork afterwards. NULL if
-/// that fails; `error`, of `error_size` bytes, says why then, ended by NUL.
+/// Starts the process's owner unless it runs, in threads that take no signals,
+/// and takes it further: to be called after any fork, and again after as many
+/// milliseconds as are returned; the process must not fork afterwards. `config`
+/// is looked at only when one is started, which is tried again when it has
+/// ended. What there is to log goes to `say`.
+///
+/// An attempt to open the store begins while this is called, and only then, and
+/// is waited for, so that the process does not exit meanwhile: for two seconds
+/// at most, or just long enough to begin one, if it has `others` to serve. Such a
+/// process has to call sszip_owner_exit before it exits. A handler of atexit that
+/// does so has to be registered when the owner runs, and again once it `serves`.
 ///
 /// # Safety
 /// As the header says: `config` points at a sszip_owner_config whose strings
-/// are readable; `error` at so many writable bytes, or it is NULL and the size
-/// 0.
+/// are readable; `say` is a function, or NULL; `serves` is writable, or NULL.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_owner_start(
+pub unsafe extern "C" fn sszip_owner_run(
     config: *const sszip_owner_config,
-    error: *mut c_char,
-    error_size: usize,
-) -> *mut sszip_owner {
-    let started = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the caller's promise.
-        unsafe { start(config) }
+    others: bool,
+    say: sszip_owner_say,
+    serves: *mut bool,
+) -> u64 {
+    let mut own = OWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        if own.is_none() {
+            // SAFETY: the caller's promise.
+            *own = Some(unsafe { start(config) }?);
+        }
+        Ok(go_on(&mut own, if others { BUSY } else { ALONE }, say))
     }));
-    let text = match started {
-        Ok(Ok(owner)) => return Box::into_raw(Box::new(owner)),
-        Ok(Err(text)) => text,
-        Err(_) => "the library failed inside".into(),
-    };
-    // SAFETY: the caller's promise.
-    unsafe { write_text(&text, error, error_size) };
-    ptr::null_mut()
+    let ran = ran.unwrap_or_else(|_| Err("the library failed inside".into()));
+    let (is_serving, after) = ran.unwrap_or_else(|text: String| {
+        let line = format!("the store can't be started: {text}");
+        tell(say, Level::Error, &line);
+        (false, FAILED)
+    });
+    if !serves.is_null() {
+        // SAFETY: not NULL; the caller's promise.
+        unsafe { serves.write(is_serving) };
+    }
+    u64::try_from(after.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What it is doing. SSZIP_OWNER_ENDED for NULL. An attempt to open the store
-/// begins while this is called, and only then, and is waited for, so that the
-/// process does not exit meanwhile: to be called until it serves, and now and
-/// then. Until it does a call takes as long as an attempt, but not more than
-/// `limit` milliseconds, of which 10 are enough to begin one. With fewer than it
-/// takes the process has to stop the owner before it exits. A handler of atexit
-/// that is to stop it has to be registered when it serves.
-///
-/// # Safety
-/// `owner` is NULL or from sszip_owner_start, and was not stopped.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_owner_poll(
-    owner: *const sszip_owner,
-    limit: u64,
-) -> sszip_owner_state {
-    // SAFETY: the caller's promise.
-    let Some(owner) = (unsafe { owner.as_ref() }) else {
-        return sszip_owner_state::SSZIP_OWNER_ENDED;
+/// Whether it serves, and how soon it wants to go on.
+fn go_on(own: &mut Option<Owner>, limit: Duration, say: sszip_owner_say) -> (bool, Duration) {
+    let Some(owner) = own else {
+        return (false, FAILED);
     };
-    let limit = Duration::from_millis(limit);
     if owner.running.state() == State::Waiting && owner.gate.wait(limit) {
         owner.running.wait_while_waiting(limit);
     }
-    match owner.running.state() {
-        State::Waiting => sszip_owner_state::SSZIP_OWNER_WAITING,
-        State::Serving => sszip_owner_state::SSZIP_OWNER_SERVING,
-        State::Closing => sszip_owner_state::SSZIP_OWNER_CLOSING,
-        State::Ended => sszip_owner_state::SSZIP_OWNER_ENDED,
+    let state = owner.running.state();
+    owner.tell_all(say);
+    match state {
+        State::Serving => (true, SERVES),
+        State::Waiting | State::Closing => (false, WAITS),
+        State::Ended => {
+            let _ = owner.running.join(Duration::ZERO);
+            *own = None;
+            (false, FAILED)
+        }
     }
 }
 
-/// Takes the oldest line of its log: whether there was one. It is written to
-/// `line`, of `line_size` bytes, and ended by NUL; what is beyond is cut off.
-/// Never waits; to be called now and then.
+/// Ends the process's owner, if there is one: what it has in memory is stored,
+/// and the socket removed. Waits for two seconds at most; false if it has not
+/// ended by then, and goes on ending: the process has to exit without
+/// destroying what its threads use.
 ///
 /// # Safety
-/// `owner` is NULL or from sszip_owner_start, and was not stopped; `level` and
-/// `line` are writable.
+/// `say` is a function, or NULL.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_owner_log(
-    owner: *const sszip_owner,
-    level: *mut sszip_owner_level,
-    line: *mut c_char,
-    line_size: usize,
-) -> bool {
-    // SAFETY: the caller's promise.
-    let Some(owner) = (unsafe { owner.as_ref() }) else {
-        return false;
+pub unsafe extern "C" fn sszip_owner_exit(say: sszip_owner_say) -> bool {
+    let owner = OWNER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut owner) = owner else {
+        return true;
     };
-    let next = owner
-        .lines
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop_front();
-    let Some((said, text)) = next else {
-        return false;
+    owner.tell_all(say);
+    catch_unwind(AssertUnwindSafe(|| owner.running.join(STOP))).unwrap_or(false)
+}
+
+impl Owner {
+    fn tell_all(&self, say: sszip_owner_say) {
+        let next = || {
+            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.pop_front()
+        };
+        while let Some((level, line)) = next() {
+            tell(say, level, &line);
+        }
+    }
+}
+
+fn tell(say: sszip_owner_say, level: Level, line: &str) {
+    let (Some(say), Ok(line)) = (say, CString::new(line)) else {
+        return;
     };
-    let said = match said {
+    let level = match level {
         Level::Notice => sszip_owner_level::SSZIP_OWNER_NOTICE,
         Level::Error => sszip_owner_level::SSZIP_OWNER_ERROR,
     };
-    // SAFETY: the caller's promise.
-    unsafe {
-        if !level.is_null() {
-            level.write(said);
-        }
-        write_text(&text, line, line_size);
-    }
-    true
-}
-
-/// Asks it to end, and returns at once: sszip_owner_poll says when it has.
-///
-/// # Safety
-/// `owner` is NULL or from sszip_owner_start, and was not stopped.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_owner_end(owner: *const sszip_owner) {
-    // SAFETY: the caller's promise.
-    if let Some(owner) = unsafe { owner.as_ref() } {
-        owner.running.stop();
-    }
-}
-
-/// Ends it: what it has in memory is stored, and the socket removed. Waits for
-/// `limit` milliseconds at most; false if it has not ended by then, and goes on
-/// ending: the process should exit. `owner` must not be used any more in any
-/// case. NULL has ended.
-///
-/// # Safety
-/// `owner` is NULL or from sszip_owner_start, and was not stopped.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_owner_stop(owner: *mut sszip_owner, limit: u64) -> bool {
-    if owner.is_null() {
-        return true;
-    }
-    // SAFETY: not NULL; from Box::into_raw, and given up by the caller.
-    let mut owner = unsafe { Box::from_raw(owner) };
-    catch_unwind(AssertUnwindSafe(|| {
-        owner.running.join(Duration::from_millis(limit))
-    }))
-    .unwrap_or(false)
+    // SAFETY: the promise of who gave it.
+    unsafe { say(level, line.as_ptr()) };
 }
 
 /// # Safety
-/// As `sszip_owner_start`.
-unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String> {
+/// As `sszip_owner_run`.
+unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     if config.is_null() {
         return Err("there is no configuration".into());
     }
@@ -298,7 +279,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<sszip_owner, String
     let open = gate.guard(store(&config.path, config.max_size.0, Arc::clone(&log)));
     let running =
         Running::start(config.settings(), open, log).map_err(|error| error.to_string())?;
-    Ok(sszip_owner {
+    Ok(Owner {
         running,
         gate,
         lines,
@@ -326,19 +307,5 @@ unsafe fn text(data: *const c_char, length: usize, name: &str) -> Result<String,
     match std::str::from_utf8(bytes) {
         Ok(text) if text.starts_with('/') && !text.contains('\0') => Ok(text.to_owned()),
         _ => Err(format!("{name} is not an absolute path")),
-    }
-}
-
-/// # Safety
-/// `to` points at `size` writable bytes, or is NULL.
-unsafe fn write_text(text: &str, to: *mut c_char, size: usize) {
-    if to.is_null() || size == 0 {
-        return;
-    }
-    let length = text.len().min(size - 1);
-    // SAFETY: not NULL, and `length` and the NUL are within the size.
-    unsafe {
-        ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), to, length);
-        to.add(length).write(0);
     }
 }

@@ -831,8 +831,9 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
         ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_core_module);
 
-        if (ngx_http_sszip_owner_single(cycle, smcf) != NGX_OK
-            || sszip_process_start(smcf->config, ccf->worker_processes)
+        ngx_http_sszip_owner_single(cycle, smcf);
+
+        if (sszip_process_start(smcf->config, ccf->worker_processes)
                != SSZIP_STATUS_OK
             || ngx_http_sszip_link_start(cycle, smcf) != NGX_OK)
         {

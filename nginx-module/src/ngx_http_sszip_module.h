@@ -211,7 +211,7 @@ char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-ngx_int_t ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
+void ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
     ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle);
 

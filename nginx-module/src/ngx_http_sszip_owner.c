@@ -21,61 +21,37 @@
 
 #define NGX_HTTP_SSZIP_OWNER_LIB   "libsszip_owner.so"
 
-/* how often the log is looked at, and how often until it serves */
-#define NGX_HTTP_SSZIP_OWNER_POLL  250
-#define NGX_HTTP_SSZIP_OWNER_WAIT  20
-
-/*
- * for how long the store's opening holds a process that has nothing else to
- * do, and one that serves
- */
-#define NGX_HTTP_SSZIP_OWNER_OPEN   2000
-#define NGX_HTTP_SSZIP_OWNER_YIELD  10
-
 /* what nginx's own managers say that have nothing to do, at most */
 #define NGX_HTTP_SSZIP_OWNER_NEVER  (60 * 60 * 1000)
 
-/* the master kills after some three seconds */
-#define NGX_HTTP_SSZIP_OWNER_STOP  2000
-
-/* how much later it is tried again if it can't be started */
+/* how much later it is tried again if there is no library */
 #define NGX_HTTP_SSZIP_OWNER_FAIL  60000
 
-#define NGX_HTTP_SSZIP_OWNER_LINE  1024
+
+typedef uint32_t (*ngx_http_sszip_owner_abi_pt)(void);
+typedef const char *(*ngx_http_sszip_owner_version_pt)(void);
 
 
 static ngx_int_t ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib);
 static ngx_msec_t ngx_http_sszip_owner_manager(void *data);
-static void ngx_http_sszip_owner_run(ngx_log_t *log,
+static void ngx_http_sszip_owner_start(ngx_log_t *log,
     ngx_http_sszip_main_conf_t *smcf);
-static ngx_int_t ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf);
-static void *ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf);
-static void *ngx_http_sszip_owner_symbol(void *dl, const char *name);
-static void ngx_http_sszip_owner_log(void);
+static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
+static ngx_msec_t ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf);
+static ngx_int_t ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf);
+static void ngx_http_sszip_owner_say(sszip_owner_level said,
+    const char *line);
 static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
 static void ngx_http_sszip_owner_exit(void);
-static ngx_msec_t ngx_http_sszip_owner_poll(ngx_http_sszip_main_conf_t *smcf);
-static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 
 
 /* the library's functions, in the process that has opened it */
 
-static sszip_owner       *ngx_http_sszip_owner_running;
-
-static uint32_t         (*ngx_http_sszip_owner_abi_f)(void);
-static const char      *(*ngx_http_sszip_owner_version_f)(void);
-static sszip_owner     *(*ngx_http_sszip_owner_start_f)(
+static uint64_t  (*ngx_http_sszip_owner_run_f)(
                                             const sszip_owner_config *config,
-                                            char *error, size_t size);
-static sszip_owner_state  (*ngx_http_sszip_owner_poll_f)(
-                                            const sszip_owner *owner,
-                                            uint64_t limit);
-static bool             (*ngx_http_sszip_owner_log_f)(
-                                            const sszip_owner *owner,
-                                            sszip_owner_level *level,
-                                            char *line, size_t size);
-static bool             (*ngx_http_sszip_owner_stop_f)(sszip_owner *owner,
-                                            uint64_t limit);
+                                            bool others, sszip_owner_say say,
+                                            bool *serves);
+static bool      (*ngx_http_sszip_owner_exit_f)(sszip_owner_say say);
 
 
 /*
@@ -211,14 +187,37 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
 static ngx_msec_t
 ngx_http_sszip_owner_manager(void *data)
 {
-    ngx_http_sszip_owner_run(ngx_cycle->log, data);
+    ngx_http_sszip_owner_start(ngx_cycle->log, data);
 
     return NGX_HTTP_SSZIP_OWNER_NEVER;
 }
 
 
+/* where there is no cache manager */
+
+void
+ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
+    ngx_http_sszip_main_conf_t *smcf)
+{
+    if (smcf->store && ngx_process == NGX_PROCESS_SINGLE) {
+        ngx_http_sszip_owner_start(cycle->log, smcf);
+    }
+}
+
+
+/* such a process does not wait for the store before it exits */
+
+void
+ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle)
+{
+    if (ngx_process == NGX_PROCESS_SINGLE) {
+        ngx_http_sszip_owner_exit();
+    }
+}
+
+
 static void
-ngx_http_sszip_owner_run(ngx_log_t *log, ngx_http_sszip_main_conf_t *smcf)
+ngx_http_sszip_owner_start(ngx_log_t *log, ngx_http_sszip_main_conf_t *smcf)
 {
     static ngx_event_t       ev;
     static ngx_connection_t  dumb;
@@ -243,71 +242,6 @@ ngx_http_sszip_owner_run(ngx_log_t *log, ngx_http_sszip_main_conf_t *smcf)
 }
 
 
-/* in how many milliseconds it is to be called again */
-
-static ngx_msec_t
-ngx_http_sszip_owner_poll(ngx_http_sszip_main_conf_t *smcf)
-{
-    ngx_msec_t         limit;
-    sszip_owner_state  state;
-    static ngx_uint_t  registered;
-
-    if (ngx_http_sszip_owner_running == NULL
-        && ngx_http_sszip_owner_start(smcf) != NGX_OK)
-    {
-        return NGX_HTTP_SSZIP_OWNER_FAIL;
-    }
-
-    limit = (ngx_process == NGX_PROCESS_SINGLE) ? NGX_HTTP_SSZIP_OWNER_YIELD
-                                                : NGX_HTTP_SSZIP_OWNER_OPEN;
-
-    state = ngx_http_sszip_owner_poll_f(ngx_http_sszip_owner_running, limit);
-
-    ngx_http_sszip_owner_log();
-
-    switch (state) {
-
-    case SSZIP_OWNER_SERVING:
-        ngx_http_sszip_owner_at_exit(&registered);
-        return NGX_HTTP_SSZIP_OWNER_POLL;
-
-    case SSZIP_OWNER_ENDED:
-        (void) ngx_http_sszip_owner_stop_f(ngx_http_sszip_owner_running, 0);
-        ngx_http_sszip_owner_running = NULL;
-
-        return NGX_HTTP_SSZIP_OWNER_FAIL;
-
-    default:
-        return NGX_HTTP_SSZIP_OWNER_WAIT;
-    }
-}
-
-
-/* where there is no cache manager */
-
-ngx_int_t
-ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
-    ngx_http_sszip_main_conf_t *smcf)
-{
-    if (smcf->store && ngx_process == NGX_PROCESS_SINGLE) {
-        ngx_http_sszip_owner_run(cycle->log, smcf);
-    }
-
-    return NGX_OK;
-}
-
-
-/* such a process does not wait for the store before it exits */
-
-void
-ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle)
-{
-    if (ngx_process == NGX_PROCESS_SINGLE) {
-        ngx_http_sszip_owner_exit();
-    }
-}
-
-
 static void
 ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 {
@@ -315,23 +249,25 @@ ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 
     dumb = ev->data;
 
-    ngx_add_timer(ev, ngx_http_sszip_owner_poll(dumb->data));
+    ngx_add_timer(ev, ngx_http_sszip_owner_run(dumb->data));
 }
 
 
-static ngx_int_t
-ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf)
+/* in how many milliseconds it is to be called again */
+
+static ngx_msec_t
+ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
 {
-    char                 text[NGX_HTTP_SSZIP_OWNER_LINE];
-    sszip_store          store;
-    static ngx_uint_t    registered;
-    sszip_owner_config   config;
+    bool                serves;
+    ngx_msec_t          ms;
+    sszip_store         store;
+    sszip_owner_config  config;
+    static ngx_uint_t   started, served;
 
     if (sszip_plan_store(smcf->plan, &store) != SSZIP_STATUS_OK
-        || (ngx_http_sszip_owner_start_f == NULL
-            && ngx_http_sszip_owner_open(smcf) == NULL))
+        || ngx_http_sszip_owner_open(smcf) != NGX_OK)
     {
-        return NGX_ERROR;
+        return NGX_HTTP_SSZIP_OWNER_FAIL;
     }
 
     ngx_memzero(&config, sizeof(sszip_owner_config));
@@ -349,115 +285,93 @@ ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf)
     config.heads = (char *) store.heads.data;
     config.heads_len = store.heads.len;
 
-    ngx_http_sszip_owner_running =
-                 ngx_http_sszip_owner_start_f(&config, text, sizeof(text));
-
-    if (ngx_http_sszip_owner_running == NULL) {
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "sszip: the store can't be started: %s", text);
-        return NGX_ERROR;
-    }
-
     /* it may be told to quit while it opens the store */
 
-    ngx_http_sszip_owner_at_exit(&registered);
+    ngx_http_sszip_owner_at_exit(&started);
 
-    return NGX_OK;
+    ms = ngx_http_sszip_owner_run_f(&config,
+                                    ngx_process == NGX_PROCESS_SINGLE,
+                                    ngx_http_sszip_owner_say, &serves);
+
+    if (serves) {
+        ngx_http_sszip_owner_at_exit(&served);
+    }
+
+    return ms;
 }
 
 
-static void *
+static ngx_int_t
 ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
 {
-    void        *dl;
-    sszip_str    own;
-    const char  *version;
+    void                             *dl;
+    sszip_str                         own;
+    const char                       *version;
+    ngx_http_sszip_owner_abi_pt       abi_f;
+    ngx_http_sszip_owner_version_pt   version_f;
+
+    if (ngx_http_sszip_owner_run_f != NULL) {
+        return NGX_OK;
+    }
 
     dl = dlopen((char *) smcf->library.data, RTLD_NOW|RTLD_LOCAL);
 
     if (dl == NULL) {
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "sszip: there is no store: %s", dlerror());
-        return NULL;
+        goto failed;
     }
 
-    ngx_http_sszip_owner_abi_f = ngx_http_sszip_owner_symbol(dl,
-                                                        "sszip_owner_abi");
+    *(void **) &abi_f = dlsym(dl, "sszip_owner_abi");
 
-    if (ngx_http_sszip_owner_abi_f == NULL) {
-        return NULL;
+    if (abi_f == NULL) {
+        goto failed;
     }
 
-    if (ngx_http_sszip_owner_abi_f() != SSZIP_OWNER_ABI) {
+    if (abi_f() != SSZIP_OWNER_ABI) {
 
-        *(void **) &ngx_http_sszip_owner_version_f =
-                                             dlsym(dl, "sszip_owner_version");
+        *(void **) &version_f = dlsym(dl, "sszip_owner_version");
 
-        version = ngx_http_sszip_owner_version_f
-                  ? ngx_http_sszip_owner_version_f() : "an older version";
+        version = version_f ? version_f() : "an older version";
         own = sszip_version();
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "sszip: there is no store: \"%V\" is of another build "
                       "than the module, %s (interface %ui) where the module is "
                       "%*s (interface %ui): install both files of one build",
-                      &smcf->library, version,
-                      (ngx_uint_t) ngx_http_sszip_owner_abi_f(),
-                      own.len, own.data,
-                      (ngx_uint_t) SSZIP_OWNER_ABI);
-        return NULL;
+                      &smcf->library, version, (ngx_uint_t) abi_f(),
+                      own.len, own.data, (ngx_uint_t) SSZIP_OWNER_ABI);
+
+        return NGX_ERROR;
     }
 
-    ngx_http_sszip_owner_poll_f = ngx_http_sszip_owner_symbol(dl,
-                                                       "sszip_owner_poll");
-    ngx_http_sszip_owner_log_f = ngx_http_sszip_owner_symbol(dl,
-                                                       "sszip_owner_log");
-    ngx_http_sszip_owner_stop_f = ngx_http_sszip_owner_symbol(dl,
-                                                       "sszip_owner_stop");
-    ngx_http_sszip_owner_start_f = ngx_http_sszip_owner_symbol(dl,
-                                                       "sszip_owner_start");
+    *(void **) &ngx_http_sszip_owner_exit_f = dlsym(dl, "sszip_owner_exit");
 
-    if (ngx_http_sszip_owner_poll_f == NULL
-        || ngx_http_sszip_owner_log_f == NULL
-        || ngx_http_sszip_owner_stop_f == NULL)
-    {
-        ngx_http_sszip_owner_start_f = NULL;
+    if (ngx_http_sszip_owner_exit_f == NULL) {
+        goto failed;
     }
 
-    return ngx_http_sszip_owner_start_f ? dl : NULL;
-}
+    *(void **) &ngx_http_sszip_owner_run_f = dlsym(dl, "sszip_owner_run");
 
-
-static void *
-ngx_http_sszip_owner_symbol(void *dl, const char *name)
-{
-    void  *symbol;
-
-    symbol = dlsym(dl, name);
-
-    if (symbol == NULL) {
-        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "sszip: there is no store: %s", dlerror());
+    if (ngx_http_sszip_owner_run_f != NULL) {
+        return NGX_OK;
     }
 
-    return symbol;
+failed:
+
+    ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
+                  "sszip: there is no store: %s", dlerror());
+
+    return NGX_ERROR;
 }
 
 
 static void
-ngx_http_sszip_owner_log(void)
+ngx_http_sszip_owner_say(sszip_owner_level said, const char *line)
 {
-    char               line[NGX_HTTP_SSZIP_OWNER_LINE];
-    ngx_uint_t         n;
-    sszip_owner_level  said;
+    ngx_uint_t  level;
 
-    while (ngx_http_sszip_owner_log_f(ngx_http_sszip_owner_running, &said,
-                                      line, sizeof(line)))
-    {
-        n = (said == SSZIP_OWNER_ERROR) ? NGX_LOG_ERR : NGX_LOG_NOTICE;
+    level = (said == SSZIP_OWNER_ERROR) ? NGX_LOG_ERR : NGX_LOG_NOTICE;
 
-        ngx_log_error(n, ngx_cycle->log, 0, "sszip: %s", line);
-    }
+    ngx_log_error(level, ngx_cycle->log, 0, "sszip: %s", line);
 }
 
 
@@ -480,23 +394,15 @@ ngx_http_sszip_owner_at_exit(ngx_uint_t *registered)
 static void
 ngx_http_sszip_owner_exit(void)
 {
-    sszip_owner  *owner;
+    if (ngx_http_sszip_owner_run_f != NULL
+        && !ngx_http_sszip_owner_exit_f(ngx_http_sszip_owner_say))
+    {
+        /*
+         * The disk is slow, and threads still write to the store: what they
+         * use must not be destroyed under them.  What is not on the disk by
+         * now is lost as in a crash, and nothing else is.
+         */
 
-    owner = ngx_http_sszip_owner_running;
-
-    if (owner != NULL) {
-        ngx_http_sszip_owner_log();
-        ngx_http_sszip_owner_running = NULL;
-
-        if (!ngx_http_sszip_owner_stop_f(owner, NGX_HTTP_SSZIP_OWNER_STOP)) {
-
-            /*
-             * The disk is slow, and threads still write to the store: what
-             * they use must not be destroyed under them.  What is not on the
-             * disk by now is lost as in a crash, and nothing else is.
-             */
-
-            _exit(0);
-        }
+        _exit(0);
     }
 }

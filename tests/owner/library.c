@@ -16,13 +16,13 @@
 #include "sszip_owner.h"
 
 
-static uint32_t            (*owner_abi)(void);
-static sszip_owner        *(*owner_start)(const sszip_owner_config *, char *,
-                                          size_t);
-static sszip_owner_state   (*owner_poll)(const sszip_owner *, uint64_t);
-static bool                (*owner_log)(const sszip_owner *,
-                                        sszip_owner_level *, char *, size_t);
-static bool                (*owner_stop)(sszip_owner *, uint64_t);
+static uint32_t   (*owner_abi)(void);
+static uint64_t   (*owner_run)(const sszip_owner_config *, bool,
+                               sszip_owner_say, bool *);
+static bool       (*owner_exit)(sszip_owner_say);
+
+/* the last line of the log */
+static char         said[200];
 
 
 static void *
@@ -41,50 +41,42 @@ symbol(void *library, const char *name)
 
 
 static void
-print_log(sszip_owner *owner)
+say(sszip_owner_level level, const char *line)
 {
-    char               line[200];
-    sszip_owner_level  level;
-
-    while (owner_log(owner, &level, line, sizeof(line))) {
-        printf("%d %s\n", (int) level, line);
-    }
-
+    snprintf(said, sizeof(said), "%d %s", (int) level, line);
+    printf("%s\n", said);
     fflush(stdout);
 }
 
 
 static int
-refuses(sszip_owner_config config, const char *expected)
+refuses(const sszip_owner_config *config, const char *expected)
 {
-    char  error[64];
+    bool  serves = true;
 
-    memset(error, 'x', sizeof(error));
-    if (owner_start(&config, error, sizeof(error)) != NULL
-        || strstr(error, expected) == NULL)
+    if (owner_run(config, false, say, &serves) < 1000
+        || serves
+        || strncmp(said, "1 the store can't be started: ", 30) != 0
+        || strstr(said, expected) == NULL)
     {
-        fprintf(stderr, "\"%.64s\" is not \"%s\"\n", error, expected);
+        fprintf(stderr, "\"%s\" is not \"%s\"\n", said, expected);
         return 0;
     }
 
-    /* cut off, and ended all the same */
-    if (owner_start(&config, error, 4) != NULL || error[3] != '\0') {
-        return 0;
-    }
-
-    return owner_start(&config, NULL, 0) == NULL;
+    /* there is nobody to be told */
+    return owner_run(config, false, NULL, NULL) >= 1000 && owner_exit(NULL);
 }
 
 
 static int
 run(char **argv)
 {
-    int                  is_new;
+    bool                 serves;
     void                *library;
-    char                 error[200], heads[64];
+    char                 heads[64];
+    uint64_t             ms;
     struct pollfd        input;
     sigset_t             before, after;
-    sszip_owner         *owner;
     sszip_owner_config   config, other;
 
     library = dlopen(argv[1], RTLD_NOW|RTLD_LOCAL);
@@ -94,30 +86,24 @@ run(char **argv)
     }
 
     *(void **) &owner_abi = symbol(library, "sszip_owner_abi");
-    *(void **) &owner_start = symbol(library, "sszip_owner_start");
-    *(void **) &owner_poll = symbol(library, "sszip_owner_poll");
-    *(void **) &owner_log = symbol(library, "sszip_owner_log");
-    *(void **) &owner_stop = symbol(library, "sszip_owner_stop");
+    *(void **) &owner_run = symbol(library, "sszip_owner_run");
+    *(void **) &owner_exit = symbol(library, "sszip_owner_exit");
 
     if (owner_abi() != SSZIP_OWNER_ABI) {
         return 2;
     }
 
-    if (owner_start(NULL, error, sizeof(error)) != NULL
-        || owner_poll(NULL, 0) != SSZIP_OWNER_ENDED
-        || owner_log(NULL, NULL, NULL, 0)
-        || !owner_stop(NULL, 0))
-    {
+    if (!refuses(NULL, "there is no configuration") || !owner_exit(say)) {
         return 3;
     }
 
     memset(&config, 0, sizeof(config));
-    if (!refuses(config, "another version")) {
+    if (!refuses(&config, "another version")) {
         return 3;
     }
 
     config.size = sizeof(config);
-    if (!refuses(config, "socket is missing")) {
+    if (!refuses(&config, "socket is missing")) {
         return 3;
     }
 
@@ -126,8 +112,8 @@ run(char **argv)
     other = config;
     other.path = "relative";
     other.path_len = strlen("relative");
-    if (!refuses(config, "path is missing")
-        || !refuses(other, "not an absolute path"))
+    if (!refuses(&config, "path is missing")
+        || !refuses(&other, "not an absolute path"))
     {
         return 3;
     }
@@ -137,7 +123,7 @@ run(char **argv)
     other.path_len = strlen(argv[3]);
     other.heads = "[[\"main\",\"http://node\",\"api=x\"]]";
     other.heads_len = strlen(other.heads);
-    if (!refuses(other, "the head of \"main\" has an invalid value")) {
+    if (!refuses(&other, "the head of \"main\" has an invalid value")) {
         return 3;
     }
 
@@ -149,44 +135,30 @@ run(char **argv)
     config.path_len = strlen(argv[3]);
     config.max_size = 64 << 20;
 
-    is_new = access(argv[3], F_OK) != 0;
-
     pthread_sigmask(SIG_SETMASK, NULL, &before);
-    owner = owner_start(&config, error, sizeof(error));
+    (void) owner_run(&config, true, say, &serves);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     memset(heads, 'x', sizeof(heads));
-    if (owner == NULL) {
-        fprintf(stderr, "%s\n", error);
-        return 4;
-    }
 
     if (sigismember(&before, SIGTERM) != sigismember(&after, SIGTERM)) {
         return 5;
     }
 
-    /* it stays whoever closes it */
+    /* it stays whoever closes it, and needs no configuration any more */
     dlclose(library);
 
-    /* nothing is opened before somebody waits for it */
-    (void) poll(NULL, 0, 100);
-    print_log(owner);
-    if (is_new && access(argv[3], F_OK) == 0) {
-        return 8;
-    }
-
     do {
-        (void) owner_poll(owner, 2000);
-        print_log(owner);
+        ms = owner_run(NULL, false, say, &serves);
+
+        if (ms > (serves ? 250 : 20)) {
+            return 6;
+        }
+
         input.fd = 0;
         input.events = POLLIN;
     } while (poll(&input, 1, 10) == 0);
 
-    if (owner_poll(owner, 2000) == SSZIP_OWNER_ENDED) {
-        print_log(owner);
-        return 6;
-    }
-
-    return owner_stop(owner, 20000) ? 0 : 7;
+    return owner_exit(say) && owner_exit(say) ? 0 : 7;
 }
 
 

@@ -77,5 +77,5 @@ def test_a_host_runs_an_owner(host, tmp_path):
 def test_it_exports_its_calls_and_no_more():
     ran = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True)
     symbols = {line.split()[-1] for line in ran.stdout.splitlines()}
-    calls = {f"sszip_owner_{name}" for name in ("abi", "version", "start", "poll", "log", "end", "stop")}
+    calls = {f"sszip_owner_{name}" for name in ("abi", "version", "run", "exit")}
     assert symbols == calls
