@@ -1,17 +1,16 @@
-//! The daemon's configuration, `configs/cached.toml`.
+//! What an owner is to be: the daemon's configuration, `configs/cached.toml`, or a
+//! host's.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use sszip_core::cache::link::namespace;
 use sszip_core::config::follow::Follow;
 
 use crate::follows::follows;
-use crate::run::Settings;
 use crate::units::absolute;
 pub use crate::units::{Size, Threads, Time, User};
 
-/// What the file says.
+/// What the file says, or a host.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -36,7 +35,7 @@ pub struct Config {
     /// Threads that serve.
     #[serde(default)]
     pub threads: Threads,
-    /// How long a connection may say nothing.
+    /// How long a connection may say nothing, and a request take to come.
     #[serde(default = "Time::of::<60>")]
     pub idle_timeout: Time,
     /// How often what the store has in memory is written down.
@@ -128,26 +127,6 @@ impl Config {
             }
         })
     }
-
-    /// For [`Running::start`](crate::run::Running::start).
-    pub fn settings(&self) -> Settings {
-        Settings {
-            socket: self.socket.clone(),
-            socket_owner: self.socket_user.map(|user| (user.user, user.group)),
-            memory: self.memory.0,
-            max_entry: usize::try_from(self.max_entry.0).unwrap_or(usize::MAX),
-            threads: self.threads.0,
-            idle_timeout: self.idle_timeout.0,
-            flush_interval: self.flush_interval.0,
-            recompress: self.recompress,
-            inactive: self.inactive.map(|time| time.0),
-            follows: self
-                .follows
-                .iter()
-                .map(|(name, follow)| (namespace(name.as_bytes()), name.clone(), follow.clone()))
-                .collect(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -167,8 +146,7 @@ mod tests {
         assert_eq!(config.max_size, Size(10 << 30));
         assert_eq!(config.memory, Size(256 << 20));
         assert_eq!(config.idle_timeout, Time(60_000));
-        assert_eq!(config.settings().threads, 1);
-        assert_eq!(config.settings().socket_owner, None);
+        assert_eq!((config.threads, config.socket_user), (Threads(1), None));
     }
 
     #[test]
@@ -203,19 +181,6 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_of_the_namespace_that_purges_name() {
-        let mut config = Config::parse(LEAST, "").unwrap();
-        let follow = Follow::at(b"http://node").unwrap();
-        config.follows.push(("main".into(), follow.clone()));
-        let purged = sszip_core::cache::link::purge_request(b"namespace=main", None).unwrap();
-        let [(namespace, name, followed)] = &config.settings().follows[..] else {
-            panic!("one head");
-        };
-        assert!(purged.contains(&hex::encode(namespace)), "{purged}");
-        assert_eq!((name.as_str(), followed), ("main", &follow));
-    }
-
-    #[test]
     fn values_have_units() {
         let with = |line: &str| Config::parse(&format!("{LEAST}{line}"), "").unwrap();
         assert_eq!(with("max_size = 65536").max_size, Size(65_536));
@@ -223,9 +188,9 @@ mod tests {
         assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, Time(500));
         assert_eq!(with("threads = 4").threads, Threads(4));
         assert!(with("").recompress && !with("recompress = false").recompress);
-        assert_eq!(with("").settings().inactive, None);
-        let week = with("inactive = \"7d\"").settings().inactive;
-        assert_eq!(week, Some(7 * 86_400_000));
+        assert_eq!(with("").inactive, None);
+        let week = with("inactive = \"7d\"").inactive;
+        assert_eq!(week, Some(Time(7 * 86_400_000)));
         let root = User { user: 0, group: 0 };
         assert_eq!(with("socket_user = \"root\"").socket_user, Some(root));
         assert_eq!(with("socket_user = \"root:root\"").socket_user, Some(root));

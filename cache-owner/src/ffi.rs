@@ -277,8 +277,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     sszip_core::cache::store::rocks::prepare();
     let gate = Gate::default();
     let open = gate.guard(store(&config.path, config.max_size.0, Arc::clone(&log)));
-    let running =
-        Running::start(config.settings(), open, log).map_err(|error| error.to_string())?;
+    let running = Running::start(config, open, log).map_err(|error| error.to_string())?;
     Ok(Owner {
         running,
         gate,

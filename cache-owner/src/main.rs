@@ -63,7 +63,7 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
         });
     });
     let open = store(&config.path, config.max_size.0, Arc::clone(&log));
-    let mut owner = Running::start(config.settings(), open, log)?;
+    let mut owner = Running::start(config.clone(), open, log)?;
     let stop = owner.stopper();
     let stopping = Arc::new(AtomicBool::new(false));
     let said = Arc::clone(&stopping);

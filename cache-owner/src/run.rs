@@ -9,7 +9,6 @@
 //! All of it runs on threads of its own, which take no signals: a host keeps
 //! its own. The store is opened on one of them, after any fork.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
@@ -17,9 +16,9 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use sszip_core::cache::chain::Heights;
+use sszip_core::cache::link::namespace;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::Owner;
-use sszip_core::cache::Namespace;
 use sszip_core::config::follow::{Api, Follow};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -27,6 +26,7 @@ use tokio::task::JoinSet;
 use crate::bodies::Limits;
 use crate::clock::now;
 use crate::coder::Coder;
+use crate::config::{Config, Time};
 use crate::engine::{Engine, MOST_READS, MOST_WRITES};
 use crate::follow::{chain::Chain, follower};
 use crate::log::{Level, Log};
@@ -48,35 +48,6 @@ const RETRY_BROKEN: u64 = 1_000;
 /// one a read would keep the thread that serves. Each node's name takes one more
 /// while the system looks for it.
 const DISK_THREADS: usize = MOST_READS + MOST_WRITES + 4;
-
-/// What an owner is to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Where it listens.
-    pub socket: PathBuf,
-    /// Whose the socket is to be, user and group; `None`: this process's.
-    pub socket_owner: Option<(u32, u32)>,
-    /// Of the memory tier, in bytes.
-    pub memory: u64,
-    /// The longest entry, in bytes.
-    pub max_entry: usize,
-    /// Threads that serve.
-    pub threads: usize,
-    /// How long a connection may say nothing, and a request take to come, in
-    /// milliseconds.
-    pub idle_timeout: u64,
-    /// How often what the store has in memory is written down, in
-    /// milliseconds.
-    pub flush_interval: u64,
-    /// Entries that never change are made smaller before they go to the disk.
-    pub recompress: bool,
-    /// For how many milliseconds what nobody asks for is kept; `None`: for as
-    /// long as there is room.
-    pub inactive: Option<u64>,
-    /// The nodes that are followed: each namespace, as the protocol has it and
-    /// by its name, for the log.
-    pub follows: Vec<(Namespace, String, Follow)>,
-}
 
 /// What an owner is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,12 +77,12 @@ impl Running {
     ///
     /// # Errors
     /// The system has no thread to give.
-    pub fn start(settings: Settings, open: Open, log: Log) -> Result<Self, std::io::Error> {
+    pub fn start(config: Config, open: Open, log: Log) -> Result<Self, std::io::Error> {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = mpsc::channel();
         let state = Arc::new(AtomicU8::new(State::Waiting as u8));
         let life = Life {
-            settings,
+            config,
             log,
             stop: stopped,
             state: Arc::clone(&state),
@@ -204,7 +175,7 @@ fn without_signals<T>(
 }
 
 struct Life {
-    settings: Settings,
+    config: Config,
     log: Log,
     stop: watch::Receiver<bool>,
     state: Arc<AtomicU8>,
@@ -224,10 +195,8 @@ impl Life {
 
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(self.settings.threads)
-            .max_blocking_threads(
-                DISK_THREADS + self.settings.threads + self.settings.follows.len(),
-            )
+            .worker_threads(self.config.threads.0)
+            .max_blocking_threads(DISK_THREADS + self.config.threads.0 + self.config.follows.len())
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;
@@ -235,9 +204,9 @@ impl Life {
             return Ok(());
         };
         // nobody else has given times since: its store was open until now
-        let owner = Owner::new(disk, self.settings.memory, now());
-        let owner = Arc::new(owner.inactive(self.settings.inactive));
-        let coder = match self.settings.recompress {
+        let owner = Owner::new(disk, self.config.memory.0, now());
+        let owner = Arc::new(owner.inactive(self.config.inactive.map(|time| time.0)));
+        let coder = match self.config.recompress {
             true => Some(Coder::start()?),
             false => None,
         };
@@ -285,29 +254,29 @@ impl Life {
     }
 
     async fn serve(&self, owner: Arc<Owner>, coder: Option<Coder>) -> Result<(), std::io::Error> {
-        let settings = &self.settings;
-        let idle = Duration::from_millis(settings.idle_timeout);
+        let config = &self.config;
+        let idle = Duration::from_millis(config.idle_timeout.0);
         let limits = Limits {
-            max_entry: settings.max_entry,
+            max_entry: usize::try_from(config.max_entry.0).unwrap_or(usize::MAX),
             body_timeout: idle,
         };
-        let path = settings.socket.display();
-        let (socket, listener) = Socket::bind(&settings.socket, settings.socket_owner)
+        let path = config.socket.display();
+        let user = config.socket_user.map(|user| (user.user, user.group));
+        let (socket, listener) = Socket::bind(&config.socket, user)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
         owner.listens(now());
-        let follows = settings.follows.iter();
-        let chains: Vec<_> = follows
-            .map(|(namespace, name, _)| Arc::new(Chain::new(*namespace, name)))
-            .collect();
         // before anybody is served: nothing is final until it is known to be
-        for (namespace, _, follow) in &settings.follows {
+        let follow = |(name, follow): &(String, Follow)| {
+            let namespace = namespace(name.as_bytes());
             let heights = match follow.api {
                 Api::Execution => Heights::Blocks,
                 Api::Beacon => Heights::Slots,
             };
-            owner.follow(*namespace, heights, now());
-            owner.set_unchecked(namespace, true);
-        }
+            owner.follow(namespace, heights, now());
+            owner.set_unchecked(&namespace, true);
+            Arc::new(Chain::new(namespace, name))
+        };
+        let chains: Vec<_> = config.follows.iter().map(follow).collect();
         let engine = Arc::new(Engine::new(owner, chains.clone(), coder));
         let service = Arc::new(Service::new(Arc::clone(&engine), limits));
         // all of them end with it
@@ -318,16 +287,16 @@ impl Life {
         });
         tasks.spawn({
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
-            let every = Duration::from_millis(settings.flush_interval);
+            let every = Duration::from_millis(config.flush_interval.0);
             async move { engine.run_flushes(every, &log).await }
         });
-        if let Some(inactive) = settings.inactive {
+        if let Some(Time(inactive)) = config.inactive {
             let engine = Arc::clone(&engine);
             tasks.spawn(async move { engine.run_forgetting(inactive).await });
         }
         self.enter(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
-        for (chain, (_, name, follow)) in chains.into_iter().zip(&settings.follows) {
+        for (chain, (name, follow)) in chains.into_iter().zip(&config.follows) {
             let line = format!("follows {name} at {}", follow.place());
             (self.log)(Level::Notice, &line);
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));

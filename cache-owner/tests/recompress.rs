@@ -35,7 +35,7 @@ impl Served {
         change(&mut config);
         let log: Log = Arc::new(|_, _| {});
         let open = store(&config.path, config.max_size.0, Arc::clone(&log));
-        let running = Running::start(config.settings(), open, log).unwrap();
+        let running = Running::start(config, open, log).unwrap();
         until(|| running.state() == State::Serving);
         running
     }

@@ -13,7 +13,8 @@ use sszip_core::cache::owner::disk::{Body, Disk, DiskError, Header, StoreStatus,
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::{Key, Namespace};
-use sszip_owner::run::{Running, Settings, State};
+use sszip_owner::config::{Config, Size};
+use sszip_owner::run::{Running, State};
 
 /// Reads and writes wait until it is let go.
 #[derive(Default)]
@@ -158,19 +159,13 @@ fn a_disk_that_hangs_stops_nobody_else() {
     let socket = folder.path().join("socket");
     let gate = Arc::new(Gate::default());
     let disk = Arc::clone(&gate);
+    let config = Config {
+        memory: Size(1 << 20),
+        max_entry: Size(1 << 20),
+        ..Config::of(socket.clone(), folder.path().join("store"))
+    };
     let mut owner = Running::start(
-        Settings {
-            socket: socket.clone(),
-            socket_owner: None,
-            memory: 1 << 20,
-            max_entry: 1 << 20,
-            threads: 1,
-            idle_timeout: 60_000,
-            flush_interval: 60_000,
-            recompress: true,
-            inactive: None,
-            follows: Vec::new(),
-        },
+        config,
         Box::new(move |_| Ok(Box::new(Slow(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),
     )

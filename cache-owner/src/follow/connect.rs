@@ -4,8 +4,9 @@
 //! threads that may wait are the ones that disks are read on: one at a time asks
 //! it for a node's name, whoever has given up meanwhile.
 
+use std::fmt::Debug;
 use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::pin::Pin;
@@ -15,7 +16,8 @@ use std::task::{Context, Poll};
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use sszip_core::config::endpoint::{Endpoint, Transport};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
@@ -26,16 +28,15 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
-use super::endpoint::{Endpoint, Transport};
 use super::with_causes;
 
 /// What bytes go through, whatever is below.
-pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Io: AsyncRead + AsyncWrite + Debug + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+impl<T: AsyncRead + AsyncWrite + Debug + Send + Unpin> Io for T {}
 
 /// A connection.
-pub struct Stream(Box<dyn Io>);
+pub type Stream = Box<dyn Io>;
 
 /// Makes connections to one node.
 #[derive(Clone)]
@@ -79,15 +80,15 @@ impl Connector {
     pub async fn connect(&self) -> io::Result<Stream> {
         let (host, port) = match &self.transport {
             Transport::Unix(path) => {
-                return Ok(Stream(Box::new(UnixStream::connect(path).await?)));
+                return Ok(Box::new(UnixStream::connect(path).await?));
             }
             Transport::Tcp { host, port, .. } => (&host[..], *port),
         };
         let stream = TcpStream::connect(&self.resolve(host, port).await?[..]).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
-            Some((tls, name)) => Stream(Box::new(tls.connect(name.clone(), stream).await?)),
-            None => Stream(Box::new(stream)),
+            Some((tls, name)) => Box::new(tls.connect(name.clone(), stream).await?),
+            None => Box::new(stream),
         })
     }
 }
@@ -165,57 +166,11 @@ impl Connection for Stream {
     }
 }
 
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-}
-
-impl std::fmt::Debug for Connector {
+impl Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connector")
             .field("transport", &self.transport)
             .field("is_secure", &self.tls.is_some())
             .finish()
-    }
-}
-
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").finish_non_exhaustive()
     }
 }

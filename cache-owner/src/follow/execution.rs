@@ -23,6 +23,10 @@ pub fn request(ask: Ask, id: u64) -> String {
         Ask::Syncing => ("eth_syncing", String::new()),
         Ask::ChainId => ("eth_chainId", String::new()),
     };
+    call(method, &params, id)
+}
+
+fn call(method: &str, params: &str, id: u64) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":[{params}]}}")
 }
 
@@ -53,7 +57,7 @@ struct Header {
 }
 
 /// A number in hex digits after `0x`.
-pub(super) fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     text.strip_prefix("0x")
         .and_then(|digits| u64::from_str_radix(digits, 16).ok())
@@ -107,11 +111,37 @@ pub fn read(ask: Ask, body: &Bytes) -> Result<Answer, String> {
     answer.map_err(|error| unreadable(result.as_bytes(), &error))
 }
 
+/// The request for a transaction's receipt, with that id.
+pub fn receipt(transaction: &Hash, id: u64) -> String {
+    let params = format!("\"0x{}\"", hex::encode(transaction));
+    call("eth_getTransactionReceipt", &params, id)
+}
+
+/// The number of the block that a receipt says that its transaction is in;
+/// `None`: it is in none.
+///
+/// # Errors
+/// It is no answer in JSON-RPC. For people.
+pub fn block_of(body: &Bytes) -> Result<Option<u64>, String> {
+    #[derive(Deserialize)]
+    struct Response {
+        #[serde(default)]
+        result: Option<Receipt>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Receipt {
+        #[serde(deserialize_with = "quantity")]
+        block_number: u64,
+    }
+    let response: Response =
+        serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
+    Ok(response.result.map(|receipt| receipt.block_number))
+}
+
 /// The request that asks for a notification at each new head.
 pub fn subscribe(id: u64) -> String {
-    format!(
-        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"eth_subscribe\",\"params\":[\"newHeads\"]}}"
-    )
+    call("eth_subscribe", "\"newHeads\"", id)
 }
 
 /// What comes over a WebSocket.
@@ -264,6 +294,27 @@ mod tests {
             ("[]", Message::Other),
         ] {
             assert_eq!(kind(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_receipt_says_where_its_transaction_is() {
+        let ends = format!("\"params\":[\"0x{}\"]}}", "07".repeat(32));
+        assert!(receipt(&[7; 32], 5).ends_with(&ends));
+        for (text, expected) in [
+            (
+                "{\"id\":1,\"result\":{\"blockNumber\":\"0x2a\",\"x\":1}}",
+                Some(Some(42)),
+            ),
+            ("{\"id\":1,\"result\":null}", Some(None)),
+            (
+                "{\"id\":1,\"error\":{\"code\":1,\"message\":\"\"}}",
+                Some(None),
+            ),
+            ("{\"id\":1,\"result\":{}}", None),
+            ("<html>", None),
+        ] {
+            assert_eq!(block_of(&text.into()).ok(), expected, "{text}");
         }
     }
 }

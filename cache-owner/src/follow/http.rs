@@ -10,11 +10,11 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, ACCEPT, CONTENT_TYPE, HO
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use sszip_core::config::endpoint::Endpoint;
 use sszip_core::config::follow::Follow;
 use tokio::time::timeout;
 
 use super::connect::Connector;
-use super::endpoint::Endpoint;
 use super::with_causes;
 
 /// The longest answer: a block's header comes with the hashes of its

@@ -14,12 +14,10 @@
 //!
 //! | module       | concern                                             |
 //! |--------------|-----------------------------------------------------|
-//! | [`endpoint`] | what a URL says                                     |
 //! | [`connect`]  | TCP, TLS, Unix sockets                              |
 //! | [`http`]     | requests, within limits                             |
 //! | [`websocket`]| calls over a WebSocket, and what comes unasked      |
 //! | [`execution`]| questions in JSON-RPC                               |
-//! | [`receipt`]  | where a transaction is                              |
 //! | [`beacon`]   | questions to the Beacon API                         |
 //! | [`node`]     | whichever of them it is                             |
 //! | [`follower`] | when it is asked                                    |
@@ -29,12 +27,10 @@
 pub mod beacon;
 pub mod chain;
 pub mod connect;
-pub mod endpoint;
 pub mod execution;
 pub mod follower;
 pub mod http;
 pub mod node;
-pub mod receipt;
 pub mod steps;
 pub mod websocket;
 

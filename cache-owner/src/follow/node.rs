@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use sszip_core::cache::owner::tracker::{Answer, Ask, Hash};
+use sszip_core::config::endpoint::Endpoint;
 use sszip_core::config::follow::{Api, Follow};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::connect::Connector;
-use super::endpoint::Endpoint;
 use super::http::{fields, Http};
 use super::websocket::WebSocket;
-use super::{beacon, execution, receipt};
+use super::{beacon, execution};
 
 /// A request may take as long as an interval, but never less than this.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ impl Node {
     /// # Errors
     /// What of its configuration can't be. For people.
     pub fn new(follow: &Follow, news: Arc<Notify>) -> Result<Self, String> {
-        let endpoint = Endpoint::parse(&follow.url)?;
+        let endpoint = Endpoint::of(&follow.url).ok_or("it has no URL of a node")?;
         let timeout = Duration::from_millis(follow.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
         Ok(match (follow.api, endpoint.is_websocket) {
             (Api::Execution, false) => Self::Execution(Http::new(follow, &endpoint, timeout)?),
@@ -85,14 +85,14 @@ impl Node {
     /// As of [`ask`](Self::ask).
     pub async fn place_of(&self, transaction: &Hash) -> Result<Option<u64>, String> {
         let body = match self {
-            Self::Execution(http) => http.post(receipt::request(transaction, 1)).await?,
+            Self::Execution(http) => http.post(execution::receipt(transaction, 1)).await?,
             Self::WebSocket(socket) => {
-                let request = |id| receipt::request(transaction, id);
+                let request = |id| execution::receipt(transaction, id);
                 socket.call(request).await?
             }
             Self::Beacon(_) => return Ok(None),
         };
-        receipt::read(&body)
+        execution::block_of(&body)
     }
 
     /// Tells `news` what the node sends without being asked. Never returns.

@@ -3,7 +3,7 @@
 use sszip_core::config::follow::Finality;
 
 use super::node::Node;
-use super::owner::{head, Owner};
+use super::owner::{head, Owner, NAMESPACE};
 
 #[test]
 fn a_chain_is_followed_over_http() {
@@ -16,7 +16,7 @@ fn a_chain_is_followed_over_http() {
     node.chain().finalized = Some(95);
     owner.wait_for("following", 103, Some(95));
     let chain = owner.chain();
-    assert_eq!(chain["namespace"], "ab".repeat(16));
+    assert_eq!(chain["namespace"], NAMESPACE);
     assert_eq!(chain["name"], "mainnet");
     assert_eq!(chain["reorgs"], 0);
     assert_eq!(chain["error"], serde_json::Value::Null);
@@ -77,7 +77,7 @@ fn what_was_final_is_remembered_and_checked() {
     let owner = Owner::start(head(&url));
     owner.wait_for("following", 100, Some(90));
     // a mark goes to the disk with what comes later
-    owner.purge(r#"{"blocks":[1,1],"namespace":"abababababababababababababababab"}"#);
+    owner.purge(&format!(r#"{{"blocks":[1,1],"namespace":"{NAMESPACE}"}}"#));
     let store = owner.stop();
     node.chain().cut(80);
     node.chain().extend(2, 40);
@@ -110,6 +110,6 @@ fn a_namespace_that_is_purged_may_have_another_chain() {
         chain["state"] == "wrong-chain" && chain["final"].is_null()
     });
     assert_eq!(owner.said("another chain (chain 5"), 1);
-    owner.purge(r#"{"namespace":"abababababababababababababababab"}"#);
+    owner.purge(&format!(r#"{{"namespace":"{NAMESPACE}"}}"#));
     owner.wait_for("following", 100, Some(90));
 }

@@ -13,7 +13,8 @@ use sszip_owner::open::store;
 use sszip_owner::run::Running;
 use tempfile::TempDir;
 
-pub const NAMESPACE: [u8; 16] = [0xab; 16];
+/// As the protocol has "mainnet".
+pub const NAMESPACE: &str = "2cc87c4f2698b452bb101cdf6d09df88";
 
 /// An owner, until it is dropped.
 pub struct Owner {
@@ -45,11 +46,10 @@ impl Owner {
             let lines = Arc::clone(&lines);
             move |_, line| lines.lock().unwrap().push(line.to_owned())
         });
-        let config = Config::of(folder.path().join("socket"), folder.path().join("store"));
-        let mut settings = config.settings();
-        settings.follows = vec![(NAMESPACE, "mainnet".to_owned(), head)];
+        let mut config = Config::of(folder.path().join("socket"), folder.path().join("store"));
+        config.follows = vec![("mainnet".to_owned(), head)];
         let open = store(&config.path, 64 << 20, Arc::clone(&log));
-        let running = Running::start(settings, open, log).unwrap();
+        let running = Running::start(config, open, log).unwrap();
         let owner = Self {
             running,
             folder,

@@ -8,9 +8,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use http::uri::{PathAndQuery, Uri};
 use http::{HeaderName, HeaderValue};
 
+use super::endpoint::Endpoint;
 use super::values::{invalid, once, DirectiveError, Range, Unit};
 
 /// Where and how a chain is followed.
@@ -62,9 +62,6 @@ const DEPTHS: Range = Range {
     most: 1_000_000,
     unit: Unit::Number,
 };
-
-/// Of a Unix socket's path, in bytes: it has to end with a NUL in 108.
-pub(super) const LONGEST_SOCKET: usize = 107;
 
 const URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
                     \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
@@ -280,63 +277,20 @@ fn checked_url(given: &[u8]) -> Result<String, DirectiveError> {
         return Err(invalid(given, URLS));
     };
     let scheme = scheme.to_ascii_lowercase();
-    let good = match scheme.as_str() {
-        "unix" => is_socket(rest),
-        "http" | "https" | "ws" | "wss" => {
-            let authority = rest.split(['/', '?']).find(|part| !part.is_empty());
-            if let Some((_, host)) = authority.and_then(|part| part.rsplit_once('@')) {
-                return Err(invalid(
-                    format!("{scheme}://...@{host}").as_bytes(),
-                    "without user and password, which go into \
-                     \"header=Authorization: Basic ...\"",
-                ));
-            }
-            is_authority(url)
+    if scheme != "unix" {
+        let authority = rest.split(['/', '?']).find(|part| !part.is_empty());
+        if let Some((_, host)) = authority.and_then(|part| part.rsplit_once('@')) {
+            return Err(invalid(
+                format!("{scheme}://...@{host}").as_bytes(),
+                "without user and password, which go into \
+                 \"header=Authorization: Basic ...\"",
+            ));
         }
-        _ => false,
-    };
-    match good {
-        true => Ok(format!("{scheme}:{rest}")),
-        false => Err(invalid(given, URLS)),
     }
-}
-
-fn is_socket(rest: &str) -> bool {
-    let (socket, uri) = match rest.split_once(':') {
-        Some((socket, uri)) => (socket, uri),
-        None => (rest, "/"),
-    };
-    socket.len() > 1
-        && socket.len() <= LONGEST_SOCKET
-        && socket.starts_with('/')
-        && uri.starts_with('/')
-        && uri.parse::<PathAndQuery>().is_ok()
-}
-
-fn is_authority(url: &str) -> bool {
-    let Ok(uri) = url.parse::<Uri>() else {
-        return false;
-    };
-    let Some(authority) = uri.authority() else {
-        return false;
-    };
-    let host = authority.host();
-    let address = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
-    let is_host = match address {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let is_letter =
-                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-            !host.is_empty() && host.bytes().all(is_letter)
-        }
-    };
-    let port = authority.as_str().strip_prefix(host).unwrap_or_default();
-    let is_port = port.is_empty()
-        || port.strip_prefix(':').is_some_and(|port| {
-            port.bytes().all(|byte| byte.is_ascii_digit())
-                && port.parse::<u16>().is_ok_and(|port| port > 0)
-        });
-    is_host && is_port
+    match Endpoint::of(url) {
+        Some(_) => Ok(format!("{scheme}:{rest}")),
+        None => Err(invalid(given, URLS)),
+    }
 }
 
 /// A field of RFC 9110, 5: a token, and printable ASCII.

@@ -6,6 +6,7 @@
 //! directive `sszip_min_length` in nginx and `min_length` in Envoy.
 
 mod cache;
+pub mod endpoint;
 pub mod follow;
 pub mod follows;
 pub mod plan;

@@ -1,6 +1,6 @@
 //! A store on disk that a host's own process keeps.
 
-use super::follow::LONGEST_SOCKET;
+use super::endpoint::LONGEST_SOCKET;
 use super::values::{flag, invalid, long_time, once, DirectiveError, Range, Unit, MIB};
 
 /// Names in the store's folder.

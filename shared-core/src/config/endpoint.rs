@@ -1,0 +1,141 @@
+//! What the URL of a node says.
+
+use std::path::PathBuf;
+
+use http::uri::{PathAndQuery, Uri};
+
+/// How a node is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp {
+        /// A name, or an address without brackets.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// TLS inside.
+        is_secure: bool,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// A node's URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// How it is reached.
+    pub transport: Transport,
+    /// It is asked over a WebSocket.
+    pub is_websocket: bool,
+    /// For the `Host` of requests.
+    pub authority: String,
+    /// What is asked for there, with the query.
+    pub path: String,
+}
+
+/// Of a Unix socket's path, in bytes: it has to end with a NUL in 108.
+pub(super) const LONGEST_SOCKET: usize = 107;
+
+impl Endpoint {
+    /// Takes a URL apart; `None`: it is none of a node, or has a user in it.
+    pub fn of(url: &str) -> Option<Self> {
+        let (scheme, rest) = url.split_once(':')?;
+        let (is_websocket, is_secure) = match &*scheme.to_ascii_lowercase() {
+            "unix" => return Self::of_socket(rest),
+            "http" => (false, false),
+            "https" => (false, true),
+            "ws" => (true, false),
+            "wss" => (true, true),
+            _ => return None,
+        };
+        let uri: Uri = url.parse().ok()?;
+        let authority = uri.authority()?;
+        let host = authority.host();
+        let address = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let is_host = match address {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => {
+                let is_letter =
+                    |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+                !host.is_empty() && host.bytes().all(is_letter)
+            }
+        };
+        let port = match authority.as_str().strip_prefix(host)? {
+            "" if is_secure => 443,
+            "" => 80,
+            port => {
+                let digits = port.strip_prefix(':')?;
+                let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+                let number = digits.parse().ok();
+                number.filter(|number| is_number && *number > 0)?
+            }
+        };
+        is_host.then(|| Self {
+            transport: Transport::Tcp {
+                host: address.unwrap_or(host).into(),
+                port,
+                is_secure,
+            },
+            is_websocket,
+            authority: authority.as_str().into(),
+            path: uri
+                .path_and_query()
+                .map_or("/", PathAndQuery::as_str)
+                .into(),
+        })
+    }
+
+    fn of_socket(rest: &str) -> Option<Self> {
+        let (socket, path) = rest.split_once(':').unwrap_or((rest, "/"));
+        let is_socket = (2..=LONGEST_SOCKET).contains(&socket.len()) && socket.starts_with('/');
+        let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok();
+        (is_socket && is_path).then(|| Self {
+            transport: Transport::Unix(socket.into()),
+            is_websocket: false,
+            authority: "localhost".into(),
+            path: path.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_url_is_taken_apart() {
+        for (url, host, port, is_secure, is_websocket, path) in [
+            ("http://node", "node", 80, false, false, "/"),
+            (
+                "http://node:8545/v1?k=1",
+                "node",
+                8545,
+                false,
+                false,
+                "/v1?k=1",
+            ),
+            ("https://[::1]/", "::1", 443, true, false, "/"),
+            ("https://node:1", "node", 1, true, false, "/"),
+            ("ws://node:8546", "node", 8546, false, true, "/"),
+            ("wss://node/ws", "node", 443, true, true, "/ws"),
+        ] {
+            let endpoint = Endpoint::of(url).unwrap();
+            let transport = Transport::Tcp {
+                host: host.into(),
+                port,
+                is_secure,
+            };
+            assert_eq!(endpoint.transport, transport, "{url}");
+            assert_eq!(endpoint.is_websocket, is_websocket, "{url}");
+            assert_eq!(endpoint.path, path, "{url}");
+        }
+        for (url, socket, path) in [
+            ("unix:/run/geth.ipc", "/run/geth.ipc", "/"),
+            ("unix:/run/node.sock:/rpc", "/run/node.sock", "/rpc"),
+        ] {
+            let endpoint = Endpoint::of(url).unwrap();
+            assert_eq!(endpoint.transport, Transport::Unix(socket.into()));
+            assert_eq!(endpoint.path, path);
+        }
+    }
+}
