@@ -1,6 +1,5 @@
 //! The event stream of a process (`text/event-stream`, WHATWG HTML, 9.2).
 
-use std::fmt::Write as _;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
-use sszip_core::cache::owner::processes::{Event, Next, Stream};
+use sszip_core::cache::owner::processes::{Next, Stream};
 use tokio::time::{sleep, Sleep};
 
 use crate::clock::now;
@@ -50,7 +49,7 @@ impl EventStream {
             let now = now();
             match self.engine.owner.next(self.stream, now) {
                 Next::Event(event) => {
-                    write(&mut text, &event);
+                    event.write(&mut text);
                     if text.len() < PIECE {
                         continue;
                     }
@@ -80,87 +79,5 @@ impl Drop for EventStream {
 impl std::fmt::Debug for EventStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("EventStream").field(&self.stream).finish()
-    }
-}
-
-fn write(to: &mut String, event: &Event) {
-    // a String takes all
-    let _ = match event {
-        Event::Hello { generation, until } => write!(
-            to,
-            "event: hello\ndata: {{\"version\":1,\"generation\":{generation},\"until\":{until}}}\n\n"
-        ),
-        Event::Lease { generation, until } => write!(
-            to,
-            "event: lease\ndata: {{\"generation\":{generation},\"until\":{until}}}\n\n"
-        ),
-        Event::Filled(key) => write!(to, "event: filled\ndata: {}\n\n", hex::encode(key)),
-        Event::GivenUp(key) => write!(to, "event: given-up\ndata: {}\n\n", hex::encode(key)),
-        Event::Chain { namespace, state } => {
-            // numbers and names always can be
-            let state = serde_json::to_string(state).unwrap_or_default();
-            let rest = state.strip_prefix('{').unwrap_or("}");
-            write!(
-                to,
-                "event: chain\ndata: {{\"namespace\":\"{}\",{rest}\n\n",
-                hex::encode(namespace)
-            )
-        }
-        Event::Purge {
-            generation,
-            key: None,
-        } => write!(to, "event: purge\ndata: {{\"generation\":{generation}}}\n\n"),
-        Event::Purge {
-            generation,
-            key: Some(key),
-        } => write!(
-            to,
-            "event: purge\ndata: {{\"generation\":{generation},\"key\":\"{}\"}}\n\n",
-            hex::encode(key)
-        ),
-    };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{write, Event};
-
-    #[test]
-    fn events_read_as_the_protocol_says() {
-        let mut text = String::new();
-        for event in [
-            Event::Hello {
-                generation: 1,
-                until: 2,
-            },
-            Event::Lease {
-                generation: 3,
-                until: 4,
-            },
-            Event::Filled([0xab; 32]),
-            Event::GivenUp([0; 32]),
-            Event::Purge {
-                generation: 5,
-                key: None,
-            },
-            Event::Purge {
-                generation: 6,
-                key: Some([0xcd; 32]),
-            },
-        ] {
-            write(&mut text, &event);
-        }
-        let expected = format!(
-            "event: hello\ndata: {{\"version\":1,\"generation\":1,\"until\":2}}\n\n\
-             event: lease\ndata: {{\"generation\":3,\"until\":4}}\n\n\
-             event: filled\ndata: {}\n\n\
-             event: given-up\ndata: {}\n\n\
-             event: purge\ndata: {{\"generation\":5}}\n\n\
-             event: purge\ndata: {{\"generation\":6,\"key\":\"{}\"}}\n\n",
-            "ab".repeat(32),
-            "00".repeat(32),
-            "cd".repeat(32)
-        );
-        assert_eq!(text, expected);
     }
 }

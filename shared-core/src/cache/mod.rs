@@ -14,6 +14,7 @@
 //! | [`entry`]     | one answer, and its forms: in batches, as bytes, smaller   |
 //! | [`process`]   | what the exchanges of a process share                      |
 //! | [`link`]      | a process's connections to the owner of a store            |
+//! | [`told`]      | what the owner tells processes                             |
 //! | `owner`       | the rules of the process that has it (feature `store`)     |
 //! | `store`       | entries on disk (feature `store`)                          |
 //!
@@ -35,6 +36,7 @@ pub mod stale;
 pub mod status;
 #[cfg(feature = "store")]
 pub mod store;
+pub mod told;
 
 /// A cryptographic hash of all that an answer depends on.
 pub type Key = [u8; 32];

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::events::Event;
 use super::job::{Job, LookUp};
 use super::message::Answer;
 use super::{Found, Link, Slot, State, EVENTS};
@@ -13,6 +12,7 @@ use crate::cache::entry::Entry;
 use crate::cache::process::flights::Outcome;
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::Shared;
+use crate::cache::told::Event;
 use crate::cache::Key;
 use crate::memory;
 
@@ -150,7 +150,7 @@ impl Link {
                 self.generation.store(generation, Ordering::Release);
                 self.until.store(until, Ordering::Release);
             }
-            Event::Lease { until } => {
+            Event::Lease { until, .. } => {
                 self.until.store(until, Ordering::Release);
                 // all chains that it follows came before
                 if let Some(told) = state.told.take() {
@@ -189,12 +189,11 @@ impl Link {
                 state: news,
             } => {
                 let unknown = || ChainState::unknown(news.heights, 0);
-                self.chains.get_or_add(namespace, unknown).told(news);
+                self.chains.get_or_add(namespace, unknown).told(*news);
                 if let Some(told) = &mut state.told {
                     told.push(namespace);
                 }
             }
-            Event::Unknown => {}
         }
     }
 

@@ -9,7 +9,7 @@ use crate::cache::entry::about::About;
 use crate::cache::entry::wire::{self, Encoded};
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
-use crate::cache::{Key, Namespace};
+use crate::cache::Key;
 
 /// For how long a lease is asked for, in milliseconds: some calls take a node
 /// that long. It ends with the process.
@@ -81,7 +81,7 @@ impl Message {
         fields.push(("sszip-generation", about.generation.to_string()));
         fields.push(("sszip-fresh", fresh.to_string()));
         fields.push(("sszip-class", about.class.name().into()));
-        fields.push(("sszip-namespace", hex_of(&about.namespace)));
+        fields.push(("sszip-namespace", const_hex::encode(about.namespace)));
         fields.push(("sszip-process", process.into()));
         if let Some(method) = &about.method {
             fields.push(("sszip-method", method.to_string()));
@@ -232,15 +232,6 @@ fn path_of(path: &str, key: &Key, room: usize) -> String {
     target.push_str(path);
     target.push_str(&hex);
     target
-}
-
-/// A namespace in hexadecimal digits.
-pub(super) fn hex_of(namespace: &Namespace) -> String {
-    let mut whole = [0; 32];
-    whole[..16].copy_from_slice(namespace);
-    let mut text = blake3::Hash::from_bytes(whole).to_hex().to_string();
-    text.truncate(32);
-    text
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::message::hex_of;
 use crate::cache::scope::Scope;
 use crate::cache::Namespace;
 
@@ -88,7 +87,7 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
             "everything" if value.is_empty() => request.everything.replace(true).is_some(),
             "everything" => return Err(bad("without a value")),
             "namespace" => {
-                let id = hex_of(&namespace(value.as_bytes()));
+                let id = const_hex::encode(namespace(value.as_bytes()));
                 request.namespace.replace(id).is_some()
             }
             "method" if is_method(&value) => request.method.replace(value.into()).is_some(),
@@ -133,7 +132,7 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
                     "blocks= needs a namespace=: blocks of two chains have the same numbers".into(),
                 )
             })?;
-            request.namespace = Some(hex_of(&namespace(own)));
+            request.namespace = Some(const_hex::encode(namespace(own)));
         }
     }
     serde_json::to_string(&request).map_err(|error| BadPurge(error.to_string()))

@@ -2,10 +2,10 @@
 //! and decides which entries hold.
 
 use super::now::Now;
-use super::processes::Event;
 use super::state::Owner;
 use super::state::Shared;
 use crate::cache::chain::{Heights, Move, State};
+use crate::cache::told::Event;
 use crate::cache::Namespace;
 
 impl Owner {

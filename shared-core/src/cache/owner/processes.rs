@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cache::chain::State;
-use crate::cache::{Key, Namespace};
+use crate::cache::told::Event;
+use crate::cache::Key;
 
 /// How long a process may use its memory without an event, in milliseconds.
 pub const TIME: u64 = 1_000;
@@ -58,43 +58,6 @@ impl fmt::Debug for Name {
 /// One event stream, of all that there ever were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stream(u64);
-
-/// What a process is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The first event of a stream.
-    Hello {
-        /// How many purges there were.
-        generation: u64,
-        /// Until when it may use its memory, monotonic milliseconds.
-        until: u64,
-    },
-    /// It may go on using its memory.
-    Lease {
-        /// As above.
-        generation: u64,
-        /// As above.
-        until: u64,
-    },
-    /// The key is there.
-    Filled(Key),
-    /// The key isn't there, and nobody fetches it any more.
-    GivenUp(Key),
-    /// What is known of a chain now.
-    Chain {
-        /// Behind which namespace.
-        namespace: Namespace,
-        /// All of it.
-        state: Box<State>,
-    },
-    /// Entries were removed.
-    Purge {
-        /// The purge's.
-        generation: u64,
-        /// If it was about this one only.
-        key: Option<Key>,
-    },
-}
 
 /// What to do with a stream now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,9 +14,10 @@ use super::inactive::{quarters, GOES, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
 use super::now::Now;
-use super::processes::{Event, Name, Next, NoSuchPurge, Processes, Stream, TooMany};
+use super::processes::{Name, Next, NoSuchPurge, Processes, Stream, TooMany};
 use crate::cache::chain::Chains;
 use crate::cache::entry::about::{About, Scope};
+use crate::cache::told::Event;
 use crate::cache::Key;
 
 /// Leases at a time. Beyond it all who miss ask the node.
