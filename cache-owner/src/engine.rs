@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use atomic_waker::AtomicWaker;
 use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::freshness::IfFinal;
-use sszip_core::cache::owner::disk::DiskError;
 use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
 use sszip_core::cache::owner::state::{Found, Leased, LookUp, Refused};
 use sszip_core::cache::owner::Owner;
+use sszip_core::cache::store::StoreError;
 use sszip_core::cache::{Key, Namespace};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
@@ -102,27 +102,14 @@ pub struct Purged {
 }
 
 /// Why something was not done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The disk's reason. For people.
-    Disk(String),
+    /// The disk's reason.
+    #[error("{0}")]
+    Disk(#[from] StoreError),
     /// It is ours: a task has panicked. For people.
+    #[error("{0}")]
     Broken(String),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Disk(text) | Self::Broken(text)) = self;
-        f.write_str(text)
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl From<DiskError> for Failure {
-    fn from(error: DiskError) -> Self {
-        Self::Disk(error.to_string())
-    }
 }
 
 /// A task of ours has panicked.
@@ -250,7 +237,7 @@ impl Engine {
     /// [`Failure`].
     pub async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Owner) -> Result<T, DiskError> + Send + 'static,
+        work: impl FnOnce(&Owner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
         Ok(self.writing(work).await??)
     }
@@ -319,7 +306,7 @@ impl Engine {
         // of others nothing is counted on the disk: it would have to be searched
         let is_stored = match scope {
             Scope::Key(key) => {
-                let has_stored = move |owner: &Owner| owner.has_stored(&key, now());
+                let has_stored = move |owner: &Owner| owner.disk().get(&key, now()).is_some();
                 self.writing(has_stored).await?
             }
             _ => false,

@@ -144,12 +144,7 @@ impl Service {
                 let status = engine.owner.status();
                 let uptime = now().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
-                Ok(answer::status(
-                    &status,
-                    engine.chains(),
-                    uptime,
-                    connections,
-                ))
+                Ok(answer::status(status, engine.chains(), uptime, connections))
             }
         }
     }

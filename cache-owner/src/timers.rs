@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use sszip_core::cache::owner::Owner;
 use tokio::time::{sleep, timeout, Instant};
 
 use crate::clock::now;
@@ -42,9 +41,9 @@ impl Engine {
             if Instant::now() >= flush_at {
                 flush_at = Instant::now() + every;
                 // an event says why, and the next flush tries again
-                drop(self.writing(Owner::flush).await);
+                drop(self.writing(|owner| owner.disk().flush()).await);
             }
-            while let Some(event) = self.owner.next_event() {
+            while let Some(event) = self.owner.disk().next_event() {
                 log(Level::Error, &event);
             }
         }

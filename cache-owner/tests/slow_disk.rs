@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use sszip_core::cache::entry::about::{About, Scope};
-use sszip_core::cache::owner::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
+use sszip_core::cache::owner::disk::{Body, Disk, Header, Status, StoreError, Stored, Waits};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::{Key, Namespace};
@@ -74,25 +74,25 @@ impl Disk for Slow {
         key[0] == 0xdd
     }
 
-    fn put(&self, _: &Key, _: &Header, _: &[u8]) -> Result<(), DiskError> {
+    fn put(&self, _: &Key, _: &Header, _: &[u8]) -> Result<(), StoreError> {
         self.0.pass();
         Ok(())
     }
 
-    fn purge(&self, _: &Scope) -> Result<u64, DiskError> {
+    fn purge(&self, _: &Scope) -> Result<u64, StoreError> {
         self.0.pass();
         Ok(6)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
+    fn chain(&self, _: &Namespace) -> Result<Record, StoreError> {
         Ok(Record::default())
     }
 
-    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), DiskError> {
+    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), DiskError> {
+    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Disk for Slow {
         true
     }
 
-    fn flush(&self) -> Result<(), DiskError> {
+    fn flush(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -114,8 +114,8 @@ impl Disk for Slow {
         None
     }
 
-    fn status(&self) -> StoreStatus {
-        StoreStatus::default()
+    fn status(&self) -> Status {
+        Status::default()
     }
 }
 

@@ -114,7 +114,9 @@ impl Follower {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
         loop {
-            let read = self.engine.on_disk(move |owner| owner.chain(&namespace));
+            let read = self
+                .engine
+                .on_disk(move |owner| owner.disk().chain(&namespace));
             match read.await {
                 Ok(record) => return record,
                 Err(error) => {

@@ -152,14 +152,14 @@ impl Steps {
         if let Some(identity) = self.later.identity {
             let kept = self
                 .engine
-                .on_disk(move |owner| owner.keep_identity(&namespace, &identity));
+                .on_disk(move |owner| owner.disk().keep_identity(&namespace, &identity));
             kept.await.map_err(unrecorded)?;
             self.later.identity = None;
         }
         if let Some(mark) = self.later.mark {
             let kept = self
                 .engine
-                .on_disk(move |owner| owner.keep_mark(&namespace, mark.as_ref()));
+                .on_disk(move |owner| owner.disk().keep_mark(&namespace, mark.as_ref()));
             kept.await.map_err(unrecorded)?;
             self.later.mark = None;
         }

@@ -9,7 +9,7 @@ use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::cache::entry::about::{About, Scope};
-use sszip_core::cache::owner::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
+use sszip_core::cache::owner::disk::{Body, Disk, Header, Status, StoreError, Stored, Waits};
 use sszip_core::cache::owner::processes::Next;
 use sszip_core::cache::owner::state::{Leased, LookUp};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
@@ -93,7 +93,7 @@ impl Disk for Model {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError> {
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
         assert!(header.about.class.may_be_stored());
         let stored = Stored {
             header: header.clone(),
@@ -104,22 +104,22 @@ impl Disk for Model {
         Ok(())
     }
 
-    fn purge(&self, scope: &Scope) -> Result<u64, DiskError> {
+    fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
         let mut purges = self.purges.lock().unwrap();
         let generation = purges.len() as u64 + 1;
         purges.push((generation, scope.clone()));
         Ok(generation)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
+    fn chain(&self, _: &Namespace) -> Result<Record, StoreError> {
         Ok(Record::default())
     }
 
-    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), DiskError> {
+    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), DiskError> {
+    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Disk for Model {
         true
     }
 
-    fn flush(&self) -> Result<(), DiskError> {
+    fn flush(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -144,8 +144,8 @@ impl Disk for Model {
         None
     }
 
-    fn status(&self) -> StoreStatus {
-        StoreStatus::default()
+    fn status(&self) -> Status {
+        Status::default()
     }
 }
 

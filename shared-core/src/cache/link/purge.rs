@@ -1,7 +1,5 @@
 //! What an operator asks to be purged, in the owner's words.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use crate::cache::scope::Scope;
@@ -26,16 +24,9 @@ struct Request {
 }
 
 /// Why nothing is purged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct BadPurge(String);
-
-impl fmt::Display for BadPurge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadPurge {}
 
 /// A namespace that an operator has named, as the owner knows it.
 pub fn namespace(name: &[u8]) -> Namespace {

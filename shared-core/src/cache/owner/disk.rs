@@ -8,7 +8,7 @@ use super::now::Now;
 use super::tracker::{Identity, Mark, Record};
 use crate::bytes::copy_of;
 use crate::cache::entry::about::{About, Scope};
-pub use crate::cache::store::{Header, Waits};
+pub use crate::cache::store::{Header, Status, StoreError, Waits};
 use crate::cache::{Key, Namespace};
 
 /// An entry as the store gives it back.
@@ -69,56 +69,6 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Why the store did not do something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiskError {
-    /// The entry is too long for it.
-    TooLong,
-    /// The entry was purged since.
-    Purged,
-    /// There is more to be written than the disk has written yet: after a
-    /// [`flush`](Disk::flush) there is room.
-    Busy,
-    /// Storing is off. The text is for people.
-    Off(String),
-}
-
-impl fmt::Display for DiskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => f.write_str("too long for the store"),
-            Self::Purged => f.write_str("purged since"),
-            Self::Busy => f.write_str("the disk is slower than what is to be stored"),
-            Self::Off(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for DiskError {}
-
-/// What a store knows of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoreStatus {
-    /// Entries, about.
-    pub entries: u64,
-    /// Bytes on disk.
-    pub bytes: u64,
-    /// Bytes in memory that are not on disk yet.
-    pub memory: u64,
-    /// Bytes written to a log since the opening.
-    pub written_wal: u64,
-    /// Bytes written to tables since the opening.
-    pub written_flush: u64,
-    /// Look-ups that found something unreadable.
-    pub read_errors: u64,
-    /// Look-ups that found what was purged.
-    pub refused: u64,
-    /// Entries that were not stored because the disk was slower.
-    pub busy: u64,
-    /// Why nothing is stored; `None` while it is.
-    pub off: Option<String>,
-}
-
 /// A store. Every call may wait for a disk, unless it says that it never does.
 pub trait Disk: Send + Sync {
     /// How many purges there have been. Never waits.
@@ -140,8 +90,8 @@ pub trait Disk: Send + Sync {
     /// Keeps an entry. It need not survive a crash.
     ///
     /// # Errors
-    /// [`DiskError`].
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError>;
+    /// [`StoreError`].
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError>;
 
     /// Removes entries: [`get`](Self::get) and [`refuses`](Self::refuses) know
     /// it afterwards, also after a crash or a power loss. Gives the new
@@ -149,29 +99,29 @@ pub trait Disk: Send + Sync {
     /// [recorded](Self::chain) of its chain with it.
     ///
     /// # Errors
-    /// [`DiskError`]: it holds in this process only, and is to be tried again.
-    fn purge(&self, scope: &Scope) -> Result<u64, DiskError>;
+    /// [`StoreError`]: it holds in this process only, and is to be tried again.
+    fn purge(&self, scope: &Scope) -> Result<u64, StoreError>;
 
     /// What is recorded of a namespace's chain.
     ///
     /// # Errors
-    /// [`DiskError`]: it can't be told.
-    fn chain(&self, namespace: &Namespace) -> Result<Record, DiskError>;
+    /// [`StoreError`]: it can't be told.
+    fn chain(&self, namespace: &Namespace) -> Result<Record, StoreError>;
 
     /// Records which chain a namespace has, and that none of its blocks is
     /// final: as lasting as a purge.
     ///
     /// # Errors
-    /// [`DiskError`].
-    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), DiskError>;
+    /// [`StoreError`].
+    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), StoreError>;
 
     /// Records the newest block that is final, or that none is. It need not
     /// survive a crash, but an entry that is put later must not survive without
     /// it.
     ///
     /// # Errors
-    /// [`DiskError`].
-    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), DiskError>;
+    /// [`StoreError`].
+    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), StoreError>;
 
     /// Whether an entry was purged after the node was asked for it. Never
     /// waits.
@@ -184,8 +134,8 @@ pub trait Disk: Send + Sync {
     /// Writes down what lies in memory, so that a crash does not lose it.
     ///
     /// # Errors
-    /// [`DiskError`].
-    fn flush(&self) -> Result<(), DiskError>;
+    /// [`StoreError`].
+    fn flush(&self) -> Result<(), StoreError>;
 
     /// Lets go of what was written more than `goes` milliseconds ago, or later,
     /// in large pieces. From then on what was written more than `renews`
@@ -196,5 +146,5 @@ pub trait Disk: Send + Sync {
     fn next_event(&self) -> Option<String>;
 
     /// What it knows of itself.
-    fn status(&self) -> StoreStatus;
+    fn status(&self) -> Status;
 }

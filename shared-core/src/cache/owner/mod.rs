@@ -25,7 +25,6 @@ pub mod memory;
 mod now;
 pub mod processes;
 mod record;
-mod recorded;
 pub mod state;
 pub mod store;
 pub mod tracker;

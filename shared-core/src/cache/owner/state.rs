@@ -9,7 +9,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::disk::{Disk, DiskError, Header, StoreStatus, Stored, Waits};
+use serde_json::{json, Value};
+
+use super::disk::{Disk, Header, StoreError, Stored, Waits};
 use super::inactive::{quarters, GOES, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
@@ -80,45 +82,6 @@ pub(super) struct Counters {
     not_stored: AtomicU64,
     pub(super) recompressed: AtomicU64,
     pub(super) saved: AtomicU64,
-}
-
-/// What an owner knows of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// How many purges have taken effect.
-    pub generation: u64,
-    /// Entries in memory.
-    pub memory_entries: usize,
-    /// What they weigh, in bytes.
-    pub memory_bytes: u64,
-    /// How much they may weigh, in bytes.
-    pub memory_capacity: u64,
-    /// Processes with a stream, in no order.
-    pub processes: Vec<Name>,
-    /// Keys that somebody fetches.
-    pub leases: usize,
-    /// Purges that wait for a process.
-    pub purges_waiting: usize,
-    /// Look-ups that memory answered.
-    pub memory_hits: u64,
-    /// Look-ups that the store answered.
-    pub store_hits: u64,
-    /// Look-ups that found nothing.
-    pub misses: u64,
-    /// Entries that were kept.
-    pub fills: u64,
-    /// Entries that were refused.
-    pub refused: u64,
-    /// Entries that went to the store.
-    pub stored: u64,
-    /// Entries that the store failed to take.
-    pub not_stored: u64,
-    /// Entries that became smaller on their way to the store.
-    pub recompressed: u64,
-    /// By how many bytes, all together.
-    pub saved: u64,
-    /// What the store says of itself.
-    pub store: StoreStatus,
 }
 
 #[derive(Debug)]
@@ -339,19 +302,17 @@ impl Owner {
         }
         match self.store(key, kept, now) {
             Ok(()) => Ok(false),
-            Err(DiskError::TooLong) => Err(Refused::TooLong),
-            Err(DiskError::Purged) => Err(Refused::Purged),
-            Err(error @ (DiskError::Busy | DiskError::Off(_))) => {
-                Err(Refused::Off(error.to_string()))
-            }
+            Err(StoreError::TooLarge) => Err(Refused::TooLong),
+            Err(StoreError::Purged) => Err(Refused::Purged),
+            Err(error) => Err(Refused::Off(error.to_string())),
         }
     }
 
     /// Puts an entry on the disk. May wait for it.
     ///
     /// # Errors
-    /// [`DiskError`]: it will be tried again when it is asked for again.
-    pub fn store(&self, key: &Key, kept: &Kept, now: Now) -> Result<(), DiskError> {
+    /// [`StoreError`]: it will be tried again when it is asked for again.
+    pub fn store(&self, key: &Key, kept: &Kept, now: Now) -> Result<(), StoreError> {
         let header = Header {
             about: kept.about().clone(),
             stored_at: now.unix.saturating_sub(kept.age(now)),
@@ -364,8 +325,8 @@ impl Owner {
         });
         match put {
             Ok(()) => kept.is_placed(now),
-            Err(DiskError::Busy | DiskError::Off(_)) => kept.is_not_stored(),
-            Err(_) => {}
+            Err(StoreError::TooLarge | StoreError::Purged) => {}
+            Err(_) => kept.is_not_stored(),
         }
         put
     }
@@ -376,8 +337,8 @@ impl Owner {
     /// `now` is asked for the time after that.
     ///
     /// # Errors
-    /// [`DiskError`]: it holds until this owner ends, and is to be tried again.
-    pub fn purge(&self, scope: &Scope, now: impl Fn() -> Now) -> Result<u64, DiskError> {
+    /// [`StoreError`]: it holds until this owner ends, and is to be tried again.
+    pub fn purge(&self, scope: &Scope, now: impl Fn() -> Now) -> Result<u64, StoreError> {
         // in the order of their generations: who acknowledges one
         // acknowledges those before it
         let _order = self.purging.lock().unwrap_or_else(PoisonError::into_inner);
@@ -394,11 +355,6 @@ impl Owner {
             .processes
             .purge(generation, key, now().monotonic);
         purged
-    }
-
-    /// Whether the store has an entry. Waits for a disk.
-    pub fn has_stored(&self, key: &Key, now: Now) -> bool {
-        self.disk.get(key, now).is_some()
     }
 
     /// Takes out of memory what a purge with that generation is about, entry by
@@ -483,64 +439,72 @@ impl Owner {
         ends.into_iter().flatten().min()
     }
 
-    /// Writes down what lies in the store's memory. Waits for a disk.
-    ///
-    /// # Errors
-    /// [`DiskError`].
-    pub fn flush(&self) -> Result<(), DiskError> {
-        self.disk.flush()
-    }
-
-    /// Something that the store has to say to the log.
-    pub fn next_event(&self) -> Option<String> {
-        self.disk.next_event()
-    }
-
     /// The end: what memory has and may lie on a disk goes there. Waits for
     /// it; gives up at the first error.
     ///
     /// # Errors
-    /// [`DiskError`].
-    pub fn close(&self, now: Now) -> Result<(), DiskError> {
+    /// [`StoreError`].
+    pub fn close(&self, now: Now) -> Result<(), StoreError> {
         for (key, kept) in self.memory.not_stored(now) {
             let mut put = self.store(&key, &kept, now);
-            if put == Err(DiskError::Busy) {
+            if put == Err(StoreError::Busy) {
                 self.disk.flush()?;
                 put = self.store(&key, &kept, now);
             }
             // one that the store does not want is no loss to the others
-            if let Err(error @ (DiskError::Busy | DiskError::Off(_))) = put {
-                return Err(error);
+            match put {
+                Ok(()) | Err(StoreError::TooLarge | StoreError::Purged) => {}
+                Err(error) => return Err(error),
             }
         }
         self.disk.flush()
     }
 
-    /// What it knows of itself.
-    pub fn status(&self) -> Status {
+    /// What it knows of itself, as its protocol says it.
+    pub fn status(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let store = self.disk.status();
         let shared = self.shared();
-        Status {
-            generation: shared.processes.generation(),
-            memory_entries: self.memory.len(),
-            memory_bytes: self.memory.bytes(),
-            memory_capacity: self.memory.capacity(),
-            processes: shared.processes.present().cloned().collect(),
-            leases: shared.leases.len(),
-            purges_waiting: shared.processes.waiting(),
-            memory_hits: load(&counters.memory_hits),
-            store_hits: load(&counters.store_hits),
-            misses: load(&counters.misses),
-            fills: load(&counters.fills),
-            refused: load(&counters.refused),
-            stored: load(&counters.stored),
-            not_stored: load(&counters.not_stored),
-            recompressed: load(&counters.recompressed),
-            saved: load(&counters.saved),
-            store,
-        }
+        let processes: Vec<&str> = shared.processes.present().map(Name::as_str).collect();
+        json!({
+            "generation": shared.processes.generation(),
+            "processes": processes,
+            "leases": shared.leases.len(),
+            "purges_waiting": shared.processes.waiting(),
+            "memory": {
+                "entries": self.memory.len(),
+                "bytes": self.memory.bytes(),
+                "capacity": self.memory.capacity(),
+            },
+            "lookups": {
+                "memory": load(&counters.memory_hits),
+                "store": load(&counters.store_hits),
+                "missed": load(&counters.misses),
+            },
+            "fills": { "kept": load(&counters.fills), "refused": load(&counters.refused) },
+            "stores": { "done": load(&counters.stored), "failed": load(&counters.not_stored) },
+            "recompressed": {
+                "entries": load(&counters.recompressed),
+                "saved": load(&counters.saved),
+            },
+            "store": {
+                "entries": store.entries,
+                "bytes": store.disk,
+                "memory": store.memory,
+                "written_wal": store.written.wal,
+                "written_flush": store.written.flush,
+                "read_errors": store.read_errors,
+                "refused": store.refused,
+                "busy": store.busy,
+                "off": store.off.map(|reason| reason.to_string()),
+            },
+        })
+    }
+
+    /// Its disk.
+    pub fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     /// Forgets what nobody has asked for in so many milliseconds, in memory

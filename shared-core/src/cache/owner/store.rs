@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disk::{Body, Disk, DiskError, Header, StoreStatus, Stored, Waits};
+use super::disk::{Body, Disk, Header, Stored, Waits};
 use super::now::Now;
 use super::record;
 use super::tracker::{self, Identity, Mark};
 use crate::cache::entry::about::{About, Scope};
-use crate::cache::store::{self, Admission, Event, Status, Store, StoreError};
+use crate::cache::store::{self, Admission, Event, Reason, Status, Store, StoreError};
 use crate::cache::{Key, Namespace};
 
 /// Keys that are remembered as filled once, and for how long (milliseconds).
@@ -44,22 +44,14 @@ impl StoreDisk {
     }
 
     /// What is kept under `key`, if anything.
-    fn row<T>(&self, key: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<Option<T>, DiskError> {
+    fn row<T>(&self, key: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError> {
         let row = self.store.control_get(key);
-        let row = row.map_err(|failure| DiskError::Off(failure.to_string()))?;
-        let unreadable = || DiskError::Off("what is recorded of the chain is damaged".into());
+        let row = row.map_err(|failure| StoreError::Off(Reason::from(&failure)))?;
+        let unreadable = || {
+            let text = "what is recorded of the chain is damaged";
+            StoreError::Off(Reason::Failed(text.into()))
+        };
         row.map(|row| read(&row).ok_or_else(unreadable)).transpose()
-    }
-}
-
-impl From<StoreError> for DiskError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::TooLarge => Self::TooLong,
-            StoreError::Purged => Self::Purged,
-            StoreError::Busy => Self::Busy,
-            StoreError::Off(_) | StoreError::Marker(_) => Self::Off(error.to_string()),
-        }
     }
 }
 
@@ -90,11 +82,11 @@ impl Disk for StoreDisk {
         self.store.may_have(key)
     }
 
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError> {
-        Ok(self.store.put(key, header, body)?)
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
+        self.store.put(key, header, body)
     }
 
-    fn purge(&self, scope: &Scope) -> Result<u64, DiskError> {
+    fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
         let (keys, unread) = match scope {
             Scope::Namespace(namespace) => {
                 let record::Keys { chain, last } = record::keys(namespace);
@@ -106,12 +98,12 @@ impl Disk for StoreDisk {
         // it holds, whatever could not be read
         let purged = self.store.purge_with(scope, keys)?;
         match unread {
-            Some(failure) => Err(DiskError::Off(failure.to_string())),
+            Some(failure) => Err(StoreError::Off(Reason::from(&failure))),
             None => Ok(purged),
         }
     }
 
-    fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, DiskError> {
+    fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, StoreError> {
         let keys = record::keys(namespace);
         Ok(tracker::Record {
             identity: self.row(&keys.chain, record::read_identity)?,
@@ -119,18 +111,17 @@ impl Disk for StoreDisk {
         })
     }
 
-    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), DiskError> {
+    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), StoreError> {
         let keys = record::keys(namespace);
         let row = record::write_identity(identity);
-        Ok(self
-            .store
-            .control_put(&[(&keys.chain, Some(&row)), (&keys.last, None)])?)
+        self.store
+            .control_put(&[(&keys.chain, Some(&row)), (&keys.last, None)])
     }
 
-    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), DiskError> {
+    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), StoreError> {
         let row = mark.map(record::write_mark);
         let key = record::keys(namespace).last;
-        Ok(self.store.control_note(&key, row.as_deref())?)
+        self.store.control_note(&key, row.as_deref())
     }
 
     fn refuses(&self, key: &Key, about: &About) -> bool {
@@ -144,8 +135,8 @@ impl Disk for StoreDisk {
             .admit(key, now.monotonic)
     }
 
-    fn flush(&self) -> Result<(), DiskError> {
-        Ok(self.store.flush()?)
+    fn flush(&self) -> Result<(), StoreError> {
+        self.store.flush()
     }
 
     fn forget(&self, goes: u64, renews: u64, now: Now) {
@@ -160,29 +151,8 @@ impl Disk for StoreDisk {
         })
     }
 
-    fn status(&self) -> StoreStatus {
-        let Status {
-            entries,
-            disk,
-            memory,
-            written,
-            read_errors,
-            refused,
-            busy,
-            off,
-            generation: _,
-        } = self.store.status();
-        StoreStatus {
-            entries,
-            bytes: disk,
-            memory,
-            written_wal: written.wal,
-            written_flush: written.flush,
-            read_errors,
-            refused,
-            busy,
-            off: off.map(|reason| reason.to_string()),
-        }
+    fn status(&self) -> Status {
+        self.store.status()
     }
 }
 
@@ -219,7 +189,7 @@ mod tests {
         StoreDisk::new(store, NOW)
     }
 
-    fn put(disk: &StoreDisk, n: u64, about: &About) -> Result<(), DiskError> {
+    fn put(disk: &StoreDisk, n: u64, about: &About) -> Result<(), StoreError> {
         let header = Header {
             about: about.clone(),
             stored_at: NOW.unix,
@@ -300,7 +270,7 @@ mod tests {
             assert_eq!(generation, before.generation + 1);
             assert!(disk.refuses(&key(1), &before), "{scope:?}");
             assert_eq!(disk.get(&key(1), NOW), None);
-            assert_eq!(put(&disk, 1, &before), Err(DiskError::Purged));
+            assert_eq!(put(&disk, 1, &before), Err(StoreError::Purged));
         }
     }
 

@@ -14,6 +14,7 @@ const PURGE: &[u8] = b"purge/";
 const OWNERS: &[u8] = b"owner/";
 
 /// What is written one at a time, and must last.
+#[derive(Debug)]
 pub(super) struct Lasting {
     pub(super) marker: Marker,
     /// Rows that are to be written; `None` takes a row out. Those that could

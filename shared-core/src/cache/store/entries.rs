@@ -1,7 +1,7 @@
 //! Entries go in and out.
 
 use std::collections::BTreeMap;
-use std::fmt;
+#[cfg(feature = "faults")]
 use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +22,7 @@ use crate::cache::Key;
 use crate::faults::{injected_once, Fault};
 
 /// An open store.
+#[derive(Debug)]
 pub struct Store {
     pub(super) rocks: Arc<Rocks>,
     pub(super) config: Config,
@@ -47,35 +48,26 @@ pub struct Store {
 }
 
 /// Why something was not stored.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// RocksDB can't write; [`Store::next_event`] has it once, and it goes
     /// away by itself.
+    #[error("{0}")]
     Off(Reason),
     /// Memory is full of what is being flushed: worth another try later, and
     /// no waiting.
+    #[error("the disk is slower than what is to be stored")]
     Busy,
     /// Longer than [`Config::max_entry`], or what is said of it than 64 KiB.
+    #[error("too large an entry")]
     TooLarge,
     /// It was purged while it was on its way.
+    #[error("purged while it was on its way")]
     Purged,
-    /// The marker file could not be written.
-    Marker(io::Error),
+    /// The marker file could not be written. For people.
+    #[error("the marker file: {0}")]
+    Marker(String),
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off(reason) => reason.fmt(f),
-            Self::Busy => f.write_str("the disk is slower than what is to be stored"),
-            Self::TooLarge => f.write_str("too large an entry"),
-            Self::Purged => f.write_str("purged while it was on its way"),
-            Self::Marker(error) => write!(f, "the marker file: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 /// An entry that was found. It keeps the database open, and the folder locked,
 /// until it is dropped.
@@ -405,12 +397,4 @@ fn first_young(tables: &[rocks::Table], young: u64) -> u64 {
         first = first.min(table.smallest_sequence);
     }
     0
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
 }

@@ -121,7 +121,7 @@ impl Store {
         // the database may be a write ahead of its marker, not behind
         lasting.marker.serial = serial;
         let marker = lasting.marker.write(&self.config.path);
-        marker.map_err(StoreError::Marker)?;
+        marker.map_err(|error| StoreError::Marker(error.to_string()))?;
         lasting.rows.clear();
         Ok(())
     }

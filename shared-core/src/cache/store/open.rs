@@ -13,7 +13,6 @@
 //! What is not the database's fault (a full disk, a folder of somebody else, a
 //! later version's store) is an error, and nothing is touched.
 
-use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -56,20 +55,26 @@ pub enum Opening {
 }
 
 /// Why a store begins anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The file that says what the database has to hold is gone, or its making
     /// was interrupted.
+    #[error("a database without its marker file")]
     NoMarker,
     /// That file is not as it was written.
+    #[error("the marker file is damaged")]
     Marker,
     /// An earlier version made the store, in this format.
+    #[error("an earlier version made it, in format {0}")]
     Older(u64),
     /// The database is gone.
+    #[error("the database is gone")]
     NoDatabase,
     /// It is empty, or another one.
+    #[error("the database is not the one it was")]
     OtherDatabase,
     /// Purges, or other lasting writes, are missing in it.
+    #[error("the database has lost purges: {found} of {wanted} writes")]
     LostWrites {
         /// How many it knows of.
         found: u64,
@@ -77,44 +82,27 @@ pub enum Damage {
         wanted: u64,
     },
     /// The process ended while opening it, again and again.
+    #[error("opening it ended the process several times")]
     EndsTheProcess,
     /// RocksDB can't read it, and says why.
+    #[error("{0}")]
     Unreadable(String),
 }
 
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoMarker => f.write_str("a database without its marker file"),
-            Self::Marker => f.write_str("the marker file is damaged"),
-            Self::Older(format) => {
-                write!(f, "an earlier version made it, in format {format}")
-            }
-            Self::NoDatabase => f.write_str("the database is gone"),
-            Self::OtherDatabase => f.write_str("the database is not the one it was"),
-            Self::LostWrites { found, wanted } => {
-                write!(
-                    f,
-                    "the database has lost purges: {found} of {wanted} writes"
-                )
-            }
-            Self::EndsTheProcess => f.write_str("opening it ended the process several times"),
-            Self::Unreadable(text) => f.write_str(text),
-        }
-    }
-}
-
 /// Why there is no store. Nothing was changed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has it.
+    #[error("another process has the store")]
     Locked,
     /// A later version made it.
+    #[error("a later version made the store, in format {format}")]
     Newer {
         /// The format that it has.
         format: u64,
     },
     /// The folder, or something in it, belongs to another user.
+    #[error("{} belongs to user {owner}, and this process runs as {user}", path.display())]
     Owner {
         /// Which file.
         path: PathBuf,
@@ -124,16 +112,19 @@ pub enum OpenError {
         user: u32,
     },
     /// There is something in the folder, and no store.
+    #[error("{} is none of a store's, which needs a folder of its own", path.display())]
     Foreign {
         /// What, with its folder.
         path: PathBuf,
     },
     /// Fewer bytes than [`MIN_SIZE`] were allowed.
+    #[error("{max_size} bytes are too few, {MIN_SIZE} are needed")]
     TooSmall {
         /// How many.
         max_size: u64,
     },
     /// The system refused.
+    #[error("{}: {error}", path.display())]
     Io {
         /// On what.
         path: PathBuf,
@@ -141,36 +132,9 @@ pub enum OpenError {
         error: io::Error,
     },
     /// RocksDB could not make a new database.
+    #[error("{0}")]
     Database(Failure),
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Locked => f.write_str("another process has the store"),
-            Self::Newer { format } => {
-                write!(f, "a later version made the store, in format {format}")
-            }
-            Self::Owner { path, owner, user } => write!(
-                f,
-                "{} belongs to user {owner}, and this process runs as {user}",
-                path.display()
-            ),
-            Self::Foreign { path } => write!(
-                f,
-                "{} is none of a store's, which needs a folder of its own",
-                path.display()
-            ),
-            Self::TooSmall { max_size } => {
-                write!(f, "{max_size} bytes are too few, {MIN_SIZE} are needed")
-            }
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Database(failure) => failure.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 /// An open database and what was read of it.
 pub(super) struct Opened {

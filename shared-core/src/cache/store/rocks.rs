@@ -9,7 +9,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
-use std::fmt;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -34,7 +33,7 @@ mod ffi {
     }
 
     #[repr(C)]
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, Debug)]
     pub struct Bytes {
         pub data: *const u8,
         pub size: usize,
@@ -136,7 +135,8 @@ mod ffi {
 }
 
 /// What RocksDB said. Callers ask what it means; the text is for logs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct Failure {
     code: u8,
     subcode: u8,
@@ -168,14 +168,6 @@ impl Failure {
         self.code == 7 // kIncomplete
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 impl ffi::Status {
     fn new() -> Self {
@@ -283,6 +275,7 @@ pub struct Written {
 }
 
 /// An open database; the last of its owners closes it.
+#[derive(Debug)]
 pub struct Rocks {
     db: NonNull<ffi::Db>,
     /// Let go after the database is closed.
@@ -562,14 +555,9 @@ impl Drop for Rocks {
     }
 }
 
-impl fmt::Debug for Rocks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rocks").finish_non_exhaustive()
-    }
-}
-
 /// A value where RocksDB has it: in a block of its cache, or in a buffer that
 /// it was read into.
+#[derive(Debug)]
 pub struct Pinned {
     value: NonNull<ffi::Value>,
     bytes: ffi::Bytes,
@@ -602,16 +590,11 @@ impl Drop for Pinned {
     }
 }
 
-impl fmt::Debug for Pinned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pinned").field("len", &self.len()).finish()
-    }
-}
-
 /// A key and its value.
 pub type Row<'a> = (&'a [u8], &'a [u8]);
 
 /// Rows in the order of their keys.
+#[derive(Debug)]
 pub struct Rows<'a> {
     iterator: NonNull<ffi::Iterator>,
     first: bool,
@@ -651,11 +634,5 @@ impl Drop for Rows<'_> {
     fn drop(&mut self) {
         // SAFETY: ours since `rows`, freed once, before the database.
         unsafe { ffi::sszip_rocks_iterator_free(self.iterator) }
-    }
-}
-
-impl fmt::Debug for Rows<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rows").finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use super::rocks::Written;
 use super::storing::Reason;
 
 /// A moment's figures.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Entries, about: those that were put twice count twice until their
     /// tables are joined, those that were purged until they leave.

@@ -4,16 +4,17 @@
 //! that begins and one when it is over.
 
 use std::collections::VecDeque;
-use std::fmt;
 
 use super::rocks::Failure;
 
 /// Why nothing is stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// No space is left on the device.
+    #[error("the disk is full")]
     DiskFull,
     /// RocksDB failed, with its words.
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -23,15 +24,6 @@ impl From<&Failure> for Reason {
             Self::DiskFull
         } else {
             Self::Failed(failure.to_string())
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DiskFull => f.write_str("the disk is full"),
-            Self::Failed(text) => f.write_str(text),
         }
     }
 }

@@ -1,10 +1,11 @@
 use std::collections::HashMap;
 
-use super::super::disk::{Body, Stored, Waits};
+use super::super::disk::{Body, Status, Stored, Waits};
 use super::super::tracker::{Identity, Mark, Record};
 use super::*;
 use crate::cache::class::Class;
 use crate::cache::entry::about::About;
+use crate::cache::store::Reason;
 use crate::cache::Namespace;
 
 mod following;
@@ -53,15 +54,15 @@ impl Disk for Arc<Model> {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), DiskError> {
+    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
         if *self.is_full.lock().unwrap() {
-            return Err(DiskError::Off("full".into()));
+            return Err(StoreError::Off(Reason::DiskFull));
         }
         if body.len() > 100_000 {
-            return Err(DiskError::TooLong);
+            return Err(StoreError::TooLarge);
         }
         if let Some(room) = &mut *self.room.lock().unwrap() {
-            *room = room.checked_sub(1).ok_or(DiskError::Busy)?;
+            *room = room.checked_sub(1).ok_or(StoreError::Busy)?;
         }
         let stored = Stored {
             header: header.clone(),
@@ -72,25 +73,25 @@ impl Disk for Arc<Model> {
         Ok(())
     }
 
-    fn purge(&self, scope: &Scope) -> Result<u64, DiskError> {
+    fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
         let generation = Model::generation(self) + 1;
         let mut purges = self.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
         match *self.is_full.lock().unwrap() {
-            true => Err(DiskError::Off("full".into())),
+            true => Err(StoreError::Off(Reason::DiskFull)),
             false => Ok(generation),
         }
     }
 
-    fn chain(&self, _: &Namespace) -> Result<Record, DiskError> {
+    fn chain(&self, _: &Namespace) -> Result<Record, StoreError> {
         Ok(Record::default())
     }
 
-    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), DiskError> {
+    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), DiskError> {
+    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl Disk for Arc<Model> {
         is_second
     }
 
-    fn flush(&self) -> Result<(), DiskError> {
+    fn flush(&self) -> Result<(), StoreError> {
         if let Some(room) = &mut *self.room.lock().unwrap() {
             *room = 3;
         }
@@ -127,8 +128,8 @@ impl Disk for Arc<Model> {
         None
     }
 
-    fn status(&self) -> StoreStatus {
-        StoreStatus::default()
+    fn status(&self) -> Status {
+        Status::default()
     }
 }
 
@@ -245,11 +246,8 @@ fn what_the_store_has_at_once_is_found_at_once() {
         &hit.kept
     ));
     assert!(matches!(owner.look_up(&KEY, at(60_000)), LookUp::Missing));
-    let status = owner.status();
-    assert_eq!(
-        (status.store_hits, status.memory_hits, status.misses),
-        (1, 1, 1)
-    );
+    let expected = json!({ "store": 1, "memory": 1, "missed": 1 });
+    assert_eq!(owner.status()["lookups"], expected);
 }
 
 #[test]
@@ -271,7 +269,7 @@ fn an_entry_too_long_for_memory_goes_to_the_store_at_once() {
     *model.is_full.lock().unwrap() = true;
     assert_eq!(
         put(Class::Immutable, 50_000),
-        Err(Refused::Off("full".into()))
+        Err(Refused::Off("the disk is full".into()))
     );
     assert_eq!(put(Class::Immutable, 100), Ok(true));
     assert_eq!(put(Class::Tip, 100), Ok(false));
@@ -289,7 +287,7 @@ fn a_purge_removes_and_refuses_what_is_older() {
     assert_eq!(owner.put(&KEY, &kept(5), None, at(0)), Err(Refused::Purged));
     assert_eq!(owner.put(&KEY, &kept(7), None, at(0)), Err(Refused::Purged));
     assert!(owner.put(&KEY, &kept(6), None, at(0)).is_ok());
-    assert_eq!(owner.status().generation, 6);
+    assert_eq!(owner.status()["generation"], 6);
 }
 
 #[test]
@@ -309,13 +307,13 @@ fn what_was_purged_leaves_memory_when_it_is_asked_for_or_swept() {
     ] {
         assert_eq!(owner.purge(&scope, || at(0)), Ok(generation));
         // nothing was searched for it
-        assert_eq!(owner.status().memory_entries, 3, "{scope:?}");
+        assert_eq!(owner.status()["memory"]["entries"], 3, "{scope:?}");
         assert!(!matches!(owner.look_up(&keys[2], at(0)), LookUp::Found(_)));
         assert!(!matches!(
             owner.lease(&keys[2], &name("a"), 1, at(0)),
             Leased::Found(_)
         ));
-        assert_eq!(owner.status().memory_entries, 2, "{scope:?}");
+        assert_eq!(owner.status()["memory"]["entries"], 2, "{scope:?}");
         // what was filled since stays
         owner.put(&keys[0], &kept(generation), None, at(0)).unwrap();
         let swept = match scope {

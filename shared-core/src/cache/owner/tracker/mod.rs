@@ -40,7 +40,6 @@ mod terms;
 mod window;
 
 use std::collections::VecDeque;
-use std::fmt;
 
 pub use identity::{Hash, Identity};
 use poll::{Halt, Poll};
@@ -73,6 +72,7 @@ struct Behind {
 }
 
 /// Follows a chain.
+#[derive(Debug)]
 pub struct Tracker {
     finality: Finality,
     /// Milliseconds.
@@ -320,17 +320,6 @@ impl Tracker {
             ),
         };
         self.say(state == State::Unreachable, text);
-    }
-}
-
-impl fmt::Debug for Tracker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tracker")
-            .field("state", &self.state)
-            .field("head", &self.window.top())
-            .field("mark", &self.mark)
-            .field("told", &self.told)
-            .finish_non_exhaustive()
     }
 }
 
