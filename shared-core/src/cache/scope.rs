@@ -175,10 +175,10 @@ pub(super) type Names = Arc<str>;
 pub(super) const BETWEEN: char = '\n';
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{Fields, Scope};
 
-    fn fields(lines: &[(&str, &str)]) -> Fields {
+    pub(in crate::cache) fn fields(lines: &[(&str, &str)]) -> Fields {
         let mut fields = Fields::default();
         for (name, value) in lines {
             fields.push(name.as_bytes(), value.as_bytes());
@@ -186,7 +186,7 @@ mod tests {
         fields
     }
 
-    fn scope(parts: &[&str]) -> Scope {
+    pub(in crate::cache) fn scope(parts: &[&str]) -> Scope {
         let mut scope = Scope::default();
         for part in parts {
             scope.push(part.as_bytes());

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cache::freshness::{Prospect, Valid};
-use crate::cache::process::memo::{Hashed, Known, Locked, Memo, Spelling, MOST};
+use crate::cache::process::memo::{Hashed, Locked, Memo, Remembered, Spelling, MOST};
 use crate::cache::scope::Scope;
 use crate::cache::Key;
 use crate::config::Config;
@@ -161,7 +161,7 @@ impl<'a> Calls<'a> {
             let moved = if start < call.starts.id { 0 } else { id.len() };
             start - moved..start - moved + length
         };
-        let known = Known {
+        let known = Remembered {
             key: place.key,
             prospect: place.prospect,
             method: here(call.starts.method, call.method.len()),

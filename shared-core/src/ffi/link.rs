@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::config::{waiter_of, PROCESS};
 use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
-use crate::cache::link::{problem, purge_request, Link, Need, Settings};
+use crate::cache::link::{problem, purge_request, Bounds, Link, Need};
 use crate::cache::process::ownership::Owner;
 
 /// Joins this process to the owner of a store, after any fork; a second call
@@ -21,12 +21,12 @@ pub extern "C" fn sszip_link_start(max_entry: u64) -> sszip_status {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             let started = since.unwrap_or_default().as_nanos();
             let name = format!("{}-{started:x}", std::process::id());
-            let settings = Settings {
+            let bounds = Bounds {
                 // and its head
                 max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
-                ..Settings::default()
+                ..Bounds::default()
             };
-            Arc::new(Link::new(name, settings))
+            Arc::new(Link::new(name, bounds))
         });
         PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
         sszip_status::SSZIP_STATUS_OK

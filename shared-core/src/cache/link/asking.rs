@@ -35,7 +35,7 @@ impl Owner for Link {
             key,
             token,
             leases,
-            due: now.saturating_add(self.settings.deadline),
+            due: now.saturating_add(self.bounds.deadline),
             generation: self.generation(),
             waits_in_vain: in_vain,
             missed_event: false,
@@ -53,7 +53,7 @@ impl Owner for Link {
         state.asked.push_back(Job::LookUps {
             keys,
             waiter,
-            due: now.saturating_add(self.settings.deadline),
+            due: now.saturating_add(self.bounds.deadline),
             generation: self.generation(),
         });
         self.stir();

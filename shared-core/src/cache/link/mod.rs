@@ -76,9 +76,9 @@ const ALONE: u64 = 1_000;
 /// A generation that no owner has: they begin with the time.
 const NO_OWNERS: u64 = 1 << 63;
 
-/// How a link behaves.
+/// What a link keeps within.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct Bounds {
     /// Connections besides the event stream.
     pub connections: usize,
     /// A look-up that takes longer is not waited for; nor is one whose answer
@@ -88,7 +88,7 @@ pub struct Settings {
     pub max_body: usize,
 }
 
-impl Default for Settings {
+impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 8,
@@ -114,7 +114,7 @@ pub enum Need {
 /// The link of a process. Any thread may ask; one drives the connections.
 #[derive(Debug)]
 pub struct Link {
-    settings: Settings,
+    bounds: Bounds,
     /// How the owner knows the process.
     process: String,
     state: Mutex<State>,
@@ -191,10 +191,10 @@ struct Open {
 impl Link {
     /// Of the process that the owner is to know as `process`: at most 64
     /// letters, digits, `-`, `.` and `_`, another one each time.
-    pub fn new(process: String, settings: Settings) -> Self {
-        let slots = (0..=settings.connections).map(|_| Slot::Closed { retry_at: 0 });
+    pub fn new(process: String, bounds: Bounds) -> Self {
+        let slots = (0..=bounds.connections).map(|_| Slot::Closed { retry_at: 0 });
         Self {
-            settings,
+            bounds,
             process,
             state: Mutex::new(State {
                 slots: slots.collect(),
@@ -300,7 +300,7 @@ impl Link {
         }
         let mut open = Box::new(Open {
             out: Outgoing::nothing(),
-            reader: Reader::new(self.settings.max_body),
+            reader: Reader::new(self.bounds.max_body),
             jobs: VecDeque::new(),
             since: now,
         });
@@ -414,7 +414,7 @@ impl Link {
                 // node, as long as more of it does
                 if open.reader.is_in_body() {
                     if let Some(job) = open.jobs.front_mut() {
-                        job.put_off(now.saturating_add(self.settings.deadline));
+                        job.put_off(now.saturating_add(self.bounds.deadline));
                     }
                 }
                 false

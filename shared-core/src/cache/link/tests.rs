@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Link, Need, Settings, RETRY};
+use super::{Bounds, Link, Need, RETRY};
 use crate::cache::entry::about::About;
 use crate::cache::entry::wire::Encoded;
 use crate::cache::entry::{Entry, Envelope, Meta, Payload};
@@ -50,12 +50,12 @@ impl Host {
         let shared = Shared::default();
         let queue = Arc::new(Queue::default());
         shared.event_loop(queue.clone());
-        let settings = Settings {
+        let bounds = Bounds {
             connections: 2,
             deadline: 20,
             max_body: 10_000,
         };
-        let link = Arc::new(Link::new("w-1".into(), settings));
+        let link = Arc::new(Link::new("w-1".into(), bounds));
         shared.join(link.clone());
         Self {
             shared,

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::sync::Cache;
+use quick_cache::Weighter;
 
 use super::disk::{Body, Header, Stored};
 use super::now::Now;
 use crate::cache::chain::{Chains, Stamp};
 use crate::cache::entry::about::About;
 use crate::cache::entry::wire;
+use crate::cache::process::hot::bounded;
 use crate::cache::Key;
 
 /// An entry in memory.
@@ -249,10 +250,6 @@ impl AsRef<[u8]> for Kept {
 /// What an entry takes besides its body, with its place in the cache. Bytes.
 const OVERHEAD: u64 = 256;
 
-/// What a typical entry weighs; only the number of keys remembered after
-/// eviction depends on it. Bytes.
-const TYPICAL: u64 = 16 << 10;
-
 #[derive(Clone)]
 struct ByWeight;
 
@@ -272,24 +269,8 @@ impl Memory {
     /// A tier of at most `capacity` bytes. An entry takes nine tenths of it at
     /// most.
     pub fn new(capacity: u64) -> Self {
-        let items = usize::try_from(capacity / TYPICAL).unwrap_or(usize::MAX);
-        let options = OptionsBuilder::new()
-            .shards(1)
-            .estimated_items_capacity(items.max(32))
-            .weight_capacity(capacity)
-            .build();
-        let cache = match options {
-            Ok(options) => Cache::with_options(
-                options,
-                ByWeight,
-                RandomState::default(),
-                DefaultLifecycle::default(),
-            ),
-            // both capacities are set above
-            Err(_) => unreachable!(),
-        };
         Self {
-            cache,
+            cache: bounded(capacity, 1, ByWeight),
             max_entry: capacity / 10 * 9,
         }
     }

@@ -62,6 +62,37 @@ impl Weighter<Name, Slot> for ByWeight {
 /// after eviction depends on it.
 const TYPICAL: u64 = 16 << 10;
 
+/// A cache of that many shards, of at most `capacity` as `by` weighs it.
+pub(in crate::cache) fn bounded<K, V, W>(
+    capacity: u64,
+    shards: usize,
+    by: W,
+) -> Cache<K, V, W, RandomState>
+where
+    K: Eq + Hash,
+    V: Clone,
+    W: Weighter<K, V> + Clone,
+{
+    let items = usize::try_from(capacity / TYPICAL).unwrap_or(usize::MAX);
+    let options = OptionsBuilder::new()
+        .shards(shards)
+        .estimated_items_capacity(items.max(shards * 32))
+        .weight_capacity(capacity / shards as u64 * shards as u64)
+        .build();
+    match options {
+        Ok(options) => Cache::with_options(
+            options,
+            by,
+            // whoever chooses calls chooses keys: the seed is what he does
+            // not know
+            RandomState::default(),
+            DefaultLifecycle::default(),
+        ),
+        // both capacities are set above
+        Err(_) => unreachable!(),
+    }
+}
+
 impl Hot {
     /// A tier of at most `capacity` bytes, of entries of at most `max_entry`
     /// bytes, both as [`Entry::weight`] counts them, for `threads` threads at
@@ -78,24 +109,7 @@ impl Hot {
         // a power of two, as the cache would make of it, but not above
         let shards = 1usize << wanted.min(most).min(1 << 16).ilog2();
         let shard = capacity / shards as u64;
-        let items = usize::try_from(capacity / TYPICAL).unwrap_or(usize::MAX);
-        let options = OptionsBuilder::new()
-            .shards(shards)
-            .estimated_items_capacity(items.max(shards * 32))
-            .weight_capacity(shard * shards as u64)
-            .build();
-        let cache = match options {
-            Ok(options) => Cache::with_options(
-                options,
-                ByWeight,
-                // whoever chooses calls chooses keys: the seed is what he does
-                // not know
-                RandomState::default(),
-                DefaultLifecycle::default(),
-            ),
-            // both capacities are set above
-            Err(_) => unreachable!(),
-        };
+        let cache = bounded(capacity, shards, ByWeight);
         Self {
             cache,
             max_entry: max_entry.min(shard / 10 * 9),

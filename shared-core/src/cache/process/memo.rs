@@ -59,7 +59,7 @@ impl Spelling<'_> {
 
 /// What is known of a call. Ranges are of its text without the id.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct Remembered {
     /// What its answer is stored under.
     pub key: Key,
     /// For how long.
@@ -79,7 +79,7 @@ struct Slot {
     text: Box<[u8]>,
     before: usize,
     after: usize,
-    known: Known,
+    known: Remembered,
 }
 
 impl Slot {
@@ -144,7 +144,7 @@ impl Locked<'_> {
 
     /// What is known of a call, if it is remembered. `valid` are the lifetimes
     /// it is judged by.
-    pub fn find(&self, valid: &Arc<Valid>, call: &Spelling<'_>) -> Option<&Known> {
+    pub fn find(&self, valid: &Arc<Valid>, call: &Spelling<'_>) -> Option<&Remembered> {
         if self.slots.is_empty() {
             return None;
         }
@@ -157,7 +157,7 @@ impl Locked<'_> {
     }
 
     /// Remembers a call, unless it is too long or there is no memory.
-    pub fn keep(&mut self, valid: &Arc<Valid>, call: &Spelling<'_>, known: Known) {
+    pub fn keep(&mut self, valid: &Arc<Valid>, call: &Spelling<'_>, known: Remembered) {
         let length = call.length();
         let mut text = Vec::new();
         if length > MOST || text.try_reserve_exact(length).is_err() {
@@ -196,7 +196,7 @@ fn place(hash: u64) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Known, Locked, Memo, Spelling, MOST, PLACES, SHARE};
+    use super::{Locked, Memo, Remembered, Spelling, MOST, PLACES, SHARE};
     use crate::cache::class::Class;
     use crate::cache::freshness::{Prospect, Valid};
 
@@ -208,8 +208,8 @@ mod tests {
         }
     }
 
-    fn known(n: u8) -> Known {
-        Known {
+    fn known(n: u8) -> Remembered {
+        Remembered {
             key: [n; 32],
             prospect: Prospect::of(b"eth_chainId", None, &Valid::default()).unwrap(),
             method: 0..0,

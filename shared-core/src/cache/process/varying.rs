@@ -104,23 +104,7 @@ fn hash_of(place: &[u8]) -> PlaceHash {
 #[cfg(test)]
 mod tests {
     use super::{Learnt, Varying, MOST_PLACES};
-    use crate::cache::scope::{Fields, Scope};
-
-    fn fields(lines: &[(&str, &str)]) -> Fields {
-        let mut fields = Fields::default();
-        for (name, value) in lines {
-            fields.push(name.as_bytes(), value.as_bytes());
-        }
-        fields
-    }
-
-    fn scope(parts: &[&str]) -> Scope {
-        let mut scope = Scope::default();
-        for part in parts {
-            scope.push(part.as_bytes());
-        }
-        scope
-    }
+    use crate::cache::scope::tests::{fields, scope};
 
     #[test]
     fn what_was_learnt_tells_requests_of_that_place_apart() {

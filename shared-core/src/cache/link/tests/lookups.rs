@@ -446,7 +446,7 @@ fn entries_are_stored_when_nobody_waits() {
 fn whoever_drives_the_connections_is_woken_once_for_all_that_is_asked() {
     let driver = Arc::new(Queue::default());
     let shared = Shared::default();
-    let link = Link::new("w-1".into(), Settings::default()).driven(driver.clone(), 5);
+    let link = Link::new("w-1".into(), Bounds::default()).driven(driver.clone(), 5);
     // the first tick needs nobody to ask for it
     assert_eq!((link.need(), driver.next()), (Some(Need::Tick), None));
     link.tick(&shared, 0);
