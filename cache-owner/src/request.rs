@@ -267,54 +267,28 @@ struct PurgeObject {
 /// # Errors
 /// [`Problem`].
 pub fn scope(body: &[u8]) -> Result<Scope, Problem> {
-    let object: PurgeObject =
-        serde_json::from_slice(body).map_err(|error| bad(format!("not a purge: {error}")))?;
-    let within = object.namespace.as_deref().map(namespace).transpose()?;
-    match object {
-        PurgeObject {
-            everything: Some(true),
-            namespace: None,
-            method: None,
-            blocks: None,
-            key: None,
-        } => Ok(Scope::Everything),
-        PurgeObject {
-            everything: None,
-            method: Some(method),
-            blocks: None,
-            key: None,
-            ..
-        } => Ok(Scope::Method {
-            namespace: within,
+    let PurgeObject {
+        everything,
+        namespace: within,
+        method,
+        blocks,
+        key: one,
+    } = serde_json::from_slice(body).map_err(|error| bad(format!("not a purge: {error}")))?;
+    let within = within.as_deref().map(namespace).transpose()?;
+    match (everything, within, method, blocks, one) {
+        (Some(true), None, None, None, None) => Ok(Scope::Everything),
+        (None, Some(namespace), None, None, None) => Ok(Scope::Namespace(namespace)),
+        (None, namespace, Some(method), None, None) => Ok(Scope::Method {
+            namespace,
             method: method_name(method)?,
         }),
-        PurgeObject {
-            everything: None,
-            method: None,
-            blocks: Some((from, to)),
-            key: None,
-            ..
-        } if from <= to => Ok(Scope::Blocks {
-            namespace: within.ok_or_else(|| bad("blocks are those of a namespace"))?,
+        (None, Some(namespace), None, Some((from, to)), None) if from <= to => Ok(Scope::Blocks {
+            namespace,
             from,
             to,
         }),
-        PurgeObject {
-            everything: None,
-            namespace: None,
-            method: None,
-            blocks: None,
-            key: Some(text),
-        } => key(&text).map(Scope::Key),
-        PurgeObject {
-            everything: None,
-            namespace: Some(_),
-            method: None,
-            blocks: None,
-            key: None,
-        } => within
-            .map(Scope::Namespace)
-            .ok_or_else(|| bad("a namespace is 32 hex digits")),
+        (None, None, None, Some(_), None) => Err(bad("blocks are those of a namespace")),
+        (None, None, None, None, Some(text)) => key(&text).map(Scope::Key),
         _ => Err(bad(
             "a purge is of everything (true), a namespace, a method (perhaps of a namespace), \
              blocks of a namespace (from and to) or a key",

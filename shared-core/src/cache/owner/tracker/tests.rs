@@ -138,6 +138,14 @@ impl Script {
         script
     }
 
+    /// So many blocks come, one by one, and are seen.
+    fn advance(&mut self, count: u64) {
+        for _ in 0..count {
+            self.node.extend(0, 1);
+            self.poll();
+        }
+    }
+
     fn drain(&mut self) -> Vec<Move> {
         let mut moves = Vec::new();
         while let Some(step) = self.tracker.next_step() {
@@ -193,4 +201,15 @@ impl Script {
         self.tracker.fail("connection refused", self.now);
         self.drain()
     }
+}
+
+/// What is told when blocks from this one on were final and were replaced.
+fn broken(from: u64, head: u64, last: u64) -> [Move; 5] {
+    [
+        Move::Final(None),
+        Move::Broken { from },
+        Move::Reorg { from },
+        Move::Head(head),
+        Move::Final(Some(last)),
+    ]
 }

@@ -108,10 +108,7 @@ fn a_node_that_is_behind_loses_only_finality() {
 #[test]
 fn a_node_that_is_behind_may_be_on_another_branch_then() {
     let mut script = Script::followed();
-    for _ in 0..5 {
-        script.node.extend(0, 1);
-        script.poll();
-    }
+    script.advance(5);
     script.node.cut(102);
     script.poll();
     script.node.extend(1, 1);
@@ -252,10 +249,7 @@ fn skipped_slots_are_no_gaps() {
 #[test]
 fn answers_that_do_not_fit_are_not_believed_at_once() {
     let mut script = Script::followed();
-    for _ in 0..20 {
-        script.node.extend(0, 1);
-        script.poll();
-    }
+    script.advance(20);
     // its head hangs on a block that it does not know
     let head = Block {
         number: 125,
@@ -279,10 +273,7 @@ fn answers_that_do_not_fit_are_not_believed_at_once() {
 #[test]
 fn a_block_with_another_hash_than_was_asked_for_is_none() {
     let mut script = Script::followed();
-    for _ in 0..20 {
-        script.node.extend(0, 1);
-        script.poll();
-    }
+    script.advance(20);
     script.node.cut(115);
     script.node.extend(1, 10);
     let other = script.node.at(100).unwrap();

@@ -5,25 +5,13 @@ use super::*;
 #[test]
 fn what_was_final_and_is_replaced_is_broken() {
     let mut script = Script::followed();
-    for _ in 0..20 {
-        script.node.extend(0, 1);
-        script.poll();
-    }
+    script.advance(20);
     script.node.finalize(115);
     assert_eq!(script.poll(), [Move::Final(Some(115))]);
     script.node.cut(109);
     script.node.extend(1, 20);
     script.node.finalize(113);
-    assert_eq!(
-        script.poll(),
-        [
-            Move::Final(None),
-            Move::Broken { from: 110 },
-            Move::Reorg { from: 110 },
-            Move::Head(129),
-            Move::Final(Some(113)),
-        ]
-    );
+    assert_eq!(script.poll(), broken(110, 129, 113));
     assert!(script.said.last().unwrap().contains("block 115 was final"));
 }
 
@@ -47,24 +35,13 @@ fn what_was_final_before_a_restart_is_checked() {
     node.extend(1, 200);
     node.finalize(160);
     let mut again = Script::with(node, Finality::Tag, record);
-    assert_eq!(
-        again.poll(),
-        [
-            Move::Broken { from: 0 },
-            Move::Reorg { from: 0 },
-            Move::Head(280),
-            Move::Final(Some(160))
-        ]
-    );
+    assert_eq!(again.poll(), broken(0, 280, 160)[1..]);
 }
 
 #[test]
 fn a_chain_that_is_cut_below_what_was_final_is_found_out_when_it_is_there_again() {
     let mut script = Script::followed();
-    for _ in 0..20 {
-        script.node.extend(0, 1);
-        script.poll();
-    }
+    script.advance(20);
     script.node.finalize(118);
     script.poll();
     script.node.cut(112);
@@ -80,39 +57,19 @@ fn a_chain_that_is_cut_below_what_was_final_is_found_out_when_it_is_there_again(
     script.node.finalize(113);
     assert_eq!(script.poll(), [Move::Head(116)]);
     script.node.extend(1, 4);
-    assert_eq!(
-        script.poll(),
-        [
-            Move::Broken { from: 113 },
-            Move::Reorg { from: 113 },
-            Move::Head(120),
-            Move::Final(Some(113)),
-        ]
-    );
+    assert_eq!(script.poll(), broken(113, 120, 113)[1..]);
 }
 
 #[test]
 fn a_short_branch_below_what_is_final_breaks_it_at_once() {
     let mut script = Script::followed();
-    for _ in 0..20 {
-        script.node.extend(0, 1);
-        script.poll();
-    }
+    script.advance(20);
     script.node.finalize(118);
     script.poll();
     script.node.cut(110);
     script.node.extend(1, 3);
     script.node.finalize(112);
-    assert_eq!(
-        script.poll(),
-        [
-            Move::Final(None),
-            Move::Broken { from: 111 },
-            Move::Reorg { from: 111 },
-            Move::Head(113),
-            Move::Final(Some(112)),
-        ]
-    );
+    assert_eq!(script.poll(), broken(111, 113, 112));
 }
 
 #[test]
@@ -162,16 +119,7 @@ fn depth_makes_final_what_lies_that_deep() {
     // a deeper one does
     script.node.cut(115);
     script.node.extend(2, 20);
-    assert_eq!(
-        script.poll(),
-        [
-            Move::Final(None),
-            Move::Broken { from: 116 },
-            Move::Reorg { from: 116 },
-            Move::Head(135),
-            Move::Final(Some(123)),
-        ]
-    );
+    assert_eq!(script.poll(), broken(116, 135, 123));
     let mut short = Script::new(Node::new(5), Finality::Depth(12));
     assert_eq!(short.poll(), [Move::Reorg { from: 0 }, Move::Head(4)]);
 }
@@ -179,10 +127,7 @@ fn depth_makes_final_what_lies_that_deep() {
 #[test]
 fn what_is_final_is_of_the_chain_of_the_head() {
     let mut script = Script::followed();
-    for _ in 0..20 {
-        script.node.extend(0, 1);
-        script.poll();
-    }
+    script.advance(20);
     script.node.finalized = Ok(Some(Mark {
         number: 110,
         hash: hash(7, 110),
