@@ -151,6 +151,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 #if (NGX_HTTP_GZIP)
     asked.host_writes_vary = clcf->gzip_vary;
 #endif
+    asked.forwards_codings = slcf->sets_codings;
     asked.waiter = (uintptr_t) ctx;
 
     if (sszip_exchange_look_up(ctx->exchange, &asked, &step)
@@ -256,11 +257,16 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
         return NGX_OK;
     }
 
-    if (r->request_body->temp_file || r->request_body->bufs == NULL) {
+    if (r->request_body->temp_file) {
         return NGX_DECLINED;
     }
 
     cl = r->request_body->bufs;
+
+    if (cl == NULL) {
+        /* it was read, and is empty */
+        return NGX_OK;
+    }
 
     if (cl->next == NULL) {
         body->data = cl->buf->pos;

@@ -577,6 +577,7 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *     slcf->answers = 0;
      *     slcf->sets_fields = 0;
      *     slcf->sets_length = 0;
+     *     slcf->sets_codings = 0;
      *     slcf->filters = NGX_HTTP_SSZIP_FILTERS_UNKNOWN;
      *     slcf->caches = 0;
      *     slcf->place = { 0, NULL };
@@ -646,6 +647,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (!conf->sets_fields) {
         conf->sets_fields = prev->sets_fields;
         conf->sets_length = prev->sets_length;
+        conf->sets_codings = prev->sets_codings;
     }
 
     if (sszip_directives_inherit(conf->directives, prev->directives)

@@ -48,6 +48,7 @@ typedef struct {
     ngx_flag_t                   answers;          /* it has a handler */
     ngx_flag_t                   sets_fields;      /* proxy_set_header */
     ngx_flag_t                   sets_length;      /* ... Content-Length */
+    ngx_flag_t                   sets_codings;     /* ... Accept-Encoding */
 
     ngx_uint_t                   filters;          /* what is known of them */
 
@@ -138,6 +139,9 @@ typedef struct {
     ngx_int_t                  (*create_request)(ngx_http_request_t *r);
     void                       (*finalize_request)(ngx_http_request_t *r,
                                      ngx_int_t rc);
+    ngx_int_t                  (*rewrite_redirect)(ngx_http_request_t *r,
+                                                   ngx_table_elt_t *h,
+                                                   size_t prefix);
 
 } ngx_http_sszip_ctx_t;
 

@@ -264,6 +264,13 @@ ngx_http_sszip_set_header(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         slcf->sets_length = 1;
     }
 
+    if (value[1].len == sizeof("Accept-Encoding") - 1
+        && ngx_strcasecmp(value[1].data, (u_char *) "Accept-Encoding") == 0
+        && ngx_strlchr(value[2].data, value[2].data + value[2].len, '$'))
+    {
+        slcf->sets_codings = 1;
+    }
+
     return NGX_CONF_OK;
 }
 

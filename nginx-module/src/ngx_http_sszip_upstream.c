@@ -52,6 +52,8 @@ static void ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
     ngx_str_t *length, ngx_http_variable_value_t *before);
 static sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r,
     ngx_uint_t status);
+static ngx_int_t ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r,
+    ngx_table_elt_t *h, size_t prefix);
 static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
     ngx_int_t rc);
 
@@ -527,6 +529,48 @@ ngx_http_sszip_watch_upstream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     ctx->finalize_request = u->finalize_request;
     u->finalize_request = ngx_http_sszip_finalize_upstream;
+
+    if (u->rewrite_redirect != NULL) {
+        ctx->rewrite_redirect = u->rewrite_redirect;
+        u->rewrite_redirect = ngx_http_sszip_rewrite_redirect;
+    }
+}
+
+
+/*
+ * proxy_redirect: it writes over what the node sent, which is what is stored,
+ * and may do so in another way for the next client.
+ */
+
+static ngx_int_t
+ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r, ngx_table_elt_t *h,
+    size_t prefix)
+{
+    u_char                *p;
+    ngx_int_t              rc;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL || ctx->rewrite_redirect == NULL) {
+        return NGX_DECLINED;
+    }
+
+    p = ngx_pnalloc(r->pool, h->value.len + 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    *ngx_cpymem(p, h->value.data, h->value.len) = '\0';
+    h->value.data = p;
+
+    rc = ctx->rewrite_redirect(r, h, prefix);
+
+    if (rc == NGX_OK) {
+        (void) sszip_exchange_redirected(ctx->exchange);
+    }
+
+    return rc;
 }
 
 

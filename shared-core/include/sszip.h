@@ -616,6 +616,11 @@ typedef struct {
      The host writes `Vary: Accept-Encoding` itself.
      */
     bool host_writes_vary;
+    /*
+     The host's configuration tells the node which codings the client accepts,
+     whatever the upstream edits say.
+     */
+    bool forwards_codings;
 } sszip_asked;
 
 #ifdef __cplusplus
@@ -1074,6 +1079,15 @@ sszip_status sszip_exchange_status(const sszip_exchange *exchange,
 sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 
 /*
+ The host has rewritten where the node's answer points to, for this client:
+ it is not stored.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+sszip_status sszip_exchange_redirected(sszip_exchange *exchange);
+
+/*
  All of the answer is with the host: what is to be stored of it is, or `job`
  is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
  to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
@@ -1326,7 +1340,7 @@ sszip_status sszip_link_closed(size_t slot, uint64_t now);
 uint64_t sszip_link_tick(uint64_t now);
 
 /*
- Starts a purge: `query` says what of (README, Purging), `name_space` is the
+ Starts a purge: `query` says what of (docs/caching.md, Purging), `name_space` is the
  namespace where it does not; NULL `data`: there is none. If `*status` is 0
  then, `waiter`, not 0, is woken (`sszip_next_woken`) and is to call
  `sszip_purge_claim`; otherwise that is the status of the answer, and its

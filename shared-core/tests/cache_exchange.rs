@@ -358,6 +358,7 @@ impl World {
                 coding_allowed: true,
                 whole: false,
                 host_writes_vary: false,
+                forwards_codings: false,
                 waiter: waiter.map(|id| EventLoop::default().waiter(id)),
                 bypass: open.bypass,
             })

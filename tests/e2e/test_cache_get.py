@@ -396,3 +396,80 @@ def test_a_304_of_nginxs_own_is_not_taken_for_the_nodes(start_nginx, origin):
     response = get(("If-None-Match", '"2"'))
     assert response.status in (200, 304)
     assert get().body == b'"new"'
+
+
+class TestWhatNginxDoesWithIt:
+    CONFIG = """
+sszip on;
+sszip_cache on;
+proxy_http_version 1.1;
+upstream node { server @origin@; }
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://node; }
+    location /shorter { proxy_redirect http://node.internal/ /; proxy_pass http://node; }
+    location /longer { proxy_redirect http://node.internal/ https://$http_x_name.a-long-name.test/; proxy_pass http://node; }
+    location /as-long { proxy_redirect http://node.internal/ http://$http_x_name/; proxy_pass http://node; }
+    location /off { proxy_redirect off; proxy_pass http://node; }
+    location /own { proxy_set_header Accept-Encoding $http_accept_encoding; proxy_pass http://node; }
+    location /own/not { proxy_set_header X-Else 1; proxy_pass http://node; }
+    location /lost { error_page 404 = /found; proxy_intercept_errors on; proxy_pass http://node; }
+}
+"""
+
+    @pytest.fixture
+    def nginx(self, start_nginx):
+        return start_nginx(self.CONFIG)
+
+    @pytest.mark.parametrize("field", ["Location", "Refresh"])
+    @pytest.mark.parametrize("path", ["/plain", "/shorter", "/longer", "/as-long", "/off"])
+    def test_a_redirect_points_where_it_did(self, nginx, origin, path, field):
+        """... for each client: `proxy_redirect` writes over what the node said, in
+        place where there is room, which is in a name that is as long, too."""
+        path = f"{path}/{field}"
+        told = {"Location": "http://node.internal/else", "Refresh": "5; url=http://node.internal/else"}[field]
+        headers = [("Cache-Control", "max-age=60"), (field, told)]
+        origin.answers(answer(b"0" * 3000, status=301, headers=headers), path)
+        rewritten = not path.startswith(("/plain", "/off"))
+        for _ in range(3):
+            for name in ("aaaa.internal", "bbbb.internal", "other"):
+                response = fetch(nginx.port, path, headers=[("X-Name", name)])
+                place = {
+                    "/shorter": f"http://localhost:{nginx.port}/" if field == "Location" else "/",
+                    "/longer": f"https://{name}.a-long-name.test/",
+                    "/as-long": f"http://{name}/",
+                }.get(path.rsplit("/", 1)[0], "http://node.internal/")
+                assert response.header(field) == told.replace("http://node.internal/", place)
+                status = response.header("Cache-Status")
+                assert status == "sszip; fwd=miss; detail=redirect" if rewritten else "sszip;" in status
+        assert len(origin.received(path)) == (9 if rewritten else 1)
+
+    def test_what_is_said_to_nginx_alone(self, nginx, origin):
+        said = [("X-Accel-Limit-Rate", "1000000"), ("X-Accel-Buffering", "yes"), ("X-Accel-Charset", "utf-8"), ("X-Pad", "x")]
+        origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60"), *said]), "/said")
+        for turn in range(2):
+            response = fetch(nginx.port, "/said")
+            assert ("hit" in response.header("Cache-Status")) == bool(turn)
+            assert not [name for name, _ in said if response.header(name) is not None]
+
+    def test_codings_that_the_client_asked_for_itself(self, nginx, origin):
+        """A node that was told `br` and says no `Vary` has not sent what all can read."""
+        headers = [("Cache-Control", "max-age=60"), ("Content-Encoding", "br")]
+        origin.answers(answer(b"as if it were br" * 200, headers=headers), "/own")
+        for _ in range(2):
+            response = fetch(nginx.port, "/own", headers=[("Accept-Encoding", "br")])
+            assert response.header("Cache-Status") == "sszip; fwd=miss; detail=coding"
+            assert origin.last("/own").header("Accept-Encoding") == "br"
+        # it was told nothing: that is how it always answers
+        origin.answers(answer(b"as if it were br" * 200, headers=headers), "/own/not")
+        for turn in range(2):
+            response = fetch(nginx.port, "/own/not", headers=[("Accept-Encoding", "br")])
+            assert ("hit" in response.header("Cache-Status")) == bool(turn)
+
+    def test_a_body_that_was_read_and_is_empty(self, nginx, origin):
+        origin.answers(answer(b"", status=404), "/lost")
+        origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60")]), "/found")
+        for turn in range(2):
+            response = fetch(nginx.port, "/lost", headers=[("Content-Length", "0")])
+            assert (response.status, response.body) == (200, b"0" * 3000)
+            assert ("hit" in response.header("Cache-Status")) == bool(turn)

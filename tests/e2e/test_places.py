@@ -157,10 +157,12 @@ def test_a_redirect_by_the_node_chooses_the_answer(start, origin, namespace):
             f"location /internal/ {{ internal; {namespace} proxy_pass http://@origin@; }}",
         )
     )
-    for _ in range(2):
+    for turn in range(2):
         for name in ("alice", "bobby"):
             response = fetch(nginx.ports["port_a"], "/dl", headers=[("X-Api-Key", name)])
             assert response.body == b'"/internal/%b"' % name.encode()
+            assert ("hit" in response.header("Cache-Status")) == bool(turn)
+    assert len(origin.received("/internal/alice")) == 1
 
 
 def test_a_rewritten_target_is_what_was_asked_for(start, origin):

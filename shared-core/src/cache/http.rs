@@ -279,8 +279,15 @@ pub fn is_storable(status: u16) -> bool {
 /// Fields that belong to one connection (RFC 9110, 7.6.1; RFC 9111, 3.1), to
 /// the body as it was sent, or to this cache.
 pub fn is_stored_field(name: &[u8]) -> bool {
-    const NOT: [&str; 17] = [
+    const NOT: [&str; 23] = [
+        // what is said to nginx alone, or to a gateway (RFC 3875, 6.3.3)
         "x-accel-expires",
+        "x-accel-redirect",
+        "x-accel-limit-rate",
+        "x-accel-buffering",
+        "x-accel-charset",
+        "x-pad",
+        "status",
         "connection",
         "keep-alive",
         "proxy-connection",

@@ -76,11 +76,13 @@ pub enum Reason {
     Range = 32,
     /// A condition of the client's that the cache does not judge.
     Condition = 33,
+    /// The host rewrites where it points to: for each client anew.
+    Redirect = 34,
 }
 
 impl Reason {
     /// All, in the order of the ABI.
-    pub const ALL: [Reason; 34] = [
+    pub const ALL: [Reason; 35] = [
         Reason::None,
         Reason::Credentials,
         Reason::Method,
@@ -115,6 +117,7 @@ impl Reason {
         Reason::Subrequest,
         Reason::Range,
         Reason::Condition,
+        Reason::Redirect,
     ];
 
     /// A token (RFC 9110, 5.6.2); empty for none.
@@ -154,6 +157,7 @@ impl Reason {
             Reason::Subrequest => "subrequest",
             Reason::Range => "range",
             Reason::Condition => "condition",
+            Reason::Redirect => "redirect",
         }
     }
 }

@@ -80,6 +80,9 @@ pub struct Asked<'a> {
     pub whole: bool,
     /// The host writes `Vary: Accept-Encoding` itself when told to.
     pub host_writes_vary: bool,
+    /// The host's configuration tells the node which codings the client accepts,
+    /// whatever the upstream edits say.
+    pub forwards_codings: bool,
     /// Where this request waits, and by what its host knows it there when it is
     /// to be looked up again; `None`: it will not wait.
     pub waiter: Option<Waiter>,
@@ -186,8 +189,12 @@ impl Exchange {
 
     /// Whether a body is too long to be looked up, after all.
     pub(super) fn is_too_long(&self, body: &[u8]) -> bool {
-        let is_call = self.request.cache.kind == CacheKind::Call;
-        is_call && body.len() as u64 > self.config.cache.max_request
+        self.is_call() && body.len() as u64 > self.config.cache.max_request
+    }
+
+    /// Whether the request's body says what is asked for.
+    pub(super) fn is_call(&self) -> bool {
+        self.request.cache.kind == CacheKind::Call
     }
 
     /// What became of the cache here.
@@ -520,7 +527,8 @@ impl Exchange {
             namespace,
             mark,
             valid: Arc::clone(&self.config.cache.valid),
-            asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity,
+            asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
+                && !asked.forwards_codings,
             gate: self.gate(),
             max_entry: size(self.config.cache.max_entry),
             keeps_stale: self.config.cache.use_stale.is_any(),
@@ -691,6 +699,7 @@ impl Exchange {
         self.storing.fill = None;
         self.looked.stand_in = None;
         self.looked.update = None;
+        self.looked.batch_hits = 0;
         self.mode = Mode::Off;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;

@@ -184,13 +184,15 @@ impl Driver {
         let exchange = self.open(Event::Miss)?;
         let why_not = match body {
             Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
-            Some(_) => Reason::None,
-            None => Reason::BodyOnDisk,
+            None if exchange.is_call() => Reason::BodyOnDisk,
+            _ => Reason::None,
         };
-        let (Some(body), Reason::None) = (body, why_not) else {
+        if why_not != Reason::None {
             exchange.not_looked_up(why_not);
             return Ok(Step::Forward);
-        };
+        }
+        // of what is no call it says nothing
+        let body = body.unwrap_or_default();
         let found = match caught(|| exchange.look_up(Asked { body, ..asked })) {
             Some(found) => found?,
             None => {

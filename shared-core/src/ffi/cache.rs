@@ -66,6 +66,7 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 coding_allowed: asked.coding_allowed,
                 whole: asked.whole,
                 host_writes_vary: asked.host_writes_vary,
+                forwards_codings: asked.forwards_codings,
                 waiter: waiter_of(asked.waiter),
                 bypass: asked.bypass,
             };
@@ -196,6 +197,20 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         driver.tell(|exchange| exchange.not_stored(Reason::NoCache));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// The host has rewritten where the node's answer points to, for this client:
+/// it is not stored.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange) -> sszip_status {
+    boundary(|| {
+        let driver = &mut borrow_mut!(exchange).driver;
+        driver.tell(|exchange| exchange.not_stored(Reason::Redirect));
         sszip_status::SSZIP_STATUS_OK
     })
 }

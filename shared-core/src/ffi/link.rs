@@ -196,7 +196,7 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
     caught(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
 }
 
-/// Starts a purge: `query` says what of (README, Purging), `name_space` is the
+/// Starts a purge: `query` says what of (docs/caching.md, Purging), `name_space` is the
 /// namespace where it does not; NULL `data`: there is none. If `*status` is 0
 /// then, `waiter`, not 0, is woken (`sszip_next_woken`) and is to call
 /// `sszip_purge_claim`; otherwise that is the status of the answer, and its

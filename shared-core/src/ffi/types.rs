@@ -140,6 +140,9 @@ pub struct sszip_asked {
     pub whole: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
+    /// The host's configuration tells the node which codings the client accepts,
+    /// whatever the upstream edits say.
+    pub forwards_codings: bool,
 }
 
 /// What to do with a connection to the cache's owner.
