@@ -75,15 +75,13 @@ pub enum LookedUp {
     Missing(Option<Lease>),
 }
 
-/// An entry that is to be kept.
-#[derive(Clone, Debug)]
+/// What is said of an entry that is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put {
     /// Its key.
     pub key: Key,
     /// What it is.
     pub about: About,
-    /// Opaque.
-    pub body: Vec<u8>,
     /// For how many milliseconds it is fresh.
     pub fresh: u64,
     /// Who puts it.
@@ -242,15 +240,18 @@ impl Engine {
         Ok(self.writing(work).await??)
     }
 
-    /// Keeps an entry; or says why it does not.
+    /// Keeps an entry, whose `body` is opaque; or says why it does not.
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn put(self: &Arc<Self>, put: Put) -> Result<Result<(), Refused>, Failure> {
+    pub async fn put(
+        self: &Arc<Self>,
+        put: Put,
+        body: Vec<u8>,
+    ) -> Result<Result<(), Refused>, Failure> {
         let Put {
             key,
             about,
-            body,
             fresh,
             process,
             if_final,

@@ -12,6 +12,8 @@ use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::processes::Name;
 use sszip_core::cache::{Key, Namespace};
 
+use crate::engine::Put;
+
 /// How long a lease lasts if nobody says otherwise, and at most. Milliseconds.
 pub const LEASE: u64 = 10_000;
 const LONGEST_LEASE: u64 = 60_000;
@@ -35,18 +37,7 @@ pub enum Request {
     /// Several entries; the body has their [`keys`].
     LookUps,
     /// To keep the entry that is the body.
-    Put {
-        /// Its key.
-        key: Key,
-        /// What it is.
-        about: About,
-        /// For how many milliseconds it is fresh.
-        fresh: u64,
-        /// Who puts it.
-        process: Option<Name>,
-        /// What else it may be kept as.
-        if_final: Option<IfFinal>,
-    },
+    Put(Put),
     /// To end a lease.
     GiveBack {
         /// Of what.
@@ -190,7 +181,7 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
         .transpose()?;
     let process = text(fields, "sszip-process")?.map(process).transpose()?;
     let needed = |name| number(fields, name)?.ok_or_else(|| bad(format!("a PUT needs {name}")));
-    Ok(Request::Put {
+    Ok(Request::Put(Put {
         key,
         about: About {
             class,
@@ -204,7 +195,7 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
         fresh: needed("sszip-fresh")?,
         process,
         if_final: text(fields, "sszip-if-final")?.map(if_final).transpose()?,
-    })
+    }))
 }
 
 fn if_final(text: &str) -> Result<IfFinal, Problem> {

@@ -13,7 +13,7 @@ use sszip_core::cache::owner::state::Refused;
 use crate::answer::{self, Answer};
 use crate::bodies::{Bodies, Limits};
 use crate::clock::now;
-use crate::engine::{Engine, Failure, LookedUp, Put};
+use crate::engine::{Engine, Failure, LookedUp};
 use crate::events::EventStream;
 use crate::request::{self, Problem, Request};
 
@@ -84,32 +84,18 @@ impl Service {
                 let found = engine.look_ups(request::keys(&body)?).await?;
                 Ok(answer::entries(found, now()))
             }
-            Request::Put {
-                key,
-                about,
-                fresh,
-                process,
-                if_final,
-            } => {
+            Request::Put(put) => {
                 let body = match self.bodies.entry(body).await {
                     Ok(body) => body,
                     Err(problem) => {
                         // the fetch has ended, even if this can't be kept
-                        if let Some(process) = process {
-                            engine.give_back(&key, &process);
+                        if let Some(process) = &put.process {
+                            engine.give_back(&put.key, process);
                         }
                         return Err(problem);
                     }
                 };
-                let put = Put {
-                    key,
-                    about,
-                    body,
-                    fresh,
-                    process,
-                    if_final,
-                };
-                engine.put(put).await?.map_err(refused)?;
+                engine.put(put, body).await?.map_err(refused)?;
                 Ok(answer::empty(StatusCode::CREATED))
             }
             Request::GiveBack { key, process } => {

@@ -15,6 +15,7 @@ use sszip_core::cache::owner::state::{Leased, LookUp};
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::{Now, Owner};
 use sszip_core::cache::{Key, Namespace};
+use sszip_owner::engine::Put;
 use sszip_owner::request::{self, Request};
 
 #[derive(Arbitrary, Debug)]
@@ -211,13 +212,13 @@ impl World {
                     assert!(matches!(leased, Leased::Lease(_)));
                 }
             }
-            Request::Put {
+            Request::Put(Put {
                 key,
                 about,
                 fresh,
                 process,
-                if_final: _,
-            } => {
+                ..
+            }) => {
                 let kept = Arc::new(self.owner.kept(about, key.to_vec(), fresh, now));
                 if self.owner.put(&key, &kept, process.as_ref(), now) == Ok(true) {
                     self.owner.store(&key, &kept, now).unwrap();
