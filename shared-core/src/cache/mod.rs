@@ -31,6 +31,7 @@ pub mod link;
 pub mod owner;
 pub mod process;
 pub mod reason;
+pub(crate) mod resource;
 pub mod scope;
 pub mod stale;
 pub mod status;

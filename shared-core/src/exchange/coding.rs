@@ -1,10 +1,12 @@
 //! A whole body, coded or decoded at once.
 
+use super::actions::Misuse;
+use super::cache::storing::Storing;
+use super::head::HeadEdit;
 use super::held::{Task, Whole};
-use super::node::Storing;
+use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::Event;
-use super::{Exchange, HeadEdit, Misuse};
 use crate::config::Config;
 use crate::gzip::oneshot;
 use crate::gzip::splice::Body;
@@ -21,7 +23,7 @@ struct Coded {
 
 impl Exchange {
     /// Runs the coder. May take milliseconds for each megabyte. In
-    /// [`State::Cut`](super::State::Cut) there is nothing to send.
+    /// [`State::Cut`](super::transitions::State::Cut) there is nothing to send.
     ///
     /// # Errors
     /// [`Misuse`] unless the body is complete, or a stored one is to be decoded.
@@ -132,16 +134,5 @@ impl Whole {
             stored: None,
             mode: Mode::Inflate,
         })
-    }
-}
-
-/// Bodies longer than this are coded off the event loop, in bytes: what takes
-/// about as long at each of libdeflate's levels as 256 KiB do at the lower
-/// ones, 2 to 3 ms.
-pub(super) fn off_loop_length(level: u8) -> usize {
-    match level {
-        0..=6 => 256 << 10,
-        7..=9 => 64 << 10,
-        _ => 8 << 10,
     }
 }

@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, LookUp};
-pub use super::caching::{BodyLength, Need};
-use super::fill::Fill;
+use super::actions::{EndAction, HeadAction, Misuse, PieceAction};
+use super::cache::asked::{Asked, LookUp};
+pub use super::cache::asked::{BodyLength, Need};
+use super::cache::fill::Fill;
 use super::head::{Field, RequestHead, ResponseHead};
+use super::machine::Exchange;
+use super::stream::StreamFailure;
 use super::transitions::{Event, State};
-use super::{EndAction, Exchange, HeadAction, Misuse, PieceAction, StreamFailure};
 use crate::cache::reason::Reason;
 use crate::config::Config;
 use crate::gzip::stream::{Flush, Progress};

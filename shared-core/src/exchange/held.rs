@@ -1,13 +1,15 @@
 //! A body that is held, and the memory for it and for what is made of it.
 
+use std::sync::Arc;
+
 use super::head::{HeadEdit, ResponseHead};
-use super::phase::Borrowed;
+use crate::cache::entry::Lent;
 use crate::config::Config;
 use crate::faults::{injected, Fault};
 use crate::gzip::{inflate, oneshot, stream};
-use crate::json;
-use crate::memory::{self, Reservation};
+use crate::memory::Reservation;
 use crate::mode::Mode;
+use crate::{json, memory};
 
 /// What has come of a body.
 #[derive(Debug, Default)]
@@ -258,4 +260,15 @@ impl Whole {
 pub(super) fn work_of_gunzip(coded: &[u8], config: &Config) -> usize {
     let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
     inflate::claimed_length(coded).min(most).max(coded.len())
+}
+
+/// Memory for what is given out of stored answers.
+pub(super) type Borrowed = Vec<Loan>;
+
+#[derive(Debug)]
+pub(super) enum Loan {
+    /// For what was decoded.
+    Decoded(Arc<Lent>),
+    /// For what was put together of it.
+    Assembled { _memory: Reservation },
 }

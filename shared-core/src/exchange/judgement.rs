@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use super::actions::{HeadAction, Misuse};
 use super::head::{Coding, Field, HeadEdit, Response, ResponseHead};
 use super::held::{Held, Task, Whole};
+use super::machine::Exchange;
 use super::phase::Phase;
-use super::streaming::Stream;
-use super::Exchange;
+use super::stream::Stream;
+use super::transitions::Event;
 use crate::config::Config;
+use crate::faults::{panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::media_type;
@@ -23,6 +26,67 @@ pub(super) enum Judged {
 }
 
 impl Exchange {
+    /// The response head, final (not 1xx other than 101).
+    ///
+    /// # Errors
+    /// [`Misuse`] unless it follows the request head.
+    pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<HeadAction, Misuse>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        self.stop_waiting();
+        if !self.awaits_head() {
+            return Err(self.misuse(Event::HeadToPass));
+        }
+        panic_if(Fault::PanicHead);
+        if let Phase::AwaitingUpdate = self.phase {
+            return self.judge_update(head);
+        }
+        if !self.storing.is_judged {
+            self.has_changed(&head);
+            self.judge_storing(&head);
+        }
+        if let Phase::Replacing(_) = self.phase {
+            self.allows(Event::HeadToHold)?;
+            return Ok(HeadAction::Hold);
+        }
+        self.cache_status_edit(&head);
+        match self.judge(&head) {
+            Ok(Judged::Stream(stream)) => {
+                self.move_on(Event::HeadToStream, |_| Phase::Streaming(stream))?;
+                Ok(HeadAction::Stream)
+            }
+            Ok(Judged::Hold(whole)) => {
+                self.move_on(Event::HeadToHold, |_| Phase::Collecting(whole))?;
+                Ok(HeadAction::Hold)
+            }
+            Ok(Judged::Merge) => {
+                self.move_on(Event::HeadToMerge, Phase::collecting_part)?;
+                Ok(HeadAction::Hold)
+            }
+            Err(reason) => {
+                self.pass(Event::HeadToPass, Held::of(&head), reason)?;
+                Ok(self.tee_or_pass())
+            }
+        }
+    }
+
+    /// Whether a response head is what comes next.
+    pub(super) fn awaits_head(&self) -> bool {
+        use Phase::{AwaitingHead, AwaitingPart, AwaitingUpdate, Replacing};
+        matches!(
+            self.phase,
+            AwaitingHead | AwaitingPart(_) | AwaitingUpdate | Replacing(_)
+        )
+    }
+
+    /// From here on what comes goes through.
+    pub(super) fn pass(&mut self, event: Event, held: Held, reason: Mode) -> Result<(), Misuse> {
+        self.move_on(event, |_| Phase::Passing(Box::new(held)))?;
+        self.mode = reason;
+        Ok(())
+    }
+
     /// What to do with a head, or the reason to leave the answer alone. Sets the
     /// head edits on the way.
     pub(super) fn judge<'a, I>(&mut self, head: &ResponseHead<I>) -> Result<Judged, Mode>

@@ -8,60 +8,16 @@
 //! A body that others change between the node and the exchange is stored from
 //! the pieces that the node sent, apart from those that the client gets.
 
+use super::actions::Misuse;
+use super::cache::fill::Fill;
 use super::head::{Coding, Field, HeadEdit, ResponseHead};
+use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::Event;
-use super::{Exchange, Fill, Misuse};
 use crate::cache::reason::Reason;
-use crate::config::Config;
 use crate::gzip::inflate;
 use crate::gzip::splice::Body;
 use crate::negotiate::vary;
-
-/// What is stored of an answer, and how it comes to that.
-#[derive(Debug, Default)]
-pub(super) struct Storing {
-    /// What will be stored when the answer is whole.
-    pub(super) fill: Option<Box<Fill>>,
-    /// The node's own head was judged.
-    pub(super) is_judged: bool,
-    /// It is fed from the node's own body.
-    pub(super) is_apart: bool,
-    /// The length that the node gave its body, and how much of it has come.
-    node_length: Option<u64>,
-    node_sent: u64,
-}
-
-impl Storing {
-    /// What is fed by what the client gets.
-    pub(super) fn of_sent(&mut self) -> Option<&mut Fill> {
-        self.fill.as_deref_mut().filter(|_| !self.is_apart)
-    }
-
-    /// Keeps a copy of what the client gets, where that is what the node sent.
-    pub(super) fn copy_of_sent(&mut self, config: &Config, reason: &mut Reason, piece: &[u8]) {
-        if !self.is_apart {
-            self.copy(config, reason, piece);
-        }
-    }
-
-    /// Keeps a copy for what will be stored; if that can't be, nothing will.
-    fn copy(&mut self, config: &Config, reason: &mut Reason, piece: &[u8]) {
-        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
-        let Some(mut fill) = self.fill.take() else {
-            return;
-        };
-        if fill.is_beyond(piece.len()) {
-            *reason = Reason::Length;
-            fill.refuse_for_now();
-        } else if fill.collect(piece, &config.process.budget, limit) {
-            self.fill = Some(fill);
-        } else {
-            *reason = Reason::Memory;
-            fill.refuse();
-        }
-    }
-}
 
 impl Exchange {
     /// The head as the node sent it, before [`Exchange::response_head`], with
@@ -230,31 +186,5 @@ impl Exchange {
         self.stop_waiting();
         self.storing.fill = None;
         self.looked.update = None;
-    }
-
-    /// Nothing of this answer is to be stored, for that reason.
-    pub fn not_stored(&mut self, reason: Reason) {
-        if self.storing.fill.is_some() {
-            self.reason = reason;
-            self.refuse_fill();
-        }
-    }
-
-    /// The same, and the next one will be told the same.
-    pub(super) fn not_stored_for_now(&mut self, reason: Reason) {
-        if let Some(fill) = self.storing.fill.take() {
-            self.reason = reason;
-            fill.refuse_for_now();
-        }
-    }
-
-    /// Why the answer did not come from the cache, or will not from it.
-    pub fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    /// The host did not look it up, for that reason.
-    pub fn not_looked_up(&mut self, reason: Reason) {
-        self.reason = reason;
     }
 }

@@ -1,105 +1,14 @@
-//! A body coded as it comes.
+//! Coding a body as it comes.
 
-use std::fmt;
-
-use super::held::Held;
+use super::actions::{Misuse, PieceAction};
+use super::head::HeadEdit;
+use super::machine::Exchange;
 use super::phase::Phase;
+use super::stream::{Stream, StreamFailure};
 use super::transitions::Event;
-use super::{Exchange, HeadEdit, Misuse, PieceAction};
-use crate::config::Config;
-use crate::faults::{injected, panic_if, Fault};
-use crate::gzip::stream::{self, Encoder, Flush, Progress, StreamError};
-use crate::memory;
+use crate::faults::{panic_if, Fault};
+use crate::gzip::stream::{Flush, Progress};
 use crate::mode::Mode;
-
-/// Why a step of a stream failed. The stream must be cut off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamFailure {
-    /// The body does not stream.
-    Misuse(Misuse),
-    /// The encoder broke.
-    Encoder,
-    /// The body ends short of the length that the node gave.
-    Short,
-}
-
-impl fmt::Display for StreamFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StreamFailure::Misuse(misuse) => misuse.fmt(f),
-            StreamFailure::Encoder => f.write_str("the stream encoder failed"),
-            StreamFailure::Short => f.write_str("the body ended short of its length"),
-        }
-    }
-}
-
-impl std::error::Error for StreamFailure {}
-
-impl From<Misuse> for StreamFailure {
-    fn from(misuse: Misuse) -> Self {
-        StreamFailure::Misuse(misuse)
-    }
-}
-
-impl From<StreamError> for StreamFailure {
-    fn from(StreamError: StreamError) -> Self {
-        StreamFailure::Encoder
-    }
-}
-
-/// A body that is coded as it comes.
-#[derive(Debug)]
-pub(super) struct Stream {
-    encoder: Box<dyn Encoder>,
-    /// What was held before.
-    held: Held,
-    /// How much of that the encoder has taken.
-    encoded: usize,
-}
-
-impl Stream {
-    /// One that begins with what is held, or the reason why not.
-    pub(super) fn open(config: &Config, held: &mut Held) -> Result<Box<Self>, Mode> {
-        if memory::is_short() || injected(Fault::FailAlloc) {
-            return Err(Mode::Memory);
-        }
-        let level = config.stream_level;
-        held.claim(config, held.body.capacity(), stream::size(level))?;
-        let encoder = stream::encoder(level).ok_or(Mode::Memory)?;
-        Ok(Box::new(Self {
-            encoder,
-            held: std::mem::take(held),
-            encoded: 0,
-        }))
-    }
-
-    /// The same of what was not fed yet, as far as there is room. Whether that is
-    /// all of it.
-    fn feed_held(&mut self, config: &Config, output: &mut [u8]) -> Result<Progress, StreamError> {
-        let rest = &self.held.body[self.encoded..];
-        if rest.is_empty() {
-            return Ok(Progress {
-                consumed: 0,
-                written: 0,
-                complete: true,
-            });
-        }
-        // what was held waits with the rest for a flush
-        let fed = self.encoder.encode(rest, Flush::None, output)?;
-        self.encoded += fed.consumed;
-        let complete = self.encoded == self.held.body.len();
-        if complete {
-            self.held.body = Vec::new();
-            self.encoded = 0;
-            self.held.shrink_to(stream::size(config.stream_level));
-        }
-        Ok(Progress {
-            consumed: 0,
-            written: fed.written,
-            complete,
-        })
-    }
-}
 
 impl Exchange {
     /// Codes what was collected and then `piece` into `output`, at most as

@@ -92,6 +92,17 @@ pub fn bound(length: usize) -> usize {
     length.saturating_add(length / 1000).saturating_add(64)
 }
 
+/// Bodies longer than this are coded off the event loop, in bytes: what takes
+/// about as long at each of libdeflate's levels as 256 KiB do at the lower
+/// ones, 2 to 3 ms.
+pub(crate) fn off_loop_length(level: u8) -> usize {
+    match level {
+        0..=6 => 256 << 10,
+        7..=9 => 64 << 10,
+        _ => 8 << 10,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{bound, gzip, OneshotError};

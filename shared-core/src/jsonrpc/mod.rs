@@ -20,6 +20,7 @@
 //! | [`unsettled`] | results that are not the last word                    |
 
 pub mod block;
+pub(crate) mod ids;
 pub mod key;
 pub mod methods;
 pub mod outline;

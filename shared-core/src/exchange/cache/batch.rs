@@ -1,27 +1,15 @@
-//! Batches of which some answers are stored.
-//!
-//! The node gets one batch of what is missing, under the client's own ids, so
-//! that its answers are good for the client as they are. They are held until
-//! the last one is there, and then all are put into the order of the request.
-//! Where the node's answer can't be read, or is too long to be held, the
-//! stored answers go in front of it, which JSON-RPC allows.
+//! Looking up a batch. Where some of it is stored the node gets one batch of what
+//! is missing, under the client's own ids, so that its answers are good for the
+//! client as they are.
 
-use std::collections::hash_map::RandomState;
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use super::caching::{Asked, Found};
+use super::asked::Asked;
 use super::calls::{Calls, Place};
-use super::coding::off_loop_length;
-use super::fill::{Wanted, What};
-use super::head::{Coding, HeadEdit, Response, ResponseHead};
-use super::held::{work_of_gunzip, Held};
-use super::hit::Decoding;
-use super::phase::{Answer, Borrowed, Loan, Phase};
-use super::transitions::Event;
+use super::fill::wanted::{Wanted, What};
+use super::found::Found;
+use super::part::{work, Member, Mixed};
 use super::waits::{Awaited, Came, OfOwner, Waits};
-use super::{EndAction, Exchange, Misuse, PieceAction};
-use crate::bytes::extend;
 use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::process::hot::Hot;
@@ -30,37 +18,21 @@ use crate::cache::reason::Reason;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
+use crate::exchange::answer::{Answer, Decoding};
+use crate::exchange::head::{Coding, HeadEdit};
+use crate::exchange::held::{Borrowed, Held, Loan};
+use crate::exchange::machine::Exchange;
+use crate::gzip::oneshot::off_loop_length;
 use crate::gzip::splice::Body;
+use crate::jsonrpc::ids::counted;
 use crate::jsonrpc::request::Call;
-use crate::jsonrpc::response::{self, ResponseError};
-use crate::mode::Mode;
 
 /// Of a long answer in identity no more than this is a copy of the batch's own,
 /// and what is shorter than that in all is not reserved.
 const COPIED: u64 = 64 << 10;
 
-/// A batch of which the node gets a part.
-#[derive(Debug)]
-pub(super) struct Mixed {
-    /// In the request's order.
-    places: Vec<Member>,
-    gzip: bool,
-    /// How the node's part is coded; where that is unknown it can't be read.
-    pub(super) coding: Coding,
-    /// What has come of it.
-    pub(super) held: Held,
-}
-
-#[derive(Debug)]
-enum Member {
-    /// The answer, and the id that it gets.
-    Stored(Arc<Entry>, Vec<u8>),
-    /// The id under which the node was asked.
-    Asked(Vec<u8>),
-}
-
 impl Exchange {
-    pub(super) fn look_up_batch(
+    pub(in crate::exchange) fn look_up_batch(
         &mut self,
         calls: &[Call<'_>],
         places: Vec<Option<Place>>,
@@ -271,20 +243,9 @@ impl Exchange {
         Some(borrowed)
     }
 
-    fn batch_of(&self, elements: &[Element<'_>], gzip: bool) -> Option<Body> {
-        if gzip {
-            match self.request.accept_encoding.refuses_identity() {
-                true => batch_gzip_always(elements, self.gate()),
-                false => batch_gzip(elements, self.gate()),
-            }
-        } else {
-            batch_identity(elements)
-        }
-    }
-
     /// The same of answers that were put aside. If that can't be, there are
     /// none.
-    pub(super) fn decode_batch(
+    pub(in crate::exchange) fn decode_batch(
         &mut self,
         answers: &[(Key, Arc<Entry>, Vec<u8>)],
         gzip: bool,
@@ -313,262 +274,19 @@ impl Exchange {
         Some(self.respond(first, Some(body), asked, borrowed))
     }
 
-    /// What the node is to get after [`LookUp::ForwardRewritten`].
-    pub fn request_body(&self) -> &[u8] {
-        &self.request_body
-    }
-
-    /// The node's answers and the stored ones together; `None`: the node's
-    /// answer is none of a batch, and stands for the whole.
-    fn merged(&self, mixed: &Mixed) -> Result<Option<Body>, Refused> {
-        let answer = &mixed.held.body[..];
-        let answers = match response::parse_batch(answer) {
-            Ok(answers) => answers,
-            Err(ResponseError::OutOfMemory) => return Err(Refused),
-            Err(_) => return mixed.prefixed(),
-        };
-        let mut by_id = by_id();
-        by_id.try_reserve(answers.len()).map_err(|_| Refused)?;
-        by_id.extend(
-            answers
-                .iter()
-                .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()])),
-        );
-        if by_id.len() != answers.len() {
-            return mixed.prefixed();
-        }
-        let mut elements: Vec<Element<'_>> = Vec::new();
-        elements
-            .try_reserve(mixed.places.len() + answers.len())
-            .map_err(|_| Refused)?;
-        elements.extend(mixed.places.iter().filter_map(|place| match place {
-            Member::Stored(entry, id) => {
-                // asked all the same, by a body of the operator's
-                by_id.remove(&id[..]);
-                Some(Element::Stored(entry, id))
+    pub(in crate::exchange) fn batch_of(
+        &self,
+        elements: &[Element<'_>],
+        gzip: bool,
+    ) -> Option<Body> {
+        if gzip {
+            match self.request.accept_encoding.refuses_identity() {
+                true => batch_gzip_always(elements, self.gate()),
+                false => batch_gzip(elements, self.gate()),
             }
-            Member::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
-        }));
-        // what nobody asked for is not ours to drop
-        elements.extend(
-            answers
-                .iter()
-                .filter(|one| by_id.contains_key(&answer[one.id.clone()]))
-                .map(|one| Element::Text(&answer[one.span.clone()])),
-        );
-        self.batch_of(&elements, mixed.gzip)
-            .map(Some)
-            .ok_or(Refused)
-    }
-
-    /// The head of the node's answer to what was missing.
-    pub(super) fn judge_part<I>(&mut self, response: &Response<'_>, head: &ResponseHead<I>) {
-        let Phase::AwaitingPart(mixed) = &mut self.phase else {
-            return;
-        };
-        self.varies = true;
-        response.vary_edits(head.host_writes_vary, &mut self.head_edits);
-        mixed.held = Held {
-            borrowed: std::mem::take(&mut mixed.held.borrowed),
-            ..Held::of(head)
-        };
-        response.recoded_edits(&mut mixed.held.recoded_edits);
-        mixed.coding = response.coding;
-        mixed.gzip &= !response.no_transform;
-    }
-
-    /// A piece of the node's answer to what was missing.
-    pub(super) fn piece_of_part(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
-        let Phase::CollectingPart(mixed) = &mut self.phase else {
-            return Err(self.misuse(Event::Piece));
-        };
-        if mixed.coding == Coding::Other {
-            return Ok(PieceAction::Taken);
-        }
-        let held = &mut mixed.held;
-        let length = held.body.len() + piece.len();
-        let room = if length as u64 > self.config.max_oneshot {
-            Err(Mode::Memory)
         } else {
-            held.make_room_for_part(&self.config, length)
-        };
-        // before that it is not known how to give up
-        let begun = held.body.iter().filter(|byte| !byte.is_ascii_whitespace());
-        if let (Err(reason), 2..) = (room, begun.take(2).count()) {
-            self.give_up(reason)?;
-            return Ok(PieceAction::GiveUp);
+            batch_identity(elements)
         }
-        held.body.extend_from_slice(piece);
-        self.received = held.body.len() as u64;
-        Ok(PieceAction::Taken)
-    }
-
-    /// The end of the node's answer to what was missing.
-    pub(super) fn end_of_part(&mut self) -> Result<EndAction, Misuse> {
-        let Phase::CollectingPart(mixed) = &mut self.phase else {
-            return Err(self.misuse(Event::End));
-        };
-        let held = &mut mixed.held;
-        if mixed.coding == Coding::Other || held.is_short() || !held.is_whole() {
-            self.cut_short()?;
-            return Ok(EndAction::Fail);
-        }
-        let own = match mixed.coding {
-            Coding::Gzip => work_of_gunzip(&held.body, &self.config),
-            _ => held.body.len(),
-        };
-        // there will be no more of it
-        held.shrink_to(held.body.capacity() + held.body.len());
-        let work = (own as u64).saturating_add(mixed.work());
-        self.move_on(Event::End, Phase::ended)?;
-        Ok(EndAction::Code {
-            off_loop: work > off_loop_length(self.config.comp_level) as u64,
-        })
-    }
-
-    /// Gives up on an order, not on the stored answers.
-    pub(super) fn open_what_was_held(&mut self) -> Result<(), Refused> {
-        let (Phase::CollectingPart(mixed) | Phase::Merging(mixed)) = &mut self.phase else {
-            return Ok(());
-        };
-        if mixed.coding == Coding::Gzip {
-            // nothing can be put in front of coded answers
-            return Err(Refused);
-        }
-        // a piece that came only in part is not the caller's to repeat
-        let received = usize::try_from(self.received).unwrap_or(usize::MAX);
-        mixed.held.body.truncate(received);
-        let Some(opened) = mixed.opened()? else {
-            return Ok(());
-        };
-        let held = &mut mixed.held;
-        let more = opened.len() - held.body.len();
-        if let Some(declared) = held.declared {
-            let length = declared.saturating_add(more);
-            self.head_edits.push(HeadEdit::content_length(length));
-        }
-        held.body = opened;
-        self.head_edits.append(&mut held.recoded_edits);
-        Ok(())
-    }
-
-    /// Puts the answers together. If that can't be, there is nothing to send: a
-    /// part of the answer must not look like all of it.
-    pub(super) fn merge(&mut self) -> Result<(), Misuse> {
-        let Ok(merged) = self.decode_part() else {
-            return self.cut_short();
-        };
-        let Phase::Merging(mixed) = &mut self.phase else {
-            return Err(self.misuse(Event::Coded));
-        };
-        let held = &mut mixed.held;
-        match &merged {
-            // the node's own answer to all of it
-            None => {
-                let length = held.body.len();
-                self.head_edits.push(HeadEdit::content_length(length));
-            }
-            Some(merged) => {
-                if merged.is_gzip() {
-                    self.head_edits
-                        .push(HeadEdit::set("Content-Encoding", b"gzip"));
-                }
-                let length = usize::try_from(merged.length()).unwrap_or(usize::MAX);
-                self.head_edits.push(HeadEdit::content_length(length));
-                self.head_edits.append(&mut held.recoded_edits);
-                held.body = Vec::new();
-            }
-        }
-        self.mode = Mode::Merged;
-        self.move_on(Event::Coded, |phase| phase.coded(merged))
-    }
-
-    fn decode_part(&mut self) -> Result<Option<Body>, Refused> {
-        let Phase::Merging(mixed) = &mut self.phase else {
-            return Err(Refused);
-        };
-        let fill = &mut self.storing.fill;
-        if mixed.coding == Coding::Gzip {
-            // of what can't be decoded nobody can say what is missing
-            mixed.held.body = mixed.held.gunzip(&self.config).map_err(|_| Refused)?;
-            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
-            if let Some(fill) = fill {
-                fill.decoded();
-            }
-        }
-        if let Some(fill) = fill {
-            fill.build_from(&mixed.held.body, &mut Vec::new());
-        }
-        match &self.phase {
-            Phase::Merging(mixed) => self.merged(mixed),
-            _ => Err(Refused),
-        }
-    }
-}
-
-impl Mixed {
-    fn stored(&self) -> impl Iterator<Item = (&Arc<Entry>, &[u8])> {
-        self.places.iter().filter_map(|place| match place {
-            Member::Stored(entry, id) => Some((entry, &id[..])),
-            Member::Asked(_) => None,
-        })
-    }
-
-    /// How many bytes of stored answers have to be coded or decoded to put them
-    /// together.
-    fn work(&self) -> u64 {
-        self.stored().map(|(entry, _)| work(entry, self.gzip)).sum()
-    }
-
-    /// The stored answers in front of an array that can't be read.
-    fn prefixed(&self) -> Result<Option<Body>, Refused> {
-        let Some(opened) = self.opened()? else {
-            return Ok(None);
-        };
-        let mut body = Body::identity();
-        body.push(opened).ok_or(Refused)?;
-        Ok(Some(body))
-    }
-
-    /// The beginning of an array with the stored answers in front of what is
-    /// in it; `None` if it is no array.
-    fn opened(&self) -> Result<Option<Vec<u8>>, Refused> {
-        let answer = &self.held.body[..];
-        let Some(start) = answer.iter().position(|byte| !byte.is_ascii_whitespace()) else {
-            return Ok(None);
-        };
-        if answer[start] != b'[' {
-            return Ok(None);
-        }
-        let stored: Vec<Element<'_>> = self
-            .stored()
-            .map(|(entry, id)| Element::Stored(entry, id))
-            .collect();
-        let stored = batch_identity(&stored).and_then(|stored| stored.try_to_vec());
-        let mut opened = stored.ok_or(Refused)?;
-        // the bracket that closes it
-        opened.pop();
-        let rest = &answer[start + 1..];
-        let next = rest.iter().find(|byte| !byte.is_ascii_whitespace());
-        let comma: &[u8] = match next {
-            Some(byte) if *byte != b']' => b",",
-            _ => b"",
-        };
-        extend(&mut opened, comma).ok_or(Refused)?;
-        extend(&mut opened, rest).ok_or(Refused)?;
-        Ok(Some(opened))
-    }
-}
-
-/// Memory was refused, and there is nothing that could be sent instead.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Refused;
-
-/// How many bytes have to be read before the entry is given out.
-fn unread(entry: &Entry) -> u64 {
-    match entry.is_unread() {
-        true => entry.length(b""),
-        false => 0,
     }
 }
 
@@ -582,7 +300,13 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     /// Finds what is stored here, was just fetched, or is with the owner.
-    fn find(&mut self, shared: &Shared, judge: &Calls<'_>, asked: &Asked<'_>, came: &Came) {
+    pub(in crate::exchange) fn find(
+        &mut self,
+        shared: &Shared,
+        judge: &Calls<'_>,
+        asked: &Asked<'_>,
+        came: &Came,
+    ) {
         let looks = !asked.bypass && shared.may_send(asked.monotonic);
         let owned = match &came.of_owner {
             Some(has) if has.generation == shared.generation() => &has.entries[..],
@@ -629,7 +353,7 @@ impl Batch<'_> {
     /// Leaves those that may be given out; whether that is all of them. What was not read yet is read now, as
     /// much as a single answer may be: at most so many bytes; others count as not
     /// found.
-    fn read(&mut self, hot: Option<&Hot>, most: u64) -> bool {
+    pub(in crate::exchange) fn read(&mut self, hot: Option<&Hot>, most: u64) -> bool {
         let mut all = 0;
         let mut may_be_given = true;
         for (place, found) in self.places.iter().zip(&mut self.found) {
@@ -685,38 +409,10 @@ fn asks_for_all(shared: &Shared, batch: &Batch<'_>, asked: &Asked<'_>) -> Option
     asks.then_some(Awaited::Stored)
 }
 
-/// How many bytes of a stored answer have to be coded or decoded before it can
-/// be sent in a batch.
-fn work(entry: &Entry, gzip: bool) -> u64 {
-    match (gzip, entry.is_coded()) {
-        (false, _) => entry.inflates(),
-        (true, false) => entry.length(b""),
-        (true, true) => 0,
+/// How many bytes have to be read before the entry is given out.
+fn unread(entry: &Entry) -> u64 {
+    match entry.is_unread() {
+        true => entry.length(b""),
+        false => 0,
     }
-}
-
-/// An empty map from ids.
-///
-/// All have the process's keys. A map's own would be made of a thread-local
-/// variable, whose first use in a thread allocates in C, which ends the process
-/// if that is refused.
-pub(super) fn by_id<'a, T>() -> HashMap<&'a [u8], T> {
-    HashMap::with_hasher(KEYS.clone())
-}
-
-static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-/// Makes the keys of [`by_id`].
-pub(super) fn prepare() {
-    LazyLock::force(&KEYS);
-}
-
-/// How often each occurs. `None` when memory is refused.
-pub(super) fn counted<'a>(ids: impl Iterator<Item = &'a [u8]>) -> Option<HashMap<&'a [u8], usize>> {
-    let mut counts = by_id();
-    for id in ids {
-        counts.try_reserve(1).ok()?;
-        *counts.entry(id).or_default() += 1;
-    }
-    Some(counts)
 }

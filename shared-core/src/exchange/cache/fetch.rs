@@ -1,24 +1,30 @@
-//! Fetching a new answer in the background, while the client has got the one
-//! that has expired.
+//! Fetching a new answer: for the client, or in the background while it has got
+//! the one that has expired.
 
 use std::sync::Arc;
 
-use super::caching::{Asked, Found, Looked};
-use super::fill::Fill;
-use super::head::{CacheKind, Coding, Field, Response, ResponseHead};
-use super::held::Held;
-use super::phase::Phase;
-use super::standing_in::StandIn;
-use super::transitions::Event;
-use super::{Exchange, HeadAction, Misuse};
+use super::asked::Asked;
+use super::fill::wanted::What;
+use super::fill::{Fill, Settings};
+use super::found::{Found, Looked, StandIn};
 use crate::beacon::Route;
+use crate::cache::entry::Gate;
+use crate::cache::process::flights::Token;
+use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
+use crate::config::UpstreamEncoding;
+use crate::exchange::actions::{HeadAction, Misuse};
+use crate::exchange::head::{CacheKind, Coding, Field, Response, ResponseHead};
+use crate::exchange::held::Held;
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
 use crate::mode::Mode;
 
 impl Exchange {
     /// The node is to be asked: for this request, or in the background while
     /// the client gets what has expired.
-    pub(super) fn fetch(&mut self, mut fill: Box<Fill>, asked: &Asked<'_>) -> Found {
+    pub(in crate::exchange) fn fetch(&mut self, mut fill: Box<Fill>, asked: &Asked<'_>) -> Found {
         if self.config.cache.background_update && fill.leads() {
             if let Some(found) = self.give_stale(CacheStatus::Stale, asked) {
                 let stand_in = self.looked.stand_in.as_ref();
@@ -29,6 +35,40 @@ impl Exchange {
         }
         self.storing.fill = Some(fill);
         Found::Nothing
+    }
+
+    pub(in crate::exchange) fn new_fill(
+        &self,
+        what: What,
+        scope: Scope,
+        token: Option<Token>,
+        asked: &Asked<'_>,
+    ) -> Box<Fill> {
+        let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        let (namespace, mark) = self.mark_of(&scope);
+        let settings = Settings {
+            asked_at: asked.now,
+            generation: self.config.process.shared.generation(),
+            changes: self.config.process.shared.changes.last(),
+            namespace,
+            mark,
+            valid: Arc::clone(&self.config.cache.valid),
+            asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
+                && !asked.forwards_codings,
+            gate: self.gate(),
+            max_entry: size(self.config.cache.max_entry),
+            keeps_stale: self.config.cache.use_stale.is_any(),
+        };
+        let shared = Arc::clone(&self.config.process.shared);
+        Box::new(Fill::new(what, scope, token, shared, settings))
+    }
+
+    /// Whether and how hard stored answers are coded.
+    pub(in crate::exchange) fn gate(&self) -> Gate {
+        Gate {
+            min_length: self.config.min_length,
+            level: self.config.comp_level,
+        }
     }
 
     /// After a look-up that found something: an exchange that awaits the
@@ -60,7 +100,7 @@ impl Exchange {
     }
 
     /// What to do with the node's answer where there is no client.
-    pub(super) fn judge_update<'a, I>(
+    pub(in crate::exchange) fn judge_update<'a, I>(
         &mut self,
         mut head: ResponseHead<I>,
     ) -> Result<HeadAction, Misuse>

@@ -3,62 +3,27 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, Found, Sought};
-use super::head::{Field, HeadEdit, ResponseHead};
-use super::phase::{Borrowed, Phase};
-use super::transitions::Event;
-use super::Exchange;
+use super::asked::{Asked, Sought};
+use super::found::{Failed, Found, StandIn};
 use crate::cache::entry::Entry;
 use crate::cache::http;
 use crate::cache::reason::Reason;
 use crate::cache::stale::Failure;
 use crate::cache::status::CacheStatus;
-use crate::cache::Key;
+use crate::exchange::head::{Field, HeadEdit, ResponseHead};
+use crate::exchange::held::Borrowed;
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
 
 /// For how long a request waits for what the owner of a store has, before it
 /// takes what has expired: longer than the owner is waited for, in
 /// milliseconds. Who is not woken then waits for another process's request.
 const WAIT: u64 = 30;
 
-/// What may be sent in place of the node's answer.
-#[derive(Debug)]
-pub(super) struct StandIn {
-    pub(super) key: Key,
-    pub(super) entry: Arc<Entry>,
-    /// What it is to be sent under; `None`: it is a resource.
-    id: Option<Vec<u8>>,
-    /// The last purge that was known when it was found.
-    generation: u64,
-    /// The node was asked whether it is still right.
-    pub(super) is_asked_for: bool,
-}
-
-impl StandIn {
-    /// For another request.
-    pub(super) fn again(&self) -> Self {
-        Self {
-            key: self.key,
-            entry: Arc::clone(&self.entry),
-            id: self.id.clone(),
-            generation: self.generation,
-            is_asked_for: false,
-        }
-    }
-}
-
-/// What the host has said of the node's answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Failed {
-    failure: Failure,
-    /// When, in milliseconds of the look-up's clock.
-    now: u64,
-    /// A stored answer is to be sent instead.
-    is_stood_in_for: bool,
-}
-
 impl Exchange {
     /// Keeps at hand what is stored and has expired.
-    pub(super) fn find_stand_in(&mut self, sought: &Sought<'_>, asked: &Asked<'_>) {
+    pub(in crate::exchange) fn find_stand_in(&mut self, sought: &Sought<'_>, asked: &Asked<'_>) {
         let shared = &self.config.process.shared;
         let stale = shared.hot().and_then(|hot| hot.stale(&sought.key));
         self.looked.stand_in = stale
@@ -76,7 +41,7 @@ impl Exchange {
     }
 
     /// Whether it may be sent while a new one is fetched.
-    pub(super) fn may_send_stale(&self, asked: &Asked<'_>) -> bool {
+    pub(in crate::exchange) fn may_send_stale(&self, asked: &Asked<'_>) -> bool {
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.covers_update(&stand_in.entry, asked.now)
                 && self.is_not_purged(stand_in, asked.monotonic)
@@ -90,7 +55,11 @@ impl Exchange {
     }
 
     /// Gives it out as that.
-    pub(super) fn give_stale(&mut self, status: CacheStatus, asked: &Asked<'_>) -> Option<Found> {
+    pub(in crate::exchange) fn give_stale(
+        &mut self,
+        status: CacheStatus,
+        asked: &Asked<'_>,
+    ) -> Option<Found> {
         if !self.may_send_stale(asked) {
             return None;
         }
@@ -109,7 +78,7 @@ impl Exchange {
         }
     }
 
-    /// For how long to wait after [`LookUp::Wait`], in milliseconds.
+    /// For how long to wait after `LookUp::Wait`, in milliseconds.
     pub fn wait_ms(&self) -> u64 {
         let most = self.config.cache.lock_timeout;
         let stand_in = self.looked.stand_in.as_ref();
@@ -165,7 +134,7 @@ impl Exchange {
         }
     }
 
-    fn covers(&self, entry: &Entry, failure: Failure, now: u64) -> bool {
+    pub(in crate::exchange) fn covers(&self, entry: &Entry, failure: Failure, now: u64) -> bool {
         let said_by_node = match failure {
             Failure::Status(status) => matches!(status, 500 | 502 | 503 | 504),
             _ => true,
@@ -176,7 +145,7 @@ impl Exchange {
 
     /// Whether a stored answer takes the place of the one with this head: the
     /// node says that it is still right, or has failed.
-    pub(super) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
+    pub(in crate::exchange) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -213,7 +182,7 @@ impl Exchange {
     }
 
     /// Sends a stored answer in place of the node's.
-    pub(super) fn replace(
+    pub(in crate::exchange) fn replace(
         &mut self,
         entry: &Entry,
         id: Option<&[u8]>,

@@ -2,44 +2,31 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, Found};
-use super::coding::off_loop_length;
-use super::head::{is_bytewise, HeadEdit};
-use super::phase::{Answer, Borrowed, Loan, Phase};
-use super::transitions::Event;
-use super::{Exchange, Misuse};
+use super::asked::Asked;
+use super::found::Found;
 use crate::cache::entry::{Entry, Lending};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
+use crate::exchange::actions::Misuse;
+use crate::exchange::answer::{Answer, Decoding};
+use crate::exchange::head::{is_bytewise, HeadEdit};
+use crate::exchange::held::{Borrowed, Loan};
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
+use crate::gzip::oneshot::off_loop_length;
 use crate::gzip::splice::Body;
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::etag::weakened;
 use crate::negotiate::vary;
 
-/// A stored answer that has to be decoded before it can be sent, with the memory
-/// that was taken for that.
-#[derive(Debug, Default)]
-pub(super) enum Decoding {
-    /// Where it is stored, and the id that it gets; `None`: it is a resource.
-    One(Key, Arc<Entry>, Option<Vec<u8>>, Borrowed),
-    /// The answers of a batch, where they are stored, and their ids.
-    Batch {
-        answers: Vec<(Key, Arc<Entry>, Vec<u8>)>,
-        gzip: bool,
-        borrowed: Borrowed,
-    },
-    /// It has begun.
-    #[default]
-    Begun,
-}
-
 impl Exchange {
     /// Gives out what is stored under `key`, or was shared, if it can be. Where
     /// only the memory for that is lacking, the node's answer goes through, and
     /// what is stored stays as it is.
-    pub(super) fn give(
+    pub(in crate::exchange) fn give(
         &mut self,
         key: &Key,
         entry: Arc<Entry>,
@@ -97,7 +84,7 @@ impl Exchange {
 
     /// Decodes a stored answer. If that can't be, there is none, and the node is
     /// asked.
-    pub(super) fn decode(&mut self) -> Result<(), Misuse> {
+    pub(in crate::exchange) fn decode(&mut self) -> Result<(), Misuse> {
         let Phase::Decoding(decoding) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
         };
@@ -123,7 +110,7 @@ impl Exchange {
     }
 
     /// What the host said when it looked up.
-    pub(super) fn asked_before(&self) -> Asked<'static> {
+    pub(in crate::exchange) fn asked_before(&self) -> Asked<'static> {
         Asked {
             now: self.looked.at,
             coding_allowed: self.looked.may_code,
@@ -139,7 +126,7 @@ impl Exchange {
     }
 
     /// The entry as it is sent, if it can be: under an id, or (`None`) as it is.
-    pub(super) fn respond_with(
+    pub(in crate::exchange) fn respond_with(
         &mut self,
         entry: &Entry,
         id: Option<&[u8]>,
@@ -167,7 +154,7 @@ impl Exchange {
 
     /// Takes the memory for what is decoded of an entry. `false`: there is not
     /// enough.
-    pub(super) fn borrow(&self, entry: &Entry, borrowed: &mut Borrowed) -> bool {
+    pub(in crate::exchange) fn borrow(&self, entry: &Entry, borrowed: &mut Borrowed) -> bool {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         match entry.lend(&self.config.process.budget, limit) {
             Lending::Free => true,
@@ -190,13 +177,13 @@ impl Exchange {
         entry.is_coded() && self.may_gzip_at_all(asked)
     }
 
-    pub(super) fn may_gzip_at_all(&self, asked: &Asked<'_>) -> bool {
+    pub(in crate::exchange) fn may_gzip_at_all(&self, asked: &Asked<'_>) -> bool {
         asked.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.allows_gzip()
     }
 
-    pub(super) fn may_gzip(&self, asked: &Asked<'_>) -> bool {
+    pub(in crate::exchange) fn may_gzip(&self, asked: &Asked<'_>) -> bool {
         asked.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.prefers_gzip()
@@ -204,7 +191,7 @@ impl Exchange {
 
     /// The head and body of a stored answer; no body: the client has it, or
     /// asked for the head alone.
-    pub(super) fn respond(
+    pub(in crate::exchange) fn respond(
         &mut self,
         entry: &Entry,
         body: Option<Body>,

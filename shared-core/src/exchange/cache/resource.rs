@@ -3,44 +3,29 @@
 
 use std::sync::Arc;
 
-use super::caching::{Asked, Found, Sought};
-use super::fill::What;
-use super::head::{CacheKind, Field, HeadEdit, ResponseHead};
-use super::phase::{Answer, Phase};
+use super::asked::{Asked, Sought};
+use super::fill::wanted::{Resource, What};
+use super::found::Found;
 use super::waits::Waits;
-use super::Exchange;
-use crate::beacon::{self, Route};
+use crate::beacon;
+use crate::beacon::Route;
 use crate::cache::entry::Entry;
-use crate::cache::freshness::Valid;
-use crate::cache::http::{self, Said};
+use crate::cache::http;
+use crate::cache::http::Said;
 use crate::cache::reason::Reason;
+use crate::cache::resource::key_of;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
-use crate::cache::Key;
+use crate::exchange::answer::Answer;
+use crate::exchange::head::{CacheKind, Field, HeadEdit, ResponseHead};
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
 use crate::gzip::splice::Body;
 use crate::negotiate::list::members;
 use crate::negotiate::media_type::is_event_stream;
 
-/// What a GET is for.
-#[derive(Debug)]
-pub(super) struct Resource {
-    pub(super) key: Key,
-    /// As the key has it.
-    pub(super) name: Vec<u8>,
-    pub(super) route: Route,
-    pub(super) valid: Arc<Valid>,
-    /// Its end can't be told from a cut (RFC 9112, 8): it is whole if it is
-    /// JSON that closes.
-    pub(super) undelimited: bool,
-    /// What the response's head says.
-    pub(super) said: Said,
-    pub(super) status: u16,
-    /// The media type is to be compressed.
-    pub(super) compresses: bool,
-}
-
 impl Exchange {
-    pub(super) fn look_up_resource(
+    pub(in crate::exchange) fn look_up_resource(
         &mut self,
         asked: &Asked<'_>,
         waited: Option<Box<Waits>>,
@@ -112,7 +97,7 @@ impl Exchange {
 
     /// The node is asked whether what is stored is still right, and never
     /// whether what the client has is.
-    pub(super) fn ask_on_condition(&mut self, known: bool) {
+    pub(in crate::exchange) fn ask_on_condition(&mut self, known: bool) {
         if self.storing.fill.is_none() {
             return;
         }
@@ -139,7 +124,11 @@ impl Exchange {
     }
 
     /// The node says that what is stored is still right.
-    pub(super) fn revalidated<'a, I>(&mut self, stale: &Entry, head: &ResponseHead<I>) -> bool
+    pub(in crate::exchange) fn revalidated<'a, I>(
+        &mut self,
+        stale: &Entry,
+        head: &ResponseHead<I>,
+    ) -> bool
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -194,7 +183,7 @@ impl Exchange {
     }
 
     /// Whether the client needs the body of a stored answer.
-    pub(super) fn needs_body(&self, entry: &Entry) -> bool {
+    pub(in crate::exchange) fn needs_body(&self, entry: &Entry) -> bool {
         !self.request.head && !self.has_already(entry)
     }
 
@@ -222,7 +211,7 @@ impl Exchange {
     }
 
     /// What only GET and HEAD have.
-    pub(super) fn finish_resource(
+    pub(in crate::exchange) fn finish_resource(
         &mut self,
         answer: &mut Answer,
         entry: &Entry,
@@ -316,21 +305,6 @@ fn name_of_parameter(parameter: &[u8]) -> &[u8] {
 /// form's.
 fn is_plain(name: &[u8]) -> bool {
     !name.iter().any(|byte| matches!(byte, b'%' | b'+'))
-}
-
-/// A strong entity tag of these bytes.
-pub(super) fn tag_of(body: &[u8]) -> Vec<u8> {
-    let hash = blake3::hash(body).to_hex();
-    format!("\"{}\"", &hash[..32]).into_bytes()
-}
-
-/// The key of a resource. It never is one of a call: those hash another tag.
-pub(super) fn key_of(scope: &Scope, name: &[u8]) -> Key {
-    let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
-    hasher.update(&(scope.bytes().len() as u64).to_le_bytes());
-    hasher.update(scope.bytes());
-    hasher.update(name);
-    *hasher.finalize().as_bytes()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::cache::Key;
 /// A request that waits. Dropped, it waits no longer, and what was its turn is
 /// another one's.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(in crate::exchange) struct Waits {
     shared: Arc<Shared>,
     /// Under which name.
     waiter: Waiter,
@@ -23,7 +23,7 @@ pub(super) struct Waits {
 
 /// What it waits for.
 #[derive(Debug)]
-pub(super) enum Awaited {
+pub(in crate::exchange) enum Awaited {
     /// One answer, that another request fetches or the owner of a store has.
     Answer(Key, Since),
     /// What the owner of a store has of a batch.
@@ -36,41 +36,45 @@ pub(super) enum Awaited {
 
 /// What was known when a request began to wait.
 #[derive(Clone, Debug)]
-pub(super) struct Since {
+pub(in crate::exchange) struct Since {
     /// The last purge.
-    pub(super) generation: u64,
+    pub(in crate::exchange) generation: u64,
     /// The chain's state.
-    pub(super) mark: Option<Mark>,
+    pub(in crate::exchange) mark: Option<Mark>,
 }
 
 impl Since {
     /// Whether an answer that came meanwhile is one to it: it may have been asked
     /// for before, and with several event loops a purge may hold by the time that
     /// this one goes on.
-    pub(super) fn admits(&self, shared: &Shared, entry: &Entry) -> bool {
+    pub(in crate::exchange) fn admits(&self, shared: &Shared, entry: &Entry) -> bool {
         shared.generation() == self.generation && entry.answers(self.mark.as_ref())
     }
 }
 
 /// What the owner of a store has of a batch.
 #[derive(Debug)]
-pub(super) struct OfOwner {
-    pub(super) entries: Vec<(Key, Arc<Entry>)>,
+pub(in crate::exchange) struct OfOwner {
+    pub(in crate::exchange) entries: Vec<(Key, Arc<Entry>)>,
     /// The last purge that was known when it said so.
-    pub(super) generation: u64,
+    pub(in crate::exchange) generation: u64,
 }
 
 /// What came of waiting for a batch.
 #[derive(Debug, Default)]
-pub(super) struct Came {
+pub(in crate::exchange) struct Came {
     /// What others fetched, if that was waited for.
-    pub(super) landed: Option<Vec<(Key, Arc<Entry>)>>,
+    pub(in crate::exchange) landed: Option<Vec<(Key, Arc<Entry>)>>,
     /// What the owner had, if it was asked.
-    pub(super) of_owner: Option<OfOwner>,
+    pub(in crate::exchange) of_owner: Option<OfOwner>,
 }
 
 impl Waits {
-    pub(super) fn new(shared: &Arc<Shared>, waiter: Waiter, awaited: Awaited) -> Box<Self> {
+    pub(in crate::exchange) fn new(
+        shared: &Arc<Shared>,
+        waiter: Waiter,
+        awaited: Awaited,
+    ) -> Box<Self> {
         Box::new(Self {
             shared: Arc::clone(shared),
             waiter,
@@ -79,7 +83,7 @@ impl Waits {
     }
 
     /// The one answer that it waits for.
-    pub(super) fn answer(&self) -> Option<(Key, Since)> {
+    pub(in crate::exchange) fn answer(&self) -> Option<(Key, Since)> {
         match &self.awaited {
             Awaited::Answer(key, since) => Some((*key, since.clone())),
             _ => None,
@@ -87,14 +91,14 @@ impl Waits {
     }
 
     /// What came of that; `None`: nobody woke it.
-    pub(super) fn turn(mut self) -> Option<Turn> {
+    pub(in crate::exchange) fn turn(mut self) -> Option<Turn> {
         let turn = self.shared.flights.claim(self.waiter)?;
         self.awaited = Awaited::Nothing;
         Some(turn)
     }
 
     /// What came of it for a batch.
-    pub(super) fn of_batch(mut self) -> Came {
+    pub(in crate::exchange) fn of_batch(mut self) -> Came {
         let shared = Arc::clone(&self.shared);
         match std::mem::replace(&mut self.awaited, Awaited::Nothing) {
             Awaited::Stored => {

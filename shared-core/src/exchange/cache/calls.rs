@@ -9,21 +9,22 @@ use crate::cache::scope::Scope;
 use crate::cache::Key;
 use crate::config::Config;
 use crate::jsonrpc::key::Keys;
-use crate::jsonrpc::request::{self, Call, Refusal, Request, Starts, MAX_ID};
+use crate::jsonrpc::request;
+use crate::jsonrpc::request::{Call, Refusal, Request, Starts, MAX_ID};
 use crate::jsonrpc::sketch::Sketch;
 
 /// A call whose answer may be stored.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) key: Key,
-    pub(super) prospect: Prospect,
+pub(in crate::exchange) struct Place {
+    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) prospect: Prospect,
     /// It was found in the memo.
     remembered: bool,
 }
 
 /// Reads and judges the calls of one request.
 #[derive(Debug)]
-pub(super) struct Calls<'a> {
+pub(in crate::exchange) struct Calls<'a> {
     body: &'a [u8],
     valid: &'a Arc<Valid>,
     scope: &'a Scope,
@@ -34,7 +35,7 @@ pub(super) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    pub(super) fn new(config: &'a Config, scope: &'a Scope, body: &'a [u8]) -> Self {
+    pub(in crate::exchange) fn new(config: &'a Config, scope: &'a Scope, body: &'a [u8]) -> Self {
         let memo = &config.process.shared.memo;
         Self {
             body,
@@ -47,13 +48,13 @@ impl<'a> Calls<'a> {
     }
 
     /// What tells answers to the same call apart.
-    pub(super) fn scope(&self) -> &Scope {
+    pub(in crate::exchange) fn scope(&self) -> &Scope {
         self.scope
     }
 
     /// The calls, and where the answers to those would be that want one, if
     /// they may be stored.
-    pub(super) fn read(
+    pub(in crate::exchange) fn read(
         &mut self,
         batch_max: usize,
     ) -> Result<(Request<'a>, Vec<Option<Place>>), Refusal> {
@@ -84,7 +85,11 @@ impl<'a> Calls<'a> {
     }
 
     /// The call that starts there, if it is remembered.
-    fn known(&self, memo: &Locked<'_>, start: usize) -> Option<(Call<'a>, Place)> {
+    pub(in crate::exchange) fn known(
+        &self,
+        memo: &Locked<'_>,
+        start: usize,
+    ) -> Option<(Call<'a>, Place)> {
         let text = self.body.get(start..)?;
         // what is longer is not remembered
         let text = &text[..text.len().min(MOST + MAX_ID)];
@@ -132,7 +137,7 @@ impl<'a> Calls<'a> {
         Some((call, place))
     }
 
-    fn judge(&mut self, call: &Call<'_>) -> Option<Place> {
+    pub(in crate::exchange) fn judge(&mut self, call: &Call<'_>) -> Option<Place> {
         let prospect = Prospect::of(call.method, call.params, self.valid)?;
         let keys = self.keys.get_or_insert_with(|| self.scope.keys());
         let key = keys.key(call.method, call.params).ok()?.0;
@@ -144,7 +149,7 @@ impl<'a> Calls<'a> {
     }
 
     /// The call was a hit.
-    pub(super) fn remember(&self, call: &Call<'_>, place: &Place) {
+    pub(in crate::exchange) fn remember(&self, call: &Call<'_>, place: &Place) {
         if place.remembered {
             return;
         }

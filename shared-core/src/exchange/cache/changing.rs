@@ -1,23 +1,15 @@
 //! Requests that may change what a GET gives (RFC 9111, 4.4).
 
-use super::caching::Asked;
-use super::head::{Field, ResponseHead};
-use super::Exchange;
+use super::asked::Asked;
+use super::found::Changing;
 use crate::cache::entry::Entry;
 use crate::cache::scope::Scope;
-
-/// A request that does, if it succeeds.
-#[derive(Debug)]
-pub(super) struct Changing {
-    /// What GETs of the same place have.
-    namespace: Vec<u8>,
-    /// The host that it was sent to.
-    host: Vec<u8>,
-}
+use crate::exchange::head::{Field, ResponseHead};
+use crate::exchange::machine::Exchange;
 
 impl Exchange {
     /// What this request names may be another thing when it has succeeded.
-    pub(super) fn may_change(&mut self, asked: &Asked<'_>) {
+    pub(in crate::exchange) fn may_change(&mut self, asked: &Asked<'_>) {
         let mut scope = Scope::new();
         self.push_place(&mut scope, asked);
         scope.end_namespace();
@@ -29,7 +21,7 @@ impl Exchange {
 
     /// It has succeeded, or not: what is stored of its target, and of what the
     /// answer names beside it, is out of date.
-    pub(super) fn has_changed<'a, I>(&mut self, head: &ResponseHead<I>)
+    pub(in crate::exchange) fn has_changed<'a, I>(&mut self, head: &ResponseHead<I>)
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -54,7 +46,7 @@ impl Exchange {
 
     /// Whether a request has changed what an entry is of, since the node was
     /// asked for it.
-    pub(super) fn is_changed(&self, entry: &Entry, scope: &Scope) -> bool {
+    pub(in crate::exchange) fn is_changed(&self, entry: &Entry, scope: &Scope) -> bool {
         let changes = &self.config.process.shared.changes;
         let target = &self.request.cache.target;
         changes.is_changed_since(entry.changes(), scope.namespace(), target)

@@ -1,0 +1,19 @@
+//! What a resource is stored under, and what it is told from others by.
+
+use super::scope::Scope;
+use super::Key;
+
+/// The key of a resource. It never is one of a call: those hash another tag.
+pub(crate) fn key_of(scope: &Scope, name: &[u8]) -> Key {
+    let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
+    hasher.update(&(scope.bytes().len() as u64).to_le_bytes());
+    hasher.update(scope.bytes());
+    hasher.update(name);
+    *hasher.finalize().as_bytes()
+}
+
+/// A strong entity tag of these bytes.
+pub(crate) fn tag_of(body: &[u8]) -> Vec<u8> {
+    let hash = blake3::hash(body).to_hex();
+    format!("\"{}\"", &hash[..32]).into_bytes()
+}

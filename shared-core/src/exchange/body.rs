@@ -1,0 +1,173 @@
+//! The body of an answer whose head is held.
+
+use super::actions::{EndAction, Misuse, PieceAction};
+use super::head::Coding;
+use super::held::Held;
+use super::machine::Exchange;
+use super::phase::Phase;
+use super::transitions::Event;
+use crate::faults::{panic_if, Fault};
+use crate::gzip::oneshot::off_loop_length;
+use crate::mode::Mode;
+
+impl Exchange {
+    /// For how long the head, or what the encoder keeps of a stream, may be
+    /// held, in milliseconds; `None`: until the body ends.
+    pub fn hold_ms(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Streaming(_) => Some(self.config.hold_ms),
+            Phase::Collecting(whole) if whole.is_in_window() => Some(self.config.hold_ms),
+            _ => None,
+        }
+    }
+
+    /// A piece of the held body.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held.
+    pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
+        self.allows(Event::Piece)?;
+        let whole = match &mut self.phase {
+            Phase::Collecting(whole) => whole,
+            Phase::CollectingPart(_) => return self.piece_of_part(piece),
+            // what replaces the node's answer is there
+            Phase::Replacing(_) => return Ok(PieceAction::Taken),
+            _ => return Err(self.misuse(Event::Piece)),
+        };
+        match whole.make_room(&self.config, whole.held.body.len() + piece.len()) {
+            Ok(()) => {}
+            Err(_) if whole.is_in_window() => return self.start_stream(),
+            Err(reason) => {
+                self.give_up(reason)?;
+                return Ok(PieceAction::GiveUp);
+            }
+        }
+        panic_if(Fault::PanicBody);
+        whole.held.body.extend_from_slice(piece);
+        self.received = whole.held.body.len() as u64;
+        Ok(PieceAction::Taken)
+    }
+
+    /// The time to hold a head is over, or the node flushes what it has sent.
+    /// [`PieceAction::Taken`] means to go on holding: the body's length is
+    /// known, or it can't be sent before its end.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held.
+    pub fn release(&mut self) -> Result<PieceAction, Misuse> {
+        match &self.phase {
+            Phase::CollectingPart(_) | Phase::Replacing(_) => Ok(PieceAction::Taken),
+            Phase::Collecting(whole) if !whole.is_in_window() => Ok(PieceAction::Taken),
+            _ => self.start_stream(),
+        }
+    }
+
+    /// Leaves the answer alone from here on: the original is to be sent. There
+    /// is none of a batch that has to be put together and for which memory is
+    /// refused: `State::Cut` then; or `State::CollectingPart`, if its head was
+    /// still to come: as after `HeadAction::Hold`, and its end is a failure.
+    ///
+    /// # Errors
+    /// [`Misuse`] once the answer is decided.
+    pub fn give_up(&mut self, reason: Mode) -> Result<(), Misuse> {
+        self.stop_waiting();
+        match &mut self.phase {
+            // the head that was to be judged is sent to nobody
+            Phase::Replacing(_) => return Ok(()),
+            Phase::AwaitingHead | Phase::AwaitingPart(_) | Phase::AwaitingUpdate => {
+                // a judgement that was not finished has no say
+                self.head_edits.clear();
+                self.varies = false;
+            }
+            _ => {}
+        }
+        self.allows(Event::GiveUp)?;
+        if self.open_what_was_held().is_err() {
+            return self.cut_short();
+        }
+        match &mut self.phase {
+            Phase::Decoding(_) => {
+                self.forget_look_up();
+                return self.move_on(Event::GiveUp, |_| Phase::AwaitingHead);
+            }
+            // the node is asked for a part, which must not look like all
+            Phase::AwaitingPart(mixed) => mixed.coding = Coding::Other,
+            // a piece that came only in part is not the caller's to repeat
+            Phase::Collecting(whole) | Phase::Coding(whole) => {
+                let received = usize::try_from(self.received).unwrap_or(usize::MAX);
+                whole.held.body.truncate(received);
+            }
+            _ => {}
+        }
+        self.move_on(Event::GiveUp, Phase::given_up)?;
+        self.mode = reason;
+        self.refuse_fill();
+        Ok(())
+    }
+
+    /// The host saw the end of the body.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held.
+    pub fn end(&mut self) -> Result<EndAction, Misuse> {
+        let whole = match &mut self.phase {
+            Phase::Collecting(whole) => whole,
+            Phase::CollectingPart(_) => return self.end_of_part(),
+            Phase::Replacing(_) => {
+                self.move_on(Event::End, Phase::ended)?;
+                return Ok(EndAction::Send);
+            }
+            _ => return Err(self.misuse(Event::End)),
+        };
+        if whole.held.is_short() {
+            self.cut_short()?;
+            return Ok(EndAction::Fail);
+        }
+        if whole.is_in_window() && !whole.held.is_whole() {
+            if whole.is_below_gate(&self.config, whole.held.body.len()) {
+                self.give_up(Mode::TooSmall)?;
+                return Ok(EndAction::Send);
+            }
+            return Ok(match self.start_stream()? {
+                PieceAction::Stream => EndAction::Stream,
+                _ => EndAction::Send,
+            });
+        }
+        let work = whole.work(&self.config);
+        whole.make_room_for_code();
+        self.move_on(Event::End, Phase::ended)?;
+        Ok(EndAction::Code {
+            off_loop: work > off_loop_length(self.config.comp_level),
+        })
+    }
+
+    /// The same where [`end`](Self::end) has failed: what is whole is sent as
+    /// it came.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held.
+    pub fn end_without_coding(&mut self) -> Result<EndAction, Misuse> {
+        let held = match &self.phase {
+            Phase::Collecting(whole) | Phase::Coding(whole) => Some(&whole.held),
+            _ => self.mixed().map(|mixed| &mixed.held),
+        };
+        if held.is_some_and(Held::is_short) {
+            self.cut_short()?;
+            return Ok(EndAction::Fail);
+        }
+        self.give_up(Mode::Failed)?;
+        Ok(EndAction::Send)
+    }
+
+    /// The node went away while the head is held, or while its body streams.
+    /// What was collected is of no use to anybody and is freed.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the head is held or the body streams.
+    pub fn cut_short(&mut self) -> Result<(), Misuse> {
+        self.move_on(Event::CutShort, |_| Phase::Cut)?;
+        self.mode = Mode::Cut;
+        self.storing.fill = None;
+        Ok(())
+    }
+}

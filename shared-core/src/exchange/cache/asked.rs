@@ -1,0 +1,95 @@
+//! What is looked for, and what a look-up asks of its host.
+
+use crate::cache::process::wake::Waiter;
+use crate::cache::Key;
+
+/// How long a request's body is, for all that its head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// So many bytes; 0: there is none.
+    Known(u64),
+    /// That will be known at its end.
+    Unknown,
+}
+
+/// What a look-up needs of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// There will be none: send the request to the node.
+    Nothing,
+    /// Nothing more: look it up.
+    LookUp,
+    /// The request's body, in no content coding: read it, then look it up.
+    Body,
+}
+
+/// A look-up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked<'a> {
+    /// What keeps answers of one chain apart from those of another, where the
+    /// operator says it.
+    pub namespace: Option<&'a [u8]>,
+    /// What else chooses the answer, where the operator does not say it: which
+    /// node the request goes to, as the configuration names it. It is the same
+    /// after a restart; with the port, the host and the target of the request
+    /// it is the namespace.
+    pub place: &'a [u8],
+    /// The host that is asked, as the proxy itself reads it: a target in
+    /// absolute form wins over the `Host` field (RFC 9112, 3.2.2).
+    pub host: &'a [u8],
+    /// The port on which the proxy was asked.
+    pub port: u16,
+    /// The request's body, whole.
+    pub body: &'a [u8],
+    /// Milliseconds, of any clock that does not run backwards.
+    pub now: u64,
+    /// Milliseconds of the machine's monotonic clock, read for this call;
+    /// only where the process is linked to the owner of a store.
+    pub monotonic: u64,
+    /// The host's own rules allow a content coding here.
+    pub coding_allowed: bool,
+    /// Of a batch the node is to be asked for all or nothing: the host may change
+    /// what it answers, and what is stored is not changed with it.
+    pub whole: bool,
+    /// The host writes `Vary: Accept-Encoding` itself when told to.
+    pub host_writes_vary: bool,
+    /// The host's configuration tells the node which codings the client accepts,
+    /// whatever the upstream edits say.
+    pub forwards_codings: bool,
+    /// Where this request waits, and by what its host knows it there when it is
+    /// to be looked up again; `None`: it will not wait.
+    pub waiter: Option<Waiter>,
+    /// What is stored is not to be sent; the node's answer replaces it.
+    pub bypass: bool,
+}
+
+/// What to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp {
+    /// Send it to the node.
+    Forward,
+    /// Send `Exchange::status`, `Exchange::head_edits` as the whole head,
+    /// and `Exchange::body`.
+    Respond,
+    /// As `Respond`, once `Exchange::code` has run on a thread that serves
+    /// no connections; if `Exchange::status` is 0 then, send it to the node.
+    RespondOffLoop,
+    /// Send it to the node, with `Exchange::request_body` as its body.
+    ForwardRewritten,
+    /// The answer is on its way for another request: look up again when this one
+    /// is woken. A batch may then have to wait once more: first for what others
+    /// have, then for what they fetch.
+    Wait,
+}
+
+/// One answer that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exchange) struct Sought<'a> {
+    pub(in crate::exchange) key: Key,
+    /// What it is to be sent under; `None`: it is a resource.
+    pub(in crate::exchange) id: Option<&'a [u8]>,
+    /// The node's answer will be all that could be stored.
+    pub(in crate::exchange) is_whole: bool,
+    /// It is worth waiting for another request's.
+    pub(in crate::exchange) coalesces: bool,
+}

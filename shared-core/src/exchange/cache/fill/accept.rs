@@ -1,0 +1,157 @@
+//! Whether an answer with a head like this may be stored.
+
+use super::wanted::What;
+use super::Fill;
+use crate::cache::http;
+use crate::cache::process::varying::Learnt;
+use crate::cache::reason::Reason;
+use crate::cache::scope::Fields;
+use crate::exchange::head::{is_bytewise, Coding, Field, ResponseHead};
+use crate::negotiate::etag::weakened;
+use crate::negotiate::list::members;
+use crate::negotiate::media_type;
+use crate::negotiate::media_type::MediaTypes;
+
+impl Fill {
+    /// Whether an answer with this head may be stored. `asked` is the head of
+    /// the request, `types` are to be compressed.
+    pub(in crate::exchange) fn accepts<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        asked: &Fields,
+        types: &MediaTypes,
+    ) -> Result<(), Reason>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let most = self.settings.max_entry as u64;
+        if head.content_length.is_some_and(|length| length > most) {
+            return Err(Reason::Length);
+        }
+        let (said, varies, content_type) = self.read(head)?;
+        self.stale = said.stale;
+        if said.forbidden || said.lifetime == Some(0) {
+            return Err(Reason::CacheControl);
+        }
+        match self.coding {
+            Coding::Identity => {}
+            // it is stored as if it had not been coded
+            Coding::Gzip => self.recode(),
+            // what comes unasked comes to all
+            Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
+            Coding::Other => return Err(Reason::Coding),
+        }
+        let is_coded = self.coding == Coding::Other;
+        let is_json = media_type::is_json(content_type);
+        match &mut self.what {
+            What::Resource(resource) => {
+                resource.said = said;
+                resource.status = head.status;
+                resource.undelimited =
+                    !head.delimited && head.content_length.is_none() && head.status != 204;
+                resource.compresses = !is_coded && types.contains(content_type);
+                if !http::is_storable(head.status) {
+                    return Err(Reason::Status);
+                }
+                let by_route = !is_coded && head.status == 200 && is_json;
+                if said.lifetime.is_none() && !by_route {
+                    return Err(Reason::Lifetime);
+                }
+            }
+            What::Call(_) | What::Batch(_) if is_coded => return Err(Reason::Coding),
+            What::Call(_) | What::Batch(_) if head.status != 200 => return Err(Reason::Status),
+            What::Call(_) | What::Batch(_) if !is_json => return Err(Reason::Type),
+            What::Call(_) | What::Batch(_) => {}
+        }
+        match varies.names() {
+            Some(names) if self.depends_on(&names, asked) => Ok(()),
+            _ => Err(Reason::Vary),
+        }
+    }
+
+    /// What a head says of storing, what it varies on, and its media type. Takes
+    /// the fields that hits carry.
+    pub(in crate::exchange) fn read<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+    ) -> Result<(http::Said, http::Varies, &'a [u8]), Reason>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let is_call = !matches!(self.what, What::Resource(_));
+        let mut reader = http::Reader::default();
+        let mut varies = http::Varies::default();
+        let mut content_type: &[u8] = b"";
+        for (name, value) in head.fields.clone() {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            reader.read(name, value);
+            varies.read(name, value);
+            if is("set-cookie") {
+                return Err(Reason::SetCookie);
+            } else if is("cache-control") {
+                // it may be coded, and is not the same bytes then
+                if members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
+                    return Err(Reason::NoTransform);
+                }
+            } else if is("content-type") {
+                content_type = value;
+            } else if is("content-encoding") {
+                self.coding.read(value);
+            }
+            if is_call && is_carried(name) || !is_call && http::is_stored_field(name) {
+                self.carry(name, value);
+            }
+        }
+        Ok((reader.said(head.now), varies, content_type))
+    }
+
+    /// What is stored will not be the bytes that the node sent.
+    fn recode(&mut self) {
+        self.fields.retain(|(name, _)| {
+            !is_bytewise(name) && !name.eq_ignore_ascii_case(b"content-encoding")
+        });
+        for (name, value) in &mut self.fields {
+            if name.eq_ignore_ascii_case(b"etag") {
+                if let Some(weak) = weakened(value) {
+                    *value = weak;
+                }
+            }
+        }
+    }
+
+    /// Whether it can be kept, where it depends on these fields of the request
+    /// (in lower case).
+    pub(in crate::exchange) fn depends_on(&mut self, varies: &[String], asked: &Fields) -> bool {
+        match self.shared.varying.learn(&self.scope, varies) {
+            Learnt::Covered => true,
+            Learnt::New(names) => {
+                self.scope.vary(asked, Some(names));
+                self.rekeyed = true;
+                self.what.rekey(&self.scope)
+            }
+            Learnt::TooMany => false,
+        }
+    }
+
+    /// Several lines of a field are one (RFC 9110, 5.3).
+    fn carry(&mut self, name: &[u8], value: &[u8]) {
+        let mut known = self.fields.iter_mut();
+        match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some((_, line)) => {
+                line.extend_from_slice(b", ");
+                line.extend_from_slice(value);
+            }
+            None => self.fields.push((name.to_vec(), value.to_vec())),
+        }
+    }
+}
+
+/// Fields of an answer to a call that its copies carry too.
+fn is_carried(name: &[u8]) -> bool {
+    const PREFIXES: [&[u8]; 2] = [b"access-control-", b"eth-"];
+    const NAMES: [&[u8]; 2] = [b"content-type", b"vary"];
+    PREFIXES.iter().any(|prefix| {
+        name.get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    }) || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}

@@ -1,0 +1,383 @@
+//! Making entries of a body.
+
+use super::wanted::{Resource, Wanted, What};
+use super::{Built, Fill};
+use crate::beacon::Route;
+use crate::bytes::{copy_of, push};
+use crate::cache::chain::Mark;
+use crate::cache::class::Class;
+use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use crate::cache::freshness::{Came, Judged, Known};
+use crate::cache::http::Stale;
+use crate::cache::process::repeated::Said;
+use crate::cache::reason::Reason;
+use crate::cache::resource::tag_of;
+use crate::cache::Key;
+use crate::exchange::head::Coding;
+use crate::gzip::inflate;
+use crate::gzip::oneshot::off_loop_length;
+use crate::jsonrpc::block::ResultBlock;
+use crate::jsonrpc::ids::{by_id, counted};
+use crate::jsonrpc::outline::outline;
+use crate::jsonrpc::response::{Outcome, Response};
+use crate::jsonrpc::{response, scan};
+use crate::memory;
+
+/// Answers of at least so many bytes are not read strictly before they are
+/// asked for again. Below, reading takes two microseconds at the most.
+const UNREAD: usize = 8 << 10;
+
+impl Fill {
+    /// Makes entries of the body that was collected. May take milliseconds
+    /// for each megabyte.
+    pub fn build(&mut self) {
+        if !self.built && !memory::is_short() {
+            let mut body = std::mem::take(&mut self.collected);
+            if self.coding == Coding::Gzip {
+                let Some(plain) = self.gunzip(&body) else {
+                    return;
+                };
+                body = plain;
+                self.decoded();
+            }
+            self.build_from(&body, &mut Vec::new());
+        }
+    }
+
+    /// What was collected as it went to the client, coded.
+    pub(in crate::exchange) fn gunzip(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
+        let length = inflate::claimed_length(coded);
+        let needed = coded.len().checked_add(length)?;
+        let is_there = length <= self.settings.max_entry
+            && memory::is_there(needed)
+            && self.reservation.as_mut()?.grow_to(needed, self.limit);
+        inflate::gunzip(coded, length).ok().filter(|_| is_there)
+    }
+
+    /// The same of a body, unless that was tried.
+    pub(in crate::exchange) fn build_from_once(&mut self, body: &[u8]) {
+        if !self.built {
+            self.build_from(body, &mut Vec::new());
+        }
+    }
+
+    /// Whether [`Fill::build`] will take so long that an event loop should
+    /// not wait for it.
+    pub fn is_long(&self) -> bool {
+        let length = match self.coding {
+            Coding::Gzip => inflate::claimed_length(&self.collected),
+            _ => self.collected.len(),
+        };
+        length > off_loop_length(self.settings.gate.level)
+    }
+
+    /// Makes entries of a body. If there is one for all of it, it is given
+    /// back, to be sent, and the id to send it under. `room` is to work in.
+    pub(in crate::exchange) fn build_from(
+        &mut self,
+        body: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Option<(&Entry, Vec<u8>)> {
+        self.built = true;
+        if self.coding == Coding::Gzip {
+            // it could not be decoded
+            return None;
+        }
+        self.entries = match &self.what {
+            What::Batch(wanted) => self.of_batch(wanted, body, room),
+            What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
+            What::Resource(resource) => {
+                self.of_resource(resource, body, room).into_iter().collect()
+            }
+        };
+        let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
+        self.denied = has_nothing && self.updates.is_some() && self.denies(body);
+        if has_nothing {
+            self.refused = Some(self.why_nothing(body));
+        }
+        let id = match &self.what {
+            What::Batch(_) => return None,
+            What::Call(wanted) => wanted.id.clone(),
+            What::Resource(_) => Vec::new(),
+        };
+        let built = self.entries.first()?;
+        Some((&built.entry, id))
+    }
+
+    /// Whether a whole answer is none that could ever be stored.
+    fn denies(&self, body: &[u8]) -> bool {
+        match &self.what {
+            What::Call(wanted) => response::parse(body).is_ok_and(|answer| {
+                body[answer.id.clone()] == wanted.id
+                    && match answer.outcome {
+                        Outcome::Result(result) => self.judge(wanted, &body[result]).is_none(),
+                        Outcome::Error(_) => true,
+                    }
+            }),
+            What::Resource(resource) => {
+                resource.said.lifetime.is_none()
+                    && scan::check(body).is_ok()
+                    && resource
+                        .route
+                        .judge(body, &resource.valid, self.mark())
+                        .is_none()
+            }
+            What::Batch(_) => false,
+        }
+    }
+
+    /// Why a whole answer gives nothing to store.
+    fn why_nothing(&self, body: &[u8]) -> Reason {
+        match &self.what {
+            // whoever sends so much of it wastes no more of our time
+            What::Call(_) if body.len() > UNREAD => Reason::Result,
+            What::Call(_) => match response::parse(body) {
+                Ok(answer) => match answer.outcome {
+                    Outcome::Result(_) => Reason::Result,
+                    Outcome::Error(_) => Reason::Error,
+                },
+                Err(_) => Reason::Malformed,
+            },
+            What::Batch(_) | What::Resource(_) => Reason::Result,
+        }
+    }
+
+    pub(in crate::exchange) fn of_batch(
+        &self,
+        wanted: &[Wanted],
+        body: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Vec<Built> {
+        let mut built = Vec::new();
+        let Ok(answers) = response::parse_batch(body) else {
+            return built;
+        };
+        // answers come in any order; an id that is there twice says nothing
+        // about which is which
+        let Some(ids) = counted(answers.iter().map(|answer| &body[answer.id.clone()])) else {
+            return built;
+        };
+        let mut asked = by_id();
+        if asked.try_reserve(wanted.len()).is_err() {
+            return built;
+        }
+        asked.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
+        for answer in &answers {
+            let id = &body[answer.id.clone()];
+            let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1));
+            let entry = wanted.and_then(|wanted| self.answer(wanted, body, answer, room));
+            if entry.is_some_and(|entry| push(&mut built, entry).is_none()) {
+                break;
+            }
+        }
+        built
+    }
+
+    fn of_call(&self, wanted: &Wanted, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
+        if body.len() >= UNREAD {
+            if let Some(outline) = outline(body, &wanted.id) {
+                let built = self.answer(wanted, body, &outline, room)?;
+                let entry = built.entry.unread();
+                return Some(Built { entry, ..built });
+            }
+        }
+        let answer = response::parse(body).ok()?;
+        if body[answer.id.clone()] != wanted.id {
+            return None;
+        }
+        // what is outside the answer, a newline perhaps, is stored with it
+        let whole = Response {
+            span: 0..body.len(),
+            ..answer
+        };
+        self.answer(wanted, body, &whole, room)
+    }
+
+    pub(in crate::exchange) fn answer(
+        &self,
+        wanted: &Wanted,
+        body: &[u8],
+        answer: &Response,
+        room: &mut Vec<u8>,
+    ) -> Option<Built> {
+        let (result, judged) = match answer.outcome.clone() {
+            Outcome::Result(result) => {
+                let judged = self.judge(wanted, &body[result.clone()]);
+                let believed = |judged| self.believed(judged, &wanted.key, &body[result.clone()]);
+                let judged = judged.and_then(believed);
+                (result, judged)
+            }
+            // what it is, not what is in it, is all that a copy has to keep
+            Outcome::Error(error) => (error, None),
+        };
+        let judged = match judged {
+            Some(judged) => judged,
+            None => self.judge_nothing(wanted, body, &answer.outcome)?,
+        };
+        let (id, first, second) = if answer.id.start < result.start {
+            (IdPlace::BeforeResult, &answer.id, &result)
+        } else {
+            (IdPlace::AfterResult, &result, &answer.id)
+        };
+        let envelope = Envelope {
+            id,
+            before: copy_of(&body[answer.span.start..first.start])?.into(),
+            between: copy_of(&body[first.end..second.start])?.into(),
+            after: copy_of(&body[second.end..answer.span.end])?.into(),
+        };
+        let meta = Meta {
+            status: 200,
+            fields: self.fields.clone(),
+            ..self.meta(Some(judged))
+        };
+        let entry = Entry::code_in(envelope, &body[result], self.settings.gate, meta, room)?;
+        Some(Built {
+            key: wanted.key,
+            entry,
+            valid: judged.valid,
+            method: Some(wanted.method.clone()),
+            if_final: judged.if_final,
+        })
+    }
+
+    pub(in crate::exchange) fn judge(&self, wanted: &Wanted, result: &[u8]) -> Option<Judged> {
+        let judged = wanted.prospect.judge(result, self.known(wanted));
+        judged.filter(|judged| !judged.of.is_some_and(|block| self.contradicts(&block)))
+    }
+
+    /// What an answer is kept as of which there is nothing to keep; `None`:
+    /// nobody has a use for it.
+    fn judge_nothing(&self, wanted: &Wanted, body: &[u8], outcome: &Outcome) -> Option<Judged> {
+        let came = match outcome {
+            Outcome::Result(result) => Came::Result(&body[result.clone()]),
+            Outcome::Error(error) => Came::Error(&body[error.clone()]),
+        };
+        let judged = wanted.prospect.nothing(came, self.known(wanted));
+        let is_led = self.token.is_some() || !self.tokens.is_empty();
+        (judged.valid > 0 || is_led).then_some(judged)
+    }
+
+    pub(in crate::exchange) fn known<'a>(&'a self, wanted: &'a Wanted) -> Known<'a> {
+        Known {
+            params: wanted.params.as_deref(),
+            mark: self.mark(),
+            valid: &self.settings.valid,
+        }
+    }
+
+    /// What may be cut short, as what it is kept now; `None`: not yet.
+    fn believed(&self, judged: Judged, key: &Key, result: &[u8]) -> Option<Judged> {
+        let Some(valid) = judged.if_repeated else {
+            return Some(judged);
+        };
+        let epoch = self.mark().map_or(0, Mark::epoch);
+        let said = Said::new(
+            result,
+            self.settings.asked_at,
+            self.settings.generation,
+            epoch,
+        );
+        if self.shared.repeated.confirms(key, said) {
+            let class = Class::Immutable;
+            return Some(Judged {
+                class,
+                valid,
+                ..judged
+            });
+        }
+        (judged.valid > 0).then_some(judged)
+    }
+
+    /// Whether an answer is of a block that is none of the chain, as far as is
+    /// known now: of several nodes one may be on another branch.
+    fn contradicts(&self, block: &ResultBlock) -> bool {
+        let owner = self.shared.owner().filter(|_| self.mark().is_some());
+        let chain = owner.and_then(|owner| owner.chains().get(&self.settings.namespace));
+        let hash = block.hash.as_ref();
+        chain
+            .zip(hash)
+            .is_some_and(|(chain, hash)| chain.contradicts(block.number, hash))
+    }
+
+    /// What is known of an entry that is kept as that; `None`: it says its own
+    /// lifetime.
+    pub(in crate::exchange) fn meta(&self, judged: Option<Judged>) -> Meta {
+        Meta {
+            class: judged.map_or(Class::Resource, |judged| judged.class),
+            block_number: judged.and_then(|judged| judged.block),
+            follows: self
+                .mark()
+                .map(|mark| (self.settings.namespace, mark.epoch())),
+            height: judged.and_then(|judged| judged.height),
+            stale: match self.what {
+                What::Resource(_) => self.stale,
+                // what RFC 5861 allows is of resources
+                What::Call(_) | What::Batch(_) => Stale {
+                    never: self.stale.never,
+                    ..Stale::default()
+                },
+            },
+            ..Meta::default()
+        }
+    }
+
+    fn of_resource(&self, resource: &Resource, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
+        if resource.undelimited && scan::check(body).is_err() {
+            return None;
+        }
+        let (judged, valid) = match resource.said.lifetime {
+            Some(lifetime) => (None, lifetime),
+            None => {
+                let route = resource.route;
+                let judged = route.judge(body, &resource.valid, self.mark());
+                let judged = judged.or_else(|| self.nothing_of(resource))?;
+                (Some(judged), judged.valid)
+            }
+        };
+        let mut fields = self.fields.clone();
+        let has = |validator: &str| {
+            let mut names = self.fields.iter().map(|(name, _)| name);
+            names.any(|name| name.eq_ignore_ascii_case(validator.as_bytes()))
+        };
+        if !has("etag") && resource.status == 200 {
+            fields.push((b"ETag".to_vec(), tag_of(body)));
+        }
+        let meta = Meta {
+            status: resource.status,
+            fields,
+            age: resource.said.age,
+            revalidates: resource.status == 200 && (has("etag") || has("last-modified")),
+            ..self.meta(judged)
+        };
+        let gate = Gate {
+            min_length: if resource.compresses {
+                self.settings.gate.min_length
+            } else {
+                u64::MAX
+            },
+            ..self.settings.gate
+        };
+        let entry = Entry::code_in(Envelope::none(), body, gate, meta, room)?;
+        Some(Built {
+            key: resource.key,
+            entry,
+            valid,
+            method: None,
+            if_final: None,
+        })
+    }
+
+    /// A whole answer that is not kept, for those who wait for it.
+    fn nothing_of(&self, resource: &Resource) -> Option<Judged> {
+        let is_known = resource.route != Route::Other;
+        (is_known && self.token.is_some()).then_some(Judged {
+            class: Class::Nothing,
+            valid: 0,
+            block: None,
+            height: self.mark().map(|mark| mark.seen),
+            of: None,
+            if_final: None,
+            if_repeated: None,
+        })
+    }
+}

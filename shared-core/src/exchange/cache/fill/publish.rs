@@ -1,0 +1,148 @@
+//! Storing what was built, and who waits for it.
+
+use std::sync::Arc;
+
+use super::{Built, Fill, Settings};
+use crate::cache::chain::Stamp;
+use crate::cache::entry::about::About;
+use crate::cache::entry::Entry;
+use crate::cache::process::flights;
+use crate::cache::process::unkept::Unkept;
+use crate::cache::Key;
+use crate::memory;
+
+impl Fill {
+    /// Stores what was built, and lets go on who waits for it. `now` is in
+    /// milliseconds of the look-ups' clock.
+    pub fn publish(mut self, now: u64) {
+        let mut outcome = flights::Outcome::Alone;
+        // while memory is short nothing is stored, here or with the owner
+        let entries = std::mem::take(&mut self.entries);
+        let is_short = memory::is_short();
+        let stores = !entries.is_empty() && !is_short;
+        if !is_short && self.built && !stores {
+            self.remember_unkept(Unkept::One);
+        }
+        for built in entries.into_iter().filter(|_| stores) {
+            let key = built.key;
+            let (entry, is_current) = self.publish_one(built, now);
+            if now >= entry.meta().expires_at {
+                self.remember_unkept(Unkept::Waiters);
+            }
+            if self.rekeyed || !is_current {
+                continue;
+            }
+            if let Some(n) = self.tokens.iter().position(|token| token.is_of(&key)) {
+                let token = self.tokens.swap_remove(n);
+                let outcome = flights::Outcome::Answer(Arc::clone(&entry));
+                self.shared.finish(token, outcome);
+            }
+            if self.is_of_flight(&key) {
+                outcome = flights::Outcome::Answer(entry);
+            }
+        }
+        if let (true, Some((key, entry)), Some(hot)) =
+            (self.denied, &self.updates, self.shared.hot())
+        {
+            hot.remove_this(key, entry);
+        }
+        self.land(outcome);
+    }
+
+    /// The entry, and whether it is of after the last purge. Those who wait for
+    /// it see for themselves whether it is an answer to them.
+    fn publish_one(&self, built: Built, now: u64) -> (Arc<Entry>, bool) {
+        let Settings {
+            asked_at,
+            generation,
+            changes,
+            namespace,
+            keeps_stale,
+            ..
+        } = self.settings;
+        let mut entry = built.entry.stored(asked_at, built.valid).after(changes);
+        if let Some(owner) = self.shared.owner() {
+            entry = entry.among(owner.chains());
+        }
+        if let Some(stamp) = entry.stamp() {
+            // what is of an older head ends with it
+            stamp.tell();
+        }
+        let entry = Arc::new(entry);
+        if keeps_stale {
+            entry.keep_stale();
+        }
+        let is_untouched = || entry.stamp().is_none_or(Stamp::is_untouched);
+        let is_current = || self.shared.generation() == generation && is_untouched();
+        let is_fresh = entry.is_fresh(now);
+        if let (Some(hot), true) = (self.shared.hot(), is_current()) {
+            // one that has expired may be sent, too: never an older one after it
+            let is_newest = hot.stale(&built.key).is_none_or(|other| {
+                other.meta().stored_at <= asked_at || is_fresh && !other.is_fresh(now)
+            });
+            if is_newest && (is_fresh || entry.is_of_use_stale(now)) {
+                hot.insert(built.key, Arc::clone(&entry));
+                if !is_current() {
+                    // a purge came between
+                    hot.remove(&built.key);
+                }
+            }
+        }
+        if let Some(owner) = self.shared.owner() {
+            if !is_fresh {
+                // others wait for it under a lease
+                owner.give_back(built.key);
+                let is_current = self.shared.generation() == generation;
+                return (entry, is_current);
+            }
+            match About::of(&entry, namespace, built.method.as_deref(), generation) {
+                Some(about) => owner.store(built.key, Arc::clone(&entry), about, built.if_final),
+                None => owner.give_back(built.key),
+            }
+        }
+        let is_current = self.shared.generation() == generation;
+        (entry, is_current)
+    }
+
+    /// Whether those who wait wait for that key.
+    fn is_of_flight(&self, key: &Key) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_of(key))
+    }
+
+    /// Nothing will be stored: who waits goes to the node.
+    pub(in crate::exchange) fn refuse(mut self) {
+        self.land(flights::Outcome::Alone);
+    }
+
+    /// The same, and the next answer will be no other: nobody is to wait for
+    /// it.
+    pub(in crate::exchange) fn refuse_for_now(self) {
+        self.remember_unkept(Unkept::One);
+        self.refuse();
+    }
+
+    fn remember_unkept(&self, unkept: Unkept) {
+        if let (Some(key), false) = (self.what.key(), self.rekeyed) {
+            self.shared.unkept.remember(&key, unkept);
+        }
+    }
+
+    fn land(&mut self, outcome: flights::Outcome) {
+        if let Some(token) = self.token.take() {
+            self.shared.finish(token, outcome);
+        }
+        for token in self.tokens.drain(..) {
+            self.shared.finish(token, flights::Outcome::Alone);
+        }
+    }
+}
+
+impl Drop for Fill {
+    /// The request ended before its answer did: the next that waits takes
+    /// over.
+    fn drop(&mut self) {
+        for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
+            self.shared.hand_on(token);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a look-up finds.
+
+use std::sync::Arc;
+
+use super::fill::Fill;
+use super::part::Mixed;
+use super::waits::Waits;
+use crate::cache::entry::Entry;
+use crate::cache::stale::Failure;
+use crate::cache::status::CacheStatus;
+use crate::cache::Key;
+use crate::exchange::answer::{Answer, Decoding};
+
+/// What came of one, with what the next state needs.
+#[derive(Debug)]
+pub(in crate::exchange) enum Found {
+    Nothing,
+    Answer(Box<Answer>),
+    ToDecode(Box<Decoding>),
+    Part(Box<Mixed>),
+    OnItsWay(Box<Waits>),
+}
+
+/// What a look-up has found out, and is of account later.
+#[derive(Debug, Default)]
+pub(in crate::exchange) struct Looked {
+    /// When it was, and what the host said then.
+    pub(in crate::exchange) at: u64,
+    pub(in crate::exchange) may_code: bool,
+    pub(in crate::exchange) host_writes_vary: bool,
+    pub(in crate::exchange) rpc_method: Vec<u8>,
+    pub(in crate::exchange) batch_size: Option<usize>,
+    /// Of these, answers that came from the cache.
+    pub(in crate::exchange) batch_hits: usize,
+    /// What a single answer is stored under.
+    pub(in crate::exchange) key: Option<Key>,
+    /// As what else than a hit a stored answer is given out.
+    pub(in crate::exchange) given_as: Option<CacheStatus>,
+    /// What may be sent in place of the node's answer.
+    pub(in crate::exchange) stand_in: Option<StandIn>,
+    /// How the node failed, as the host has said.
+    pub(in crate::exchange) failed: Option<Failed>,
+    /// The status of the node's answer that another one stands in for.
+    pub(in crate::exchange) forward_status: Option<u16>,
+    /// What the request changes.
+    pub(in crate::exchange) changing: Option<Box<Changing>>,
+    /// What another exchange is to fetch.
+    pub(in crate::exchange) update: Option<Box<Fill>>,
+}
+
+/// What may be sent in place of the node's answer.
+#[derive(Debug)]
+pub(in crate::exchange) struct StandIn {
+    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) entry: Arc<Entry>,
+    /// What it is to be sent under; `None`: it is a resource.
+    pub(in crate::exchange) id: Option<Vec<u8>>,
+    /// The last purge that was known when it was found.
+    pub(in crate::exchange) generation: u64,
+    /// The node was asked whether it is still right.
+    pub(in crate::exchange) is_asked_for: bool,
+}
+
+impl StandIn {
+    /// For another request.
+    pub(in crate::exchange) fn again(&self) -> Self {
+        Self {
+            key: self.key,
+            entry: Arc::clone(&self.entry),
+            id: self.id.clone(),
+            generation: self.generation,
+            is_asked_for: false,
+        }
+    }
+}
+
+/// What the host has said of the node's answer.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exchange) struct Failed {
+    pub(in crate::exchange) failure: Failure,
+    /// When, in milliseconds of the look-up's clock.
+    pub(in crate::exchange) now: u64,
+    /// A stored answer is to be sent instead.
+    pub(in crate::exchange) is_stood_in_for: bool,
+}
+
+/// A request that does, if it succeeds.
+#[derive(Debug)]
+pub(in crate::exchange) struct Changing {
+    /// What GETs of the same place have.
+    pub(in crate::exchange) namespace: Vec<u8>,
+    /// The host that it was sent to.
+    pub(in crate::exchange) host: Vec<u8>,
+}

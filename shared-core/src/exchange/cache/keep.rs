@@ -1,0 +1,179 @@
+//! Keeping a copy of an answer, and telling the client of the cache.
+
+use super::fill::Fill;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::config::Credentials;
+use crate::exchange::actions::{HeadAction, Misuse};
+use crate::exchange::head::{CacheKind, Field, HeadEdit, ResponseHead};
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
+use crate::mode::Mode;
+
+impl Exchange {
+    /// Whether the answer with this head may be stored, and what the client
+    /// is told of the cache.
+    pub(in crate::exchange) fn judge_storing<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        if head.subrequest || !(self.config.enable && self.config.cache.enable) {
+            self.not_stored(Reason::Subrequest);
+            return;
+        }
+        if self.cache_status == CacheStatus::None {
+            // it was not looked up
+            self.cache_status = CacheStatus::Bypass;
+            if self.reason == Reason::None {
+                self.reason = self.why_not_looked_up();
+            }
+        }
+        if self.replaces(head) {
+            self.cache_status_edit(head);
+            return;
+        }
+        let asked = &self.request.cache.fields;
+        let types = &self.config.types;
+        let Some(fill) = &mut self.storing.fill else {
+            return;
+        };
+        if let Err(reason) = fill.accepts(head, asked, types) {
+            match head.status {
+                // the node will say the same to the next one
+                ..500 => self.not_stored_for_now(reason),
+                _ => self.not_stored(reason),
+            }
+        }
+    }
+
+    /// Why the request was not one for the cache.
+    fn why_not_looked_up(&self) -> Reason {
+        let request = &self.request.cache;
+        if matches!(request.kind, CacheKind::None | CacheKind::Change) {
+            request.why
+        } else if request.credentials && self.config.cache.credentials == Credentials::Bypass {
+            Reason::Credentials
+        } else if !self.config.process.shared.keeps() {
+            Reason::NoMemoryCache
+        } else {
+            Reason::Local
+        }
+    }
+
+    /// The `Cache-Status` of an answer that came from the node (RFC 9211),
+    /// after those of caches nearer to it.
+    pub(in crate::exchange) fn cache_status_edit<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        if head.subrequest {
+            return;
+        }
+        // what went forward is no hit, whatever was sent then (2.1)
+        let mut ours = match (self.cache_status, self.looked.forward_status) {
+            (CacheStatus::Miss, _) => "sszip; fwd=miss".to_owned(),
+            (CacheStatus::Bypass, _) => "sszip; fwd=bypass".to_owned(),
+            (CacheStatus::Revalidated, _) => "sszip; fwd=stale; fwd-status=304".to_owned(),
+            (CacheStatus::Stale, None) => "sszip; fwd=stale".to_owned(),
+            (CacheStatus::Stale, Some(status)) => {
+                format!("sszip; fwd=stale; fwd-status={status}")
+            }
+            _ => return,
+        };
+        if self.reason != Reason::None {
+            ours.push_str("; detail=");
+            ours.push_str(self.reason.name());
+        }
+        let mut value: Vec<u8> = Vec::new();
+        for (name, before) in head.fields.clone() {
+            if name.eq_ignore_ascii_case(b"cache-status") && !before.is_empty() {
+                value.extend_from_slice(before);
+                value.extend_from_slice(b", ");
+            }
+        }
+        value.extend_from_slice(ours.as_bytes());
+        self.head_edits.push(HeadEdit::set("Cache-Status", value));
+    }
+
+    /// What to do with an answer that is not coded.
+    pub(in crate::exchange) fn tee_or_pass(&mut self) -> HeadAction {
+        if self.storing.is_apart {
+            // what is stored comes another way
+            return HeadAction::Pass;
+        }
+        // the bytes on the wire are not the answer itself
+        let fill = self.storing.fill.as_ref();
+        let takes_coded = fill.is_some_and(|fill| fill.takes_coded());
+        if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !takes_coded {
+            self.not_stored_for_now(Reason::Coding);
+        }
+        match self.storing.fill {
+            Some(_) => HeadAction::Tee,
+            None => HeadAction::Pass,
+        }
+    }
+
+    /// A piece of a body that passes. Copied, within the limits.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the answer passes.
+    pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
+        self.allows(Event::Observe)?;
+        self.received += piece.len() as u64;
+        self.storing
+            .copy_of_sent(&self.config, &mut self.reason, piece);
+        Ok(())
+    }
+
+    /// What is to be stored, once all of the answer is with the host; it
+    /// outlives the exchange.
+    pub fn take_fill(&mut self) -> Option<Box<Fill>> {
+        let whole = match &self.phase {
+            Phase::Ready(_) | Phase::Finished => true,
+            Phase::Passing(held) => {
+                let declared = held.declared.map(|declared| declared as u64);
+                declared.is_none_or(|declared| declared == self.received)
+            }
+            _ => return None,
+        };
+        if self.storing.is_apart {
+            // it has an end of its own
+            return None;
+        }
+        if !whole {
+            self.not_stored(Reason::Cut);
+        }
+        let mut fill = self.storing.fill.take()?;
+        if !fill.is_long() {
+            fill.build();
+        }
+        if let Some(reason) = fill.refused() {
+            self.reason = reason;
+        }
+        Some(fill)
+    }
+
+    /// Nothing of this answer is to be stored.
+    pub fn refuse_fill(&mut self) {
+        if let Some(fill) = self.storing.fill.take() {
+            fill.refuse();
+        }
+    }
+
+    /// Nothing of this answer is to be stored, for that reason.
+    pub fn not_stored(&mut self, reason: Reason) {
+        if self.storing.fill.is_some() {
+            self.reason = reason;
+            self.refuse_fill();
+        }
+    }
+
+    /// The same, and the next one will be told the same.
+    pub(in crate::exchange) fn not_stored_for_now(&mut self, reason: Reason) {
+        if let Some(fill) = self.storing.fill.take() {
+            self.reason = reason;
+            fill.refuse_for_now();
+        }
+    }
+}

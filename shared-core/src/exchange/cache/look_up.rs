@@ -1,0 +1,212 @@
+//! Looking up stored answers, before the node is asked.
+
+use std::sync::Arc;
+
+use super::asked::{Asked, BodyLength, LookUp, Need, Sought};
+use super::calls::{Calls, Place};
+use super::fill::wanted::{Wanted, What};
+use super::found::Found;
+use super::waits::Waits;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::config::Credentials;
+use crate::exchange::actions::Misuse;
+use crate::exchange::head::CacheKind;
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::{Event, State};
+use crate::jsonrpc::request::{Call, Refusal, Request};
+use crate::memory;
+use crate::mode::Mode;
+
+impl Exchange {
+    /// What a look-up needs, of a request with such a body.
+    pub fn need(&mut self, length: BodyLength) -> Need {
+        let (request, cache) = (&self.request.cache, &self.config.cache);
+        let bypasses = request.credentials && cache.credentials == Credentials::Bypass;
+        let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);
+        if !looks || !self.config.process.shared.keeps() {
+            return Need::Nothing;
+        }
+        let (fits, need) = match request.kind {
+            CacheKind::Change => return Need::LookUp,
+            CacheKind::None => return Need::Nothing,
+            _ if bypasses => return Need::Nothing,
+            CacheKind::Resource => (length == BodyLength::Known(0), Need::LookUp),
+            CacheKind::Call => {
+                let fits = match length {
+                    BodyLength::Known(length) => (1..=cache.max_request).contains(&length),
+                    BodyLength::Unknown => cache.max_request > 0,
+                };
+                (fits, Need::Body)
+            }
+        };
+        if !fits {
+            self.reason = Reason::RequestLength;
+            return Need::Nothing;
+        }
+        need
+    }
+
+    /// Whether a body is too long to be looked up, after all.
+    pub(in crate::exchange) fn is_too_long(&self, body: &[u8]) -> bool {
+        self.is_call() && body.len() as u64 > self.config.cache.max_request
+    }
+
+    /// Whether the request's body says what is asked for.
+    pub(in crate::exchange) fn is_call(&self) -> bool {
+        self.request.cache.kind == CacheKind::Call
+    }
+
+    /// Looks for stored answers to the request.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn look_up(&mut self, asked: Asked<'_>) -> Result<LookUp, Misuse> {
+        let waited = self.wake();
+        let Phase::AwaitingHead = self.phase else {
+            return Err(self.misuse(Event::Miss));
+        };
+        self.cache_status = CacheStatus::Bypass;
+        let found = self.find(&asked, waited);
+        let (event, phase, look_up) = match found {
+            Found::Nothing => (Event::Miss, Phase::AwaitingHead, LookUp::Forward),
+            Found::Answer(answer) => (Event::Hit, Phase::Ready(answer), LookUp::Respond),
+            Found::ToDecode(decoding) => (
+                Event::HitToDecode,
+                Phase::Decoding(decoding),
+                LookUp::RespondOffLoop,
+            ),
+            Found::Part(mixed) => (
+                Event::HitInPart,
+                Phase::AwaitingPart(mixed),
+                LookUp::ForwardRewritten,
+            ),
+            Found::OnItsWay(waits) => (Event::Wait, Phase::Waiting(waits), LookUp::Wait),
+        };
+        self.move_on(event, |_| phase)?;
+        Ok(look_up)
+    }
+
+    pub(in crate::exchange) fn find(
+        &mut self,
+        asked: &Asked<'_>,
+        waited: Option<Box<Waits>>,
+    ) -> Found {
+        if self.request.cache.kind == CacheKind::Change {
+            self.reason = self.request.cache.why;
+            self.may_change(asked);
+            return Found::Nothing;
+        }
+        if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
+            self.reason = Reason::Memory;
+            return Found::Nothing;
+        }
+        self.looked.at = asked.now;
+        self.config.process.shared.unkept.saw(asked.now);
+        self.looked.may_code = asked.coding_allowed;
+        self.looked.host_writes_vary = asked.host_writes_vary;
+        if self.request.cache.kind == CacheKind::Resource {
+            return self.look_up_resource(asked, waited);
+        }
+        let (config, scope) = (Arc::clone(&self.config), self.scope(asked));
+        let mut judge = Calls::new(&config, &scope, asked.body);
+        match judge.read(config.cache.batch_max) {
+            Ok((Request::Single(call), places)) => {
+                let place = places.into_iter().flatten().next();
+                self.look_up_call(&call, place, &judge, asked, waited)
+            }
+            Ok((Request::Batch(calls), places)) => {
+                let came = waited.map(|waited| waited.of_batch());
+                self.look_up_batch(&calls, places, &judge, asked, came.unwrap_or_default())
+            }
+            Err(refusal) => {
+                self.reason = match refusal {
+                    Refusal::LongBatch => Reason::BatchLength,
+                    _ => Reason::Malformed,
+                };
+                // a POST like any other
+                self.may_change(asked);
+                Found::Nothing
+            }
+        }
+    }
+
+    fn look_up_call(
+        &mut self,
+        call: &Call<'_>,
+        place: Option<Place>,
+        judge: &Calls<'_>,
+        asked: &Asked<'_>,
+        waited: Option<Box<Waits>>,
+    ) -> Found {
+        self.looked.rpc_method = call.method.to_vec();
+        let (Some(id), Some(place)) = (call.id, place) else {
+            self.reason = match call.id {
+                Some(_) => Reason::RpcMethod,
+                None => Reason::Notification,
+            };
+            return Found::Nothing;
+        };
+        let sought = Sought {
+            key: place.key,
+            id: Some(id),
+            is_whole: true,
+            coalesces: true,
+        };
+        let found = self.seek(&sought, judge.scope(), asked, waited, || {
+            What::Call(Wanted::new(call, id, place.key, place.prospect))
+        });
+        if let Found::Answer(_) | Found::ToDecode(_) = found {
+            judge.remember(call, &place);
+        }
+        found
+    }
+
+    /// Ends waiting, if it waits: for what, so that this can be claimed.
+    fn wake(&mut self) -> Option<Box<Waits>> {
+        let mut waits = None;
+        if let Phase::Waiting(_) = self.phase {
+            // the table has this move
+            let _ = self.move_on(Event::Wake, |phase| {
+                if let Phase::Waiting(awaited) = phase {
+                    waits = Some(awaited);
+                }
+                Phase::AwaitingHead
+            });
+        }
+        waits
+    }
+
+    /// The same, for nothing.
+    pub(in crate::exchange) fn stop_waiting(&mut self) {
+        drop(self.wake());
+    }
+
+    /// A look-up that failed never was.
+    pub fn forget_look_up(&mut self) {
+        self.storing.fill = None;
+        self.looked.stand_in = None;
+        self.looked.update = None;
+        self.looked.batch_hits = 0;
+        self.mode = Mode::Off;
+        self.head_edits.clear();
+        self.cache_status = CacheStatus::None;
+        self.reason = Reason::Memory;
+    }
+
+    /// The host did not look it up, for that reason.
+    pub fn not_looked_up(&mut self, reason: Reason) {
+        self.reason = reason;
+    }
+}
+
+/// What there must be to look up a request with a body of `length` bytes, in
+/// bytes. The calls in it are read into structures of which only all together
+/// are long: the shortest call has some 40 bytes, and takes twelve times that.
+fn room_for(length: usize) -> usize {
+    match length {
+        0..=0x1000 => 0,
+        _ => length.saturating_mul(16),
+    }
+}

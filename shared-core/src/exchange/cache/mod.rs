@@ -1,0 +1,32 @@
+//! What an exchange has to do with the cache.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `asked`, `found` | what is looked for, and what comes of that |
+//! | `look_up`, `seek`, `batch`, `resource` | looking for it: of any request, of one answer, of a batch, of a GET |
+//! | `calls`, `scope` | where it would be |
+//! | `waits` | waiting for what others fetch |
+//! | `hit`, `stand_in` | giving it out: fresh, and when it has expired |
+//! | `part`, `merge` | a batch of which the node gets a part |
+//! | `fetch`, `keep`, `storing` | having it fetched, and keeping a copy |
+//! | `fill` | the copy on its way into the cache |
+//! | `changing` | requests that make what is stored out of date |
+
+pub(super) mod asked;
+mod batch;
+mod calls;
+mod changing;
+mod fetch;
+pub(super) mod fill;
+pub(super) mod found;
+mod hit;
+mod keep;
+mod look_up;
+mod merge;
+pub(super) mod part;
+mod resource;
+mod scope;
+mod seek;
+mod stand_in;
+pub(super) mod storing;
+pub(super) mod waits;

@@ -1,0 +1,233 @@
+//! Looking for one answer: here, with those who fetch it, with the owner of a store.
+
+use std::sync::Arc;
+
+use super::asked::{Asked, Sought};
+use super::fill::wanted::What;
+use super::found::Found;
+use super::waits::{Awaited, Waits};
+use crate::cache::entry::Entry;
+use crate::cache::process::flights::{Outcome, Role, Token, Turn};
+use crate::cache::process::hot::Hot;
+use crate::cache::process::ownership::Owner;
+use crate::cache::process::unkept::Unkept;
+use crate::cache::process::wake::Waiter;
+use crate::cache::process::Shared;
+use crate::cache::reason::Reason;
+use crate::cache::scope::Scope;
+use crate::cache::status::CacheStatus;
+use crate::cache::Key;
+use crate::exchange::machine::Exchange;
+
+impl Exchange {
+    /// Looks for one answer. `what` is made only if it is to be fetched.
+    pub(in crate::exchange) fn seek(
+        &mut self,
+        sought: &Sought<'_>,
+        scope: &Scope,
+        asked: &Asked<'_>,
+        waited: Option<Box<Waits>>,
+        what: impl FnOnce() -> What,
+    ) -> Found {
+        let shared = Arc::clone(&self.config.process.shared);
+        if !shared.keeps() {
+            return Found::Nothing;
+        }
+        let key = sought.key;
+        self.looked.key = Some(key);
+        if let Some(waited) = waited {
+            return self.after_waiting(*waited, sought, scope, asked, what);
+        }
+        let trusted = shared.may_send(asked.monotonic);
+        if !asked.bypass {
+            let hot = shared.hot();
+            if let (Some(hot), None) = (hot, sought.id) {
+                self.remove_changed(hot, &key, scope);
+            }
+            let entry = hot.and_then(|hot| hot.get(&key, asked.now));
+            if let Some(entry) = entry.filter(|_| trusted) {
+                self.keep_stale(&entry);
+                self.cache_status = CacheStatus::Miss;
+                if let Some(found) = self.give(&key, entry, sought.id, asked) {
+                    return found;
+                }
+            }
+            self.cache_status = CacheStatus::Miss;
+            if trusted && sought.is_whole {
+                self.find_stand_in(sought, asked);
+            }
+        }
+        if asked.bypass {
+            self.reason = Reason::Bypass;
+        }
+        if self.request.cache.no_store {
+            self.reason = Reason::RequestNoStore;
+        }
+        if !sought.is_whole || self.request.cache.no_store {
+            // what comes is not what could be stored, or must not be
+            return Found::Nothing;
+        }
+        // what is sent meanwhile is sent because another request fetches it
+        let unkept = shared.unkept.get(&key, asked.now);
+        let may_share = sought.coalesces && self.config.cache.lock && unkept != Some(Unkept::One);
+        let coalesces = may_share || self.may_send_stale(asked);
+        let asks = coalesces || shared.owner().is_some_and(Owner::is_up);
+        let since = self.since(scope);
+        let token = match asked.waiter {
+            Some(waiter) if asks && !asked.bypass => {
+                // what is not kept here is not kept elsewhere either
+                let in_vain = unkept.is_some();
+                match take_part(&shared, key, waiter, coalesces, in_vain, asked.now) {
+                    Part::Leads(Some(token)) if trusted => {
+                        // another event loop may have landed it since this looked
+                        match self.landed(&key, sought, scope, asked) {
+                            Some(entry) => {
+                                shared.finish(token, Outcome::Answer(Arc::clone(&entry)));
+                                if let Some(found) = self.give(&key, entry, sought.id, asked) {
+                                    return found;
+                                }
+                                None
+                            }
+                            None => Some(token),
+                        }
+                    }
+                    Part::Leads(token) => token,
+                    Part::Follows if self.may_send_stale(asked) => {
+                        shared.leave(&key, waiter);
+                        if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
+                            return found;
+                        }
+                        None
+                    }
+                    Part::Follows | Part::Asks => {
+                        let awaited = Awaited::Answer(key, since);
+                        return Found::OnItsWay(Waits::new(&shared, waiter, awaited));
+                    }
+                }
+            }
+            _ => None,
+        };
+        self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
+    }
+
+    /// What is there now.
+    fn landed(
+        &self,
+        key: &Key,
+        sought: &Sought<'_>,
+        scope: &Scope,
+        asked: &Asked<'_>,
+    ) -> Option<Arc<Entry>> {
+        let entry = self.config.process.shared.hot()?.get(key, asked.now)?;
+        self.keep_stale(&entry);
+        Some(entry).filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
+    }
+
+    /// What was changed must not be revalidated either: its tag may be the same.
+    fn remove_changed(&self, hot: &Hot, key: &Key, scope: &Scope) {
+        if self.config.process.shared.changes.last() == 0 {
+            return;
+        }
+        let changed = hot.stale(key).filter(|entry| self.is_changed(entry, scope));
+        if let Some(entry) = changed {
+            hot.remove_this(key, &entry);
+        }
+    }
+
+    pub(in crate::exchange) fn keep_stale(&self, entry: &Entry) {
+        if self.config.cache.use_stale.is_any() {
+            entry.keep_stale();
+        }
+    }
+
+    /// What came of waiting. It is not done twice.
+    fn after_waiting(
+        &mut self,
+        waited: Waits,
+        sought: &Sought<'_>,
+        scope: &Scope,
+        asked: &Asked<'_>,
+        what: impl FnOnce() -> What,
+    ) -> Found {
+        self.cache_status = CacheStatus::Miss;
+        let shared = Arc::clone(&self.config.process.shared);
+        let Some((key, since)) = waited.answer() else {
+            return Found::Nothing;
+        };
+        // what answers depend on may have been learnt meanwhile
+        let parted = sought.key != key;
+        let token = match waited.turn() {
+            // nobody woke it: it has waited long enough
+            None => {
+                if !parted {
+                    if let Some(found) = self.give_stale(CacheStatus::Updating, asked) {
+                        return found;
+                    }
+                }
+                None
+            }
+            Some(Turn::Lead(token)) => Some(token),
+            Some(Turn::Landed(Outcome::Alone)) => None,
+            Some(Turn::Landed(Outcome::Answer(entry))) => {
+                self.keep_stale(&entry);
+                let found = Some(entry)
+                    .filter(|_| !parted && shared.may_send(asked.monotonic))
+                    .filter(|entry| since.admits(&shared, entry))
+                    .filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
+                    .and_then(|entry| self.give(&key, entry, sought.id, asked));
+                if let Some(found) = found {
+                    return found;
+                }
+                None
+            }
+        };
+        let mut fill = self.new_fill(what(), scope.clone(), token, asked);
+        fill.rekeyed = parted;
+        self.fetch(fill, asked)
+    }
+}
+
+/// What a request has to do with the flight of a key.
+pub(in crate::exchange) enum Part {
+    /// It leads, or (`None`) there is nobody to wait for.
+    Leads(Option<Token>),
+    /// The owner of a store is asked: wait.
+    Asks,
+    /// Another request leads: wait.
+    Follows,
+}
+
+/// Leads, or follows, the flight of a key. With a store the look-up there is
+/// the first to lead.
+fn take_part(
+    shared: &Shared,
+    key: Key,
+    waiter: Waiter,
+    coalesces: bool,
+    in_vain: bool,
+    now: u64,
+) -> Part {
+    let token = match shared.flights.begin(key, waiter) {
+        Some(Role::Follower) => return Part::Follows,
+        Some(Role::Leader(token)) => token,
+        // memory was refused
+        None => return Part::Leads(None),
+    };
+    let token = match shared.owner() {
+        Some(owner) if shared.flights.follow(&token, waiter).is_some() => {
+            match owner.ask(key, token, coalesces, in_vain, now) {
+                Ok(()) => return Part::Asks,
+                Err(token) => {
+                    shared.flights.leave(&key, waiter);
+                    token
+                }
+            }
+        }
+        _ => token,
+    };
+    if !coalesces {
+        shared.finish(token, Outcome::Alone);
+        return Part::Leads(None);
+    }
+    Part::Leads(Some(token))
+}

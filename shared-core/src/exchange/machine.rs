@@ -1,0 +1,253 @@
+//! The exchange itself: what it has in every state, what can be read of it, and
+//! how it moves.
+
+use std::sync::Arc;
+
+use super::actions::Misuse;
+use super::answer::Answer;
+use super::cache::found::Looked;
+use super::cache::part::Mixed;
+use super::cache::storing::Storing;
+use super::head::{Field, HeadEdit, Request, RequestHead};
+use super::phase::Phase;
+use super::transitions::{Event, State};
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::config::{Config, UpstreamEncoding};
+use crate::gzip::splice::Body;
+use crate::mode::Mode;
+use crate::negotiate::vary;
+
+/// One exchange. See the [module's](super) theory of operation.
+#[derive(Debug)]
+pub struct Exchange {
+    pub(super) config: Arc<Config>,
+    pub(super) phase: Phase,
+    pub(super) mode: Mode,
+    pub(super) request: Request,
+    pub(super) upstream_edits: Vec<HeadEdit>,
+    pub(super) head_edits: Vec<HeadEdit>,
+    pub(super) varies: bool,
+    /// Bytes of the body that came, and that the client got.
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    /// What of a batch the node gets. It lives as long as the exchange.
+    pub(super) request_body: Vec<u8>,
+    pub(super) cache_status: CacheStatus,
+    /// Why it is no hit, or will not be stored.
+    pub(super) reason: Reason,
+    pub(super) looked: Looked,
+    pub(super) storing: Storing,
+}
+
+impl Exchange {
+    /// A new exchange at a place with these settings.
+    pub fn new(config: Arc<Config>) -> Self {
+        Self {
+            config,
+            phase: Phase::Start,
+            mode: Mode::Off,
+            request: Request::default(),
+            upstream_edits: Vec::new(),
+            head_edits: Vec::new(),
+            varies: false,
+            received: 0,
+            sent: 0,
+            request_body: Vec::new(),
+            cache_status: CacheStatus::None,
+            reason: Reason::None,
+            looked: Looked::default(),
+            storing: Storing::default(),
+        }
+    }
+
+    /// Where the exchange stands.
+    pub fn state(&self) -> State {
+        self.phase.state()
+    }
+
+    /// What happened to the answer; final in `Ready`, `Passing` and `Cut`.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Why the answer did not come from the cache, or will not from it.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// Changes to the head that the node gets.
+    pub fn upstream_edits(&self) -> &[HeadEdit] {
+        &self.upstream_edits
+    }
+
+    /// Changes to the head that the client gets. Valid once the answer is
+    /// decided.
+    pub fn head_edits(&self) -> &[HeadEdit] {
+        &self.head_edits
+    }
+
+    /// Whether the answer depends on `Accept-Encoding`. The head edits say so
+    /// to the client, unless the host writes that itself.
+    pub fn varies(&self) -> bool {
+        self.varies
+    }
+
+    /// What a cache between this exchange and the node should tell answers
+    /// apart by: the node's `Vary` without the fields that the upstream edits
+    /// make the same for every request.
+    pub fn upstream_vary(&self, vary: &[u8]) -> Vec<u8> {
+        self.upstream_edits
+            .iter()
+            .fold(vary.to_vec(), |vary, edit| {
+                vary::without(std::iter::once(&vary[..]), &edit.name)
+            })
+    }
+
+    /// What the node is to get after `LookUp::ForwardRewritten`.
+    pub fn request_body(&self) -> &[u8] {
+        &self.request_body
+    }
+
+    /// The status of a stored answer that is to be sent; 0: the status is the
+    /// node's.
+    pub fn status(&self) -> u16 {
+        self.answer().map_or(0, |answer| answer.status)
+    }
+
+    /// Bytes to send right after the head, in pieces: the whole body in
+    /// `Ready`, what was collected in `Passing`. They live as long as the
+    /// exchange.
+    pub fn body(&self) -> impl Iterator<Item = &[u8]> {
+        let (own, stored): (&[u8], _) = match &self.phase {
+            Phase::Ready(answer) | Phase::Replacing(answer) => (&answer.body, &answer.stored),
+            Phase::Passing(held) => (&held.body, &None),
+            _ => (&[], &None),
+        };
+        let stored = stored.iter().flat_map(Body::slices);
+        std::iter::once(own)
+            .chain(stored)
+            .filter(|piece| !piece.is_empty())
+    }
+
+    /// Bytes of the body before it was coded, held, streamed or stored, for
+    /// ratios.
+    pub fn received(&self) -> u64 {
+        match &self.phase {
+            Phase::Ready(answer) if answer.body.is_empty() => {
+                let stored = answer.stored.as_ref();
+                stored.map_or(self.received, Body::plain_length)
+            }
+            _ => self.received,
+        }
+    }
+
+    /// Bytes of the body as it was or will be sent.
+    pub fn sent(&self) -> u64 {
+        match &self.phase {
+            Phase::Ready(answer) => match &answer.stored {
+                Some(body) => body.length(),
+                None => answer.body.len() as u64,
+            },
+            _ => self.sent,
+        }
+    }
+
+    /// What became of the cache here.
+    pub fn cache_status(&self) -> CacheStatus {
+        self.cache_status
+    }
+
+    /// The method of a single call, as it stood in the request; empty before
+    /// the look-up, and for batches.
+    pub fn rpc_method(&self) -> &[u8] {
+        &self.looked.rpc_method
+    }
+
+    /// What the answer is stored under, after the look-up; `None` for batches
+    /// and for what is not stored.
+    pub fn cache_key(&self) -> Option<&[u8; 32]> {
+        self.looked.key.as_ref()
+    }
+
+    /// Calls of a batch; `None` if it is none.
+    pub fn batch_size(&self) -> Option<usize> {
+        self.looked.batch_size
+    }
+
+    /// How many of them were answered from the cache.
+    pub fn batch_hits(&self) -> usize {
+        self.looked.batch_hits
+    }
+
+    /// The client's request head.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless it is the first call.
+    pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
+    where
+        I: Iterator<Item = Field<'a>>,
+    {
+        self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
+        let caches = self.config.enable && self.config.cache.enable;
+        self.request = Request::read(head, caches);
+        if self.config.enable
+            && !self.request.untouched
+            && self.config.upstream_encoding == UpstreamEncoding::Identity
+        {
+            self.upstream_edits
+                .push(HeadEdit::set("Accept-Encoding", b"identity"));
+        }
+        Ok(())
+    }
+
+    /// Moves along the table; `next` is made of what the state had, and does not
+    /// fail.
+    pub(super) fn move_on(
+        &mut self,
+        event: Event,
+        next: impl FnOnce(Phase) -> Phase,
+    ) -> Result<(), Misuse> {
+        let state = self.allows(event)?;
+        self.phase = next(std::mem::replace(&mut self.phase, Phase::Cut));
+        debug_assert_eq!(self.state(), state, "{event:?}");
+        Ok(())
+    }
+
+    /// The state after `event`.
+    pub(super) fn allows(&self, event: Event) -> Result<State, Misuse> {
+        self.state().after(event).ok_or_else(|| self.misuse(event))
+    }
+
+    pub(super) fn misuse(&self, event: Event) -> Misuse {
+        Misuse {
+            state: self.state(),
+            event,
+        }
+    }
+
+    /// The answer that is ready, or will be when the node's has ended.
+    pub(super) fn answer(&self) -> Option<&Answer> {
+        match &self.phase {
+            Phase::Ready(answer) | Phase::Replacing(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    pub(super) fn answer_mut(&mut self) -> Option<&mut Answer> {
+        match &mut self.phase {
+            Phase::Ready(answer) | Phase::Replacing(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// The batch of which the node is asked a part.
+    pub(super) fn mixed(&self) -> Option<&Mixed> {
+        match &self.phase {
+            Phase::AwaitingPart(mixed) | Phase::CollectingPart(mixed) | Phase::Merging(mixed) => {
+                Some(mixed)
+            }
+            _ => None,
+        }
+    }
+}
