@@ -44,9 +44,6 @@ static ngx_int_t ngx_http_sszip_place_text(ngx_pool_t *pool,
     ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url, ngx_str_t *location,
     ngx_str_t *place);
 
-static ngx_http_upstream_conf_t *ngx_http_sszip_upstream_conf(ngx_conf_t *cf,
-    ngx_http_sszip_loc_conf_t *slcf);
-
 static ngx_int_t ngx_http_sszip_proxy_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r);
@@ -484,33 +481,6 @@ ngx_http_sszip_grpc_handler(ngx_http_request_t *r)
 }
 
 
-/* of the upstream module that a location passes requests to, or NULL */
-
-static ngx_http_upstream_conf_t *
-ngx_http_sszip_upstream_conf(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
-{
-    ngx_module_t           *module;
-    ngx_http_conf_ctx_t    *ctx;
-    ngx_http_sszip_pass_t  *pass = slcf->pass;
-
-    if (pass == NULL) {
-        return NULL;
-    }
-
-    module = ngx_http_sszip_module_named(cf, pass->module);
-
-    if (module == NULL) {
-        return NULL;
-    }
-
-    /* what is of all upstream modules is the first thing in each one's own */
-
-    ctx = cf->ctx;
-
-    return ctx->loc_conf[module->ctx_index];
-}
-
-
 /* what proxy_hide_header and the like hide, on hits as on misses */
 
 ngx_int_t
@@ -520,12 +490,23 @@ ngx_http_sszip_hide(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
     ngx_str_t                 *hidden;
     sszip_str                 *names;
     ngx_uint_t                 i;
+    ngx_module_t              *module;
+    ngx_http_conf_ctx_t       *ctx;
+    ngx_http_sszip_pass_t     *pass = slcf->pass;
     ngx_http_upstream_conf_t  *uconf;
 
-    uconf = ngx_http_sszip_upstream_conf(cf, slcf);
+    module = pass ? ngx_http_sszip_module_named(cf, pass->module) : NULL;
 
-    if (uconf == NULL
-        || uconf->hide_headers == NULL
+    if (module == NULL) {
+        return NGX_OK;
+    }
+
+    /* what is of all upstream modules is the first thing in each one's own */
+
+    ctx = cf->ctx;
+    uconf = ctx->loc_conf[module->ctx_index];
+
+    if (uconf->hide_headers == NULL
         || uconf->hide_headers == NGX_CONF_UNSET_PTR)
     {
         return NGX_OK;

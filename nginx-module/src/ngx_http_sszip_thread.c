@@ -35,8 +35,6 @@ typedef struct {
 
 
 static void ngx_http_sszip_guard_handler(ngx_event_t *ev);
-static ngx_http_sszip_job_t *ngx_http_sszip_job(ngx_http_request_t *r,
-    ngx_pool_t *pool);
 static void ngx_http_sszip_submit(ngx_http_sszip_job_t *job);
 static void ngx_http_sszip_post(ngx_http_sszip_job_t *job);
 static void ngx_http_sszip_thread_handler(void *data, ngx_log_t *log);
@@ -87,17 +85,25 @@ ngx_int_t
 ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     sszip_job *work)
 {
-    ngx_pool_t            *pool;
-    ngx_http_sszip_job_t  *job;
+    ngx_pool_t                 *pool;
+    ngx_thread_task_t          *task;
+    ngx_http_sszip_job_t       *job;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (slcf->thread_pool == NULL) {
+        return NGX_DECLINED;
+    }
 
     pool = (ctx != NULL) ? r->pool : ngx_create_pool(1024, ngx_cycle->log);
     if (pool == NULL) {
         return NGX_DECLINED;
     }
 
-    job = ngx_http_sszip_job(r, pool);
+    task = ngx_thread_task_alloc(pool, sizeof(ngx_http_sszip_job_t));
 
-    if (job == NULL) {
+    if (task == NULL) {
 
         if (ctx == NULL) {
             ngx_destroy_pool(pool);
@@ -106,71 +112,44 @@ ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_DECLINED;
     }
 
-    job->work = work;
-
-    if (ctx == NULL) {
-        job->pool = pool;
-        ngx_http_sszip_submit(job);
-
-        return NGX_OK;
-    }
-
-    job->request = r;
-    job->ctx = ctx;
-
-    ctx->state = NGX_HTTP_SSZIP_CODING;
-
-    /* the request stays, whoever closes it, until the thread is done */
-
-    r->main->blocked++;
-
-    /*
-     * There is nothing to send, so send_timeout has no reason to run.  It is
-     * not r->aio that says so: the upstream of a post_action would wait for it
-     * to end, and for ever.
-     */
-
-    r->connection->write->delayed = 1;
-
-    ngx_http_sszip_submit(job);
-
-    return NGX_OK;
-}
-
-
-/* NULL: there is no thread for it */
-
-static ngx_http_sszip_job_t *
-ngx_http_sszip_job(ngx_http_request_t *r, ngx_pool_t *pool)
-{
-    ngx_thread_task_t          *task;
-    ngx_http_sszip_job_t       *job;
-    ngx_http_sszip_loc_conf_t  *slcf;
-
-    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
-
-    if (slcf->thread_pool == NULL) {
-        return NULL;
-    }
-
-    task = ngx_thread_task_alloc(pool, sizeof(ngx_http_sszip_job_t));
-    if (task == NULL) {
-        return NULL;
-    }
-
-    task->handler = ngx_http_sszip_thread_handler;
-    task->event.handler = ngx_http_sszip_thread_done;
-    task->event.log = ngx_cycle->log;
-
     job = task->ctx;
-    task->event.data = job;
 
     ngx_memzero(job, sizeof(ngx_http_sszip_job_t));
 
     job->thread_pool = slcf->thread_pool;
     job->task = task;
+    job->work = work;
 
-    return job;
+    task->handler = ngx_http_sszip_thread_handler;
+    task->event.handler = ngx_http_sszip_thread_done;
+    task->event.data = job;
+    task->event.log = ngx_cycle->log;
+
+    if (ctx == NULL) {
+        job->pool = pool;
+
+    } else {
+        job->request = r;
+        job->ctx = ctx;
+
+        ctx->state = NGX_HTTP_SSZIP_CODING;
+
+        /* the request stays, whoever closes it, until the thread is done */
+
+        r->main->blocked++;
+
+        /*
+         * There is nothing to send, so send_timeout has no reason to run.  It
+         * is not r->aio that says so: the upstream of a post_action would wait
+         * for it to end, and for ever.
+         */
+
+        r->connection->write->delayed = 1;
+    }
+
+    ngx_http_sszip_submit(job);
+
+    return NGX_OK;
 }
 
 
