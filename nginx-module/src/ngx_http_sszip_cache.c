@@ -28,8 +28,7 @@ static ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
-static void ngx_http_sszip_stored(ngx_http_request_t *r, sszip_status status,
-    sszip_job *job);
+static void ngx_http_sszip_stored(ngx_http_request_t *r, sszip_job *job);
 
 
 ngx_int_t
@@ -37,7 +36,6 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 {
     off_t                       length;
     ngx_int_t                   rc;
-    sszip_need                  need;
     ngx_http_sszip_ctx_t       *ctx;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -63,15 +61,17 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
     length = r->headers_in.chunked ? -1
                                    : ngx_max(r->headers_in.content_length_n, 0);
 
-    if (sszip_exchange_need(ctx->exchange, length, &need) != SSZIP_STATUS_OK
-        || need == SSZIP_NEED_NOTHING)
-    {
+    switch (sszip_exchange_need(ctx->exchange, length)) {
+
+    case SSZIP_NEED_LOOK_UP:
+        return ngx_http_sszip_look_up(r, ctx);
+
+    case SSZIP_NEED_BODY:
+        break;
+
+    default: /* SSZIP_NEED_NOTHING */
         ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
         return NGX_DECLINED;
-    }
-
-    if (need == SSZIP_NEED_LOOK_UP) {
-        return ngx_http_sszip_look_up(r, ctx);
     }
 
     rc = ngx_http_read_client_request_body(r, ngx_http_sszip_body_handler);
@@ -304,7 +304,6 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_int_t                  rc;
     ngx_chain_t               *out;
 #if (NGX_HTTP_GZIP)
-    bool                       varies;
     ngx_http_core_loc_conf_t  *clcf;
 #endif
 
@@ -317,9 +316,7 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 #if (NGX_HTTP_GZIP)
 
-    if (sszip_exchange_varies(ctx->exchange, &varies) == SSZIP_STATUS_OK
-        && varies)
-    {
+    if (sszip_exchange_varies(ctx->exchange)) {
         clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
         r->gzip_vary = clcf->gzip_vary;
     }
@@ -388,13 +385,11 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     b = ngx_calloc_buf(r->pool);
     cl = ngx_alloc_chain_link(r->pool);
 
-    if (b == NULL
-        || cl == NULL
-        || sszip_exchange_request_body(ctx->exchange, &body)
-           != SSZIP_STATUS_OK)
-    {
+    if (b == NULL || cl == NULL) {
         return NGX_ERROR;
     }
+
+    body = sszip_exchange_request_body(ctx->exchange);
 
     /* lives as long as the exchange */
 
@@ -418,19 +413,14 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 static ngx_int_t
 ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    int64_t  ms;
-
     ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
-
-    if (sszip_exchange_next_timer(ctx->exchange, &ms) != SSZIP_STATUS_OK) {
-        return NGX_ERROR;
-    }
 
     ctx->wake.handler = ngx_http_sszip_wake_handler;
     ctx->wake.data = r;
     ctx->wake.log = r->connection->log;
 
-    ngx_add_timer(&ctx->wake, (ngx_msec_t) ms);
+    ngx_add_timer(&ctx->wake,
+                  (ngx_msec_t) sszip_exchange_next_timer(ctx->exchange));
 
     if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -495,18 +485,14 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 void
 ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_job     *job;
-    sszip_status   status;
-
     if (ctx->cache != NGX_HTTP_SSZIP_CACHE_DONE) {
         return;
     }
 
     ngx_http_sszip_compare_with_node(r, ctx);
 
-    status = sszip_exchange_sent(ctx->exchange, ngx_current_msec, &job);
-
-    ngx_http_sszip_stored(r, status, job);
+    ngx_http_sszip_stored(r, sszip_exchange_sent(ctx->exchange,
+                                                 ngx_current_msec));
 }
 
 
@@ -515,24 +501,15 @@ ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 void
 ngx_http_sszip_store_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_job     *job;
-    sszip_status   status;
-
-    status = sszip_exchange_node_sent_all(ctx->exchange, ngx_current_msec,
-                                          &job);
-
-    ngx_http_sszip_stored(r, status, job);
+    ngx_http_sszip_stored(r, sszip_exchange_node_sent_all(ctx->exchange,
+                                                          ngx_current_msec));
 }
 
 
 static void
-ngx_http_sszip_stored(ngx_http_request_t *r, sszip_status status,
-    sszip_job *job)
+ngx_http_sszip_stored(ngx_http_request_t *r, sszip_job *job)
 {
-    if (status == SSZIP_STATUS_OK
-        && job != NULL
-        && ngx_http_sszip_run(r, NULL, job) != NGX_OK)
-    {
+    if (job != NULL && ngx_http_sszip_run(r, NULL, job) != NGX_OK) {
         (void) sszip_job_run(job);
         (void) sszip_job_store(job, ngx_current_msec);
     }

@@ -166,7 +166,6 @@ static void
 ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    bool                        wanted;
     ngx_uint_t                  coded;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -200,9 +199,7 @@ ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
 
     if (ctx->state == NGX_HTTP_SSZIP_START
         && !ctx->stored
-        && sszip_exchange_keep_apart(ctx->exchange, &wanted)
-           == SSZIP_STATUS_OK
-        && wanted)
+        && sszip_exchange_keep_apart(ctx->exchange))
     {
         ctx->apart = 1;
         r->main_filter_need_in_memory = 1;
@@ -233,12 +230,7 @@ void
 ngx_http_sszip_compare_with_node(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    bool  changed;
-
-    if (sszip_exchange_node_sent(ctx->exchange, ctx->node_sent, &changed)
-        == SSZIP_STATUS_OK
-        && changed)
-    {
+    if (sszip_exchange_node_sent(ctx->exchange, ctx->node_sent)) {
         ngx_http_sszip_note_filters(r, ngx_http_get_module_loc_conf(r,
                                                       ngx_http_sszip_module));
     }
@@ -885,9 +877,9 @@ ngx_http_sszip_set_timer(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     int64_t       ms;
     ngx_event_t  *ev;
 
-    if (sszip_exchange_next_timer(ctx->exchange, &ms) != SSZIP_STATUS_OK
-        || ms < 0)
-    {
+    ms = sszip_exchange_next_timer(ctx->exchange);
+
+    if (ms < 0) {
         return;
     }
 

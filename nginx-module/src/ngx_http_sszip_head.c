@@ -96,11 +96,12 @@ ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     const sszip_edit  *edits;
 
     if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
-        != SSZIP_STATUS_OK
-        || sszip_exchange_status(ctx->exchange, &status) != SSZIP_STATUS_OK)
+        != SSZIP_STATUS_OK)
     {
         return NGX_ERROR;
     }
+
+    status = sszip_exchange_status(ctx->exchange);
 
     for (i = 0; i < n; i++) {
         if (ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK) {
@@ -135,11 +136,12 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
     const sszip_edit  *edits;
 
     if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
-        != SSZIP_STATUS_OK
-        || sszip_exchange_status(ctx->exchange, &status) != SSZIP_STATUS_OK)
+        != SSZIP_STATUS_OK)
     {
         return NGX_ERROR;
     }
+
+    status = sszip_exchange_status(ctx->exchange);
 
     ngx_http_clear_content_length(r);
 
@@ -431,7 +433,6 @@ ngx_int_t
 ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     sszip_step *step)
 {
-    bool                       varies;
     size_t                     n;
     sszip_response_head        head;
     ngx_http_core_loc_conf_t  *clcf;
@@ -473,10 +474,7 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 #if (NGX_HTTP_GZIP)
 
-    if (clcf->gzip_vary
-        && sszip_exchange_varies(ctx->exchange, &varies) == SSZIP_STATUS_OK
-        && varies)
-    {
+    if (clcf->gzip_vary && sszip_exchange_varies(ctx->exchange)) {
         r->gzip_vary = 1;
     }
 

@@ -50,10 +50,9 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_http_sszip_ctx_t        *update;
     ngx_http_post_subrequest_t  *ps;
 
-    if (sszip_exchange_take_update(ctx->exchange, &exchange)
-        != SSZIP_STATUS_OK
-        || exchange == NULL)
-    {
+    exchange = sszip_exchange_take_update(ctx->exchange);
+
+    if (exchange == NULL) {
         return;
     }
 

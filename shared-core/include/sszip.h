@@ -903,10 +903,9 @@ sszip_status sszip_exchange_release(sszip_exchange *exchange,
  wait for what comes.
 
  # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_next_timer(const sszip_exchange *exchange,
-                                       int64_t *out);
+int64_t sszip_exchange_next_timer(const sszip_exchange *exchange);
 
 /*
  Codes what was held, then `piece`, into `output`, as much as there is room
@@ -957,10 +956,9 @@ sszip_status sszip_exchange_head_edits(sszip_exchange *exchange,
  `Vary` itself is to do so.
 
  # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_varies(const sszip_exchange *exchange,
-                                   bool *out);
+bool sszip_exchange_varies(const sszip_exchange *exchange);
 
 /*
  What a cache between the exchange and the node should tell answers apart
@@ -992,11 +990,9 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
  none; negative: that will be known at its end.
 
  # Safety
- `exchange` is NULL or valid; `need` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_need(sszip_exchange *exchange,
-                                 int64_t length,
-                                 sszip_need *need);
+sszip_need sszip_exchange_need(sszip_exchange *exchange, int64_t length);
 
 /*
  Looks for stored answers to the request. If the library fails inside, the
@@ -1016,10 +1012,9 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
  made. It is freed like any other.
 
  # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_take_update(sszip_exchange *exchange,
-                                        sszip_exchange **out);
+sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
 
 /*
  The node fails the request: to be said before `sszip_exchange_response_head`
@@ -1055,19 +1050,17 @@ sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
  `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 
  # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_request_body(const sszip_exchange *exchange,
-                                         sszip_str *out);
+sszip_str sszip_exchange_request_body(const sszip_exchange *exchange);
 
 /*
- The status of a stored answer.
+ The status of a stored answer; 0: there is none.
 
  # Safety
- `exchange` is NULL or valid; `out` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_status(const sszip_exchange *exchange,
-                                   uint16_t *out);
+uint16_t sszip_exchange_status(const sszip_exchange *exchange);
 
 /*
  Nothing of the answer is to be stored: the operator says so
@@ -1088,27 +1081,25 @@ sszip_status sszip_exchange_no_store(sszip_exchange *exchange);
 sszip_status sszip_exchange_redirected(sszip_exchange *exchange);
 
 /*
- All of the answer is with the host: what is to be stored of it is, or `job`
+ All of the answer is with the host: what is to be stored of it is, or a job
  is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
  to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
  something to say then.
 
  # Safety
- `exchange` is NULL or valid; `job` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_sent(sszip_exchange *exchange,
-                                 uint64_t now,
-                                 sszip_job **job);
+sszip_job *sszip_exchange_sent(sszip_exchange *exchange,
+                               uint64_t now);
 
 /*
  The same for the body as the node sent it, where it is kept apart.
 
  # Safety
- `exchange` is NULL or valid; `job` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_node_sent_all(sszip_exchange *exchange,
-                                          uint64_t now,
-                                          sszip_job **job);
+sszip_job *sszip_exchange_node_sent_all(sszip_exchange *exchange,
+                                        uint64_t now);
 
 /*
  The response head as the node sent it, before the host has hidden, added or
@@ -1126,13 +1117,12 @@ sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
 
 /*
  The host changes the body before it comes here: what is stored comes by
- `sszip_exchange_observe_node`. `wanted`: there is something to be stored.
+ `sszip_exchange_observe_node`. Whether there is something to be stored.
 
  # Safety
- `exchange` is NULL or valid; `wanted` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_keep_apart(sszip_exchange *exchange,
-                                       bool *wanted);
+bool sszip_exchange_keep_apart(sszip_exchange *exchange);
 
 /*
  A piece of the body as the node sent it.
@@ -1146,15 +1136,14 @@ sszip_status sszip_exchange_observe_node(sszip_exchange *exchange,
 /*
  The node has sent so many bytes of a body that is not kept apart: to be said
  before `sszip_exchange_end` and `sszip_exchange_sent`, by a host that
- can tell. `changed`: something has changed it on its way here, and it is not
+ can tell. Whether something has changed it on its way here, and it is not
  stored.
 
  # Safety
- `exchange` is NULL or valid; `changed` points at memory of its type.
+ `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_node_sent(sszip_exchange *exchange,
-                                      uint64_t bytes,
-                                      bool *changed);
+bool sszip_exchange_node_sent(sszip_exchange *exchange,
+                              uint64_t bytes);
 
 /*
  The fields of a stored answer's head as they have become on their way to the

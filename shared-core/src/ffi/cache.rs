@@ -1,41 +1,34 @@
 //! Stored answers.
 
 use super::config::{waiter_of, WOKEN};
-use super::exchange::{fields_of, give_step, response_head_of, sszip_exchange};
+use super::exchange::{ask, fields_of, give_step, read, response_head_of, sszip_exchange};
 use super::job::sszip_job;
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give, open};
+use super::panic::{borrow_mut, borrow_sized, boundary, caught, give};
 use super::types::{
     sszip_asked, sszip_failure, sszip_field, sszip_need, sszip_response_head, sszip_status,
     sszip_step, sszip_str,
 };
 use crate::cache::reason::Reason;
-use crate::exchange::drive::{BodyLength, Driver, Job, Need};
+use crate::exchange::drive::{BodyLength, Driver, Need};
 use crate::exchange::{Asked, Exchange};
 
 /// What a look-up needs, of a request with a body of `length` bytes; 0: it has
 /// none; negative: that will be known at its end.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `need` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_need(
     exchange: *mut sszip_exchange,
     length: i64,
-    need: *mut sszip_need,
-) -> sszip_status {
-    boundary(|| {
-        let length = u64::try_from(length).map_or(BodyLength::Unknown, BodyLength::Known);
-        let needed = borrow_mut!(exchange).driver.need(length);
-        give!(
-            need,
-            match needed {
-                Need::Nothing => sszip_need::SSZIP_NEED_NOTHING,
-                Need::LookUp => sszip_need::SSZIP_NEED_LOOK_UP,
-                Need::Body => sszip_need::SSZIP_NEED_BODY,
-            }
-        );
-        sszip_status::SSZIP_STATUS_OK
-    })
+) -> sszip_need {
+    let length = u64::try_from(length).map_or(BodyLength::Unknown, BodyLength::Known);
+    // SAFETY: the function's contract.
+    match unsafe { ask(exchange, |driver| driver.need(length)) } {
+        Some(Need::LookUp) => sszip_need::SSZIP_NEED_LOOK_UP,
+        Some(Need::Body) => sszip_need::SSZIP_NEED_BODY,
+        Some(Need::Nothing) | None => sszip_need::SSZIP_NEED_NOTHING,
+    }
 }
 
 /// Looks for stored answers to the request. If the library fails inside, the
@@ -83,25 +76,15 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
 /// made. It is freed like any other.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_take_update(
     exchange: *mut sszip_exchange,
-    out: *mut *mut sszip_exchange,
-) -> sszip_status {
-    boundary(|| {
-        // it can be taken once
-        if out.is_null() {
-            return sszip_status::SSZIP_STATUS_NULL;
-        }
-        let update = borrow_mut!(exchange).driver.take_update();
-        give!(
-            out,
-            update.map_or(std::ptr::null_mut(), |update| Box::into_raw(Box::new(
-                sszip_exchange::of(update)
-            )))
-        );
-        sszip_status::SSZIP_STATUS_OK
+) -> *mut sszip_exchange {
+    // SAFETY: the function's contract.
+    let update = unsafe { ask(exchange, Driver::take_update) }.flatten();
+    update.map_or(std::ptr::null_mut(), |update| {
+        Box::into_raw(Box::new(sszip_exchange::of(update)))
     })
 }
 
@@ -160,31 +143,22 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
 /// `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_request_body(
-    exchange: *const sszip_exchange,
-    out: *mut sszip_str,
-) -> sszip_status {
-    boundary(|| {
-        give!(out, sszip_str::of(open!(exchange).request_body()));
-        sszip_status::SSZIP_STATUS_OK
-    })
+pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exchange) -> sszip_str {
+    // SAFETY: the function's contract.
+    let body = unsafe { read(exchange, |exchange| sszip_str::of(exchange.request_body())) };
+    body.unwrap_or(sszip_str::ABSENT)
 }
 
-/// The status of a stored answer.
+/// The status of a stored answer; 0: there is none.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_status(
-    exchange: *const sszip_exchange,
-    out: *mut u16,
-) -> sszip_status {
-    boundary(|| {
-        give!(out, open!(exchange).status());
-        sszip_status::SSZIP_STATUS_OK
-    })
+pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) -> u16 {
+    // SAFETY: the function's contract.
+    unsafe { read(exchange, Exchange::status) }.unwrap_or(0)
 }
 
 /// Nothing of the answer is to be stored: the operator says so
@@ -215,53 +189,35 @@ pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange
     })
 }
 
-/// All of the answer is with the host: what is to be stored of it is, or `job`
+/// All of the answer is with the host: what is to be stored of it is, or a job
 /// is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
 /// to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
 /// something to say then.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `job` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_sent(
     exchange: *mut sszip_exchange,
     now: u64,
-    job: *mut *mut sszip_job,
-) -> sszip_status {
+) -> *mut sszip_job {
     // SAFETY: the function's contract.
-    unsafe { give_job(exchange, |driver| driver.sent(now), job) }
+    let job = unsafe { ask(exchange, |driver| driver.sent(now)) }.flatten();
+    job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
 /// The same for the body as the node sent it, where it is kept apart.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `job` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_node_sent_all(
     exchange: *mut sszip_exchange,
     now: u64,
-    job: *mut *mut sszip_job,
-) -> sszip_status {
+) -> *mut sszip_job {
     // SAFETY: the function's contract.
-    unsafe { give_job(exchange, |driver| driver.node_sent_all(now), job) }
-}
-
-/// # Safety
-/// As of `sszip_exchange_sent`.
-unsafe fn give_job(
-    exchange: *mut sszip_exchange,
-    of: impl FnOnce(&mut Driver) -> Option<Job>,
-    job: *mut *mut sszip_job,
-) -> sszip_status {
-    boundary(|| {
-        // it is given once
-        if job.is_null() {
-            return sszip_status::SSZIP_STATUS_NULL;
-        }
-        let given = of(&mut borrow_mut!(exchange).driver);
-        give!(job, given.map_or(std::ptr::null_mut(), sszip_job::given));
-        sszip_status::SSZIP_STATUS_OK
-    })
+    let job = unsafe { ask(exchange, |driver| driver.node_sent_all(now)) }.flatten();
+    job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
 /// The response head as the node sent it, before the host has hidden, added or
@@ -291,24 +247,19 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
 }
 
 /// The host changes the body before it comes here: what is stored comes by
-/// `sszip_exchange_observe_node`. `wanted`: there is something to be stored.
+/// `sszip_exchange_observe_node`. Whether there is something to be stored.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `wanted` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_keep_apart(
-    exchange: *mut sszip_exchange,
-    wanted: *mut bool,
-) -> sszip_status {
-    boundary(|| {
-        let driver = &mut borrow_mut!(exchange).driver;
-        let is_apart = driver.tell(|exchange| {
-            exchange.keep_apart();
-            exchange.is_apart()
-        });
-        give!(wanted, is_apart.unwrap_or(false));
-        sszip_status::SSZIP_STATUS_OK
-    })
+pub unsafe extern "C" fn sszip_exchange_keep_apart(exchange: *mut sszip_exchange) -> bool {
+    let keep = |exchange: &mut Exchange| {
+        exchange.keep_apart();
+        exchange.is_apart()
+    };
+    // SAFETY: the function's contract.
+    let is_apart = unsafe { ask(exchange, |driver| driver.tell(keep)) };
+    is_apart.flatten().unwrap_or(false)
 }
 
 /// A piece of the body as the node sent it.
@@ -331,23 +282,20 @@ pub unsafe extern "C" fn sszip_exchange_observe_node(
 
 /// The node has sent so many bytes of a body that is not kept apart: to be said
 /// before `sszip_exchange_end` and `sszip_exchange_sent`, by a host that
-/// can tell. `changed`: something has changed it on its way here, and it is not
+/// can tell. Whether something has changed it on its way here, and it is not
 /// stored.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `changed` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_node_sent(
     exchange: *mut sszip_exchange,
     bytes: u64,
-    changed: *mut bool,
-) -> sszip_status {
-    boundary(|| {
-        let driver = &mut borrow_mut!(exchange).driver;
-        let said = driver.tell(|exchange| exchange.node_sent(bytes));
-        give!(changed, said.unwrap_or(false));
-        sszip_status::SSZIP_STATUS_OK
-    })
+) -> bool {
+    let say = |exchange: &mut Exchange| exchange.node_sent(bytes);
+    // SAFETY: the function's contract.
+    let changed = unsafe { ask(exchange, |driver| driver.tell(say)) };
+    changed.flatten().unwrap_or(false)
 }
 
 /// The fields of a stored answer's head as they have become on their way to the

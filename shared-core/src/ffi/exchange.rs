@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::config::{free, sszip_config};
 use super::job::sszip_job;
 use super::known_field::sszip_known_field;
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, give, open};
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give};
 use super::types::{
     slice_of, sszip_do, sszip_edit, sszip_field, sszip_flush, sszip_progress, sszip_request_head,
     sszip_response_head, sszip_status, sszip_step, sszip_str,
@@ -201,17 +201,13 @@ pub unsafe extern "C" fn sszip_exchange_release(
 /// wait for what comes.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_next_timer(
-    exchange: *const sszip_exchange,
-    out: *mut i64,
-) -> sszip_status {
-    boundary(|| {
-        let ms = borrow!(exchange).driver.next_timer();
-        give!(out, ms.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(-1));
-        sszip_status::SSZIP_STATUS_OK
-    })
+pub unsafe extern "C" fn sszip_exchange_next_timer(exchange: *const sszip_exchange) -> i64 {
+    // SAFETY: the function's contract.
+    let exchange = unsafe { exchange.as_ref() };
+    let ms = exchange.and_then(|exchange| caught(|| exchange.driver.next_timer()).flatten());
+    ms.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(-1)
 }
 
 /// Codes what was held, then `piece`, into `output`, as much as there is room
@@ -301,16 +297,11 @@ pub unsafe extern "C" fn sszip_exchange_head_edits(
 /// `Vary` itself is to do so.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `out` points at memory of its type.
+/// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_varies(
-    exchange: *const sszip_exchange,
-    out: *mut bool,
-) -> sszip_status {
-    boundary(|| {
-        give!(out, open!(exchange).varies());
-        sszip_status::SSZIP_STATUS_OK
-    })
+pub unsafe extern "C" fn sszip_exchange_varies(exchange: *const sszip_exchange) -> bool {
+    // SAFETY: the function's contract.
+    unsafe { read(exchange, Exchange::varies) }.unwrap_or(false)
 }
 
 /// What a cache between the exchange and the node should tell answers apart
@@ -367,6 +358,32 @@ pub unsafe extern "C" fn sszip_exchange_body(
         give!(pieces, exchange.body.as_ptr());
         sszip_status::SSZIP_STATUS_OK
     })
+}
+
+/// What the exchange says; `None`: there is none, or a job has it.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+pub(super) unsafe fn read<T>(
+    exchange: *const sszip_exchange,
+    of: impl FnOnce(&Exchange) -> T,
+) -> Option<T> {
+    // SAFETY: the caller's promise.
+    let open = unsafe { exchange.as_ref() }?.driver.exchange()?;
+    caught(|| of(open))
+}
+
+/// The same of its driver.
+///
+/// # Safety
+/// As of [`read`].
+pub(super) unsafe fn ask<T>(
+    exchange: *mut sszip_exchange,
+    what: impl FnOnce(&mut Driver) -> T,
+) -> Option<T> {
+    // SAFETY: the caller's promise.
+    let driver = &mut unsafe { exchange.as_mut() }?.driver;
+    caught(|| what(driver))
 }
 
 /// # Safety

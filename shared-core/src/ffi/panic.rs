@@ -31,17 +31,6 @@ macro_rules! borrow_mut {
     };
 }
 
-/// The exchange behind `$pointer`, or a return of `SSZIP_STATUS_NULL`, or of
-/// `SSZIP_STATUS_MISUSE` while a job has it.
-macro_rules! open {
-    ($pointer:expr) => {
-        match borrow!($pointer).driver.exchange() {
-            Some(exchange) => exchange,
-            None => return sszip_status::SSZIP_STATUS_MISUSE,
-        }
-    };
-}
-
 /// `$pointer` as a reference to a struct that begins with its size, or a return
 /// of `SSZIP_STATUS_NULL`, or of `SSZIP_STATUS_MISUSE` where the host was built
 /// against another one.
@@ -84,4 +73,4 @@ macro_rules! give {
     }};
 }
 
-pub(super) use {borrow, borrow_mut, borrow_sized, give, open};
+pub(super) use {borrow, borrow_mut, borrow_sized, give};
