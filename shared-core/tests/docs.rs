@@ -17,7 +17,7 @@ const ABOVE: &str = "\
 
 # Methods
 
-What is kept of a JSON-RPC answer hangs on the block that it is about. An
+What is kept of a JSON-RPC answer depends on the block that it is about. An
 **immutable** answer never changes: it is of a block that its hash names, or of
 the chain alone. An answer **by finality** is of a block that is named by its
 number, or of a transaction: as long as that block may still be replaced by
@@ -27,7 +27,7 @@ final it is immutable too. Which blocks are final is known where
 judged by what was known when the node was asked; without it nothing is final but
 what a hash names.
 
-A **tip** answer hangs on the head of the chain and is over with the next block;
+A **tip** answer depends on the head of the chain and is over with the next block;
 so is one by finality that was asked at `latest`, `safe` or `finalized`, or
 without a block, which means `latest`. What was asked at `pending` is not kept,
 and neither is anything of a method that is **never** kept: one that changes
