@@ -219,11 +219,11 @@ fn what_is_purged_meanwhile_is_gone() {
 fn many_at_once_are_stored_as_they_are() {
     let mut owner = Served::start(|_| {});
     for n in 0..100 {
-        admit(&owner, n, &entry(n, 300_000));
+        admit(&owner, n, &entry(n, 60_000));
     }
     until(|| owner.status("stores.done") == 100);
     let recompressed = owner.status("recompressed.entries");
-    let smaller = |n: &u8| owner.get(*n).unwrap().len() < entry(*n, 300_000).len();
+    let smaller = |n: &u8| owner.get(*n).unwrap().len() < entry(*n, 60_000).len();
     assert_eq!((0..100).filter(smaller).count() as u64, recompressed);
     assert!(recompressed > 0);
     assert!(owner.running.join(LIMIT));
