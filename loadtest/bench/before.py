@@ -16,6 +16,7 @@ from caching_coders import FRESH, Row, batch_rows, gzip_rows, identity_rows, mis
 from caching_report import Samples
 from stack import Node
 from storing_coders import stored
+from streaming_coders import SSZIP, SSZIP_HELD, SSZIP_ZLIB_RS
 
 BEFORE = "before: "
 ROUNDS = 5
@@ -31,9 +32,8 @@ def run(args, work, library, chosen, pairs, say):
 def streamed(args, work, library, chosen, _pairs, say):
     """As samples of the other suites: a body is a call."""
     bodies = [b for b in chosen if b.group == streaming.GROUP][::2]
-    ours = [streaming.SSZIP, replace(streaming.SSZIP_ZLIB_RS, name="sszip, zlib-rs")]
-    ours.append(streaming.SSZIP_HELD)
-    coders = [row.coder for row in twice([Row(coder, "") for coder in ours], args.before)]
+    ours = [Row(coder, "") for coder in (SSZIP, SSZIP_ZLIB_RS, SSZIP_HELD)]
+    coders = [row.coder for row in twice(ours, args.before)]
     plan = throughput.Plan(rounds=1 if args.quick else ROUNDS, seconds=1)
     found = streaming.requests_per_second(
         work, library, bodies, plan, say, coders, coders[1]
