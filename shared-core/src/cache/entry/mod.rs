@@ -526,7 +526,14 @@ impl Entry {
             Payload::Raw(bytes) => return Some(PlainBytes(bytes.clone())),
             Payload::Open(open) => open,
         };
-        let there = self.lock().bytes();
+        let there = {
+            let decoded = self.lock();
+            if let Plain::Kept(bytes) = &decoded.kept {
+                // as nearly always
+                return Some(PlainBytes(bytes.clone()));
+            }
+            decoded.bytes()
+        };
         let bytes = match there {
             Some(bytes) => bytes,
             // not under the lock: others may want gzip, or the length
