@@ -473,3 +473,12 @@ server {
             response = fetch(nginx.port, "/lost", headers=[("Content-Length", "0")])
             assert (response.status, response.body) == (200, b"0" * 3000)
             assert ("hit" in response.header("Cache-Status")) == bool(turn)
+
+    def test_a_change_whose_body_is_in_a_file(self, nginx, origin):
+        origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60")]), "/changed")
+        for turn in range(2):
+            assert ("hit" in fetch(nginx.port, "/changed").header("Cache-Status")) == bool(turn)
+        # longer than client_body_buffer_size
+        response = fetch(nginx.port, "/changed", method="PUT", body=b"1" * 200_000)
+        assert response.status == 200 and len(origin.last("/changed").body) == 200_000
+        assert "hit" not in fetch(nginx.port, "/changed").header("Cache-Status")
