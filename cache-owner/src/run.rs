@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use sszip_core::cache::chain::Heights;
-use sszip_core::cache::link::namespace;
 use sszip_core::cache::owner::disk::Disk;
 use sszip_core::cache::owner::Owner;
+use sszip_core::cache::scope::named;
 use sszip_core::config::follow::{Api, Follow};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -267,7 +267,7 @@ impl Life {
         owner.listens(now());
         // before anybody is served: nothing is final until it is known to be
         let follow = |(name, follow): &(String, Follow)| {
-            let namespace = namespace(name.as_bytes());
+            let namespace = named(name.as_bytes());
             let heights = match follow.api {
                 Api::Execution => Heights::Blocks,
                 Api::Beacon => Heights::Slots,

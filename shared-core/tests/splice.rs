@@ -472,7 +472,6 @@ fn meta_is_the_callers() {
         age: 7,
         class: Class::Config,
         block_number: Some(0),
-        block_hash: Some([1; 32]),
         ..Meta::default()
     };
     let entry = Entry::code(Envelope::none(), b"{}", ANY, meta.clone()).unwrap();

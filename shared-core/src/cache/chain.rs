@@ -368,9 +368,9 @@ impl Mark {
 }
 
 /// What an entry has to hold against its chain.
-#[derive(Clone, Debug)]
-pub struct Stamp {
-    chain: Arc<Chain>,
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp<'a> {
+    chain: &'a Chain,
     epoch: u64,
     on: On,
 }
@@ -385,10 +385,10 @@ enum On {
     Head(u64),
 }
 
-impl Stamp {
+impl<'a> Stamp<'a> {
     /// Of an entry of a class that was asked for in `epoch`, and depends on the
     /// blocks up to `height`, or was true when the head had that height.
-    pub fn new(chain: Arc<Chain>, class: Class, epoch: u64, height: Option<u64>) -> Self {
+    pub fn new(chain: &'a Chain, class: Class, epoch: u64, height: Option<u64>) -> Self {
         let on = match class {
             Class::Unfinalized => On::Blocks(height),
             Class::Tip | Class::Nothing => On::Head(height.unwrap_or(0)),

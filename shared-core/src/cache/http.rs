@@ -3,6 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use crate::negotiate::list::members;
 
 /// What a response head says.
@@ -21,7 +23,7 @@ pub struct Said {
 }
 
 /// What the node says of sending an answer that has expired. Milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Stale {
     /// For how long it may stand in for an error of the node (RFC 5861, 4).
     pub if_error: u64,

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::Namespace;
 use crate::jsonrpc::key::Keys;
 
 /// Fields that say who asks.
@@ -166,6 +167,20 @@ impl Scope {
             .flat_map(|names| names.split(BETWEEN))
             .any(|known| known == name)
     }
+}
+
+/// What a namespace is known by that an operator has named.
+pub fn named(namespace: &[u8]) -> Namespace {
+    let mut scope = Scope::default();
+    scope.push(namespace);
+    name_of(&scope.bytes)
+}
+
+/// What others know a namespace by, or a place, of its encoding.
+pub fn name_of(encoding: &[u8]) -> Namespace {
+    let mut name = Namespace::default();
+    name.copy_from_slice(&blake3::hash(encoding).as_bytes()[..16]);
+    name
 }
 
 /// Names of fields, in lower case and in order.

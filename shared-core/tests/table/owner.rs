@@ -16,7 +16,7 @@ use sszip_core::cache::process::flights::{Outcome, Token};
 use sszip_core::cache::process::ownership::Owner;
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Shared;
-use sszip_core::cache::{Key, Namespace};
+use sszip_core::cache::Key;
 
 #[derive(Debug)]
 pub struct Owned {
@@ -209,14 +209,6 @@ impl Owner for Owned {
 
     fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
-    }
-
-    fn namespace_of(&self, scope: &[u8]) -> Namespace {
-        let mut namespace = Namespace::default();
-        for (at, byte) in scope.iter().enumerate() {
-            namespace[at % 16] = namespace[at % 16].wrapping_mul(31).wrapping_add(*byte);
-        }
-        namespace
     }
 
     fn chains(&self) -> &Chains {

@@ -1,12 +1,10 @@
-use std::sync::Arc;
-
 use proptest::prelude::*;
 
 use super::{Chain, Heights, Move, Stamp, State, AHEAD, MOST_REORGS};
 use crate::cache::class::Class;
 
-fn chain() -> Arc<Chain> {
-    let chain = Arc::new(Chain::new(State::unknown(Heights::Blocks, 1_000)));
+fn chain() -> Chain {
+    let chain = Chain::new(State::unknown(Heights::Blocks, 1_000));
     chain.change(|state| state.moved(Move::Head(100)));
     chain
 }
@@ -16,9 +14,8 @@ fn moved(chain: &Chain, by: Move) {
 }
 
 /// Of what is asked for now.
-fn stamp(chain: &Arc<Chain>, class: Class, height: Option<u64>) -> Stamp {
-    let epoch = chain.mark().epoch();
-    Stamp::new(Arc::clone(chain), class, epoch, height)
+fn stamp(chain: &Chain, class: Class, height: Option<u64>) -> Stamp<'_> {
+    Stamp::new(chain, class, chain.mark().epoch(), height)
 }
 
 #[test]
@@ -64,8 +61,8 @@ fn an_answer_may_tell_of_a_newer_head() {
     assert!(!stamp_in(&chain, 0).tell());
 }
 
-fn stamp_in(chain: &Arc<Chain>, epoch: u64) -> Stamp {
-    Stamp::new(Arc::clone(chain), Class::Tip, epoch, Some(110))
+fn stamp_in(chain: &Chain, epoch: u64) -> Stamp<'_> {
+    Stamp::new(chain, Class::Tip, epoch, Some(110))
 }
 
 #[test]
@@ -134,7 +131,7 @@ fn what_is_older_than_all_that_is_known_does_not_hold() {
     // of another owner, before or after
     let since = chain.mark().epoch();
     for epoch in [0, 1, since + 1] {
-        let other = Stamp::new(Arc::clone(&chain), Class::Unfinalized, epoch, Some(1));
+        let other = Stamp::new(&chain, Class::Unfinalized, epoch, Some(1));
         assert!(!other.holds(), "{epoch}");
     }
 }
@@ -271,11 +268,11 @@ proptest! {
     fn what_holds_is_true(steps in prop::collection::vec(step(), 1..80)) {
         const CLASSES: [Class; 2] = [Class::Unfinalized, Class::Tip];
         let owner = chain();
-        let process = Arc::new(Chain::new(owner.state()));
+        let process = Chain::new(owner.state());
         // blocks by height, each another number
         let mut blocks: Vec<u64> = (0..=100).collect();
         let mut made = 100;
-        let mut entries: Vec<(Stamp, usize, Vec<u64>)> = Vec::new();
+        let mut entries: Vec<(Stamp<'_>, usize, Vec<u64>)> = Vec::new();
         for step in steps {
             match step {
                 Step::Extend(by) => {

@@ -4,7 +4,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::Entry;
-use crate::cache::chain::{Chains, Stamp};
 use crate::cache::class::Class;
 use crate::cache::{Key, Namespace};
 
@@ -60,13 +59,6 @@ impl About {
             epoch: meta.follows.map_or(0, |(_, epoch)| epoch),
             height: meta.follows.and(meta.height),
         })
-    }
-
-    /// What an entry of its kind has to hold against its chain, if that is one
-    /// of `chains`.
-    pub fn stamp(&self, chains: &Chains) -> Option<Stamp> {
-        let chain = chains.get(&self.namespace)?;
-        Some(Stamp::new(chain, self.class, self.epoch, self.height))
     }
 }
 

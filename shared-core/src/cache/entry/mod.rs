@@ -15,7 +15,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::chain::{Chains, Mark, Stamp};
+use serde::{Deserialize, Serialize};
+
+use super::chain::{Chain, Chains, Mark, Stamp};
 use super::class::Class;
 use super::http::Stale;
 use super::{stale, Key, Namespace};
@@ -26,7 +28,7 @@ use crate::memory::{Budget, Reservation};
 
 /// Where a JSON-RPC answer has its id. Members come in any order: Nethermind
 /// writes the id after the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum IdPlace {
     /// The id comes first.
     BeforeResult,
@@ -109,15 +111,18 @@ pub struct Gate {
     pub level: u8,
 }
 
-/// What is known of an answer besides its bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What is known of an answer besides its bytes. Elsewhere its times mean
+/// nothing; its fields are written apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Meta {
     /// Status code.
     pub status: u16,
     /// Header fields to send, in order: the content type and what else the
     /// caller allows. Never a length or a content coding.
+    #[serde(skip)]
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// When it was stored, in milliseconds of the caller's clock.
+    #[serde(skip)]
     pub stored_at: u64,
     /// How old it was when it was stored, in seconds (RFC 9111, 5.1).
     pub age: u64,
@@ -127,13 +132,12 @@ pub struct Meta {
     /// What the node says of sending it after `expires_at`.
     pub stale: Stale,
     /// From when on it must not be sent, in milliseconds of the same clock.
+    #[serde(skip)]
     pub expires_at: u64,
     /// Why it may be kept.
     pub class: Class,
     /// The block that it tells of.
     pub block_number: Option<u64>,
-    /// That block's hash.
-    pub block_hash: Option<[u8; 32]>,
     /// If its chain is followed: the namespace, and the reorganisations that
     /// were known when the node was asked
     /// ([`State::epoch`](super::chain::State::epoch)).
@@ -159,8 +163,8 @@ pub struct Entry {
     /// What it weighs in one coding.
     weight: u64,
     plain: Mutex<Decoded>,
-    /// What it has to hold against its chain, if that is followed.
-    stamp: Option<Stamp>,
+    /// What it has to hold against, if that is followed.
+    chain: Option<Arc<Chain>>,
     /// It is to be read before it is given out: `check` says more.
     pub(super) unread: AtomicBool,
     /// A place where it is used may send it when it has expired.
@@ -248,7 +252,7 @@ impl Entry {
                 kept: Plain::Unwanted,
                 lent: Weak::new(),
             }),
-            stamp: None,
+            chain: None,
             unread: AtomicBool::new(false),
             kept_stale: AtomicBool::new(false),
             changes: 0,
@@ -295,41 +299,40 @@ impl Entry {
 
     /// The same; if its chain is one of `chains`, it has to hold against that.
     pub fn among(mut self, chains: &Chains) -> Self {
-        self.stamp = self.meta.follows.and_then(|(namespace, epoch)| {
-            let chain = chains.get(&namespace)?;
-            Some(Stamp::new(chain, self.meta.class, epoch, self.meta.height))
-        });
+        let follows = self.meta.follows;
+        self.chain = follows.and_then(|(namespace, _)| chains.get(&namespace));
         self
     }
 
     /// What it has to hold against its chain, if that is followed.
-    pub fn stamp(&self) -> Option<&Stamp> {
-        self.stamp.as_ref()
+    pub fn stamp(&self) -> Option<Stamp<'_>> {
+        let (chain, (_, epoch)) = (self.chain.as_ref()?, self.meta.follows?);
+        Some(Stamp::new(chain, self.meta.class, epoch, self.meta.height))
     }
 
     /// Whether it is as true as when it was asked for, but for the time.
     pub fn holds(&self) -> bool {
-        self.stamp.as_ref().is_none_or(Stamp::holds)
+        self.stamp().is_none_or(|stamp| stamp.holds())
     }
 
     /// Whether it is an answer to who asked when `mark` was known, though there
     /// may be a newer one by now.
     pub fn answers(&self, mark: Option<&Mark>) -> bool {
-        let stamp = self.stamp.as_ref();
+        let stamp = self.stamp();
         stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.answers(mark)))
     }
 
     /// Whether nothing but time has passed since it was true: there may be a
     /// newer head.
-    fn is_untouched(&self) -> bool {
-        self.stamp.as_ref().is_none_or(Stamp::is_untouched)
+    pub fn is_untouched(&self) -> bool {
+        self.stamp().is_none_or(|stamp| stamp.is_untouched())
     }
 
     /// The same body under another head.
     pub fn with(&self, meta: Meta) -> Self {
         let mut other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
         other.unread.store(self.is_unread(), Ordering::Relaxed);
-        other.stamp.clone_from(&self.stamp);
+        other.chain.clone_from(&self.chain);
         other
     }
 

@@ -5,17 +5,18 @@
 //! (<https://postcard.jamesmunns.com>), and the payload, which ends with the
 //! bytes. Times are not in it: a clock means nothing elsewhere.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, Envelope, IdPlace, Meta, Payload};
 use crate::bytes::{copy_of, Bytes};
 use crate::cache::class::Class;
-use crate::cache::http::Stale;
 use crate::gzip::open::Open;
 
 /// Changes with every change of the format: bytes of another version are as
 /// good as none.
-const MAGIC: [u8; 4] = *b"SZE\x06";
+const MAGIC: [u8; 4] = *b"SZE\x07";
 
 /// Of magic and length, then of all that comes before the head. Bytes.
 const FLAGS: usize = 8;
@@ -27,26 +28,17 @@ const UNREAD: u8 = 1;
 /// Most that a number or a length takes in postcard's format (LEB128). Bytes.
 const NUMBER: usize = 10;
 
-/// More than all of a head takes but what is as long as another: seven numbers,
-/// three options of one, a hash, seven tags, and the lengths. Bytes.
-const FRAME: usize = 19 * NUMBER + 49;
+/// More than all of a head takes but what is as long as another: numbers,
+/// lengths among them, a namespace, and tags. Bytes.
+const FRAME: usize = 13 * NUMBER + 16 + 9;
 
 /// All of an entry but its payload and its times.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Head<'a> {
-    status: u16,
+    meta: Cow<'a, Meta>,
     #[serde(borrow)]
     fields: Vec<(&'a [u8], &'a [u8])>,
-    age: u64,
-    revalidates: bool,
-    /// For an error, while it is revalidated, never.
-    stale: (u64, u64, bool),
-    class: Class,
-    block_number: Option<u64>,
-    block_hash: Option<[u8; 32]>,
-    follows: Option<([u8; 16], u64)>,
-    height: Option<u64>,
-    id: u8,
+    id: IdPlace,
     before: &'a [u8],
     between: &'a [u8],
     after: &'a [u8],
@@ -119,26 +111,11 @@ impl Encoded {
         };
         let fields = meta.fields.iter();
         let head = Head {
-            status: meta.status,
+            meta: Cow::Borrowed(meta),
             fields: fields
                 .map(|(name, value)| (&name[..], &value[..]))
                 .collect(),
-            age: meta.age,
-            revalidates: meta.revalidates,
-            stale: {
-                let stale = meta.stale;
-                (stale.if_error, stale.while_revalidate, stale.never)
-            },
-            class: meta.class,
-            block_number: meta.block_number,
-            block_hash: meta.block_hash,
-            follows: meta.follows,
-            height: meta.height,
-            id: match envelope.id {
-                IdPlace::BeforeResult => 0,
-                IdPlace::AfterResult => 1,
-                IdPlace::Nowhere => 2,
-            },
+            id: envelope.id,
             before: &envelope.before,
             between: &envelope.between,
             after: &envelope.after,
@@ -162,16 +139,14 @@ impl Encoded {
 /// both of the caller's clock. `None`: these are no bytes of an entry, or
 /// memory is refused.
 pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
-    let parts = Parts::of(bytes, now, age, fresh)?;
-    let payload = Bytes::copy_of(bytes.get(parts.start..)?)?;
-    Some(parts.with(payload))
+    let (start, entry_with) = read_head(bytes, now, age, fresh)?;
+    Some(entry_with(Bytes::copy_of(bytes.get(start..)?)?))
 }
 
 /// The same; a long payload stays where it is.
 pub fn decode_all(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<Entry> {
-    let parts = Parts::of(&bytes, now, age, fresh)?;
-    let payload = Bytes::rest_of(bytes, parts.start)?;
-    Some(parts.with(payload))
+    let (start, entry_with) = read_head(&bytes, now, age, fresh)?;
+    Some(entry_with(Bytes::rest_of(bytes, start)?))
 }
 
 /// If an entry's bytes are [to be read](Entry::is_unread) before they are given
@@ -200,84 +175,51 @@ pub fn as_read(bytes: &[u8]) -> Option<Vec<u8>> {
 /// refused.
 pub fn as_final(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
     let (mut head, payload) = Head::parse(bytes)?;
-    head.class = Class::Immutable;
-    head.block_number = Some(block);
-    head.height = Some(block);
+    let meta = head.meta.to_mut();
+    meta.class = Class::Immutable;
+    (meta.block_number, meta.height) = (Some(block), Some(block));
     let mut other = head.bytes()?;
     other.try_reserve_exact(payload.len()).ok()?;
     other.extend_from_slice(payload);
     Some(other)
 }
 
-/// An entry but for its payload.
-struct Parts {
-    envelope: Envelope,
-    meta: Meta,
-    coded: Option<(u32, u64)>,
-    unread: bool,
-    /// Where the payload starts.
-    start: usize,
-}
-
-impl Parts {
-    fn of(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Self> {
-        let (head, payload) = Head::parse(bytes)?;
-        let envelope = Envelope {
-            id: match head.id {
-                0 => IdPlace::BeforeResult,
-                1 => IdPlace::AfterResult,
-                2 => IdPlace::Nowhere,
-                _ => return None,
-            },
-            before: copy_of(head.before)?.into(),
-            between: copy_of(head.between)?.into(),
-            after: copy_of(head.after)?.into(),
-        };
-        let fields = head.fields.iter();
-        let meta = Meta {
-            status: head.status,
-            fields: fields
-                .map(|(name, value)| Some((copy_of(name)?, copy_of(value)?)))
-                .collect::<Option<_>>()?,
-            stored_at: now.saturating_sub(age),
-            age: head.age,
-            revalidates: head.revalidates,
-            stale: {
-                let (if_error, while_revalidate, never) = head.stale;
-                Stale {
-                    if_error,
-                    while_revalidate,
-                    never,
-                }
-            },
-            expires_at: now.saturating_add(fresh),
-            class: head.class,
-            block_number: head.block_number,
-            block_hash: head.block_hash,
-            follows: head.follows,
-            height: head.height,
-        };
-        Some(Self {
-            envelope,
-            meta,
-            coded: head.coded,
-            unread: head.unread,
-            start: bytes.len() - payload.len(),
-        })
-    }
-
-    fn with(self, payload: Bytes) -> Entry {
-        let payload = match self.coded {
+/// Where an entry's payload starts in its bytes, and what makes the entry of it.
+fn read_head(
+    bytes: &[u8],
+    now: u64,
+    age: u64,
+    fresh: u64,
+) -> Option<(usize, impl FnOnce(Bytes) -> Entry)> {
+    let (head, payload) = Head::parse(bytes)?;
+    let start = bytes.len() - payload.len();
+    let envelope = Envelope {
+        id: head.id,
+        before: copy_of(head.before)?.into(),
+        between: copy_of(head.between)?.into(),
+        after: copy_of(head.after)?.into(),
+    };
+    let fields = head.fields.iter();
+    let fields = fields.map(|(name, value)| Some((copy_of(name)?, copy_of(value)?)));
+    let meta = Meta {
+        fields: fields.collect::<Option<_>>()?,
+        stored_at: now.saturating_sub(age),
+        expires_at: now.saturating_add(fresh),
+        ..head.meta.into_owned()
+    };
+    let (coded, unread) = (head.coded, head.unread);
+    let entry_with = move |payload| {
+        let payload = match coded {
             None => Payload::Raw(payload),
             Some((crc, length)) => Payload::Open(Open::new(payload, crc, length)),
         };
-        let entry = Entry::new(self.envelope, payload, self.meta);
-        if self.unread {
-            entry.unread()
-        } else {
-            entry
+        let entry = Entry::new(envelope, payload, meta);
+        match unread {
+            true => entry.unread(),
+            false => entry,
         }
-    }
+    };
+    Some((start, entry_with))
 }
 
 #[cfg(test)]
@@ -311,7 +253,6 @@ mod tests {
             expires_at: 9000,
             class: Class::Tip,
             block_number: Some(20_000_000),
-            block_hash: Some([7; 32]),
             follows: Some(([9; 16], u64::MAX)),
             height: Some(u64::MAX),
         }

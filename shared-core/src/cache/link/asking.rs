@@ -12,7 +12,7 @@ use crate::cache::freshness::IfFinal;
 use crate::cache::process::flights::Token;
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::wake::Waiter;
-use crate::cache::{Key, Namespace};
+use crate::cache::Key;
 
 impl Owner for Link {
     fn is_up(&self) -> bool {
@@ -90,10 +90,6 @@ impl Owner for Link {
 
     fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
-    }
-
-    fn namespace_of(&self, scope: &[u8]) -> Namespace {
-        self.namespaces.get(scope)
     }
 
     fn chains(&self) -> &Chains {

@@ -15,7 +15,6 @@ mod events;
 mod favours;
 mod job;
 mod message;
-mod namespaces;
 mod purge;
 mod sending;
 
@@ -29,8 +28,7 @@ use self::events::Events;
 use self::favours::Favours;
 use self::job::{Job, LookUp};
 pub use self::message::{Answer, Message, NotOurs};
-use self::namespaces::Namespaces;
-pub use self::purge::{namespace, problem, request as purge_request, BadPurge, Purged};
+pub use self::purge::{problem, request as purge_request, BadPurge, Purged};
 use super::chain::Chains;
 use super::entry::Entry;
 use super::process::flights::Outcome;
@@ -118,7 +116,6 @@ pub struct Link {
     /// How the owner knows the process.
     process: String,
     state: Mutex<State>,
-    namespaces: Namespaces,
     /// What the owner has said of the chains that it follows.
     pub chains: Chains,
     /// Until when what is in memory may be sent, in milliseconds of the
@@ -211,7 +208,6 @@ impl Link {
                 told: None,
                 failures: 0,
             }),
-            namespaces: Namespaces::default(),
             chains: Chains::default(),
             until: AtomicU64::new(0),
             generation: AtomicU64::new(0),

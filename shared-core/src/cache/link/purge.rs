@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cache::scope::Scope;
-use crate::cache::Namespace;
+use crate::cache::scope::named;
 
 /// What the owner said of a purge: a status, and a JSON object.
 pub type Purged = (u16, Vec<u8>);
@@ -27,20 +26,6 @@ struct Request {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPurge(String);
-
-/// A namespace that an operator has named, as the owner knows it.
-pub fn namespace(name: &[u8]) -> Namespace {
-    let mut scope = Scope::default();
-    scope.push(name);
-    first_half(scope.bytes())
-}
-
-/// The first half of the hash of what a namespace is made of.
-pub(super) fn first_half(scope: &[u8]) -> Namespace {
-    let mut namespace = Namespace::default();
-    namespace.copy_from_slice(&blake3::hash(scope).as_bytes()[..16]);
-    namespace
-}
 
 /// What comes of a purge that no owner could be asked for.
 pub(super) fn not_asked() -> Purged {
@@ -78,7 +63,7 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
             "everything" if value.is_empty() => request.everything.replace(true).is_some(),
             "everything" => return Err(bad("without a value")),
             "namespace" => {
-                let id = const_hex::encode(namespace(value.as_bytes()));
+                let id = const_hex::encode(named(value.as_bytes()));
                 request.namespace.replace(id).is_some()
             }
             "method" if is_method(&value) => request.method.replace(value.into()).is_some(),
@@ -123,7 +108,7 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
                     "blocks= needs a namespace=: blocks of two chains have the same numbers".into(),
                 )
             })?;
-            request.namespace = Some(const_hex::encode(namespace(own)));
+            request.namespace = Some(const_hex::encode(named(own)));
         }
     }
     serde_json::to_string(&request).map_err(|error| BadPurge(error.to_string()))

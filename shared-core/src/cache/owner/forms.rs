@@ -25,9 +25,12 @@ impl Owner {
             return None;
         };
         let read = Arc::new(kept.with_body(body));
-        // what was purged or filled anew is read all the same
-        self.replace(key, kept, &read);
-        Some(read)
+        if self.replace(key, kept, &read) {
+            return Some(read);
+        }
+        // somebody else has done the same; what was purged or filled anew is read
+        // all the same
+        Some(self.memory.read_form_of(key, kept).unwrap_or(read))
     }
 
     /// An entry turns out to be of a block that was final when the node was

@@ -14,7 +14,7 @@ use quick_cache::Weighter;
 
 use super::disk::{Body, Header, Stored};
 use super::now::Now;
-use crate::cache::chain::{Chains, Stamp};
+use crate::cache::chain::{Chain, Chains, Stamp};
 use crate::cache::entry::about::About;
 use crate::cache::entry::wire;
 use crate::cache::process::hot::bounded;
@@ -24,19 +24,15 @@ use crate::cache::Key;
 pub struct Kept {
     about: About,
     body: Body,
-    unread: Option<u64>,
-    /// What it has to hold against its chain, if that is followed.
-    stamp: Option<Stamp>,
+    /// What it has to hold against, if that is followed.
+    chain: Option<Arc<Chain>>,
     /// How old it was at `since`, and then for how long still fresh.
     age: u64,
     fresh: u64,
     /// Monotonic milliseconds.
     since: u64,
-    life: Arc<Life>,
-}
-
-/// What happens to an entry, whichever form it has.
-struct Life {
+    /// Which of all entries it is, whatever its form.
+    number: u64,
     is_stored: AtomicBool,
     /// When it went to the store, or was found there. Monotonic milliseconds.
     placed: AtomicU64,
@@ -46,30 +42,28 @@ struct Life {
     outlived: AtomicU64,
 }
 
-impl Life {
-    /// Of an entry that begins now.
-    fn new(about: &About, is_stored: bool, now: Now) -> Arc<Self> {
-        Arc::new(Self {
-            is_stored: AtomicBool::new(is_stored),
-            placed: AtomicU64::new(now.monotonic),
-            asked: AtomicU64::new(now.monotonic),
-            outlived: AtomicU64::new(about.generation),
-        })
-    }
-}
+/// Entries that there were.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Kept {
     /// One that is fresh for so many milliseconds from now on.
     pub fn new(about: About, body: Vec<u8>, fresh: u64, now: Now) -> Self {
+        Self::begun(about, Body::Owned(body), fresh, now)
+    }
+
+    fn begun(about: About, body: Body, fresh: u64, now: Now) -> Self {
         Self {
-            life: Life::new(&about, false, now),
+            outlived: AtomicU64::new(about.generation),
             about,
-            unread: wire::unread_length(&body),
-            body: Body::Owned(body),
-            stamp: None,
+            body,
+            chain: None,
             age: 0,
             fresh,
             since: now.monotonic,
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            is_stored: AtomicBool::new(false),
+            placed: AtomicU64::new(now.monotonic),
+            asked: AtomicU64::new(now.monotonic),
         }
     }
 
@@ -81,59 +75,67 @@ impl Kept {
             stored_at,
             expires_at,
         } = stored.header;
+        let left = expires_at.saturating_sub(now.unix.max(stored_at));
         Self {
-            life: Life::new(&about, !stored.is_old, now),
-            about,
-            unread: wire::unread_length(stored.body.as_ref()),
-            body: stored.body,
-            stamp: None,
             age: now.unix.saturating_sub(stored_at),
-            fresh: (expires_at.saturating_sub(now.unix)).min(expires_at.saturating_sub(stored_at)),
-            since: now.monotonic,
+            is_stored: AtomicBool::new(!stored.is_old),
+            ..Self::begun(about, stored.body, left, now)
         }
     }
 
-    /// The same entry in another form.
+    /// The same entry in another form, which goes on from here: what happens to
+    /// the one that is in memory counts.
     pub fn with_body(&self, body: Vec<u8>) -> Self {
+        let same = |number: &AtomicU64| number.load(Ordering::Relaxed).into();
         Self {
             about: self.about.clone(),
-            unread: wire::unread_length(&body),
             body: Body::Owned(body),
-            stamp: self.stamp.clone(),
-            age: self.age,
-            fresh: self.fresh,
-            since: self.since,
-            life: Arc::clone(&self.life),
+            chain: self.chain.clone(),
+            is_stored: self.is_stored.load(Ordering::Relaxed).into(),
+            placed: same(&self.placed),
+            asked: same(&self.asked),
+            outlived: same(&self.outlived),
+            ..*self
         }
     }
 
     /// Whether they are forms of one entry.
     pub fn is_form_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.life, &other.life)
+        self.number == other.number
     }
 
     /// The same; if its chain is one of `chains`, it has to hold against that.
     #[must_use]
     pub fn among(mut self, chains: &Chains) -> Self {
-        self.stamp = self.about.stamp(chains);
+        self.chain = chains.get(&self.about.namespace);
         self
+    }
+
+    fn stamp(&self) -> Option<Stamp<'_>> {
+        let About {
+            class,
+            epoch,
+            height,
+            ..
+        } = self.about;
+        Some(Stamp::new(self.chain.as_ref()?, class, epoch, height))
     }
 
     /// Whether it is as true as when it was asked for, but for the time.
     pub fn holds(&self) -> bool {
-        self.stamp.as_ref().is_none_or(Stamp::holds)
+        self.stamp().is_none_or(|stamp| stamp.holds())
     }
 
     /// Whether its chain is known to be the one that it was when it was stored,
     /// or nobody can tell.
     pub fn is_checked(&self) -> bool {
-        self.stamp.as_ref().is_none_or(Stamp::is_checked)
+        self.stamp().is_none_or(|stamp| stamp.is_checked())
     }
 
     /// If it hangs on the head: what was true of an older one is over. Whether
     /// that is news.
     pub fn tell(&self) -> bool {
-        self.stamp.as_ref().is_some_and(Stamp::tell)
+        self.stamp().is_some_and(|stamp| stamp.tell())
     }
 
     /// What was said of it.
@@ -149,7 +151,7 @@ impl Kept {
     /// If it was stored at a glance and nobody has read it yet: how long it
     /// is, in plain bytes.
     pub fn unread(&self) -> Option<u64> {
-        self.unread
+        wire::unread_length(self.body())
     }
 
     /// For how many milliseconds it is still fresh; 0: it is not.
@@ -169,27 +171,27 @@ impl Kept {
     /// once.
     pub fn is_to_be_stored(&self) -> bool {
         self.about.class.may_be_stored()
-            && !self.life.is_stored.load(Ordering::Relaxed)
-            && !self.life.is_stored.swap(true, Ordering::Relaxed)
+            && !self.is_stored.load(Ordering::Relaxed)
+            && !self.is_stored.swap(true, Ordering::Relaxed)
     }
 
     /// The store has refused it: it may be asked to again.
     pub fn is_not_stored(&self) {
-        self.life.is_stored.store(false, Ordering::Relaxed);
+        self.is_stored.store(false, Ordering::Relaxed);
     }
 
     /// The store has got it.
     pub fn is_placed(&self, now: Now) {
-        self.life.placed.store(now.monotonic, Ordering::Relaxed);
+        self.placed.store(now.monotonic, Ordering::Relaxed);
     }
 
     /// It [is to be stored](Self::is_to_be_stored) again if the store got it
     /// so many milliseconds ago, or longer.
     pub fn renew(&self, after: u64, now: Now) {
-        let placed = self.life.placed.load(Ordering::Relaxed);
+        let placed = self.placed.load(Ordering::Relaxed);
         if now.monotonic.saturating_sub(placed) >= after {
             // one of those who ask at the same time
-            let renews = self.life.placed.compare_exchange(
+            let renews = self.placed.compare_exchange(
                 placed,
                 now.monotonic,
                 Ordering::Relaxed,
@@ -203,18 +205,18 @@ impl Kept {
 
     /// When it was last asked for, in monotonic milliseconds.
     pub fn asked(&self) -> u64 {
-        self.life.asked.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// Whether a purge up to `newest` is about it, as `judge` knows; it is asked
     /// once for each purge that there was.
     pub fn is_purged(&self, newest: u64, judge: impl FnOnce(&About) -> bool) -> bool {
-        if self.life.outlived.load(Ordering::Relaxed) >= newest {
+        if self.outlived.load(Ordering::Relaxed) >= newest {
             return false;
         }
         let is_purged = judge(&self.about);
         if !is_purged {
-            self.life.outlived.fetch_max(newest, Ordering::Relaxed);
+            self.outlived.fetch_max(newest, Ordering::Relaxed);
         }
         is_purged
     }
@@ -238,12 +240,6 @@ impl fmt::Debug for Kept {
             .field("about", &self.about)
             .field("length", &self.body().len())
             .finish_non_exhaustive()
-    }
-}
-
-impl AsRef<[u8]> for Kept {
-    fn as_ref(&self) -> &[u8] {
-        self.body.as_ref()
     }
 }
 
@@ -287,7 +283,7 @@ impl Memory {
             self.remove_this(key, &kept);
             return None;
         }
-        kept.life.asked.store(now.monotonic, Ordering::Relaxed);
+        kept.asked.store(now.monotonic, Ordering::Relaxed);
         Some(kept)
     }
 
@@ -311,6 +307,12 @@ impl Memory {
     pub fn has_other(&self, key: &Key, kept: &Kept) -> bool {
         let there = self.cache.peek(key);
         there.is_some_and(|there| !there.is_form_of(kept))
+    }
+
+    /// The form of `kept` that somebody has read, if it is under that key.
+    pub fn read_form_of(&self, key: &Key, kept: &Kept) -> Option<Arc<Kept>> {
+        let there = self.cache.peek(key)?;
+        (there.is_form_of(kept) && there.unread().is_none()).then_some(there)
     }
 
     /// Puts another entry, or another form of one, in the place of that which is
@@ -541,10 +543,8 @@ mod tests {
         assert_eq!(memory.peek(&KEY, at(0)).unwrap().body(), [2; 10]);
         assert_eq!(memory.bytes(), before - 90);
         assert_eq!(form.fresh(at(400)), old.fresh(at(400)));
-        // what happens to the one happens to the other
-        assert!(old.is_to_be_stored() && !form.is_to_be_stored());
-        form.is_not_stored();
-        assert!(old.is_to_be_stored());
+        // it goes on from where the other was
+        assert!(form.is_to_be_stored() && !form.with_body(vec![3]).is_to_be_stored());
         memory.insert(KEY, &newer);
         assert!(!put(&form, &old));
         assert!(Arc::ptr_eq(&memory.peek(&KEY, at(0)).unwrap(), &newer));

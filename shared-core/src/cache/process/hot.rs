@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -22,8 +22,8 @@ use crate::cache::Key;
 pub struct Hot {
     cache: Cache<Name, Slot, ByWeight, RandomState>,
     max_entry: u64,
-    /// Slots of an older age are given to nobody.
-    age: AtomicU64,
+    /// Slots of another age are given to nobody.
+    age: AtomicU32,
     /// Held by whoever changes a slot that it has looked at.
     writing: Mutex<()>,
 }
@@ -44,9 +44,9 @@ impl Hash for Name {
 #[derive(Clone)]
 struct Slot {
     entry: Arc<Entry>,
-    weight: u64,
+    weight: u32,
     /// The tier's, when it came.
-    age: u64,
+    age: u32,
 }
 
 #[derive(Clone)]
@@ -54,7 +54,7 @@ struct ByWeight;
 
 impl Weighter<Name, Slot> for ByWeight {
     fn weight(&self, _: &Name, slot: &Slot) -> u64 {
-        slot.weight
+        slot.weight.into()
     }
 }
 
@@ -112,8 +112,8 @@ impl Hot {
         let cache = bounded(capacity, shards, ByWeight);
         Self {
             cache,
-            max_entry: max_entry.min(shard / 10 * 9),
-            age: AtomicU64::new(0),
+            max_entry: max_entry.min(shard / 10 * 9).min(u32::MAX.into()),
+            age: AtomicU32::new(0),
             writing: Mutex::new(()),
         }
     }
@@ -142,7 +142,7 @@ impl Hot {
             }
             return None;
         }
-        if slot.entry.weight() != slot.weight {
+        if slot.entry.weight() != u64::from(slot.weight) {
             self.reweigh(key, &slot.entry);
         }
         Some(slot.entry)
@@ -154,15 +154,13 @@ impl Hot {
         let weight = entry.weight();
         let age = self.age.load(Ordering::Acquire);
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if weight > self.max_entry {
+        let slot = u32::try_from(weight).map(|weight| Slot { entry, weight, age });
+        let is_there =
+            weight <= self.max_entry && slot.is_ok_and(|slot| self.insert_into_table(key, slot));
+        if !is_there {
             self.cache.remove(&Name(key));
-            return false;
         }
-        if !self.insert_into_table(key, Slot { entry, weight, age }) {
-            self.cache.remove(&Name(key));
-            return false;
-        }
-        true
+        is_there
     }
 
     /// The cache's tables grow, to twice their length, and would end the
@@ -199,7 +197,8 @@ impl Hot {
         if entry.weight() > self.max_entry {
             entry.keep_no_plain();
         }
-        let weight = entry.weight();
+        // never more than that now
+        let weight = u32::try_from(entry.weight()).unwrap_or(u32::MAX);
         if weight != slot.weight {
             let slot = Slot { weight, ..slot };
             // refused only if it was evicted just now

@@ -19,7 +19,7 @@ use crate::cache::chain::Chains;
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
-use crate::cache::{Key, Namespace};
+use crate::cache::Key;
 
 /// The owner, as the exchanges of a process see it. Any thread may ask.
 pub trait Owner: fmt::Debug + Send + Sync {
@@ -64,10 +64,6 @@ pub trait Owner: fmt::Debug + Send + Sync {
 
     /// The last purge that holds here.
     fn generation(&self) -> u64;
-
-    /// What it knows a namespace by, of the encoding of what it is made of
-    /// ([`Scope::namespace`](crate::cache::scope::Scope::namespace)).
-    fn namespace_of(&self, scope: &[u8]) -> Namespace;
 
     /// What it has said of the chains that it follows.
     fn chains(&self) -> &Chains;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::own::Own;
-use crate::cache::scope::{Names, Scope, BETWEEN};
+use crate::cache::scope::{name_of, Names, Scope, BETWEEN};
 
 /// How many places may have answers that vary. Beyond it one is learnt anew for
 /// each that comes. With [`MOST_NAMES`] of them each the table takes 1.5 MB.
@@ -49,7 +49,7 @@ impl Varying {
         if places.is_empty() {
             return None;
         }
-        places.get(&hash_of(scope.place())).cloned()
+        places.get(&name_of(scope.place())).cloned()
     }
 
     /// An answer depends on `names` (in lower case).
@@ -57,7 +57,7 @@ impl Varying {
         if names.iter().all(|name| scope.covers(name)) {
             return Learnt::Covered;
         }
-        let place = hash_of(scope.place());
+        let place = name_of(scope.place());
         // what the scope has too: it may be forgotten here
         let had = scope.names.iter().flat_map(|names| names.split(BETWEEN));
         let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
@@ -93,12 +93,6 @@ fn with(known: Option<&str>, learnt: &[&str]) -> String {
     all.sort_unstable();
     all.dedup();
     all.join(&*BETWEEN.to_string())
-}
-
-fn hash_of(place: &[u8]) -> PlaceHash {
-    let mut hash = PlaceHash::default();
-    hash.copy_from_slice(&blake3::hash(place).as_bytes()[..16]);
-    hash
 }
 
 #[cfg(test)]

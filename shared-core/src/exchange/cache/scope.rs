@@ -3,7 +3,7 @@
 use super::asked::Asked;
 use super::waits::Since;
 use crate::cache::chain::Mark;
-use crate::cache::scope::Scope;
+use crate::cache::scope::{name_of, Scope};
 use crate::cache::{scope, Namespace};
 use crate::config::Credentials;
 use crate::exchange::head::CacheKind;
@@ -62,7 +62,7 @@ impl Exchange {
             // nobody asks for it
             return Default::default();
         };
-        let namespace = owner.namespace_of(scope.namespace());
+        let namespace = name_of(scope.namespace());
         let chain = owner.chains().get(&namespace);
         (namespace, chain.map(|chain| chain.mark()))
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{Built, Fill, Settings};
-use crate::cache::chain::Stamp;
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::process::flights;
@@ -72,8 +71,7 @@ impl Fill {
         if keeps_stale {
             entry.keep_stale();
         }
-        let is_untouched = || entry.stamp().is_none_or(Stamp::is_untouched);
-        let is_current = || self.shared.generation() == generation && is_untouched();
+        let is_current = || self.shared.generation() == generation && entry.is_untouched();
         let is_fresh = entry.is_fresh(now);
         if let (Some(hot), true) = (self.shared.hot(), is_current()) {
             // one that has expired may be sent, too: never an older one after it

@@ -133,12 +133,13 @@ fn a_smaller_form_takes_the_place_of_one_that_was_read_meanwhile() {
     let read = owner.read(&KEY, &hit.kept).unwrap();
     let also = owner.read(&KEY, &hit.kept).unwrap();
     let smaller = recompress(also.body()).unwrap();
+    assert!(Arc::ptr_eq(&read, &also), "it is read once");
     let other = owner.recompressed(&KEY, &also, smaller).unwrap();
     let there = found(owner.look_up(&KEY, at(2)));
     assert!(Arc::ptr_eq(&there.kept, &other) && !there.is_to_be_stored);
     // it did not come that far
     other.is_not_stored();
-    assert!(read.is_to_be_stored());
+    assert!(found(owner.look_up(&KEY, at(3))).is_to_be_stored);
 }
 
 #[test]
