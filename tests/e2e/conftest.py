@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from harness.lanes import Lanes
 from harness.nginx import MODULE, NGINX, Nginx
 from harness.origin import Origin
 
@@ -16,6 +17,10 @@ def pytest_sessionstart(session):
     for name, path in (("SSZIP_NGINX", NGINX), ("SSZIP_MODULE", MODULE)):
         if not pathlib.Path(path).exists():
             raise pytest.UsageError(f"{name}: there is no {path}")
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return Lanes(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 
 from harness import bodies
 from harness.client import Malformed, Truncated, request_bytes
-from harness.nginx import runs
+from harness.processes import runs
 from harness.origin import CLOSE, RESET, Until, scattered
 from harness.rpc import Node, call
 from harness.watch import settled

@@ -4,9 +4,7 @@ not have given a moment ago; none at all that contradicts a final block."""
 
 import http.client
 import json
-import os
 import random
-import signal
 import time
 
 import pytest
@@ -155,8 +153,7 @@ class Run:
         kill_manager(self.stand.nginx)
 
     def kill_worker(self):
-        os.kill(self.dice.choice(self.stand.nginx.workers()), signal.SIGKILL)
-        self.stand.nginx.wait_for(lambda: len(self.stand.nginx.workers()) == 2, "a new worker")
+        self.stand.nginx.kill(self.dice.choice(self.stand.nginx.workers()))
 
     def reload(self):
         self.stand.nginx.reload()

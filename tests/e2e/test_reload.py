@@ -10,7 +10,8 @@ import pytest
 
 from harness import bodies
 from harness.load import Load
-from harness.nginx import resident, runs
+from harness.nginx import resident
+from harness.processes import runs
 from harness.origin import answer, scattered
 from harness.watch import SLACK
 

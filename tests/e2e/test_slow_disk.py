@@ -7,7 +7,7 @@ import pytest
 
 from harness.preload import Preload
 from harness.rpc import Node
-from test_store_life import CONFIG, await_fills, by_hash, end, manager, wait_until_linked
+from test_store_life import CONFIG, await_fills, by_hash, end, wait_until_linked
 
 # longer than nginx's cache manager waits for its store to close
 DELAY = 20_000
@@ -29,7 +29,7 @@ def test_the_cache_manager_leaves_a_slow_disk_behind(start_nginx, origin, preloa
     wait_until_linked(nginx)
     bodies = [nginx.post("/", by_hash(block)).body for block in range(30)]
     await_fills(nginx, 30)
-    with preload.slow_disk(manager(nginx), DELAY):
+    with preload.slow_disk(nginx.manager(), DELAY):
         # checked for signals that it ended by, too
         end(nginx, number)
         assert preload["delayed"]

@@ -13,6 +13,7 @@ import pytest
 from harness import client
 from harness.nginx import Nginx
 from harness.origin import answer
+from harness.processes import runs
 from harness.rpc import call
 from test_store_life import end, kill_manager, wait_until_linked
 
@@ -131,9 +132,7 @@ class Run:
         kill_manager(self.nginx)
 
     def kill_worker(self):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.dice.choice(self.nginx.workers()), signal.SIGKILL)
-        self.nginx.wait_for(lambda: len(self.nginx.workers()) == 2, "a new worker")
+        self.nginx.kill(self.dice.choice(self.nginx.workers()))
 
     def reload(self):
         self.nginx.reload()
@@ -149,24 +148,16 @@ class Run:
         os.kill(master, signal.SIGSTOP)
         children = pathlib.Path(f"/proc/{master}/task/{master}/children").read_text().split()
         victims = [master, *map(int, children)]
-        for victim in filter(running, victims):
+        for victim in filter(runs, victims):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
         self.nginx.process.wait(10)
-        self.nginx.wait_for(lambda: not any(map(running, victims)), "all to be gone")
+        self.nginx.wait_for(lambda: not any(map(runs, victims)), "all to be gone")
         (self.nginx.prefix / "nginx.pid").unlink()
         self.nginx.start()
 
     def settle(self):
         wait_until_linked(self.nginx)
-
-
-def running(pid):
-    try:
-        os.kill(pid, 0)
-    except (OSError, TypeError):
-        return False
-    return True
 
 
 STEPS = [

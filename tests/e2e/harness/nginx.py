@@ -4,6 +4,7 @@ The configuration is a template: `@port@` and `@port_NAME@` become free ports,
 `@origin@` and `@origin_unix@` the scripted node, `@prefix@` the directory.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -18,6 +19,7 @@ import tempfile
 import time
 
 from . import client
+from .processes import Processes, runs
 
 NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
 MODULE = os.environ.get("SSZIP_MODULE", "build/nginx/ngx_http_sszip_module.so")
@@ -100,6 +102,8 @@ class Nginx:
     ):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-e2e-", dir="/tmp"))
         self.prefix.chmod(0o755)
+        self.processes = Processes(self.prefix / "error.log")
+        self._set_up = set()
         self.ports = {}
         self.process = None
         self.single = single
@@ -211,10 +215,33 @@ class Nginx:
     def workers(self):
         """Process ids of the workers that take connections (not those
         shutting down)."""
-        return [pid for pid in children(self.master) if b"worker process\0" in _title(pid) or _title(pid).rstrip(b"\0 ").endswith(b"worker process")]
+        return [pid for pid in self.processes.of(self.master, "worker") if self._is_set_up(pid)]
+
+    def _is_set_up(self, worker):
+        """By its title, which is nginx's until then: looked at no more than needed."""
+        if worker not in self._set_up:
+            try:
+                title = pathlib.Path(f"/proc/{worker}/cmdline").read_bytes()
+            except OSError:
+                return False
+            if b"worker process" not in title:
+                return False
+            self._set_up.add(worker)
+        return True
 
     def all_workers(self):
-        return [pid for pid in children(self.master) if b"worker process" in _title(pid)]
+        return self.processes.of(self.master, "worker", leaving=True)
+
+    def manager(self):
+        """The cache manager, which holds the store; None while there is none."""
+        return next(iter(self.processes.of(self.master, "cache manager")), None)
+
+    def kill(self, worker):
+        """Ends a worker at once, and waits for the one in its place."""
+        count = len(self.workers())
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+        self.wait_for(lambda: worker not in (now := self.workers()) and len(now) == count, "a new worker")
 
     def reload(self):
         """HUP, and waits until a new generation of workers has taken over."""
@@ -228,22 +255,19 @@ class Nginx:
             shutil.rmtree(self.prefix, ignore_errors=True)
             return
         try:
-            if (master := self.master_or_none()) and self._runs(master):
+            if (master := self.master_or_none()) and runs(master):
                 os.kill(master, signal.SIGQUIT)
                 try:
-                    self.wait_for(lambda: not self._runs(master), "nginx to stop after SIGQUIT")
+                    self.wait_for(lambda: not runs(master), "nginx to stop after SIGQUIT")
                 except AssertionError:
                     os.kill(master, signal.SIGKILL)
                     raise
+            self.process.wait(10)
             self.check()
         finally:
             self.process = None
             self._stderr.close()
             shutil.rmtree(self.prefix, ignore_errors=True)
-
-    def _runs(self, pid):
-        self.process.poll()  # a child of ours is a zombie until it is waited for
-        return runs(pid)
 
     # what it wrote
 
@@ -320,29 +344,6 @@ class Nginx:
 
     def connect(self, port="port", **options):
         return client.Connection(self.ports[port], **options)
-
-
-def children(pid):
-    try:
-        text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except OSError:
-        return []
-    return [int(child) for child in text.split()]
-
-
-def _title(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def runs(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def resident(pid):

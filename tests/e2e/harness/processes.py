@@ -1,0 +1,66 @@
+"""Which processes nginx has, by what its masters log of them.
+
+Not by /proc, where looking at a process has the kernel remember it: a parent
+that reaps one which is being looked at may spin for seconds."""
+
+import os
+import re
+import select
+
+_LINE = re.compile(
+    rb"\[\w+\] (?P<who>\d+)#\d+: (?:"
+    rb"start (?P<started>[a-z ]+) process (?P<new>\d+)"
+    rb"|[a-z ]+ process (?P<ended>\d+) exited"
+    rb"|(?P<leaves>gracefully shutting down))"
+)
+
+
+class Processes:
+    """The children of each master that writes to an error log."""
+
+    def __init__(self, log):
+        self._log = log
+        self._read = 0
+        self._rest = b""
+        self._children = {}
+        self._leaving = set()
+
+    def of(self, master, name, *, leaving=False):
+        """Those that a master calls so, oldest first."""
+        self._look()
+        children = self._children.get(master, {})
+        return [pid for pid, called in children.items() if called == name and (leaving or pid not in self._leaving)]
+
+    def _look(self):
+        try:
+            with open(self._log, "rb") as log:
+                log.seek(self._read)
+                new = log.read()
+        except FileNotFoundError:
+            return
+        self._read += len(new)
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        for line in filter(None, map(_LINE.search, lines)):
+            who = int(line["who"])
+            children = self._children.setdefault(who, {})
+            if line["leaves"]:
+                self._leaving.add(who)
+            elif line["ended"]:
+                children.pop(int(line["ended"]), None)
+            else:
+                pid = int(line["new"])
+                children[pid] = line["started"].decode()
+                self._leaving.discard(pid)
+
+
+def runs(pid):
+    """Whether a process has not ended, awaited by its parent or not."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        ended, _, _ = select.select([process], [], [], 0)
+        return not ended
+    finally:
+        os.close(process)
