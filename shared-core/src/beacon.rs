@@ -29,15 +29,24 @@ pub fn is_beacon(target: &[u8]) -> bool {
     target.starts_with(b"/eth/v")
 }
 
+/// The version of a path of the Beacon API (`v1`), and the segments after it.
+pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> + Clone)> {
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+    let mut segments = path.split(|byte| *byte == b'/').skip(1);
+    if segments.next()? != b"eth" {
+        return None;
+    }
+    let version = segments.next().filter(|segment| is_version(segment))?;
+    Some((version, segments))
+}
+
 impl Route {
     /// The route of a target (path and query), as the client sent it.
     pub fn of(target: &[u8]) -> Self {
-        let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
-        let mut segments = path.split(|byte| *byte == b'/').skip(1);
-        let mut next = || segments.next().unwrap_or_default();
-        if next() != b"eth" || !is_version(next()) {
+        let Some((_version, mut segments)) = path(target) else {
             return Route::Other;
-        }
+        };
+        let mut next = || segments.next().unwrap_or_default();
         match (next(), next()) {
             (b"config", b"deposit_contract") | (b"beacon", b"genesis") => Route::Constant,
             (b"config", b"spec" | b"fork_schedule") => Route::Config,

@@ -14,6 +14,8 @@
 //! | [`json`]      | telling a whole text from one cut short (RFC 8259)    |
 //! | [`jsonrpc`]   | calls, answers, the method table, keys (JSON-RPC 2.0) |
 //! | [`beacon`]    | routes of the Beacon API, and how long they may be kept |
+//! | [`ssz`]       | types as tables, and what walks them                  |
+//! | [`transcode`] | JSON of the Beacon API as SSZ                         |
 //! | [`cache`]     | answers kept, and sent without coding them again      |
 //! | [`config`]    | directives as operators write them, checked once      |
 //! | [`memory`]    | how much a process may hold, and whether there is any |
@@ -46,4 +48,5 @@ pub mod ssz;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+pub mod transcode;
 pub mod variable;

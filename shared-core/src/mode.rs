@@ -49,11 +49,21 @@ pub enum Mode {
     Hit = 18,
     /// Stored answers and the node's, put together to a batch.
     Merged = 19,
+    /// JSON of the node's, sent as SSZ.
+    Ssz = 20,
+    /// It was to be SSZ, and nothing names its fork.
+    SszVersion = 21,
+    /// It was to be SSZ, and its fork is not known or has no such type.
+    SszFork = 22,
+    /// It was to be SSZ, and is no value of its type.
+    SszInvalid = 23,
+    /// It was to be SSZ, which would be too long.
+    SszLength = 24,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 20] = [
+    pub const ALL: [Mode; 25] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -74,6 +84,11 @@ impl Mode {
         Mode::Stream,
         Mode::Hit,
         Mode::Merged,
+        Mode::Ssz,
+        Mode::SszVersion,
+        Mode::SszFork,
+        Mode::SszInvalid,
+        Mode::SszLength,
     ];
 
     /// The name that logs and metrics show.
@@ -99,6 +114,11 @@ impl Mode {
             Mode::Stream => "stream",
             Mode::Hit => "hit",
             Mode::Merged => "merged",
+            Mode::Ssz => "ssz",
+            Mode::SszVersion => "ssz-version",
+            Mode::SszFork => "ssz-fork",
+            Mode::SszInvalid => "ssz-invalid",
+            Mode::SszLength => "ssz-length",
         }
     }
 }

@@ -193,7 +193,7 @@ def test_the_fields_of_the_nodes_head(nginx, origin, preload, size, accept, fram
         assert len(origin.received()) == before + 1
         assert asked(numbers) == "whole"
     assert outcomes == ["whole", 502]
-    assert "no memory for the whole batch" in nginx.error_log()
+    assert "no memory for the whole answer" in nginx.error_log()
 
 
 # sizeof(ngx_buf_t)
@@ -239,7 +239,7 @@ def test_a_batch_that_a_thread_puts_together(nginx, origin, preload, accept, fra
     origin.answers(node(LENGTHS["long"], framing=framing, **({"coding": "gzip"} if framing == "chunked" else {})))
     asked = Asked(nginx, LENGTHS["long"], "mixed", accept)
     (worker,) = nginx.workers()
-    said = nginx.error_log().count("no memory for the whole batch")
+    said = nginx.error_log().count("no memory for the whole answer")
     outcomes = []
     for skip in itertools.count():
         numbers = asked.prepare()
@@ -250,7 +250,7 @@ def test_a_batch_that_a_thread_puts_together(nginx, origin, preload, accept, fra
         assert asked(numbers) == "whole"
     assert outcomes[-1] == "whole"
     assert set(outcomes[:-1]) <= {"whole", 502} and 502 in outcomes
-    assert nginx.error_log().count("no memory for the whole batch") - said == outcomes.count(502)
+    assert nginx.error_log().count("no memory for the whole answer") - said == outcomes.count(502)
 
 
 @pytest.mark.parametrize("most", [1, 100], ids=["once", "from-then-on"])

@@ -23,11 +23,11 @@ for sequence in SEQUENCES:
 
 def server(name, config):
     # as in the other rows, the window's time is the host's affair
-    config = {"hold": "64k 60s", **dict(config)}
+    config = {"cache": "on", "hold": "64k 60s", **dict(config)}
     directives = "".join(f"sszip_{directive} {value}; " for directive, value in config.items())
     return (
         f"server {{ listen 127.0.0.1:@port@; server_name *.{name}; proxy_http_version 1.1;"
-        f" sszip on; sszip_cache on; {directives}"
+        f" sszip on; {directives}"
         "location / { proxy_set_header Host $host; proxy_pass http://@origin_unix@; } }\n"
     )
 
@@ -90,7 +90,7 @@ def judge(where, step, response, asked):
     if "cache" in expect:
         assert of_cache(response) == expect["cache"], where
     assert response.coding == expect.get("coding"), where
-    if response.status == 200:
+    if response.status == 200 and step.method != "HEAD":
         assert response.framing == "length", where
     assert response.decoded == expect["body"], where
 

@@ -34,6 +34,18 @@ impl Fields {
         self.ends.push((name_end, self.bytes.len()));
     }
 
+    /// Makes it the only field of that name.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        let mut fields = Fields::default();
+        for (other, value) in self.iter() {
+            if !other.eq_ignore_ascii_case(name) {
+                fields.push(other, value);
+            }
+        }
+        fields.push(name, value);
+        *self = fields;
+    }
+
     /// All of them: name, value.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut start = 0;

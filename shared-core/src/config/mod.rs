@@ -10,6 +10,7 @@ pub mod endpoint;
 pub mod follow;
 pub mod follows;
 pub mod plan;
+mod ssz;
 pub mod store;
 mod values;
 
@@ -17,8 +18,10 @@ use std::sync::Arc;
 
 use crate::cache::process::Process;
 use crate::negotiate::media_type::MediaTypes;
+use crate::transcode;
 
 pub use cache::{CacheConfig, Credentials};
+pub use ssz::SszConfig;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
 
@@ -69,6 +72,8 @@ pub struct Config {
     pub buffers: Buffers,
     /// What is stored and looked up.
     pub cache: CacheConfig,
+    /// What is given as SSZ.
+    pub ssz: SszConfig,
     /// Fields of the node's answers that the host hides from clients, in lower
     /// case: they are heeded and stored, and sent to nobody.
     pub hidden: Arc<[Vec<u8>]>,
@@ -91,6 +96,7 @@ pub struct Directives {
     buffers: Option<Buffers>,
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheDirectives,
+    ssz: ssz::SszDirectives,
 }
 
 /// How long a body of unknown length is held, where it is not configured.
@@ -151,6 +157,11 @@ impl Config {
     pub fn caches(&self) -> bool {
         self.enable && self.cache.enable
     }
+
+    /// Whether clients get SSZ that the node has not.
+    pub fn transcodes(&self) -> bool {
+        self.enable && self.ssz.enable
+    }
 }
 
 impl Directives {
@@ -193,6 +204,7 @@ impl Directives {
                 upstream_encoding(one(values)?)
             }),
             "buffers" => once(&mut self.buffers, || buffers(values)),
+            _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set(name, values),
             _ => self.cache.set(name, values, source),
         }
     }
@@ -222,11 +234,17 @@ impl Directives {
         fill(&mut self.upstream_encoding, &outer.upstream_encoding);
         fill(&mut self.buffers, &outer.buffers);
         self.cache.inherit(&outer.cache);
+        self.ssz.inherit(&outer.ssz);
     }
 
     /// The settings, with defaults where nothing was said.
     pub fn resolve(&self, process: impl Into<Process>) -> Config {
         let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, HOLD_MS));
+        let ssz = self.ssz.resolve();
+        if ssz.enable {
+            // not while a client waits
+            transcode::prepare(ssz.preset);
+        }
         Config {
             hold,
             hold_ms,
@@ -244,6 +262,7 @@ impl Directives {
             }),
             hidden: Arc::clone(&self.hidden),
             cache: self.cache.resolve(),
+            ssz,
             process: process.into(),
         }
     }

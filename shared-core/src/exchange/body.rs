@@ -2,7 +2,6 @@
 
 use super::actions::{EndAction, Misuse, PieceAction};
 use super::head::Coding;
-use super::held::Held;
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::Event;
@@ -28,6 +27,9 @@ impl Exchange {
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         self.allows(Event::Piece)?;
         let whole = match &mut self.phase {
+            Phase::Collecting(whole) if whole.stages.transcoding.is_some() => {
+                return self.piece_to_transcode(piece);
+            }
             Phase::Collecting(whole) => whole,
             Phase::CollectingPart(_) => return self.piece_of_part(piece),
             // what replaces the node's answer is there
@@ -82,6 +84,9 @@ impl Exchange {
             _ => {}
         }
         self.allows(Event::GiveUp)?;
+        if self.has_lost_original() {
+            return self.fail(reason);
+        }
         if self.open_what_was_held().is_err() {
             return self.cut_short();
         }
@@ -119,7 +124,7 @@ impl Exchange {
             }
             _ => return Err(self.misuse(Event::End)),
         };
-        if whole.held.is_short() {
+        if whole.is_short() {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
@@ -147,11 +152,11 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is held.
     pub fn end_without_coding(&mut self) -> Result<EndAction, Misuse> {
-        let held = match &self.phase {
-            Phase::Collecting(whole) | Phase::Coding(whole) => Some(&whole.held),
-            _ => self.mixed().map(|mixed| &mixed.held),
+        let is_short = match &self.phase {
+            Phase::Collecting(whole) | Phase::Coding(whole) => whole.is_short(),
+            _ => self.mixed().is_some_and(|mixed| mixed.held.is_short()),
         };
-        if held.is_some_and(Held::is_short) {
+        if is_short {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }

@@ -3,7 +3,7 @@
 use super::actions::Misuse;
 use super::cache::storing::Storing;
 use super::head::HeadEdit;
-use super::held::{Task, Whole};
+use super::held::Whole;
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::Event;
@@ -29,6 +29,7 @@ impl Exchange {
     /// [`Misuse`] unless the body is complete, or a stored one is to be decoded.
     pub fn code(&mut self) -> Result<(), Misuse> {
         match &mut self.phase {
+            Phase::Coding(whole) if whole.stages.transcoding.is_some() => self.transcode(),
             Phase::Coding(_) => self.code_whole(),
             Phase::Merging(_) => self.merge(),
             Phase::Decoding(_) => self.decode(),
@@ -36,16 +37,18 @@ impl Exchange {
         }
     }
 
-    fn code_whole(&mut self) -> Result<(), Misuse> {
+    pub(super) fn code_whole(&mut self) -> Result<(), Misuse> {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
         };
         let is_there = !memory::is_short();
         let (config, storing) = (&*self.config, &mut self.storing);
-        let coded = match whole.task {
+        let stages = &whole.stages;
+        let coded = match (stages.inflates, stages.gzip) {
             _ if !is_there => Err(Mode::Memory),
-            Task::Gzip { .. } => whole.gzip(config, storing),
-            Task::Gunzip => whole.gunzip(config, storing),
+            (true, _) => whole.gunzip(config, storing),
+            (false, Some(_)) => whole.gzip(config, storing),
+            (false, None) => Err(Mode::AcceptEncoding),
         };
         let held = &mut whole.held;
         let mut stored = None;

@@ -62,16 +62,29 @@ pub enum Step {
 pub enum Lack {
     /// The node's answer is not whole.
     Short,
-    /// Memory was refused to a batch that has to be put together.
+    /// Memory was refused to what can't be sent as it came.
     Memory,
+    /// It can't be had in the format that was asked for, and is too long to have
+    /// been kept as it was.
+    Format,
 }
 
 impl Lack {
+    /// Of an exchange with that mode, which has nothing to send.
+    fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::SszVersion | Mode::SszFork | Mode::SszInvalid | Mode::SszLength => Lack::Format,
+            Mode::Encoded | Mode::Failed => Lack::Format,
+            _ => Lack::Memory,
+        }
+    }
+
     /// For logs.
     pub const fn text(self) -> &'static str {
         match self {
             Lack::Short => "the response ended before its length was reached",
-            Lack::Memory => "no memory for the whole batch",
+            Lack::Memory => "no memory for the whole answer",
+            Lack::Format => "the response can't be had as SSZ, and was longer than sszip_ssz_hold",
         }
     }
 }
@@ -167,7 +180,7 @@ impl Driver {
     /// [`Misuse`] unless it is the first event.
     pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
     where
-        I: Iterator<Item = Field<'a>>,
+        I: Iterator<Item = Field<'a>> + Clone,
     {
         self.open(Event::RequestHead)?.request_head(head)
     }
@@ -322,7 +335,7 @@ impl Driver {
             }
         };
         if exchange.state() == State::Cut {
-            return Ok(Step::Fail(Lack::Memory));
+            return Ok(Step::Fail(Lack::of(exchange.mode())));
         }
         Ok(match taken {
             PieceAction::Taken => Step::Await,
@@ -347,7 +360,7 @@ impl Driver {
         };
         Ok(match ended {
             EndAction::Fail => Step::Fail(failure),
-            _ if exchange.state() == State::Cut => Step::Fail(Lack::Memory),
+            _ if exchange.state() == State::Cut => Step::Fail(Lack::of(exchange.mode())),
             EndAction::Stream => Step::Stream,
             EndAction::Send => Step::Send,
             EndAction::Code { off_loop: true } => self.off_loop(),
@@ -410,11 +423,11 @@ impl Driver {
             Some(exchange) => match exchange.state() {
                 // it was not run: nobody wanted it
                 State::Cut | State::Coding | State::Merging | State::Decoding => {
-                    Step::Fail(Lack::Memory)
+                    Step::Fail(Lack::of(exchange.mode()))
                 }
                 // what was stored is not to be had
                 State::AwaitingHead => Step::Forward,
-                _ if exchange.status() != 0 => Step::Respond,
+                _ if exchange.mode() == Mode::Hit => Step::Respond,
                 _ => Step::Send,
             },
             None => Step::Await,

@@ -8,6 +8,7 @@ use crate::cache::scope::{Fields, CREDENTIALS};
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
+use crate::transcode::Negotiated;
 
 /// A header field: name, value. Bytes, since HTTP does not promise UTF-8.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
@@ -64,6 +65,8 @@ pub(super) struct Request {
     pub(super) no_transform: bool,
     /// WebSocket, gRPC, tunnels: the node gets the head as it is.
     pub(super) untouched: bool,
+    /// Where SSZ is to be had of what the node has in JSON.
+    pub(super) ssz: Option<Negotiated>,
     pub(super) cache: CacheRequest,
 }
 
@@ -310,6 +313,18 @@ impl<'a> Response<'a> {
         if let Some(weak) = self.etag.and_then(etag::weakened) {
             edits.push(HeadEdit::set("ETag", weak));
         }
+        self.bytewise_edits(edits);
+    }
+
+    /// What another representation can't keep at all.
+    pub(super) fn other_bytes_edits(&self, edits: &mut Vec<HeadEdit>) {
+        if self.etag.is_some() {
+            edits.push(HeadEdit::remove("ETag"));
+        }
+        self.bytewise_edits(edits);
+    }
+
+    fn bytewise_edits(&self, edits: &mut Vec<HeadEdit>) {
         for (name, present) in BYTEWISE.into_iter().zip(self.bytewise) {
             if present {
                 edits.push(HeadEdit::remove(name));

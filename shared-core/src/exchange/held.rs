@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::head::{HeadEdit, ResponseHead};
+use super::transcoding::Transcoding;
 use crate::cache::entry::Lent;
 use crate::config::Config;
 use crate::faults::{injected, Fault};
@@ -132,20 +133,26 @@ impl Held {
     }
 }
 
-/// What the coder is to make of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Task {
-    Gzip {
-        /// The client refused identity: gzip is sent even if it is longer.
-        at_any_length: bool,
-    },
-    Gunzip,
+/// What is made of a body, in this order.
+#[derive(Debug, Default)]
+pub(super) struct Stages {
+    /// It is gzip, which the client or the next stage can't read.
+    pub(super) inflates: bool,
+    pub(super) transcoding: Option<Box<Transcoding>>,
+    pub(super) gzip: Option<Gzip>,
 }
 
-/// A body that is coded at once when all of it is there.
+/// How a body is compressed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gzip {
+    /// The client refused identity: gzip is sent even if it is longer.
+    pub(super) at_any_length: bool,
+}
+
+/// A body that goes through its stages when all of it is there.
 #[derive(Debug)]
 pub(super) struct Whole {
-    pub(super) task: Task,
+    pub(super) stages: Stages,
     pub(super) held: Held,
     /// Room for the coded body. Made where the body is: memory that coder
     /// threads allocate stays in their arenas when it is freed elsewhere.
@@ -153,53 +160,66 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    pub(super) fn new(task: Task, held: Held) -> Self {
+    pub(super) fn new(stages: Stages, held: Held) -> Self {
         Self {
-            task,
+            stages,
             held,
             room: Vec::new(),
         }
     }
 
+    /// Whether there is less than the node said there would be.
+    pub(super) fn is_short(&self) -> bool {
+        let came = match &self.stages.transcoding {
+            Some(transcoding) => transcoding.came,
+            None => self.held.body.len() as u64,
+        };
+        let declared = self.held.declared;
+        declared.is_some_and(|declared| came < declared as u64)
+    }
+
     /// Whether it is a body of unknown length that is held in the hope of its
     /// end.
     pub(super) fn is_in_window(&self) -> bool {
-        self.held.declared.is_none() && self.task != Task::Gunzip
+        let stages = &self.stages;
+        self.held.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
     }
 
     /// Whether a body of `length` is too short to be compressed.
     pub(super) fn is_below_gate(&self, config: &Config, length: usize) -> bool {
-        let gated = self.task
-            == Task::Gzip {
-                at_any_length: false,
-            };
-        gated && (length as u64) < config.min_length
+        let gzip = self.stages.gzip;
+        gzip.is_some_and(|gzip| !gzip.at_any_length) && (length as u64) < config.min_length
     }
 
     /// How much the coder has to go through.
     pub(super) fn work(&self, config: &Config) -> usize {
-        match self.task {
-            Task::Gzip { .. } => self.held.body.len(),
-            Task::Gunzip => work_of_gunzip(&self.held.body, config),
+        match (self.stages.inflates, &self.stages.transcoding) {
+            (true, _) => work_of_gunzip(&self.held.body, config),
+            (false, Some(transcoding)) => transcoding.written(),
+            (false, None) => self.held.body.len(),
         }
     }
 
     /// What the coded body must be shorter than.
     pub(super) fn gzip_limit(&self) -> usize {
-        match self.task {
-            Task::Gzip {
+        match self.stages.gzip {
+            Some(Gzip {
                 at_any_length: true,
-            } => oneshot::bound(self.held.body.len()),
+            }) => oneshot::bound(self.held.body.len()),
             _ => self.held.body.len(),
         }
     }
 
     /// Room for the coded body, made by the thread that collected the body.
     pub(super) fn make_room_for_code(&mut self) {
+        if self.stages.transcoding.is_some() {
+            // nobody knows yet how much
+            return;
+        }
         // there will be no encoder
         let held = &mut self.held;
         held.shrink_to(held.body.capacity() + held.body.len());
-        if self.task != Task::Gunzip {
+        if self.stages.gzip.is_some() {
             // refused: the coder will find that out
             let _ = self.room.try_reserve_exact(self.gzip_limit());
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::actions::{HeadAction, Misuse};
 use super::head::{Coding, Field, HeadEdit, Response, ResponseHead};
-use super::held::{Held, Task, Whole};
+use super::held::{Gzip, Held, Stages, Whole};
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::stream::Stream;
@@ -51,7 +51,9 @@ impl Exchange {
             return Ok(HeadAction::Hold);
         }
         self.cache_status_edit(&head);
-        match self.judge(&head) {
+        let judged = self.judge(&head);
+        self.say_that_it_varies(&head);
+        match judged {
             Ok(Judged::Stream(stream)) => {
                 self.move_on(Event::HeadToStream, |_| Phase::Streaming(stream))?;
                 Ok(HeadAction::Stream)
@@ -111,6 +113,9 @@ impl Exchange {
             self.judge_part(&response, head);
             return Ok(Judged::Merge);
         }
+        if let Some(negotiated) = self.is_to_be_ssz(&response, head) {
+            return self.judge_transcoding(negotiated, &response, head);
+        }
         if response.coding == Coding::Other {
             return Err(Mode::Encoded);
         }
@@ -132,19 +137,20 @@ impl Exchange {
         response.recoded_edits(&mut held.recoded_edits);
 
         let accept = self.request.accept_encoding;
-        let task = if response.coding == Coding::Gzip {
-            if accept.allows_gzip() {
-                return Err(Mode::Encoded);
-            }
-            Task::Gunzip
-        } else {
-            Task::Gzip {
+        let inflates = response.coding == Coding::Gzip;
+        if inflates && accept.allows_gzip() {
+            return Err(Mode::Encoded);
+        }
+        let stages = Stages {
+            inflates,
+            transcoding: None,
+            gzip: (!inflates).then_some(Gzip {
                 at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
-            }
+            }),
         };
-        let mut whole = Box::new(Whole::new(task, held));
+        let mut whole = Box::new(Whole::new(stages, held));
         whole.judge_length(&config)?;
-        if task != Task::Gunzip {
+        if !inflates {
             if !accept.prefers_gzip() {
                 return Err(Mode::AcceptEncoding);
             }
@@ -155,7 +161,7 @@ impl Exchange {
         if self.request.head {
             // GET would send another length (RFC 9110, 9.3.2 and 8.6)
             self.head_edits.push(HeadEdit::remove("Content-Length"));
-            if task == Task::Gunzip {
+            if inflates {
                 self.head_edits.push(HeadEdit::remove("Content-Encoding"));
             }
             self.head_edits.append(&mut whole.held.recoded_edits);
@@ -173,13 +179,13 @@ impl Exchange {
             || response
                 .content_type
                 .is_some_and(media_type::is_event_stream);
-        if at_once && task != Task::Gunzip {
+        if at_once && !inflates {
             return self.judged_to_stream(&mut whole.held);
         }
         // all of it now: later there is no way back but giving up
         match declared.map(|length| whole.held.reserve(&config, length)) {
             None | Some(Ok(())) => Ok(Judged::Hold(whole)),
-            Some(Err(_)) if task != Task::Gunzip => {
+            Some(Err(_)) if !inflates => {
                 whole.held.reservation = None;
                 self.judged_to_stream(&mut whole.held)
             }
@@ -207,7 +213,7 @@ impl Whole {
         if length == 0 || self.is_below_gate(config, length) {
             return Err(Mode::TooSmall);
         }
-        if self.task == Task::Gunzip && self.is_beyond_oneshot(config) {
+        if self.stages.inflates && self.is_beyond_oneshot(config) {
             // it keeps its coding where it can't be held
             return Err(Mode::Encoded);
         }

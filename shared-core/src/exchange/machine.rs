@@ -17,6 +17,9 @@ use crate::config::{Config, UpstreamEncoding};
 use crate::gzip::splice::Body;
 use crate::mode::Mode;
 use crate::negotiate::vary;
+use crate::transcode::{Negotiated, EITHER};
+
+const ACCEPT: &str = "Accept";
 
 /// One exchange. See the [module's](super) theory of operation.
 #[derive(Debug)]
@@ -99,6 +102,8 @@ impl Exchange {
     pub fn upstream_vary(&self, vary: &[u8]) -> Vec<u8> {
         self.upstream_edits
             .iter()
+            // that one is the same for those who want the same
+            .filter(|edit| edit.name != ACCEPT)
             .fold(vary.to_vec(), |vary, edit| {
                 vary::without(std::iter::once(&vary[..]), &edit.name)
             })
@@ -186,11 +191,16 @@ impl Exchange {
     /// [`Misuse`] unless it is the first call.
     pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
     where
-        I: Iterator<Item = Field<'a>>,
+        I: Iterator<Item = Field<'a>> + Clone,
     {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
-        let caches = self.config.enable && self.config.cache.enable;
+        let caches = self.config.caches();
+        let ssz = match self.config.transcodes() {
+            true => Negotiated::read(head.method, head.target, head.fields.clone()),
+            false => None,
+        };
         self.request = Request::read(head, caches);
+        self.negotiate(ssz);
         if self.config.enable
             && !self.request.untouched
             && self.config.upstream_encoding == UpstreamEncoding::Identity
@@ -199,6 +209,25 @@ impl Exchange {
                 .push(HeadEdit::set("Accept-Encoding", b"identity"));
         }
         Ok(())
+    }
+
+    /// What SSZ has to do with the request, if it has.
+    fn negotiate(&mut self, ssz: Option<Negotiated>) {
+        let Some(ssz) = ssz.filter(|_| !self.request.untouched) else {
+            return;
+        };
+        self.request.ssz = Some(ssz);
+        if let Some(class) = ssz.class() {
+            // however a client says it, it gets the same
+            self.request.cache.fields.set(ACCEPT.as_bytes(), class);
+        }
+        if ssz.wants_ssz() {
+            self.upstream_edits.push(HeadEdit::set(ACCEPT, EITHER));
+            // they are of the bytes that the client has or wants, not of the node's
+            for name in ["If-None-Match", "If-Modified-Since", "Range", "If-Range"] {
+                self.upstream_edits.push(HeadEdit::remove(name));
+            }
+        }
     }
 
     /// Moves along the table; `next` is made of what the state had, and does not

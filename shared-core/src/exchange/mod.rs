@@ -23,6 +23,8 @@ mod node;
 mod phase;
 mod stream;
 mod streaming;
+mod transcode;
+mod transcoding;
 pub mod transitions;
 
 pub use actions::{EndAction, HeadAction, Misuse, PieceAction};

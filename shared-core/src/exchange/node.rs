@@ -17,7 +17,8 @@ use super::transitions::Event;
 use crate::cache::reason::Reason;
 use crate::gzip::inflate;
 use crate::gzip::splice::Body;
-use crate::negotiate::vary;
+use crate::negotiate::{media_type, vary};
+use crate::transcode::Negotiated;
 
 impl Exchange {
     /// The head as the node sent it, before [`Exchange::response_head`], with
@@ -54,7 +55,8 @@ impl Exchange {
         let fill = self.storing.fill.as_ref();
         let coded = fill.is_some_and(|fill| fill.is_coded());
         self.storing.is_apart = fill.is_some();
-        if coded || self.mixed().is_some() {
+        let transcodes = self.request.ssz.is_some_and(Negotiated::wants_ssz);
+        if coded || transcodes || self.mixed().is_some() {
             self.not_stored(Reason::Filtered);
         }
     }
@@ -164,6 +166,10 @@ impl Exchange {
         }
         if self.mixed().is_some() {
             // a part of a batch is read, whoever the client is and however short it is
+            return true;
+        }
+        let transcodes = self.request.ssz.is_some_and(Negotiated::wants_ssz);
+        if transcodes && media_type::is_json(content_type) {
             return true;
         }
         self.config.enable

@@ -1,9 +1,7 @@
 //! `Accept-Encoding` (RFC 9110, section 12.5.3).
 
 use super::list::{members, trim};
-
-/// A weight in thousandths, 0 to 1000 (RFC 9110, section 12.4.2).
-type Weight = u16;
+use super::weight::{weight, Weight};
 
 /// What a client says of the two codings that sszip can send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,29 +70,6 @@ fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
     let parameter = trim(&member[semicolon + 1..]);
     match parameter {
         [b'q' | b'Q', b'=', qvalue @ ..] => Some((coding, weight(qvalue)?)),
-        _ => None,
-    }
-}
-
-/// `0[.ddd]` or `1[.000]` in thousandths.
-fn weight(qvalue: &[u8]) -> Option<Weight> {
-    let (whole, fraction) = match qvalue {
-        [whole] => (whole, &[][..]),
-        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
-        _ => return None,
-    };
-    let mut thousandths = 0;
-    for place in 0..3 {
-        let digit = match fraction.get(place) {
-            Some(digit @ b'0'..=b'9') => Weight::from(digit - b'0'),
-            Some(_) => return None,
-            None => 0,
-        };
-        thousandths = thousandths * 10 + digit;
-    }
-    match (whole, thousandths) {
-        (b'0', thousandths) => Some(thousandths),
-        (b'1', 0) => Some(1000),
         _ => None,
     }
 }

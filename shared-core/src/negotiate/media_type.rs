@@ -10,6 +10,11 @@ pub fn is_json(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"application/json")
 }
 
+/// Whether a `Content-Type` value is `application/octet-stream`.
+pub fn is_octets(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(b"application/octet-stream")
+}
+
 /// A set of media types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaTypes(Vec<Pattern>);

@@ -84,7 +84,7 @@ fn the_table_holds_without_memory_and_without_timers() {
 /// Sequences of what only memory keeps: what has expired, which validator its
 /// node had, and of after which change an answer is; and of what is looked for in
 /// memory only, as a part of an answer is.
-const IN_MEMORY: [&str; 9] = [
+const IN_MEMORY: [&str; 10] = [
     "cache: a GET that is stale is revalidated",
     "cache: an expired answer stands in for an error that use_stale names",
     "get: a 304 may say what an answer varies on from now on",
@@ -94,6 +94,7 @@ const IN_MEMORY: [&str; 9] = [
     "get: but not where the node says that it must be revalidated",
     "get: what a successful request has changed is out of date",
     "get: what is revalidated for a client that has it is stored",
+    "ssz: the head of what is stored",
 ];
 
 /// The whole table, with many clients; what does not hold, and what does though

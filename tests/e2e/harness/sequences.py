@@ -11,7 +11,7 @@ from .origin import CLOSE, answer
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
 _STEP = {"pause", "method", "target", "headers", "body", "node", "expect"}
 _NODE = {"status", "headers", "body", "coding", "framing", "cut_at"}
-_EXPECT = {"cache", "status", "coding", "body", "headers", "absent", "forwarded", "upstream", "upstream_absent"}
+_EXPECT = {"cache", "status", "coding", "body", "hex", "headers", "absent", "forwarded", "upstream", "upstream_absent"}
 
 
 @dataclass
@@ -63,7 +63,12 @@ def _step(raw, name):
         node.setdefault("framing", "none" if node["status"] == 304 else "length")
         node["body"] = expanded(node["body"])
     expect = {"status": node["status"] if node else 200, **raw.get("expect", {})}
-    expect["body"] = expanded(expect["body"]) if "body" in expect else node["body"] if node else b""
+    if "hex" in expect:
+        expect["body"] = bytes.fromhex(expanded(expect["hex"]).decode())
+    elif "body" in expect:
+        expect["body"] = expanded(expect["body"])
+    else:
+        expect["body"] = node["body"] if node else b""
     method = raw.get("method", "POST")
     headers = [tuple(line) for line in raw.get("headers", [["Accept-Encoding", "gzip"]])]
     if method == "POST":

@@ -219,7 +219,7 @@ impl Exchange {
                 continue;
             }
             if is("content-type") {
-                self.varies = self.config.types.contains(value);
+                self.varies = self.config.types.contains(value) || entry.is_coded();
                 self.head_edits
                     .push(HeadEdit::set("Content-Type", value.clone()));
                 continue;
@@ -236,6 +236,10 @@ impl Exchange {
                 let value = weak.unwrap_or_else(|| value.clone());
                 self.head_edits.push(HeadEdit::set(name, value));
             }
+        }
+        let says_accept = vary::covers(vary_lines.iter().copied(), "Accept");
+        if self.request.ssz.is_some() && !says_accept {
+            vary_lines.push(b"Accept");
         }
         let lines = || vary_lines.iter().copied();
         if vary_lines.is_empty() {

@@ -54,6 +54,7 @@ impl Exchange {
             coalesces: known || self.may_share_other(&scope, &name),
         };
         let valid = Arc::clone(&self.config.cache.valid);
+        let ssz = self.request.ssz;
         let found = self.seek(&sought, &scope, asked, waited, || {
             What::Resource(Resource {
                 key: sought.key,
@@ -64,6 +65,9 @@ impl Exchange {
                 said: Said::default(),
                 status: 0,
                 compresses: false,
+                ssz,
+                transcoder: None,
+                is_transcoded: false,
             })
         });
         if let Found::Nothing = found {

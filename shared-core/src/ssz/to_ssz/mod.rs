@@ -255,6 +255,11 @@ impl<'s> ToSsz<'s> {
         self.output.len()
     }
 
+    /// How many bytes it takes for them.
+    pub fn room(&self) -> usize {
+        self.output.bytes.capacity()
+    }
+
     /// Reads all whole tokens. How many bytes they are.
     fn run(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let mut at = 0;

@@ -6,11 +6,13 @@ use crate::cache::http;
 use crate::cache::process::varying::Learnt;
 use crate::cache::reason::Reason;
 use crate::cache::scope::Fields;
+use crate::config::SszConfig;
 use crate::exchange::head::{is_bytewise, Coding, Field, ResponseHead};
 use crate::negotiate::etag::weakened;
 use crate::negotiate::list::members;
 use crate::negotiate::media_type;
 use crate::negotiate::media_type::MediaTypes;
+use crate::transcode::{Negotiated, Transcoder};
 
 impl Fill {
     /// Whether an answer with this head may be stored. `asked` is the head of
@@ -56,6 +58,10 @@ impl Fill {
                 let by_route = !is_coded && head.status == 200 && is_json;
                 if said.lifetime.is_none() && !by_route {
                     return Err(Reason::Lifetime);
+                }
+                if let (Some(negotiated), 200) = (resource.ssz, head.status) {
+                    resource.transcoder =
+                        transcoder_for(negotiated, &self.settings.ssz, head, content_type)?;
                 }
             }
             What::Call(_) | What::Batch(_) if is_coded => return Err(Reason::Coding),
@@ -143,6 +149,32 @@ impl Fill {
             }
             None => self.fields.push((name.to_vec(), value.to_vec())),
         }
+    }
+}
+
+/// What makes of an answer what is to be stored; `None`: it is that. No other
+/// format than the one that was asked for is stored.
+fn transcoder_for<'a, I>(
+    negotiated: Negotiated,
+    config: &SszConfig,
+    head: &ResponseHead<I>,
+    content_type: &[u8],
+) -> Result<Option<Box<Transcoder>>, Reason>
+where
+    I: Iterator<Item = Field<'a>> + Clone,
+{
+    let is_json = media_type::is_json(content_type);
+    match (negotiated.wants_ssz(), negotiated.class()) {
+        (true, _) if is_json => {
+            let (preset, max_size) = (config.preset, config.max_size);
+            Transcoder::new(*negotiated.gives, preset, max_size, head.fields.clone())
+                .map(|transcoder| Some(Box::new(transcoder)))
+                .map_err(|_| Reason::Type)
+        }
+        (true, _) if media_type::is_octets(content_type) => Ok(None),
+        (false, Some(_)) if is_json => Ok(None),
+        (false, None) => Ok(None),
+        _ => Err(Reason::Type),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::cache::process::repeated::Said;
 use crate::cache::reason::Reason;
 use crate::cache::resource::tag_of;
 use crate::cache::Key;
-use crate::exchange::head::Coding;
+use crate::exchange::head::{is_bytewise, Coding};
 use crate::gzip::inflate;
 use crate::gzip::oneshot::off_loop_length;
 use crate::jsonrpc::block::ResultBlock;
@@ -22,6 +22,7 @@ use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::response::{Outcome, Response};
 use crate::jsonrpc::{response, scan};
 use crate::memory;
+use crate::transcode::{OCTETS, VERSION};
 
 /// Answers of at least so many bytes are not read strictly before they are
 /// asked for again. Below, reading takes two microseconds at the most.
@@ -40,8 +41,60 @@ impl Fill {
                 body = plain;
                 self.decoded();
             }
-            self.build_from(&body, &mut Vec::new());
+            self.build_of(&body, &mut Vec::new());
         }
+    }
+
+    /// Makes entries of what the node sent.
+    fn build_of(&mut self, body: &[u8], room: &mut Vec<u8>) {
+        let transcoder = match &mut self.what {
+            What::Resource(resource) => resource.transcoder.take(),
+            What::Call(_) | What::Batch(_) => None,
+        };
+        let Some(mut transcoder) = transcoder else {
+            self.build_from(body, room);
+            return;
+        };
+        let made = match transcoder.feed(body) {
+            Ok(()) => transcoder.finish(),
+            Err(why) => Err(why),
+        };
+        match made {
+            Ok(made) => self.build_transcoded(body, &made.ssz, made.fork, room),
+            Err(_) => {
+                self.built = true;
+                self.refused = Some(Reason::Type);
+            }
+        }
+    }
+
+    /// Makes an entry of what was made of a body; `fork` is what its head does not
+    /// say.
+    pub(in crate::exchange) fn build_transcoded(
+        &mut self,
+        original: &[u8],
+        ssz: &[u8],
+        fork: Option<&'static str>,
+        room: &mut Vec<u8>,
+    ) {
+        let What::Resource(resource) = &mut self.what else {
+            return;
+        };
+        resource.transcoder = None;
+        resource.is_transcoded = true;
+        resource.compresses = true;
+        resource.undelimited = false;
+        self.coding = Coding::Identity;
+        self.fields.retain(|(name, _)| {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            !is_bytewise(name) && !is("etag") && !is("content-type") && !is("content-encoding")
+        });
+        let mut set = |name: &str, value: &[u8]| self.fields.push((name.into(), value.to_vec()));
+        set("Content-Type", OCTETS);
+        if let Some(fork) = fork {
+            set(VERSION, fork.as_bytes());
+        }
+        self.built_from(original, ssz, room);
     }
 
     /// What was collected as it went to the client, coded.
@@ -57,7 +110,7 @@ impl Fill {
     /// The same of a body, unless that was tried.
     pub(in crate::exchange) fn build_from_once(&mut self, body: &[u8]) {
         if !self.built {
-            self.build_from(body, &mut Vec::new());
+            self.build_of(body, &mut Vec::new());
         }
     }
 
@@ -71,29 +124,20 @@ impl Fill {
         length > off_loop_length(self.settings.gate.level)
     }
 
-    /// Makes entries of a body. If there is one for all of it, it is given
-    /// back, to be sent, and the id to send it under. `room` is to work in.
+    /// Makes entries of a body, unless that was done. If there is one for all of it,
+    /// it is given back, to be sent, and the id to send it under. `room` is to work
+    /// in.
     pub(in crate::exchange) fn build_from(
         &mut self,
         body: &[u8],
         room: &mut Vec<u8>,
     ) -> Option<(&Entry, Vec<u8>)> {
-        self.built = true;
-        if self.coding == Coding::Gzip {
-            // it could not be decoded
-            return None;
-        }
-        self.entries = match &self.what {
-            What::Batch(wanted) => self.of_batch(wanted, body, room),
-            What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
-            What::Resource(resource) => {
-                self.of_resource(resource, body, room).into_iter().collect()
-            }
+        let is_done = match &self.what {
+            What::Resource(resource) => resource.is_transcoded,
+            What::Call(_) | What::Batch(_) => false,
         };
-        let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
-        self.denied = has_nothing && self.updates.is_some() && self.denies(body);
-        if has_nothing {
-            self.refused = Some(self.why_nothing(body));
+        if !is_done {
+            self.built_from(body, body, room);
         }
         let id = match &self.what {
             What::Batch(_) => return None,
@@ -102,6 +146,28 @@ impl Fill {
         };
         let built = self.entries.first()?;
         Some((&built.entry, id))
+    }
+
+    /// Makes entries of `body`, judged by what the node sent.
+    fn built_from(&mut self, original: &[u8], body: &[u8], room: &mut Vec<u8>) {
+        self.built = true;
+        if self.coding == Coding::Gzip {
+            // it could not be decoded
+            return;
+        }
+        self.entries = match &self.what {
+            What::Batch(wanted) => self.of_batch(wanted, body, room),
+            What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
+            What::Resource(resource) => {
+                let built = self.of_resource(resource, original, body, room);
+                built.into_iter().collect()
+            }
+        };
+        let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
+        self.denied = has_nothing && self.updates.is_some() && self.denies(original);
+        if has_nothing {
+            self.refused = Some(self.why_nothing(original));
+        }
     }
 
     /// Whether a whole answer is none that could ever be stored.
@@ -321,15 +387,21 @@ impl Fill {
         }
     }
 
-    fn of_resource(&self, resource: &Resource, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
-        if resource.undelimited && scan::check(body).is_err() {
+    fn of_resource(
+        &self,
+        resource: &Resource,
+        original: &[u8],
+        body: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Option<Built> {
+        if resource.undelimited && scan::check(original).is_err() {
             return None;
         }
         let (judged, valid) = match resource.said.lifetime {
             Some(lifetime) => (None, lifetime),
             None => {
                 let route = resource.route;
-                let judged = route.judge(body, &resource.valid, self.mark());
+                let judged = route.judge(original, &resource.valid, self.mark());
                 let judged = judged.or_else(|| self.nothing_of(resource))?;
                 (Some(judged), judged.valid)
             }
@@ -346,7 +418,9 @@ impl Fill {
             status: resource.status,
             fields,
             age: resource.said.age,
-            revalidates: resource.status == 200 && (has("etag") || has("last-modified")),
+            revalidates: resource.status == 200
+                && !resource.is_transcoded
+                && (has("etag") || has("last-modified")),
             ..self.meta(judged)
         };
         let gate = Gate {

@@ -17,6 +17,7 @@ use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::scope::Scope;
 use crate::cache::{Key, Namespace};
+use crate::config::SszConfig;
 use crate::exchange::head::Coding;
 use crate::memory;
 use crate::memory::{Budget, Reservation};
@@ -81,6 +82,7 @@ pub(in crate::exchange) struct Settings {
     /// What was known of the chain then, if it is followed.
     pub(in crate::exchange) mark: Option<Mark>,
     pub(in crate::exchange) valid: Arc<Valid>,
+    pub(in crate::exchange) ssz: SszConfig,
     /// The node is not asked for a coding, whatever the client accepts.
     pub(in crate::exchange) asks_identity: bool,
     pub(in crate::exchange) gate: Gate,

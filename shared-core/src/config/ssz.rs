@@ -1,0 +1,75 @@
+//! Whether and how answers are given as SSZ.
+
+use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit};
+use super::values::{GIB, MIB};
+use crate::ssz::Preset;
+
+/// The settings of a place.
+#[derive(Clone, Copy, Debug)]
+pub struct SszConfig {
+    /// Whether clients get SSZ that the node has not.
+    pub enable: bool,
+    /// The constants of the chain behind it.
+    pub preset: Preset,
+    /// No longer SSZ is made. Bytes.
+    pub max_size: u64,
+    /// So much of an answer is kept beside what is made of it, to be sent if that
+    /// can't be. Bytes.
+    pub hold: u64,
+}
+
+/// What one block says; `None` where it says nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SszDirectives {
+    enable: Option<bool>,
+    preset: Option<Preset>,
+    max_size: Option<u64>,
+    hold: Option<u64>,
+}
+
+/// No offset reaches further than 2^32.
+const MAX_SIZES: Range = Range {
+    least: 0,
+    most: 4095 * MIB,
+    unit: Unit::Bytes,
+};
+const HOLDS: Range = Range {
+    least: 0,
+    most: GIB,
+    unit: Unit::Bytes,
+};
+
+impl SszDirectives {
+    /// As [`super::Directives::set`], for `ssz` and names that start with `ssz_`.
+    pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        match name {
+            "ssz" => once(&mut self.enable, || flag(one(values)?)),
+            "ssz_preset" => once(&mut self.preset, || preset(one(values)?)),
+            "ssz_max_size" => once(&mut self.max_size, || MAX_SIZES.read(one(values)?)),
+            "ssz_hold" => once(&mut self.hold, || HOLDS.read(one(values)?)),
+            _ => Err(DirectiveError::Unknown),
+        }
+    }
+
+    pub(super) fn inherit(&mut self, outer: &Self) {
+        fill(&mut self.enable, &outer.enable);
+        fill(&mut self.preset, &outer.preset);
+        fill(&mut self.max_size, &outer.max_size);
+        fill(&mut self.hold, &outer.hold);
+    }
+
+    pub(super) fn resolve(&self) -> SszConfig {
+        SszConfig {
+            enable: self.enable.unwrap_or(false),
+            preset: self.preset.unwrap_or(Preset::Mainnet),
+            max_size: self.max_size.unwrap_or(512 * MIB),
+            hold: self.hold.unwrap_or(4 * MIB),
+        }
+    }
+}
+
+fn preset(value: &[u8]) -> Result<Preset, DirectiveError> {
+    let name = std::str::from_utf8(value).unwrap_or_default();
+    name.parse()
+        .map_err(|_| invalid(value, "\"mainnet\", \"minimal\" or \"gnosis\""))
+}

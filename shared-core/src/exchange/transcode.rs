@@ -1,0 +1,356 @@
+//! A body that is given in another format.
+//!
+//! While it comes, it goes into the [`Transcoder`], and as much of it as
+//! `sszip_ssz_hold` allows is kept beside: what can't be had as SSZ is sent as it
+//! is to a client that takes it, and what was longer is a 502. A client that takes
+//! nothing else is told so with a 406.
+
+use super::actions::{Misuse, PieceAction};
+use super::head::{Coding, Field, HeadEdit, Response, ResponseHead};
+use super::held::{Gzip, Held, Stages, Whole};
+use super::judgement::Judged;
+use super::machine::Exchange;
+use super::phase::Phase;
+use super::transcoding::Transcoding;
+use super::transitions::Event;
+use crate::cache::reason::Reason;
+use crate::config::Config;
+use crate::faults::{panic_if, Fault};
+use crate::memory;
+use crate::mode::Mode;
+use crate::negotiate::{media_type, vary};
+use crate::transcode::{Made, Negotiated, Transcoder, Why, OCTETS, VERSION};
+
+impl Exchange {
+    /// Whether the answer with this head is to be SSZ.
+    pub(super) fn is_to_be_ssz<'a, I>(
+        &self,
+        response: &Response<'_>,
+        head: &ResponseHead<I>,
+    ) -> Option<Negotiated>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let is_json = response.content_type.is_some_and(media_type::is_json);
+        let negotiated = self.request.ssz.filter(|it| it.wants_ssz());
+        negotiated.filter(|_| head.status == 200 && is_json)
+    }
+
+    /// What to do with JSON that is to be SSZ, or the reason to leave it alone.
+    pub(super) fn judge_transcoding<'a, I>(
+        &mut self,
+        negotiated: Negotiated,
+        response: &Response<'_>,
+        head: &ResponseHead<I>,
+    ) -> Result<Judged, Mode>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let mut held = Held::of(head);
+        let stage = match response.coding {
+            _ if response.no_transform => Err(Why::NoTransform),
+            Coding::Other => Err(Why::Coding),
+            _ => self.open_transcoder(negotiated, head, &mut held),
+        };
+        if let (Err(why), true) = (&stage, negotiated.takes_json() || self.request.head) {
+            return Err(why.mode());
+        }
+        self.varies = true;
+        response.vary_edits(head.host_writes_vary, &mut self.head_edits);
+        response.transcoded_edits(&mut held.recoded_edits);
+        if self.request.head {
+            self.head_edits.push(HeadEdit::remove("Content-Length"));
+            self.head_edits.append(&mut held.recoded_edits);
+            return Err(Mode::Head);
+        }
+        let accept = self.request.accept_encoding;
+        let gzip = (accept.prefers_gzip() && head.coding_allowed).then_some(Gzip {
+            at_any_length: accept.refuses_identity(),
+        });
+        let mut refused_edits = Vec::new();
+        response.refused_edits(&mut refused_edits);
+        let transcoding = Box::new(Transcoding {
+            stage,
+            takes_original: negotiated.takes_json(),
+            is_original_lost: false,
+            came: 0,
+            refused_edits,
+        });
+        let stages = Stages {
+            inflates: response.coding == Coding::Gzip && transcoding.stage.is_ok(),
+            transcoding: Some(transcoding),
+            gzip,
+        };
+        Ok(Judged::Hold(Box::new(Whole::new(stages, held))))
+    }
+
+    /// The transcoder, with the memory that it will likely take.
+    fn open_transcoder<'a, I>(
+        &self,
+        negotiated: Negotiated,
+        head: &ResponseHead<I>,
+        held: &mut Held,
+    ) -> Result<Transcoder, Why>
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        if memory::is_short() {
+            return Err(Why::Memory);
+        }
+        let config = &self.config;
+        let (preset, max_size) = (config.ssz.preset, config.ssz.max_size);
+        let fields = head.fields.clone();
+        let transcoder = Transcoder::new(*negotiated.gives, preset, max_size, fields)?;
+        let declared = held.declared.unwrap_or(0);
+        let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
+        // half of JSON is hex, mostly
+        held.claim(config, kept, declared / 2)
+            .map_err(|_| Why::Memory)?;
+        Ok(transcoder)
+    }
+
+    /// The answer depends on `Accept`, as every one of such a route.
+    pub(super) fn say_that_it_varies<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        const NAME: &str = "Vary";
+        const MEMBER: &str = "Accept";
+        if self.request.ssz.is_none() || head.subrequest {
+            return;
+        }
+        let edit = self.head_edits.iter().rfind(|edit| edit.name == NAME);
+        let lines: Vec<&[u8]> = match edit {
+            Some(edit) => edit.value.iter().map(|value| &value[..]).collect(),
+            None => {
+                let fields = head.fields.clone();
+                let vary = fields.filter(|(name, _)| name.eq_ignore_ascii_case(NAME.as_bytes()));
+                vary.map(|(_, value)| value).collect()
+            }
+        };
+        if !vary::covers(lines.iter().copied(), MEMBER) {
+            let value = vary::with(lines.iter().copied(), MEMBER);
+            self.head_edits.push(HeadEdit::set(NAME, value));
+        }
+    }
+
+    /// A piece of a body that is to be in another format.
+    pub(super) fn piece_to_transcode(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
+        let Phase::Collecting(whole) = &mut self.phase else {
+            return Err(self.misuse(Event::Piece));
+        };
+        panic_if(Fault::PanicBody);
+        let taken = whole.transcode_piece(&self.config, piece);
+        match (taken, whole.stages.transcoding.as_deref_mut()) {
+            (Ok(()), _) => {
+                self.received += piece.len() as u64;
+                Ok(PieceAction::Taken)
+            }
+            // the client will be told at the end
+            (Err(why), Some(transcoding)) if !transcoding.takes_original => {
+                transcoding.fail(why);
+                transcoding.came += piece.len() as u64;
+                whole.held.body = Vec::new();
+                self.received += piece.len() as u64;
+                Ok(PieceAction::Taken)
+            }
+            (Err(why), _) => {
+                self.give_up(why.mode())?;
+                Ok(PieceAction::GiveUp)
+            }
+        }
+    }
+
+    /// Ends the stage, and goes on with what it made, or without.
+    pub(super) fn transcode(&mut self) -> Result<(), Misuse> {
+        let Phase::Coding(whole) = &mut self.phase else {
+            return Err(self.misuse(Event::Coded));
+        };
+        let Some(mut transcoding) = whole.stages.transcoding.take() else {
+            return Err(self.misuse(Event::Coded));
+        };
+        let stage = std::mem::replace(&mut transcoding.stage, Err(Why::Failed));
+        let made = stage.and_then(|stage| whole.finish(&self.config, stage));
+        match made {
+            Ok((original, made)) => self.transcoded(&transcoding, &original, made),
+            Err(why) => self.not_transcoded(*transcoding, &why),
+        }
+    }
+
+    fn transcoded(
+        &mut self,
+        transcoding: &Transcoding,
+        original: &[u8],
+        made: Made,
+    ) -> Result<(), Misuse> {
+        let Phase::Coding(whole) = &mut self.phase else {
+            return Err(self.misuse(Event::Coded));
+        };
+        let held = &mut whole.held;
+        self.head_edits.append(&mut held.recoded_edits);
+        if let Some(fork) = made.fork {
+            self.head_edits
+                .push(HeadEdit::set(VERSION, fork.as_bytes()));
+        }
+        self.head_edits
+            .push(HeadEdit::content_length(made.ssz.len()));
+        held.body = made.ssz;
+        held.declared = None;
+        held.delimited = true;
+        if transcoding.is_original_lost {
+            self.not_stored(Reason::Length);
+        } else if let Some(fill) = self.storing.of_sent() {
+            fill.build_transcoded(original, &whole.held.body, made.fork, &mut whole.room);
+        }
+        self.code_whole()?;
+        self.mode = Mode::Ssz;
+        Ok(())
+    }
+
+    fn not_transcoded(&mut self, transcoding: Transcoding, why: &Why) -> Result<(), Misuse> {
+        self.refuse_fill();
+        let Phase::Coding(whole) = &mut self.phase else {
+            return Err(self.misuse(Event::Coded));
+        };
+        if transcoding.keeps_original() {
+            // as it came, if the client can read that
+            whole.stages.inflates &= !self.request.accept_encoding.allows_gzip();
+            whole.stages.gzip = None;
+            whole.held.recoded_edits.clear();
+            self.code_whole()?;
+        } else if transcoding.takes_original {
+            return self.fail(why.mode());
+        } else {
+            let body = refusal(why);
+            self.head_edits.extend(transcoding.refused_edits);
+            self.head_edits.push(HeadEdit::content_length(body.len()));
+            whole.held.body = body;
+            self.move_on(Event::Coded, |phase| phase.coded(None))?;
+            if let Some(answer) = self.answer_mut() {
+                answer.status = 406;
+            }
+        }
+        self.mode = why.mode();
+        Ok(())
+    }
+
+    /// Whether what is held can't be sent as it is.
+    pub(super) fn has_lost_original(&self) -> bool {
+        match &self.phase {
+            Phase::Collecting(whole) | Phase::Coding(whole) => {
+                let transcoding = whole.stages.transcoding.as_ref();
+                transcoding.is_some_and(|it| !it.keeps_original())
+            }
+            _ => false,
+        }
+    }
+
+    /// There is nothing to send, for that reason.
+    pub(super) fn fail(&mut self, reason: Mode) -> Result<(), Misuse> {
+        self.cut_short()?;
+        self.mode = reason;
+        Ok(())
+    }
+}
+
+impl Whole {
+    /// Takes a piece of the original, if there is memory for it and for what is
+    /// made of it.
+    fn transcode_piece(&mut self, config: &Config, piece: &[u8]) -> Result<(), Why> {
+        let inflates = self.stages.inflates;
+        let Some(transcoding) = &mut self.stages.transcoding else {
+            return Err(Why::Failed);
+        };
+        let held = &mut self.held;
+        let length = transcoding.came.saturating_add(piece.len() as u64);
+        if held.declared.is_some_and(|it| length > it as u64) {
+            // not ours to repair
+            return Err(Why::Failed);
+        }
+        if memory::is_short() {
+            return Err(Why::Memory);
+        }
+        let Ok(stage) = &mut transcoding.stage else {
+            transcoding.came = length;
+            return Ok(());
+        };
+        if inflates {
+            // all of it, and then at once
+            if length > config.max_oneshot {
+                return Err(Why::Coding);
+            }
+        } else {
+            stage.feed(piece)?;
+        }
+        let made = stage.room();
+        let keeps = inflates || length <= config.ssz.hold;
+        if keeps && !transcoding.is_original_lost {
+            let body = &mut held.body;
+            if body.try_reserve(piece.len()).is_err() {
+                return Err(Why::Memory);
+            }
+        } else {
+            held.body = Vec::new();
+            transcoding.is_original_lost = true;
+        }
+        held.claim(config, held.body.capacity(), made)
+            .map_err(|_| Why::Memory)?;
+        if !transcoding.is_original_lost {
+            held.body.extend_from_slice(piece);
+        }
+        transcoding.came = length;
+        Ok(())
+    }
+
+    /// What came of it, and the original, decoded, as far as it was kept.
+    fn finish(&mut self, config: &Config, mut stage: Transcoder) -> Result<(Vec<u8>, Made), Why> {
+        if memory::is_short() {
+            return Err(Why::Memory);
+        }
+        if !self.stages.inflates {
+            let made = stage.finish()?;
+            return Ok((std::mem::take(&mut self.held.body), made));
+        }
+        let original = self.held.gunzip(config).map_err(|mode| match mode {
+            Mode::Memory => Why::Memory,
+            _ => Why::Coding,
+        })?;
+        stage.feed(&original)?;
+        let made = stage.finish()?;
+        self.stages.inflates = false;
+        Ok((original, made))
+    }
+}
+
+impl Response<'_> {
+    /// What SSZ of the same value has in its head.
+    fn transcoded_edits(&self, edits: &mut Vec<HeadEdit>) {
+        edits.push(HeadEdit::set("Content-Type", OCTETS));
+        if self.coding != Coding::Identity {
+            edits.push(HeadEdit::remove("Content-Encoding"));
+        }
+        self.other_bytes_edits(edits);
+    }
+
+    /// What a refusal has in its head, which is of no value.
+    fn refused_edits(&self, edits: &mut Vec<HeadEdit>) {
+        edits.push(HeadEdit::set("Content-Type", b"application/json"));
+        for name in [
+            "Content-Encoding",
+            "Cache-Control",
+            "Expires",
+            "Last-Modified",
+            VERSION,
+        ] {
+            edits.push(HeadEdit::remove(name));
+        }
+        self.other_bytes_edits(edits);
+    }
+}
+
+/// An error as the Beacon API has them.
+fn refusal(why: &Why) -> Vec<u8> {
+    let message = format!("this answer can't be had as SSZ: {why}");
+    let error = serde_json::json!({ "code": 406, "message": message });
+    error.to_string().into_bytes()
+}

@@ -1,0 +1,183 @@
+//! `Accept` (RFC 9110, section 12.5.1), as far as it tells SSZ from JSON.
+
+use super::list::{members, trim};
+use super::weight::{weight, Weight, FULL};
+
+/// What a client says of the two media types of the Beacon API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accept {
+    json: Liking,
+    ssz: Liking,
+    /// Media ranges that were read.
+    ranges: u16,
+}
+
+/// How a client likes a type, by the most specific range that it is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Liking {
+    /// 0: no range; 1: `*/*`; 2: `type/*`; 3: the type itself.
+    specificity: u8,
+    weight: Weight,
+    /// Which of the ranges that is.
+    place: u16,
+}
+
+/// What such a client is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// SSZ, or JSON where there is none.
+    Ssz,
+    /// SSZ, and never JSON.
+    SszOnly,
+    /// JSON.
+    Json,
+    /// Neither.
+    Other,
+}
+
+impl Accept {
+    /// Reads one field line; several lines are one list. A member that does not
+    /// follow the grammar is skipped.
+    pub fn read_line(&mut self, value: &[u8]) {
+        for member in members(value) {
+            let Some((range, weight)) = weighted(member) else {
+                continue;
+            };
+            self.ranges = self.ranges.saturating_add(1);
+            let is = |name: &str| range.eq_ignore_ascii_case(name.as_bytes());
+            let (specificity, json, ssz) = match () {
+                () if is("*/*") => (1, true, true),
+                () if is("application/*") => (2, true, true),
+                () if is("application/json") => (3, true, false),
+                () if is("application/octet-stream") => (3, false, true),
+                () => continue,
+            };
+            let liking = Liking {
+                specificity,
+                weight,
+                place: self.ranges,
+            };
+            for (slot, is_in) in [(&mut self.json, json), (&mut self.ssz, ssz)] {
+                let known = (slot.specificity, slot.weight);
+                // a range that is there twice: the better of the two
+                if is_in && (specificity, weight) > known {
+                    *slot = liking;
+                }
+            }
+        }
+    }
+
+    /// What the client is to get. Who says nothing gets JSON, as the Beacon API
+    /// has it; who likes both alike the one that is named, and of two that are
+    /// the one that is named first.
+    pub fn wish(&self) -> Wish {
+        let (json, ssz) = (&self.json, &self.ssz);
+        let is_first = ssz.place < json.place;
+        let prefers_ssz =
+            (ssz.weight, ssz.specificity, is_first) > (json.weight, json.specificity, false);
+        match (self.ranges, json.weight, ssz.weight) {
+            (0, _, _) => Wish::Json,
+            (_, 0, 0) => Wish::Other,
+            (_, 0, _) => Wish::SszOnly,
+            _ if prefers_ssz => Wish::Ssz,
+            _ => Wish::Json,
+        }
+    }
+}
+
+/// A media range without its parameters, and its weight; `None` if it is neither.
+fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
+    let mut parts = member.split(|&byte| byte == b';').map(trim);
+    let range = parts.next()?;
+    let mut found = FULL;
+    for part in parts {
+        // what follows the weight are extensions that nobody has ever had
+        if let [b'q' | b'Q', b'=', qvalue @ ..] = part {
+            found = weight(qvalue)?;
+            break;
+        }
+    }
+    Some((range, found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Accept, Wish};
+
+    fn wish(lines: &[&str]) -> Wish {
+        let mut accept = Accept::default();
+        for line in lines {
+            accept.read_line(line.as_bytes());
+        }
+        accept.wish()
+    }
+
+    #[test]
+    fn each_client_gets_what_it_asks_for() {
+        for (line, expected) in [
+            // validator clients and checkpoint sync
+            (
+                "application/octet-stream;q=1.0,application/json;q=0.9",
+                Wish::Ssz,
+            ),
+            ("application/octet-stream", Wish::SszOnly),
+            (
+                "application/octet-stream;q=0.95, application/json;q=0.9",
+                Wish::Ssz,
+            ),
+            (
+                "application/json;q=1, application/octet-stream;q=0.9",
+                Wish::Json,
+            ),
+            // browsers, curl, libraries
+            ("*/*", Wish::Json),
+            ("application/*", Wish::Json),
+            ("text/html,application/xhtml+xml,*/*;q=0.8", Wish::Json),
+            ("application/json, text/plain, */*", Wish::Json),
+            ("application/json", Wish::Json),
+            // who likes both alike
+            ("application/octet-stream, */*", Wish::Ssz),
+            ("application/octet-stream, application/json", Wish::Ssz),
+            ("application/json, application/octet-stream", Wish::Json),
+            // the most specific range counts
+            ("application/json;q=0, */*", Wish::SszOnly),
+            ("application/octet-stream;q=0, */*", Wish::Json),
+            ("application/json;q=0.1, application/*;q=0.5", Wish::Ssz),
+            ("APPLICATION/Octet-Stream;Q=1", Wish::SszOnly),
+            (
+                "application/octet-stream; charset=utf-8 ; q=0.5, application/json;q=0.4",
+                Wish::Ssz,
+            ),
+            ("application/octet-stream;q=0.001", Wish::SszOnly),
+            // neither
+            ("image/png", Wish::Other),
+            ("text/event-stream", Wish::Other),
+            ("*/*;q=0", Wish::Other),
+            ("application/octet-stream;q=0", Wish::Other),
+            // what can't be read says nothing
+            ("", Wish::Json),
+            ("application/octet-stream;q=2", Wish::Json),
+            ("application/octet-stream;q=x, application/json", Wish::Json),
+        ] {
+            assert_eq!(wish(&[line]), expected, "{line}");
+        }
+        assert_eq!(wish(&[]), Wish::Json);
+    }
+
+    #[test]
+    fn several_lines_are_one_list() {
+        let lines = ["application/json;q=0.5", "application/octet-stream"];
+        assert_eq!(wish(&lines), Wish::Ssz);
+        assert_eq!(
+            wish(&["application/json;q=0", "application/*"]),
+            Wish::SszOnly
+        );
+    }
+
+    #[test]
+    fn a_type_that_is_named_twice_has_the_better_weight() {
+        let line = "application/octet-stream;q=0.2, application/json;q=0.5, \
+                    application/octet-stream;q=0.8";
+        assert_eq!(wish(&[line]), Wish::Ssz);
+    }
+}

@@ -1,0 +1,30 @@
+//! Weights of what a client accepts (RFC 9110, section 12.4.2).
+
+/// In thousandths, 0 to 1000.
+pub(super) type Weight = u16;
+
+/// The weight of what has none.
+pub(super) const FULL: Weight = 1000;
+
+/// `0[.ddd]` or `1[.000]` in thousandths.
+pub(super) fn weight(qvalue: &[u8]) -> Option<Weight> {
+    let (whole, fraction) = match qvalue {
+        [whole] => (whole, &[][..]),
+        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
+        _ => return None,
+    };
+    let mut thousandths = 0;
+    for place in 0..3 {
+        let digit = match fraction.get(place) {
+            Some(digit @ b'0'..=b'9') => Weight::from(digit - b'0'),
+            Some(_) => return None,
+            None => 0,
+        };
+        thousandths = thousandths * 10 + digit;
+    }
+    match (whole, thousandths) {
+        (b'0', thousandths) => Some(thousandths),
+        (b'1', 0) => Some(1000),
+        _ => None,
+    }
+}

@@ -1,0 +1,194 @@
+//! Routes of the Beacon API that give SSZ, and of which type (beacon-APIs).
+
+use crate::beacon;
+use crate::ssz::Fork;
+
+/// What a route gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gives {
+    /// The type of that name in the answer's fork.
+    Type(&'static str),
+    /// The type of that name, which is the same in each fork since that one: the
+    /// answer need not say which it is of.
+    Same(&'static str, Fork),
+    /// A block without its payload, where payloads are.
+    Blinded,
+    /// A block to be signed: the answer's head says what kind.
+    Produced,
+}
+
+/// The field that says what kind of block is to be signed.
+pub(super) const BLINDED: &str = "Eth-Execution-Payload-Blinded";
+
+/// Below `/eth`; `*` is any one segment.
+const ROUTES: &[(&str, Gives)] = &[
+    ("v2/debug/beacon/states/*", Gives::Type("BeaconState")),
+    ("v2/beacon/blocks/*", Gives::Type("SignedBeaconBlock")),
+    ("v1/beacon/blinded_blocks/*", Gives::Blinded),
+    (
+        "v1/beacon/light_client/bootstrap/*",
+        Gives::Type("LightClientBootstrap"),
+    ),
+    (
+        "v1/beacon/light_client/finality_update",
+        Gives::Type("LightClientFinalityUpdate"),
+    ),
+    (
+        "v1/beacon/light_client/optimistic_update",
+        Gives::Type("LightClientOptimisticUpdate"),
+    ),
+    ("v1/beacon/blob_sidecars/*", Gives::Type("BlobSidecars")),
+    ("v1/beacon/blobs/*", Gives::Same("Blobs", Fork::Deneb)),
+    (
+        "v1/debug/beacon/data_column_sidecars/*",
+        Gives::Type("DataColumnSidecars"),
+    ),
+    (
+        "v1/beacon/states/*/pending_deposits",
+        Gives::Type("PendingDeposits"),
+    ),
+    (
+        "v1/beacon/states/*/pending_partial_withdrawals",
+        Gives::Type("PendingPartialWithdrawals"),
+    ),
+    (
+        "v1/beacon/states/*/pending_consolidations",
+        Gives::Type("PendingConsolidations"),
+    ),
+    (
+        "v1/beacon/states/*/proposer_lookahead",
+        Gives::Type("ProposerLookahead"),
+    ),
+    (
+        "v1/beacon/states/*/validator_balances",
+        Gives::Same("ValidatorBalances", Fork::Phase0),
+    ),
+    (
+        "v1/beacon/execution_payload_envelopes/*",
+        Gives::Type("SignedExecutionPayloadEnvelope"),
+    ),
+    ("v3/validator/blocks/*", Gives::Produced),
+    (
+        "v2/validator/aggregate_attestation",
+        Gives::Type("Attestation"),
+    ),
+    (
+        "v1/validator/attestation_data",
+        Gives::Same("AttestationData", Fork::Phase0),
+    ),
+];
+
+/// What the route of a target (path and query) gives; `None`: no SSZ.
+pub fn gives(target: &[u8]) -> Option<&'static Gives> {
+    let (version, segments) = beacon::path(target)?;
+    let is_it = |pattern: &str| {
+        let mut known = pattern.split('/').map(str::as_bytes);
+        let mut segments = std::iter::once(version).chain(segments.clone());
+        loop {
+            match (known.next(), segments.next()) {
+                (None, None) => return true,
+                (Some(b"*"), Some(segment)) if !segment.is_empty() => {}
+                (Some(known), Some(segment)) if known == segment => {}
+                _ => return false,
+            }
+        }
+    };
+    let route = ROUTES.iter().find(|(pattern, _)| is_it(pattern));
+    route.map(|(_, gives)| gives)
+}
+
+impl Gives {
+    /// The type's name in a fork; `blinded` is what the answer's head says of a
+    /// block to be signed.
+    pub(super) fn name(self, fork: Fork, blinded: Option<bool>) -> Option<&'static str> {
+        match self {
+            Gives::Type(name) | Gives::Same(name, _) => Some(name),
+            Gives::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
+            Gives::Blinded => Some("SignedBlindedBeaconBlock"),
+            // gloas has another route for them
+            Gives::Produced if fork > Fork::Fulu => None,
+            Gives::Produced => match blinded? {
+                true => Some("BlindedBeaconBlock"),
+                false if fork < Fork::Deneb => Some("BeaconBlock"),
+                false => Some("BlockContents"),
+            },
+        }
+    }
+
+    /// The type's name where the fork will be known later; `None`: it depends on
+    /// that, too.
+    pub(super) fn name_in_any(self) -> Option<&'static str> {
+        match self {
+            Gives::Type(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gives, Gives, ROUTES};
+    use crate::ssz::{Fork, Preset, Schema};
+
+    #[test]
+    fn routes_are_known_by_all_of_their_path() {
+        let of = |target: &str| gives(target.as_bytes()).copied();
+        assert_eq!(
+            of("/eth/v2/beacon/blocks/head?x=1"),
+            Some(Gives::Type("SignedBeaconBlock"))
+        );
+        assert_eq!(
+            of("/eth/v1/beacon/states/head/pending_deposits"),
+            Some(Gives::Type("PendingDeposits"))
+        );
+        for target in [
+            "/eth/v1/beacon/blocks/head",
+            "/eth/v2/beacon/blocks",
+            "/eth/v2/beacon/blocks/",
+            "/eth/v2/beacon/blocks/head/",
+            "/eth/v2/beacon/blocks/head/root",
+            "/eth/v1/beacon/blocks/head/attestations",
+            "/eth/v1/beacon/states/head/validators",
+            "/eth/v1/beacon/light_client/updates",
+            "/beacon/eth/v2/beacon/blocks/head",
+            "/eth/v2",
+            "/",
+            "",
+        ] {
+            assert_eq!(of(target), None, "{target}");
+        }
+    }
+
+    /// A name that is misspelt would be an answer that can't be had as SSZ.
+    #[test]
+    fn each_type_is_one_of_some_fork() {
+        for (pattern, gives) in ROUTES {
+            let is_known = |fork: &Fork| {
+                let name = gives.name(*fork, Some(false));
+                let schema = Schema::of(*fork, Preset::Mainnet);
+                name.is_some_and(|name| schema.find(name).is_some())
+            };
+            assert!(Fork::ALL.iter().any(is_known), "{pattern}");
+            if let Gives::Same(_, fork) = gives {
+                let later = Fork::ALL.iter().filter(|other| *other >= fork);
+                assert!(later.clone().all(is_known), "{pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_kind_of_block_is_to_be_signed_is_never_guessed() {
+        let gives = Gives::Produced;
+        assert_eq!(gives.name(Fork::Electra, None), None);
+        assert_eq!(
+            gives.name(Fork::Electra, Some(false)),
+            Some("BlockContents")
+        );
+        assert_eq!(gives.name(Fork::Capella, Some(false)), Some("BeaconBlock"));
+        assert_eq!(
+            gives.name(Fork::Electra, Some(true)),
+            Some("BlindedBeaconBlock")
+        );
+        assert_eq!(gives.name(Fork::Gloas, Some(false)), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! Why an answer can't be had as SSZ.
+
+use std::fmt;
+
+use crate::mode::Mode;
+use crate::ssz::{Error, Problem};
+
+/// Why an answer can't be had as SSZ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Nothing names its fork before its value. It is never guessed.
+    NoVersion,
+    /// It is of a fork that is not known, or that has no such type.
+    Fork(String),
+    /// Its head and its envelope name two forks.
+    TwoVersions(&'static str, String),
+    /// It is no value of its type.
+    Invalid(Error),
+    /// It would be longer than `sszip_ssz_max_size`. Bytes.
+    Length(u64),
+    /// It has a content coding that can't be read.
+    Coding,
+    /// It must not be changed.
+    NoTransform,
+    /// Memory was refused.
+    Memory,
+    /// Something has failed inside.
+    Failed,
+}
+
+impl Why {
+    /// The same as a word, for logs and metrics.
+    pub fn mode(&self) -> Mode {
+        match self {
+            Why::NoVersion => Mode::SszVersion,
+            Why::Fork(_) | Why::TwoVersions(..) => Mode::SszFork,
+            Why::Invalid(_) => Mode::SszInvalid,
+            Why::Length(_) => Mode::SszLength,
+            Why::Coding => Mode::Encoded,
+            Why::NoTransform => Mode::NoTransform,
+            Why::Memory => Mode::Memory,
+            Why::Failed => Mode::Failed,
+        }
+    }
+}
+
+impl From<Error> for Why {
+    fn from(error: Error) -> Self {
+        match error.problem() {
+            Problem::NoMemory(_) => Why::Memory,
+            Problem::NoVersion => Why::NoVersion,
+            _ => Why::Invalid(error),
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::NoVersion => f.write_str("nothing names its fork before its value"),
+            Why::Fork(name) => write!(f, "fork {name:?} is not known, or has no such type"),
+            Why::TwoVersions(head, body) => {
+                write!(f, "its head names the fork {head}, its body {body:?}")
+            }
+            Why::Invalid(error) => error.fmt(f),
+            Why::Length(most) => write!(f, "it would be longer than {most} bytes"),
+            Why::Coding => f.write_str("its content coding can't be read"),
+            Why::NoTransform => f.write_str("it must not be changed"),
+            Why::Memory => f.write_str("there is no memory for it"),
+            Why::Failed => f.write_str("something has failed"),
+        }
+    }
+}
+
+impl std::error::Error for Why {}
