@@ -40,7 +40,11 @@ build: ## the nginx module, the cache's owner, sszip and replay-node, in build/
 run: build ## nginx with sszip on 127.0.0.1:8545 before a replay node; Ctrl-C stops
 	@scripts/run
 
-test: setup check unit ssz e2e ## all checks and tests
+# Building takes about one core, and the Rust tests the other.
+test: check ## all checks and tests
+	@scripts/side-by-side "$(MAKE) --no-print-directory unit" \
+		"$(MAKE) --no-print-directory build faults ssz"
+	@$(MAKE) --no-print-directory e2e
 
 check: setup ## format, lints, C style, dependencies' licences
 	cargo fmt --all --check
