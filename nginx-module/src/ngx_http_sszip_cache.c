@@ -19,7 +19,7 @@ static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
     sszip_str *body);
 static ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, sszip_step *step);
+    ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_decoded(ngx_http_request_t *r);
@@ -28,7 +28,6 @@ static ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
-static void ngx_http_sszip_stored(ngx_http_request_t *r, sszip_job *job);
 
 
 ngx_int_t
@@ -50,12 +49,8 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_sszip_get_ctx(r);
 
-    if (ctx == NULL || ctx->cache == NGX_HTTP_SSZIP_CACHE_DONE) {
+    if (ctx == NULL) {
         return NGX_DECLINED;
-    }
-
-    if (ctx->cache == NGX_HTTP_SSZIP_CACHE_READY) {
-        return ngx_http_sszip_look_up(r, ctx);
     }
 
     length = r->headers_in.chunked ? -1
@@ -70,7 +65,6 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
         break;
 
     default: /* SSZIP_NEED_NOTHING */
-        ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
         return NGX_DECLINED;
     }
 
@@ -89,12 +83,6 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 static void
 ngx_http_sszip_body_handler(ngx_http_request_t *r)
 {
-    ngx_http_sszip_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
-
-    ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
-
     r->preserve_body = 1;
 
     r->write_event_handler = ngx_http_core_run_phases;
@@ -106,11 +94,12 @@ static ngx_int_t
 ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     sszip_asked                 asked;
-    sszip_step                  step;
     ngx_http_core_loc_conf_t   *clcf;
     ngx_http_sszip_loc_conf_t  *slcf;
 
-    ctx->cache = NGX_HTTP_SSZIP_CACHE_DONE;
+    /* unless that is what it says again */
+
+    ctx->step.act = SSZIP_DO_AWAIT;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
@@ -142,29 +131,27 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_ERROR;
     }
 
-    asked.now = ngx_current_msec;
-    asked.monotonic = ngx_http_sszip_monotonic();
-    asked.coding_allowed = ngx_http_sszip_coding_allowed(r)
-                           && slcf->filters != NGX_HTTP_SSZIP_FILTERS_SOME;
-    asked.whole = (slcf->filters != NGX_HTTP_SSZIP_FILTERS_NONE
-                   || slcf->sets_length);
+    asked.now = ngx_http_sszip_now();
+    asked.coding_allowed = ngx_http_sszip_coding_allowed(r);
+    asked.whole = slcf->sets_length;
+    asked.filters = 1;
 #if (NGX_HTTP_GZIP)
     asked.host_writes_vary = clcf->gzip_vary;
 #endif
     asked.forwards_codings = slcf->sets_codings;
     asked.waiter = (uintptr_t) ctx;
 
-    if (sszip_exchange_look_up(ctx->exchange, &asked, &step)
+    if (sszip_exchange_look_up(ctx->exchange, &asked, &ctx->step)
         != SSZIP_STATUS_OK)
     {
         return NGX_DECLINED;
     }
 
-    if (step.act == SSZIP_DO_RESPOND || step.act == SSZIP_DO_RUN) {
+    if (ctx->step.act == SSZIP_DO_RESPOND || ctx->step.act == SSZIP_DO_RUN) {
         ngx_http_sszip_update(r, ctx);
     }
 
-    return ngx_http_sszip_looked_up(r, ctx, &step);
+    return ngx_http_sszip_looked_up(r, ctx);
 }
 
 
@@ -198,36 +185,34 @@ ngx_http_sszip_name_space(ngx_http_request_t *r, sszip_str *name_space)
 
 
 static ngx_int_t
-ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    sszip_step *step)
+ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
+    ngx_int_t  rc;
+
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http sszip look up step:%d", (int) step->act);
+                   "http sszip look up step:%d", (int) ctx->step.act);
 
-    if (step->act == SSZIP_DO_RUN) {
+    rc = ngx_http_sszip_run(r, ctx);
 
-        if (ngx_http_sszip_run(r, ctx, step->job) == NGX_OK) {
-            r->read_event_handler = ngx_http_test_reading;
-            r->write_event_handler = ngx_http_sszip_decoded;
+    if (rc == NGX_AGAIN) {
+        r->read_event_handler = ngx_http_test_reading;
+        r->write_event_handler = ngx_http_sszip_decoded;
 
-            return NGX_DONE;
-        }
-
-        (void) sszip_job_run(step->job);
-
-        if (sszip_exchange_done(ctx->exchange, step->job, step)
-            != SSZIP_STATUS_OK)
-        {
-            return NGX_ERROR;
-        }
+        return NGX_DONE;
     }
 
-    switch (step->act) {
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    switch (ctx->step.act) {
 
     case SSZIP_DO_FORWARD:
+        ctx->step.act = SSZIP_DO_AWAIT;
         return NGX_DECLINED;
 
     case SSZIP_DO_FORWARD_REWRITTEN:
+        ctx->step.act = SSZIP_DO_AWAIT;
         return ngx_http_sszip_rewrite_body(r, ctx);
 
     case SSZIP_DO_RESPOND:
@@ -311,7 +296,6 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_ERROR;
     }
 
-    ctx->state = NGX_HTTP_SSZIP_GIVING;
     ctx->stored = 1;
 
 #if (NGX_HTTP_GZIP)
@@ -352,17 +336,17 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
-    if (ctx->state == NGX_HTTP_SSZIP_CODING) {
+    if (!ctx->done) {
         /* the client can be written to: that is not what it waits for */
         return;
     }
 
-    ctx->state = NGX_HTTP_SSZIP_START;
+    ctx->done = 0;
 
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
 
-    rc = ngx_http_sszip_looked_up(r, ctx, &ctx->step);
+    rc = ngx_http_sszip_looked_up(r, ctx);
 
     if (rc == NGX_DECLINED) {
         ngx_http_core_run_phases(r);
@@ -413,8 +397,6 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 static ngx_int_t
 ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ctx->cache = NGX_HTTP_SSZIP_CACHE_READY;
-
     ctx->wake.handler = ngx_http_sszip_wake_handler;
     ctx->wake.data = r;
     ctx->wake.log = r->connection->log;
@@ -466,7 +448,7 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 
     if (ctx == NULL
         || ev != &ctx->wake
-        || ctx->cache != NGX_HTTP_SSZIP_CACHE_READY)
+        || ctx->step.act != SSZIP_DO_WAIT)
     {
         /* it went on without being woken */
         return;
@@ -485,34 +467,8 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 void
 ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    if (ctx->cache != NGX_HTTP_SSZIP_CACHE_DONE) {
-        return;
-    }
-
-    ngx_http_sszip_compare_with_node(r, ctx);
-
-    ngx_http_sszip_stored(r, sszip_exchange_sent(ctx->exchange,
-                                                 ngx_current_msec));
-}
-
-
-/* the node's answer has ended, and is changed on its way to the client */
-
-void
-ngx_http_sszip_store_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
-{
-    ngx_http_sszip_stored(r, sszip_exchange_node_sent_all(ctx->exchange,
-                                                          ngx_current_msec));
-}
-
-
-static void
-ngx_http_sszip_stored(ngx_http_request_t *r, sszip_job *job)
-{
-    if (job != NULL && ngx_http_sszip_run(r, NULL, job) != NGX_OK) {
-        (void) sszip_job_run(job);
-        (void) sszip_job_store(job, ngx_current_msec);
-    }
-
+    ngx_http_sszip_store_job(r, sszip_exchange_sent(ctx->exchange,
+                                                    ngx_http_sszip_now()));
+    ngx_http_sszip_note_filters(r, ctx);
     ngx_http_sszip_wake();
 }

@@ -10,8 +10,6 @@
 static ngx_int_t ngx_http_sszip_header_filter(ngx_http_request_t *r);
 static void ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-static void ngx_http_sszip_note_filters(ngx_http_request_t *r,
-    ngx_http_sszip_loc_conf_t *slcf);
 static ngx_int_t ngx_http_sszip_pass_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_body_filter(ngx_http_request_t *r,
@@ -25,7 +23,7 @@ static ngx_int_t ngx_http_sszip_drop(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_end(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_go(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, sszip_step *step, ngx_chain_t *rest);
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_send(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_start_stream(ngx_http_request_t *r,
@@ -75,9 +73,8 @@ ngx_http_sszip_filter_init(void)
 static ngx_int_t
 ngx_http_sszip_header_filter(ngx_http_request_t *r)
 {
-    ngx_int_t                   rc;
-    sszip_step                  step;
-    ngx_http_sszip_ctx_t       *ctx;
+    ngx_int_t              rc;
+    ngx_http_sszip_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
@@ -94,8 +91,8 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         ctx->coder = NULL;
     }
 
-    if (ctx->state == NGX_HTTP_SSZIP_GIVING) {
-        ctx->state = NGX_HTTP_SSZIP_DONE;
+    if (ctx->step.act == SSZIP_DO_RESPOND) {
+        ctx->step.act = SSZIP_DO_PASS;
         ngx_http_sszip_look_at_filters(r, ctx);
 
         if (ngx_http_sszip_code_stored_head(r, ctx) != NGX_OK) {
@@ -105,7 +102,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    if (ctx->state != NGX_HTTP_SSZIP_START) {
+    if (ctx->step.act != SSZIP_DO_AWAIT) {
         return ngx_http_next_header_filter(r);
     }
 
@@ -113,7 +110,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     ctx->own = (r->upstream == NULL || r->upstream->cleanup == NULL);
 
-    rc = ngx_http_sszip_judge(r, ctx, &step);
+    rc = ngx_http_sszip_judge(r, ctx);
 
     /* an answer that will not be stored is not worth waiting for */
     ngx_http_sszip_wake();
@@ -123,8 +120,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    if (rc != NGX_OK || step.act == SSZIP_DO_PASS) {
-        ctx->state = NGX_HTTP_SSZIP_DONE;
+    if (ctx->step.act == SSZIP_DO_PASS) {
         return ngx_http_next_header_filter(r);
     }
 
@@ -132,20 +128,17 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 
     r->main_filter_need_in_memory = 1;
 
-    if (step.act == SSZIP_DO_SHOW) {
-        ctx->state = NGX_HTTP_SSZIP_TEEING;
+    if (ctx->step.act == SSZIP_DO_SHOW) {
         return ngx_http_sszip_pass_head(r, ctx);
     }
 
     /* ranges are of the node's bytes, and their filter sees no held head */
     r->allow_ranges = 0;
 
-    if (step.act == SSZIP_DO_STREAM) {
-        ctx->state = NGX_HTTP_SSZIP_STREAMING;
+    if (ctx->step.act == SSZIP_DO_STREAM) {
         return ngx_http_sszip_pass_head(r, ctx);
     }
 
-    ctx->state = NGX_HTTP_SSZIP_HOLDING;
     ctx->keepalive = r->keepalive;
 
     r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
@@ -156,17 +149,16 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 }
 
 
-/*
- * What changes a body takes away its length, or asks to have it in memory.  So
- * do modules that code it, and say so: they are no reason to send what is
- * stored as it came from the node.
- */
+/* what changes a body takes away its length, or asks to have it in memory */
 
 static void
 ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_uint_t                  coded;
+    off_t                       length;
+    ngx_uint_t                  codes;
+    sszip_beside                beside;
+    ngx_table_elt_t            *coding;
     ngx_http_sszip_loc_conf_t  *slcf;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
@@ -175,65 +167,40 @@ ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
         return;
     }
 
-    coded = r->headers_out.content_encoding != NULL
-            && r->headers_out.content_encoding->value.len
-            && !ctx->node_coded;
+    length = r->headers_out.content_length_n;
+    coding = r->headers_out.content_encoding;
+    codes = coding != NULL && coding->value.len && !ctx->node_coded;
 
-    ctx->changed = r->filter_need_in_memory
-                   || r->headers_out.content_length_n != ctx->node_length
-                   || (slcf->filters == NGX_HTTP_SSZIP_FILTERS_SOME
-                       && r->headers_out.content_length_n < 0);
+    beside = sszip_exchange_beside(ctx->exchange,
+                                   r->filter_need_in_memory
+                                   || length != ctx->node_length,
+                                   codes, length >= 0);
 
-    if (!ctx->changed) {
+    ctx->changed = (beside != SSZIP_BESIDE_NOTHING);
 
-        if (slcf->filters == NGX_HTTP_SSZIP_FILTERS_UNKNOWN) {
-            slcf->filters = NGX_HTTP_SSZIP_FILTERS_NONE;
-        }
-
-        return;
-    }
-
-    if (!coded) {
-        ngx_http_sszip_note_filters(r, slcf);
-    }
-
-    if (ctx->state == NGX_HTTP_SSZIP_START
-        && !ctx->stored
-        && sszip_exchange_keep_apart(ctx->exchange))
-    {
-        ctx->apart = 1;
+    if (beside == SSZIP_BESIDE_APART) {
         r->main_filter_need_in_memory = 1;
     }
+
+    ngx_http_sszip_note_filters(r, ctx);
 }
 
 
-static void
-ngx_http_sszip_note_filters(ngx_http_request_t *r,
-    ngx_http_sszip_loc_conf_t *slcf)
+void
+ngx_http_sszip_note_filters(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    if (slcf->filters == NGX_HTTP_SSZIP_FILTERS_SOME) {
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    if (!sszip_exchange_is_news(ctx->exchange)) {
         return;
     }
 
-    slcf->filters = NGX_HTTP_SSZIP_FILTERS_SOME;
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                   "sszip: another module changes bodies in location \"%V\": "
                   "what is stored is sent through it, and not compressed by "
                   "sszip", &slcf->location);
-}
-
-
-/* at the end of a body: not all that change one say so before */
-
-void
-ngx_http_sszip_compare_with_node(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx)
-{
-    if (sszip_exchange_node_sent(ctx->exchange, ctx->node_sent)) {
-        ngx_http_sszip_note_filters(r, ngx_http_get_module_loc_conf(r,
-                                                      ngx_http_sszip_module));
-    }
 }
 
 
@@ -278,29 +245,37 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_http_sszip_next_body_filter(r, in);
     }
 
-    switch (ctx->state) {
-
-    case NGX_HTTP_SSZIP_HOLDING:
-        return ngx_http_sszip_collect(r, ctx, in);
-
-    case NGX_HTTP_SSZIP_STREAMING:
-        return ngx_http_sszip_stream_body(r, ctx, in);
-
-    case NGX_HTTP_SSZIP_TEEING:
-        return ngx_http_sszip_tee(r, ctx, in);
-
-    case NGX_HTTP_SSZIP_CODING:
-        return NGX_AGAIN;
-
-    case NGX_HTTP_SSZIP_CODED:
+    if (ctx->done) {
+        ctx->done = 0;
 
         /* the node is done with: nobody waits for a status */
         ctx->own = 1;
 
-        return ngx_http_sszip_go(r, ctx, &ctx->step, NULL);
+        return ngx_http_sszip_go(r, ctx, NULL);
+    }
 
-    case NGX_HTTP_SSZIP_CUT:
+    switch (ctx->step.act) {
+
+    case SSZIP_DO_HOLD:
+        return ngx_http_sszip_collect(r, ctx, in);
+
+    case SSZIP_DO_STREAM:
+        return ngx_http_sszip_stream_body(r, ctx, in);
+
+    case SSZIP_DO_SHOW:
+        return ngx_http_sszip_tee(r, ctx, in);
+
+    case SSZIP_DO_RUN:
+        return NGX_AGAIN;
+
+    case SSZIP_DO_FAIL:
+
+        if (!r->header_sent) {
+            return ngx_http_sszip_drop(r, ctx, in);
+        }
+
         /* what is on its way may go, but nothing follows it */
+
         return (in != NULL) ? NGX_ERROR
                             : ngx_http_sszip_next_body_filter(r, NULL);
 
@@ -345,13 +320,10 @@ ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     rc = ngx_http_sszip_pass_body(r, ctx, in);
 
-    if (!last) {
-        return rc;
+    if (last) {
+        ctx->step.act = SSZIP_DO_PASS;
+        ngx_http_sszip_store(r, ctx);
     }
-
-    ctx->state = NGX_HTTP_SSZIP_DONE;
-
-    ngx_http_sszip_store(r, ctx);
 
     return rc;
 }
@@ -436,15 +408,11 @@ static ngx_int_t
 ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
 {
-    ngx_int_t            rc;
-    ngx_buf_t           *b;
-    sszip_str            piece;
-    sszip_step           step;
-    ngx_chain_t         *cl, *mark;
-
-    if (ctx->dropping) {
-        return ngx_http_sszip_drop(r, ctx, in);
-    }
+    ngx_int_t     rc;
+    ngx_buf_t    *b;
+    sszip_str     piece;
+    sszip_step    step;
+    ngx_chain_t  *cl, *mark;
 
     for (cl = in; cl; cl = cl->next) {
 
@@ -462,7 +430,8 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             }
 
             if (step.act != SSZIP_DO_AWAIT) {
-                return ngx_http_sszip_go(r, ctx, &step, cl);
+                ctx->step = step;
+                return ngx_http_sszip_go(r, ctx, cl);
             }
 
             b->pos = b->last;
@@ -552,24 +521,24 @@ ngx_http_sszip_release(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    return (step.act == SSZIP_DO_AWAIT) ? NGX_DECLINED
-                                        : ngx_http_sszip_go(r, ctx, &step,
-                                                            rest);
+    if (step.act == SSZIP_DO_AWAIT) {
+        return NGX_DECLINED;
+    }
+
+    ctx->step = step;
+
+    return ngx_http_sszip_go(r, ctx, rest);
 }
 
 
 static ngx_int_t
 ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_step  step;
-
-    ngx_http_sszip_compare_with_node(r, ctx);
-
-    if (sszip_exchange_end(ctx->exchange, &step) != SSZIP_STATUS_OK) {
+    if (sszip_exchange_end(ctx->exchange, &ctx->step) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_http_sszip_go(r, ctx, &step, NULL);
+    return ngx_http_sszip_go(r, ctx, NULL);
 }
 
 
@@ -580,24 +549,17 @@ ngx_http_sszip_end(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 static ngx_int_t
 ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    sszip_step *step, ngx_chain_t *rest)
+    ngx_chain_t *rest)
 {
-    if (step->act == SSZIP_DO_RUN) {
+    ngx_int_t  rc;
 
-        if (ngx_http_sszip_run(r, ctx, step->job) == NGX_OK) {
-            return NGX_AGAIN;
-        }
+    rc = ngx_http_sszip_run(r, ctx);
 
-        (void) sszip_job_run(step->job);
-
-        if (sszip_exchange_done(ctx->exchange, step->job, step)
-            != SSZIP_STATUS_OK)
-        {
-            return NGX_ERROR;
-        }
+    if (rc != NGX_OK) {
+        return rc;
     }
 
-    switch (step->act) {
+    switch (ctx->step.act) {
 
     case SSZIP_DO_SEND:
         return ngx_http_sszip_send(r, ctx, NULL);
@@ -618,15 +580,9 @@ ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return ngx_http_sszip_start_stream(r, ctx, rest);
 
     case SSZIP_DO_FAIL:
-
-        if (rest == NULL) {
-            return ngx_http_sszip_bad_gateway(r, ctx, &step->why);
-        }
-
-        ctx->dropping = 1;
-        ctx->step = *step;
-
-        return ngx_http_sszip_drop(r, ctx, rest);
+        return (rest != NULL)
+               ? ngx_http_sszip_drop(r, ctx, rest)
+               : ngx_http_sszip_bad_gateway(r, ctx, &ctx->step.why);
 
     default:
         return NGX_ERROR;
@@ -677,7 +633,7 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         }
     }
 
-    ctx->state = NGX_HTTP_SSZIP_DONE;
+    ctx->step.act = SSZIP_DO_PASS;
 
     rc = ngx_http_next_header_filter(r);
 
@@ -757,7 +713,6 @@ ngx_http_sszip_start_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                    "http sszip start stream: \"%V\"", &r->uri);
 
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
-    ctx->state = NGX_HTTP_SSZIP_STREAMING;
 
     if (ngx_http_sszip_edit_head_out(r, ctx) != NGX_OK) {
         return NGX_ERROR;
@@ -766,7 +721,7 @@ ngx_http_sszip_start_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     rc = ngx_http_sszip_pass_head(r, ctx);
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        ctx->state = NGX_HTTP_SSZIP_DONE;
+        ctx->step.act = SSZIP_DO_PASS;
         return rc;
     }
 
@@ -800,7 +755,7 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    if (ctx->state == NGX_HTTP_SSZIP_DONE) {
+    if (ctx->step.act == SSZIP_DO_PASS) {
         ngx_http_sszip_store(r, ctx);
         return rc;
     }
@@ -810,7 +765,7 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         (void) sszip_exchange_cut_short(ctx->exchange);
 
         r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
-        ctx->state = NGX_HTTP_SSZIP_CUT;
+        ctx->step.act = SSZIP_DO_FAIL;
 
         return rc;
     }
@@ -824,17 +779,14 @@ ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * The encoder keeps bytes and has no more to take.  If it has, it waits for
- * the client, and a flush would only wait behind what is there.
+ * The encoder has no more to take.  If it has, it waits for the client, and a
+ * flush would only wait behind what is there.
  */
 
 static ngx_uint_t
 ngx_http_sszip_waits_for_input(ngx_http_sszip_ctx_t *ctx)
 {
-    return ctx->state == NGX_HTTP_SSZIP_STREAMING
-           && ctx->unflushed
-           && ctx->in == NULL
-           && !ctx->pending;
+    return ctx->step.act == SSZIP_DO_STREAM && ctx->in == NULL && !ctx->pending;
 }
 
 
@@ -929,12 +881,12 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
 
     /* a stream has taken the last one before it waits for the next */
 
-    flush = (ctx->state == NGX_HTTP_SSZIP_STREAMING) ? ctx->mark : NULL;
+    flush = (ctx->step.act == SSZIP_DO_STREAM) ? ctx->mark : NULL;
 
     if (flush == NULL) {
         flush = ngx_http_sszip_mark(r, 0);
 
-        if (ctx->state == NGX_HTTP_SSZIP_STREAMING) {
+        if (ctx->step.act == SSZIP_DO_STREAM) {
             ctx->mark = flush;
         }
     }
@@ -942,10 +894,12 @@ ngx_http_sszip_timeout(ngx_event_t *ev)
     if (flush == NULL) {
         rc = NGX_ERROR;
 
-    } else if (ctx->state == NGX_HTTP_SSZIP_HOLDING) {
+    } else if (ctx->step.act == SSZIP_DO_HOLD) {
         rc = ngx_http_sszip_release(r, ctx, flush);
 
-    } else if (ngx_http_sszip_waits_for_input(ctx)) {
+    } else if (ngx_http_sszip_waits_for_input(ctx)
+               && sszip_exchange_next_timer(ctx->exchange) >= 0)
+    {
         rc = ngx_http_sszip_stream_body(r, ctx, flush);
 
     } else {
@@ -999,7 +953,7 @@ ngx_http_sszip_bad_gateway(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     (void) sszip_exchange_cut_short(ctx->exchange);
 
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
-    ctx->state = NGX_HTTP_SSZIP_DONE;
+    ctx->step.act = SSZIP_DO_PASS;
 
     r->keepalive = ctx->keepalive;
 

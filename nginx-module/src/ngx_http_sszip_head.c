@@ -194,8 +194,6 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
     if (fields == NULL
         || sszip_exchange_stored_head(ctx->exchange, fields, n)
            != SSZIP_STATUS_OK
-        || (ctx->changed
-            && sszip_exchange_uncode(ctx->exchange) != SSZIP_STATUS_OK)
         || sszip_exchange_head_edits(ctx->exchange, &edits, &n)
            != SSZIP_STATUS_OK)
     {
@@ -427,11 +425,10 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 }
 
 
-/* what the core makes of it; NGX_DECLINED: the head goes out as it is */
+/* what the core makes of it */
 
 ngx_int_t
-ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    sszip_step *step)
+ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     size_t                     n;
     sszip_response_head        head;
@@ -458,16 +455,18 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     head.fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
                                         &r->headers_out.content_type, &n);
     if (head.fields == NULL) {
-        return (sszip_exchange_no_response_head(ctx->exchange, step)
+        return (sszip_exchange_no_response_head(ctx->exchange, &ctx->step)
                 == SSZIP_STATUS_OK) ? NGX_OK : NGX_ERROR;
     }
 
     head.nfields = n;
 
-    if (sszip_exchange_response_head(ctx->exchange, &head, step)
+    if (sszip_exchange_response_head(ctx->exchange, &head, &ctx->step)
         != SSZIP_STATUS_OK)
     {
-        return NGX_DECLINED;
+        /* the head goes out as it is */
+        ctx->step.act = SSZIP_DO_PASS;
+        return NGX_OK;
     }
 
     ngx_http_sszip_edit_cache_vary(r, ctx);
@@ -481,10 +480,10 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 #endif
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http sszip head step:%d length:%O", (int) step->act,
+                   "http sszip head step:%d length:%O", (int) ctx->step.act,
                    r->headers_out.content_length_n);
 
-    if (step->act == SSZIP_DO_HOLD) {
+    if (ctx->step.act == SSZIP_DO_HOLD) {
         return NGX_OK;
     }
 

@@ -29,7 +29,7 @@
 static void ngx_http_sszip_link_wake_waiters(void);
 static void ngx_http_sszip_link_run_handler(ngx_event_t *ev);
 static void ngx_http_sszip_link_run(void);
-static ngx_int_t ngx_http_sszip_link_connect(ngx_uint_t slot);
+static sszip_link_opened ngx_http_sszip_link_connect(ngx_uint_t slot);
 static void ngx_http_sszip_link_write(ngx_uint_t slot);
 static void ngx_http_sszip_link_close(ngx_uint_t slot);
 static void ngx_http_sszip_link_read_handler(ngx_event_t *rev);
@@ -116,18 +116,14 @@ ngx_http_sszip_link_wake_waiters(void)
 }
 
 
-/* the time as the owner reads it */
+/* milliseconds, as the owner reads them, too: a purge waits for some of them */
 
 uint64_t
-ngx_http_sszip_monotonic(void)
+ngx_http_sszip_now(void)
 {
     struct timespec  ts;
 
-    if (ngx_http_sszip_owner == NULL
-        || clock_gettime(CLOCK_MONOTONIC, &ts) == -1)
-    {
-        return 0;
-    }
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
 
     return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
@@ -144,16 +140,17 @@ ngx_http_sszip_link_run_handler(ngx_event_t *ev)
 static void
 ngx_http_sszip_link_run(void)
 {
-    size_t  slot;
+    size_t    slot;
+    uint64_t  now;
 
     for ( ;; ) {
 
         switch (sszip_link_next(&slot)) {
 
         case SSZIP_LINK_CONNECT:
-            (void) sszip_link_connected(slot,
-                                 ngx_http_sszip_link_connect(slot) == NGX_OK,
-                                 ngx_current_msec);
+            now = ngx_http_sszip_now();
+            (void) sszip_link_connected(slot, ngx_http_sszip_link_connect(slot),
+                                        now);
             break;
 
         case SSZIP_LINK_WRITE:
@@ -175,17 +172,16 @@ ngx_http_sszip_link_run(void)
 }
 
 
-static ngx_int_t
+static sszip_link_opened
 ngx_http_sszip_link_connect(ngx_uint_t slot)
 {
-    uint64_t               monotonic;
     ngx_log_t              log;
     ngx_int_t              rc;
     ngx_connection_t      *c;
     ngx_peer_connection_t  peer;
 
     if (slot >= NGX_HTTP_SSZIP_LINK_SLOTS || ngx_exiting) {
-        return NGX_ERROR;
+        return SSZIP_LINK_FAILED;
     }
 
     ngx_memzero(&peer, sizeof(ngx_peer_connection_t));
@@ -203,28 +199,21 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
     peer.log = &log;
     peer.log_error = NGX_ERROR_INFO;
 
-    monotonic = ngx_http_sszip_monotonic();
-
     rc = ngx_event_connect_peer(&peer);
 
     if (rc != NGX_OK && rc != NGX_AGAIN) {
 
         ngx_http_sszip_link_err = ngx_socket_errno;
 
-        /* unlike one that is too busy, or not to be reached */
-
-        if (monotonic
-            && (ngx_http_sszip_link_err == NGX_ECONNREFUSED
-                || ngx_http_sszip_link_err == NGX_ENOENT))
-        {
-            (void) sszip_link_absent(monotonic);
-        }
-
         if (peer.connection) {
             ngx_close_connection(peer.connection);
         }
 
-        return NGX_ERROR;
+        /* unlike one that is too busy, or not to be reached */
+
+        return (ngx_http_sszip_link_err == NGX_ECONNREFUSED
+                || ngx_http_sszip_link_err == NGX_ENOENT) ? SSZIP_LINK_ABSENT
+                                                          : SSZIP_LINK_FAILED;
     }
 
     c = peer.connection;
@@ -241,7 +230,7 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
 
     ngx_http_sszip_link[slot] = c;
 
-    return NGX_OK;
+    return SSZIP_LINK_OPEN;
 }
 
 
@@ -297,7 +286,7 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
 
         if (n == NGX_ERROR) {
             ngx_http_sszip_link_close(slot);
-            (void) sszip_link_closed(slot, ngx_current_msec);
+            (void) sszip_link_closed(slot, ngx_http_sszip_now());
             return;
         }
 
@@ -362,7 +351,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
             goto close;
         }
 
-        (void) sszip_link_filled(slot, n, ngx_current_msec);
+        (void) sszip_link_filled(slot, n, ngx_http_sszip_now());
 
         total += n;
 
@@ -390,7 +379,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 close:
 
     ngx_http_sszip_link_close(slot);
-    (void) sszip_link_closed(slot, ngx_current_msec);
+    (void) sszip_link_closed(slot, ngx_http_sszip_now());
 
     ngx_http_sszip_wake();
 }
@@ -424,7 +413,7 @@ ngx_http_sszip_link_tick(void)
 {
     ngx_msec_t  ms;
 
-    ms = sszip_link_tick(ngx_current_msec);
+    ms = sszip_link_tick(ngx_http_sszip_now());
 
     if (ngx_http_sszip_link_timer.timer_set) {
         ngx_del_timer(&ngx_http_sszip_link_timer);

@@ -307,9 +307,7 @@ ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx)
 
     (void) sszip_exchange_abandon(ctx->exchange);
 
-    if (ctx->cache != NGX_HTTP_SSZIP_CACHE_START) {
-        ngx_http_sszip_wake();
-    }
+    ngx_http_sszip_wake();
 }
 
 
@@ -339,9 +337,7 @@ ngx_http_sszip_free_exchange(void *data)
 
     sszip_exchange_free(ctx->exchange);
 
-    if (ctx->cache != NGX_HTTP_SSZIP_CACHE_START) {
-        ngx_http_sszip_wake();
-    }
+    ngx_http_sszip_wake();
 }
 
 
@@ -582,7 +578,6 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
      *     slcf->sets_fields = 0;
      *     slcf->sets_length = 0;
      *     slcf->sets_codings = 0;
-     *     slcf->filters = NGX_HTTP_SSZIP_FILTERS_UNKNOWN;
      *     slcf->caches = 0;
      *     slcf->place = { 0, NULL };
      *     slcf->cache_namespace = NULL;

@@ -29,13 +29,6 @@ typedef struct {
 } ngx_http_sszip_main_conf_t;
 
 
-/* whether bodies of a location are changed on their way to sszip */
-
-#define NGX_HTTP_SSZIP_FILTERS_UNKNOWN  0
-#define NGX_HTTP_SSZIP_FILTERS_NONE     1
-#define NGX_HTTP_SSZIP_FILTERS_SOME     2
-
-
 typedef struct {
     sszip_directives            *directives;
     sszip_config                *config;
@@ -49,8 +42,6 @@ typedef struct {
     ngx_flag_t                   sets_fields;      /* proxy_set_header */
     ngx_flag_t                   sets_length;      /* ... Content-Length */
     ngx_flag_t                   sets_codings;     /* ... Accept-Encoding */
-
-    ngx_uint_t                   filters;          /* what is known of them */
 
     ngx_flag_t                   caches;
     ngx_str_t                    place;            /* without variables */
@@ -66,47 +57,21 @@ typedef struct {
 } ngx_http_sszip_loc_conf_t;
 
 
-typedef enum {
-    NGX_HTTP_SSZIP_START = 0,    /* before the response head */
-    NGX_HTTP_SSZIP_GIVING,       /* a stored answer's head is on its way */
-    NGX_HTTP_SSZIP_HOLDING,      /* head kept back, body collected */
-    NGX_HTTP_SSZIP_CODING,       /* a thread has the exchange */
-    NGX_HTTP_SSZIP_CODED,        /* the answer is ready */
-    NGX_HTTP_SSZIP_STREAMING,    /* the head is out, the body is coded */
-    NGX_HTTP_SSZIP_TEEING,       /* the head is out, the body is copied */
-    NGX_HTTP_SSZIP_CUT,          /* the head is out, the end never will be */
-    NGX_HTTP_SSZIP_DONE          /* the head is out, all passes */
-} ngx_http_sszip_state_e;
-
-
-typedef enum {
-    NGX_HTTP_SSZIP_CACHE_START = 0,  /* before the request's body is read */
-    NGX_HTTP_SSZIP_CACHE_READY,      /* to be looked up */
-    NGX_HTTP_SSZIP_CACHE_DONE        /* looked up, or never to be */
-} ngx_http_sszip_cache_state_e;
-
-
 typedef struct {
     sszip_exchange              *exchange;
-    ngx_http_sszip_state_e       state;
-    sszip_step                   step;           /* after CODED */
+    sszip_step                   step;           /* what it has said last */
+    unsigned                     done:1;         /* its job is, by a thread */
     unsigned                     keepalive:1;    /* before the head was held */
     unsigned                     upstream_failed:1;
-    unsigned                     told:1;         /* how the node failed */
-    unsigned                     nomem:1;        /* all buffers are busy */
-    unsigned                     unflushed:1;    /* the encoder keeps some */
     unsigned                     pending:1;      /* a piece is not done */
     unsigned                     stored:1;       /* its head is set */
     unsigned                     changed:1;      /* the body, by others */
     unsigned                     node_coded:1;
-    unsigned                     apart:1;        /* stored from the node's */
     unsigned                     own:1;          /* made by no upstream */
     unsigned                     orphan:1;       /* the client has gone */
-    unsigned                     dropping:1;     /* there is nothing to send */
 
     sszip_edit                   coding;         /* of a stored answer */
     off_t                        node_length;    /* before other filters */
-    uint64_t                     node_sent;
     ngx_table_elt_t             *coder;          /* in a coding's place */
 
     ngx_event_t                 *timer;          /* ends holding, or flushes */
@@ -123,7 +88,6 @@ typedef struct {
     sszip_flush                  flush;          /* what its piece asks for */
     ngx_int_t                    bufs;
 
-    ngx_http_sszip_cache_state_e  cache;
     ngx_event_t                  wake;
     ngx_http_request_t          *request;
 
@@ -175,7 +139,7 @@ sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
 ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, sszip_step *step);
+    ngx_http_sszip_ctx_t *ctx);
 ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
 
 /* a stored answer's head, in place of what there is */
@@ -186,8 +150,8 @@ ngx_int_t ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
 ngx_int_t ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
-/* what others have made of a body that the node sent */
-void ngx_http_sszip_compare_with_node(ngx_http_request_t *r,
+/* says so when another module is found to change bodies */
+void ngx_http_sszip_note_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* what the exchange has to send, marked as all of it */
@@ -202,15 +166,13 @@ ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_sszip_name_space(ngx_http_request_t *r,
     sszip_str *name_space);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_store_node(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
 /* the cache's owner */
 ngx_int_t ngx_http_sszip_link_start(ngx_cycle_t *cycle,
     ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_wake(void);
-uint64_t ngx_http_sszip_monotonic(void);
+uint64_t ngx_http_sszip_now(void);
 char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -238,12 +200,11 @@ void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_node_failed(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, ngx_uint_t status);
+sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status);
 
-/* NGX_DECLINED: there is no thread for it, and it is the caller's again */
-ngx_int_t ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    sszip_job *work);
+/* long work */
+ngx_int_t ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_store_job(ngx_http_request_t *r, sszip_job *job);
 #if (NGX_THREADS)
 void ngx_http_sszip_thread_init(void);
 #endif

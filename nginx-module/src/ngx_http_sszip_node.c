@@ -60,7 +60,7 @@ ngx_http_sszip_node_header_filter(ngx_http_request_t *r)
     if (slcf->enable) {
         ctx = ngx_http_sszip_get_ctx(r);
 
-        if (ctx != NULL && ctx->state == NGX_HTTP_SSZIP_START) {
+        if (ctx != NULL && ctx->step.act == SSZIP_DO_AWAIT) {
 
             ctx->node_length = r->headers_out.content_length_n;
             ctx->node_coded = (r->headers_out.content_encoding != NULL);
@@ -91,10 +91,6 @@ ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     if (ngx_http_test_predicates(r, slcf->no_cache) != NGX_OK) {
         (void) sszip_exchange_no_store(ctx->exchange);
-    }
-
-    if (r->headers_out.status >= NGX_HTTP_BAD_REQUEST && !ctx->told) {
-        ngx_http_sszip_node_failed(r, ctx, r->headers_out.status);
     }
 
     u = ngx_http_sszip_upstream(r);
@@ -130,7 +126,9 @@ ngx_http_sszip_judge_node(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     rc = NGX_OK;
     replaced = 0;
 
-    if (sszip_exchange_node_head(ctx->exchange, &head, &replaced)
+    if (sszip_exchange_node_head(ctx->exchange, &head,
+                                 ngx_http_sszip_failure(r, head.status),
+                                 ngx_http_sszip_now(), &replaced)
         == SSZIP_STATUS_OK
         && replaced)
     {
@@ -165,41 +163,30 @@ ngx_http_sszip_upstream(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sszip_node_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    ngx_buf_t             *b;
-    sszip_str              piece;
-    ngx_uint_t             last;
-    ngx_chain_t           *cl;
-    ngx_http_sszip_ctx_t  *ctx;
+    ngx_buf_t                  *b;
+    sszip_job                  *job;
+    ngx_chain_t                *cl;
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_loc_conf_t  *slcf;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    if (ctx == NULL) {
+    if (ctx == NULL || ctx->stored || !slcf->caches) {
         return ngx_http_sszip_node_next_body_filter(r, in);
     }
-
-    last = 0;
 
     for (cl = in; cl; cl = cl->next) {
 
         b = cl->buf;
 
-        if (ctx->apart && ngx_buf_in_memory(b) && b->last != b->pos) {
+        job = sszip_exchange_node_piece(ctx->exchange,
+                                    ngx_buf_in_memory(b) ? b->pos : NULL,
+                                    ngx_buf_special(b) ? 0 : ngx_buf_size(b),
+                                    b->last_buf,
+                                    b->last_buf ? ngx_http_sszip_now() : 0);
 
-            piece.data = b->pos;
-            piece.len = b->last - b->pos;
-
-            (void) sszip_exchange_observe_node(ctx->exchange, piece);
-
-        } else if (!ngx_buf_special(b)) {
-            ctx->node_sent += ngx_buf_size(b);
-        }
-
-        last |= b->last_buf;
-    }
-
-    if (last && ctx->apart) {
-        ctx->apart = 0;
-        ngx_http_sszip_store_node(r, ctx);
+        ngx_http_sszip_store_job(r, job);
     }
 
     return ngx_http_sszip_node_next_body_filter(r, in);
@@ -227,8 +214,8 @@ ngx_http_sszip_coder_header_filter(ngx_http_request_t *r)
         type = ngx_http_sszip_str(&r->headers_out.content_type);
 
         if (ctx != NULL
-            && (ctx->state == NGX_HTTP_SSZIP_START
-                || ctx->state == NGX_HTTP_SSZIP_GIVING)
+            && (ctx->step.act == SSZIP_DO_AWAIT
+                || ctx->step.act == SSZIP_DO_RESPOND)
             && sszip_exchange_would_code(ctx->exchange, type,
                                     r->headers_out.content_length_n))
         {

@@ -100,7 +100,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
         || cln == NULL
         || ngx_http_sszip_name_space(r, &name_space) != NGX_OK
         || sszip_purge_start(ngx_http_sszip_str(&r->args), name_space,
-                             (uintptr_t) purge, ngx_current_msec,
+                             (uintptr_t) purge, ngx_http_sszip_now(),
                              &purge->status, purge->text,
                              NGX_HTTP_SSZIP_PURGE_LEN, &purge->len)
            != SSZIP_STATUS_OK)

@@ -28,9 +28,8 @@ ngx_int_t
 ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
 {
-    ngx_int_t     rc;
-    ngx_uint_t    flush;
-    ngx_chain_t  *cl;
+    ngx_int_t   rc;
+    ngx_uint_t  flush;
 
     if (in) {
         if (ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {
@@ -40,24 +39,9 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         r->connection->buffered |= NGX_HTTP_GZIP_BUFFERED;
     }
 
-    if (ctx->nomem) {
+    /* what the client has taken meanwhile makes room */
 
-        /* flush busy buffers */
-
-        if (ngx_http_sszip_pass_body(r, ctx, NULL) == NGX_ERROR) {
-            goto failed;
-        }
-
-        cl = NULL;
-
-        ngx_chain_update_chains(r->pool, &ctx->free, &ctx->busy, &cl,
-                                (ngx_buf_tag_t) &ngx_http_sszip_module);
-        ctx->nomem = 0;
-        flush = 0;
-
-    } else {
-        flush = ctx->busy ? 1 : 0;
-    }
+    flush = (ctx->busy != NULL);
 
     for ( ;; ) {
 
@@ -89,17 +73,16 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                                 (ngx_buf_tag_t) &ngx_http_sszip_module);
         ctx->last_out = &ctx->out;
 
-        ctx->nomem = 0;
         flush = 0;
 
-        if (ctx->state == NGX_HTTP_SSZIP_DONE) {
+        if (ctx->step.act == SSZIP_DO_PASS) {
             return rc;
         }
     }
 
 failed:
 
-    ctx->state = NGX_HTTP_SSZIP_CUT;
+    ctx->step.act = SSZIP_DO_FAIL;
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
 
     return NGX_ERROR;
@@ -111,11 +94,12 @@ failed:
 static ngx_int_t
 ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
+    ngx_int_t        rc;
     ngx_buf_t       *b;
     sszip_str        piece;
     sszip_progress   progress;
 
-    if (ctx->state == NGX_HTTP_SSZIP_DONE) {
+    if (ctx->step.act == SSZIP_DO_PASS) {
         return NGX_DECLINED;
     }
 
@@ -124,17 +108,10 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     if (ctx->out_buf == NULL) {
-        switch (ngx_http_sszip_get_buf(r, ctx)) {
+        rc = ngx_http_sszip_get_buf(r, ctx);
 
-        case NGX_OK:
-            break;
-
-        case NGX_DECLINED:
-            ctx->nomem = 1;
-            return NGX_DECLINED;
-
-        default:
-            return NGX_ERROR;
+        if (rc != NGX_OK) {
+            return rc;
         }
     }
 
@@ -186,7 +163,6 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     ctx->pending = 0;
-    ctx->unflushed = (ctx->flush == SSZIP_FLUSH_NONE);
 
     if (ctx->flush == SSZIP_FLUSH_NONE
         && ctx->out_buf->last != ctx->out_buf->end)
@@ -296,7 +272,7 @@ ngx_http_sszip_put_buf(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         b->last_buf = 1;
         b->last_in_chain = 1;
 
-        ctx->state = NGX_HTTP_SSZIP_DONE;
+        ctx->step.act = SSZIP_DO_PASS;
         r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
     }
 

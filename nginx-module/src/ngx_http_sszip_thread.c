@@ -35,6 +35,8 @@ typedef struct {
 
 
 static void ngx_http_sszip_guard_handler(ngx_event_t *ev);
+static ngx_int_t ngx_http_sszip_start_job(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, sszip_job *work);
 static void ngx_http_sszip_submit(ngx_http_sszip_job_t *job);
 static void ngx_http_sszip_post(ngx_http_sszip_job_t *job);
 static void ngx_http_sszip_thread_handler(void *data, ngx_log_t *log);
@@ -81,8 +83,8 @@ ngx_http_sszip_guard_handler(ngx_event_t *ev)
 
 /* a context waits for it, or nobody does, and it has a pool of its own */
 
-ngx_int_t
-ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+static ngx_int_t
+ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     sszip_job *work)
 {
     ngx_pool_t                 *pool;
@@ -131,8 +133,6 @@ ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     } else {
         job->request = r;
         job->ctx = ctx;
-
-        ctx->state = NGX_HTTP_SSZIP_CODING;
 
         /* the request stays, whoever closes it, until the thread is done */
 
@@ -240,7 +240,7 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
         return;
     }
 
-    (void) sszip_job_store(job->work, ngx_current_msec);
+    (void) sszip_job_store(job->work, ngx_http_sszip_now());
     ngx_http_sszip_wake();
 
     ngx_destroy_pool(job->pool);
@@ -264,12 +264,12 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
 
     ctx = job->ctx;
 
-    ctx->state = NGX_HTTP_SSZIP_CODED;
+    ctx->done = 1;
 
     if (sszip_exchange_done(ctx->exchange, job->work, &ctx->step)
         != SSZIP_STATUS_OK)
     {
-        ctx->step.act = SSZIP_DO_AWAIT;
+        ctx->step.act = SSZIP_DO_FAIL;
     }
 
     r->main->blocked--;
@@ -323,15 +323,57 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
 }
 
 
-#else
+#endif
 
+
+/*
+ * If the step is a job: NGX_AGAIN if a thread has it, or it has run, and the
+ * step is what comes of it.
+ */
 
 ngx_int_t
-ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    sszip_job *work)
+ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    return NGX_DECLINED;
+    sszip_job  *job;
+
+    if (ctx->step.act != SSZIP_DO_RUN) {
+        return NGX_OK;
+    }
+
+    job = ctx->step.job;
+
+#if (NGX_THREADS)
+
+    if (ngx_http_sszip_start_job(r, ctx, job) == NGX_OK) {
+        return NGX_AGAIN;
+    }
+
+#endif
+
+    (void) sszip_job_run(job);
+
+    return (sszip_exchange_done(ctx->exchange, job, &ctx->step)
+            == SSZIP_STATUS_OK) ? NGX_OK : NGX_ERROR;
 }
 
 
+/* prepares what is to be stored; NULL: there is nothing to prepare */
+
+void
+ngx_http_sszip_store_job(ngx_http_request_t *r, sszip_job *job)
+{
+    if (job == NULL) {
+        return;
+    }
+
+#if (NGX_THREADS)
+
+    if (ngx_http_sszip_start_job(r, NULL, job) == NGX_OK) {
+        return;
+    }
+
 #endif
+
+    (void) sszip_job_run(job);
+    (void) sszip_job_store(job, ngx_http_sszip_now());
+}

@@ -68,7 +68,6 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     update->exchange = exchange;
     update->last_out = &update->out;
-    update->cache = NGX_HTTP_SSZIP_CACHE_DONE;
 
     cln->handler = ngx_http_sszip_free_exchange;
     cln->data = update;
@@ -126,11 +125,8 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
                    "http sszip update done: %i, failed:%d",
                    rc, ctx->upstream_failed);
 
-    if (ctx->state == NGX_HTTP_SSZIP_TEEING
-        && !breaks
-        && !ctx->upstream_failed)
-    {
-        ctx->state = NGX_HTTP_SSZIP_DONE;
+    if (ctx->step.act == SSZIP_DO_SHOW && !breaks && !ctx->upstream_failed) {
+        ctx->step.act = SSZIP_DO_PASS;
         ngx_http_sszip_store(r, ctx);
 
         return rc;
@@ -138,7 +134,7 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 
     /* those who wait for it go on before the client has its answer */
 
-    ctx->state = NGX_HTTP_SSZIP_DONE;
+    ctx->step.act = SSZIP_DO_PASS;
 
     ngx_http_sszip_free_exchange(ctx);
     ctx->exchange = NULL;
@@ -185,7 +181,7 @@ ngx_http_sszip_update_header_filter(ngx_http_request_t *r)
     u->cacheable = 0;
     u->store = 0;
 
-    if (ctx->state == NGX_HTTP_SSZIP_TEEING
+    if (ctx->step.act == SSZIP_DO_SHOW
         && ngx_http_sszip_update_detach(r, ctx) == NGX_OK)
     {
         u->buffering = 1;
@@ -194,7 +190,7 @@ ngx_http_sszip_update_header_filter(ngx_http_request_t *r)
 
     /* nobody is to have it: an error page perhaps, after a redirect */
 
-    ctx->state = NGX_HTTP_SSZIP_DONE;
+    ctx->step.act = SSZIP_DO_PASS;
 
     u->buffering = 0;
     r->header_only = 1;
@@ -308,11 +304,7 @@ ngx_http_sszip_update_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
         b = cl->buf;
 
-        if (!ngx_buf_special(b)) {
-            ctx->node_sent += ngx_buf_size(b);
-        }
-
-        if (ctx->state == NGX_HTTP_SSZIP_TEEING) {
+        if (ctx->step.act == SSZIP_DO_SHOW) {
 
             if (ngx_buf_in_memory(b)) {
                 piece.data = b->pos;

@@ -50,8 +50,8 @@ static void ngx_http_sszip_outlive_client(ngx_http_request_t *r,
 static void ngx_http_sszip_client_says(ngx_http_request_t *r);
 static void ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
     ngx_str_t *length, ngx_http_variable_value_t *before);
-static sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r,
-    ngx_uint_t status);
+static void ngx_http_sszip_node_failed(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_uint_t status);
 static ngx_int_t ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r,
     ngx_table_elt_t *h, size_t prefix);
 static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
@@ -95,9 +95,7 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
     if (slcf->caches
         && sszip_exchange_would_stand_in(ctx->exchange, SSZIP_FAILURE_ERROR, 0,
-                                         ngx_current_msec,
-                                         ngx_http_sszip_monotonic(),
-                                         &stands_in)
+                                         ngx_http_sszip_now(), &stands_in)
            == SSZIP_STATUS_OK
         && stands_in)
     {
@@ -191,11 +189,13 @@ ngx_http_sszip_client_says(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sszip_create_request(ngx_http_request_t *r)
 {
-    ngx_int_t                 rc;
-    ngx_http_sszip_ctx_t     *ctx;
-    ngx_http_sszip_window_t   window;
+    ngx_int_t                   rc;
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_window_t     window;
+    ngx_http_sszip_loc_conf_t  *slcf;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     ngx_http_sszip_open_window(r, ctx, &window);
 
@@ -205,7 +205,7 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
 
     rc = ctx->create_request(r);
 
-    if (ctx->cache == NGX_HTTP_SSZIP_CACHE_DONE) {
+    if (slcf->caches) {
         ngx_http_sszip_watch_upstream(r, ctx);
         ngx_http_sszip_outlive_client(r, ctx);
     }
@@ -586,12 +586,10 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
         return;
     }
 
-    if (ctx->state != NGX_HTTP_SSZIP_START) {
+    if (ctx->step.act != SSZIP_DO_AWAIT) {
         ctx->upstream_failed = (rc >= NGX_HTTP_SPECIAL_RESPONSE);
 
-    } else if (rc >= NGX_HTTP_SPECIAL_RESPONSE
-               && ctx->cache == NGX_HTTP_SSZIP_CACHE_DONE)
-    {
+    } else if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         ngx_http_sszip_node_failed(r, ctx, rc);
     }
 
@@ -604,17 +602,15 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
  * node's comes before error pages, which are what "r->error_page" rules out.
  */
 
-void
+static void
 ngx_http_sszip_node_failed(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_uint_t status)
 {
     bool  stands_in;
 
-    ctx->told = 1;
-
     if (sszip_exchange_fails(ctx->exchange, ngx_http_sszip_failure(r, status),
-                             (uint16_t) status, ngx_current_msec,
-                             ngx_http_sszip_monotonic(), &stands_in)
+                             (uint16_t) status, ngx_http_sszip_now(),
+                             &stands_in)
         == SSZIP_STATUS_OK
         && stands_in)
     {
@@ -631,7 +627,7 @@ ngx_http_sszip_node_failed(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
  * connection neither ended nor failed.
  */
 
-static sszip_failure
+sszip_failure
 ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status)
 {
     ngx_connection_t     *c;

@@ -201,6 +201,25 @@ typedef enum {
 } sszip_need;
 
 /*
+ What others of the host's filters make of an answer.
+ */
+typedef enum {
+    /*
+     Nothing.
+     */
+    SSZIP_BESIDE_NOTHING = 0,
+    /*
+     They change its body.
+     */
+    SSZIP_BESIDE_CHANGED = 1,
+    /*
+     The same, and all that the node sends of it is to be in memory when it is
+     shown to `sszip_exchange_node_piece`.
+     */
+    SSZIP_BESIDE_APART = 2,
+} sszip_beside;
+
+/*
  What to do with a connection to the cache's owner.
  */
 typedef enum {
@@ -266,6 +285,25 @@ typedef enum {
      */
     SSZIP_FAILURE_INVALID_HEADER = 3,
 } sszip_failure;
+
+/*
+ What came of opening a connection to the cache's owner.
+ */
+typedef enum {
+    /*
+     It is open, or will be.
+     */
+    SSZIP_LINK_OPEN = 0,
+    /*
+     It could not be opened.
+     */
+    SSZIP_LINK_FAILED = 1,
+    /*
+     Nobody listens where the owner would: it was refused, or there is no
+     socket.
+     */
+    SSZIP_LINK_ABSENT = 2,
+} sszip_link_opened;
 
 /*
  The settings of a place, ready for exchanges. Immutable.
@@ -586,14 +624,10 @@ typedef struct {
      */
     bool has_body;
     /*
-     Milliseconds, of any clock that does not run backwards.
+     Milliseconds of `CLOCK_MONOTONIC`, read for this event, here and
+     wherever else there is a `now` of this type.
      */
     uint64_t now;
-    /*
-     Milliseconds of `CLOCK_MONOTONIC`, read for this call, where
-     `sszip_link_start` was called; otherwise 0 will do.
-     */
-    uint64_t monotonic;
     /*
      What is stored is not to be sent; the node's answer replaces it.
      */
@@ -608,10 +642,14 @@ typedef struct {
      */
     bool coding_allowed;
     /*
-     Of a batch the node is to be asked for all or nothing: the host may
-     change what it answers.
+     Of a batch the node is to be asked for all or nothing.
      */
     bool whole;
+    /*
+     The host has other filters, which may change bodies, and calls
+     `sszip_exchange_beside`.
+     */
+    bool filters;
     /*
      The host writes `Vary: Accept-Encoding` itself.
      */
@@ -898,9 +936,9 @@ sszip_status sszip_exchange_release(sszip_exchange *exchange,
                                     sszip_step *step);
 
 /*
- In how many milliseconds the host is to call `sszip_exchange_release` or to
- flush a stream, or, after `SSZIP_DO_WAIT`, to look up again; negative: it may
- wait for what comes.
+ In how many milliseconds the host is to call `sszip_exchange_release`, or to
+ flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
+ look up again; negative: it may wait for what comes.
 
  # Safety
  `exchange` is NULL or valid.
@@ -987,7 +1025,9 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
 
 /*
  What a look-up needs, of a request with a body of `length` bytes; 0: it has
- none; negative: that will be known at its end.
+ none; negative: that will be known at its end. Asked again after
+ `SSZIP_NEED_BODY`, it has been read; after the look-up nothing is needed,
+ unless it is to be made again.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1007,9 +1047,9 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
                                     sszip_step *step);
 
 /*
- After a look-up that found something: an exchange that awaits the response head of a request like
- this one, which the host is to make in the background; NULL: none is to be
- made. It is freed like any other.
+ After a look-up that found something: an exchange that awaits the response
+ head of a request like this one, which the host is to make in the background;
+ NULL: none is to be made. It is freed like any other.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1017,10 +1057,9 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
 sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
 
 /*
- The node fails the request: to be said before `sszip_exchange_response_head`
- with what the client would get, of which `status` is the status. `failure` is
- an `sszip_failure`. `now` and `monotonic` are as in `sszip_asked`. Whether a
- stored answer will be sent in its place.
+ The node fails the request: to be said before the head of what the client
+ would get, of which `status` is the status. `failure` is an `sszip_failure`.
+ Whether a stored answer will be sent in its place.
 
  # Safety
  `exchange` is NULL or valid; `stands_in` points at memory of its type.
@@ -1029,7 +1068,6 @@ sszip_status sszip_exchange_fails(sszip_exchange *exchange,
                                   uint32_t failure,
                                   uint16_t status,
                                   uint64_t now,
-                                  uint64_t monotonic,
                                   bool *stands_in);
 
 /*
@@ -1042,7 +1080,6 @@ sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
                                            uint32_t failure,
                                            uint16_t status,
                                            uint64_t now,
-                                           uint64_t monotonic,
                                            bool *stands_in);
 
 /*
@@ -1083,8 +1120,7 @@ sszip_status sszip_exchange_redirected(sszip_exchange *exchange);
 /*
  All of the answer is with the host: what is to be stored of it is, or a job
  is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
- to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
- something to say then.
+ to do. `sszip_next_woken` may have something to say then.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1093,19 +1129,12 @@ sszip_job *sszip_exchange_sent(sszip_exchange *exchange,
                                uint64_t now);
 
 /*
- The same for the body as the node sent it, where it is kept apart.
-
- # Safety
- `exchange` is NULL or valid.
- */
-sszip_job *sszip_exchange_node_sent_all(sszip_exchange *exchange,
-                                        uint64_t now);
-
-/*
  The response head as the node sent it, before the host has hidden, added or
  changed anything; before `sszip_exchange_response_head`, where the host can
- tell. `replaced`: a stored answer takes the place of the node's, with
- `sszip_exchange_status` and the head edits as the whole head.
+ tell. If its status says that the node fails, and `sszip_exchange_fails` was
+ not called, `failure`, an `sszip_failure`, says how. `replaced`: a stored answer
+ takes the place of the node's, with `sszip_exchange_status` and the head edits
+ as the whole head.
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -1113,41 +1142,53 @@ sszip_job *sszip_exchange_node_sent_all(sszip_exchange *exchange,
  */
 sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
                                       const sszip_response_head *head,
+                                      uint32_t failure,
+                                      uint64_t now,
                                       bool *replaced);
 
 /*
- The host changes the body before it comes here: what is stored comes by
- `sszip_exchange_observe_node`. Whether there is something to be stored.
+ Of an answer whose head is about to be shown to
+ `sszip_exchange_response_head`, or of a stored one that is about to be sent:
+ whether others of the host's filters change the body, as it seems, whether
+ they code it, and whether its head gives its length.
 
  # Safety
  `exchange` is NULL or valid.
  */
-bool sszip_exchange_keep_apart(sszip_exchange *exchange);
+sszip_beside sszip_exchange_beside(sszip_exchange *exchange,
+                                   bool changes,
+                                   bool codes,
+                                   bool has_length);
 
 /*
- A piece of the body as the node sent it.
-
- # Safety
- `exchange` is NULL or valid, `piece` a valid string.
- */
-sszip_status sszip_exchange_observe_node(sszip_exchange *exchange,
-                                         sszip_str piece);
-
-/*
- The node has sent so many bytes of a body that is not kept apart: to be said
- before `sszip_exchange_end` and `sszip_exchange_sent`, by a host that
- can tell. Whether something has changed it on its way here, and it is not
- stored.
+ Whether it was seen, and not known before, that others change bodies at this
+ place: the operator should know. To be asked after `sszip_exchange_beside` and
+ `sszip_exchange_sent`; it is said once.
 
  # Safety
  `exchange` is NULL or valid.
  */
-bool sszip_exchange_node_sent(sszip_exchange *exchange,
-                              uint64_t bytes);
+bool sszip_exchange_is_news(sszip_exchange *exchange);
+
+/*
+ So many bytes of the body as the node sent it, after
+ `sszip_exchange_node_head`, and before anybody has changed it; `data` is NULL
+ where they are not in memory. `last`: that is its end. What comes of it is as of
+ `sszip_exchange_sent`.
+
+ # Safety
+ `exchange` is NULL or valid; `data` points at `len` bytes or is NULL.
+ */
+sszip_job *sszip_exchange_node_piece(sszip_exchange *exchange,
+                                     const uint8_t *data,
+                                     size_t len,
+                                     bool last,
+                                     uint64_t now);
 
 /*
  The fields of a stored answer's head as they have become on their way to the
- client; asks for the head edits anew, `Vary` among them.
+ client; if others change its body it is sent in identity after all. Asks for
+ the head edits and the body anew. `SSZIP_STATUS_MEMORY`: it can't be sent.
 
  # Safety
  `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
@@ -1155,15 +1196,6 @@ bool sszip_exchange_node_sent(sszip_exchange *exchange,
 sszip_status sszip_exchange_stored_head(sszip_exchange *exchange,
                                         const sszip_field *fields,
                                         size_t nfields);
-
-/*
- A stored answer that is about to be sent is to be sent in identity after
- all, since the host changes it. Asks for the head edits and the body anew.
-
- # Safety
- `exchange` is NULL or valid.
- */
-sszip_status sszip_exchange_uncode(sszip_exchange *exchange);
 
 /*
  Whether an answer of that media type and length (negative: not known) would
@@ -1220,21 +1252,12 @@ bool sszip_job_is_to_be_stored(const sszip_job *job);
 
 /*
  Of a job that no exchange waits for, once it has run: stores what it has
- made, and frees it. `now` is of the clock of the look-ups.
- `sszip_next_woken` may have something to say then.
+ made, and frees it. `sszip_next_woken` may have something to say then.
 
  # Safety
  `job` is NULL or valid; it is not to be used any more.
  */
 sszip_status sszip_job_store(sszip_job *job, uint64_t now);
-
-/*
- Nothing comes of it.
-
- # Safety
- `job` is NULL or valid; it is not to be used any more.
- */
-void sszip_job_free(sszip_job *job);
 
 /*
  The job that the exchange asked for with `SSZIP_DO_RUN` has run. Frees it.
@@ -1266,17 +1289,12 @@ sszip_status sszip_link_start(uint64_t max_entry);
 sszip_link_need sszip_link_next(size_t *slot);
 
 /*
- The connection is open, or could not be opened. `now` is of the clock of
- the look-ups, here and below.
+ The connection was tried at `now`; `opened`, an `sszip_link_opened`, says what
+ came of it.
  */
-sszip_status sszip_link_connected(size_t slot, bool is_open, uint64_t now);
-
-/*
- Nobody listens where the owner would: the connection was refused, or there is
- no socket. To be said before `sszip_link_connected`; `monotonic` was the time
- in milliseconds of `CLOCK_MONOTONIC` before the connection was tried.
- */
-sszip_status sszip_link_absent(uint64_t monotonic);
+sszip_status sszip_link_connected(size_t slot,
+                                  uint32_t opened,
+                                  uint64_t now);
 
 /*
  What is to be written to the connection: up to `room` pieces, one after the

@@ -205,7 +205,7 @@ fn a_failure_that_is_none() {
         let fails = |number| {
             let mut stands_in = true;
             // SAFETY: both are valid.
-            let status = unsafe { says(exchange, number, 502, 0, 0, &mut stands_in) };
+            let status = unsafe { says(exchange, number, 502, 0, &mut stands_in) };
             (status, stands_in)
         };
         for number in no_numbers(4) {
@@ -219,6 +219,21 @@ fn a_failure_that_is_none() {
         ] {
             assert_eq!(fails(failure as u32), (SSZIP_STATUS_OK, false));
         }
+    }
+}
+
+#[test]
+fn an_outcome_of_connecting_that_is_none() {
+    for number in no_numbers(3) {
+        let told = sszip_link_connected(0, number, 0);
+        assert_eq!(told, SSZIP_STATUS_MISUSE, "{number}");
+    }
+    for opened in [
+        sszip_link_opened::SSZIP_LINK_OPEN,
+        sszip_link_opened::SSZIP_LINK_FAILED,
+        sszip_link_opened::SSZIP_LINK_ABSENT,
+    ] {
+        assert_eq!(sszip_link_connected(0, opened as u32, 0), SSZIP_STATUS_OK);
     }
 }
 
@@ -325,7 +340,7 @@ fn a_response_head_of_another_size() {
     other_sizes(sized, |head| {
         let mut replaced = true;
         // SAFETY: valid for the size that it says.
-        let status = unsafe { sszip_exchange_node_head(exchange, head, &mut replaced) };
+        let status = unsafe { sszip_exchange_node_head(exchange, head, 0, 0, &mut replaced) };
         assert_eq!(replaced, status != SSZIP_STATUS_OK);
         status
     });

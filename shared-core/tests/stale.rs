@@ -107,8 +107,8 @@ fn given(exchange: &Exchange) -> u64 {
 
 /// What a client gets whose request the node fails; `None`: the failure.
 fn failed(mut exchange: Exchange, failure: Failure, now: u64) -> Option<u64> {
-    let stands_in = exchange.would_stand_in(failure, now, 0);
-    assert_eq!(exchange.fails(failure, now, 0), stands_in);
+    let stands_in = exchange.would_stand_in(failure, now);
+    assert_eq!(exchange.fails(failure, now), stands_in);
     let status = match failure {
         Failure::Status(status) => status,
         Failure::Timeout => 504,
@@ -167,7 +167,7 @@ fn an_answer_of_the_node_is_never_replaced() {
     let host = Host::new("cache_use_stale error http_503");
     answer(host.ask(0, 1).0, 7, 0);
     let (mut exchange, _) = host.ask(VALID, 1);
-    assert!(exchange.would_stand_in(Failure::Error, VALID, 0));
+    assert!(exchange.would_stand_in(Failure::Error, VALID));
     assert_eq!(head(&mut exchange, 200), HeadAction::Tee);
     assert_eq!(exchange.cache_status(), CacheStatus::Miss);
 }
@@ -223,7 +223,7 @@ fn nobody_waits_for_an_update_that_fails() {
     drop(update(&host, VALID, 1, 7));
     for status in [502, 503, 404] {
         let mut failing = update(&host, VALID, 1, 7);
-        failing.fails(Failure::Status(status), VALID, 0);
+        failing.fails(Failure::Status(status), VALID);
         assert_eq!(head(&mut failing, status), HeadAction::Pass);
         assert!(failing.take_fill().is_none());
     }
@@ -366,7 +366,7 @@ proptest! {
                 Step::Fail(n, failure) if !asking.is_empty() => {
                     let (_, mut exchange, waits) = asking.remove(n % asking.len());
                     if !waits {
-                        exchange.fails(failure, now, 0);
+                        exchange.fails(failure, now);
                         prop_assert_eq!(head(&mut exchange, 503), HeadAction::Pass);
                         continue;
                     }

@@ -7,6 +7,7 @@
 
 mod cache;
 pub mod endpoint;
+mod filters;
 pub mod follow;
 pub mod follows;
 pub mod plan;
@@ -21,6 +22,7 @@ use crate::negotiate::media_type::MediaTypes;
 use crate::transcode;
 
 pub use cache::{CacheConfig, Credentials};
+pub use filters::Filters;
 pub use ssz::SszConfig;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
@@ -77,6 +79,8 @@ pub struct Config {
     /// Fields of the node's answers that the host hides from clients, in lower
     /// case: they are heeded and stored, and sent to nobody.
     pub hidden: Arc<[Vec<u8>]>,
+    /// What has shown of the host's other filters here.
+    pub filters: Filters,
     /// Shared by every place of the process.
     pub process: Process,
 }
@@ -261,6 +265,7 @@ impl Directives {
                 size: 6144,
             }),
             hidden: Arc::clone(&self.hidden),
+            filters: Filters::default(),
             cache: self.cache.resolve(),
             ssz,
             process: process.into(),

@@ -16,6 +16,7 @@ use super::machine::Exchange;
 use super::stream::StreamFailure;
 use super::transitions::{Event, State};
 use crate::cache::reason::Reason;
+use crate::cache::stale::Failure;
 use crate::config::Config;
 use crate::gzip::stream::{Flush, Progress};
 use crate::mode::Mode;
@@ -136,6 +137,29 @@ fn code(exchange: &mut Exchange) {
     let _ = coded.unwrap_or_else(|| exchange.give_up(Mode::Failed));
 }
 
+/// What others of the host's filters make of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// They change its body.
+    Changed,
+    /// They change its body, and what the node sends of it is to be shown to
+    /// [`Driver::node_piece`].
+    Apart,
+}
+
+/// How far looking for stored answers has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seeking {
+    /// Nothing was asked for yet.
+    Start,
+    /// The request's body.
+    Body,
+    /// They were looked up, or never will be.
+    Over,
+}
+
 /// An exchange and what comes of it. See the [module](self).
 #[derive(Debug)]
 pub struct Driver {
@@ -143,6 +167,15 @@ pub struct Driver {
     exchange: Option<Box<Exchange>>,
     /// What is to be fetched in the background.
     update: Option<Box<Driver>>,
+    seeking: Seeking,
+    /// Bytes that the node has sent of the body, where the host shows them.
+    node_sent: Option<u64>,
+    /// Others change the body.
+    is_changed: bool,
+    /// It was not known before that others change bodies here.
+    is_news: bool,
+    /// The encoder of a stream keeps nothing.
+    is_flushed: bool,
 }
 
 impl Driver {
@@ -155,6 +188,11 @@ impl Driver {
         Self {
             exchange: Some(Box::new(exchange)),
             update: None,
+            seeking: Seeking::Start,
+            node_sent: None,
+            is_changed: false,
+            is_news: false,
+            is_flushed: false,
         }
     }
 
@@ -185,10 +223,21 @@ impl Driver {
         self.open(Event::RequestHead)?.request_head(head)
     }
 
-    /// What a look-up needs, of a request with such a body.
+    /// What a look-up needs, of a request with such a body. Asked again, it has
+    /// been read; once it was looked up nothing is needed.
     pub fn need(&mut self, length: BodyLength) -> Need {
-        let need = self.tell(|exchange| exchange.need(length));
-        need.unwrap_or(Need::Nothing)
+        let need = match self.seeking {
+            Seeking::Start => self.tell(|exchange| exchange.need(length)),
+            Seeking::Body => Some(Need::LookUp),
+            Seeking::Over => None,
+        };
+        let need = need.unwrap_or(Need::Nothing);
+        match need {
+            Need::LookUp => {}
+            Need::Body => self.seeking = Seeking::Body,
+            Need::Nothing => self.seeking = Seeking::Over,
+        }
+        need
     }
 
     /// Looks for stored answers. `body` is `None` where it is not in memory.
@@ -204,11 +253,19 @@ impl Driver {
         };
         if why_not != Reason::None {
             exchange.not_looked_up(why_not);
+            self.seeking = Seeking::Over;
             return Ok(Step::Forward);
         }
         // of what is no call it says nothing
         let body = body.unwrap_or_default();
-        let found = match caught(|| exchange.look_up(Asked { body, ..asked })) {
+        let filters = &exchange.config.filters;
+        let asked = Asked {
+            body,
+            coding_allowed: asked.coding_allowed && !filters.change(),
+            whole: asked.whole || asked.filters && !filters.change_nothing(),
+            ..asked
+        };
+        let found = match caught(|| exchange.look_up(asked)) {
             Some(found) => found?,
             None => {
                 exchange.forget_look_up();
@@ -219,6 +276,9 @@ impl Driver {
             let update = exchange.take_update();
             self.update = update.map(|update| Box::new(Self::of(update)));
         }
+        if found != LookUp::Wait {
+            self.seeking = Seeking::Over;
+        }
         Ok(match found {
             LookUp::Forward => Step::Forward,
             LookUp::ForwardRewritten => Step::ForwardRewritten,
@@ -228,9 +288,9 @@ impl Driver {
         })
     }
 
-    /// After [`Step::Respond`], or [`Step::OffLoop`] of a look-up: what awaits the node's answer to the same request, for
-    /// the cache alone. The host makes that request in the background, or drops
-    /// it.
+    /// After [`Step::Respond`], or [`Step::OffLoop`] of a look-up: what awaits the
+    /// node's answer to the same request, for the cache alone. The host makes that
+    /// request in the background, or drops it.
     pub fn take_update(&mut self) -> Option<Self> {
         self.update.take().map(|update| *update)
     }
@@ -242,21 +302,124 @@ impl Driver {
         self.tell(Exchange::abandon);
     }
 
+    /// The node fails the request like this: to be said before the head of what
+    /// the client would get. Whether a stored answer will be sent in place of the
+    /// one with that head.
+    pub fn fails(&mut self, failure: Failure, now: u64) -> bool {
+        self.tell(|exchange| exchange.fails(failure, now))
+            .unwrap_or(false)
+    }
+
     /// The head as the node sent it; see [`Exchange::node_head`]. Whether a
-    /// stored answer takes the place of the node's.
+    /// stored answer takes the place of the node's. If its status says that the
+    /// node fails, and [`fails`](Self::fails) has not said so, it does like this.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn node_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<bool, Misuse>
+    pub fn node_head<'a, I>(
+        &mut self,
+        head: ResponseHead<I>,
+        failure: Failure,
+        now: u64,
+    ) -> Result<bool, Misuse>
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
         let exchange = self.open(Event::HeadToPass)?;
-        caught(|| exchange.node_head(head)).unwrap_or_else(|| {
+        // what is shown of an update is what the node sent
+        let shows_both = exchange.state() != State::AwaitingUpdate;
+        let judged = caught(|| {
+            if head.status >= 400 && !exchange.has_failed() {
+                exchange.fails(failure, now);
+            }
+            exchange.node_head(head)
+        });
+        let judged = judged.unwrap_or_else(|| {
             // nothing of it is stored, and the rest goes on
             exchange.not_stored(Reason::Memory);
             Ok(false)
-        })
+        });
+        self.node_sent = shows_both.then_some(0);
+        judged
+    }
+
+    /// Of an answer whose head is about to be shown, or of a stored one that is
+    /// about to be sent: whether others of the host's filters change the body, as
+    /// it seems, and code it; and whether its head gives its length.
+    pub fn beside(&mut self, changes: bool, codes: bool, has_length: bool) -> Beside {
+        let Some(exchange) = &mut self.exchange else {
+            return Beside::Nothing;
+        };
+        let filters = &exchange.config.filters;
+        // one that was seen before need not say so
+        self.is_changed = changes || !has_length && filters.change();
+        if !self.is_changed {
+            filters.saw_no_change();
+            return Beside::Nothing;
+        }
+        // who codes says so: that is no reason to send what is stored as it came
+        self.is_news |= !codes && filters.saw_change();
+        if exchange.status() == 0 {
+            exchange.keep_apart();
+        }
+        match exchange.is_apart() {
+            true => Beside::Apart,
+            false => Beside::Changed,
+        }
+    }
+
+    /// The fields of a stored answer's head as they have become on their way to
+    /// the client. Where others change its body it is sent in identity after all.
+    /// Asks for the head edits and the body anew. `false`: there is no memory for
+    /// that.
+    pub fn stored_head<'a>(&mut self, fields: impl Iterator<Item = Field<'a>> + Clone) -> bool {
+        let is_changed = self.is_changed;
+        let said = self.tell(|exchange| {
+            exchange.stored_head(fields);
+            !is_changed || exchange.uncode()
+        });
+        said.unwrap_or(false)
+    }
+
+    /// Whether it was seen, and not known before, that others change bodies at
+    /// this place. To be asked before the answer and after it; it is said once.
+    pub fn is_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
+    }
+
+    /// So many bytes of the body as the node sent it, before anybody has changed
+    /// it, and these, where they are in memory; `is_last`: that is its end. A host
+    /// that can't tell leaves it out. What is to be done is as of
+    /// [`sent`](Self::sent).
+    pub fn node_piece(
+        &mut self,
+        piece: Option<&[u8]>,
+        length: u64,
+        is_last: bool,
+        now: u64,
+    ) -> Option<Job> {
+        let exchange = self.exchange.as_mut()?;
+        if !exchange.is_apart() {
+            self.node_sent = self.node_sent.map(|sent| sent.saturating_add(length));
+            return None;
+        }
+        let fill = caught(|| {
+            match piece {
+                Some(piece) => exchange.observe_node(piece),
+                None if length > 0 => exchange.not_stored(Reason::Filtered),
+                None => {}
+            }
+            is_last.then(|| exchange.take_node_fill()).flatten()
+        });
+        stored(fill??, now)
+    }
+
+    /// At the end of a body: not all who change one say so before.
+    fn compare_with_node(&mut self) {
+        if let (Some(sent), Some(exchange)) = (self.node_sent, &mut self.exchange) {
+            let is_changed = exchange.node_sent(sent);
+            self.is_news |= is_changed && exchange.config.filters.saw_change();
+        }
     }
 
     /// The response head.
@@ -349,6 +512,7 @@ impl Driver {
     /// # Errors
     /// [`Misuse`] unless a head is held.
     pub fn end(&mut self) -> Result<Step, Misuse> {
+        self.compare_with_node();
         let exchange = self.open(Event::End)?;
         let failure = match exchange.mode() {
             Mode::Memory => Lack::Memory,
@@ -393,7 +557,9 @@ impl Driver {
     ) -> Result<Progress, StreamFailure> {
         let exchange = self.open(Event::Piece)?;
         let coded = caught(|| exchange.stream(piece, flush, output));
-        coded.unwrap_or(Err(StreamFailure::Encoder))
+        let coded = coded.unwrap_or(Err(StreamFailure::Encoder))?;
+        self.is_flushed = coded.complete && flush != Flush::None;
+        Ok(coded)
     }
 
     fn off_loop(&mut self) -> Step {
@@ -438,23 +604,19 @@ impl Driver {
     /// `now` of the look-ups' clock, or there is a job for that, which ends
     /// with [`Job::store`].
     pub fn sent(&mut self, now: u64) -> Option<Job> {
+        self.compare_with_node();
         let fill = self.tell(|exchange| caught(|| exchange.take_fill()))??;
         stored(fill?, now)
     }
 
-    /// The same for the body as the node sent it, where that is kept apart.
-    pub fn node_sent_all(&mut self, now: u64) -> Option<Job> {
-        let fill = self.tell(|exchange| caught(|| exchange.take_node_fill()))??;
-        stored(fill?, now)
-    }
-
-    /// In how many milliseconds the host is to call [`Driver::release`] or to
-    /// flush a stream, or, after [`Step::Wait`], to look up again; `None`: it
-    /// may wait for what comes.
+    /// In how many milliseconds the host is to call [`Driver::release`], or to
+    /// flush a stream that has been given all there is, or, after [`Step::Wait`],
+    /// to look up again; `None`: it may wait for what comes.
     pub fn next_timer(&self) -> Option<u64> {
         let exchange = self.exchange()?;
         match exchange.state() {
             State::Waiting => Some(exchange.wait_ms()),
+            State::Streaming if self.is_flushed => None,
             _ => exchange.hold_ms(),
         }
     }

@@ -5,15 +5,17 @@ use super::exchange::{ask, fields_of, give_step, read, response_head_of, sszip_e
 use super::job::sszip_job;
 use super::panic::{borrow_mut, borrow_sized, boundary, caught, give};
 use super::types::{
-    sszip_asked, sszip_failure, sszip_field, sszip_need, sszip_response_head, sszip_status,
-    sszip_step, sszip_str,
+    slice_of, sszip_asked, sszip_beside, sszip_failure, sszip_field, sszip_need,
+    sszip_response_head, sszip_status, sszip_step, sszip_str,
 };
 use crate::cache::reason::Reason;
-use crate::exchange::drive::{BodyLength, Driver, Need};
+use crate::exchange::drive::{Beside, BodyLength, Driver, Need};
 use crate::exchange::{Asked, Exchange};
 
 /// What a look-up needs, of a request with a body of `length` bytes; 0: it has
-/// none; negative: that will be known at its end.
+/// none; negative: that will be known at its end. Asked again after
+/// `SSZIP_NEED_BODY`, it has been read; after the look-up nothing is needed,
+/// unless it is to be made again.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -55,9 +57,9 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 port: asked.port,
                 body: &[],
                 now: asked.now,
-                monotonic: asked.monotonic,
                 coding_allowed: asked.coding_allowed,
                 whole: asked.whole,
+                filters: asked.filters,
                 host_writes_vary: asked.host_writes_vary,
                 forwards_codings: asked.forwards_codings,
                 waiter: waiter_of(asked.waiter),
@@ -71,9 +73,9 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
     })
 }
 
-/// After a look-up that found something: an exchange that awaits the response head of a request like
-/// this one, which the host is to make in the background; NULL: none is to be
-/// made. It is freed like any other.
+/// After a look-up that found something: an exchange that awaits the response
+/// head of a request like this one, which the host is to make in the background;
+/// NULL: none is to be made. It is freed like any other.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -88,10 +90,9 @@ pub unsafe extern "C" fn sszip_exchange_take_update(
     })
 }
 
-/// The node fails the request: to be said before `sszip_exchange_response_head`
-/// with what the client would get, of which `status` is the status. `failure` is
-/// an `sszip_failure`. `now` and `monotonic` are as in `sszip_asked`. Whether a
-/// stored answer will be sent in its place.
+/// The node fails the request: to be said before the head of what the client
+/// would get, of which `status` is the status. `failure` is an `sszip_failure`.
+/// Whether a stored answer will be sent in its place.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `stands_in` points at memory of its type.
@@ -101,7 +102,6 @@ pub unsafe extern "C" fn sszip_exchange_fails(
     failure: u32,
     status: u16,
     now: u64,
-    monotonic: u64,
     stands_in: *mut bool,
 ) -> sszip_status {
     boundary(|| {
@@ -109,8 +109,7 @@ pub unsafe extern "C" fn sszip_exchange_fails(
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let said = driver.tell(|exchange| exchange.fails(failure, now, monotonic));
-        give!(stands_in, said.unwrap_or(false));
+        give!(stands_in, driver.fails(failure, now));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -125,7 +124,6 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
     failure: u32,
     status: u16,
     now: u64,
-    monotonic: u64,
     stands_in: *mut bool,
 ) -> sszip_status {
     boundary(|| {
@@ -133,7 +131,7 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let said = driver.tell(|exchange| exchange.would_stand_in(failure, now, monotonic));
+        let said = driver.tell(|exchange| exchange.would_stand_in(failure, now));
         give!(stands_in, said.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
@@ -191,8 +189,7 @@ pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange
 
 /// All of the answer is with the host: what is to be stored of it is, or a job
 /// is to be run for that, and ends with `sszip_job_store`; NULL: nothing is left
-/// to do. `now` is of the clock of the look-ups. `sszip_next_woken` may have
-/// something to say then.
+/// to do. `sszip_next_woken` may have something to say then.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -206,24 +203,12 @@ pub unsafe extern "C" fn sszip_exchange_sent(
     job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
-/// The same for the body as the node sent it, where it is kept apart.
-///
-/// # Safety
-/// `exchange` is NULL or valid.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_node_sent_all(
-    exchange: *mut sszip_exchange,
-    now: u64,
-) -> *mut sszip_job {
-    // SAFETY: the function's contract.
-    let job = unsafe { ask(exchange, |driver| driver.node_sent_all(now)) }.flatten();
-    job.map_or(std::ptr::null_mut(), sszip_job::given)
-}
-
 /// The response head as the node sent it, before the host has hidden, added or
 /// changed anything; before `sszip_exchange_response_head`, where the host can
-/// tell. `replaced`: a stored answer takes the place of the node's, with
-/// `sszip_exchange_status` and the head edits as the whole head.
+/// tell. If its status says that the node fails, and `sszip_exchange_fails` was
+/// not called, `failure`, an `sszip_failure`, says how. `replaced`: a stored answer
+/// takes the place of the node's, with `sszip_exchange_status` and the head edits
+/// as the whole head.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -232,13 +217,18 @@ pub unsafe extern "C" fn sszip_exchange_node_sent_all(
 pub unsafe extern "C" fn sszip_exchange_node_head(
     exchange: *mut sszip_exchange,
     head: *const sszip_response_head,
+    failure: u32,
+    now: u64,
     replaced: *mut bool,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
+        let Some(failure) = sszip_failure::numbered(failure, head.status) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
         // SAFETY: the function's contract.
-        match driver.node_head(unsafe { response_head_of(head) }) {
+        match driver.node_head(unsafe { response_head_of(head) }, failure, now) {
             Ok(by_stored) => give!(replaced, by_stored),
             Err(_) => return sszip_status::SSZIP_STATUS_MISUSE,
         }
@@ -246,60 +236,66 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
     })
 }
 
-/// The host changes the body before it comes here: what is stored comes by
-/// `sszip_exchange_observe_node`. Whether there is something to be stored.
+/// Of an answer whose head is about to be shown to
+/// `sszip_exchange_response_head`, or of a stored one that is about to be sent:
+/// whether others of the host's filters change the body, as it seems, whether
+/// they code it, and whether its head gives its length.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_keep_apart(exchange: *mut sszip_exchange) -> bool {
-    let keep = |exchange: &mut Exchange| {
-        exchange.keep_apart();
-        exchange.is_apart()
-    };
-    // SAFETY: the function's contract.
-    let is_apart = unsafe { ask(exchange, |driver| driver.tell(keep)) };
-    is_apart.flatten().unwrap_or(false)
-}
-
-/// A piece of the body as the node sent it.
-///
-/// # Safety
-/// `exchange` is NULL or valid, `piece` a valid string.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_observe_node(
+pub unsafe extern "C" fn sszip_exchange_beside(
     exchange: *mut sszip_exchange,
-    piece: sszip_str,
-) -> sszip_status {
-    boundary(|| {
-        let driver = &mut borrow_mut!(exchange).driver;
-        // SAFETY: the function's contract.
-        let piece = unsafe { piece.bytes() };
-        driver.tell(|exchange| exchange.observe_node(piece));
-        sszip_status::SSZIP_STATUS_OK
-    })
+    changes: bool,
+    codes: bool,
+    has_length: bool,
+) -> sszip_beside {
+    // SAFETY: the function's contract.
+    match unsafe { ask(exchange, |driver| driver.beside(changes, codes, has_length)) } {
+        Some(Beside::Changed) => sszip_beside::SSZIP_BESIDE_CHANGED,
+        Some(Beside::Apart) => sszip_beside::SSZIP_BESIDE_APART,
+        Some(Beside::Nothing) | None => sszip_beside::SSZIP_BESIDE_NOTHING,
+    }
 }
 
-/// The node has sent so many bytes of a body that is not kept apart: to be said
-/// before `sszip_exchange_end` and `sszip_exchange_sent`, by a host that
-/// can tell. Whether something has changed it on its way here, and it is not
-/// stored.
+/// Whether it was seen, and not known before, that others change bodies at this
+/// place: the operator should know. To be asked after `sszip_exchange_beside` and
+/// `sszip_exchange_sent`; it is said once.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_node_sent(
-    exchange: *mut sszip_exchange,
-    bytes: u64,
-) -> bool {
-    let say = |exchange: &mut Exchange| exchange.node_sent(bytes);
+pub unsafe extern "C" fn sszip_exchange_is_news(exchange: *mut sszip_exchange) -> bool {
     // SAFETY: the function's contract.
-    let changed = unsafe { ask(exchange, |driver| driver.tell(say)) };
-    changed.flatten().unwrap_or(false)
+    unsafe { ask(exchange, Driver::is_news) }.unwrap_or(false)
+}
+
+/// So many bytes of the body as the node sent it, after
+/// `sszip_exchange_node_head`, and before anybody has changed it; `data` is NULL
+/// where they are not in memory. `last`: that is its end. What comes of it is as of
+/// `sszip_exchange_sent`.
+///
+/// # Safety
+/// `exchange` is NULL or valid; `data` points at `len` bytes or is NULL.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_node_piece(
+    exchange: *mut sszip_exchange,
+    data: *const u8,
+    len: usize,
+    last: bool,
+    now: u64,
+) -> *mut sszip_job {
+    // SAFETY: the function's contract.
+    let piece = (!data.is_null()).then(|| unsafe { slice_of(data, len) });
+    let show = |driver: &mut Driver| driver.node_piece(piece, len as u64, last, now);
+    // SAFETY: the function's contract.
+    let job = unsafe { ask(exchange, show) }.flatten();
+    job.map_or(std::ptr::null_mut(), sszip_job::given)
 }
 
 /// The fields of a stored answer's head as they have become on their way to the
-/// client; asks for the head edits anew, `Vary` among them.
+/// client; if others change its body it is sent in identity after all. Asks for
+/// the head edits and the body anew. `SSZIP_STATUS_MEMORY`: it can't be sent.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `fields` are `nfields` fields of valid strings.
@@ -313,23 +309,9 @@ pub unsafe extern "C" fn sszip_exchange_stored_head(
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
         let fields = unsafe { fields_of(fields, nfields) };
-        driver.tell(|exchange| exchange.stored_head(fields));
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// A stored answer that is about to be sent is to be sent in identity after
-/// all, since the host changes it. Asks for the head edits and the body anew.
-///
-/// # Safety
-/// `exchange` is NULL or valid.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_uncode(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| {
-        let driver = &mut borrow_mut!(exchange).driver;
-        match driver.tell(Exchange::uncode) {
-            Some(true) => sszip_status::SSZIP_STATUS_OK,
-            _ => sszip_status::SSZIP_STATUS_MEMORY,
+        match driver.stored_head(fields) {
+            true => sszip_status::SSZIP_STATUS_OK,
+            false => sszip_status::SSZIP_STATUS_MEMORY,
         }
     })
 }

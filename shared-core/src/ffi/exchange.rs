@@ -196,9 +196,9 @@ pub unsafe extern "C" fn sszip_exchange_release(
     })
 }
 
-/// In how many milliseconds the host is to call `sszip_exchange_release` or to
-/// flush a stream, or, after `SSZIP_DO_WAIT`, to look up again; negative: it may
-/// wait for what comes.
+/// In how many milliseconds the host is to call `sszip_exchange_release`, or to
+/// flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
+/// look up again; negative: it may wait for what comes.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.

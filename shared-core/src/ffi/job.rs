@@ -1,6 +1,5 @@
 //! Work for threads that serve no connections.
 
-use super::config::free;
 use super::exchange::{give_step, sszip_exchange};
 use super::panic::{borrow_mut, boundary};
 use super::types::{sszip_status, sszip_step};
@@ -40,8 +39,7 @@ pub unsafe extern "C" fn sszip_job_is_to_be_stored(job: *const sszip_job) -> boo
 }
 
 /// Of a job that no exchange waits for, once it has run: stores what it has
-/// made, and frees it. `now` is of the clock of the look-ups.
-/// `sszip_next_woken` may have something to say then.
+/// made, and frees it. `sszip_next_woken` may have something to say then.
 ///
 /// # Safety
 /// `job` is NULL or valid; it is not to be used any more.
@@ -55,16 +53,6 @@ pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip
         unsafe { Box::from_raw(job) }.0.store(now);
         sszip_status::SSZIP_STATUS_OK
     })
-}
-
-/// Nothing comes of it.
-///
-/// # Safety
-/// `job` is NULL or valid; it is not to be used any more.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_job_free(job: *mut sszip_job) {
-    // SAFETY: the function's contract.
-    unsafe { free(job) }
 }
 
 /// The job that the exchange asked for with `SSZIP_DO_RUN` has run. Frees it.

@@ -63,26 +63,22 @@ pub unsafe extern "C" fn sszip_link_next(slot: *mut usize) -> sszip_link_need {
     need
 }
 
-/// The connection is open, or could not be opened. `now` is of the clock of
-/// the look-ups, here and below.
+/// The connection was tried at `now`; `opened`, an `sszip_link_opened`, says what
+/// came of it.
 #[no_mangle]
-pub extern "C" fn sszip_link_connected(slot: usize, is_open: bool, now: u64) -> sszip_status {
+pub extern "C" fn sszip_link_connected(slot: usize, opened: u32, now: u64) -> sszip_status {
     boundary(|| {
+        let (is_open, is_absent) = match opened {
+            0 => (true, false),
+            1 => (false, false),
+            2 => (false, true),
+            _ => return sszip_status::SSZIP_STATUS_MISUSE,
+        };
         if let Some(link) = link() {
+            if is_absent {
+                link.absent(&PROCESS.shared, now);
+            }
             link.connected(&PROCESS.shared, slot, is_open, now);
-        }
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// Nobody listens where the owner would: the connection was refused, or there is
-/// no socket. To be said before `sszip_link_connected`; `monotonic` was the time
-/// in milliseconds of `CLOCK_MONOTONIC` before the connection was tried.
-#[no_mangle]
-pub extern "C" fn sszip_link_absent(monotonic: u64) -> sszip_status {
-    boundary(|| {
-        if let Some(link) = link() {
-            link.absent(&PROCESS.shared, monotonic);
         }
         sszip_status::SSZIP_STATUS_OK
     })

@@ -123,11 +123,9 @@ pub struct sszip_asked {
     pub body: sszip_str,
     /// It is in memory, or there is none and none is needed.
     pub has_body: bool,
-    /// Milliseconds, of any clock that does not run backwards.
+    /// Milliseconds of `CLOCK_MONOTONIC`, read for this event, here and
+    /// wherever else there is a `now` of this type.
     pub now: u64,
-    /// Milliseconds of `CLOCK_MONOTONIC`, read for this call, where
-    /// `sszip_link_start` was called; otherwise 0 will do.
-    pub monotonic: u64,
     /// What is stored is not to be sent; the node's answer replaces it.
     pub bypass: bool,
     /// By what `sszip_next_woken` is to name this request; 0: it will not
@@ -135,14 +133,29 @@ pub struct sszip_asked {
     pub waiter: usize,
     /// The host's own rules allow a content coding here.
     pub coding_allowed: bool,
-    /// Of a batch the node is to be asked for all or nothing: the host may
-    /// change what it answers.
+    /// Of a batch the node is to be asked for all or nothing.
     pub whole: bool,
+    /// The host has other filters, which may change bodies, and calls
+    /// `sszip_exchange_beside`.
+    pub filters: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
     /// The host's configuration tells the node which codings the client accepts,
     /// whatever the upstream edits say.
     pub forwards_codings: bool,
+}
+
+/// What came of opening a connection to the cache's owner.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_link_opened {
+    /// It is open, or will be.
+    SSZIP_LINK_OPEN = 0,
+    /// It could not be opened.
+    SSZIP_LINK_FAILED = 1,
+    /// Nobody listens where the owner would: it was refused, or there is no
+    /// socket.
+    SSZIP_LINK_ABSENT = 2,
 }
 
 /// What to do with a connection to the cache's owner.
@@ -252,6 +265,19 @@ pub struct sszip_response_head {
     pub coding_allowed: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
+}
+
+/// What others of the host's filters make of an answer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_beside {
+    /// Nothing.
+    SSZIP_BESIDE_NOTHING = 0,
+    /// They change its body.
+    SSZIP_BESIDE_CHANGED = 1,
+    /// The same, and all that the node sends of it is to be in memory when it is
+    /// shown to `sszip_exchange_node_piece`.
+    SSZIP_BESIDE_APART = 2,
 }
 
 /// How the node failed a request.

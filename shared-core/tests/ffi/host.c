@@ -283,17 +283,12 @@ check_misuse(const sszip_config *config)
 }
 
 
-/* an exchange of a JSON-RPC call, up to the look-up */
+/* the head of a JSON-RPC call */
 
-static sszip_exchange *
-ask(const sszip_config *config, const char *body, uintptr_t waiter,
-    sszip_do *found)
+static sszip_request_head
+call_head(sszip_field fields[2])
 {
-    sszip_step           step;
-    sszip_asked          asked;
-    sszip_field          fields[2];
-    sszip_exchange      *exchange;
-    sszip_request_head   request;
+    sszip_request_head  request;
 
     fields[0].name = str("Content-Type");
     fields[0].value = str("application/json");
@@ -306,6 +301,24 @@ ask(const sszip_config *config, const char *body, uintptr_t waiter,
     request.target = str("/");
     request.fields = fields;
     request.nfields = 2;
+
+    return request;
+}
+
+
+/* an exchange of a JSON-RPC call, up to the look-up */
+
+static sszip_exchange *
+ask(const sszip_config *config, const char *body, uintptr_t waiter,
+    sszip_do *found)
+{
+    sszip_step           step;
+    sszip_asked          asked;
+    sszip_field          fields[2];
+    sszip_exchange      *exchange;
+    sszip_request_head   request;
+
+    request = call_head(fields);
 
     memset(&asked, 0, sizeof(asked));
     asked.size = sizeof(asked);
@@ -321,9 +334,9 @@ ask(const sszip_config *config, const char *body, uintptr_t waiter,
     check(sszip_exchange_look_up(exchange, &asked, &step)
           == SSZIP_STATUS_MISUSE);
     ok(sszip_exchange_request_head(exchange, &request));
-    check(sszip_exchange_need(exchange, INT64_MAX) == SSZIP_NEED_NOTHING);
     check(sszip_exchange_need(exchange, -1) == SSZIP_NEED_BODY);
-    check(sszip_exchange_need(exchange, (int64_t) strlen(body)) == SSZIP_NEED_BODY);
+    check(sszip_exchange_need(exchange, (int64_t) strlen(body))
+          == SSZIP_NEED_LOOK_UP);
 
     asked.size--;
     check(sszip_exchange_look_up(exchange, &asked, &step)
@@ -333,6 +346,9 @@ ask(const sszip_config *config, const char *body, uintptr_t waiter,
           == SSZIP_STATUS_NULL);
     check(sszip_exchange_look_up(NULL, &asked, &step) == SSZIP_STATUS_NULL);
     ok(sszip_exchange_look_up(exchange, &asked, &step));
+    check(sszip_exchange_need(exchange, -1)
+          == (step.act == SSZIP_DO_WAIT ? SSZIP_NEED_LOOK_UP
+                                        : SSZIP_NEED_NOTHING));
 
     *found = step.act;
 
@@ -430,10 +446,12 @@ check_body(sszip_exchange *exchange, const char *wanted)
 static void
 check_cache(const sszip_config *config)
 {
-    sszip_str        str1;
-    sszip_do         found;
-    sszip_step       step;
-    sszip_exchange  *first, *second, *third;
+    sszip_str            str1;
+    sszip_do             found;
+    sszip_step           step;
+    sszip_field          fields[2];
+    sszip_exchange      *first, *second, *third;
+    sszip_request_head   post;
 
     ok(sszip_process_start(config, 1));
     ok(sszip_process_start(config, 1));
@@ -513,21 +531,31 @@ check_cache(const sszip_config *config)
     check(sszip_next_woken() == 0);
 
     check(sszip_exchange_need(NULL, 0) == SSZIP_NEED_NOTHING);
+
+    /* what is too long is so for good */
+
+    post = call_head(fields);
+    ok(sszip_exchange_new(config, &first));
+    ok(sszip_exchange_request_head(first, &post));
+    check(sszip_exchange_need(first, INT64_MAX) == SSZIP_NEED_NOTHING);
+    check(sszip_exchange_need(first, 10) == SSZIP_NEED_NOTHING);
+    sszip_exchange_free(first);
+
     check(sszip_exchange_request_body(NULL).data == NULL);
     check(sszip_exchange_status(NULL) == 0);
     check(sszip_exchange_next_timer(NULL) < 0);
     check(!sszip_exchange_varies(NULL));
-    check(!sszip_exchange_keep_apart(NULL));
-    check(!sszip_exchange_node_sent(NULL, 1));
+    check(sszip_exchange_beside(NULL, true, false, true)
+          == SSZIP_BESIDE_NOTHING);
+    check(!sszip_exchange_is_news(NULL));
+    check(sszip_exchange_node_piece(NULL, NULL, 1, true, 0) == NULL);
     check(sszip_exchange_take_update(NULL) == NULL);
     check(sszip_exchange_piece(NULL, str("x"), &step) == SSZIP_STATUS_NULL);
     check(sszip_exchange_no_store(NULL) == SSZIP_STATUS_NULL);
     check(sszip_exchange_sent(NULL, 0) == NULL);
-    check(sszip_exchange_node_sent_all(NULL, 0) == NULL);
     check(sszip_job_run(NULL) == SSZIP_STATUS_NULL);
     check(sszip_job_store(NULL, 0) == SSZIP_STATUS_NULL);
     check(!sszip_job_is_to_be_stored(NULL));
-    sszip_job_free(NULL);
 
     /* a result that nobody takes is not lost memory */
 

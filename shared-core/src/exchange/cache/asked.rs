@@ -41,16 +41,20 @@ pub struct Asked<'a> {
     pub port: u16,
     /// The request's body, whole.
     pub body: &'a [u8],
-    /// Milliseconds, of any clock that does not run backwards.
+    /// Milliseconds of the machine's monotonic clock, read for this call, or,
+    /// where the process is linked to no owner of a store, of any that does not
+    /// run backwards.
     pub now: u64,
-    /// Milliseconds of the machine's monotonic clock, read for this call;
-    /// only where the process is linked to the owner of a store.
-    pub monotonic: u64,
     /// The host's own rules allow a content coding here.
     pub coding_allowed: bool,
     /// Of a batch the node is to be asked for all or nothing: the host may change
     /// what it answers, and what is stored is not changed with it.
     pub whole: bool,
+    /// The host has other filters, which may change bodies on their way here or to
+    /// the client, and tells of them ([`Driver::beside`]).
+    ///
+    /// [`Driver::beside`]: crate::exchange::drive::Driver::beside
+    pub filters: bool,
     /// The host writes `Vary: Accept-Encoding` itself when told to.
     pub host_writes_vary: bool,
     /// The host's configuration tells the node which codings the client accepts,

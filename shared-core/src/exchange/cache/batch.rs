@@ -307,7 +307,7 @@ impl Batch<'_> {
         asked: &Asked<'_>,
         came: &Came,
     ) {
-        let looks = !asked.bypass && shared.may_send(asked.monotonic);
+        let looks = !asked.bypass && shared.may_send(asked.now);
         let owned = match &came.of_owner {
             Some(has) if has.generation == shared.generation() => &has.entries[..],
             _ => &[],

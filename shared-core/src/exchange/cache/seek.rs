@@ -38,7 +38,7 @@ impl Exchange {
         if let Some(waited) = waited {
             return self.after_waiting(*waited, sought, scope, asked, what);
         }
-        let trusted = shared.may_send(asked.monotonic);
+        let trusted = shared.may_send(asked.now);
         if !asked.bypass {
             let hot = shared.hot();
             if let (Some(hot), None) = (hot, sought.id) {
@@ -171,7 +171,7 @@ impl Exchange {
             Some(Turn::Landed(Outcome::Answer(entry))) => {
                 self.keep_stale(&entry);
                 let found = Some(entry)
-                    .filter(|_| !parted && shared.may_send(asked.monotonic))
+                    .filter(|_| !parted && shared.may_send(asked.now))
                     .filter(|entry| since.admits(&shared, entry))
                     .filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
                     .and_then(|entry| self.give(&key, entry, sought.id, asked));

@@ -44,7 +44,7 @@ impl Exchange {
     pub(in crate::exchange) fn may_send_stale(&self, asked: &Asked<'_>) -> bool {
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
             self.covers_update(&stand_in.entry, asked.now)
-                && self.is_not_purged(stand_in, asked.monotonic)
+                && self.is_not_purged(stand_in, asked.now)
         })
     }
 
@@ -88,17 +88,16 @@ impl Exchange {
         most
     }
 
-    fn is_not_purged(&self, stand_in: &StandIn, monotonic: u64) -> bool {
+    fn is_not_purged(&self, stand_in: &StandIn, now: u64) -> bool {
         let shared = &self.config.process.shared;
-        shared.may_send(monotonic) && shared.generation() == stand_in.generation
+        shared.may_send(now) && shared.generation() == stand_in.generation
     }
 
     /// The node fails the request like this: to be said before the head of
-    /// what the client would get, at `now` of the look-up's clock and
-    /// `monotonic` of the machine's. Whether a stored answer will be sent in
-    /// place of the one with that head.
-    pub fn fails(&mut self, failure: Failure, now: u64, monotonic: u64) -> bool {
-        let is_stood_in_for = self.would_stand_in(failure, now, monotonic);
+    /// what the client would get. Whether a stored answer will be sent in place
+    /// of the one with that head.
+    pub fn fails(&mut self, failure: Failure, now: u64) -> bool {
+        let is_stood_in_for = self.would_stand_in(failure, now);
         self.looked.failed = Some(Failed {
             failure,
             now,
@@ -107,11 +106,16 @@ impl Exchange {
         is_stood_in_for
     }
 
+    /// Whether the host has said that it does.
+    pub fn has_failed(&self) -> bool {
+        self.looked.failed.is_some()
+    }
+
     /// The same, if it were to fail.
-    pub fn would_stand_in(&mut self, failure: Failure, now: u64, monotonic: u64) -> bool {
+    pub fn would_stand_in(&mut self, failure: Failure, now: u64) -> bool {
         self.renew_stand_in();
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
-            self.covers(&stand_in.entry, failure, now) && self.is_not_purged(stand_in, monotonic)
+            self.covers(&stand_in.entry, failure, now) && self.is_not_purged(stand_in, now)
         })
     }
 
@@ -161,7 +165,10 @@ impl Exchange {
             None => {
                 let failure = Failure::Status(head.status);
                 let covers = self.covers(&stand_in.entry, failure, self.looked.at);
-                (failure, covers && self.is_not_purged(&stand_in, 0))
+                (
+                    failure,
+                    covers && self.is_not_purged(&stand_in, self.looked.at),
+                )
             }
         };
         if let (true, Phase::AwaitingUpdate) = (stands_in, &self.phase) {
