@@ -498,7 +498,7 @@ impl Driver {
             }
         };
         if exchange.state() == State::Cut {
-            return Ok(Step::Fail(Lack::of(exchange.mode())));
+            return Ok(Step::Fail(Lack::of(exchange.mode)));
         }
         Ok(match taken {
             PieceAction::Taken => Step::Await,
@@ -514,7 +514,7 @@ impl Driver {
     pub fn end(&mut self) -> Result<Step, Misuse> {
         self.compare_with_node();
         let exchange = self.open(Event::End)?;
-        let failure = match exchange.mode() {
+        let failure = match exchange.mode {
             Mode::Memory => Lack::Memory,
             _ => Lack::Short,
         };
@@ -524,7 +524,7 @@ impl Driver {
         };
         Ok(match ended {
             EndAction::Fail => Step::Fail(failure),
-            _ if exchange.state() == State::Cut => Step::Fail(Lack::of(exchange.mode())),
+            _ if exchange.state() == State::Cut => Step::Fail(Lack::of(exchange.mode)),
             EndAction::Stream => Step::Stream,
             EndAction::Send => Step::Send,
             EndAction::Code { off_loop: true } => self.off_loop(),
@@ -589,11 +589,11 @@ impl Driver {
             Some(exchange) => match exchange.state() {
                 // it was not run: nobody wanted it
                 State::Cut | State::Coding | State::Merging | State::Decoding => {
-                    Step::Fail(Lack::of(exchange.mode()))
+                    Step::Fail(Lack::of(exchange.mode))
                 }
                 // what was stored is not to be had
                 State::AwaitingHead => Step::Forward,
-                _ if exchange.mode() == Mode::Hit => Step::Respond,
+                _ if exchange.mode == Mode::Hit => Step::Respond,
                 _ => Step::Send,
             },
             None => Step::Await,

@@ -114,7 +114,11 @@ impl Exchange {
             return Ok(Judged::Merge);
         }
         if let Some(negotiated) = self.is_to_be_ssz(&response, head) {
-            return self.judge_transcoding(negotiated, &response, head);
+            match self.judge_transcoding(negotiated, &response, head) {
+                Ok(judged) => return judged,
+                // it is what it is
+                Err(why) => self.not_ssz = Some(why.mode()),
+            }
         }
         if response.coding == Coding::Other {
             return Err(Mode::Encoded);

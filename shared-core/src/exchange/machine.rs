@@ -27,6 +27,8 @@ pub struct Exchange {
     pub(super) config: Arc<Config>,
     pub(super) phase: Phase,
     pub(super) mode: Mode,
+    /// Why it is not the SSZ that was asked for, where the head said so.
+    pub(super) not_ssz: Option<Mode>,
     pub(super) request: Request,
     pub(super) upstream_edits: Vec<HeadEdit>,
     pub(super) head_edits: Vec<HeadEdit>,
@@ -50,6 +52,7 @@ impl Exchange {
             config,
             phase: Phase::Start,
             mode: Mode::Off,
+            not_ssz: None,
             request: Request::default(),
             upstream_edits: Vec::new(),
             head_edits: Vec::new(),
@@ -71,7 +74,7 @@ impl Exchange {
 
     /// What happened to the answer; final in `Ready`, `Passing` and `Cut`.
     pub fn mode(&self) -> Mode {
-        self.mode
+        self.not_ssz.unwrap_or(self.mode)
     }
 
     /// Why the answer did not come from the cache, or will not from it.

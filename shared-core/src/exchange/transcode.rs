@@ -36,13 +36,13 @@ impl Exchange {
         negotiated.filter(|_| head.status == 200 && is_json)
     }
 
-    /// What to do with JSON that is to be SSZ, or the reason to leave it alone.
+    /// What to do with JSON that is to be SSZ; or why it is JSON that is to be sent.
     pub(super) fn judge_transcoding<'a, I>(
         &mut self,
         negotiated: Negotiated,
         response: &Response<'_>,
         head: &ResponseHead<I>,
-    ) -> Result<Judged, Mode>
+    ) -> Result<Result<Judged, Mode>, Why>
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -52,16 +52,17 @@ impl Exchange {
             Coding::Other => Err(Why::Coding),
             _ => self.open_transcoder(negotiated, head, &mut held),
         };
-        if let (Err(why), true) = (&stage, negotiated.takes_json() || self.request.head) {
-            return Err(why.mode());
-        }
+        let stage = match stage {
+            Err(why) if negotiated.takes_json() || self.request.head => return Err(why),
+            stage => stage,
+        };
         self.varies = true;
         response.vary_edits(head.host_writes_vary, &mut self.head_edits);
         response.transcoded_edits(&mut held.recoded_edits);
         if self.request.head {
             self.head_edits.push(HeadEdit::remove("Content-Length"));
             self.head_edits.append(&mut held.recoded_edits);
-            return Err(Mode::Head);
+            return Ok(Err(Mode::Head));
         }
         let accept = self.request.accept_encoding;
         let gzip = (accept.prefers_gzip() && head.coding_allowed).then_some(Gzip {
@@ -81,7 +82,7 @@ impl Exchange {
             transcoding: Some(transcoding),
             gzip,
         };
-        Ok(Judged::Hold(Box::new(Whole::new(stages, held))))
+        Ok(Ok(Judged::Hold(Box::new(Whole::new(stages, held)))))
     }
 
     /// The transcoder, with the memory that it will likely take.

@@ -237,8 +237,8 @@ impl Exchange {
                 self.head_edits.push(HeadEdit::set(name, value));
             }
         }
-        let says_accept = vary::covers(vary_lines.iter().copied(), "Accept");
-        if self.request.ssz.is_some() && !says_accept {
+        let lines = || vary_lines.iter().copied();
+        if self.request.ssz.is_some() && !vary::covers(lines(), "Accept") {
             vary_lines.push(b"Accept");
         }
         let lines = || vary_lines.iter().copied();

@@ -1,0 +1,447 @@
+"""SSZ of the Beacon API from a node that has JSON only: values of the
+specifications and of real nodes, and that no two forms of an answer are mixed."""
+
+import collections
+import itertools
+import json
+import pathlib
+import random
+import subprocess
+import threading
+import time
+
+import pytest
+
+from harness.client import fetch
+from harness.nginx import resident
+from harness.origin import CLOSE, RESET, answer, bytewise, gzipped, head, scattered
+
+CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "beacon"
+SSZIP = pathlib.Path(__file__).resolve().parents[2] / "build" / "bin" / "sszip"
+SSZ_TESTS = pathlib.Path(__file__).resolve().parents[1] / "ssz"
+
+OCTETS = ("Accept", "application/octet-stream")
+EITHER = ("Accept", "application/octet-stream;q=1.0,application/json;q=0.9")
+JSON = ("Accept", "application/json")
+
+CONFIG = """
+proxy_http_version 1.1;
+sszip on;
+sszip_ssz on;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://@origin_unix@; }
+}
+server {
+    listen 127.0.0.1:@port_minimal@;
+    sszip_ssz_preset minimal;
+    location / { proxy_pass http://@origin_unix@; }
+}
+server {
+    listen 127.0.0.1:@port_small@;
+    sszip_ssz_hold 1k;
+    sszip_memory 16m;
+    location / { proxy_pass http://@origin_unix@; }
+}
+server {
+    listen 127.0.0.1:@port_cached@;
+    sszip_cache on;
+    sszip_cache_namespace $arg_run;
+    location / { proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_updated@;
+    sszip_cache on;
+    sszip_cache_namespace $arg_run;
+    sszip_cache_valid unfinalized 1ms;
+    sszip_cache_use_stale updating error;
+    sszip_cache_background_update on;
+    location / { proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_changed@;
+    sszip_cache on;
+    sszip_cache_namespace $arg_run;
+    sub_filter_types application/json;
+    sub_filter '"515"' '"516"';
+    location / { proxy_pass http://@origin@; }
+}
+"""
+
+ROUTES = {
+    "BeaconState": "/eth/v2/debug/beacon/states/head",
+    "SignedBeaconBlock": "/eth/v2/beacon/blocks/head",
+    "SignedBlindedBeaconBlock": "/eth/v1/beacon/blinded_blocks/head",
+    "LightClientBootstrap": "/eth/v1/beacon/light_client/bootstrap/0xaa",
+    "LightClientFinalityUpdate": "/eth/v1/beacon/light_client/finality_update",
+    "LightClientOptimisticUpdate": "/eth/v1/beacon/light_client/optimistic_update",
+    "BlobSidecars": "/eth/v1/beacon/blob_sidecars/head",
+    "Blobs": "/eth/v1/beacon/blobs/head",
+    "DataColumnSidecars": "/eth/v1/debug/beacon/data_column_sidecars/head",
+    "PendingDeposits": "/eth/v1/beacon/states/head/pending_deposits",
+    "PendingPartialWithdrawals": "/eth/v1/beacon/states/head/pending_partial_withdrawals",
+    "PendingConsolidations": "/eth/v1/beacon/states/head/pending_consolidations",
+    "ProposerLookahead": "/eth/v1/beacon/states/head/proposer_lookahead",
+    "ValidatorBalances": "/eth/v1/beacon/states/head/validator_balances",
+    "SignedExecutionPayloadEnvelope": "/eth/v1/beacon/execution_payload_envelopes/head",
+    "BlockContents": "/eth/v3/validator/blocks/1",
+    "BlindedBeaconBlock": "/eth/v3/validator/blocks/1",
+    "Attestation": "/eth/v2/validator/aggregate_attestation",
+    "AttestationData": "/eth/v1/validator/attestation_data",
+}
+# of gloas and later there is another route
+NOT_PRODUCED = {(fork, name) for fork in ("gloas", "heze") for name in ("BlockContents", "BlindedBeaconBlock")}
+
+BLOCKS = "/eth/v2/beacon/blocks/7"
+CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
+VALUE = b'{"version":"electra","execution_optimistic":false,"finalized":true,"data":[%s]}'
+ONE = b'{"source_index":"1","target_index":"515"}'
+ONE_SSZ = (1).to_bytes(8, "little") + (515).to_bytes(8, "little")
+ELECTRA = [("Eth-Consensus-Version", "electra")]
+
+_runs = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def specified(cache_directory):
+    """Values of each fork and type with a route, by the specifications."""
+    python = cache_directory / "ssz-venv" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("no ssz-venv: scripts/setup makes it")
+    command = [python, SSZ_TESTS / "answers.py", "minimal", *ROUTES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {value["type"] for value in found} == set(ROUTES)
+    return [value for value in found if (value["fork"], value["type"]) not in NOT_PRODUCED]
+
+
+def enveloped(value):
+    body = {"version": value["fork"], "execution_optimistic": False, "finalized": True, "data": value["data"]}
+    headers = [("Eth-Consensus-Version", value["fork"])]
+    if "validator/blocks" in ROUTES[value["type"]]:
+        headers.append(("Eth-Execution-Payload-Blinded", str(value["type"].startswith("Blinded")).lower()))
+    return json.dumps(body).encode(), headers
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_values_of_every_route_and_fork(nginx, origin, specified, framing, coding):
+    for number, value in enumerate(specified):
+        body, headers = enveloped(value)
+        split = scattered(number)
+        script = answer(body, headers=headers, framing=framing, coding=coding, split=split)
+        origin.answers(script, ROUTES[value["type"]])
+        # the shortest are not compressed
+        accept = "gzip" if number % 2 else None
+        response = nginx.get(ROUTES[value["type"]], accept, port="port_minimal", headers=[OCTETS])
+        about = value["fork"], value["type"]
+        assert response.status == 200, (about, response.body[:200])
+        assert response.decoded == bytes.fromhex(value["ssz"]), about
+        assert response.header("Content-Type") == "application/octet-stream", about
+        assert response.header("Eth-Consensus-Version") == value["fork"], about
+        assert response.framing == "length", about
+    assert len(specified) > 60
+
+
+def test_the_version_of_the_body_where_the_head_has_none(nginx, origin, specified):
+    for value in specified:
+        if value["type"] in ("SignedBlindedBeaconBlock", "BlockContents", "BlindedBeaconBlock"):
+            continue
+        body, _ = enveloped(value)
+        path = ROUTES[value["type"]]
+        origin.answers(answer(body, split=bytewise), path)
+        response = nginx.get(path, None, port="port_minimal", headers=[EITHER])
+        about = value["fork"], value["type"]
+        assert response.body == bytes.fromhex(value["ssz"]), about
+        said = None if value["type"] in ("Blobs", "ValidatorBalances", "AttestationData") else value["fork"]
+        assert response.header("Eth-Consensus-Version") == said, about
+
+
+def sszip(command, type_, *options, data):
+    if not SSZIP.exists():
+        pytest.skip("no build/bin/sszip: make build")
+    done = subprocess.run([SSZIP, command, "--type", type_, *options], input=data, capture_output=True, check=True)
+    return done.stdout
+
+
+recorded = pytest.mark.skipif(not CORPUS.is_dir(), reason="no ../shared/corpus beside the clone")
+
+
+@recorded
+@pytest.mark.parametrize(
+    "name, path, type_",
+    [
+        ("block_capella_7109344.json", BLOCKS, "SignedBeaconBlock"),
+        ("block_capella_7109430.json", BLOCKS, "SignedBeaconBlock"),
+        ("bootstrap.json", ROUTES["LightClientBootstrap"], "LightClientBootstrap"),
+        ("optimistic.json", ROUTES["LightClientOptimisticUpdate"], "LightClientOptimisticUpdate"),
+    ],
+)
+@pytest.mark.parametrize("accept", [None, "gzip"])
+def test_recorded_answers(nginx, origin, name, path, type_, accept):
+    """Their roots are known to the chain: tests/ssz compares them."""
+    body = (CORPUS / name).read_bytes()
+    origin.answers(answer(body, split=scattered(7, most=40)), path)
+    expected = sszip("json2ssz", type_, data=body)
+    response = nginx.get(path, accept, headers=[EITHER])
+    # what is mostly hashes does not become shorter
+    assert response.coding == (accept if type_ == "SignedBeaconBlock" else None)
+    assert response.decoded == expected
+    assert response.mode == "ssz"
+
+
+@recorded
+def test_a_state_goes_through_piece_by_piece(nginx, origin):
+    """8 MB of JSON, of which no more than sszip_ssz_hold is kept."""
+    ssz = (CORPUS / "sepolia_genesis_state_phase0.ssz").read_bytes()
+    data = sszip("ssz2json", "BeaconState", "--fork", "phase0", data=ssz)
+    body = b'{"version":"phase0","execution_optimistic":false,"finalized":true,"data":%b}' % data.strip()
+    origin.answers(answer(body, headers=[("Eth-Consensus-Version", "phase0")], framing="chunked"))
+    path = ROUTES["BeaconState"]
+    for port, accept in itertools.product(["port", "port_small"], [None, "gzip"]):
+        response = nginx.get(path, accept, port=port, headers=[OCTETS])
+        assert response.coding == accept
+        assert response.decoded == ssz
+
+
+# What can't be had as SSZ: the mode, what the node sends, and whether more of it
+# than 1 kB comes before that shows.
+WRONG = {
+    "no version": ("ssz-version", b'{"data":[],"version":"electra"}', []),
+    "another version": ("ssz-fork", b'{"version":"fulu","data":[]}', ELECTRA),
+    "an unknown version": ("ssz-fork", b'{"data":[]}', [("Eth-Consensus-Version", "unknown")]),
+    "a version before the type": ("ssz-fork", b'{"data":[]}', [("Eth-Consensus-Version", "phase0")]),
+    "no number": ("ssz-invalid", VALUE % b'{"source_index":"x","target_index":"515"}', ELECTRA),
+    "a number that is no string": ("ssz-invalid", VALUE % b'{"source_index":1,"target_index":"515"}', ELECTRA),
+    "too large a number": ("ssz-invalid", VALUE % (b'{"source_index":"%d"}' % 2**64), ELECTRA),
+    "a field that is missing": ("ssz-invalid", VALUE % b'{"source_index":"1"}', ELECTRA),
+    "a field that is there twice": ("ssz-invalid", VALUE % b'{"source_index":"1","source_index":"1"}', ELECTRA),
+    "null": ("ssz-invalid", b'{"data":null}', ELECTRA),
+    "no data": ("ssz-invalid", b'{"version":"electra"}', ELECTRA),
+    "no JSON": ("ssz-invalid", b"<html>", ELECTRA),
+    "nothing": ("ssz-invalid", b"", ELECTRA),
+    "an end that is missing": ("ssz-invalid", (VALUE % ONE)[:-1], ELECTRA),
+    "more after the end": ("ssz-invalid", VALUE % ONE + b"{}", ELECTRA),
+    "an error under 200": ("ssz-invalid", b'{"code":500,"message":"no"}', ELECTRA),
+}
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_what_can_not_be_had_as_ssz(nginx, origin, case, split, coding):
+    mode, body, headers = case
+    origin.answers(answer(body, headers=[*headers, ("ETag", '"a"')], split=split, coding=coding))
+
+    response = nginx.get(CONSOLIDATIONS, None, headers=[EITHER])
+    assert (response.status, response.body, response.coding) == (200, body, None)
+    assert response.header("Content-Type") == "application/json"
+    # what was decoded is other bytes
+    assert response.header("ETag") in (['"a"'] if coding is None else ['"a"', 'W/"a"'])
+    assert "Accept" in response.header("Vary").split(", ")
+    assert response.mode == mode
+
+    response = nginx.get(CONSOLIDATIONS, "gzip", headers=[OCTETS])
+    assert response.status == 406
+    assert response.header("Content-Type") == "application/json"
+    assert response.header("ETag") is None and response.coding is None
+    error = json.loads(response.body)
+    assert error["code"] == 406 and error["message"].startswith("this answer can't be had as SSZ: ")
+    assert response.mode == mode
+
+
+def test_what_was_too_long_to_be_kept_is_a_502_to_who_takes_both(nginx, origin):
+    body = VALUE % (b",".join([ONE] * 100) + b",{}")
+    nginx.expect("can't be had as SSZ")
+    for framing in ("length", "chunked"):
+        origin.answers(answer(body, headers=ELECTRA, framing=framing, split=bytewise))
+        response = nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[EITHER])
+        assert (response.status, response.mode) == (502, "ssz-invalid")
+        response = nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[OCTETS])
+        assert (response.status, response.mode) == (406, "ssz-invalid")
+        # and who wants JSON gets that
+        assert nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[JSON]).body == body
+    assert "the response can't be had as SSZ, and was longer than sszip_ssz_hold" in nginx.error_log()
+
+
+def test_more_than_the_memory_that_there_is(nginx, origin):
+    """Found out with the head, where that gives the length; else a 502."""
+    block = b'{"data":["' + b"0x" + b"a" * 262144 + b'"'
+    body = block + (b',"0x' + b"b" * 262144 + b'"') * 400 + b"]}"
+    path = "/eth/v1/beacon/blobs/1"
+    origin.answers(answer(body), path)
+    response = nginx.get(path, None, port="port_small", headers=[EITHER])
+    assert (response.status, len(response.body), response.mode) == (200, len(body), "memory")
+    assert nginx.get(path, None, port="port_small", headers=[OCTETS]).status == 406
+    origin.answers(answer(body, framing="chunked"), path)
+    nginx.expect("no memory for the whole answer")
+    response = nginx.get(path, None, port="port_small", headers=[EITHER])
+    assert (response.status, response.mode) == (502, "memory")
+    # and the memory comes back
+    origin.answers(answer(VALUE % ONE, headers=ELECTRA), CONSOLIDATIONS)
+    assert nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[OCTETS]).body == ONE_SSZ
+
+
+@pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
+@pytest.mark.parametrize("accept", [EITHER, OCTETS], ids=["either", "ssz only"])
+def test_a_node_that_goes_away(nginx, origin, end, accept):
+    body = VALUE % b",".join([ONE] * 300)
+    nginx.expect("the response ended before|prematurely closed|reset by peer")
+    fields = [("Content-Type", "application/json"), *ELECTRA]
+    for length, sent in (("Content-Length", str(len(body))), b"%b" % body[:9000]), (("Connection", "close"), body[:9000]):
+        origin.answers([head(headers=[*fields, length]) + sent, end])
+        response = nginx.get(CONSOLIDATIONS, None, headers=[accept])
+        if length[0] == "Connection":
+            # nobody can tell that from its end: a Unix socket knows no reset
+            assert response.status == (406 if accept is OCTETS else 200)
+            assert response.header("Content-Type") == "application/json"
+        else:
+            assert response.status == 502
+
+
+def test_clients_that_go_away(nginx, origin):
+    body = VALUE % b",".join([ONE] * 100_000)
+    origin.answers(answer(body, headers=ELECTRA, framing="chunked"))
+    worker = nginx.workers()[0]
+    for number in range(40):
+        with nginx.connect() as connection:
+            connection.send(f"GET {CONSOLIDATIONS}?{number} HTTP/1.1\r\nHost: x\r\n{': '.join(OCTETS)}\r\n\r\n".encode())
+            if number % 2:
+                connection.take(1)
+            connection.reset()
+    response = nginx.get(CONSOLIDATIONS, None, headers=[OCTETS])
+    assert response.body == ONE_SSZ * 100_000
+    assert resident(worker) < 400 << 10
+
+
+def test_a_reload_under_way(nginx, origin):
+    body = VALUE % b",".join([ONE] * 50_000)
+    sent, go_on = threading.Event(), threading.Event()
+
+    def slowly(_request):
+        whole = answer(body, headers=ELECTRA)
+        yield whole[0] + whole[1][:1_000_000]
+        sent.set()
+        go_on.wait(20)
+        yield whole[1][1_000_000:]
+
+    origin.answers(slowly)
+    got = []
+    asks = threading.Thread(target=lambda: got.append(nginx.get(CONSOLIDATIONS, None, headers=[OCTETS])))
+    asks.start()
+    assert sent.wait(20)
+    nginx.reload()
+    go_on.set()
+    asks.join(30)
+    assert got[0].body == ONE_SSZ * 50_000
+
+
+def forms():
+    """All that clients may ask for: the fields, the type, the coding."""
+    for accept, type_ in (
+        (OCTETS, "application/octet-stream"),
+        (EITHER, "application/octet-stream"),
+        (JSON, "application/json"),
+        (("Accept", "*/*"), "application/json"),
+        (None, "application/json"),
+    ):
+        for coding in (None, "gzip"):
+            yield accept, type_, coding
+
+
+@pytest.mark.parametrize("port", ["port_cached", "port_updated"])
+def test_no_two_forms_are_ever_mixed(nginx, origin, port):
+    """Cold, warm, expired and updated in the background; asked at random and at once."""
+    value = VALUE % b",".join([ONE] * 200)
+    ssz = ONE_SSZ * 200
+    # now and then what the node says is no value
+    spoilt = value.replace(b'"515"', b'"+15"', 1)
+    asked = itertools.count(1)
+
+    def script(request):
+        body = spoilt if next(asked) % 7 == 0 else value
+        vary = [("Vary", "Accept")] if "head" in request.path else []
+        coded = gzipped(body) if "gzip" in request.path else body
+        coding = [("Content-Encoding", "gzip")] if "gzip" in request.path else []
+        fields = [("Content-Type", "application/json"), *ELECTRA, *vary, *coding, ("Content-Length", str(len(coded)))]
+        return [head(headers=fields) + coded]
+
+    origin.answers(script)
+    chance = random.Random(5)
+    work = [(name, *form) for name in ("9", "head", "0xgzip") for form in forms()] * 12
+    chance.shuffle(work)
+    failures, met, lock = [], collections.Counter(), threading.Lock()
+    run = next(_runs)
+
+    def ask():
+        while True:
+            with lock:
+                if not work:
+                    return
+                name, accept, type_, coding = work.pop()
+            path = f"/eth/v1/beacon/states/{name}/pending_consolidations?run={run}{port}"
+            headers = [accept] if accept else []
+            headers += [("Accept-Encoding", coding)] if coding else []
+            response = fetch(nginx.ports[port], path, headers=headers)
+            body = response.decoded
+            got = response.header("Content-Type"), body, response.status
+            allowed = {
+                ("application/octet-stream", ssz, 200): type_ == "application/octet-stream",
+                ("application/json", value, 200): type_ == "application/json",
+                # not to be had as SSZ
+                ("application/json", spoilt, 200): accept is not OCTETS,
+            }
+            refused = accept is OCTETS and response.status == 406 and b'"code":406' in body
+            vary = response.header("Vary") or ""
+            wrong = response.coding not in (None, coding)
+            with lock:
+                met[type_, response.status, coding, "hit" in (response.header("Cache-Status") or "")] += 1
+                if wrong or not (allowed.get(got) or refused) or "Accept" not in vary.split(", "):
+                    failures.append((path, headers, response))
+
+    clients = [threading.Thread(target=ask) for _ in range(8)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join(60)
+    assert not failures, failures[:3]
+    for type_, coding in itertools.product(("application/octet-stream", "application/json"), (None, "gzip")):
+        assert met[type_, 200, coding, True] > 0, met
+
+
+def test_an_update_in_the_background_is_ssz_too(nginx, origin):
+    run = next(_runs)
+    path = f"/eth/v1/beacon/states/0x{'ab' * 32}/pending_consolidations?run={run}"
+    value = VALUE.replace(b"true", b"false")
+    origin.answers(answer(value % ONE, headers=ELECTRA))
+    port = nginx.ports["port_updated"]
+    assert fetch(port, path, headers=[OCTETS]).body == ONE_SSZ
+    origin.answers(answer(value % b"", headers=ELECTRA))
+
+    def is_updated():
+        time.sleep(0.01)
+        response = fetch(port, path, headers=[OCTETS])
+        assert response.body in (ONE_SSZ, b"")
+        assert response.header("Content-Type") == "application/octet-stream"
+        return response.body == b"" and "fwd=miss" not in response.header("Cache-Status")
+
+    nginx.wait_for(is_updated, "the update to be given out")
+
+
+def test_what_another_module_changes_is_transcoded_and_not_stored(nginx, origin):
+    path = f"{CONSOLIDATIONS}?run={next(_runs)}"
+    origin.answers(answer(VALUE % ONE, headers=ELECTRA))
+    for _ in range(2):
+        response = fetch(nginx.ports["port_changed"], path, headers=[OCTETS])
+        assert response.body == ONE_SSZ.replace(b"\x03\x02", b"\x04\x02")
+        assert "fwd=miss" in response.header("Cache-Status")
+
+
+def test_head_says_what_get_would(nginx, origin):
+    origin.answers(lambda request: answer(VALUE % ONE, headers=ELECTRA, method=request.method))
+    for accept in (OCTETS, EITHER, JSON):
+        get = nginx.get(CONSOLIDATIONS, None, headers=[accept])
+        of_head = nginx.head(CONSOLIDATIONS, None, headers=[accept])
+        for name in ("Content-Type", "Vary", "Eth-Consensus-Version"):
+            assert of_head.header(name) == get.header(name)
+        assert of_head.length in (None, get.length)
