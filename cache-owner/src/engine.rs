@@ -18,7 +18,7 @@ use sszip_core::cache::entry::about::{About, Scope};
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
-use sszip_core::cache::owner::state::{Found, Leased, LookUp, Refused};
+use sszip_core::cache::owner::state::{Found, LookUp, Refused};
 use sszip_core::cache::owner::Owner;
 use sszip_core::cache::store::StoreError;
 use sszip_core::cache::{Key, Namespace};
@@ -66,14 +66,9 @@ pub struct Engine {
     stopping: AtomicBool,
 }
 
-/// What came of a look-up.
-#[derive(Debug)]
-pub enum LookedUp {
-    /// It is there.
-    Found(Found),
-    /// It is not; and who fetches it, if that was asked.
-    Missing(Option<Lease>),
-}
+/// What came of a look-up: it is there; or it is not, and who fetches it, if that
+/// was asked.
+pub type LookedUp = Result<Found, Option<Lease>>;
 
 /// What is said of an entry that is to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,21 +162,18 @@ impl Engine {
         };
         let mut room = READ_AT_ONCE;
         if let Some(found) = found.and_then(|found| self.found(key, found, &mut room)) {
-            return Ok(LookedUp::Found(found));
+            return Ok(Ok(found));
         }
         let Some((process, time)) = lease else {
-            return Ok(LookedUp::Missing(None));
+            return Ok(Err(None));
         };
         let leased = self.owner.lease(&key, &process, time, now());
         self.stirred.notify_one();
         self.wake();
         Ok(match leased {
-            Leased::Found(found) => match self.found(key, found, &mut room) {
-                Some(found) => LookedUp::Found(found),
-                // whoever asks next gets the lease
-                None => LookedUp::Missing(None),
-            },
-            Leased::Lease(lease) => LookedUp::Missing(Some(lease)),
+            // if it is no answer, whoever asks next gets the lease
+            Err(found) => self.found(key, found, &mut room).ok_or(None),
+            Ok(lease) => Err(Some(lease)),
         })
     }
 

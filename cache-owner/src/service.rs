@@ -13,7 +13,7 @@ use sszip_core::cache::owner::state::Refused;
 use crate::answer::{self, Answer};
 use crate::bodies::{Bodies, Limits};
 use crate::clock::now;
-use crate::engine::{Engine, Failure, LookedUp};
+use crate::engine::{Engine, Failure};
 use crate::events::EventStream;
 use crate::request::{self, Problem, Request};
 
@@ -76,8 +76,8 @@ impl Service {
         let engine = &self.engine;
         match request {
             Request::LookUp { key, lease } => Ok(match engine.look_up(key, lease).await? {
-                LookedUp::Found(found) => answer::entry(found, now()),
-                LookedUp::Missing(lease) => answer::missing(lease),
+                Ok(found) => answer::entry(found, now()),
+                Err(lease) => answer::missing(lease),
             }),
             Request::LookUps => {
                 let body = self.bodies.whole(body, request::LONGEST_BODY).await?;

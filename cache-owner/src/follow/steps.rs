@@ -74,7 +74,7 @@ impl Steps {
     /// Takes in what is to be done; [`settle`](Self::settle) does the rest.
     pub fn take(&mut self, step: Step) {
         match step {
-            Step::Say(line) => self.say(line.is_error, &line.text),
+            Step::Say { is_error, text } => self.say(is_error, &text),
             Step::KeepIdentity(identity) => {
                 self.later.identity = Some(identity);
                 self.later.mark = None;

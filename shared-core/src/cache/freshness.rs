@@ -143,6 +143,21 @@ pub struct Judged {
     pub if_repeated: Option<u64>,
 }
 
+impl Judged {
+    /// Of an answer of which nothing else is known.
+    fn new(class: Class, valid: u64, height: Option<u64>) -> Self {
+        Self {
+            class,
+            valid,
+            block: None,
+            height,
+            of: None,
+            if_final: None,
+            if_repeated: None,
+        }
+    }
+}
+
 /// What else an answer may be kept as, by whoever knows where a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IfFinal {
@@ -240,7 +255,8 @@ impl Prospect {
             _ => Some(Judged {
                 of,
                 if_final: self.if_final(named, result, mark, known.valid),
-                ..self.kept(class, block, height, known.valid)?
+                block,
+                ..self.kept(class, height, known.valid)?
             }),
         }
     }
@@ -249,14 +265,10 @@ impl Prospect {
     /// cut short.
     fn kept_if_repeated(&self, last: u64, valid: &Valid) -> Option<Judged> {
         let later = self.valid(Class::Immutable, valid);
+        let valid = self.valid(Class::Unfinalized, valid);
         (later > 0).then_some(Judged {
-            class: Class::Unfinalized,
-            valid: self.valid(Class::Unfinalized, valid),
-            block: None,
-            height: Some(last),
-            of: None,
-            if_final: None,
             if_repeated: Some(later),
+            ..Judged::new(Class::Unfinalized, valid, Some(last))
         })
     }
 
@@ -298,15 +310,8 @@ impl Prospect {
             true => self.valid_nothing(known.valid),
             false => 0,
         };
-        Judged {
-            class: Class::Nothing,
-            valid,
-            block: None,
-            height: known.mark.map(|mark| mark.seen),
-            of: None,
-            if_final: None,
-            if_repeated: None,
-        }
+        let height = known.mark.map(|mark| mark.seen);
+        Judged::new(Class::Nothing, valid, height)
     }
 
     /// An operator who knows a method does not know that there is nothing.
@@ -337,7 +342,7 @@ impl Prospect {
             }
             (mark, _) => mark.map(|mark| mark.seen),
         };
-        let judged = self.kept(Class::Tip, None, height, known)?;
+        let judged = self.kept(Class::Tip, height, known)?;
         let valid = match named {
             // nobody is told when it moves
             Named::Moving => judged.valid.min(Class::Tip.default_valid()),
@@ -358,23 +363,9 @@ impl Prospect {
         })
     }
 
-    fn kept(
-        &self,
-        class: Class,
-        block: Option<u64>,
-        height: Option<u64>,
-        valid: &Valid,
-    ) -> Option<Judged> {
+    fn kept(&self, class: Class, height: Option<u64>, valid: &Valid) -> Option<Judged> {
         let valid = self.valid(class, valid);
-        (valid > 0).then_some(Judged {
-            class,
-            valid,
-            block,
-            height,
-            of: None,
-            if_final: None,
-            if_repeated: None,
-        })
+        (valid > 0).then(|| Judged::new(class, valid, height))
     }
 
     /// Whether an answer is about what was asked for, as far as it says.

@@ -2,124 +2,83 @@
 //! `Cache-Status` (its `detail`, RFC 9211, 2.8), log variables, metrics and
 //! tests.
 
-/// `$sszip_cache_reason` in nginx. Values are part of the C ABI and never
-/// reused.
-#[repr(u8)]
+/// `$sszip_cache_reason` in nginx.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// There is none: it was a hit, or was asked for and is being stored.
     #[default]
-    None = 0,
+    None,
     /// `Authorization` or `Cookie`, and `sszip_cache_credentials bypass`.
-    Credentials = 1,
+    Credentials,
     /// The request's method: neither GET or HEAD, nor POST.
-    Method = 2,
+    Method,
     /// A POST that is not JSON.
-    RequestType = 3,
+    RequestType,
     /// The request's body has a content coding.
-    RequestCoding = 4,
+    RequestCoding,
     /// The request is longer than `sszip_cache_max_request`.
-    RequestLength = 5,
+    RequestLength,
     /// The request's body is in a file: it is longer than the host's buffer.
-    BodyOnDisk = 6,
+    BodyOnDisk,
     /// It is to become something else than HTTP.
-    Upgrade = 7,
+    Upgrade,
     /// It is not strictly JSON-RPC.
-    Malformed = 8,
+    Malformed,
     /// A batch longer than `sszip_batch_max`.
-    BatchLength = 9,
+    BatchLength,
     /// The JSON-RPC method is never stored, or not with these parameters.
-    RpcMethod = 10,
+    RpcMethod,
     /// A notification: it has no answer.
-    Notification = 11,
+    Notification,
     /// `sszip_cache_bypass`.
-    Bypass = 12,
+    Bypass,
     /// `sszip_no_cache`.
-    NoCache = 13,
+    NoCache,
     /// The request says `Cache-Control: no-store`.
-    RequestNoStore = 14,
+    RequestNoStore,
     /// The process is short of memory, or holds as much as it may.
-    Memory = 15,
+    Memory,
     /// There is no cache in this process.
-    NoMemoryCache = 16,
+    NoMemoryCache,
     /// Others have made the answer: no node was asked.
-    Local = 17,
+    Local,
     /// The status of the answer.
-    Status = 18,
+    Status,
     /// It sets a cookie.
-    SetCookie = 19,
+    SetCookie,
     /// `Cache-Control`, `Expires` or `X-Accel-Expires` of the answer.
-    CacheControl = 20,
+    CacheControl,
     /// `no-transform`: it must not be coded.
-    NoTransform = 21,
+    NoTransform,
     /// It depends on more than can be told apart.
-    Vary = 22,
+    Vary,
     /// The media type of the answer.
-    Type = 23,
+    Type,
     /// A coding that nobody asked for.
-    Coding = 24,
+    Coding,
     /// It is longer than `sszip_cache_max_entry`.
-    Length = 25,
+    Length,
     /// Nothing says for how long it holds.
-    Lifetime = 26,
+    Lifetime,
     /// Another module has changed the body.
-    Filtered = 27,
+    Filtered,
     /// It is not whole.
-    Cut = 28,
+    Cut,
     /// A JSON-RPC error.
-    Error = 29,
+    Error,
     /// Nothing that lasts: null, pending, of another block, or not believed.
-    Result = 30,
+    Result,
     /// It becomes a part of another answer.
-    Subrequest = 31,
+    Subrequest,
     /// A part of it was asked for.
-    Range = 32,
+    Range,
     /// A condition of the client's that the cache does not judge.
-    Condition = 33,
+    Condition,
     /// The host rewrites where it points to: for each client anew.
-    Redirect = 34,
+    Redirect,
 }
 
 impl Reason {
-    /// All, in the order of the ABI.
-    pub const ALL: [Reason; 35] = [
-        Reason::None,
-        Reason::Credentials,
-        Reason::Method,
-        Reason::RequestType,
-        Reason::RequestCoding,
-        Reason::RequestLength,
-        Reason::BodyOnDisk,
-        Reason::Upgrade,
-        Reason::Malformed,
-        Reason::BatchLength,
-        Reason::RpcMethod,
-        Reason::Notification,
-        Reason::Bypass,
-        Reason::NoCache,
-        Reason::RequestNoStore,
-        Reason::Memory,
-        Reason::NoMemoryCache,
-        Reason::Local,
-        Reason::Status,
-        Reason::SetCookie,
-        Reason::CacheControl,
-        Reason::NoTransform,
-        Reason::Vary,
-        Reason::Type,
-        Reason::Coding,
-        Reason::Length,
-        Reason::Lifetime,
-        Reason::Filtered,
-        Reason::Cut,
-        Reason::Error,
-        Reason::Result,
-        Reason::Subrequest,
-        Reason::Range,
-        Reason::Condition,
-        Reason::Redirect,
-    ];
-
     /// A token (RFC 9110, 5.6.2); empty for none.
     pub const fn name(self) -> &'static str {
         match self {
@@ -158,23 +117,6 @@ impl Reason {
             Reason::Range => "range",
             Reason::Condition => "condition",
             Reason::Redirect => "redirect",
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Reason;
-
-    #[test]
-    fn numbers_are_places_in_the_list_and_names_are_tokens() {
-        for (n, reason) in Reason::ALL.into_iter().enumerate() {
-            assert_eq!(reason as usize, n);
-            let name = reason.name();
-            assert_eq!(name.is_empty(), reason == Reason::None);
-            assert!(name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte == b'-'));
         }
     }
 }

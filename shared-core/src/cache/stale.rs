@@ -23,33 +23,28 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UseStale(u16);
 
-const ERROR: u16 = 1 << 0;
-const TIMEOUT: u16 = 1 << 1;
-const INVALID_HEADER: u16 = 1 << 2;
-const UPDATING: u16 = 1 << 3;
-const HTTP_500: u16 = 1 << 4;
-const HTTP_502: u16 = 1 << 5;
-const HTTP_503: u16 = 1 << 6;
-const HTTP_504: u16 = 1 << 7;
-const HTTP_403: u16 = 1 << 8;
-const HTTP_404: u16 = 1 << 9;
-const HTTP_429: u16 = 1 << 10;
-const OFF: u16 = 1 << 15;
-
-const WORDS: [(&str, u16); 12] = [
-    ("error", ERROR),
-    ("timeout", TIMEOUT),
-    ("invalid_header", INVALID_HEADER),
-    ("updating", UPDATING),
-    ("http_500", HTTP_500),
-    ("http_502", HTTP_502),
-    ("http_503", HTTP_503),
-    ("http_504", HTTP_504),
-    ("http_403", HTTP_403),
-    ("http_404", HTTP_404),
-    ("http_429", HTTP_429),
-    ("off", OFF),
+/// The words, each with its bit, and with the status that it is of.
+const WORDS: [(&str, Option<u16>); 12] = [
+    ("error", None),
+    ("timeout", None),
+    ("invalid_header", None),
+    ("updating", None),
+    ("http_500", Some(500)),
+    ("http_502", Some(502)),
+    ("http_503", Some(503)),
+    ("http_504", Some(504)),
+    ("http_403", Some(403)),
+    ("http_404", Some(404)),
+    ("http_429", Some(429)),
+    ("off", None),
 ];
+
+/// The bits of those words.
+fn bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
+    let words = WORDS.iter().enumerate();
+    let said = words.filter(|(_, (word, status))| is_it(word, *status));
+    said.map(|(bit, _)| 1 << bit).sum()
+}
 
 impl UseStale {
     /// Of a directive's words; as in nginx `off` undoes all others.
@@ -59,10 +54,13 @@ impl UseStale {
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, &'a [u8]> {
         let mut all = 0;
         for word in words {
-            let known = WORDS.iter().find(|(known, _)| known.as_bytes() == word);
-            all |= known.ok_or(word)?.1;
+            match bits(|known, _| known.as_bytes() == word) {
+                0 => return Err(word),
+                bit => all |= bit,
+            }
         }
-        Ok(Self(if all & OFF == 0 { all } else { 0 }))
+        let is_off = all & bits(|known, _| known == "off") != 0;
+        Ok(Self(if is_off { 0 } else { all }))
     }
 
     /// Whether there is such a case.
@@ -72,27 +70,18 @@ impl UseStale {
 
     /// Whether it may be sent while another request fetches a new one.
     pub fn while_updating(self) -> bool {
-        self.0 & UPDATING != 0
+        self.0 & bits(|word, _| word == "updating") != 0
     }
 
     /// Whether it may be sent in place of this.
     pub fn covers(self, failure: Failure) -> bool {
         let word = match failure {
-            Failure::Error => ERROR,
-            Failure::Timeout => TIMEOUT,
-            Failure::InvalidHeader => INVALID_HEADER,
-            Failure::Status(status) => match status {
-                403 => HTTP_403,
-                404 => HTTP_404,
-                429 => HTTP_429,
-                500 => HTTP_500,
-                502 => HTTP_502,
-                503 => HTTP_503,
-                504 => HTTP_504,
-                _ => 0,
-            },
+            Failure::Error => "error",
+            Failure::Timeout => "timeout",
+            Failure::InvalidHeader => "invalid_header",
+            Failure::Status(status) => return self.0 & bits(|_, of| of == Some(status)) != 0,
         };
-        self.0 & word != 0
+        self.0 & bits(|known, _| known == word) != 0
     }
 }
 

@@ -276,14 +276,14 @@ fn many_namespaces() {
 fn rows_of_no_purge_are_not_taken_for_none() {
     for row in [
         &b""[..],
-        b"x",
-        b"nn",
-        b"ee",
-        b"s123",
-        b"b",
-        b"k",
-        b"p\0\0",
-        b"M12",
+        b"\xff\xff",
+        b"\0\0",
+        b"\x01123",
+        b"\x02\0",
+        b"\x02\x01123",
+        b"\x03",
+        b"\x04key",
+        b"\x05",
     ] {
         assert!(Purges::load([(row, 1)]).is_err(), "{row:?}");
     }

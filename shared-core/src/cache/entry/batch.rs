@@ -104,7 +104,7 @@ pub fn batch_identity(elements: &[Element]) -> Option<Body> {
                 }
                 match entry.payload() {
                     Payload::Raw(bytes) => body.copy(bytes)?,
-                    Payload::Open(_) => entry.plain()?.push_to(&mut body)?,
+                    Payload::Open(_) => body.push_shared(&entry.plain()?)?,
                 }
                 for text in trimmed(entry.envelope().tail(id)) {
                     body.copy(text)?;

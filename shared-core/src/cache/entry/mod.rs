@@ -418,7 +418,7 @@ impl Entry {
     /// is refused.
     pub fn gzip(&self, id: &[u8]) -> Option<Body> {
         match &self.payload {
-            Payload::Raw(bytes) => self.assemble(id, bytes.len(), |body| body.push_shared(bytes)),
+            Payload::Raw(bytes) => self.assemble(id, bytes),
             Payload::Open(open) => {
                 let own = self.own_length(id, open.bytes.len());
                 let mut member = Member::with_room(2, own)?;
@@ -440,7 +440,7 @@ impl Entry {
     /// `None` when memory is refused.
     pub fn identity(&self, id: &[u8]) -> Option<Body> {
         let plain = self.plain()?;
-        self.assemble(id, plain.bytes().len(), |body| plain.push_to(body))
+        self.assemble(id, &plain)
     }
 
     /// How many bytes [`identity`](Self::identity) would have to decode now.
@@ -500,18 +500,13 @@ impl Entry {
         member.finish()
     }
 
-    fn assemble(
-        &self,
-        id: &[u8],
-        length: usize,
-        push_payload: impl FnOnce(&mut Body) -> Option<()>,
-    ) -> Option<Body> {
+    fn assemble(&self, id: &[u8], payload: &Bytes) -> Option<Body> {
         let mut body = Body::identity();
-        body.make_room(self.own_length(id, length))?;
+        body.make_room(self.own_length(id, payload.len()))?;
         for text in self.envelope.head(id) {
             body.copy(text)?;
         }
-        push_payload(&mut body)?;
+        body.push_shared(payload)?;
         for text in self.envelope.tail(id) {
             body.copy(text)?;
         }
@@ -524,16 +519,16 @@ impl Entry {
     }
 
     /// The payload in identity.
-    pub(super) fn plain(&self) -> Option<PlainBytes> {
+    pub(super) fn plain(&self) -> Option<Bytes> {
         let open = match &self.payload {
-            Payload::Raw(bytes) => return Some(PlainBytes(bytes.clone())),
+            Payload::Raw(bytes) => return Some(bytes.clone()),
             Payload::Open(open) => open,
         };
         let there = {
             let decoded = self.lock();
             if let Plain::Kept(bytes) = &decoded.kept {
                 // as nearly always
-                return Some(PlainBytes(bytes.clone()));
+                return Some(bytes.clone());
             }
             decoded.bytes()
         };
@@ -554,7 +549,7 @@ impl Entry {
             Plain::WantedOnce | Plain::Kept(_) => Plain::Kept(bytes.clone()),
             Plain::Never => Plain::Never,
         };
-        Some(PlainBytes(bytes))
+        Some(bytes)
     }
 
     /// Drops the decoded bytes, and never keeps them again: for a tier that
@@ -598,18 +593,5 @@ impl Decoded {
             Plain::Kept(bytes) => Some(bytes.clone()),
             _ => self.lent.upgrade()?.bytes.get().cloned(),
         }
-    }
-}
-
-/// Decoded bytes that others may keep.
-pub(super) struct PlainBytes(Bytes);
-
-impl PlainBytes {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    pub(super) fn push_to(self, body: &mut Body) -> Option<()> {
-        body.push_shared(&self.0)
     }
 }

@@ -165,67 +165,6 @@ mod tests {
         Name::new(name).unwrap()
     }
 
-    fn ended(key: Key, waiters: &[&str]) -> Ended {
-        Ended {
-            key,
-            waiters: waiters.iter().map(|waiter| name(waiter)).collect(),
-        }
-    }
-
-    #[test]
-    fn the_first_leads_and_the_others_are_told() {
-        let mut leases = Leases::new(8);
-        let (a, b, c) = (name("a"), name("b"), name("c"));
-        assert_eq!(leases.ask(KEY, &a, 100), Lease::Granted);
-        assert_eq!(leases.ask(KEY, &b, 100), Lease::Pending);
-        assert_eq!(leases.ask(KEY, &c, 100), Lease::Pending);
-        assert_eq!(leases.ask(KEY, &b, 100), Lease::Pending);
-        assert_eq!(leases.fill(&KEY), Some(ended(KEY, &["b", "c"])));
-        assert_eq!(leases.fill(&KEY), None);
-        assert_eq!(leases.next_end(), None);
-        assert_eq!(leases.ask(KEY, &b, 100), Lease::Granted);
-    }
-
-    #[test]
-    fn only_the_holder_gives_it_back() {
-        let mut leases = Leases::new(8);
-        let (a, b) = (name("a"), name("b"));
-        assert_eq!(leases.ask(KEY, &a, 100), Lease::Granted);
-        assert_eq!(leases.ask(KEY, &b, 100), Lease::Pending);
-        assert_eq!(leases.give_back(&KEY, &b), None);
-        assert_eq!(leases.give_back(&[8; 32], &a), None);
-        assert_eq!(leases.give_back(&KEY, &a), Some(ended(KEY, &["b"])));
-        assert!(leases.is_empty());
-    }
-
-    #[test]
-    fn a_lease_ends_with_its_time() {
-        let mut leases = Leases::new(8);
-        assert_eq!(leases.ask(KEY, &name("a"), 100), Lease::Granted);
-        assert_eq!(leases.ask([8; 32], &name("a"), 50), Lease::Granted);
-        // the holder has it for longer
-        assert_eq!(leases.ask(KEY, &name("a"), 200), Lease::Granted);
-        assert_eq!(leases.expire(49), []);
-        assert_eq!(leases.expire(50), [ended([8; 32], &[])]);
-        assert_eq!(leases.expire(199), []);
-        assert_eq!(leases.next_end(), Some(200));
-        assert_eq!(leases.expire(200), [ended(KEY, &[])]);
-    }
-
-    #[test]
-    fn the_leases_of_a_process_that_goes_end() {
-        let mut leases = Leases::new(8);
-        let (a, b) = (name("a"), name("b"));
-        for n in 0..4 {
-            let process = if n % 2 == 0 { &a } else { &b };
-            assert_eq!(leases.ask([n; 32], process, 100), Lease::Granted);
-        }
-        let mut gone = leases.forget(&a);
-        gone.sort_by_key(|ended| ended.key);
-        assert_eq!(gone, [ended([0; 32], &[]), ended([2; 32], &[])]);
-        assert_eq!(leases.len(), 2);
-    }
-
     #[test]
     fn they_are_bounded() {
         let mut leases = Leases::new(1);

@@ -10,7 +10,6 @@
 //! | [`memory`]    | entries in memory, within a number of bytes          |
 //! | [`disk`]      | what the owner needs of a store                      |
 //! | [`following`] | what is known of chains goes to the processes         |
-//! | `inactive`   | what nobody asks for                                 |
 //! | [`forms`]     | an entry in another form: read, final, or smaller    |
 //! | [`store`]     | that store                                           |
 //! | [`tracker`]   | what becomes of a namespace's chain                  |
@@ -19,7 +18,6 @@
 pub mod disk;
 pub mod following;
 pub mod forms;
-mod inactive;
 pub mod leases;
 pub mod memory;
 mod now;

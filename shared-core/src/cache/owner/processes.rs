@@ -361,13 +361,6 @@ mod tests {
         Event::Lease { generation, until }
     }
 
-    fn purge(generation: u64) -> Event {
-        Event::Purge {
-            generation,
-            key: None,
-        }
-    }
-
     /// After the grace of the start.
     const START: u64 = 10_000;
 
@@ -404,73 +397,6 @@ mod tests {
             drain(&mut processes, stream, START + 2 * EVERY),
             [Event::Filled([1; 32]), lease(5, START + 2 * EVERY + TIME)]
         );
-    }
-
-    #[test]
-    fn a_purge_comes_before_the_time_that_follows_it() {
-        let mut processes = started();
-        let stream = processes.arrive(&name("a"), START).unwrap();
-        drain(&mut processes, stream, START);
-        processes.purge(6, None, START + EVERY);
-        assert_eq!(
-            drain(&mut processes, stream, START + EVERY),
-            [purge(6), lease(6, START + EVERY + TIME)]
-        );
-    }
-
-    #[test]
-    fn a_purge_is_over_when_all_have_acknowledged_it() {
-        let mut processes = started();
-        let a = processes.arrive(&name("a"), START).unwrap();
-        let b = processes.arrive(&name("b"), START).unwrap();
-        drain(&mut processes, a, START);
-        drain(&mut processes, b, START);
-        processes.purge(6, None, START);
-        processes.purge(7, None, START);
-        assert!(processes.settle(START).is_empty());
-        assert_eq!(processes.acknowledge(&name("a"), 7), Ok(()));
-        assert_eq!(processes.acknowledge(&name("b"), 6), Ok(()));
-        assert_eq!(processes.settle(START), [6]);
-        assert_eq!(processes.acknowledge(&name("b"), 7), Ok(()));
-        assert_eq!(processes.settle(START), [7]);
-        assert_eq!(processes.acknowledge(&name("b"), 8), Err(NoSuchPurge));
-        assert_eq!(processes.acknowledge(&name("nobody"), 7), Ok(()));
-    }
-
-    #[test]
-    fn or_when_their_times_are_over_and_not_later() {
-        let mut processes = started();
-        let stream = processes.arrive(&name("a"), START).unwrap();
-        drain(&mut processes, stream, START);
-        processes.purge(6, None, START + 100);
-        // what it is given after the purge does not count
-        drain(&mut processes, stream, START + EVERY);
-        assert_eq!(processes.next_settlement(), Some(START + TIME + 1));
-        assert!(processes.settle(START + TIME).is_empty());
-        assert_eq!(processes.settle(START + TIME + 1), [6]);
-    }
-
-    #[test]
-    fn nobody_there_is_nobody_to_wait_for() {
-        let mut processes = started();
-        processes.purge(6, None, START);
-        assert_eq!(processes.settle(START), [6]);
-        // nor is one that has not been given a time yet
-        processes.arrive(&name("a"), START).unwrap();
-        processes.purge(7, None, START);
-        assert_eq!(processes.settle(START), [7]);
-    }
-
-    #[test]
-    fn one_that_has_gone_is_waited_for_all_the_same() {
-        let mut processes = started();
-        let stream = processes.arrive(&name("a"), START).unwrap();
-        drain(&mut processes, stream, START);
-        assert_eq!(processes.leave(stream), Some(name("a")));
-        assert_eq!(processes.leave(stream), None);
-        processes.purge(6, None, START + 10);
-        assert!(processes.settle(START + TIME).is_empty());
-        assert_eq!(processes.settle(START + TIME + 1), [6]);
     }
 
     #[test]
@@ -568,13 +494,14 @@ mod tests {
 
         proptest! {
             /// When a purge is over, no process may send what it has from
-            /// before; and it is over in time, whatever they do.
+            /// before; and it is over as soon as that is so, whatever they do.
             #[test]
             fn a_purge_holds_in_all(steps in prop::collection::vec(step(), 0..120)) {
                 let mut processes = started();
                 let mut now = START;
                 let mut models: [Model; 3] = Default::default();
-                let mut begun: Vec<(u64, u64)> = Vec::new();
+                // those that are not over, and until when each process may send
+                let mut begun: Vec<(u64, [u64; 3])> = Vec::new();
                 let mut generation = 5;
                 for step in steps {
                     match step {
@@ -604,25 +531,33 @@ mod tests {
                             }
                         }
                         Step::Acknowledge(n) => {
-                            processes.acknowledge(&name(&format!("p{n}")), models[n as usize].knows).unwrap();
+                            let process = name(&format!("p{n}"));
+                            let knows = models[n as usize].knows;
+                            prop_assert_eq!(processes.acknowledge(&process, generation + 1), Err(NoSuchPurge));
+                            processes.acknowledge(&process, knows).unwrap();
+                            for (_, untils) in begun.iter_mut().filter(|(purge, _)| *purge <= knows) {
+                                untils[n as usize] = 0;
+                            }
                         }
                         Step::Purge => {
                             generation += 1;
                             processes.purge(generation, None, now);
-                            begun.push((generation, now));
+                            begun.push((generation, models.each_ref().map(|model| model.until)));
                         }
                         Step::Pass(time) => now += time,
                     }
                     let over = processes.settle(now);
-                    begun.retain(|(generation, _)| !over.contains(generation));
-                    for generation in over {
+                    for generation in &over {
                         for model in &models {
-                            prop_assert!(model.knows >= generation || now > model.until);
+                            prop_assert!(model.knows >= *generation || now > model.until);
                         }
                     }
-                    for (_, since) in &begun {
-                        prop_assert!(now <= since + TIME);
-                    }
+                    let last = |untils: &[u64; 3]| untils.iter().copied().max().unwrap_or(0);
+                    let ended = begun.iter().filter(|(_, untils)| now > last(untils));
+                    prop_assert_eq!(over, ended.map(|(purge, _)| *purge).collect::<Vec<_>>());
+                    begun.retain(|(_, untils)| now <= last(untils));
+                    let next = begun.iter().map(|(_, untils)| last(untils) + 1).min();
+                    prop_assert_eq!(processes.next_settlement(), next);
                 }
             }
         }

@@ -1,15 +1,16 @@
 //! What is recorded of a chain, as the store's rows have it.
 //!
-//! | row            | value                                                   |
-//! |----------------|---------------------------------------------------------|
-//! | `chain/` + ns  | 1, genesis (32 bytes), the chain id if it is known (8)  |
-//! | `final/` + ns  | 1, number (8 bytes), hash (32)                          |
+//! | row            | value                                     |
+//! |----------------|-------------------------------------------|
+//! | `chain/` + ns  | the version of the layout, the [`Identity`](super::tracker::Identity) |
+//! | `final/` + ns  | that version, the newest final block's [`Mark`](super::tracker::Mark) |
 //!
-//! Numbers are big endian; the 1 is the version of the layout. They are two,
-//! because the second changes often and is written without the log
-//! (docs/decisions/022).
+//! in postcard's format. They are two, because the second changes often and is
+//! written without the log (docs/decisions/022).
 
-use super::tracker::{Hash, Identity, Mark};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+
 use crate::cache::Namespace;
 
 /// What all keys of rows begin with.
@@ -17,7 +18,7 @@ pub(super) const PREFIXES: [&[u8]; 2] = [CHAIN, FINAL];
 
 const CHAIN: &[u8] = b"chain/";
 const FINAL: &[u8] = b"final/";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The keys of the rows of a namespace.
 #[derive(Clone, Debug)]
@@ -33,46 +34,22 @@ pub(super) fn keys(namespace: &Namespace) -> Keys {
     }
 }
 
-pub(super) fn write_identity(identity: &Identity) -> Vec<u8> {
-    let mut row = vec![VERSION];
-    row.extend(identity.genesis);
-    row.extend(identity.chain_id.iter().flat_map(|id| id.to_be_bytes()));
-    row
+/// The value of a row.
+pub(super) fn write(record: &impl Serialize) -> Vec<u8> {
+    // numbers and hashes always can be
+    postcard::to_extend(record, vec![VERSION]).unwrap_or_default()
 }
 
 /// `None`: it is none.
-pub(super) fn read_identity(row: &[u8]) -> Option<Identity> {
-    let (genesis, rest) = row.strip_prefix(&[VERSION])?.split_first_chunk()?;
-    let chain_id = match rest {
-        [] => None,
-        id => Some(u64::from_be_bytes(id.try_into().ok()?)),
-    };
-    Some(Identity {
-        chain_id,
-        genesis: *genesis,
-    })
-}
-
-pub(super) fn write_mark(mark: &Mark) -> Vec<u8> {
-    let mut row = vec![VERSION];
-    row.extend(mark.number.to_be_bytes());
-    row.extend(mark.hash);
-    row
-}
-
-/// `None`: it is none.
-pub(super) fn read_mark(row: &[u8]) -> Option<Mark> {
-    let (number, hash) = row.strip_prefix(&[VERSION])?.split_first_chunk()?;
-    let hash: Hash = hash.try_into().ok()?;
-    Some(Mark {
-        number: u64::from_be_bytes(*number),
-        hash,
-    })
+pub(super) fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
+    let (record, rest) = postcard::take_from_bytes(row.strip_prefix(&[VERSION])?).ok()?;
+    rest.is_empty().then_some(record)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::tracker::{Identity, Mark};
+    use super::{read, write};
 
     #[test]
     fn what_is_written_is_read_and_nothing_else_is() {
@@ -80,21 +57,17 @@ mod tests {
             number: 0x0102_0304_0506_0708,
             hash: [9; 32],
         };
-        let row = write_mark(&mark);
-        assert_eq!(read_mark(&row), Some(mark));
-        for chain_id in [None, Some(17_000)] {
-            let identity = Identity {
-                chain_id,
-                genesis: [7; 32],
-            };
-            let row = write_identity(&identity);
-            assert_eq!(read_identity(&row), Some(identity));
-            assert_eq!(read_identity(&row[..row.len() - 1]), None);
-            assert_eq!(read_identity(&[&row[..], &[0]].concat()), None);
-        }
+        let row = write(&mark);
+        assert_eq!(read(&row), Some(mark));
         for length in 0..row.len() {
-            assert_eq!(read_mark(&row[..length]), None);
+            assert_eq!(read::<Mark>(&row[..length]), None);
         }
-        assert_eq!(read_mark(&[&[2], &row[1..]].concat()), None);
+        assert_eq!(read::<Mark>(&[&row[..], &[0]].concat()), None);
+        assert_eq!(read::<Mark>(&[&[1], &row[1..]].concat()), None);
+        for chain_id in [None, Some(17_000)] {
+            let genesis = [7; 32];
+            let identity = Identity { chain_id, genesis };
+            assert_eq!(read(&write(&identity)), Some(identity));
+        }
     }
 }

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use serde_json::{json, Value};
 
 use super::disk::{Disk, Header, StoreError, Stored, Waits};
-use super::inactive::{quarters, GOES, RENEWS};
 use super::leases::{Ended, Lease, Leases};
 use super::memory::{Kept, Memory};
 use super::now::Now;
@@ -24,6 +23,18 @@ use crate::cache::Key;
 
 /// Leases at a time. Beyond it all who miss ask the node.
 const MOST_LEASES: usize = 65_536;
+
+/// How many times as old as an inactive entry a table is that goes, in
+/// quarters; and after how many quarters what is asked for is put again. Two
+/// of the latter may pass between a table's making and a hit that does not
+/// renew an entry in it: one that it was old when it was read, and one since.
+const GOES: u64 = 6;
+const RENEWS: u64 = 1;
+
+/// Of a time, without overflow.
+fn quarters(time: u64, count: u64) -> u64 {
+    (time / 4).saturating_mul(count).max(1)
+}
 
 /// An entry that was found.
 #[derive(Clone, Debug)]
@@ -43,15 +54,6 @@ pub enum LookUp {
     Missing,
     /// The store may have it: [`Owner::look_up_store`] knows.
     AskStore,
-}
-
-/// What came of asking for a lease.
-#[derive(Clone, Debug)]
-pub enum Leased {
-    /// It is not needed any more: the entry came in between.
-    Found(Found),
-    /// A lease, or none.
-    Lease(Lease),
 }
 
 /// Why an entry is not kept.
@@ -194,11 +196,14 @@ impl Owner {
 
     /// `process` has missed `key`, and wants its lease for `time` milliseconds
     /// at most.
-    pub fn lease(&self, key: &Key, process: &Name, time: u64, now: Now) -> Leased {
+    ///
+    /// # Errors
+    /// It is not needed any more: the entry came in between.
+    pub fn lease(&self, key: &Key, process: &Name, time: u64, now: Now) -> Result<Lease, Found> {
         let mut shared = self.shared();
         // a fill goes to memory before it ends the lease
         if let Some(kept) = self.in_memory(key, now) {
-            return Leased::Found(Found {
+            return Err(Found {
                 kept,
                 is_to_be_stored: false,
             });
@@ -206,7 +211,7 @@ impl Owner {
         let ended = shared.leases.expire(now.monotonic);
         shared.announce(ended, |key| self.in_memory(key, now).is_some());
         let ends = now.monotonic.saturating_add(time);
-        Leased::Lease(shared.leases.ask(*key, process, ends))
+        Ok(shared.leases.ask(*key, process, ends))
     }
 
     /// `process` gives its lease back.
@@ -464,7 +469,6 @@ impl Owner {
     pub fn status(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
-        let store = self.disk.status();
         let shared = self.shared();
         let processes: Vec<&str> = shared.processes.present().map(Name::as_str).collect();
         json!({
@@ -488,17 +492,7 @@ impl Owner {
                 "entries": load(&counters.recompressed),
                 "saved": load(&counters.saved),
             },
-            "store": {
-                "entries": store.entries,
-                "bytes": store.disk,
-                "memory": store.memory,
-                "written_wal": store.written.wal,
-                "written_flush": store.written.flush,
-                "read_errors": store.read_errors,
-                "refused": store.refused,
-                "busy": store.busy,
-                "off": store.off.map(|reason| reason.to_string()),
-            },
+            "store": self.disk.status(),
         })
     }
 

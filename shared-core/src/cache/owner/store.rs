@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::de::DeserializeOwned;
+
 use super::disk::{Body, Disk, Header, Stored, Waits};
 use super::now::Now;
 use super::record;
@@ -44,14 +46,15 @@ impl StoreDisk {
     }
 
     /// What is kept under `key`, if anything.
-    fn row<T>(&self, key: &[u8], read: fn(&[u8]) -> Option<T>) -> Result<Option<T>, StoreError> {
+    fn row<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         let row = self.store.control_get(key);
         let row = row.map_err(|failure| StoreError::Off(Reason::from(&failure)))?;
         let unreadable = || {
             let text = "what is recorded of the chain is damaged";
             StoreError::Off(Reason::Failed(text.into()))
         };
-        row.map(|row| read(&row).ok_or_else(unreadable)).transpose()
+        row.map(|row| record::read(&row).ok_or_else(unreadable))
+            .transpose()
     }
 }
 
@@ -106,20 +109,20 @@ impl Disk for StoreDisk {
     fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, StoreError> {
         let keys = record::keys(namespace);
         Ok(tracker::Record {
-            identity: self.row(&keys.chain, record::read_identity)?,
-            mark: self.row(&keys.last, record::read_mark)?,
+            identity: self.row(&keys.chain)?,
+            mark: self.row(&keys.last)?,
         })
     }
 
     fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), StoreError> {
         let keys = record::keys(namespace);
-        let row = record::write_identity(identity);
+        let row = record::write(identity);
         self.store
             .control_put(&[(&keys.chain, Some(&row)), (&keys.last, None)])
     }
 
     fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), StoreError> {
-        let row = mark.map(record::write_mark);
+        let row = mark.map(record::write);
         let key = record::keys(namespace).last;
         self.store.control_note(&key, row.as_deref())
     }
@@ -199,25 +202,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_found_as_it_was_said_to_be() {
-        let folder = tempfile::tempdir().unwrap();
-        let config = Config::new(folder.path(), 64 << 20);
-        let disk = open(&config);
-        for (n, class) in [Class::Immutable, Class::Resource].into_iter().enumerate() {
-            for (m, method) in [None, Some("eth_call")].into_iter().enumerate() {
-                let n = (n * 2 + m) as u64;
-                let said = about(class, method);
-                put(&disk, n, &said).unwrap();
-                let found = disk.get(&key(n), NOW).unwrap();
-                assert_eq!(found.body.as_ref(), b"body");
-                assert_eq!(found.header.about, said);
-                assert_eq!(found.header.stored_at, NOW.unix);
-                assert_eq!(found.header.expires_at, NOW.unix + 1_000);
-            }
-        }
-    }
-
-    #[test]
     fn memory_knows_what_is_nowhere() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path(), 64 << 20);
@@ -234,43 +218,6 @@ mod tests {
             drop(disk);
             disk = open(&config);
             assert!((0..1_000).all(|n| disk.may_have(&key(n))));
-        }
-    }
-
-    #[test]
-    fn every_scope_is_the_stores() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = open(&Config::new(folder.path(), 64 << 20));
-        let namespace = [1; 16];
-        for scope in [
-            Scope::Everything,
-            Scope::Namespace(namespace),
-            Scope::Method {
-                namespace: None,
-                method: "eth_call".into(),
-            },
-            Scope::Method {
-                namespace: Some(namespace),
-                method: "eth_call".into(),
-            },
-            Scope::Blocks {
-                namespace,
-                from: 7,
-                to: 7,
-            },
-            Scope::Key(key(1)),
-        ] {
-            let before = About {
-                generation: disk.generation(),
-                ..about(Class::Immutable, Some("eth_call"))
-            };
-            put(&disk, 1, &before).unwrap();
-            assert!(!disk.refuses(&key(1), &before));
-            let generation = disk.purge(&scope).unwrap();
-            assert_eq!(generation, before.generation + 1);
-            assert!(disk.refuses(&key(1), &before), "{scope:?}");
-            assert_eq!(disk.get(&key(1), NOW), None);
-            assert_eq!(put(&disk, 1, &before), Err(StoreError::Purged));
         }
     }
 

@@ -106,11 +106,6 @@ struct Batch {
 }
 
 impl Flights {
-    /// None yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// `waiter` wants what is under `key`. `None` when memory is refused: it
     /// is to ask the node, and has no lead.
     pub fn begin(&self, key: Key, waiter: Waiter) -> Option<Role> {
@@ -357,13 +352,6 @@ mod tests {
         EventLoop::default().waiter(id)
     }
 
-    fn lead(flights: &Flights, waiter: usize) -> Token {
-        match flights.begin(KEY, at(waiter)) {
-            Some(Role::Leader(token)) => token,
-            other => panic!("{waiter}: {other:?}"),
-        }
-    }
-
     fn follow(flights: &Flights, waiters: &[usize]) {
         for waiter in waiters {
             assert!(matches!(
@@ -390,110 +378,8 @@ mod tests {
     }
 
     #[test]
-    fn one_leads_and_all_get_its_answer() {
-        let flights = Flights::new();
-        let token = lead(&flights, 1);
-        follow(&flights, &[2, 3, 4]);
-        assert!(flights.claim(at(2)).is_none());
-        let answer = entry();
-        let woken = flights.finish(token, Outcome::Answer(Arc::clone(&answer)));
-        assert_eq!(woken, [at(2), at(3), at(4)]);
-        for waiter in woken {
-            match flights.claim(waiter) {
-                Some(Turn::Landed(Outcome::Answer(shared))) => {
-                    assert!(Arc::ptr_eq(&shared, &answer));
-                }
-                other => panic!("{other:?}"),
-            }
-            assert!(flights.claim(waiter).is_none());
-        }
-        assert!(is_left_clean(&flights));
-    }
-
-    #[test]
-    fn each_follower_gets_its_own_id() {
-        let flights = Flights::new();
-        let token = lead(&flights, 0);
-        let ids: [&[u8]; 4] = [b"\"a\"", b"null", b"1.5", b"9007199254740993"];
-        follow(&flights, &[1, 2, 3]);
-        let answer = entry();
-        assert_eq!(
-            answer.identity(ids[0]).unwrap().to_vec(),
-            b"{\"id\":\"a\",\"result\":\"0x1\"}"
-        );
-        for waiter in flights.finish(token, Outcome::Answer(answer)) {
-            let Some(Turn::Landed(Outcome::Answer(shared))) = flights.claim(waiter) else {
-                panic!("{waiter:?} has no answer");
-            };
-            let body = shared.identity(ids[waiter.id]).unwrap().to_vec();
-            let expected = [b"{\"id\":", ids[waiter.id], b",\"result\":\"0x1\"}"].concat();
-            assert_eq!(body, expected);
-        }
-    }
-
-    #[test]
-    fn the_leader_cancelled_or_failed_must_not_fail_its_followers() {
-        let flights = Flights::new();
-        let token = lead(&flights, 1);
-        follow(&flights, &[2, 3]);
-        assert_eq!(flights.hand_on(token), Some(at(2)));
-        // who comes meanwhile follows the next leader
-        follow(&flights, &[4]);
-        let token = claim_lead(&flights, 2);
-        assert_eq!(flights.hand_on(token), Some(at(3)));
-        let token = claim_lead(&flights, 3);
-        assert_eq!(flights.finish(token, Outcome::Answer(entry())), [at(4)]);
-        assert!(matches!(
-            flights.claim(at(4)),
-            Some(Turn::Landed(Outcome::Answer(_)))
-        ));
-        assert!(is_left_clean(&flights));
-    }
-
-    #[test]
-    fn a_lead_that_was_not_claimed_goes_on() {
-        let flights = Flights::new();
-        let token = lead(&flights, 1);
-        follow(&flights, &[2, 3]);
-        assert_eq!(flights.hand_on(token), Some(at(2)));
-        assert_eq!(flights.leave(&KEY, at(2)), Some(at(3)));
-        assert_eq!(flights.leave(&KEY, at(3)), None);
-        assert!(is_left_clean(&flights));
-        assert_eq!(lead(&flights, 4), Token(KEY));
-    }
-
-    #[test]
-    fn a_follower_that_left_is_not_woken() {
-        let flights = Flights::new();
-        let token = lead(&flights, 1);
-        follow(&flights, &[2, 3, 4]);
-        assert_eq!(flights.leave(&KEY, at(3)), None);
-        assert_eq!(flights.leave(&KEY, at(3)), None);
-        assert_eq!(flights.leave(&[8; 32], at(2)), None);
-        assert_eq!(flights.finish(token, Outcome::Alone), [at(2), at(4)]);
-        // gone between the wake-up and the claim
-        assert_eq!(flights.leave(&KEY, at(2)), None);
-        assert!(flights.claim(at(2)).is_none());
-        assert!(matches!(
-            flights.claim(at(4)),
-            Some(Turn::Landed(Outcome::Alone))
-        ));
-        assert!(is_left_clean(&flights));
-    }
-
-    #[test]
-    fn a_leader_without_followers_ends_the_flight() {
-        let flights = Flights::new();
-        let token = lead(&flights, 1);
-        assert_eq!(flights.hand_on(token), None);
-        let token = lead(&flights, 1);
-        assert!(flights.finish(token, Outcome::Alone).is_empty());
-        assert!(is_left_clean(&flights));
-    }
-
-    #[test]
     fn a_batch_is_woken_when_the_last_flight_has_ended() {
-        let flights = Flights::new();
+        let flights = Flights::default();
         let other = [8; 32];
         assert!(!flights.follow_all(vec![KEY], at(9)));
         let one = flights.lead(KEY).unwrap();
@@ -518,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_batch_never_leads() {
-        let flights = Flights::new();
+        let flights = Flights::default();
         let token = flights.lead(KEY).unwrap();
         assert!(flights.follow_all(vec![KEY], at(9)));
         follow(&flights, &[2]);
@@ -533,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_left_is_not_woken() {
-        let flights = Flights::new();
+        let flights = Flights::default();
         let token = flights.lead(KEY).unwrap();
         assert!(flights.follow_all(vec![KEY], at(9)));
         assert!(flights.claim_all(at(9)).is_empty());
@@ -541,103 +427,133 @@ mod tests {
         assert!(is_left_clean(&flights));
     }
 
-    #[test]
-    fn keys_do_not_meet() {
-        let flights = Flights::new();
-        let first = lead(&flights, 1);
-        let Some(Role::Leader(second)) = flights.begin([8; 32], at(2)) else {
-            panic!("another key is another flight");
-        };
-        follow(&flights, &[3]);
-        assert!(flights.finish(second, Outcome::Alone).is_empty());
-        assert_eq!(flights.finish(first, Outcome::Alone), [at(3)]);
-    }
-
     mod sequences {
-        use std::collections::BTreeSet;
+        use std::collections::{BTreeMap, VecDeque};
 
         use proptest::prelude::*;
 
         use super::*;
 
+        /// Of one of two keys, but for who has waited: that is one of all.
         #[derive(Clone, Debug)]
         enum Step {
-            Begin,
-            Finish,
-            HandOn,
-            Leave(usize),
+            Begin(usize),
+            Finish(usize, bool),
+            HandOn(usize),
+            Leave(usize, usize),
             Claim(usize),
         }
 
         fn step() -> impl Strategy<Value = Step> {
+            let key = 0..2usize;
             prop_oneof![
-                4 => Just(Step::Begin),
-                1 => Just(Step::Finish),
-                2 => Just(Step::HandOn),
-                2 => any::<usize>().prop_map(Step::Leave),
-                2 => any::<usize>().prop_map(Step::Claim),
+                6 => key.clone().prop_map(Step::Begin),
+                1 => (key.clone(), any::<bool>()).prop_map(|(key, shares)| Step::Finish(key, shares)),
+                2 => key.clone().prop_map(Step::HandOn),
+                2 => (key, any::<usize>()).prop_map(|(key, which)| Step::Leave(key, which)),
+                3 => any::<usize>().prop_map(Step::Claim),
             ]
         }
 
+        /// What a waiter was woken for.
+        #[derive(Clone, Debug, PartialEq)]
+        enum Woken {
+            Lead(usize),
+            Answer,
+            Alone,
+        }
+
+        /// The flights of two keys, the slow way.
+        #[derive(Default)]
+        struct Model {
+            /// Somebody has the token, or is to claim it.
+            leads: [bool; 2],
+            followers: [VecDeque<Waiter>; 2],
+            woken: BTreeMap<Waiter, Woken>,
+        }
+
+        impl Model {
+            fn hand_on(&mut self, key: usize) -> Option<Waiter> {
+                let next = self.followers[key].pop_front();
+                self.leads[key] = next.is_some();
+                self.woken.extend(next.map(|next| (next, Woken::Lead(key))));
+                next
+            }
+        }
+
+        const KEYS: [[u8; 32]; 2] = [KEY, [8; 32]];
+
         proptest! {
-            /// At any time either nobody waits, or somebody leads or was woken
-            /// to: no follower is ever forgotten.
+            /// Each flight has one that leads, or is to; who follows is woken in
+            /// its turn, is told what came of it, and is never forgotten.
             #[test]
-            fn nobody_waits_for_ever(steps in prop::collection::vec(step(), 0..60)) {
-                let flights = Flights::new();
-                let mut token: Option<Token> = None;
-                let mut waiting = BTreeSet::new();
-                let mut woken = BTreeSet::new();
+            fn nobody_waits_for_ever(steps in prop::collection::vec(step(), 0..80)) {
+                let flights = Flights::default();
+                let answer = entry();
+                let mut model = Model::default();
+                let mut tokens: [Option<Token>; 2] = [None, None];
                 for (n, step) in steps.into_iter().enumerate() {
                     match step {
-                        Step::Begin => match flights.begin(KEY, at(n)).unwrap() {
-                            Role::Leader(lead) => {
-                                prop_assert!(token.is_none());
-                                token = Some(lead);
+                        Step::Begin(key) => match flights.begin(KEYS[key], at(n)).unwrap() {
+                            Role::Leader(token) => {
+                                prop_assert!(!model.leads[key] && token.is_of(&KEYS[key]));
+                                model.leads[key] = true;
+                                tokens[key] = Some(token);
                             }
                             Role::Follower => {
-                                waiting.insert(at(n));
+                                prop_assert!(model.leads[key]);
+                                model.followers[key].push_back(at(n));
                             }
                         },
-                        Step::Finish => if let Some(token) = token.take() {
-                            let all = flights.finish(token, Outcome::Alone);
-                            prop_assert_eq!(&all.iter().copied().collect::<BTreeSet<_>>(), &waiting);
-                            waiting.clear();
-                            woken.extend(all);
+                        Step::Finish(key, shares) => if let Some(token) = tokens[key].take() {
+                            let (outcome, woken) = match shares {
+                                true => (Outcome::Answer(Arc::clone(&answer)), Woken::Answer),
+                                false => (Outcome::Alone, Woken::Alone),
+                            };
+                            model.leads[key] = false;
+                            let all = std::mem::take(&mut model.followers[key]);
+                            prop_assert_eq!(flights.finish(token, outcome), Vec::from(all.clone()));
+                            model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
                         },
-                        Step::HandOn => if let Some(token) = token.take() {
-                            let next = flights.hand_on(token);
-                            prop_assert_eq!(next.is_some(), !waiting.is_empty());
-                            waiting.retain(|waiter| Some(*waiter) != next);
-                            woken.extend(next);
+                        Step::HandOn(key) => if let Some(token) = tokens[key].take() {
+                            prop_assert_eq!(flights.hand_on(token), model.hand_on(key));
                         },
-                        Step::Leave(which) => {
-                            let all: Vec<_> = waiting.union(&woken).copied().collect();
-                            if let Some(waiter) = all.get(which % all.len().max(1)) {
-                                waiting.remove(waiter);
-                                woken.remove(waiter);
-                                let next = flights.leave(&KEY, *waiter);
-                                waiting.retain(|waiter| Some(*waiter) != next);
-                                woken.extend(next);
-                            }
+                        Step::Leave(key, which) => {
+                            let following = model.followers[key].iter();
+                            let all: Vec<_> = following.chain(model.woken.keys()).copied().collect();
+                            let Some(gone) = all.get(which % all.len().max(1)) else { continue };
+                            model.followers[key].retain(|waiter| waiter != gone);
+                            let next = match model.woken.remove(gone) {
+                                Some(Woken::Lead(key)) => model.hand_on(key),
+                                _ => None,
+                            };
+                            prop_assert_eq!(flights.leave(&KEYS[key], *gone), next);
                         }
                         Step::Claim(which) => {
-                            let waiter = woken.iter().nth(which % woken.len().max(1)).copied();
-                            if let Some(waiter) = waiter {
-                                woken.remove(&waiter);
-                                if let Some(Turn::Lead(lead)) = flights.claim(waiter) {
-                                    prop_assert!(token.is_none());
-                                    token = Some(lead);
+                            let at = which % model.woken.len().max(1);
+                            let Some(waiter) = model.woken.keys().nth(at).copied() else { continue };
+                            let woken = match flights.claim(waiter) {
+                                Some(Turn::Lead(token)) => {
+                                    let key = usize::from(token.is_of(&KEYS[1]));
+                                    tokens[key] = Some(token);
+                                    Some(Woken::Lead(key))
                                 }
-                            }
+                                Some(Turn::Landed(Outcome::Answer(entry))) => {
+                                    prop_assert!(Arc::ptr_eq(&entry, &answer));
+                                    Some(Woken::Answer)
+                                }
+                                Some(Turn::Landed(Outcome::Alone)) => Some(Woken::Alone),
+                                None => None,
+                            };
+                            prop_assert_eq!(woken, model.woken.remove(&waiter));
+                            prop_assert!(flights.claim(waiter).is_none());
                         }
                     }
-                    let may_lead = flights.lock().turns.values()
-                        .filter(|turn| matches!(turn, Turn::Lead(_))).count();
-                    let leads = usize::from(token.is_some()) + may_lead;
-                    prop_assert_eq!(leads, flights.len());
-                    prop_assert_eq!(flights.lock().following, waiting.len());
-                    prop_assert!(waiting.is_empty() || leads == 1);
+                    let state = flights.lock();
+                    let leads = model.leads.iter().filter(|leads| **leads).count();
+                    let following: usize = model.followers.iter().map(VecDeque::len).sum();
+                    prop_assert_eq!((state.flights.len(), state.following), (leads, following));
+                    prop_assert_eq!(state.turns.len(), model.woken.len());
                 }
             }
         }

@@ -7,7 +7,7 @@
 //! acknowledged: a database that counts fewer has lost one.
 //!
 //! ```text
-//! sszip-store 2
+//! sszip-store 3
 //! name 6f0c...
 //! serial 12
 //! crc32 89abcdef
@@ -21,7 +21,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The layout of the store, database included.
-pub(super) const FORMAT: u64 = 2;
+pub(super) const FORMAT: u64 = 3;
 
 pub(super) const FILE: &str = "sszip-store";
 const NEW: &str = "sszip-store.new";
@@ -162,7 +162,7 @@ mod tests {
     fn what_was_written_is_read() {
         let text = MARKER.text();
         assert_eq!(Marker::parse(&text).unwrap(), MARKER);
-        assert!(text.starts_with("sszip-store 2\nname a7a7"));
+        assert!(text.starts_with("sszip-store 3\nname a7a7"));
     }
 
     #[test]

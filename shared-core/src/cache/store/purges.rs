@@ -35,10 +35,17 @@ pub const MAX_NAMESPACES: usize = 256;
 /// A row to be kept for [`Purges::load`], or to be taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The name of the row.
+    /// The name of the row: the scope, in postcard's format.
     pub row: Vec<u8>,
     /// What it says; `None` takes it out.
     pub generation: Option<u64>,
+}
+
+impl Change {
+    fn of(scope: &Scope, generation: Option<u64>) -> Self {
+        let row = row(scope);
+        Self { row, generation }
+    }
 }
 
 /// A row that no purge can have left.
@@ -52,15 +59,57 @@ struct Range {
     generation: u64,
 }
 
+impl Range {
+    fn scope(&self, namespace: Namespace) -> Scope {
+        let Self { from, to, .. } = *self;
+        Scope::Blocks {
+            namespace,
+            from,
+            to,
+        }
+    }
+}
+
+type Methods = HashMap<Box<str>, u64>;
+
+fn methods_of(
+    namespace: Option<Namespace>,
+    methods: &Methods,
+) -> impl Iterator<Item = (Scope, u64)> + '_ {
+    methods.iter().map(move |(method, generation)| {
+        let method = method.clone();
+        (Scope::Method { namespace, method }, *generation)
+    })
+}
+
+/// What was purged of a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Within {
+    /// All of it; 0: never.
+    all: u64,
+    methods: Methods,
+    /// Sorted by their beginnings and ends.
+    ranges: Vec<Range>,
+}
+
+impl Within {
+    fn records(&self, namespace: Namespace) -> impl Iterator<Item = (Scope, u64)> + '_ {
+        let all = (self.all > 0).then_some((Scope::Namespace(namespace), self.all));
+        let ranges = self.ranges.iter();
+        let ranges = ranges.map(move |range| (range.scope(namespace), range.generation));
+        let methods = methods_of(Some(namespace), &self.methods);
+        all.into_iter().chain(methods).chain(ranges)
+    }
+}
+
 /// The purges so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purges {
     newest: u64,
     everything: u64,
-    namespaces: HashMap<Namespace, u64>,
-    methods: HashMap<Option<Namespace>, HashMap<Box<str>, u64>>,
-    /// Sorted by their beginnings.
-    ranges: HashMap<Namespace, Vec<Range>>,
+    /// In all namespaces.
+    methods: Methods,
+    namespaces: HashMap<Namespace, Within>,
     keys: HashMap<Key, u64>,
 }
 
@@ -71,9 +120,8 @@ impl Purges {
         Self {
             newest: generation,
             everything: generation,
-            namespaces: HashMap::new(),
             methods: HashMap::new(),
-            ranges: HashMap::new(),
+            namespaces: HashMap::new(),
             keys: HashMap::new(),
         }
     }
@@ -85,54 +133,84 @@ impl Purges {
 
     /// Whether an entry was purged.
     pub fn refuses(&self, key: &Key, about: &About) -> bool {
-        let older = |purge: Option<&u64>| purge.is_some_and(|purge| about.generation < *purge);
         if about.generation >= self.newest {
             return false;
         }
-        let method_of = |namespace: &Option<Namespace>| {
-            let methods = self.methods.get(namespace)?;
-            methods.get(about.method.as_ref()?)
+        let older = |purge: u64| about.generation < purge;
+        let older_method = |methods: &Methods| {
+            let method = about.method.as_ref().and_then(|method| methods.get(method));
+            method.is_some_and(|purge| older(*purge))
         };
-        about.generation < self.everything
-            || older(self.namespaces.get(&about.namespace))
-            || older(method_of(&Some(about.namespace)))
-            || older(method_of(&None))
-            || {
-                let ranges = self.ranges.get(&about.namespace);
-                let mut ranges = ranges.into_iter().flatten();
-                ranges.any(|range| {
-                    // what names no block may be about any
-                    let covers = |block| (range.from..=range.to).contains(&block);
-                    about.block.is_none_or(covers) && about.generation < range.generation
-                })
-            }
-            || older(self.keys.get(key))
+        // what names no block may be about any
+        let covered = |range: &Range| {
+            let covers = |block| (range.from..=range.to).contains(&block);
+            older(range.generation) && about.block.is_none_or(covers)
+        };
+        older(self.everything)
+            || older_method(&self.methods)
+            || self.namespaces.get(&about.namespace).is_some_and(|within| {
+                older(within.all)
+                    || older_method(&within.methods)
+                    || within.ranges.iter().any(covered)
+            })
+            || self.keys.get(key).is_some_and(|purge| older(*purge))
     }
 
     /// A new purge. Gives its generation, and what has to be written so that
     /// [`load`](Self::load) knows of it. An empty range is a purge of nothing.
     pub fn add(&mut self, scope: &Scope) -> (u64, Vec<Change>) {
         self.newest += 1;
-        let generation = self.newest;
-        let mut changes = vec![put(NEWEST.to_vec(), generation)];
-        self.note(scope, generation, &mut changes);
-        self.fold(&mut changes);
-        (generation, changes)
+        let generation = Some(self.newest);
+        let row = NEWEST.to_vec();
+        let mut changes = vec![Change { row, generation }];
+        if !matches!(scope, Scope::Blocks { from, to, .. } if from > to) {
+            self.note(scope, self.newest, &mut changes);
+            self.fold(&mut changes);
+        }
+        (self.newest, changes)
     }
 
+    /// A purge, in place of those that it makes superfluous.
     fn note(&mut self, scope: &Scope, generation: u64, changes: &mut Vec<Change>) {
-        match scope {
+        let gone: Vec<_> = match scope {
             Scope::Everything => {
-                changes.extend(self.rows().into_iter().map(|(row, _)| remove(row)));
+                let gone = self.records();
                 *self = Self::new(self.newest);
-                changes.push(put(NEWEST.to_vec(), generation));
+                gone
             }
             Scope::Namespace(namespace) => {
-                self.forget_within(namespace, changes);
-                self.namespaces.insert(*namespace, generation);
+                let within = self.namespaces.remove(namespace).unwrap_or_default();
+                within.records(*namespace).collect()
+            }
+            Scope::Blocks {
+                namespace,
+                from,
+                to,
+            } => {
+                let ranges = &mut self.namespaces.entry(*namespace).or_default().ranges;
+                let is_covered = |old: &mut Range| *from <= old.from && old.to <= *to;
+                let gone = ranges.extract_if(.., is_covered);
+                gone.map(|range| (range.scope(*namespace), 0)).collect()
+            }
+            Scope::Method { .. } | Scope::Key(_) => Vec::new(),
+        };
+        changes.extend(gone.iter().map(|(scope, _)| Change::of(scope, None)));
+        self.set(scope, generation);
+        changes.push(Change::of(scope, Some(generation)));
+    }
+
+    /// A record, whatever others there are.
+    fn set(&mut self, scope: &Scope, generation: u64) {
+        match scope {
+            Scope::Everything => self.everything = generation,
+            Scope::Namespace(namespace) => {
+                self.namespaces.entry(*namespace).or_default().all = generation;
             }
             Scope::Method { namespace, method } => {
-                let methods = self.methods.entry(*namespace).or_default();
+                let methods = match namespace {
+                    Some(namespace) => &mut self.namespaces.entry(*namespace).or_default().methods,
+                    None => &mut self.methods,
+                };
                 methods.insert(method.clone(), generation);
             }
             Scope::Blocks {
@@ -140,23 +218,14 @@ impl Purges {
                 from,
                 to,
             } => {
-                if from > to {
-                    return;
-                }
-                let ranges = self.ranges.entry(*namespace).or_default();
-                ranges.retain(|old| {
-                    let covered = from <= &old.from && &old.to <= to;
-                    if covered {
-                        changes.push(remove(range_row(namespace, old.from, old.to)));
-                    }
-                    !covered
-                });
-                let place = ranges.partition_point(|range| range.from < *from);
+                let ranges = &mut self.namespaces.entry(*namespace).or_default().ranges;
+                let place = ranges.partition_point(|range| (range.from, range.to) < (*from, *to));
+                let (from, to) = (*from, *to);
                 ranges.insert(
                     place,
                     Range {
-                        from: *from,
-                        to: *to,
+                        from,
+                        to,
                         generation,
                     },
                 );
@@ -165,91 +234,37 @@ impl Purges {
                 self.keys.insert(*key, generation);
             }
         }
-        changes.push(put(row(scope), generation));
-    }
-
-    /// What a purge of the namespace makes superfluous.
-    fn forget_within(&mut self, namespace: &Namespace, changes: &mut Vec<Change>) {
-        for range in self.ranges.remove(namespace).unwrap_or_default() {
-            changes.push(remove(range_row(namespace, range.from, range.to)));
-        }
-        let methods = self.methods.remove(&Some(*namespace)).unwrap_or_default();
-        for method in methods.into_keys() {
-            changes.push(remove(method_row(&Some(*namespace), &method)));
-        }
     }
 
     fn fold(&mut self, changes: &mut Vec<Change>) {
-        self.fold_ranges(changes);
-        let newest_of = |methods: &HashMap<_, u64>| methods.values().copied().max();
-        let crowded: Vec<_> = self
-            .methods
-            .iter()
-            .filter(|(_, methods)| methods.len() > MAX_METHODS)
-            .filter_map(|(namespace, methods)| Some((*namespace, newest_of(methods)?)))
-            .collect();
-        for (namespace, generation) in crowded {
-            match namespace {
-                Some(namespace) => {
-                    let generation =
-                        generation.max(self.namespaces.get(&namespace).copied().unwrap_or(0));
-                    self.fold_namespace(namespace, generation, changes);
-                }
-                None => self.note(&Scope::Everything, self.newest, changes),
-            }
+        for (namespace, within) in &mut self.namespaces {
+            fold_ranges(*namespace, &mut within.ranges, changes);
         }
-        let within = self.methods.keys().flatten().chain(self.ranges.keys());
-        if self.namespaces.len() > MAX_NAMESPACES
-            || within.count() > MAX_NAMESPACES
+        let crowded = self.namespaces.iter();
+        let crowded = crowded.filter(|(_, within)| within.methods.len() > MAX_METHODS);
+        let newest = |namespace: &Namespace, within: &Within| {
+            let generations = within.records(*namespace).map(|(_, generation)| generation);
+            (Scope::Namespace(*namespace), generations.max().unwrap_or(0))
+        };
+        let crowded: Vec<_> = crowded.map(|(name, within)| newest(name, within)).collect();
+        for (scope, newest) in crowded {
+            self.note(&scope, newest, changes);
+        }
+        if self.methods.len() > MAX_METHODS
+            || self.namespaces.len() > MAX_NAMESPACES
             || self.keys.len() > MAX_KEYS
         {
             self.note(&Scope::Everything, self.newest, changes);
         }
     }
 
-    /// A purge of the namespace in place of purges in it, which are all as old
-    /// as it, or older. Ranges may be newer than the methods, so that they
-    /// count too.
-    fn fold_namespace(&mut self, namespace: Namespace, generation: u64, changes: &mut Vec<Change>) {
-        let ranges = self.ranges.get(&namespace).into_iter().flatten();
-        let newest = ranges.map(|range| range.generation).max().unwrap_or(0);
-        self.note(
-            &Scope::Namespace(namespace),
-            generation.max(newest),
-            changes,
-        );
-    }
-
-    /// Two neighbours with the least between them, until there are few enough.
-    fn fold_ranges(&mut self, changes: &mut Vec<Change>) {
-        for (namespace, ranges) in &mut self.ranges {
-            while ranges.len() > MAX_RANGES {
-                let gap = |at: &usize| ranges[at + 1].from.saturating_sub(ranges[*at].to);
-                let Some(at) = (0..ranges.len() - 1).min_by_key(gap) else {
-                    break;
-                };
-                let (left, right) = (ranges[at], ranges.remove(at + 1));
-                let joined = Range {
-                    from: left.from,
-                    to: left.to.max(right.to),
-                    generation: left.generation.max(right.generation),
-                };
-                ranges[at] = joined;
-                for old in [left, right] {
-                    changes.push(remove(range_row(namespace, old.from, old.to)));
-                }
-                let row = range_row(namespace, joined.from, joined.to);
-                changes.push(put(row, joined.generation));
-            }
-        }
-    }
-
     /// How many records there are.
     pub fn len(&self) -> usize {
-        self.namespaces.len()
-            + self.methods.values().map(HashMap::len).sum::<usize>()
-            + self.ranges.values().map(Vec::len).sum::<usize>()
-            + self.keys.len()
+        let within = self
+            .namespaces
+            .values()
+            .map(|within| usize::from(within.all > 0) + within.methods.len() + within.ranges.len());
+        self.methods.len() + within.sum::<usize>() + self.keys.len()
     }
 
     /// Whether nothing was purged, or everything.
@@ -257,122 +272,68 @@ impl Purges {
         self.len() == 0
     }
 
+    fn records(&self) -> Vec<(Scope, u64)> {
+        let mut records = vec![(Scope::Everything, self.everything)];
+        records.extend(methods_of(None, &self.methods));
+        for (namespace, within) in &self.namespaces {
+            records.extend(within.records(*namespace));
+        }
+        let keys = self.keys.iter();
+        records.extend(keys.map(|(key, generation)| (Scope::Key(*key), *generation)));
+        records
+    }
+
     /// All rows, as they are to be given to [`load`](Self::load).
     pub fn rows(&self) -> Vec<(Vec<u8>, u64)> {
-        let mut rows = vec![
-            (NEWEST.to_vec(), self.newest),
-            (row(&Scope::Everything), self.everything),
-        ];
-        let namespaces = self.namespaces.iter();
-        rows.extend(namespaces.map(|(name, at)| (row(&Scope::Namespace(*name)), *at)));
-        for (namespace, methods) in &self.methods {
-            let methods = methods.iter();
-            rows.extend(methods.map(|(method, at)| (method_row(namespace, method), *at)));
-        }
-        for (namespace, ranges) in &self.ranges {
-            let ranges = ranges.iter();
-            rows.extend(
-                ranges.map(|range| (range_row(namespace, range.from, range.to), range.generation)),
-            );
-        }
-        rows.extend(
-            self.keys
-                .iter()
-                .map(|(key, at)| (row(&Scope::Key(*key)), *at)),
-        );
-        rows
+        let records = self.records();
+        let rows = records
+            .iter()
+            .map(|(scope, generation)| (row(scope), *generation));
+        rows.chain([(NEWEST.to_vec(), self.newest)]).collect()
     }
 
     /// The judge that left these rows, in any order.
     pub fn load<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Result<Self, UnknownRow> {
         let mut purges = Self::new(0);
         for (row, generation) in rows {
-            purges.load_row(row, generation).ok_or(UnknownRow)?;
-        }
-        for ranges in purges.ranges.values_mut() {
-            ranges.sort_unstable_by_key(|range| range.from);
+            if row == NEWEST {
+                purges.newest = generation;
+                continue;
+            }
+            match postcard::take_from_bytes(row) {
+                Ok((scope, [])) => purges.set(&scope, generation),
+                _ => return Err(UnknownRow),
+            }
         }
         Ok(purges)
     }
+}
 
-    fn load_row(&mut self, row: &[u8], generation: u64) -> Option<()> {
-        let (tag, rest) = row.split_first()?;
-        match *tag {
-            b'n' if rest.is_empty() => self.newest = generation,
-            b'e' if rest.is_empty() => self.everything = generation,
-            b's' => {
-                self.namespaces.insert(rest.try_into().ok()?, generation);
-            }
-            b'm' => {
-                let methods = self.methods.entry(None).or_default();
-                methods.insert(std::str::from_utf8(rest).ok()?.into(), generation);
-            }
-            b'M' => {
-                let (namespace, method) = rest.split_first_chunk()?;
-                let methods = self.methods.entry(Some(*namespace)).or_default();
-                methods.insert(std::str::from_utf8(method).ok()?.into(), generation);
-            }
-            b'b' => {
-                let (namespace, rest) = rest.split_first_chunk()?;
-                let (from, to) = rest.split_first_chunk()?;
-                self.ranges.entry(*namespace).or_default().push(Range {
-                    from: u64::from_be_bytes(*from),
-                    to: u64::from_be_bytes(to.try_into().ok()?),
-                    generation,
-                });
-            }
-            b'k' => {
-                self.keys.insert(rest.try_into().ok()?, generation);
-            }
-            _ => return None,
-        }
-        Some(())
+/// Two neighbours with the least between them become one, until there are few
+/// enough.
+fn fold_ranges(namespace: Namespace, ranges: &mut Vec<Range>, changes: &mut Vec<Change>) {
+    while ranges.len() > MAX_RANGES {
+        let gap = |at: &usize| ranges[at + 1].from.saturating_sub(ranges[*at].to);
+        let Some(at) = (0..ranges.len() - 1).min_by_key(gap) else {
+            break;
+        };
+        let (left, right) = (ranges[at], ranges.remove(at + 1));
+        ranges[at].to = left.to.max(right.to);
+        ranges[at].generation = left.generation.max(right.generation);
+        let gone = [left, right].map(|old| Change::of(&old.scope(namespace), None));
+        changes.extend(gone);
+        let joined = ranges[at];
+        changes.push(Change::of(
+            &joined.scope(namespace),
+            Some(joined.generation),
+        ));
     }
 }
 
-const NEWEST: &[u8] = b"n";
-
-fn put(row: Vec<u8>, generation: u64) -> Change {
-    Change {
-        row,
-        generation: Some(generation),
-    }
-}
-
-fn remove(row: Vec<u8>) -> Change {
-    Change {
-        row,
-        generation: None,
-    }
-}
+/// The row that says the newest generation: no scope has that name.
+const NEWEST: &[u8] = &[0xff];
 
 fn row(scope: &Scope) -> Vec<u8> {
-    match scope {
-        Scope::Everything => b"e".to_vec(),
-        Scope::Namespace(namespace) => [b"s", &namespace[..]].concat(),
-        Scope::Method { namespace, method } => method_row(namespace, method),
-        Scope::Blocks {
-            namespace,
-            from,
-            to,
-        } => range_row(namespace, *from, *to),
-        Scope::Key(key) => [b"k", &key[..]].concat(),
-    }
-}
-
-fn method_row(namespace: &Option<Namespace>, method: &str) -> Vec<u8> {
-    match namespace {
-        Some(namespace) => [b"M", &namespace[..], method.as_bytes()].concat(),
-        None => [b"m", method.as_bytes()].concat(),
-    }
-}
-
-fn range_row(namespace: &Namespace, from: u64, to: u64) -> Vec<u8> {
-    [
-        b"b",
-        &namespace[..],
-        &from.to_be_bytes()[..],
-        &to.to_be_bytes()[..],
-    ]
-    .concat()
+    // hashes, numbers and words always can be
+    postcard::to_allocvec(scope).unwrap_or_default()
 }

@@ -17,6 +17,8 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 /// Memtables of a family that may be in memory at a time: `rocks.cc` says so
 /// to RocksDB.
 pub(super) const MAX_WRITE_BUFFERS: u64 = 3;
@@ -264,13 +266,16 @@ pub struct Table {
 }
 
 /// Bytes written since the opening.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// To the write-ahead log.
+    #[serde(rename = "written_wal")]
     pub wal: u64,
     /// By flushes of memtables.
+    #[serde(rename = "written_flush")]
     pub flush: u64,
     /// By compactions.
+    #[serde(skip)]
     pub compaction: u64,
 }
 

@@ -2,22 +2,26 @@
 
 use std::sync::atomic::Ordering;
 
+use serde::Serialize;
+
 use super::config::Tables;
 use super::entries::{locked, Store};
 use super::rocks::Written;
 use super::storing::Reason;
 
 /// A moment's figures.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// Entries, about: those that were put twice count twice until their
     /// tables are joined, those that were purged until they leave.
     pub entries: u64,
     /// Bytes of tables on disk.
+    #[serde(rename = "bytes")]
     pub disk: u64,
     /// Bytes in memtables.
     pub memory: u64,
     /// Bytes written since the opening.
+    #[serde(flatten)]
     pub written: Written,
     /// Look-ups that found something unreadable, or no record.
     pub read_errors: u64,
@@ -27,8 +31,6 @@ pub struct Status {
     pub busy: u64,
     /// Why nothing is stored; `None` while it is.
     pub off: Option<Reason>,
-    /// The newest purge's.
-    pub generation: u64,
 }
 
 impl Store {
@@ -52,7 +54,6 @@ impl Store {
             refused: self.refused.load(Ordering::Relaxed),
             busy: self.busy.load(Ordering::Relaxed),
             off: off.or_else(|| self.rocks.background_error().as_ref().map(Reason::from)),
-            generation: self.generation(),
         }
     }
 }

@@ -5,10 +5,13 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
+
 use super::rocks::Failure;
 
 /// Why nothing is stored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(into = "String")]
 pub enum Reason {
     /// No space is left on the device.
     #[error("the disk is full")]
@@ -16,6 +19,12 @@ pub enum Reason {
     /// RocksDB failed, with its words.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<Reason> for String {
+    fn from(reason: Reason) -> Self {
+        reason.to_string()
+    }
 }
 
 impl From<&Failure> for Reason {

@@ -1,10 +1,9 @@
 //! What comes of a poll.
 
 use super::finality::{check, newest, Checked};
-use super::identity::Identity;
 use super::place::{find, Place, CONFUSED};
 use super::poll::{Halt, Poll};
-use super::terms::{Ask, Block, Mark, Step};
+use super::terms::{Ask, Block, Identity, Mark, Step};
 use super::window::Window;
 use super::{Behind, Tracker};
 use crate::cache::chain::Move;

@@ -24,7 +24,6 @@
 //! | `poll`       | what was asked, and answered                         |
 //! | `place`      | where the node's head hangs on the window            |
 //! | `finality`   | what is final, and whether it still is what it was   |
-//! | `identity`   | whether this is the chain that it was                |
 //! | `judge`      | what comes of a poll                                 |
 //!
 //! What it can't see: a chain that goes from one branch to another and back
@@ -32,7 +31,6 @@
 //! chains at a time looks like one whose chain is being replaced all the time.
 
 mod finality;
-mod identity;
 mod judge;
 mod place;
 mod poll;
@@ -41,9 +39,8 @@ mod window;
 
 use std::collections::VecDeque;
 
-pub use identity::{Hash, Identity};
 use poll::{Halt, Poll};
-pub use terms::{Answer, Ask, Block, Line, Mark, Record, State, Step};
+pub use terms::{Answer, Ask, Block, Hash, Identity, Mark, Record, State, Step};
 use window::Window;
 
 pub use crate::cache::chain::Move;
@@ -281,7 +278,7 @@ impl Tracker {
     }
 
     fn say(&mut self, is_error: bool, text: String) {
-        self.steps.push_back(Step::Say(Line { is_error, text }));
+        self.steps.push_back(Step::Say { is_error, text });
     }
 
     /// Says how it goes, if that has changed.

@@ -241,7 +241,7 @@ impl World {
                     self.disk.1.mark = mark;
                     continue;
                 }
-                Step::Say(_) => continue,
+                Step::Say { .. } => continue,
             };
             assert!(!self.is_wrong || told == Move::Wrong(false), "{told:?}");
             match told {

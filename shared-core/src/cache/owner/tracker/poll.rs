@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::identity::Hash;
-use super::terms::{Answer, Ask, Block};
+use super::terms::{Answer, Ask, Block, Hash};
 
 /// A poll. What was answered stays answered until its end, so that a judgement
 /// that began with it is repeated with the same.

@@ -1,7 +1,42 @@
 //! What is asked of a node, what it answers, and what is told.
 
-use super::identity::{Hash, Identity};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use crate::cache::chain::Move;
+
+/// Of a block: whatever tells it from all others.
+pub type Hash = [u8; 32];
+
+/// What tells a chain from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Identity {
+    /// EIP-155's number; `None` where the node's API does not say.
+    pub chain_id: Option<u64>,
+    /// Of its first block (Beacon: `genesis_validators_root`).
+    pub genesis: Hash,
+}
+
+impl Identity {
+    /// Whether both may be of one chain.
+    pub fn agrees(&self, other: &Self) -> bool {
+        let ids = self.chain_id.zip(other.chain_id);
+        self.genesis == other.genesis && ids.is_none_or(|(one, other)| one == other)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(id) = self.chain_id {
+            write!(f, "chain {id}, ")?;
+        }
+        f.write_str("genesis 0x")?;
+        self.genesis
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
 
 /// What is to be known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +50,7 @@ pub struct Block {
 }
 
 /// A block that was taken for final.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Mark {
     /// Its number.
     pub number: u64,
@@ -81,16 +116,12 @@ pub enum Step {
     /// [broken](Move::Broken).
     KeepMark(Option<Mark>),
     /// To be logged.
-    Say(Line),
-}
-
-/// A line for the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Somebody should look at it.
-    pub is_error: bool,
-    /// Without the name of the namespace.
-    pub text: String,
+    Say {
+        /// Somebody should look at it.
+        is_error: bool,
+        /// Without the name of the namespace.
+        text: String,
+    },
 }
 
 /// How the following goes.

@@ -164,7 +164,7 @@ impl Script {
                     };
                 }
                 Step::KeepMark(mark) => self.kept.mark = mark,
-                Step::Say(line) => self.said.push(line.text),
+                Step::Say { text, .. } => self.said.push(text),
             }
         }
         moves

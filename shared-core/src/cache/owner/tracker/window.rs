@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::identity::Hash;
-use super::terms::{Block, Mark};
+use super::terms::{Block, Hash, Mark};
 
 /// So many are kept.
 pub(super) const MOST: usize = 1_024;

@@ -61,7 +61,7 @@ fn what_was_replaced_is_not_given_out() {
     // what is under lease is not there for who asks for it either
     assert!(matches!(
         owner.lease(&[2; 32], &name("a"), 1_000, at(0)),
-        Leased::Lease(Lease::Granted)
+        Ok(Lease::Granted)
     ));
 }
 
