@@ -2,7 +2,7 @@
 //! that are sent together (RFC 9112, 9.3.2), and what comes back.
 
 use super::message::{number, Answer, Message, NotOurs};
-use crate::bytes::Bytes;
+use crate::bytes::{push, Bytes};
 
 /// What is between a target and the fields.
 const START: &str = " HTTP/1.1\r\nhost: sszip\r\n";
@@ -25,34 +25,25 @@ const LITTLE: usize = 2 << 10;
 const BURST: usize = 64 << 10;
 
 /// Requests, as they go over the wire.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outgoing {
     parts: Vec<Part>,
-    /// The part that is being written, and how many of its bytes are.
-    at: usize,
+    /// How many bytes of them are written, and how many there are.
     written: usize,
-    /// Bytes in all.
     length: usize,
 }
 
-#[derive(Debug)]
-enum Part {
-    Owned(Vec<u8>),
-    Shared(Bytes),
-}
-
-impl Part {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Owned(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
-        }
-    }
+/// Heads and what is copied, and then a piece that is not.
+#[derive(Debug, Default)]
+struct Part {
+    own: Vec<u8>,
+    shared: Option<Bytes>,
 }
 
 impl Outgoing {
-    /// A message as HTTP/1.1 text. `None` when memory is refused.
-    pub(super) fn of(message: Message) -> Option<Self> {
+    /// Adds a message as HTTP/1.1 text, before anything is written. `None` when
+    /// memory is refused: nothing is added then.
+    pub(super) fn add(&mut self, message: Message) -> Option<()> {
         let mut length = itoa::Buffer::new();
         let length = message.has_body().then(|| length.format(message.length()));
         let mut texts = [message.method, " ", &message.target, START].to_vec();
@@ -63,50 +54,25 @@ impl Outgoing {
             texts.extend([name, ": ", value, "\r\n"]);
         }
         texts.push("\r\n");
-        let mut head = Vec::new();
-        let length = texts.iter().map(|text| text.len()).sum::<usize>();
-        let rest = message.rest.as_ref().map_or(0, |rest| rest.len());
-        let little = if rest <= LITTLE { rest } else { 0 };
-        head.try_reserve_exact(length + message.body.len() + little)
-            .ok()?;
-        for text in texts {
-            head.extend_from_slice(text.as_bytes());
-        }
-        Self::new(head, &message.body, message.rest)
-    }
-
-    /// Head and body; the body in two pieces, of which the second is shared.
-    /// `None` when memory is refused.
-    fn new(mut head: Vec<u8>, body: &[u8], shared: Option<Bytes>) -> Option<Self> {
-        let mut parts = Vec::new();
-        parts.try_reserve_exact(2).ok()?;
-        let length = body.len() + shared.as_ref().map_or(0, |shared| shared.len());
-        let (little, shared) = match shared {
-            Some(little) if little.len() <= LITTLE => (Some(little), None),
-            shared => (None, shared),
+        let (little, shared) = match &message.rest {
+            Some(rest) if rest.len() <= LITTLE => (&rest[..], None),
+            rest => (&[][..], rest.clone()),
         };
-        let little = little.as_deref().unwrap_or(&[]);
-        head.try_reserve_exact(body.len() + little.len()).ok()?;
-        let length = head.len() + length;
-        head.extend_from_slice(body);
-        head.extend_from_slice(little);
-        parts.push(Part::Owned(head));
-        parts.extend(shared.map(Part::Shared));
-        Some(Self {
-            parts,
-            at: 0,
-            written: 0,
-            length,
-        })
-    }
-
-    pub(super) fn nothing() -> Self {
-        Self {
-            parts: Vec::new(),
-            at: 0,
-            written: 0,
-            length: 0,
+        let is_full = |last: &Part| last.shared.is_some();
+        if self.parts.last().is_none_or(is_full) {
+            push(&mut self.parts, Part::default())?;
         }
+        let last = self.parts.last_mut()?;
+        let texts = texts.into_iter().map(str::as_bytes);
+        let pieces = || texts.clone().chain([&message.body[..], little]);
+        last.own.try_reserve(pieces().map(<[u8]>::len).sum()).ok()?;
+        for piece in pieces() {
+            last.own.extend_from_slice(piece);
+            self.length += piece.len();
+        }
+        self.length += shared.as_ref().map_or(0, |shared| shared.len());
+        last.shared = shared;
+        Some(())
     }
 
     /// Whether more may be [added](Self::add).
@@ -114,43 +80,23 @@ impl Outgoing {
         self.length < BURST
     }
 
-    /// Adds what is to be sent after it, before any of it is written. `None`
-    /// when memory is refused: nothing is added then.
-    pub(super) fn add(&mut self, more: Self) -> Option<()> {
-        self.parts.try_reserve(more.parts.len()).ok()?;
-        let mut parts = more.parts.into_iter();
-        match (self.parts.last_mut(), parts.next()) {
-            // one piece, not two
-            (Some(Part::Owned(last)), Some(Part::Owned(first))) => {
-                last.try_reserve(first.len()).ok()?;
-                last.extend_from_slice(&first);
-            }
-            (_, first) => self.parts.extend(first),
-        }
-        self.parts.extend(parts);
-        self.length += more.length;
-        Some(())
-    }
-
     /// The pieces that are to be written next; none: all is.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
-        let rest = self.parts.get(self.at..).unwrap_or_default();
         let mut skip = self.written;
-        rest.iter()
-            .map(move |part| &part.bytes()[std::mem::take(&mut skip)..])
+        let pieces = self
+            .parts
+            .iter()
+            .flat_map(|part| [&part.own[..], part.shared.as_deref().unwrap_or(&[])]);
+        pieces.filter_map(move |piece| {
+            let (written, rest) = piece.split_at(skip.min(piece.len()));
+            skip -= written.len();
+            (!rest.is_empty()).then_some(rest)
+        })
     }
 
     /// So many bytes of it are written.
     pub(super) fn advance(&mut self, bytes: usize) {
         self.written += bytes;
-        while let Some(part) = self.parts.get(self.at) {
-            let length = part.bytes().len();
-            if self.written < length {
-                return;
-            }
-            self.at += 1;
-            self.written -= length;
-        }
     }
 }
 
@@ -392,7 +338,8 @@ mod tests {
     #[test]
     fn a_message_is_written_with_its_fields_and_its_length() {
         let text = |message| {
-            let out = Outgoing::of(message).unwrap();
+            let mut out = Outgoing::default();
+            out.add(message).unwrap();
             let bytes: Vec<u8> = out.pieces().flatten().copied().collect();
             String::from_utf8(bytes).unwrap()
         };
@@ -492,31 +439,30 @@ mod tests {
         }
     }
 
-    fn pieces(out: &Outgoing) -> Vec<&[u8]> {
-        out.pieces().collect()
+    fn put(body: &[u8], load: &[u8]) -> Message {
+        Message {
+            method: "PUT",
+            target: "/".into(),
+            fields: Vec::new(),
+            body: body.to_vec(),
+            rest: Some(load.to_vec().into()),
+        }
     }
 
     #[test]
     fn requests_that_are_sent_together_are_few_pieces() {
-        let little = |text: &str| Outgoing::new(text.into(), b"", None).unwrap();
-        let load = vec![b'x'; LITTLE + 1];
-        let long = || Outgoing::new(b"three".into(), b"", Some(load.clone().into())).unwrap();
-        let mut out = little("one");
-        out.add(little("two")).unwrap();
-        out.add(long()).unwrap();
-        assert_eq!(pieces(&out), [b"onetwothree", &load[..]]);
-        out.add(little("four")).unwrap();
-        out.add(long()).unwrap();
-        assert_eq!(
-            pieces(&out),
-            [b"onetwothree", &load[..], b"fourthree", &load]
-        );
-        assert!(out.has_room());
-        out.advance(11 + LITTLE);
-        assert_eq!(pieces(&out), [&b"x"[..], b"fourthree", &load]);
-        out.advance(1 + 9 + LITTLE + 1);
-        assert!(pieces(&out).is_empty());
-        assert!(!little(&"x".repeat(super::BURST)).has_room());
+        let (little, long) = (vec![b'l'; LITTLE], vec![b'x'; LITTLE + 1]);
+        let mut out = Outgoing::default();
+        for load in [&little, &little, &long, &little, &long] {
+            out.add(put(b"", load)).unwrap();
+        }
+        let pieces: Vec<&[u8]> = out.pieces().collect();
+        let heads = [pieces[0], pieces[2]]
+            .map(|piece| piece.windows(5).filter(|part| part == b"PUT /").count());
+        assert_eq!((heads, pieces.len()), ([3, 2], 4));
+        assert!(pieces[1] == long && pieces[3] == long && out.has_room());
+        out.add(put(b"", &vec![b'x'; super::BURST])).unwrap();
+        assert!(!out.has_room());
     }
 
     #[test]
@@ -524,21 +470,22 @@ mod tests {
         for (length, count) in [(4, 1), (LITTLE, 1), (LITTLE + 1, 2)] {
             let load = vec![b'x'; length];
             for step in [1, 3, 12, 70_000] {
-                let mut out =
-                    Outgoing::new(b"head".to_vec(), b"er", Some(load.clone().into())).unwrap();
-                assert_eq!(pieces(&out).len(), count);
+                let mut out = Outgoing::default();
+                out.add(put(b"body", &load)).unwrap();
+                assert_eq!(out.pieces().count(), count);
+                let whole = out.pieces().collect::<Vec<_>>().concat();
+                assert!(whole.ends_with(&[b"\r\n\r\nbody", &load[..]].concat()));
                 let mut written = Vec::new();
-                while !pieces(&out).is_empty() {
-                    let next = pieces(&out).concat();
-                    let next = &next[..step.min(next.len())];
-                    written.extend_from_slice(next);
+                loop {
+                    let next = out.pieces().flatten().take(step).copied();
+                    let next: Vec<u8> = next.collect();
+                    if next.is_empty() {
+                        break;
+                    }
                     out.advance(next.len());
+                    written.extend(next);
                 }
-                assert_eq!(
-                    written,
-                    [&b"header"[..], &load].concat(),
-                    "{length}, {step}"
-                );
+                assert_eq!(written, whole, "{length}, {step}");
             }
         }
     }

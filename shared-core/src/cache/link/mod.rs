@@ -101,7 +101,7 @@ impl Default for Bounds {
 pub enum Need {
     /// Open it, then [`Link::connected`].
     Connect(usize),
-    /// Write [`Link::output`] until there is none.
+    /// [`Link::write`] until there is nothing more.
     Write(usize),
     /// Close it.
     Close(usize),
@@ -295,7 +295,7 @@ impl Link {
             return;
         }
         let mut open = Box::new(Open {
-            out: Outgoing::nothing(),
+            out: Outgoing::default(),
             reader: Reader::new(self.bounds.max_body),
             jobs: VecDeque::new(),
             since: now,
@@ -304,9 +304,9 @@ impl Link {
             state.events = Events::default();
         }
         job.begin(now);
-        match job.message(&self.process, now).and_then(Outgoing::of) {
-            Some(out) => {
-                open.out = out;
+        let message = job.message(&self.process, now);
+        match message.and_then(|message| open.out.add(message)) {
+            Some(()) => {
                 open.jobs.push_back(job);
                 state.needs.push_back(Need::Write(slot));
             }

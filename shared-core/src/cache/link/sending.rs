@@ -50,8 +50,8 @@ impl Link {
     fn send(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
         let is_last = slot + 1 == state.slots.len();
         let mut jobs = VecDeque::new();
-        let mut out: Option<Outgoing> = None;
-        while jobs.len() < TOGETHER && out.as_ref().is_none_or(Outgoing::has_room) {
+        let mut out = Outgoing::default();
+        while jobs.len() < TOGETHER && out.has_room() {
             let ready = state.ready();
             if ready.is_none() && is_last {
                 break;
@@ -65,17 +65,8 @@ impl Link {
                 break;
             };
             job.begin(now);
-            let is_sent = job
-                .message(&self.process, now)
-                .and_then(Outgoing::of)
-                .and_then(|more| match &mut out {
-                    Some(out) => out.add(more),
-                    None => {
-                        out = Some(more);
-                        Some(())
-                    }
-                });
-            match is_sent {
+            let message = job.message(&self.process, now);
+            match message.and_then(|message| out.add(message)) {
                 Some(()) => jobs.push_back(job),
                 None => self.drop_unsent(state, shared, job),
             }
@@ -83,7 +74,10 @@ impl Link {
                 break;
             }
         }
-        if let (Some(Slot::Open(open)), Some(out)) = (state.slots.get_mut(slot), out) {
+        if jobs.is_empty() {
+            return;
+        }
+        if let Some(Slot::Open(open)) = state.slots.get_mut(slot) {
             open.out = out;
             open.jobs = jobs;
             open.since = now;

@@ -77,10 +77,41 @@ impl Host {
 
     fn greet(&mut self) {
         self.run();
+        self.hello(0, 5000);
+        self.sent.clear();
+    }
+
+    /// An event stream begins.
+    fn hello(&mut self, generation: u64, until: u64) {
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         self.receive(0, head.as_bytes());
-        self.event("hello", "{\"version\":1,\"generation\":0,\"until\":5000}");
-        self.sent.clear();
+        let data = format!("{{\"version\":1,\"generation\":{generation},\"until\":{until}}}");
+        self.event("hello", &data);
+    }
+
+    /// A connection breaks.
+    fn lose(&mut self, slot: usize) {
+        self.open.remove(&slot);
+        self.link().closed(&self.shared, slot, self.now);
+    }
+
+    /// What the process has in memory under that key.
+    fn keep(&self, key: Key, entry: Entry) {
+        self.shared.hot().unwrap().insert(key, Arc::new(entry));
+    }
+
+    fn is_hot(&self, key: Key) -> bool {
+        self.shared.hot().unwrap().get(&key, self.now).is_some()
+    }
+
+    /// Entries are given to the owner.
+    fn store(&mut self, keys: std::ops::Range<u8>) {
+        for key in keys {
+            let entry = Arc::new(entry().stored(self.now, 10_000));
+            let about = About::of(&entry, [0; 16], None, 0).unwrap();
+            self.link().store([key; 32], entry, about, None);
+        }
+        self.run();
     }
 
     fn link(&self) -> &Link {

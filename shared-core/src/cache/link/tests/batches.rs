@@ -62,8 +62,7 @@ fn all_that_were_sent_together_fail_with_their_connection() {
     host.receive(1, &missing("granted"));
     host.woken();
     want_all(&mut host, 2..5);
-    host.open.remove(&1);
-    host.link().closed(&host.shared, 1, host.now);
+    host.lose(1);
     host.run();
     assert_eq!(host.woken(), [2, 3, 4]);
     assert!((2..5).all(|waiter| host.lead(waiter).is_some()));

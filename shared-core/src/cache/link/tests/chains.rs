@@ -3,9 +3,9 @@
 use super::*;
 use crate::cache::class::Class;
 
-const SPACE: [u8; 16] = [0xab; 16];
+pub(super) const SPACE: [u8; 16] = [0xab; 16];
 
-fn told(host: &mut Host, head: u64, more: &str) {
+pub(super) fn told(host: &mut Host, head: u64, more: &str) {
     let data = format!(
         "{{\"namespace\":\"{}\",\"heights\":\"blocks\",\"epoch\":5000,\"head\":{head},\
          \"seen\":{head},\"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":5000{more}}}",
@@ -15,7 +15,7 @@ fn told(host: &mut Host, head: u64, more: &str) {
 }
 
 /// An answer that hangs on the head, asked for in that epoch.
-fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
+pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
     let meta = Meta {
         class: Class::Tip,
         follows: Some((SPACE, epoch)),
@@ -23,7 +23,8 @@ fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
         ..Meta::default()
     };
     let payload = Payload::Raw(b"1".to_vec().into());
-    Entry::new(Envelope::none(), payload, meta).stored(host.now, 10_000)
+    let entry = Entry::new(Envelope::none(), payload, meta);
+    entry.stored(host.now, 10_000).among(&host.link().chains)
 }
 
 impl Host {
@@ -38,10 +39,6 @@ impl Host {
     }
 }
 
-fn is_hot(host: &Host, key: Key) -> bool {
-    host.shared.hot().unwrap().get(&key, host.now).is_some()
-}
-
 #[test]
 fn what_is_known_of_a_chain_is_what_the_owner_says() {
     let mut host = Host::up();
@@ -50,41 +47,37 @@ fn what_is_known_of_a_chain_is_what_the_owner_says() {
     told(&mut host, 100, ",\"weather\":[1]");
     let mark = host.link().chains.get(&SPACE).unwrap().mark();
     assert_eq!((mark.head, mark.last_final), (Some(100), Some(60)));
-    let entry = tip(&host, 5000, 100).among(&host.link().chains);
-    let hot = host.shared.hot().unwrap();
-    hot.insert([1; 32], Arc::new(entry));
-    assert!(is_hot(&host, [1; 32]));
+    host.keep([1; 32], tip(&host, 5000, 100));
+    assert!(host.is_hot([1; 32]));
     told(&mut host, 101, "");
-    assert!(!is_hot(&host, [1; 32]));
+    assert!(!host.is_hot([1; 32]));
 }
 
 #[test]
 fn an_answer_of_the_owners_may_bring_the_news_of_a_head() {
     let mut host = Host::up();
     told(&mut host, 100, "");
-    let old = tip(&host, 5000, 100).among(&host.link().chains);
-    host.shared.hot().unwrap().insert([1; 32], Arc::new(old));
+    host.keep([1; 32], tip(&host, 5000, 100));
     host.want(1, true);
     let given = tip(&host, 5000, 101);
     host.give(&given);
     assert_eq!(host.woken(), [1]);
-    assert!(!is_hot(&host, [1; 32]) && is_hot(&host, KEY));
+    assert!(!host.is_hot([1; 32]) && host.is_hot(KEY));
 }
 
 #[test]
 fn an_answer_of_the_owners_may_come_before_the_news_of_a_reorganisation() {
     let mut host = Host::up();
     told(&mut host, 100, "");
-    let old = tip(&host, 5000, 100).among(&host.link().chains);
-    host.shared.hot().unwrap().insert([1; 32], Arc::new(old));
+    host.keep([1; 32], tip(&host, 5000, 100));
     host.want(1, true);
     let given = tip(&host, 5001, 100);
     host.give(&given);
     assert_eq!(host.woken(), [1]);
-    assert!(!is_hot(&host, [1; 32]) && is_hot(&host, KEY));
+    assert!(!host.is_hot([1; 32]) && host.is_hot(KEY));
     // the news are older than that: another stream has more
     told(&mut host, 101, "");
-    assert!(!is_hot(&host, KEY));
+    assert!(!host.is_hot(KEY));
 }
 
 #[test]
@@ -97,7 +90,7 @@ fn what_the_owner_has_may_be_older_than_what_was_seen_here() {
     host.give(&given);
     // the node is asked
     assert_eq!(host.woken(), [1]);
-    assert!(host.lead(1).is_some() && !is_hot(&host, KEY));
+    assert!(host.lead(1).is_some() && !host.is_hot(KEY));
 }
 
 #[test]
@@ -131,11 +124,9 @@ fn a_chain_that_the_next_owner_does_not_follow_is_forgotten() {
     host.event("lease", "{\"generation\":0,\"until\":9000}");
     assert!(host.link().chains.get(&SPACE).is_some());
     for follows in [true, false] {
-        host.open.remove(&0);
-        host.link().closed(&host.shared, 0, host.now);
+        host.lose(0);
         host.pass(RETRY);
-        host.receive(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-        host.event("hello", "{\"version\":1,\"generation\":0,\"until\":9000}");
+        host.hello(0, 9000);
         // it will say so, perhaps
         let mark = host.link().chains.get(&SPACE).unwrap().mark();
         assert!(!mark.is_known);

@@ -1,7 +1,7 @@
 //! One entry that is looked up: what comes of it, and when nothing does.
 
+use super::chains::{tip, told, SPACE};
 use super::*;
-use crate::cache::class::Class;
 use crate::cache::link::SILENCE;
 
 #[test]
@@ -20,7 +20,7 @@ fn what_the_owner_has_goes_to_all_who_want_it() {
     assert_eq!(answer.meta().expires_at, host.now + 500);
     assert_eq!(answer.meta().stored_at, host.now.saturating_sub(2000));
     assert!(host.answer(2).is_some());
-    assert!(host.shared.hot().unwrap().get(&KEY, host.now).is_some());
+    assert!(host.is_hot(KEY));
     assert!(host.shared.flights.is_empty());
 }
 
@@ -132,18 +132,7 @@ fn an_answer_that_comes_is_waited_for_while_it_does() {
 #[test]
 fn look_ups_wait_for_a_connection_and_not_for_ever() {
     let mut host = Host::up();
-    for n in 0..4 {
-        let key = [n; 32];
-        let Some(Role::Leader(token)) = host.shared.flights.begin(key, at(10)) else {
-            panic!()
-        };
-        host.shared
-            .flights
-            .follow(&token, at(usize::from(n)))
-            .unwrap();
-        host.link().ask(key, token, true, false, host.now).unwrap();
-    }
-    host.run();
+    want_all(&mut host, 0..4);
     assert_eq!(host.requests().len(), 2);
     host.receive(1, &missing("granted"));
     assert_eq!(host.requests().len(), 2);
@@ -155,31 +144,26 @@ fn look_ups_wait_for_a_connection_and_not_for_ever() {
 
 /// How many entries the process may still use.
 fn usable(host: &Host) -> usize {
-    let hot = host.shared.hot().unwrap();
     let keys = (0..3).map(|n| [n; 32]).chain([KEY]);
-    keys.filter(|key| hot.get(key, host.now).is_some()).count()
+    keys.filter(|key| host.is_hot(*key)).count()
 }
 
 #[test]
 fn a_purge_empties_memory_and_is_acknowledged() {
     let mut host = Host::up();
-    let hot = usable;
     for n in 0..3 {
-        host.shared
-            .hot()
-            .unwrap()
-            .insert([n; 32], Arc::new(entry().stored(0, 10_000)));
+        host.keep([n; 32], entry().stored(0, 10_000));
     }
     let key = "01".repeat(32);
     host.event("purge", &format!("{{\"generation\":1,\"key\":\"{key}\"}}"));
-    assert_eq!((hot(&host), host.link().generation()), (2, 1));
+    assert_eq!((usable(&host), host.link().generation()), (2, 1));
     let sent = &host.sent[0].1;
     assert!(
         sent.starts_with("POST /v1/acknowledgements?process=w-1") && sent.ends_with("\r\n1"),
         "{sent}"
     );
     host.event("purge", "{\"generation\":2}");
-    assert_eq!((hot(&host), host.link().generation()), (0, 2));
+    assert_eq!((usable(&host), host.link().generation()), (0, 2));
 }
 
 #[test]
@@ -218,8 +202,7 @@ fn where_there_is_no_owner_memory_is_used_all_the_same() {
     host.link().absent(&host.shared, 7_000);
     assert!(host.link().may_send(7_999) && !host.link().may_send(8_000));
     let generation = host.link().generation();
-    let hot = host.shared.hot().unwrap();
-    hot.insert(KEY, Arc::new(entry().stored(0, 1 << 40)));
+    host.keep(KEY, entry().stored(0, 1 << 40));
     host.link().absent(&host.shared, 7_900);
     assert!(host.link().may_send(8_899));
     assert_eq!((usable(&host), host.link().generation()), (1, generation));
@@ -234,61 +217,39 @@ fn where_there_is_no_owner_memory_is_used_all_the_same() {
 #[test]
 fn an_owner_that_ends_leaves_memory_to_be_used() {
     let mut host = Host::up();
-    let tip = |host: &Host, epoch| {
-        let meta = Meta {
-            class: Class::Tip,
-            follows: Some(([0xab; 16], epoch)),
-            height: Some(100),
-            ..Meta::default()
-        };
-        let payload = Payload::Raw(b"1".to_vec().into());
-        let entry = Entry::new(Envelope::none(), payload, meta).stored(0, 1 << 40);
-        Arc::new(entry.among(&host.link().chains))
-    };
-    let data = format!(
-        "{{\"namespace\":\"{}\",\"heights\":\"blocks\",\"epoch\":5,\"head\":100,\"seen\":100,\
-         \"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":5}}",
-        "ab".repeat(16)
-    );
-    host.event("chain", &data);
-    let hot = host.shared.hot().unwrap();
-    hot.insert(KEY, Arc::new(entry().stored(0, 1 << 40)));
-    hot.insert([1; 32], tip(&host, 5));
+    told(&mut host, 100, "");
+    host.keep(KEY, entry().stored(0, 1 << 40));
+    host.keep([1; 32], tip(&host, 5000, 100));
     assert_eq!(usable(&host), 2);
     // as long as it listens it is there
     host.link().absent(&host.shared, 4_000);
     assert!(!host.link().may_send(5_000));
     host.refuses = true;
-    host.open.remove(&0);
-    host.link().closed(&host.shared, 0, host.now);
+    host.lose(0);
     host.link().absent(&host.shared, 4_500);
     // of the chain nobody knows any more
     assert_eq!(usable(&host), 1);
     assert!(host.link().may_send(5_400));
-    let mark = host.link().chains.get(&[0xab; 16]).unwrap().mark();
+    let mark = host.link().chains.get(&SPACE).unwrap().mark();
     assert!(!mark.is_known && mark.last_final.is_none());
     // once, not each time that nobody is found
     host.link().absent(&host.shared, 4_700);
-    let chain = host.link().chains.get(&[0xab; 16]).unwrap();
+    let chain = host.link().chains.get(&SPACE).unwrap();
     assert_eq!(chain.mark().epoch(), mark.epoch());
 }
 
 #[test]
 fn another_owner_with_other_purges_is_believed() {
     let mut host = Host::up();
-    let hot = usable;
-    host.shared
-        .hot()
-        .unwrap()
-        .insert(KEY, Arc::new(entry().stored(0, 10_000)));
+    host.keep(KEY, entry().stored(0, 10_000));
     for (generation, left) in [(0, 1), (3, 0)] {
-        host.open.remove(&0);
-        host.link().closed(&host.shared, 0, host.now);
+        host.lose(0);
         host.pass(RETRY);
-        host.receive(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-        let hello = format!("{{\"version\":1,\"generation\":{generation},\"until\":9000}}");
-        host.event("hello", &hello);
-        assert_eq!((hot(&host), host.link().generation()), (left, generation));
+        host.hello(generation, 9000);
+        assert_eq!(
+            (usable(&host), host.link().generation()),
+            (left, generation)
+        );
     }
 }
 
@@ -298,8 +259,7 @@ fn whoever_waits_goes_on_when_the_owner_is_gone() {
     host.want(1, true);
     host.receive(1, &missing("pending"));
     host.refuses = true;
-    host.open.remove(&0);
-    host.link().closed(&host.shared, 0, host.now);
+    host.lose(0);
     host.run();
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();

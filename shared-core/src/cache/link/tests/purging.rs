@@ -25,11 +25,6 @@ fn status(host: &Host) -> Option<u16> {
 
 const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
-fn hello(host: &mut Host) {
-    host.receive(0, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
-    host.event("hello", "{\"version\":1,\"generation\":0,\"until\":5000}");
-}
-
 #[test]
 fn one_that_comes_before_the_link_waits_for_it() {
     let mut host = Host::new();
@@ -37,7 +32,7 @@ fn one_that_comes_before_the_link_waits_for_it() {
     asked(&mut host);
     host.pass(1000);
     assert!(host.woken().is_empty() && purges(&mut host) == 0);
-    hello(&mut host);
+    host.hello(0, 5000);
     assert_eq!(purges(&mut host), 1);
     // and now it has the owner's time
     host.pass(1200);
@@ -51,7 +46,7 @@ fn one_whose_client_has_gone_is_done() {
     host.run();
     asked(&mut host);
     host.link().forget(at(WAITER));
-    hello(&mut host);
+    host.hello(0, 5000);
     assert_eq!(purges(&mut host), 1);
     host.receive(1, DONE);
     assert_eq!((host.woken(), status(&host)), (vec![], None));
@@ -104,13 +99,11 @@ fn one_whose_owner_ends_is_sent_to_the_next() {
     let mut host = Host::up();
     asked(&mut host);
     assert_eq!(purges(&mut host), 1);
-    host.open.clear();
-    for slot in [0, 1] {
-        host.link().closed(&host.shared, slot, host.now);
-    }
+    host.lose(0);
+    host.lose(1);
     host.pass(RETRY);
     assert!(host.woken().is_empty() && purges(&mut host) == 0);
-    hello(&mut host);
+    host.hello(0, 5000);
     assert_eq!(purges(&mut host), 1);
     host.receive(1, DONE);
     assert_eq!((host.woken(), status(&host)), (vec![WAITER], Some(200)));
@@ -125,8 +118,7 @@ fn one_that_ends_each_owner_is_given_up() {
         let sent = host.requests();
         assert!(sent.len() == 1, "{times}: {sent:?}");
         let slot = sent[0].0;
-        host.open.remove(&slot);
-        host.link().closed(&host.shared, slot, host.now);
+        host.lose(slot);
         host.pass(RETRY);
     }
     // nobody knows whether it holds

@@ -80,8 +80,8 @@ proptest! {
                     }
                 }
                 Step::Close(slot) => {
-                    if host.open.remove(&slot) {
-                        host.link().closed(&host.shared, slot, host.now);
+                    if host.open.contains(&slot) {
+                        host.lose(slot);
                         host.run();
                     }
                 }
@@ -106,8 +106,7 @@ proptest! {
         // the owner dies for good: all go on
         host.refuses = true;
         for slot in host.open.clone() {
-            host.open.remove(&slot);
-            host.link().closed(&host.shared, slot, host.now);
+            host.lose(slot);
         }
         host.run();
         host.pass(25);

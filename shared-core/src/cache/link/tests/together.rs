@@ -2,13 +2,6 @@
 
 use super::*;
 
-fn store(host: &mut Host, key: u8) {
-    let entry = Arc::new(entry().stored(host.now, 10_000));
-    let about = About::of(&entry, [0; 16], None, 0).unwrap();
-    host.link().store([key; 32], entry, about, None);
-    host.run();
-}
-
 /// How many entries were sent, and over which connections.
 fn stored(host: &mut Host) -> (usize, Vec<usize>) {
     let text: Vec<_> = std::mem::take(&mut host.sent);
@@ -23,10 +16,10 @@ fn stored(host: &mut Host) -> (usize, Vec<usize>) {
 fn one_after_the_other_they_go_together() {
     let mut host = Host::up();
     // the first opens the connection
-    store(&mut host, 1);
+    host.store(1..2);
     assert_eq!(stored(&mut host), (1, vec![1]));
     for n in 2..5 {
-        store(&mut host, n);
+        host.store(n..n + 1);
         assert_eq!(stored(&mut host).0, 0, "{n}");
     }
     host.receive(1, DONE);
@@ -36,9 +29,9 @@ fn one_after_the_other_they_go_together() {
 #[test]
 fn what_is_asked_takes_them_along() {
     let mut host = Host::up();
-    store(&mut host, 1);
+    host.store(1..2);
     // the other connection is kept for those who wait
-    store(&mut host, 2);
+    host.store(2..3);
     stored(&mut host);
     host.want(1, true);
     let sent = std::mem::take(&mut host.sent);
@@ -50,7 +43,7 @@ fn what_is_asked_takes_them_along() {
     host.receive(2, &missing("granted"));
     host.receive(1, DONE);
     assert_eq!(stored(&mut host), (1, vec![1]));
-    store(&mut host, 3);
+    host.store(3..4);
     want_all(&mut host, 10..12);
     host.sent.clear();
     host.receive(1, DONE);
