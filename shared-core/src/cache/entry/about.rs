@@ -11,7 +11,7 @@ use crate::cache::{Key, Namespace};
 pub const MAX_METHOD: usize = 255;
 
 /// What an entry is, by its class, its place and its time.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct About {
     /// How long it may live, and where.
     pub class: Class,
@@ -125,9 +125,7 @@ mod tests {
             namespace: [1; 16],
             method: Some("eth_call".into()),
             block: Some(10),
-            generation: 0,
-            epoch: 0,
-            height: None,
+            ..About::default()
         }
     }
 

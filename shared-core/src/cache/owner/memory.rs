@@ -408,11 +408,7 @@ mod tests {
         About {
             class,
             namespace: [1; 16],
-            method: None,
-            block: None,
-            generation: 0,
-            epoch: 0,
-            height: None,
+            ..About::default()
         }
     }
 

@@ -171,18 +171,6 @@ mod tests {
         unix: 1_000_000,
     };
 
-    fn about(class: Class, method: Option<&str>) -> About {
-        About {
-            class,
-            namespace: [1; 16],
-            method: method.map(Into::into),
-            block: Some(7),
-            generation: NOW.unix,
-            epoch: 0,
-            height: None,
-        }
-    }
-
     fn key(n: u64) -> Key {
         *blake3::hash(&n.to_be_bytes()).as_bytes()
     }
@@ -192,13 +180,18 @@ mod tests {
         StoreDisk::new(store, NOW)
     }
 
-    fn put(disk: &StoreDisk, n: u64, about: &About) -> Result<(), StoreError> {
+    fn put(disk: &StoreDisk, n: u64) {
         let header = Header {
-            about: about.clone(),
+            about: About {
+                class: Class::Immutable,
+                namespace: [1; 16],
+                generation: NOW.unix,
+                ..About::default()
+            },
             stored_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
         };
-        disk.put(&key(n), &header, b"body")
+        disk.put(&key(n), &header, b"body").unwrap();
     }
 
     #[test]
@@ -208,7 +201,7 @@ mod tests {
         let mut disk = open(&config);
         for _ in 0..2 {
             for n in 0..1_000 {
-                put(&disk, n, &about(Class::Immutable, None)).unwrap();
+                put(&disk, n);
             }
             assert!((0..1_000).all(|n| disk.may_have(&key(n))));
             disk.flush().unwrap();
@@ -245,7 +238,7 @@ mod tests {
         keep(&disk, one, &record([7; 32]));
         keep(&disk, other, &record([8; 32]));
         // by itself a mark is not flushed; an entry takes it along
-        put(&disk, 1, &about(Class::Immutable, None)).unwrap();
+        put(&disk, 1);
         disk.flush().unwrap();
         drop(disk);
         disk = open(&config);

@@ -213,7 +213,7 @@ impl Store {
     /// [`Waits`]: [`get`](Self::get) has to.
     pub fn get_ready(&self, key: &Key, now: u64) -> Result<Option<Stored>, Waits> {
         let [one, other] = Tables::ALL.map(|tables| {
-            match self.rocks.get_ready(tables.family(), key) {
+            match self.rocks.get(tables.family(), key, true) {
                 // counted when it is read the other way
                 Err(_) => Err(Waits),
                 Ok(value) => Ok(value.and_then(|value| self.found(key, tables, value))),
@@ -231,13 +231,14 @@ impl Store {
 
     /// The entry under `key`, fresh or not; never one that was purged.
     pub fn stale(&self, key: &Key) -> Option<Stored> {
-        let [one, other] = Tables::ALL.map(|tables| match self.rocks.get(tables.family(), key) {
-            Ok(value) => self.found(key, tables, value?),
-            Err(_) => {
-                self.read_errors.fetch_add(1, Ordering::Relaxed);
-                None
-            }
-        });
+        let [one, other] =
+            Tables::ALL.map(|tables| match self.rocks.get(tables.family(), key, false) {
+                Ok(value) => self.found(key, tables, value?),
+                Err(_) => {
+                    self.read_errors.fetch_add(1, Ordering::Relaxed);
+                    None
+                }
+            });
         newer(one, other)
     }
 

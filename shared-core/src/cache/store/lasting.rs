@@ -75,7 +75,7 @@ impl Store {
 
     /// What the owner keeps under `key`.
     pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        let value = self.rocks.get(CONTROL, &control::owners_row(key))?;
+        let value = self.rocks.get(CONTROL, &control::owners_row(key), false)?;
         Ok(value.map(|value| value.to_vec()))
     }
 

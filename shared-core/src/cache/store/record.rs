@@ -86,8 +86,8 @@ mod tests {
                 method: method.map(Into::into),
                 block,
                 generation: 3,
-                epoch: 0,
                 height: block,
+                ..About::default()
             },
             stored_at: 1_700_000_000_000,
             expires_at: u64::MAX,

@@ -195,6 +195,13 @@ impl ffi::Status {
     }
 }
 
+/// Makes a call that says how it went.
+fn checked<T>(call: impl FnOnce(&mut ffi::Status) -> T) -> Result<T, Failure> {
+    let mut status = ffi::Status::new();
+    let made = call(&mut status);
+    status.result().map(|()| made)
+}
+
 impl From<&[u8]> for ffi::Bytes {
     fn from(bytes: &[u8]) -> Self {
         Self {
@@ -323,10 +330,8 @@ impl Rocks {
             block_cache,
             create: create.into(),
         };
-        let mut status = ffi::Status::new();
         // SAFETY: all that `options` points to lives until the call is over.
-        let db = unsafe { ffi::sszip_rocks_open(&options, &mut status) };
-        status.result()?;
+        let db = checked(|status| unsafe { ffi::sszip_rocks_open(&options, status) })?;
         NonNull::new(db)
             .map(|db| Self { db, _lock: None })
             .ok_or_else(|| Failure::other("no database and no error"))
@@ -362,59 +367,34 @@ impl Rocks {
             Durability::Wal => (1, 0),
             Durability::Synced => (1, 1),
         };
-        let mut status = ffi::Status::new();
+        let (all, count) = (writes.as_ptr(), writes.len());
         // SAFETY: RocksDB copies what the batch points to before it returns.
-        unsafe {
-            ffi::sszip_rocks_write(
-                self.db,
-                writes.as_ptr(),
-                writes.len(),
-                wal,
-                synced,
-                synced,
-                &mut status,
-            );
-        }
-        status.result()
+        checked(|status| unsafe {
+            ffi::sszip_rocks_write(self.db, all, count, wal, synced, synced, status);
+        })
     }
 
     /// Changes [`Family::fifo_size`] of a family that had one.
     pub fn set_fifo_size(&self, family: usize, size: u64) -> Result<(), Failure> {
-        let mut status = ffi::Status::new();
         // SAFETY: the database is open as long as `self` lives.
-        unsafe {
-            ffi::sszip_rocks_set_fifo_size(self.db, family as u32, size, &mut status);
-        }
-        status.result()
+        checked(|status| unsafe {
+            ffi::sszip_rocks_set_fifo_size(self.db, family as u32, size, status);
+        })
     }
 
     /// Drops the oldest tables of a family with FIFO, if they were made before
     /// that time (seconds since 1970). Those that are being joined stay.
     pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, Failure> {
-        let mut status = ffi::Status::new();
         // SAFETY: the database is open as long as `self` lives.
-        let dropped =
-            unsafe { ffi::sszip_rocks_drop_before(self.db, family as u32, made, &mut status) };
-        status.result().map(|()| dropped)
+        checked(|status| unsafe {
+            ffi::sszip_rocks_drop_before(self.db, family as u32, made, status)
+        })
     }
 
     /// What `family` has under `key`, pinned where it lies. It keeps the
-    /// database open.
-    pub fn get(self: &Arc<Self>, family: usize, key: &[u8]) -> Result<Option<Pinned>, Failure> {
-        self.read(family, key, false)
-    }
-
-    /// The same if it is in memory or in the page cache; otherwise a failure
-    /// that [waits](Failure::waits). Never waits itself.
-    pub fn get_ready(
-        self: &Arc<Self>,
-        family: usize,
-        key: &[u8],
-    ) -> Result<Option<Pinned>, Failure> {
-        self.read(family, key, true)
-    }
-
-    fn read(
+    /// database open. Only if it is `ready`, in memory or in the page cache:
+    /// otherwise a failure that [waits](Failure::waits), and no waiting.
+    pub fn get(
         self: &Arc<Self>,
         family: usize,
         key: &[u8],
@@ -463,31 +443,22 @@ impl Rocks {
         &self,
         function: unsafe extern "C" fn(NonNull<ffi::Db>, *mut ffi::Status),
     ) -> Result<(), Failure> {
-        let mut status = ffi::Status::new();
         // SAFETY: the database is open as long as `self` lives.
-        unsafe { function(self.db, &mut status) };
-        status.result()
+        checked(|status| unsafe { function(self.db, status) })
     }
 
     /// The rows of `family` from `from` on, before `to`.
     pub fn rows(&self, family: usize, from: &[u8], to: &[u8]) -> Result<Rows<'_>, Failure> {
-        let mut status = ffi::Status::new();
+        let (from, to) = (from.into(), to.into());
         // SAFETY: both bounds are copied before the call returns.
-        let iterator = unsafe {
-            ffi::sszip_rocks_iterate(
-                self.db,
-                family as u32,
-                &from.into(),
-                &to.into(),
-                &mut status,
-            )
-        };
+        let iterator = checked(|status| unsafe {
+            ffi::sszip_rocks_iterate(self.db, family as u32, &from, &to, status)
+        })?;
         let rows = NonNull::new(iterator).map(|iterator| Rows {
             iterator,
             first: true,
             _db: PhantomData,
         });
-        status.result()?;
         rows.ok_or_else(|| Failure::other("no iterator and no error"))
     }
 

@@ -148,11 +148,8 @@ fn kept_of(class: Class, generation: u64, length: usize) -> Arc<Kept> {
     let about = About {
         class,
         namespace: [1; 16],
-        method: None,
-        block: None,
         generation,
-        epoch: 0,
-        height: None,
+        ..About::default()
     };
     Arc::new(Kept::new(about, vec![9; length], 60_000, at(0)))
 }

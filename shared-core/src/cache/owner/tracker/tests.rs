@@ -127,14 +127,7 @@ impl Script {
         node.finalize(90);
         let mut script = Self::new(node, Finality::Tag);
         let moves = script.poll();
-        assert_eq!(
-            moves,
-            [
-                Move::Reorg { from: 0 },
-                Move::Head(100),
-                Move::Final(Some(90))
-            ]
-        );
+        assert_eq!(moves, "reorg 0, head 100, final 90");
         script
     }
 
@@ -146,7 +139,8 @@ impl Script {
         }
     }
 
-    fn drain(&mut self) -> Vec<Move> {
+    /// The moves, as tests have them.
+    fn drain(&mut self) -> String {
         let mut moves = Vec::new();
         while let Some(step) = self.tracker.next_step() {
             match step {
@@ -155,7 +149,15 @@ impl Script {
                         // recorded before it is told
                         assert_eq!(self.kept.mark.unwrap().number, number);
                     }
-                    moves.push(told);
+                    moves.push(match told {
+                        Move::Head(number) => format!("head {number}"),
+                        Move::Reorg { from } => format!("reorg {from}"),
+                        Move::Broken { from } => format!("broken {from}"),
+                        Move::Final(Some(number)) => format!("final {number}"),
+                        Move::Final(None) => "final none".into(),
+                        Move::Wrong(is_wrong) => format!("wrong {is_wrong}"),
+                        Move::Known(_) => unreachable!("it is told by whoever records"),
+                    });
                 }
                 Step::KeepIdentity(identity) => {
                     self.kept = Record {
@@ -167,15 +169,15 @@ impl Script {
                 Step::Say { text, .. } => self.said.push(text),
             }
         }
-        moves
+        moves.join(", ")
     }
 
     /// An interval passes, and the node is asked.
-    fn poll(&mut self) -> Vec<Move> {
+    fn poll(&mut self) -> String {
         self.poll_after(INTERVAL)
     }
 
-    fn poll_after(&mut self, wait: u64) -> Vec<Move> {
+    fn poll_after(&mut self, wait: u64) -> String {
         self.now += wait;
         self.tracker.begin(self.now);
         loop {
@@ -194,7 +196,7 @@ impl Script {
         }
     }
 
-    fn fail(&mut self) -> Vec<Move> {
+    fn fail(&mut self) -> String {
         self.now += INTERVAL;
         self.tracker.begin(self.now);
         self.tracker.asks();
@@ -204,12 +206,6 @@ impl Script {
 }
 
 /// What is told when blocks from this one on were final and were replaced.
-fn broken(from: u64, head: u64, last: u64) -> [Move; 5] {
-    [
-        Move::Final(None),
-        Move::Broken { from },
-        Move::Reorg { from },
-        Move::Head(head),
-        Move::Final(Some(last)),
-    ]
+fn broken(from: u64, head: u64, last: u64) -> String {
+    format!("final none, broken {from}, reorg {from}, head {head}, final {last}")
 }

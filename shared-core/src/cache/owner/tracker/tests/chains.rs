@@ -5,13 +5,13 @@ use super::*;
 #[test]
 fn a_head_that_grows_is_a_head() {
     let mut script = Script::followed();
-    assert_eq!(script.poll(), []);
+    assert_eq!(script.poll(), "");
     for (more, head) in [(1, 101), (2, 103), (40, 143), (500, 643), (2_000, 2_643)] {
         script.node.extend(0, more);
-        assert_eq!(script.poll(), [Move::Head(head)]);
+        assert_eq!(script.poll(), format!("head {head}"));
     }
     script.node.finalize(640);
-    assert_eq!(script.poll(), [Move::Final(Some(640))]);
+    assert_eq!(script.poll(), "final 640");
     assert_eq!(script.said, ["follows the chain: head 100, final 90"]);
     assert_eq!(script.tracker.reorgs(), 0);
 }
@@ -35,18 +35,18 @@ fn blocks_that_were_replaced_are_told_from_the_lowest_on() {
         // the window reaches down far enough
         for number in 101..=110 {
             script.node.extend(0, 1);
-            assert_eq!(script.poll(), [Move::Head(number)]);
+            assert_eq!(script.poll(), format!("head {number}"));
         }
         script.node.cut(110 - depth);
         script.node.extend(1, length);
         let (from, head) = (111 - depth, 110 - depth + length);
         assert_eq!(
             script.poll(),
-            [Move::Reorg { from }, Move::Head(head)],
+            format!("reorg {from}, head {head}"),
             "{depth} {length}"
         );
         assert_eq!(script.tracker.reorgs(), 1);
-        assert_eq!(script.poll(), []);
+        assert_eq!(script.poll(), "");
     }
 }
 
@@ -55,7 +55,7 @@ fn a_branch_below_all_that_is_known_spares_what_is_final() {
     let mut script = Script::followed();
     script.node.cut(95);
     script.node.extend(1, 10);
-    assert_eq!(script.poll(), [Move::Reorg { from: 91 }, Move::Head(105)]);
+    assert_eq!(script.poll(), "reorg 91, head 105");
     assert_eq!(script.tracker.last_final(), Some(90));
 }
 
@@ -69,10 +69,7 @@ fn a_branch_far_away_is_found_by_number() {
     script.node.asked.clear();
     script.node.cut(255);
     script.node.extend(1, 1_000);
-    assert_eq!(
-        script.poll(),
-        [Move::Reorg { from: 256 }, Move::Head(1_255)]
-    );
+    assert_eq!(script.poll(), "reorg 256, head 1255");
     assert!(script.node.asked.len() < 20, "{:?}", script.node.asked);
 }
 
@@ -84,20 +81,10 @@ fn a_node_that_is_behind_loses_only_finality() {
     let full = script.node.clone();
     script.node.cut(100);
     for _ in 0..3 {
-        assert_eq!(
-            script.poll(),
-            [Move::Final(None), Move::Reorg { from: 101 }]
-        );
+        assert_eq!(script.poll(), "final none, reorg 101");
         let behind = std::mem::replace(&mut script.node, full.clone());
         // what hung on the lower head does not say so
-        assert_eq!(
-            script.poll(),
-            [
-                Move::Reorg { from: 101 },
-                Move::Head(101),
-                Move::Final(Some(90))
-            ]
-        );
+        assert_eq!(script.poll(), "reorg 101, head 101, final 90");
         script.node = behind;
     }
     // once is nothing to talk about
@@ -112,14 +99,7 @@ fn a_node_that_is_behind_may_be_on_another_branch_then() {
     script.node.cut(102);
     script.poll();
     script.node.extend(1, 1);
-    assert_eq!(
-        script.poll(),
-        [
-            Move::Reorg { from: 103 },
-            Move::Head(103),
-            Move::Final(Some(90))
-        ]
-    );
+    assert_eq!(script.poll(), "reorg 103, head 103, final 90");
     assert_eq!(script.tracker.reorgs(), 1);
 }
 
@@ -131,33 +111,30 @@ fn a_head_that_stays_back_is_the_head() {
     script.node.extend(0, 3);
     script.poll();
     script.node.cut(102);
-    assert_eq!(
-        script.poll(),
-        [Move::Final(None), Move::Reorg { from: 103 }]
-    );
-    assert_eq!(script.poll(), []);
+    assert_eq!(script.poll(), "final none, reorg 103");
+    assert_eq!(script.poll(), "");
     assert_eq!(script.tracker.state(), State::Lagging);
-    assert_eq!(script.poll(), [Move::Head(102), Move::Final(Some(90))]);
+    assert_eq!(script.poll(), "head 102, final 90");
     assert_eq!(script.tracker.state(), State::Following);
     // other blocks come
     script.node.extend(1, 1);
-    assert_eq!(script.poll(), [Move::Head(103)]);
+    assert_eq!(script.poll(), "head 103");
 }
 
 #[test]
 fn a_silent_node_is_believed_for_a_while() {
     let mut script = Script::followed();
     for _ in 0..5 {
-        assert_eq!(script.fail(), []);
+        assert_eq!(script.fail(), "");
     }
-    assert_eq!(script.fail(), [Move::Final(None)]);
+    assert_eq!(script.fail(), "final none");
     assert_eq!(script.tracker.state(), State::Unreachable);
-    assert_eq!(script.fail(), []);
+    assert_eq!(script.fail(), "");
     assert_eq!(script.said.len(), 2);
     assert!(script.said[1].contains("connection refused"));
     assert_eq!(script.tracker.last_error(), Some("connection refused"));
     script.node.asked.clear();
-    assert_eq!(script.poll(), [Move::Final(Some(90))]);
+    assert_eq!(script.poll(), "final 90");
     // it may be another one
     assert!(script.node.asked.contains(&Ask::Genesis));
     assert_eq!(script.tracker.last_error(), None);
@@ -173,30 +150,23 @@ fn another_chain_is_nothing_of_ours() {
     other.chain_id = 5;
     other.finalize(120);
     script.node = other;
-    assert_eq!(script.poll(), [Move::Final(None), Move::Wrong(true)]);
+    assert_eq!(script.poll(), "final none, wrong true");
     assert_eq!(script.tracker.state(), State::WrongChain);
     for _ in 0..5 {
         script.node.extend(7, 1);
-        assert_eq!(script.poll(), []);
+        assert_eq!(script.poll(), "");
     }
     assert_eq!(script.said.len(), 2);
     assert!(script.said[1].contains("chain 5") && script.said[1].contains("chain 1"));
     let other = std::mem::replace(&mut script.node, good);
-    assert_eq!(script.poll(), [Move::Wrong(false), Move::Final(Some(90))]);
+    assert_eq!(script.poll(), "wrong false, final 90");
     // what was purged may be another chain's
     script.node = other;
     script.poll();
     script.tracker.forget(script.now);
     script.kept = Record::default();
-    assert_eq!(script.drain(), [Move::Wrong(false)]);
-    assert_eq!(
-        script.poll(),
-        [
-            Move::Reorg { from: 0 },
-            Move::Head(154),
-            Move::Final(Some(120))
-        ]
-    );
+    assert_eq!(script.drain(), "wrong false");
+    assert_eq!(script.poll(), "reorg 0, head 154, final 120");
     assert_eq!(script.kept.identity.unwrap().chain_id, Some(5));
 }
 
@@ -238,12 +208,12 @@ fn skipped_slots_are_no_gaps() {
     script.poll();
     for number in [97, 98, 102] {
         skip(&mut script.node, 0, number);
-        assert_eq!(script.poll(), [Move::Head(number)]);
+        assert_eq!(script.poll(), format!("head {number}"));
     }
     // a block in a slot that was empty
     script.node.cut(98);
     skip(&mut script.node, 1, 100);
-    assert_eq!(script.poll(), [Move::Reorg { from: 99 }, Move::Head(100)]);
+    assert_eq!(script.poll(), "reorg 99, head 100");
 }
 
 #[test]
@@ -263,11 +233,11 @@ fn answers_that_do_not_fit_are_not_believed_at_once() {
         (Ask::Again(125), Answer::Block(None)),
     ];
     for _ in 0..3 {
-        assert_eq!(script.poll(), []);
+        assert_eq!(script.poll(), "");
         let error = script.tracker.last_error().unwrap();
         assert!(error.contains("changed while it was asked"), "{error}");
     }
-    assert_eq!(script.poll(), [Move::Reorg { from: 91 }, Move::Head(125)]);
+    assert_eq!(script.poll(), "reorg 91, head 125");
 }
 
 #[test]
@@ -280,7 +250,7 @@ fn a_block_with_another_hash_than_was_asked_for_is_none() {
     let asked = Ask::ByHash(hash(1, 124));
     script.lies = vec![(asked, Answer::Block(Some(other)))];
     // it is found by number
-    assert_eq!(script.poll(), [Move::Reorg { from: 116 }, Move::Head(125)]);
+    assert_eq!(script.poll(), "reorg 116, head 125");
 }
 
 #[test]
