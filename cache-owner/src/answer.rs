@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::header::{HeaderName, HeaderValue, AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use hyper::{Response, StatusCode};
-use serde::Serialize;
 use serde_json::Value;
 use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::memory::Kept;
@@ -130,9 +129,7 @@ pub fn entries(all: Vec<(Key, Found)>, now: Now) -> Response<Answer> {
 
 /// There is no such entry; and who fetches it, if that was asked.
 pub fn missing(lease: Option<Lease>) -> Response<Answer> {
-    const BODY: &[u8] = br#"{"title":"Not Found","status":404,"detail":"no such entry"}"#;
-    let body = Answer::of(Bytes::from_static(BODY));
-    let mut response = with_type(StatusCode::NOT_FOUND, "application/problem+json", body);
+    let mut response = problem(&Problem::new(StatusCode::NOT_FOUND, "no such entry"));
     let lease = match lease {
         Some(Lease::Granted) => "granted",
         Some(Lease::Pending) => "pending",
@@ -153,13 +150,12 @@ pub fn empty(status: StatusCode) -> Response<Answer> {
 
 /// A purge is over.
 pub fn purged(purged: Purged) -> Response<Answer> {
-    let Purged {
-        generation,
-        entries,
-    } = purged;
-    let body = format!("{{\"generation\":{generation},\"entries\":{entries}}}\n");
-    let body = Answer::of(body);
-    with_type(StatusCode::OK, "application/json", body)
+    let said = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
+    with_type(
+        StatusCode::OK,
+        "application/json",
+        Answer::of(format!("{said}\n")),
+    )
 }
 
 /// An event stream.
@@ -174,18 +170,12 @@ pub fn events(stream: EventStream) -> Response<Answer> {
 
 /// A refusal (RFC 9457).
 pub fn problem(problem: &Problem) -> Response<Answer> {
-    #[derive(Serialize)]
-    struct Details<'a> {
-        title: &'a str,
-        status: u16,
-        detail: &'a str,
-    }
-    let details = Details {
-        title: problem.status.canonical_reason().unwrap_or_default(),
-        status: problem.status.as_u16(),
-        detail: &problem.detail,
-    };
-    let body = Answer::of(serde_json::to_vec(&details).unwrap_or_default());
+    let details = serde_json::json!({
+        "title": problem.status.canonical_reason(),
+        "status": problem.status.as_u16(),
+        "detail": problem.detail,
+    });
+    let body = Answer::of(details.to_string());
     let mut response = with_type(problem.status, "application/problem+json", body);
     if let Some(allow) = problem.allow {
         response

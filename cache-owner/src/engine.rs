@@ -95,28 +95,17 @@ pub struct Purged {
 }
 
 /// Why something was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The disk's reason.
     #[error("{0}")]
     Disk(#[from] StoreError),
-    /// It is ours: a task has panicked. For people.
+    /// It is ours: a task has panicked.
     #[error("{0}")]
-    Broken(String),
-}
-
-/// A task of ours has panicked.
-impl From<tokio::task::JoinError> for Failure {
-    fn from(error: tokio::task::JoinError) -> Self {
-        Self::Broken(error.to_string())
-    }
-}
-
-/// A semaphore that is never closed was.
-impl From<tokio::sync::AcquireError> for Failure {
-    fn from(error: tokio::sync::AcquireError) -> Self {
-        Self::Broken(error.to_string())
-    }
+    Broken(#[from] tokio::task::JoinError),
+    /// A semaphore that is never closed was.
+    #[error("{0}")]
+    Closed(#[from] tokio::sync::AcquireError),
 }
 
 impl Engine {

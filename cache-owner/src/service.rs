@@ -140,7 +140,7 @@ impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let status = match failure {
             Failure::Disk(_) => StatusCode::INSUFFICIENT_STORAGE,
-            Failure::Broken(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Failure::Broken(_) | Failure::Closed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, failure.to_string())
     }

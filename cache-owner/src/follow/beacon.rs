@@ -1,9 +1,8 @@
 //! Questions to a node over the Beacon API. Blocks are known by their slots,
 //! of which some are empty.
 
-use hyper::body::Bytes;
-use serde::de::DeserializeOwned;
 use serde::Deserialize;
+use serde_json::Value;
 use sszip_core::cache::owner::tracker::{Answer, Ask, Block, Hash};
 
 use super::execution::root;
@@ -17,72 +16,6 @@ const SPEC: &str = "/eth/v1/config/spec";
 const SYNCING: &str = "/eth/v1/node/syncing";
 const CHECKPOINTS: &str = "/eth/v1/beacon/states/head/finality_checkpoints";
 
-#[derive(Deserialize)]
-struct Data<T> {
-    data: T,
-}
-
-#[derive(Deserialize)]
-struct Header {
-    #[serde(deserialize_with = "root")]
-    root: Hash,
-    header: Signed,
-}
-
-#[derive(Deserialize)]
-struct Signed {
-    message: Message,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    #[serde(deserialize_with = "decimal")]
-    slot: u64,
-    #[serde(deserialize_with = "root")]
-    parent_root: Hash,
-}
-
-#[derive(Deserialize)]
-struct Genesis {
-    #[serde(deserialize_with = "root")]
-    genesis_validators_root: Hash,
-}
-
-#[derive(Deserialize)]
-struct Spec {
-    #[serde(rename = "DEPOSIT_CHAIN_ID", default)]
-    chain_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Syncing {
-    is_syncing: bool,
-    /// What it has was not checked by its execution client yet.
-    #[serde(default)]
-    is_optimistic: bool,
-}
-
-#[derive(Deserialize)]
-struct Checkpoints {
-    finalized: Checkpoint,
-}
-
-#[derive(Deserialize)]
-struct Checkpoint {
-    #[serde(deserialize_with = "root")]
-    root: Hash,
-}
-
-fn decimal<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(from)?;
-    text.parse().map_err(serde::de::Error::custom)
-}
-
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, String> {
-    let data: Data<T> = serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
-    Ok(data.data)
-}
-
 /// What the node says to a question.
 ///
 /// # Errors
@@ -95,33 +28,63 @@ pub async fn ask(http: &Http, ask: Ask) -> Result<Answer, String> {
             let block = header(http, &slot.to_string()).await?;
             Answer::Block(block.filter(|block| block.number == slot))
         }
-        Ask::Finalized => match found::<Checkpoints>(http, CHECKPOINTS).await? {
-            // before the first one
-            Some(Checkpoints { finalized }) if finalized.root == Hash::default() => {
-                Answer::Block(None)
-            }
-            Some(Checkpoints { finalized }) => Answer::Block(by_root(http, &finalized.root).await?),
-            None => Answer::Failed(format!("it has no {CHECKPOINTS}")),
-        },
-        Ask::Syncing => match found::<Syncing>(http, SYNCING).await? {
-            Some(syncing) => Answer::Syncing(syncing.is_syncing || syncing.is_optimistic),
-            None => Answer::Failed(format!("it has no {SYNCING}")),
-        },
+        Ask::Finalized => {
+            let Some(checkpoints) = get(http, CHECKPOINTS).await? else {
+                return Ok(missing(CHECKPOINTS));
+            };
+            // before the first one it is nothing
+            let root = root_at(&checkpoints, "/finalized/root")?;
+            Answer::Block(match root == Hash::default() {
+                true => None,
+                false => by_root(http, &root).await?,
+            })
+        }
+        Ask::Syncing => {
+            let Some(syncing) = get(http, SYNCING).await? else {
+                return Ok(missing(SYNCING));
+            };
+            let is = |name: &str| syncing[name].as_bool();
+            let is_syncing = is("is_syncing").ok_or_else(|| unlike("is_syncing"))?;
+            // what it has was perhaps not checked by its execution client yet
+            Answer::Syncing(is_syncing || is("is_optimistic") == Some(true))
+        }
         Ask::ChainId => {
-            let spec = found::<Spec>(http, SPEC).await?;
-            let id = spec.and_then(|spec| spec.chain_id);
+            let spec = get(http, SPEC).await?.unwrap_or_default();
+            let id = spec["DEPOSIT_CHAIN_ID"].as_str();
             Answer::ChainId(id.and_then(|id| id.parse().ok()))
         }
-        Ask::Genesis => match found::<Genesis>(http, GENESIS).await? {
-            Some(genesis) => Answer::Genesis(genesis.genesis_validators_root),
-            None => Answer::Failed(format!("it has no {GENESIS}")),
+        Ask::Genesis => match get(http, GENESIS).await? {
+            Some(genesis) => Answer::Genesis(root_at(&genesis, "/genesis_validators_root")?),
+            None => missing(GENESIS),
         },
     })
 }
 
-async fn found<T: DeserializeOwned>(http: &Http, path: &str) -> Result<Option<T>, String> {
-    let body = http.get(path).await?;
-    body.map(|body| read(&body)).transpose()
+fn missing(path: &str) -> Answer {
+    Answer::Failed(format!("it has no {path}"))
+}
+
+fn unlike(at: &str) -> String {
+    format!("an answer that can't be read: {at} is missing, or not what it should be")
+}
+
+/// The data under a path, if there are any.
+async fn get(http: &Http, path: &str) -> Result<Option<Value>, String> {
+    #[derive(Deserialize)]
+    struct Data {
+        data: Value,
+    }
+    let Some(body) = http.get(path).await? else {
+        return Ok(None);
+    };
+    match serde_json::from_slice(&body) {
+        Ok(Data { data }) => Ok(Some(data)),
+        Err(error) => Err(unreadable(&body, &error)),
+    }
+}
+
+fn root_at(data: &Value, at: &str) -> Result<Hash, String> {
+    root(data.pointer(at).unwrap_or(&Value::Null)).map_err(|_| unlike(at))
 }
 
 async fn by_root(http: &Http, hash: &Hash) -> Result<Option<Block>, String> {
@@ -129,11 +92,16 @@ async fn by_root(http: &Http, hash: &Hash) -> Result<Option<Block>, String> {
 }
 
 async fn header(http: &Http, id: &str) -> Result<Option<Block>, String> {
-    let path = format!("/eth/v1/beacon/headers/{id}");
-    let header: Option<Header> = found(http, &path).await?;
-    Ok(header.map(|header| Block {
-        number: header.header.message.slot,
-        hash: header.root,
-        parent: header.header.message.parent_root,
+    const SLOT: &str = "/header/message/slot";
+    let Some(header) = get(http, &format!("/eth/v1/beacon/headers/{id}")).await? else {
+        return Ok(None);
+    };
+    let slot = header.pointer(SLOT).and_then(Value::as_str);
+    Ok(Some(Block {
+        number: slot
+            .and_then(|slot| slot.parse().ok())
+            .ok_or_else(|| unlike(SLOT))?,
+        hash: root_at(&header, "/root")?,
+        parent: root_at(&header, "/header/message/parent_root")?,
     }))
 }

@@ -419,18 +419,7 @@ impl Entry {
     pub fn gzip(&self, id: &[u8]) -> Option<Body> {
         match &self.payload {
             Payload::Raw(bytes) => self.assemble(id, bytes),
-            Payload::Open(open) => {
-                let own = self.own_length(id, open.bytes.len());
-                let mut member = Member::with_room(2, own)?;
-                for text in self.envelope.head(id) {
-                    member.text(text)?;
-                }
-                member.open(open)?;
-                for text in self.envelope.tail(id) {
-                    member.text(text)?;
-                }
-                member.finish()
-            }
+            Payload::Open(_) => self.gzip_always(id),
         }
     }
 
@@ -485,15 +474,19 @@ impl Entry {
     /// As [`gzip`](Self::gzip), for a client that takes nothing else: what was
     /// not coded stands in the member as it is.
     pub fn gzip_always(&self, id: &[u8]) -> Option<Body> {
-        let Payload::Raw(bytes) = &self.payload else {
-            return self.gzip(id);
+        let copied = match &self.payload {
+            Payload::Raw(bytes) => bytes.len(),
+            Payload::Open(open) => Body::copied(open.bytes.len()),
         };
-        let own = self.envelope.length() + id.len() + bytes.len();
-        let mut member = Member::with_room(1, own)?;
+        let own = self.envelope.length() + id.len() + copied;
+        let mut member = Member::with_room(2, own)?;
         for text in self.envelope.head(id) {
             member.text(text)?;
         }
-        member.text(bytes)?;
+        match &self.payload {
+            Payload::Raw(bytes) => member.text(bytes)?,
+            Payload::Open(open) => member.open(open)?,
+        }
         for text in self.envelope.tail(id) {
             member.text(text)?;
         }
@@ -502,7 +495,8 @@ impl Entry {
 
     fn assemble(&self, id: &[u8], payload: &Bytes) -> Option<Body> {
         let mut body = Body::identity();
-        body.make_room(self.own_length(id, payload.len()))?;
+        let copied = Body::copied(payload.len());
+        body.make_room(self.envelope.length() + id.len() + copied)?;
         for text in self.envelope.head(id) {
             body.copy(text)?;
         }
@@ -511,11 +505,6 @@ impl Entry {
             body.copy(text)?;
         }
         Some(body)
-    }
-
-    /// What of an answer with a payload of that length is copied.
-    fn own_length(&self, id: &[u8], payload: usize) -> usize {
-        self.envelope.length() + id.len() + Body::copied(payload)
     }
 
     /// The payload in identity.

@@ -93,11 +93,6 @@ impl Leases {
         Lease::Granted
     }
 
-    /// `key` is there now, whoever has put it.
-    pub fn fill(&mut self, key: &Key) -> Option<Ended> {
-        self.end(key)
-    }
-
     /// `process` gives its lease of `key` back.
     pub fn give_back(&mut self, key: &Key, process: &Name) -> Option<Ended> {
         (self.held.get(key)?.holder == *process)
@@ -136,16 +131,12 @@ impl Leases {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-
-    fn end(&mut self, key: &Key) -> Option<Ended> {
+    /// That of `key`, whoever has it: it is there now.
+    pub fn end(&mut self, key: &Key) -> Option<Ended> {
         let held = self.held.remove(key)?;
         self.ends.remove(&(held.ends, *key));
         Some(Ended {
@@ -234,7 +225,7 @@ mod tests {
                             }
                             continue;
                         }
-                        Step::Fill(key) => (leases.fill(&[key; 32]).into_iter().collect(), vec![key]),
+                        Step::Fill(key) => (leases.end(&[key; 32]).into_iter().collect(), vec![key]),
                         Step::GiveBack(key, who) => {
                             let is_holder = model.get(&key).is_some_and(|held| held.0 == who);
                             (
@@ -264,7 +255,7 @@ mod tests {
                         }
                     }
                     prop_assert_eq!(told, wanted);
-                    prop_assert_eq!(leases.len(), model.len());
+                    prop_assert_eq!(leases.count(), model.len());
                     prop_assert_eq!(leases.next_end(), model.values().map(|held| held.1).min());
                 }
             }

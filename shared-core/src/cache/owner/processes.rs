@@ -5,9 +5,7 @@
 //! it is queued: a process that reads nothing is given nothing, so that a
 //! purge waits for it for [`TIME`] at most, whatever lies in between.
 
-use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use crate::cache::told::Event;
@@ -27,7 +25,7 @@ const MOST_EVENTS: usize = 16_384;
 const MOST_PROCESSES: usize = 1_024;
 
 /// A process's name for itself: 1 to 64 letters, digits, `-`, `.`, `_`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name(Arc<str>);
 
 impl Name {
@@ -40,18 +38,6 @@ impl Name {
     /// As it was given.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl Borrow<str> for Name {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

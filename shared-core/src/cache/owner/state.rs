@@ -269,7 +269,7 @@ impl Owner {
             self.announce_chain(&mut shared, &kept.about().namespace);
         }
         let ended = match &put {
-            Ok(_) => shared.leases.fill(key),
+            Ok(_) => shared.leases.end(key),
             Err(_) => process.and_then(|process| shared.leases.give_back(key, process)),
         };
         // evicted at once or not: who waits is to look it up
@@ -474,7 +474,7 @@ impl Owner {
         json!({
             "generation": shared.processes.generation(),
             "processes": processes,
-            "leases": shared.leases.len(),
+            "leases": shared.leases.count(),
             "purges_waiting": shared.processes.waiting(),
             "memory": {
                 "entries": self.memory.len(),

@@ -450,15 +450,17 @@ impl Rocks {
     /// The rows of `family` from `from` on, before `to`.
     pub fn rows(&self, family: usize, from: &[u8], to: &[u8]) -> Result<Rows<'_>, Failure> {
         let (from, to) = (from.into(), to.into());
-        // SAFETY: both bounds are copied before the call returns.
-        let iterator = checked(|status| unsafe {
-            ffi::sszip_rocks_iterate(self.db, family as u32, &from, &to, status)
+        // there may be one though it failed: it is freed then
+        let rows = checked(|status| {
+            // SAFETY: both bounds are copied before the call returns.
+            let iterator =
+                unsafe { ffi::sszip_rocks_iterate(self.db, family as u32, &from, &to, status) };
+            NonNull::new(iterator).map(|iterator| Rows {
+                iterator,
+                first: true,
+                _db: PhantomData,
+            })
         })?;
-        let rows = NonNull::new(iterator).map(|iterator| Rows {
-            iterator,
-            first: true,
-            _db: PhantomData,
-        });
         rows.ok_or_else(|| Failure::other("no iterator and no error"))
     }
 
