@@ -122,12 +122,6 @@ impl Running {
         }
     }
 
-    /// Asks it to end.
-    pub fn stop(&self) {
-        // no receiver: it has ended
-        let _ = self.stop.send(true);
-    }
-
     /// Asks it to end, from anywhere.
     pub fn stopper(&self) -> impl Fn() + Send + 'static {
         let stop = self.stop.clone();
@@ -140,20 +134,18 @@ impl Running {
     /// Waits until it has ended, which it does by itself only when it can't
     /// serve.
     pub fn wait(&mut self) {
-        // an error: its thread is gone
-        let _ = self.ended.recv();
-        if let Some(thread) = self.thread.take() {
-            // it logged its panic
-            let _ = thread.join();
-        }
+        self.ends_within(Duration::MAX);
     }
 
     /// Asks it to end, and waits until it has, or for so long. Whether it has.
     pub fn join(&mut self, limit: Duration) -> bool {
-        self.stop();
-        if self.state() != State::Ended
-            && self.ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout)
-        {
+        self.stopper()();
+        self.ends_within(limit)
+    }
+
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        let timeout = Err(mpsc::RecvTimeoutError::Timeout);
+        if self.state() != State::Ended && self.ended.recv_timeout(limit) == timeout {
             return false;
         }
         if let Some(thread) = self.thread.take() {

@@ -185,77 +185,6 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_requests() {
-        let hash = [0xab; 32];
-        for (ask, method, params) in [
-            (Ask::Latest, "eth_getBlockByNumber", r#"["latest",false]"#),
-            (
-                Ask::Finalized,
-                "eth_getBlockByNumber",
-                r#"["finalized",false]"#,
-            ),
-            (
-                Ask::ByNumber(255),
-                "eth_getBlockByNumber",
-                r#"["0xff",false]"#,
-            ),
-            (Ask::Again(0), "eth_getBlockByNumber", r#"["0x0",false]"#),
-            (Ask::Syncing, "eth_syncing", "[]"),
-            (Ask::ChainId, "eth_chainId", "[]"),
-        ] {
-            let expected =
-                format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
-            assert_eq!(request(ask, 7), expected);
-        }
-        assert!(request(Ask::ByHash(hash), 1).contains(&"ab".repeat(32)));
-    }
-
-    #[test]
-    fn answers_are_read() {
-        let (hash, parent) = (
-            "0x".to_owned() + &"11".repeat(32),
-            "0x".to_owned() + &"22".repeat(32),
-        );
-        let block = format!(
-            r#"{{"id":1,"result":{{"x":[1],"number":"0x10","hash":"{hash}","parentHash":"{parent}"}}}}"#
-        );
-        let expected = Block {
-            number: 16,
-            hash: [0x11; 32],
-            parent: [0x22; 32],
-        };
-        assert_eq!(
-            answer(Ask::Latest, &block),
-            Ok(Answer::Block(Some(expected)))
-        );
-        assert_eq!(
-            answer(Ask::Genesis, &block),
-            Ok(Answer::Genesis([0x11; 32]))
-        );
-        let result = |ask, result: &str| {
-            answer(
-                ask,
-                &format!(r#"{{"jsonrpc":"2.0","result":{result},"id":1}}"#),
-            )
-        };
-        assert_eq!(result(Ask::ByNumber(1), "null"), Ok(Answer::Block(None)));
-        assert_eq!(result(Ask::Syncing, "false"), Ok(Answer::Syncing(false)));
-        let progress = r#"{"currentBlock":"0x1"}"#;
-        assert_eq!(result(Ask::Syncing, progress), Ok(Answer::Syncing(true)));
-        assert_eq!(
-            result(Ask::ChainId, r#""0x1""#),
-            Ok(Answer::ChainId(Some(1)))
-        );
-        assert!(matches!(
-            result(Ask::Genesis, "null"),
-            Ok(Answer::Failed(_))
-        ));
-        let error = r#"{"error":{"code":-32601,"message":"no such method"},"id":1}"#;
-        let text = "error -32601: no such method".to_owned();
-        assert_eq!(answer(Ask::Finalized, error), Ok(Answer::Failed(text)));
-    }
-
-    #[test]
     fn what_is_no_answer_is_said_to_be_none() {
         for (ask, body) in [
             (Ask::Latest, "<html><body>Bad Gateway</body></html>"),
@@ -276,25 +205,6 @@ mod tests {
         }
         let error = answer(Ask::Latest, "<html>\n\u{7}").unwrap_err();
         assert!(error.ends_with(": <html>  "), "{error}");
-    }
-
-    #[test]
-    fn messages_are_told_apart() {
-        for (text, expected) in [
-            (
-                r#"{"jsonrpc":"2.0","id":7,"result":null}"#,
-                Message::Answer(7),
-            ),
-            (
-                r#"{"jsonrpc":"2.0","method":"eth_subscription","params":{"result":{}}}"#,
-                Message::Notification,
-            ),
-            (r#"{"method":"other"}"#, Message::Other),
-            (r#"{"id":"x","result":1}"#, Message::Other),
-            ("[]", Message::Other),
-        ] {
-            assert_eq!(kind(text), expected, "{text}");
-        }
     }
 
     #[test]

@@ -334,11 +334,11 @@ fn a_newer_format_is_left_alone() {
     let config = config(folder.path());
     let marker = config.path.join("sszip-store");
     let old = fs::read(&marker).unwrap();
-    let content = "sszip-store 3\nsomething new\n";
+    let content = "sszip-store 4\nsomething new\n";
     let crc = crc32fast::hash(content.as_bytes());
     fs::write(&marker, format!("{content}crc32 {crc:08x}\n")).unwrap();
     let error = try_open(&config, NOW).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { format: 3 }), "{error}");
+    assert!(matches!(error, OpenError::Newer { format: 4 }), "{error}");
     fs::write(&marker, old).unwrap();
     let (opening, found) = outlast(&config, "the old version again");
     assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));

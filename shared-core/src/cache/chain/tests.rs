@@ -92,6 +92,19 @@ fn a_lower_head_is_the_head_when_its_node_says_so() {
 }
 
 #[test]
+fn what_is_older_than_all_that_is_known_does_not_hold() {
+    let chain = chain();
+    let old = stamp(&chain, Class::Unfinalized, Some(1));
+    for n in 0..MOST_REORGS {
+        assert!(old.holds(), "{n}");
+        moved(&chain, Move::Reorg { from: 50 });
+    }
+    assert!(old.holds());
+    moved(&chain, Move::Reorg { from: 50 });
+    assert!(!old.holds());
+}
+
+#[test]
 fn nothing_of_another_chain_holds() {
     let chain = chain();
     let classes = [
