@@ -104,8 +104,7 @@ mod tests {
     }
 
     fn bytes_of(entry: &Entry) -> Vec<u8> {
-        let encoded = Encoded::of(entry).unwrap();
-        [&encoded.head[..], &encoded.payload].concat()
+        Encoded::of(entry).unwrap().to_vec()
     }
 
     #[test]

@@ -129,9 +129,9 @@ impl Encoded {
         })
     }
 
-    /// Bytes in all.
-    pub fn length(&self) -> usize {
-        self.head.len() + self.payload.len()
+    /// Both in one piece.
+    pub fn to_vec(&self) -> Vec<u8> {
+        [&self.head[..], &self.payload].concat()
     }
 }
 
@@ -259,9 +259,7 @@ mod tests {
     }
 
     fn bytes_of(entry: &Entry) -> Vec<u8> {
-        let encoded = Encoded::of(entry).unwrap();
-        assert_eq!(encoded.length(), encoded.head.len() + encoded.payload.len());
-        [&encoded.head[..], &encoded.payload].concat()
+        Encoded::of(entry).unwrap().to_vec()
     }
 
     fn entries() -> Vec<Entry> {

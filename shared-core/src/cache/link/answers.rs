@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::job::{Job, LookUp};
 use super::message::Answer;
-use super::{Found, Link, Slot, State, EVENTS};
+use super::{Found, Link, State, EVENTS};
 use crate::bytes::push;
 use crate::cache::chain::State as ChainState;
 use crate::cache::entry::Entry;
@@ -124,7 +124,7 @@ impl Link {
         state.events = events;
         for event in heard {
             self.heed(state, shared, event, now);
-            if !matches!(state.slots.get(EVENTS), Some(Slot::Open(_))) {
+            if state.open(EVENTS).is_none() {
                 return;
             }
         }
@@ -177,7 +177,7 @@ impl Link {
                     look_up.generation = self.generation();
                     self.ask_again(state, shared, look_up);
                 }
-                let jobs = state.slots.iter_mut().flat_map(Slot::jobs);
+                let jobs = state.slots.iter_mut().flat_map(|slot| &mut slot.jobs);
                 for job in jobs.chain(&mut state.asked) {
                     if let Job::LookUp(look_up) = job {
                         look_up.missed_event |= look_up.key == key;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::job::{Job, LookUp};
-use super::{Link, Slot, State};
+use super::{Link, State};
 use crate::cache::chain::Chains;
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
@@ -112,7 +112,7 @@ impl State {
     /// Nobody waits under that name any more.
     pub(super) fn forget(&mut self, gone: Waiter) {
         let Self { slots, asked, .. } = self;
-        let busy = slots.iter_mut().flat_map(Slot::jobs);
+        let busy = slots.iter_mut().flat_map(|slot| &mut slot.jobs);
         for job in asked.iter_mut().chain(busy) {
             match job {
                 Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),

@@ -151,27 +151,18 @@ impl Reader {
     /// Room for what comes next: the bytes of a body are read to where they
     /// stay. `None` when memory is refused.
     pub(super) fn room(&mut self) -> Option<&mut [std::mem::MaybeUninit<u8>]> {
-        let (buffer, wanted) = match &mut self.state {
-            Reading::Head => (&mut self.buffer, HEAD_ROOM),
+        let (buffer, wanted, most) = match &mut self.state {
+            Reading::Head => (&mut self.buffer, HEAD_ROOM, usize::MAX),
             Reading::Body { response, length } => {
                 let left = *length - response.body.len();
-                (&mut response.body, left)
+                // not beyond it: the connection is read for one response
+                (&mut response.body, left, left)
             }
-            Reading::Events { .. } => (&mut self.buffer, EVENTS_ROOM),
+            Reading::Events { .. } => (&mut self.buffer, EVENTS_ROOM, usize::MAX),
         };
-        let spare = buffer.capacity() - buffer.len();
-        if spare == 0 {
+        if buffer.len() == buffer.capacity() {
             buffer.try_reserve_exact(wanted).ok()?;
         }
-        let most = match self.state {
-            // not beyond it: the connection is read for one response
-            Reading::Body { .. } => wanted,
-            _ => usize::MAX,
-        };
-        let buffer = match &mut self.state {
-            Reading::Body { response, .. } => &mut response.body,
-            _ => &mut self.buffer,
-        };
         let room = buffer.spare_capacity_mut();
         let most = most.min(room.len());
         Some(&mut room[..most])

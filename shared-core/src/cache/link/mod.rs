@@ -29,6 +29,7 @@ use self::favours::Favours;
 use self::job::{Job, LookUp};
 pub use self::message::{Answer, Message, NotOurs};
 pub use self::purge::{problem, request as purge_request, BadPurge, Purged};
+use self::sending::Burst;
 use super::chain::Chains;
 use super::entry::Entry;
 use super::process::flights::Outcome;
@@ -165,13 +166,21 @@ struct Found {
     generation: u64,
 }
 
+/// A connection.
 #[derive(Debug)]
-enum Slot {
+struct Slot {
+    stage: Stage,
+    /// What it is opened for, or whose answers are still to come, in their order.
+    jobs: VecDeque<Job>,
+}
+
+#[derive(Debug)]
+enum Stage {
     Closed {
         /// Not before that.
         retry_at: u64,
     },
-    Connecting(Job),
+    Connecting,
     Open(Box<Open>),
 }
 
@@ -179,8 +188,6 @@ enum Slot {
 struct Open {
     out: Outgoing,
     reader: Reader,
-    /// Whose answers are still to come, in their order.
-    jobs: VecDeque<Job>,
     /// When something last came, or was asked.
     since: u64,
 }
@@ -189,7 +196,10 @@ impl Link {
     /// Of the process that the owner is to know as `process`: at most 64
     /// letters, digits, `-`, `.` and `_`, another one each time.
     pub fn new(process: String, bounds: Bounds) -> Self {
-        let slots = (0..=bounds.connections).map(|_| Slot::Closed { retry_at: 0 });
+        let slots = (0..=bounds.connections).map(|_| Slot {
+            stage: Stage::Closed { retry_at: 0 },
+            jobs: VecDeque::new(),
+        });
         Self {
             bounds,
             process,
@@ -285,36 +295,27 @@ impl Link {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
-        let Slot::Connecting(mut job) = std::mem::replace(place, Slot::Closed { retry_at: 0 })
-        else {
-            return;
-        };
-        if !is_open {
-            self.retry_later(&mut state, slot, now);
-            self.fail_or_repeat(&mut state, shared, job);
+        if !matches!(place.stage, Stage::Connecting) {
             return;
         }
-        let mut open = Box::new(Open {
+        if !is_open {
+            self.lose(&mut state, shared, slot, now);
+            return;
+        }
+        let first = place.jobs.pop_front();
+        place.stage = Stage::Open(Box::new(Open {
             out: Outgoing::default(),
             reader: Reader::new(self.bounds.max_body),
-            jobs: VecDeque::new(),
             since: now,
-        });
+        }));
         if slot == EVENTS {
             state.events = Events::default();
         }
-        job.begin(now);
-        let message = job.message(&self.process, now);
-        match message.and_then(|message| open.out.add(message)) {
-            Some(()) => {
-                open.jobs.push_back(job);
-                state.needs.push_back(Need::Write(slot));
-            }
-            None => self.drop_unsent(&mut state, shared, job),
+        let mut burst = Burst::default();
+        if let Some(job) = first {
+            self.add(&mut state, shared, &mut burst, job, now);
         }
-        if let Some(place) = state.slots.get_mut(slot) {
-            *place = Slot::Open(open);
-        }
+        state.carry(slot, burst, now);
         self.assign(&mut state, shared, now);
     }
 
@@ -349,7 +350,7 @@ impl Link {
     /// how many bytes of them were; none: nothing is.
     pub fn write(&self, slot: usize, write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize) {
         let mut state = self.lock();
-        if let Some(Slot::Open(open)) = state.slots.get_mut(slot) {
+        if let Some(open) = state.open(slot) {
             let written = write(&mut open.out.pieces());
             open.out.advance(written);
         }
@@ -358,16 +359,8 @@ impl Link {
     /// Room for bytes from a connection; `None`: close it.
     pub fn room(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
         let mut state = self.lock();
-        let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
-            return false;
-        };
-        match open.reader.room() {
-            Some(room) => {
-                take(room);
-                true
-            }
-            None => false,
-        }
+        let room = state.open(slot).and_then(|open| open.reader.room());
+        room.map(take).is_some()
     }
 
     /// So many bytes came into the [`room`](Self::room) of a connection.
@@ -377,14 +370,14 @@ impl Link {
     #[allow(unsafe_code)]
     pub unsafe fn filled(&self, shared: &Shared, slot: usize, bytes: usize, now: u64) {
         let mut state = self.lock();
-        let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
+        let Some(open) = state.open(slot) else {
             return;
         };
         open.since = now;
         // SAFETY: the function's contract.
         let mut read = unsafe { open.reader.filled(bytes) };
         while self.take(&mut state, shared, slot, read, now) {
-            let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
+            let Some(open) = state.open(slot) else {
                 break;
             };
             read = open.reader.next();
@@ -401,17 +394,19 @@ impl Link {
         read: Result<Read, NotOurs>,
         now: u64,
     ) -> bool {
-        let Some(Slot::Open(open)) = state.slots.get_mut(slot) else {
+        let Some(Slot {
+            stage: Stage::Open(open),
+            jobs,
+        }) = state.slots.get_mut(slot)
+        else {
             return false;
         };
         match read {
             Ok(Read::More) => {
                 // what has begun to come is no slower from here than from the
                 // node, as long as more of it does
-                if open.reader.is_in_body() {
-                    if let Some(job) = open.jobs.front_mut() {
-                        job.put_off(now.saturating_add(self.bounds.deadline));
-                    }
+                if let Some(job) = jobs.front_mut().filter(|_| open.reader.is_in_body()) {
+                    job.put_off(now.saturating_add(self.bounds.deadline));
                 }
                 false
             }
@@ -419,7 +414,7 @@ impl Link {
                 self.hear(state, shared, &data, now);
                 true
             }
-            Ok(Read::Response(response)) if slot != EVENTS => match open.jobs.pop_front() {
+            Ok(Read::Response(response)) if slot != EVENTS => match jobs.pop_front() {
                 Some(job) => {
                     self.answered(state, shared, job, response, now);
                     true
@@ -448,21 +443,18 @@ impl Link {
         let mut state = self.lock();
         self.give_up_late(&mut state, shared, now);
         for slot in 0..state.slots.len() {
-            let silent = match &state.slots[slot] {
-                Slot::Open(open) => match open.jobs.front() {
-                    Some(Job::Purge { .. }) => false,
-                    Some(_) => now >= open.since + SILENCE,
-                    None => slot == EVENTS && now >= open.since + SILENCE,
-                },
-                _ => false,
+            let is_waited_for = match state.slots[slot].jobs.front() {
+                Some(Job::Purge { .. }) => false,
+                Some(_) => true,
+                None => slot == EVENTS,
             };
-            if silent {
+            let is_silent = |open: &mut Open| now >= open.since + SILENCE;
+            if is_waited_for && state.open(slot).is_some_and(is_silent) {
                 self.close(&mut state, shared, slot, now);
             }
         }
-        if matches!(state.slots[EVENTS], Slot::Closed { retry_at } if retry_at <= now) {
-            state.slots[EVENTS] = Slot::Connecting(Job::Listen);
-            state.needs.push_back(Need::Connect(EVENTS));
+        if matches!(state.slots[EVENTS].stage, Stage::Closed { retry_at } if retry_at <= now) {
+            state.connect(EVENTS, Job::Listen);
         }
         self.assign(&mut state, shared, now);
         state.next_tick(now)
@@ -486,22 +478,17 @@ impl Link {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
+        if matches!(place.stage, Stage::Closed { .. }) {
+            return;
+        }
+        place.stage = Stage::Closed { retry_at: now };
+        let jobs = std::mem::take(&mut place.jobs);
         // an owner may close what is not in use
-        let is_idle = matches!(place, Slot::Open(open) if open.jobs.is_empty());
-        match std::mem::replace(place, Slot::Closed { retry_at: now }) {
-            Slot::Open(open) => {
-                if !is_idle {
-                    self.retry_later(state, slot, now);
-                }
-                for job in open.jobs {
-                    self.fail_or_repeat(state, shared, job);
-                }
-            }
-            Slot::Connecting(job) => {
-                self.retry_later(state, slot, now);
-                self.fail_or_repeat(state, shared, job);
-            }
-            closed @ Slot::Closed { .. } => *place = closed,
+        if !jobs.is_empty() {
+            self.retry_later(state, slot, now);
+        }
+        for job in jobs {
+            self.fail_or_repeat(state, shared, job);
         }
     }
 
@@ -516,9 +503,8 @@ impl Link {
             }
         }
         if let Some(place) = state.slots.get_mut(slot) {
-            *place = Slot::Closed {
-                retry_at: now + wait,
-            };
+            let retry_at = now + wait;
+            place.stage = Stage::Closed { retry_at };
         }
         // the next tick is another one now
         self.stir();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::channel::Outgoing;
 use super::job::{Job, LookUp};
-use super::{Link, Need, Slot, State, EVENTS, PURGE, SILENCE};
+use super::{Link, Need, Open, Slot, Stage, State, EVENTS, PURGE, SILENCE};
 use crate::cache::process::Shared;
 
 /// So many requests go over one connection at a time: what is to be sent when
@@ -19,10 +19,10 @@ impl Link {
             return;
         }
         for slot in EVENTS + 1..state.slots.len() {
-            let free = match &state.slots[slot] {
-                Slot::Open(open) => open.jobs.is_empty(),
-                Slot::Closed { retry_at } => *retry_at <= now,
-                Slot::Connecting(_) => false,
+            let free = match state.slots[slot].stage {
+                Stage::Open(_) => state.slots[slot].jobs.is_empty(),
+                Stage::Closed { retry_at } => retry_at <= now,
+                Stage::Connecting => false,
             };
             if !free {
                 continue;
@@ -34,54 +34,60 @@ impl Link {
             if !is_asked && (is_last || state.favours_wait()) {
                 return;
             }
-            if matches!(state.slots[slot], Slot::Open(_)) {
+            if state.open(slot).is_some() {
                 self.send(state, shared, slot, now);
                 continue;
             }
             let Some(job) = state.next(ready) else {
                 return;
             };
-            state.slots[slot] = Slot::Connecting(job);
-            state.needs.push_back(Need::Connect(slot));
+            state.connect(slot, job);
         }
     }
 
     /// Sends over an open connection what is asked, and with it favours.
     fn send(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
         let is_last = slot + 1 == state.slots.len();
-        let mut jobs = VecDeque::new();
-        let mut out = Outgoing::default();
-        while jobs.len() < TOGETHER && out.has_room() {
+        let mut burst = Burst::default();
+        while burst.jobs.len() < TOGETHER && burst.out.has_room() {
             let ready = state.ready();
             if ready.is_none() && is_last {
                 break;
             }
             // what takes long is sent alone; favours don't
             let is_alone = ready.is_some_and(|at| !state.asked[at].is_quick());
-            if is_alone && !jobs.is_empty() || jobs.try_reserve(1).is_err() {
+            if is_alone && !burst.jobs.is_empty() || burst.jobs.try_reserve(1).is_err() {
                 break;
             }
-            let Some(mut job) = state.next(ready) else {
+            let Some(job) = state.next(ready) else {
                 break;
             };
-            job.begin(now);
-            let message = job.message(&self.process, now);
-            match message.and_then(|message| out.add(message)) {
-                Some(()) => jobs.push_back(job),
-                None => self.drop_unsent(state, shared, job),
-            }
+            self.add(state, shared, &mut burst, job, now);
             if is_alone {
                 break;
             }
         }
-        if jobs.is_empty() {
-            return;
-        }
-        if let Some(Slot::Open(open)) = state.slots.get_mut(slot) {
-            open.out = out;
-            open.jobs = jobs;
-            open.since = now;
-            state.needs.push_back(Need::Write(slot));
+        state.carry(slot, burst, now);
+    }
+
+    /// Puts a job among what is sent, unless that can't be.
+    pub(super) fn add(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        burst: &mut Burst,
+        mut job: Job,
+        now: u64,
+    ) {
+        job.begin(now);
+        let message = job.message(&self.process, now);
+        match message.and_then(|message| burst.out.add(message)) {
+            Some(()) => burst.jobs.push_back(job),
+            // it came too late, or never can be sent, or memory was refused
+            None => match job {
+                Job::Store { key, .. } => state.favours.push(Job::GiveBack(key)),
+                job => self.fail(state, shared, job),
+            },
         }
     }
 
@@ -101,20 +107,42 @@ impl Link {
             }
         }
     }
-
-    /// It came too late, or never can be sent, or memory was refused for it.
-    pub(super) fn drop_unsent(&self, state: &mut State, shared: &Shared, job: Job) {
-        match job {
-            Job::Store { key, .. } => state.favours.push(Job::GiveBack(key)),
-            job => self.fail(state, shared, job),
-        }
-    }
 }
 
-/// An iterator has one type.
-static NO_JOBS: &VecDeque<Job> = &VecDeque::new();
+/// What goes together.
+#[derive(Default)]
+pub(super) struct Burst {
+    out: Outgoing,
+    jobs: VecDeque<Job>,
+}
 
 impl State {
+    pub(super) fn open(&mut self, slot: usize) -> Option<&mut Open> {
+        match &mut self.slots.get_mut(slot)?.stage {
+            Stage::Open(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// A connection is to be opened for a job.
+    pub(super) fn connect(&mut self, slot: usize, job: Job) {
+        if let Some(place) = self.slots.get_mut(slot) {
+            place.stage = Stage::Connecting;
+            place.jobs.push_back(job);
+            self.needs.push_back(Need::Connect(slot));
+        }
+    }
+
+    /// A connection that has nothing to do carries these.
+    pub(super) fn carry(&mut self, slot: usize, Burst { out, jobs }: Burst, now: u64) {
+        if let (Some(open), false) = (self.open(slot), jobs.is_empty()) {
+            open.out = out;
+            open.since = now;
+            self.slots[slot].jobs = jobs;
+            self.needs.push_back(Need::Write(slot));
+        }
+    }
+
     /// The next of those that somebody waits for. A purge takes its connection
     /// until it holds everywhere, and to hold it wants acknowledgements that need
     /// one as well: half of them are for the rest.
@@ -123,11 +151,8 @@ impl State {
         if !is_purge(self.asked.front()?) {
             return Some(0);
         }
-        let carry_purges = self.slots[EVENTS + 1..].iter().filter(|slot| match slot {
-            Slot::Open(open) => open.jobs.iter().any(is_purge),
-            Slot::Connecting(job) => is_purge(job),
-            Slot::Closed { .. } => false,
-        });
+        let others = self.slots[EVENTS + 1..].iter();
+        let carry_purges = others.filter(|slot| slot.jobs.iter().any(is_purge));
         let most = (self.slots.len() - 1) / 2;
         if carry_purges.count() < most.max(1) {
             return Some(0);
@@ -147,23 +172,21 @@ impl State {
     /// together then, and nobody waits for them.
     fn favours_wait(&self) -> bool {
         let is_favour = |job: &Job| matches!(job, Job::Store { .. } | Job::GiveBack(_));
-        let are_under_way = self.slots[EVENTS + 1..].iter().any(|slot| match slot {
-            // what is long may take long
-            Slot::Open(open) => open.out.has_room() && open.jobs.back().is_some_and(is_favour),
-            Slot::Connecting(_) | Slot::Closed { .. } => false,
-        });
+        let are_under_way = self.slots[EVENTS + 1..]
+            .iter()
+            .any(|slot| match &slot.stage {
+                // what is long may take long
+                Stage::Open(open) => open.out.has_room() && slot.jobs.back().is_some_and(is_favour),
+                _ => false,
+            });
         are_under_way && self.favours.can_wait(TOGETHER)
     }
 
     pub(super) fn next_tick(&self, now: u64) -> u64 {
-        let busy = self.slots.iter().flat_map(|slot| match slot {
-            Slot::Open(open) => open.jobs.iter().chain(None),
-            Slot::Connecting(job) => NO_JOBS.iter().chain(Some(job)),
-            Slot::Closed { .. } => NO_JOBS.iter().chain(None),
-        });
+        let busy = self.slots.iter().flat_map(|slot| &slot.jobs);
         let dues = self.asked.iter().chain(busy).filter_map(Job::due);
-        let retry = match self.slots[EVENTS] {
-            Slot::Closed { retry_at } => retry_at,
+        let retry = match self.slots[EVENTS].stage {
+            Stage::Closed { retry_at } => retry_at,
             _ => now + SILENCE / 2,
         };
         let next = dues.chain([retry]).min().unwrap_or(retry);
@@ -174,21 +197,12 @@ impl State {
 impl Slot {
     /// A job whose time is over; its answer still comes on that connection.
     fn take_late(&mut self, now: u64) -> Option<Job> {
-        let job = self.jobs().find(|job| job.is_late(now))?;
+        let job = self.jobs.iter_mut().find(|job| job.is_late(now))?;
         let key = match job {
             Job::LookUp(look_up) => Some(look_up.key),
             _ => None,
         };
         Some(std::mem::replace(job, Job::Late(key)))
-    }
-
-    pub(super) fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
-        let (open, connecting) = match self {
-            Self::Open(open) => (Some(&mut open.jobs), None),
-            Self::Connecting(job) => (None, Some(job)),
-            Self::Closed { .. } => (None, None),
-        };
-        open.into_iter().flatten().chain(connecting)
     }
 }
 

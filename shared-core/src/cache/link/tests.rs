@@ -242,8 +242,7 @@ fn entry() -> Entry {
 }
 
 fn bytes_of(entry: &Entry) -> Vec<u8> {
-    let encoded = Encoded::of(entry).unwrap();
-    [&encoded.head[..], &encoded.payload].concat()
+    Encoded::of(entry).unwrap().to_vec()
 }
 
 fn found() -> Vec<u8> {

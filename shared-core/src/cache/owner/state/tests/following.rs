@@ -140,8 +140,7 @@ fn a_trace_turns_out_to_be_final() {
         ..Meta::default()
     };
     let entry = Entry::new(Envelope::none(), Payload::Raw(b"{}".to_vec().into()), meta);
-    let bytes = Encoded::of(&entry).unwrap();
-    let body = [&bytes.head[..], &bytes.payload].concat();
+    let body = Encoded::of(&entry).unwrap().to_vec();
     let about = asked_in(&owner, epoch, Class::Unfinalized, None)
         .about()
         .clone();

@@ -20,8 +20,7 @@ fn unread(generation: u64, result: &str) -> Arc<Kept> {
         level: 1,
     };
     let entry = Entry::code(envelope, result.as_bytes(), gate, Meta::default()).unwrap();
-    let bytes = Encoded::of(&entry.unread()).unwrap();
-    let body = [&bytes.head[..], &bytes.payload].concat();
+    let body = Encoded::of(&entry.unread()).unwrap().to_vec();
     let kept = kept_of(Class::Immutable, generation, 0);
     Arc::new(Kept::new(kept.about().clone(), body, 60_000, at(0)))
 }
