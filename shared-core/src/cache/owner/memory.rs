@@ -442,22 +442,6 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_lie_on_disk_is_to_be_stored_and_once() {
-        for (class, expected) in [
-            (Class::Immutable, true),
-            (Class::Resource, true),
-            (Class::Unfinalized, false),
-            (Class::Tip, false),
-        ] {
-            let entry = kept(class, 1_000);
-            assert_eq!(entry.is_to_be_stored(), expected, "{class:?}");
-            assert!(!entry.is_to_be_stored());
-            entry.is_not_stored();
-            assert_eq!(entry.is_to_be_stored(), expected);
-        }
-    }
-
-    #[test]
     fn what_is_lent_is_not_kept() {
         let memory = Memory::new(100_000);
         for is_lent in [false, true] {

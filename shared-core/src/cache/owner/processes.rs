@@ -386,38 +386,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_second_waits_for_those_of_the_owner_before() {
-        let mut processes = Processes::new(5, 0);
-        processes.purge(6, None, TIME / 2);
-        assert!(processes.settle(TIME).is_empty());
-        assert_eq!(processes.settle(TIME + 1), [6]);
-    }
-
-    #[test]
     fn the_first_second_waits_for_those_who_found_nobody_until_it_listened() {
         let mut processes = Processes::new(5, 0);
         processes.listens(300);
         processes.purge(6, None, TIME);
         assert!(processes.settle(300 + TIME).is_empty());
         assert_eq!(processes.settle(301 + TIME), [6]);
-    }
-
-    #[test]
-    fn a_newer_stream_closes_the_older_one() {
-        let mut processes = started();
-        let old = processes.arrive(&name("a"), START).unwrap();
-        drain(&mut processes, old, START);
-        let new = processes.arrive(&name("a"), START + 1).unwrap();
-        assert_eq!(processes.take_woken(), [old]);
-        assert_eq!(processes.next(old, START + 1), Next::Close);
-        assert_eq!(processes.leave(old), None);
-        // what the older one was given still counts
-        processes.purge(6, None, START + 2);
-        assert!(processes.settle(START + TIME).is_empty());
-        assert_eq!(
-            drain(&mut processes, new, START + 3)[0],
-            hello(6, START + 3 + TIME)
-        );
     }
 
     #[test]

@@ -329,23 +329,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Flights, Outcome, Role, Token, Turn};
-    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
     use crate::cache::process::wake::{EventLoop, Waiter};
 
     const KEY: [u8; 32] = [7; 32];
 
     fn entry() -> Arc<Entry> {
-        let envelope = Envelope {
-            id: IdPlace::BeforeResult,
-            before: b"{\"id\":"[..].into(),
-            between: b",\"result\":"[..].into(),
-            after: b"}"[..].into(),
-        };
-        let gate = Gate {
-            min_length: 0,
-            level: 1,
-        };
-        Arc::new(Entry::code(envelope, b"\"0x1\"", gate, Meta::default()).unwrap())
+        let payload = Payload::Raw(b"\"0x1\"".to_vec().into());
+        Arc::new(Entry::new(Envelope::none(), payload, Meta::default()))
     }
 
     fn at(id: usize) -> Waiter {

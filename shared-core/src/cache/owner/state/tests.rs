@@ -23,8 +23,6 @@ struct Model {
     is_full: Mutex<bool>,
     /// It can be read without waiting.
     is_ready: Mutex<bool>,
-    /// Entries until a flush is needed; `None`: never.
-    room: Mutex<Option<usize>>,
 }
 
 impl Model {
@@ -60,9 +58,6 @@ impl Disk for Arc<Model> {
         }
         if body.len() > 100_000 {
             return Err(StoreError::TooLarge);
-        }
-        if let Some(room) = &mut *self.room.lock().unwrap() {
-            *room = room.checked_sub(1).ok_or(StoreError::Busy)?;
         }
         let stored = Stored {
             header: header.clone(),
@@ -110,9 +105,6 @@ impl Disk for Arc<Model> {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        if let Some(room) = &mut *self.room.lock().unwrap() {
-            *room = 3;
-        }
         Ok(())
     }
 
@@ -191,31 +183,6 @@ fn heard(owner: &Owner, stream: Stream) -> Vec<Event> {
 }
 
 #[test]
-fn the_second_request_stores_an_entry_and_not_the_first() {
-    let (owner, model) = owner();
-    assert_eq!(owner.put(&KEY, &kept(5), None, at(0)), Ok(false));
-    let hit = found(owner.look_up(&KEY, at(1)));
-    assert!(hit.is_to_be_stored);
-    owner.store(&KEY, &hit.kept, at(10)).unwrap();
-    assert!(!found(owner.look_up(&KEY, at(11))).is_to_be_stored);
-    let stored = model.entries.lock().unwrap()[&KEY].clone();
-    assert_eq!(
-        (stored.header.stored_at, stored.header.expires_at),
-        (1_000_000, 1_060_000)
-    );
-    // filled twice, and not asked for in between
-    let other = [8; 32];
-    assert_eq!(owner.put(&other, &kept(5), None, at(0)), Ok(false));
-    assert_eq!(owner.put(&other, &kept(5), None, at(0)), Ok(true));
-    // what is not final never
-    let tip = kept_of(Class::Tip, 5, 100);
-    for _ in 0..3 {
-        assert_eq!(owner.put(&[9; 32], &tip, None, at(0)), Ok(false));
-        assert!(!found(owner.look_up(&[9; 32], at(0))).is_to_be_stored);
-    }
-}
-
-#[test]
 fn the_store_is_asked_after_memory_and_fills_it() {
     let (owner, _model) = owner();
     assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
@@ -270,21 +237,6 @@ fn an_entry_too_long_for_memory_goes_to_the_store_at_once() {
     );
     assert_eq!(put(Class::Immutable, 100), Ok(true));
     assert_eq!(put(Class::Tip, 100), Ok(false));
-}
-
-#[test]
-fn a_purge_removes_and_refuses_what_is_older() {
-    let (owner, _model) = owner();
-    let scope = Scope::Namespace([1; 16]);
-    owner.put(&KEY, &kept(5), None, at(0)).unwrap();
-    owner.store(&KEY, &kept(5), at(0)).unwrap();
-    assert_eq!(owner.purge(&scope, || at(0)), Ok(6));
-    assert!(owner.look_up_store(&KEY, at(0)).is_none());
-    assert!(!matches!(owner.look_up(&KEY, at(0)), LookUp::Found(_)));
-    assert_eq!(owner.put(&KEY, &kept(5), None, at(0)), Err(Refused::Purged));
-    assert_eq!(owner.put(&KEY, &kept(7), None, at(0)), Err(Refused::Purged));
-    assert!(owner.put(&KEY, &kept(6), None, at(0)).is_ok());
-    assert_eq!(owner.status()["generation"], 6);
 }
 
 #[test]
@@ -343,37 +295,6 @@ fn a_purge_that_is_not_written_down_holds_but_is_not_acknowledged() {
 }
 
 #[test]
-fn leases_end_with_what_is_there_then() {
-    let (owner, _model) = owner();
-    let [a, b] = ["a", "b"].map(|process| owner.arrive(&name(process), at(0)).unwrap());
-    heard(&owner, b);
-    assert!(granted(&owner, "a"));
-    assert!(!granted(&owner, "b"));
-    owner.put(&KEY, &kept(5), Some(&name("a")), at(0)).unwrap();
-    assert_eq!(heard(&owner, b), [Event::Filled(KEY)]);
-    // it came between the miss and this
-    let leased = owner.lease(&KEY, &name("b"), 1_000, at(0));
-    assert!(matches!(leased, Err(_)));
-
-    owner.purge(&Scope::Everything, || at(0)).unwrap();
-    assert_eq!(heard(&owner, b).len(), 1);
-    for end in [
-        |owner: &Owner, _: Stream| owner.give_back(&KEY, &name("a"), at(0)),
-        |owner: &Owner, _: Stream| {
-            let refused = owner.put(&KEY, &kept(5), Some(&name("a")), at(0));
-            assert_eq!(refused, Err(Refused::Purged));
-        },
-        |owner: &Owner, _: Stream| drop(owner.tick(at(1_000))),
-        |owner: &Owner, a: Stream| owner.leave(a, at(0)),
-    ] {
-        assert!(granted(&owner, "a"));
-        assert!(!granted(&owner, "b"));
-        end(&owner, a);
-        assert_eq!(heard(&owner, b), [Event::GivenUp(KEY)]);
-    }
-}
-
-#[test]
 fn a_clean_end_stores_what_may_be_and_is_fresh() {
     let (owner, model) = owner();
     for (n, class) in Class::ALL.into_iter().enumerate() {
@@ -387,17 +308,6 @@ fn a_clean_end_stores_what_may_be_and_is_fresh() {
     owner.put(&KEY, &kept(5), None, at(0)).unwrap();
     owner.close(at(60_000)).unwrap();
     assert_eq!(model.entries.lock().unwrap().len(), 2);
-}
-
-#[test]
-fn a_clean_end_waits_for_a_disk_that_is_slower() {
-    let (owner, model) = owner();
-    for n in 0..10 {
-        owner.put(&[n; 32], &kept(5), None, at(0)).unwrap();
-    }
-    *model.room.lock().unwrap() = Some(2);
-    owner.close(at(0)).unwrap();
-    assert_eq!(model.entries.lock().unwrap().len(), 10);
 }
 
 #[test]
