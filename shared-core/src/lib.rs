@@ -15,7 +15,7 @@
 //! | [`jsonrpc`]   | calls, answers, the method table, keys (JSON-RPC 2.0) |
 //! | [`beacon`]    | routes of the Beacon API, and how long they may be kept |
 //! | [`ssz`]       | types as tables, and what walks them                  |
-//! | [`transcode`] | JSON of the Beacon API as SSZ                         |
+//! | [`transcode`] | JSON of the Beacon API as SSZ, and back               |
 //! | [`cache`]     | answers kept, and sent without coding them again      |
 //! | [`config`]    | directives as operators write them, checked once      |
 //! | [`memory`]    | how much a process may hold, and whether there is any |

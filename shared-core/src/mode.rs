@@ -51,19 +51,21 @@ pub enum Mode {
     Merged = 19,
     /// JSON of the node's, sent as SSZ.
     Ssz = 20,
-    /// It was to be SSZ, and nothing names its fork.
+    /// It was to be in another format, and nothing names its fork.
     SszVersion = 21,
-    /// It was to be SSZ, and its fork is not known or has no such type.
+    /// It was to be in another format, and its fork is not known or has no such type.
     SszFork = 22,
-    /// It was to be SSZ, and is no value of its type.
+    /// It was to be in another format, and is no value of its type.
     SszInvalid = 23,
-    /// It was to be SSZ, which would be too long.
+    /// It was to be in another format, and is too much SSZ.
     SszLength = 24,
+    /// SSZ of the node's, sent as JSON.
+    Json = 25,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 25] = [
+    pub const ALL: [Mode; 26] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -89,6 +91,7 @@ impl Mode {
         Mode::SszFork,
         Mode::SszInvalid,
         Mode::SszLength,
+        Mode::Json,
     ];
 
     /// The name that logs and metrics show.
@@ -119,6 +122,7 @@ impl Mode {
             Mode::SszFork => "ssz-fork",
             Mode::SszInvalid => "ssz-invalid",
             Mode::SszLength => "ssz-length",
+            Mode::Json => "json",
         }
     }
 }

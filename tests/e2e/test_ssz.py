@@ -1,5 +1,6 @@
-"""SSZ of the Beacon API from a node that has JSON only: values of the
-specifications and of real nodes, and that no two forms of an answer are mixed."""
+"""SSZ of the Beacon API from a node that has JSON only, and JSON from one that
+has SSZ: values of the specifications and of real nodes, and that no two forms of
+an answer are mixed."""
 
 import collections
 import itertools
@@ -155,6 +156,29 @@ def test_the_version_of_the_body_where_the_head_has_none(nginx, origin, specifie
         assert response.body == bytes.fromhex(value["ssz"]), about
         said = None if value["type"] in ("Blobs", "ValidatorBalances", "AttestationData") else value["fork"]
         assert response.header("Eth-Consensus-Version") == said, about
+
+
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_json_of_every_route_and_fork(nginx, origin, specified, coding):
+    for number, value in enumerate(specified):
+        if value["type"] in ("BlockContents", "BlindedBeaconBlock"):
+            continue
+        body, headers = enveloped(value)
+        path = ROUTES[value["type"]]
+        octets = bytes.fromhex(value["ssz"])
+        split = scattered(number)
+        fields = {"type": "application/octet-stream", "headers": headers, "coding": coding, "split": split}
+        origin.answers(answer(octets, framing="chunked" if number % 3 else "length", **fields), path)
+        response = nginx.get(path, "gzip" if number % 2 else None, port="port_minimal", headers=[JSON])
+        about = value["fork"], value["type"]
+        assert response.status == 200, (about, response.body[:200])
+        assert response.header("Content-Type") == "application/json", about
+        # what SSZ does not say is not said
+        expected = {"data": value["data"]}
+        if value["type"] not in ("Blobs", "ValidatorBalances", "AttestationData"):
+            expected["version"] = value["fork"]
+        assert json.loads(response.decoded) == expected, about
+        assert response.mode == "json", about
 
 
 def sszip(command, type_, *options, data):

@@ -113,8 +113,8 @@ impl Exchange {
             self.judge_part(&response, head);
             return Ok(Judged::Merge);
         }
-        if let Some(negotiated) = self.is_to_be_ssz(&response, head) {
-            match self.judge_transcoding(negotiated, &response, head) {
+        if let Some((gives, format)) = self.is_to_be_made(&response, head) {
+            match self.judge_transcoding(gives, format, &response, head) {
                 Ok(judged) => return judged,
                 // it is what it is
                 Err(why) => self.not_ssz = Some(why.mode()),

@@ -17,7 +17,7 @@ use crate::config::{Config, UpstreamEncoding};
 use crate::gzip::splice::Body;
 use crate::mode::Mode;
 use crate::negotiate::vary;
-use crate::transcode::{Negotiated, EITHER};
+use crate::transcode::{Format, Negotiated};
 
 const ACCEPT: &str = "Accept";
 
@@ -220,12 +220,15 @@ impl Exchange {
             return;
         };
         self.request.ssz = Some(ssz);
-        if let Some(class) = ssz.class() {
+        if let Some(format) = ssz.format() {
             // however a client says it, it gets the same
-            self.request.cache.fields.set(ACCEPT.as_bytes(), class);
+            let accept = format.media_type();
+            self.request.cache.fields.set(ACCEPT.as_bytes(), accept);
         }
-        if ssz.wants_ssz() {
-            self.upstream_edits.push(HeadEdit::set(ACCEPT, EITHER));
+        if let Some(accept) = ssz.accept() {
+            self.upstream_edits.push(HeadEdit::set(ACCEPT, accept));
+        }
+        if ssz.format() == Some(Format::Ssz) {
             // they are of the bytes that the client has or wants, not of the node's
             for name in ["If-None-Match", "If-Modified-Since", "Range", "If-Range"] {
                 self.upstream_edits.push(HeadEdit::remove(name));

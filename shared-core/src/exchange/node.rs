@@ -17,8 +17,8 @@ use super::transitions::Event;
 use crate::cache::reason::Reason;
 use crate::gzip::inflate;
 use crate::gzip::splice::Body;
-use crate::negotiate::{media_type, vary};
-use crate::transcode::Negotiated;
+use crate::negotiate::vary;
+use crate::transcode::{Format, Negotiated};
 
 impl Exchange {
     /// The head as the node sent it, before [`Exchange::response_head`], with
@@ -55,8 +55,8 @@ impl Exchange {
         let fill = self.storing.fill.as_ref();
         let coded = fill.is_some_and(|fill| fill.is_coded());
         self.storing.is_apart = fill.is_some();
-        let transcodes = self.request.ssz.is_some_and(Negotiated::wants_ssz);
-        if coded || transcodes || self.mixed().is_some() {
+        let format = self.request.ssz.and_then(Negotiated::format);
+        if coded || format == Some(Format::Ssz) || self.mixed().is_some() {
             self.not_stored(Reason::Filtered);
         }
     }
@@ -168,8 +168,8 @@ impl Exchange {
             // a part of a batch is read, whoever the client is and however short it is
             return true;
         }
-        let transcodes = self.request.ssz.is_some_and(Negotiated::wants_ssz);
-        if transcodes && media_type::is_json(content_type) {
+        let makes = |ssz: Negotiated| ssz.makes(content_type);
+        if self.request.ssz.and_then(makes).is_some() {
             return true;
         }
         self.config.enable

@@ -18,28 +18,29 @@ use crate::config::Config;
 use crate::faults::{panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
-use crate::negotiate::{media_type, vary};
-use crate::transcode::{Made, Negotiated, Transcoder, Why, OCTETS, VERSION};
+use crate::negotiate::vary;
+use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, VERSION};
 
 impl Exchange {
-    /// Whether the answer with this head is to be SSZ.
-    pub(super) fn is_to_be_ssz<'a, I>(
+    /// What the answer with this head is to become, and what of.
+    pub(super) fn is_to_be_made<'a, I>(
         &self,
         response: &Response<'_>,
         head: &ResponseHead<I>,
-    ) -> Option<Negotiated>
+    ) -> Option<(Negotiated, Format)>
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        let is_json = response.content_type.is_some_and(media_type::is_json);
-        let negotiated = self.request.ssz.filter(|it| it.wants_ssz());
-        negotiated.filter(|_| head.status == 200 && is_json)
+        let negotiated = self.request.ssz.filter(|_| head.status == 200)?;
+        let format = negotiated.makes(response.content_type?)?;
+        Some((negotiated, format))
     }
 
-    /// What to do with JSON that is to be SSZ; or why it is JSON that is to be sent.
+    /// What to do with what is to be in another format; or why it is sent in its own.
     pub(super) fn judge_transcoding<'a, I>(
         &mut self,
         negotiated: Negotiated,
+        format: Format,
         response: &Response<'_>,
         head: &ResponseHead<I>,
     ) -> Result<Result<Judged, Mode>, Why>
@@ -50,15 +51,15 @@ impl Exchange {
         let stage = match response.coding {
             _ if response.no_transform => Err(Why::NoTransform),
             Coding::Other => Err(Why::Coding),
-            _ => self.open_transcoder(negotiated, head, &mut held),
+            _ => self.open_transcoder(negotiated, format, head, &mut held),
         };
         let stage = match stage {
-            Err(why) if negotiated.takes_json() || self.request.head => return Err(why),
+            Err(why) if negotiated.takes_other() || self.request.head => return Err(why),
             stage => stage,
         };
         self.varies = true;
         response.vary_edits(head.host_writes_vary, &mut self.head_edits);
-        response.transcoded_edits(&mut held.recoded_edits);
+        response.transcoded_edits(format, &mut held.recoded_edits);
         if self.request.head {
             self.head_edits.push(HeadEdit::remove("Content-Length"));
             self.head_edits.append(&mut held.recoded_edits);
@@ -72,7 +73,7 @@ impl Exchange {
         response.refused_edits(&mut refused_edits);
         let transcoding = Box::new(Transcoding {
             stage,
-            takes_original: negotiated.takes_json(),
+            takes_original: negotiated.takes_other(),
             is_original_lost: false,
             came: 0,
             refused_edits,
@@ -89,6 +90,7 @@ impl Exchange {
     fn open_transcoder<'a, I>(
         &self,
         negotiated: Negotiated,
+        format: Format,
         head: &ResponseHead<I>,
         held: &mut Held,
     ) -> Result<Transcoder, Why>
@@ -101,12 +103,15 @@ impl Exchange {
         let config = &self.config;
         let (preset, max_size) = (config.ssz.preset, config.ssz.max_size);
         let fields = head.fields.clone();
-        let transcoder = Transcoder::new(*negotiated.gives, preset, max_size, fields)?;
+        let transcoder = Transcoder::new(*negotiated.gives, format, preset, max_size, fields)?;
         let declared = held.declared.unwrap_or(0);
         let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
         // half of JSON is hex, mostly
-        held.claim(config, kept, declared / 2)
-            .map_err(|_| Why::Memory)?;
+        let (kept, made) = match format {
+            Format::Ssz => (kept, declared / 2),
+            Format::Json => (declared, declared.saturating_mul(2)),
+        };
+        held.claim(config, kept, made).map_err(|_| Why::Memory)?;
         Ok(transcoder)
     }
 
@@ -194,17 +199,28 @@ impl Exchange {
                 .push(HeadEdit::set(VERSION, fork.as_bytes()));
         }
         self.head_edits
-            .push(HeadEdit::content_length(made.ssz.len()));
-        held.body = made.ssz;
+            .push(HeadEdit::content_length(made.body.len()));
+        let format = made.format;
+        held.body = made.body;
         held.declared = None;
         held.delimited = true;
         if transcoding.is_original_lost {
             self.not_stored(Reason::Length);
         } else if let Some(fill) = self.storing.of_sent() {
-            fill.build_transcoded(original, &whole.held.body, made.fork, &mut whole.room);
+            // whether JSON that was made is final is not in it
+            let original = if format == Format::Ssz {
+                original
+            } else {
+                &whole.held.body
+            };
+            let (made, fork) = (&whole.held.body, made.fork);
+            fill.build_transcoded(original, made, format, fork, &mut whole.room);
         }
         self.code_whole()?;
-        self.mode = Mode::Ssz;
+        self.mode = match format {
+            Format::Ssz => Mode::Ssz,
+            Format::Json => Mode::Json,
+        };
         Ok(())
     }
 
@@ -222,7 +238,7 @@ impl Exchange {
         } else if transcoding.takes_original {
             return self.fail(why.mode());
         } else {
-            let body = refusal(why);
+            let body = refusal(why, self.request.ssz.and_then(Negotiated::format));
             self.head_edits.extend(transcoding.refused_edits);
             self.head_edits.push(HeadEdit::content_length(body.len()));
             whole.held.body = body;
@@ -284,7 +300,7 @@ impl Whole {
             stage.feed(piece)?;
         }
         let made = stage.room();
-        let keeps = inflates || length <= config.ssz.hold;
+        let keeps = inflates || stage.wants_all() || length <= config.ssz.hold;
         if keeps && !transcoding.is_original_lost {
             let body = &mut held.body;
             if body.try_reserve(piece.len()).is_err() {
@@ -309,7 +325,7 @@ impl Whole {
             return Err(Why::Memory);
         }
         if !self.stages.inflates {
-            let made = stage.finish()?;
+            let made = stage.finish(&self.held.body)?;
             return Ok((std::mem::take(&mut self.held.body), made));
         }
         let original = self.held.gunzip(config).map_err(|mode| match mode {
@@ -317,16 +333,16 @@ impl Whole {
             _ => Why::Coding,
         })?;
         stage.feed(&original)?;
-        let made = stage.finish()?;
+        let made = stage.finish(&original)?;
         self.stages.inflates = false;
         Ok((original, made))
     }
 }
 
 impl Response<'_> {
-    /// What SSZ of the same value has in its head.
-    fn transcoded_edits(&self, edits: &mut Vec<HeadEdit>) {
-        edits.push(HeadEdit::set("Content-Type", OCTETS));
+    /// What the same value in that format has in its head.
+    fn transcoded_edits(&self, format: Format, edits: &mut Vec<HeadEdit>) {
+        edits.push(HeadEdit::set("Content-Type", format.media_type()));
         if self.coding != Coding::Identity {
             edits.push(HeadEdit::remove("Content-Encoding"));
         }
@@ -335,7 +351,7 @@ impl Response<'_> {
 
     /// What a refusal has in its head, which is of no value.
     fn refused_edits(&self, edits: &mut Vec<HeadEdit>) {
-        edits.push(HeadEdit::set("Content-Type", b"application/json"));
+        edits.push(HeadEdit::set("Content-Type", JSON));
         for name in [
             "Content-Encoding",
             "Cache-Control",
@@ -350,8 +366,12 @@ impl Response<'_> {
 }
 
 /// An error as the Beacon API has them.
-fn refusal(why: &Why) -> Vec<u8> {
-    let message = format!("this answer can't be had as SSZ: {why}");
+fn refusal(why: &Why, format: Option<Format>) -> Vec<u8> {
+    let format = match format {
+        Some(Format::Json) => "JSON",
+        _ => "SSZ",
+    };
+    let message = format!("this answer can't be had as {format}: {why}");
     let error = serde_json::json!({ "code": 406, "message": message });
     error.to_string().into_bytes()
 }

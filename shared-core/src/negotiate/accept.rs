@@ -29,8 +29,10 @@ pub enum Wish {
     Ssz,
     /// SSZ, and never JSON.
     SszOnly,
-    /// JSON.
+    /// JSON, or SSZ where there is none.
     Json,
+    /// JSON, and never SSZ.
+    JsonOnly,
     /// Neither.
     Other,
 }
@@ -79,6 +81,7 @@ impl Accept {
             (0, _, _) => Wish::Json,
             (_, 0, 0) => Wish::Other,
             (_, 0, _) => Wish::SszOnly,
+            (_, _, 0) => Wish::JsonOnly,
             _ if prefers_ssz => Wish::Ssz,
             _ => Wish::Json,
         }
@@ -134,14 +137,14 @@ mod tests {
             ("application/*", Wish::Json),
             ("text/html,application/xhtml+xml,*/*;q=0.8", Wish::Json),
             ("application/json, text/plain, */*", Wish::Json),
-            ("application/json", Wish::Json),
+            ("application/json", Wish::JsonOnly),
             // who likes both alike
             ("application/octet-stream, */*", Wish::Ssz),
             ("application/octet-stream, application/json", Wish::Ssz),
             ("application/json, application/octet-stream", Wish::Json),
             // the most specific range counts
             ("application/json;q=0, */*", Wish::SszOnly),
-            ("application/octet-stream;q=0, */*", Wish::Json),
+            ("application/octet-stream;q=0, */*", Wish::JsonOnly),
             ("application/json;q=0.1, application/*;q=0.5", Wish::Ssz),
             ("APPLICATION/Octet-Stream;Q=1", Wish::SszOnly),
             (
@@ -157,7 +160,10 @@ mod tests {
             // what can't be read says nothing
             ("", Wish::Json),
             ("application/octet-stream;q=2", Wish::Json),
-            ("application/octet-stream;q=x, application/json", Wish::Json),
+            (
+                "application/octet-stream;q=x, application/json",
+                Wish::JsonOnly,
+            ),
         ] {
             assert_eq!(wish(&[line]), expected, "{line}");
         }

@@ -1,10 +1,10 @@
-//! One format for another: the Beacon API's JSON as SSZ.
+//! One format for another: the Beacon API's JSON as SSZ, and SSZ as JSON.
 //!
 //! | module    | concern                                                      |
 //! |-----------|--------------------------------------------------------------|
 //! | [`route`] | which routes there are, and the type of what each gives      |
 //! | [`stage`] | a body as it comes, and what there is at its end             |
-//! | [`why`]   | why an answer can't be had as SSZ                            |
+//! | [`why`]   | why an answer can't be had in the other format               |
 //!
 //! Nothing here knows of exchanges or caches: what to do with what comes of a
 //! body is theirs.
@@ -15,7 +15,7 @@ pub mod why;
 
 use self::route::Gives;
 use crate::negotiate::accept::{Accept, Wish};
-use crate::negotiate::cache_control;
+use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset, Schema};
 
 pub use self::stage::{Made, Transcoder};
@@ -27,9 +27,36 @@ pub const OCTETS: &[u8] = b"application/octet-stream";
 /// The field that names a fork.
 pub const VERSION: &str = "Eth-Consensus-Version";
 
-/// What a node is asked for so that a client may get SSZ: one that has none must
-/// not refuse.
-pub const EITHER: &[u8] = b"application/octet-stream;q=1.0,application/json;q=0.9";
+/// What JSON is sent as.
+pub const JSON: &[u8] = b"application/json";
+
+/// The two formats of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// In an envelope.
+    Json,
+    /// The value alone.
+    Ssz,
+}
+
+impl Format {
+    /// That of such a `Content-Type`; `None`: of neither.
+    pub fn of(content_type: &[u8]) -> Option<Self> {
+        match () {
+            () if media_type::is_json(content_type) => Some(Format::Json),
+            () if media_type::is_octets(content_type) => Some(Format::Ssz),
+            () => None,
+        }
+    }
+
+    /// The media type that it is sent as.
+    pub fn media_type(self) -> &'static [u8] {
+        match self {
+            Format::Json => JSON,
+            Format::Ssz => OCTETS,
+        }
+    }
+}
 
 /// A request to a route that gives SSZ.
 #[derive(Clone, Copy, Debug)]
@@ -66,23 +93,35 @@ impl Negotiated {
         Some(Self { gives, wish })
     }
 
-    /// Whether the client is to get SSZ.
-    pub fn wants_ssz(self) -> bool {
-        matches!(self.wish, Wish::Ssz | Wish::SszOnly)
+    /// What the client is to get; `None`: whatever the node sends.
+    pub fn format(self) -> Option<Format> {
+        match self.wish {
+            Wish::Ssz | Wish::SszOnly => Some(Format::Ssz),
+            Wish::Json | Wish::JsonOnly => Some(Format::Json),
+            Wish::Other => None,
+        }
     }
 
-    /// Whether it can do with JSON.
-    pub fn takes_json(self) -> bool {
+    /// Whether the client can do with the other format.
+    pub fn takes_other(self) -> bool {
         matches!(self.wish, Wish::Ssz | Wish::Json)
     }
 
-    /// The `Accept` that stands for all that mean the same; `None`: there are no
-    /// others.
-    pub fn class(self) -> Option<&'static [u8]> {
+    /// What an answer of that type is to become; `None`: it is that, or neither.
+    pub fn makes(self, content_type: &[u8]) -> Option<Format> {
+        let (wanted, came) = (self.format()?, Format::of(content_type)?);
+        (wanted != came).then_some(wanted)
+    }
+
+    /// What the node is asked for instead: one that has only the other format must
+    /// not refuse. `None`: what the client says will do.
+    pub fn accept(self) -> Option<&'static [u8]> {
         match self.wish {
-            Wish::Ssz | Wish::SszOnly => Some(OCTETS),
-            Wish::Json => Some(b"application/json"),
-            Wish::Other => None,
+            Wish::Ssz | Wish::SszOnly => {
+                Some(b"application/octet-stream;q=1.0,application/json;q=0.9")
+            }
+            Wish::JsonOnly => Some(b"application/json;q=1.0,application/octet-stream;q=0.9"),
+            Wish::Json | Wish::Other => None,
         }
     }
 }

@@ -115,6 +115,11 @@ impl Gives {
         }
     }
 
+    /// Whether its JSON has more beside the value than the fork.
+    pub(super) fn says_more(self) -> bool {
+        matches!(self, Gives::Produced)
+    }
+
     /// The type's name where the fork will be known later; `None`: it depends on
     /// that, too.
     pub(super) fn name_in_any(self) -> Option<&'static str> {

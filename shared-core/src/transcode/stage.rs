@@ -1,37 +1,55 @@
-//! The stage: JSON goes in as it comes, and at its end there is SSZ.
+//! The stage: one format goes in as it comes, and at its end there is the other.
+//!
+//! JSON is read while it comes. SSZ is not: where its parts lie is known when all
+//! of it is there, so the one who holds it hands it over at the end.
 
 use super::route::{Gives, BLINDED};
 use super::why::Why;
-use super::VERSION;
-use crate::ssz::{Fork, Form, Preset, Schema, ToSsz};
+use super::{Format, VERSION};
+use crate::ssz::to_json::MIN_ROOM;
+use crate::ssz::{Fork, Form, Preset, Schema, ToJson, ToSsz, TypeId};
 
-/// One body on its way from JSON to SSZ.
+/// JSON is written in pieces of so many bytes.
+const PIECE: usize = 16 << 10;
+
+/// One body on its way to the other format.
 #[derive(Debug)]
 pub struct Transcoder {
-    reader: ToSsz<'static>,
-    /// Of the answer's head; `None`: its envelope will say.
+    way: Way,
+    /// Of the answer's head; `None`: its envelope will say, or it has none.
     fork: Option<Fork>,
     /// Whether the answer has one to say.
     is_of_a_fork: bool,
     max_size: u64,
 }
 
+#[derive(Debug)]
+enum Way {
+    ToSsz(Box<ToSsz<'static>>),
+    /// So many bytes came.
+    ToJson(&'static Schema, TypeId, u64),
+}
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Made {
-    /// The value.
-    pub ssz: Vec<u8>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Its format.
+    pub format: Format,
     /// The fork that only the envelope has named: the head is to say so.
     pub fork: Option<&'static str>,
 }
 
 impl Transcoder {
-    /// For an answer with that head. No more than `max_size` bytes are made.
+    /// For an answer with that head, to become `format`. No more than `max_size`
+    /// bytes of SSZ are made or read.
     ///
     /// # Errors
     /// It is known already that it can't be.
     pub fn new<'a>(
         gives: Gives,
+        format: Format,
         preset: Preset,
         max_size: u64,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -52,63 +70,138 @@ impl Transcoder {
             (_, Some(version)) => Some(fork_of(version)?),
             (_, None) => None,
         };
-        let reader = match named {
-            Some(fork) => reader_of(gives, fork, preset, blinded)?,
-            None => {
-                let name = gives.name_in_any().ok_or(Why::NoVersion)?;
-                ToSsz::by_version(preset, name)
+        let way = match (named, format) {
+            (_, Format::Json) if gives.says_more() => return Err(Why::More),
+            (Some(fork), _) => {
+                let (schema, ty) = type_of(gives, fork, preset, blinded)?;
+                match format {
+                    Format::Ssz => Way::ToSsz(Box::new(ToSsz::new(schema, ty, Form::Enveloped))),
+                    Format::Json => Way::ToJson(schema, ty, 0),
+                }
             }
+            (None, Format::Ssz) => {
+                let name = gives.name_in_any().ok_or(Why::NoVersion)?;
+                Way::ToSsz(Box::new(ToSsz::by_version(preset, name)))
+            }
+            (None, Format::Json) => return Err(Why::NoVersion),
         };
         let is_of_a_fork = !matches!(gives, Gives::Same(..));
         Ok(Self {
-            reader,
+            way,
             fork: named.filter(|_| is_of_a_fork),
             is_of_a_fork,
             max_size,
         })
     }
 
-    /// A piece of the JSON, of any size.
+    /// A piece of the body, of any size.
     ///
     /// # Errors
     /// Why it can't be, and nothing of it can.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Why> {
-        self.reader.push(piece)?;
-        if self.reader.written() as u64 > self.max_size {
-            return Err(Why::Length(self.max_size));
+        let ssz = match &mut self.way {
+            Way::ToSsz(reader) => {
+                reader.push(piece)?;
+                reader.written() as u64
+            }
+            Way::ToJson(_, _, came) => {
+                *came += piece.len() as u64;
+                *came
+            }
+        };
+        match ssz > self.max_size {
+            true => Err(Why::Length(self.max_size)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
-    /// Bytes of SSZ so far.
+    /// Whether all of the body is wanted again at its end.
+    pub fn wants_all(&self) -> bool {
+        matches!(self.way, Way::ToJson(..))
+    }
+
+    /// Bytes that will be made, or have been so far.
     pub fn written(&self) -> usize {
-        self.reader.written()
+        match &self.way {
+            Way::ToSsz(reader) => reader.written(),
+            Way::ToJson(_, _, came) => json_of(*came),
+        }
     }
 
     /// Bytes that it takes for them.
     pub fn room(&self) -> usize {
-        self.reader.room()
+        match &self.way {
+            Way::ToSsz(reader) => reader.room(),
+            Way::ToJson(_, _, came) => json_of(*came),
+        }
     }
 
-    /// The JSON has ended.
+    /// The body has ended; `all` is what came, if it [is wanted](Self::wants_all).
     ///
     /// # Errors
     /// It was no whole value, or names another fork than its head.
-    pub fn finish(self) -> Result<Made, Why> {
-        let said = self.reader.version().map(str::to_owned);
-        let ssz = self.reader.end()?;
-        if !self.is_of_a_fork {
-            return Ok(Made { ssz, fork: None });
-        }
+    pub fn finish(self, all: &[u8]) -> Result<Made, Why> {
+        let reader = match self.way {
+            Way::ToSsz(reader) => reader,
+            Way::ToJson(schema, ty, _) => return json(schema, ty, self.fork, all),
+        };
+        let said = reader.version().map(str::to_owned);
+        let body = reader.end()?;
         let fork = match (self.fork, said) {
+            _ if !self.is_of_a_fork => None,
             (Some(head), Some(body)) if head.name() != body => {
                 return Err(Why::TwoVersions(head.name(), body));
             }
             (None, Some(body)) => Some(fork_of(body.as_bytes())?.name()),
             _ => None,
         };
-        Ok(Made { ssz, fork })
+        Ok(Made {
+            body,
+            format: Format::Ssz,
+            fork,
+        })
     }
+}
+
+/// How long the JSON of so much SSZ likely is: hex is twice as long, and what is
+/// mostly numbers longer than that.
+fn json_of(ssz: u64) -> usize {
+    let ssz = usize::try_from(ssz).unwrap_or(usize::MAX);
+    ssz.saturating_mul(2)
+        .saturating_add(ssz / 4)
+        .saturating_add(PIECE)
+}
+
+/// The value in an envelope. It does not say whether it is final, which SSZ does
+/// not either.
+fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> Result<Made, Why> {
+    const _: () = assert!(PIECE >= MIN_ROOM);
+    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let mut body = Vec::new();
+    body.try_reserve(json_of(ssz.len() as u64))
+        .map_err(|_| Why::Memory)?;
+    body.push(b'{');
+    if let Some(fork) = fork {
+        body.extend_from_slice(b"\"version\":\"");
+        body.extend_from_slice(fork.name().as_bytes());
+        body.extend_from_slice(b"\",");
+    }
+    body.extend_from_slice(b"\"data\":");
+    let mut piece = [0; PIECE];
+    loop {
+        let written = writer.write(&mut piece)?;
+        body.try_reserve(written + 1).map_err(|_| Why::Memory)?;
+        if written == 0 {
+            break;
+        }
+        body.extend_from_slice(&piece[..written]);
+    }
+    body.push(b'}');
+    Ok(Made {
+        body,
+        format: Format::Json,
+        fork: None,
+    })
 }
 
 fn fork_of(name: &[u8]) -> Result<Fork, Why> {
@@ -116,15 +209,15 @@ fn fork_of(name: &[u8]) -> Result<Fork, Why> {
     name.parse().map_err(|_| Why::Fork(name))
 }
 
-fn reader_of(
+fn type_of(
     gives: Gives,
     fork: Fork,
     preset: Preset,
     blinded: Option<bool>,
-) -> Result<ToSsz<'static>, Why> {
+) -> Result<(&'static Schema, TypeId), Why> {
     let none = || Why::Fork(fork.name().into());
     let name = gives.name(fork, blinded).ok_or_else(none)?;
     let schema = Schema::of(fork, preset);
     let ty = schema.find(name).ok_or_else(none)?;
-    Ok(ToSsz::new(schema, ty, Form::Enveloped))
+    Ok((schema, ty))
 }

@@ -1,11 +1,11 @@
-//! Why an answer can't be had as SSZ.
+//! Why an answer can't be had in the other format.
 
 use std::fmt;
 
 use crate::mode::Mode;
 use crate::ssz::{Error, Problem};
 
-/// Why an answer can't be had as SSZ.
+/// Why an answer can't be had in the other format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Nothing names its fork before its value. It is never guessed.
@@ -16,7 +16,9 @@ pub enum Why {
     TwoVersions(&'static str, String),
     /// It is no value of its type.
     Invalid(Error),
-    /// It would be longer than `sszip_ssz_max_size`. Bytes.
+    /// Its JSON says more than its SSZ.
+    More,
+    /// Its SSZ is longer than `sszip_ssz_max_size`. Bytes.
     Length(u64),
     /// It has a content coding that can't be read.
     Coding,
@@ -32,7 +34,7 @@ impl Why {
     /// The same as a word, for logs and metrics.
     pub fn mode(&self) -> Mode {
         match self {
-            Why::NoVersion => Mode::SszVersion,
+            Why::NoVersion | Why::More => Mode::SszVersion,
             Why::Fork(_) | Why::TwoVersions(..) => Mode::SszFork,
             Why::Invalid(_) => Mode::SszInvalid,
             Why::Length(_) => Mode::SszLength,
@@ -63,7 +65,8 @@ impl fmt::Display for Why {
                 write!(f, "its head names the fork {head}, its body {body:?}")
             }
             Why::Invalid(error) => error.fmt(f),
-            Why::Length(most) => write!(f, "it would be longer than {most} bytes"),
+            Why::Length(most) => write!(f, "it is more than {most} bytes of SSZ"),
+            Why::More => f.write_str("its JSON says more than its SSZ"),
             Why::Coding => f.write_str("its content coding can't be read"),
             Why::NoTransform => f.write_str("it must not be changed"),
             Why::Memory => f.write_str("there is no memory for it"),

@@ -12,7 +12,7 @@ use crate::negotiate::etag::weakened;
 use crate::negotiate::list::members;
 use crate::negotiate::media_type;
 use crate::negotiate::media_type::MediaTypes;
-use crate::transcode::{Negotiated, Transcoder};
+use crate::transcode::{Format, Negotiated, Transcoder};
 
 impl Fill {
     /// Whether an answer with this head may be stored. `asked` is the head of
@@ -163,18 +163,19 @@ fn transcoder_for<'a, I>(
 where
     I: Iterator<Item = Field<'a>> + Clone,
 {
-    let is_json = media_type::is_json(content_type);
-    match (negotiated.wants_ssz(), negotiated.class()) {
-        (true, _) if is_json => {
+    let Some(wanted) = negotiated.format() else {
+        return Ok(None);
+    };
+    match Format::of(content_type) {
+        Some(came) if came == wanted => Ok(None),
+        Some(_) => {
             let (preset, max_size) = (config.preset, config.max_size);
-            Transcoder::new(*negotiated.gives, preset, max_size, head.fields.clone())
+            let fields = head.fields.clone();
+            Transcoder::new(*negotiated.gives, wanted, preset, max_size, fields)
                 .map(|transcoder| Some(Box::new(transcoder)))
                 .map_err(|_| Reason::Type)
         }
-        (true, _) if media_type::is_octets(content_type) => Ok(None),
-        (false, Some(_)) if is_json => Ok(None),
-        (false, None) => Ok(None),
-        _ => Err(Reason::Type),
+        None => Err(Reason::Type),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::response::{Outcome, Response};
 use crate::jsonrpc::{response, scan};
 use crate::memory;
-use crate::transcode::{OCTETS, VERSION};
+use crate::transcode::{Format, VERSION};
 
 /// Answers of at least so many bytes are not read strictly before they are
 /// asked for again. Below, reading takes two microseconds at the most.
@@ -56,11 +56,17 @@ impl Fill {
             return;
         };
         let made = match transcoder.feed(body) {
-            Ok(()) => transcoder.finish(),
+            Ok(()) => transcoder.finish(body),
             Err(why) => Err(why),
         };
         match made {
-            Ok(made) => self.build_transcoded(body, &made.ssz, made.fork, room),
+            Ok(made) => {
+                let original = match made.format {
+                    Format::Ssz => body,
+                    Format::Json => &made.body,
+                };
+                self.build_transcoded(original, &made.body, made.format, made.fork, room);
+            }
             Err(_) => {
                 self.built = true;
                 self.refused = Some(Reason::Type);
@@ -73,7 +79,8 @@ impl Fill {
     pub(in crate::exchange) fn build_transcoded(
         &mut self,
         original: &[u8],
-        ssz: &[u8],
+        made: &[u8],
+        format: Format,
         fork: Option<&'static str>,
         room: &mut Vec<u8>,
     ) {
@@ -90,11 +97,11 @@ impl Fill {
             !is_bytewise(name) && !is("etag") && !is("content-type") && !is("content-encoding")
         });
         let mut set = |name: &str, value: &[u8]| self.fields.push((name.into(), value.to_vec()));
-        set("Content-Type", OCTETS);
+        set("Content-Type", format.media_type());
         if let Some(fork) = fork {
             set(VERSION, fork.as_bytes());
         }
-        self.built_from(original, ssz, room);
+        self.built_from(original, made, room);
     }
 
     /// What was collected as it went to the client, coded.
