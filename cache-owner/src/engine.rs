@@ -41,9 +41,9 @@ const MOST_QUESTIONS: usize = 32;
 /// Entries that wait to be stored. Those beyond are not, for now.
 const MOST_STORING: usize = 256;
 
-/// Entries of so many plain bytes in all are read, if they have to be (see
-/// [`Kept::unread`]), while a request waits; others are sent for the client to
-/// read, and read here when there is time.
+/// Entries of so many plain bytes in all are read, if they are
+/// [unread](sszip_core::cache::owner::memory::Kept::unread), while a request
+/// waits; others are sent for the client to read, and read here when there is time.
 pub(crate) const READ_AT_ONCE: u64 = 256 << 10;
 
 /// What all who ask share.

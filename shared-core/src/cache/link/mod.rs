@@ -29,7 +29,6 @@ use self::favours::Favours;
 use self::job::{Job, LookUp};
 pub use self::message::{Answer, Message, NotOurs};
 pub use self::purge::{problem, request as purge_request, BadPurge, Purged};
-use self::sending::Burst;
 use super::chain::Chains;
 use super::entry::Entry;
 use super::process::flights::Outcome;
@@ -190,6 +189,13 @@ struct Open {
     reader: Reader,
     /// When something last came, or was asked.
     since: u64,
+}
+
+/// What goes together over a connection.
+#[derive(Default)]
+struct Burst {
+    out: Outgoing,
+    jobs: VecDeque<Job>,
 }
 
 impl Link {

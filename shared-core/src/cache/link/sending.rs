@@ -1,10 +1,7 @@
 //! What is sent over which connection, and until when it is waited for.
 
-use std::collections::VecDeque;
-
-use super::channel::Outgoing;
 use super::job::{Job, LookUp};
-use super::{Link, Need, Open, Slot, Stage, State, EVENTS, PURGE, SILENCE};
+use super::{Burst, Link, Need, Open, Slot, Stage, State, EVENTS, PURGE, SILENCE};
 use crate::cache::process::Shared;
 
 /// So many requests go over one connection at a time: what is to be sent when
@@ -107,13 +104,6 @@ impl Link {
             }
         }
     }
-}
-
-/// What goes together.
-#[derive(Default)]
-pub(super) struct Burst {
-    out: Outgoing,
-    jobs: VecDeque<Job>,
 }
 
 impl State {
