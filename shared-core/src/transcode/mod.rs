@@ -75,10 +75,7 @@ impl Negotiated {
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Option<Self> {
-        if !matches!(method, b"GET" | b"HEAD") {
-            return None;
-        }
-        let gives = route::gives(target)?;
+        let gives = route::gives(method, target)?;
         let mut accept = Accept::default();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"accept") {

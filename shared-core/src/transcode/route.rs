@@ -78,8 +78,26 @@ const ROUTES: &[(&str, Gives)] = &[
     ),
 ];
 
-/// What the route of a target (path and query) gives; `None`: no SSZ.
-pub fn gives(target: &[u8]) -> Option<&'static Gives> {
+/// The same of POSTs that ask and change nothing: their bodies say for which
+/// validators.
+const POSTS: &[(&str, Gives)] = &[
+    (
+        "v1/beacon/states/*/validator_balances",
+        Gives::Same("ValidatorBalances", Fork::Phase0),
+    ),
+    (
+        "v1/beacon/states/*/validator_identities",
+        Gives::Same("ValidatorIdentities", Fork::Phase0),
+    ),
+];
+
+/// What a request to a target (path and query) gives; `None`: no SSZ.
+pub fn gives(method: &[u8], target: &[u8]) -> Option<&'static Gives> {
+    let routes = match method {
+        b"GET" | b"HEAD" => ROUTES,
+        b"POST" => POSTS,
+        _ => return None,
+    };
     let (version, segments) = beacon::path(target)?;
     let is_it = |pattern: &str| {
         let mut known = pattern.split('/').map(str::as_bytes);
@@ -93,7 +111,7 @@ pub fn gives(target: &[u8]) -> Option<&'static Gives> {
             }
         }
     };
-    let route = ROUTES.iter().find(|(pattern, _)| is_it(pattern));
+    let route = routes.iter().find(|(pattern, _)| is_it(pattern));
     route.map(|(_, gives)| gives)
 }
 
@@ -132,12 +150,12 @@ impl Gives {
 
 #[cfg(test)]
 mod tests {
-    use super::{gives, Gives, ROUTES};
+    use super::{gives, Gives, POSTS, ROUTES};
     use crate::ssz::{Fork, Preset, Schema};
 
     #[test]
     fn routes_are_known_by_all_of_their_path() {
-        let of = |target: &str| gives(target.as_bytes()).copied();
+        let of = |target: &str| gives(b"GET", target.as_bytes()).copied();
         assert_eq!(
             of("/eth/v2/beacon/blocks/head?x=1"),
             Some(Gives::Type("SignedBeaconBlock"))
@@ -162,12 +180,17 @@ mod tests {
         ] {
             assert_eq!(of(target), None, "{target}");
         }
+        let identities = b"/eth/v1/beacon/states/head/validator_identities";
+        assert_eq!(gives(b"GET", identities), None);
+        assert!(gives(b"POST", identities).is_some());
+        assert_eq!(gives(b"POST", b"/eth/v2/beacon/blocks/head"), None);
+        assert_eq!(gives(b"PUT", identities), None);
     }
 
     /// A name that is misspelt would be an answer that can't be had as SSZ.
     #[test]
     fn each_type_is_one_of_some_fork() {
-        for (pattern, gives) in ROUTES {
+        for (pattern, gives) in ROUTES.iter().chain(POSTS) {
             let is_known = |fork: &Fork| {
                 let name = gives.name(*fork, Some(false));
                 let schema = Schema::of(*fork, Preset::Mainnet);
