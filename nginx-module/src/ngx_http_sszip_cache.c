@@ -18,8 +18,6 @@ static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
     sszip_str *body);
-static ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_decoded(ngx_http_request_t *r);
@@ -184,7 +182,7 @@ ngx_http_sszip_name_space(ngx_http_request_t *r, sszip_str *name_space)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     ngx_int_t  rc;

@@ -22,9 +22,6 @@
 /* written at once */
 #define NGX_HTTP_SSZIP_LINK_PIECES  16
 
-/* an owner that starts, or is replaced, is not worth a line in the log */
-#define NGX_HTTP_SSZIP_LINK_GRACE  3000
-
 
 static void ngx_http_sszip_link_wake_waiters(void);
 static void ngx_http_sszip_link_run_handler(ngx_event_t *ev);
@@ -36,7 +33,6 @@ static void ngx_http_sszip_link_read_handler(ngx_event_t *rev);
 static void ngx_http_sszip_link_write_handler(ngx_event_t *wev);
 static void ngx_http_sszip_link_timer_handler(ngx_event_t *ev);
 static void ngx_http_sszip_link_tick(void);
-static void ngx_http_sszip_link_report(void);
 
 
 static ngx_addr_t        *ngx_http_sszip_owner;
@@ -44,9 +40,7 @@ static ngx_connection_t  *ngx_http_sszip_link[NGX_HTTP_SSZIP_LINK_SLOTS];
 static ngx_event_t        ngx_http_sszip_link_timer;
 static ngx_event_t        ngx_http_sszip_link_posted;
 
-/* since when it is down, and whether the log says so */
-static ngx_msec_t         ngx_http_sszip_link_down;
-static ngx_uint_t         ngx_http_sszip_link_told;
+/* why it could not be reached */
 static ngx_err_t          ngx_http_sszip_link_err;
 
 
@@ -198,6 +192,8 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
 
     peer.log = &log;
     peer.log_error = NGX_ERROR_INFO;
+
+    ngx_http_sszip_link_err = 0;
 
     rc = ngx_event_connect_peer(&peer);
 
@@ -411,9 +407,14 @@ ngx_http_sszip_link_timer_handler(ngx_event_t *ev)
 static void
 ngx_http_sszip_link_tick(void)
 {
+    bool        is_bad;
+    uint64_t    now;
+    sszip_str   news;
     ngx_msec_t  ms;
+    ngx_uint_t  level;
 
-    ms = sszip_link_tick(ngx_http_sszip_now());
+    now = ngx_http_sszip_now();
+    ms = sszip_link_tick(now);
 
     if (ngx_http_sszip_link_timer.timer_set) {
         ngx_del_timer(&ngx_http_sszip_link_timer);
@@ -423,37 +424,14 @@ ngx_http_sszip_link_tick(void)
         ngx_add_timer(&ngx_http_sszip_link_timer, ms);
     }
 
-    ngx_http_sszip_link_report();
-}
+    news = sszip_link_news(now, &is_bad);
 
+    if (news.len) {
+        level = is_bad ? NGX_LOG_WARN : NGX_LOG_NOTICE;
 
-static void
-ngx_http_sszip_link_report(void)
-{
-    if (sszip_link_is_up()) {
-
-        if (ngx_http_sszip_link_told) {
-            ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                          "sszip: the cache's owner at %V answers again",
-                          &ngx_http_sszip_owner->name);
-        }
-
-        ngx_http_sszip_link_told = 0;
-        ngx_http_sszip_link_down = 0;
-        ngx_http_sszip_link_err = 0;
-
-    } else if (ngx_http_sszip_link_down == 0) {
-        ngx_http_sszip_link_down = ngx_current_msec;
-
-    } else if (!ngx_http_sszip_link_told
-               && ngx_current_msec - ngx_http_sszip_link_down
-                  >= NGX_HTTP_SSZIP_LINK_GRACE)
-    {
-        ngx_http_sszip_link_told = 1;
-
-        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, ngx_http_sszip_link_err,
-                      "sszip: the cache's owner at %V does not answer, "
-                      "the node is asked instead",
-                      &ngx_http_sszip_owner->name);
+        ngx_log_error(level, ngx_cycle->log,
+                      is_bad ? ngx_http_sszip_link_err : 0,
+                      "sszip: the cache's owner at %V %*s",
+                      &ngx_http_sszip_owner->name, news.len, news.data);
     }
 }

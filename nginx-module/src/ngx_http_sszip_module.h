@@ -163,6 +163,8 @@ ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
 
 /* stored answers */
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 ngx_int_t ngx_http_sszip_name_space(ngx_http_request_t *r,
     sszip_str *name_space);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);

@@ -14,27 +14,8 @@
  */
 
 
-/* what the owner says in return is short */
-#define NGX_HTTP_SSZIP_PURGE_LEN  1024
-
-/* longer than the core waits for the owner */
-#define NGX_HTTP_SSZIP_PURGE_WAIT  15000
-
-
-typedef struct {
-    ngx_http_sszip_ctx_t         ctx;              /* to be woken */
-    uint16_t                     status;
-    size_t                       len;
-    u_char                       text[NGX_HTTP_SSZIP_PURGE_LEN + 1];
-} ngx_http_sszip_purge_t;
-
-
 static ngx_int_t ngx_http_sszip_purge_handler(ngx_http_request_t *r);
-static void ngx_http_sszip_purge_wake_handler(ngx_event_t *ev);
-static ngx_int_t ngx_http_sszip_purge_claim(ngx_http_sszip_purge_t *purge);
 static void ngx_http_sszip_purge_cleanup(void *data);
-static ngx_int_t ngx_http_sszip_purge_send(ngx_http_request_t *r,
-    ngx_http_sszip_purge_t *purge);
 
 
 char *
@@ -42,8 +23,9 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_sszip_loc_conf_t  *slcf = conf;
 
-    ngx_str_t                 *value;
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_str_t                   *value;
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_sszip_main_conf_t  *smcf;
 
     value = cf->args->elts;
 
@@ -67,24 +49,43 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     clcf->handler = ngx_http_sszip_purge_handler;
     slcf->purges = 1;
 
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+    smcf->used = 1;
+
     return NGX_CONF_OK;
 }
 
 
+/* called again when it has waited */
+
 static ngx_int_t
 ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                rc;
-    sszip_str                name_space;
-    ngx_event_t             *wake;
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_sszip_purge_t  *purge;
+    size_t                 n;
+    ngx_int_t              rc;
+    ngx_uint_t             level, status;
+    sszip_asked            asked;
+    const sszip_str       *text;
+    ngx_pool_cleanup_t    *cln;
+    ngx_http_sszip_ctx_t  *ctx;
 
-    if (!(r->method & NGX_HTTP_POST)
-        && !(r->method_name.len == 5
-             && ngx_strncmp(r->method_name.data, "PURGE", 5) == 0))
+    ctx = ngx_http_sszip_get_ctx(r);
+
+    ngx_memzero(&asked, sizeof(sszip_asked));
+
+    asked.size = sizeof(sszip_asked);
+    asked.now = ngx_http_sszip_now();
+    asked.waiter = (uintptr_t) ctx;
+
+    if (ctx == NULL
+        || ngx_http_sszip_name_space(r, &asked.name_space) != NGX_OK
+        || sszip_exchange_purge(ctx->exchange,
+                                ngx_http_sszip_str(&r->method_name),
+                                ngx_http_sszip_str(&r->args), &asked,
+                                &ctx->step)
+           != SSZIP_STATUS_OK)
     {
-        return NGX_HTTP_NOT_ALLOWED;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     rc = ngx_http_discard_request_body(r);
@@ -93,85 +94,41 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    purge = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_purge_t));
-    cln = ngx_pool_cleanup_add(r->pool, 0);
+    if (ctx->step.act == SSZIP_DO_WAIT) {
 
-    if (purge == NULL
-        || cln == NULL
-        || ngx_http_sszip_name_space(r, &name_space) != NGX_OK
-        || sszip_purge_start(ngx_http_sszip_str(&r->args), name_space,
-                             (uintptr_t) purge, ngx_http_sszip_now(),
-                             &purge->status, purge->text,
-                             NGX_HTTP_SSZIP_PURGE_LEN, &purge->len)
-           != SSZIP_STATUS_OK)
+        cln = ngx_pool_cleanup_add(r->pool, 0);
+        if (cln == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        cln->handler = ngx_http_sszip_purge_cleanup;
+        cln->data = r;
+
+    } else if (sszip_exchange_body(ctx->exchange, &text, &n) == SSZIP_STATUS_OK
+               && n == 1)
     {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        /* the log has what was purged; the line itself says by whom */
+
+        status = sszip_exchange_status(ctx->exchange);
+
+        level = (status < 500) ? NGX_LOG_NOTICE : NGX_LOG_ERR;
+
+        ngx_log_error(level, r->connection->log, 0,
+                      "sszip: purge of \"%V\": %ui %*s", &r->args, status,
+                      text->len - 1, text->data);
     }
 
-    if (purge->status != 0) {
-        return ngx_http_sszip_purge_send(r, purge);
-    }
-
-    cln->handler = ngx_http_sszip_purge_cleanup;
-    cln->data = purge;
-
-    purge->ctx.request = r;
-
-    wake = &purge->ctx.wake;
-
-    wake->handler = ngx_http_sszip_purge_wake_handler;
-    wake->data = purge;
-    wake->log = r->connection->log;
-
-    ngx_add_timer(wake, NGX_HTTP_SSZIP_PURGE_WAIT);
+    /* who sends or waits does not leave that to the caller */
 
     r->main->count++;
-    r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = ngx_http_request_empty_handler;
 
-    ngx_http_sszip_wake();
+    rc = ngx_http_sszip_looked_up(r, ctx);
 
-    return NGX_DONE;
-}
-
-
-static void
-ngx_http_sszip_purge_wake_handler(ngx_event_t *ev)
-{
-    ngx_int_t                rc;
-    ngx_connection_t        *c;
-    ngx_http_request_t      *r;
-    ngx_http_sszip_purge_t  *purge;
-
-    purge = ev->data;
-    r = purge->ctx.request;
-    c = r->connection;
-
-    ngx_http_set_log_request(c->log, r);
-
-    rc = ngx_http_sszip_purge_claim(purge);
-
-    if (rc == NGX_OK) {
-        rc = ngx_http_sszip_purge_send(r, purge);
+    if (rc != NGX_DONE) {
+        r->main->count--;
     }
 
-    ngx_http_finalize_request(r, rc);
-    ngx_http_run_posted_requests(c);
-}
-
-
-/* it is not to be woken a second time */
-
-static ngx_int_t
-ngx_http_sszip_purge_claim(ngx_http_sszip_purge_t *purge)
-{
-    purge->ctx.request = NULL;
-
-    ngx_http_sszip_stop_events(&purge->ctx);
-
-    return (sszip_purge_claim((uintptr_t) purge, &purge->status, purge->text,
-                              NGX_HTTP_SSZIP_PURGE_LEN, &purge->len)
-            == SSZIP_STATUS_OK) ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return rc;
 }
 
 
@@ -180,56 +137,15 @@ ngx_http_sszip_purge_claim(ngx_http_sszip_purge_t *purge)
 static void
 ngx_http_sszip_purge_cleanup(void *data)
 {
-    ngx_http_sszip_purge_t  *purge = data;
+    ngx_http_request_t *r = data;
 
-    ngx_http_request_t  *r;
+    ngx_http_sszip_ctx_t  *ctx;
 
-    r = purge->ctx.request;
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
-    if (r == NULL) {
-        return;
+    if (ctx != NULL && ctx->step.act == SSZIP_DO_WAIT) {
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "sszip: purge of \"%V\": the client went before its end",
+                      &r->args);
     }
-
-    (void) ngx_http_sszip_purge_claim(purge);
-
-    ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                  "sszip: purge of \"%V\": the client went before its end",
-                  &r->args);
-}
-
-
-/* the log has what was purged; the line itself says by whom */
-
-static ngx_int_t
-ngx_http_sszip_purge_send(ngx_http_request_t *r, ngx_http_sszip_purge_t *purge)
-{
-    ngx_str_t                 type;
-    ngx_uint_t                level;
-    ngx_http_complex_value_t  cv;
-
-    while (purge->len && purge->text[purge->len - 1] <= ' ') {
-        purge->len--;
-    }
-
-    level = (purge->status < 500) ? NGX_LOG_NOTICE : NGX_LOG_ERR;
-
-    ngx_log_error(level, r->connection->log, 0,
-                  "sszip: purge of \"%V\": %ui %*s", &r->args,
-                  (ngx_uint_t) purge->status, purge->len, purge->text);
-
-    if (purge->status == NGX_HTTP_OK) {
-        ngx_str_set(&type, "application/json");
-
-    } else {
-        ngx_str_set(&type, "application/problem+json");
-    }
-
-    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
-
-    purge->text[purge->len] = LF;
-
-    cv.value.data = purge->text;
-    cv.value.len = purge->len + 1;
-
-    return ngx_http_send_response(r, purge->status, &type, &cv);
 }

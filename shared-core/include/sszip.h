@@ -1047,6 +1047,21 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
                                     sszip_step *step);
 
 /*
+ Purges what `query` says (docs/caching.md, Purging), instead of a look-up, and
+ with steps of one. `method` is the request's; of `asked`, `name_space` is where
+ the query does not say it, and `waiter` must not be 0.
+
+ # Safety
+ `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is
+ NULL or valid with all that it points at; `step` points at memory of its type.
+ */
+sszip_status sszip_exchange_purge(sszip_exchange *exchange,
+                                  sszip_str method,
+                                  sszip_str query,
+                                  const sszip_asked *asked,
+                                  sszip_step *step);
+
+/*
  After a look-up that found something: an exchange that awaits the response
  head of a request like this one, which the host is to make in the background;
  NULL: none is to be made. It is freed like any other.
@@ -1347,42 +1362,15 @@ sszip_status sszip_link_closed(size_t slot, uint64_t now);
 uint64_t sszip_link_tick(uint64_t now);
 
 /*
- Starts a purge: `query` says what of (docs/caching.md, Purging), `name_space` is the
- namespace where it does not; NULL `data`: there is none. If `*status` is 0
- then, `waiter`, not 0, is woken (`sszip_next_woken`) and is to call
- `sszip_purge_claim`; otherwise that is the status of the answer, and its
- body, JSON, is in `text`, cut to `size` bytes, of `*len`.
+ What the operator should know of the owner: once when it has not answered for
+ some seconds (`is_bad`), and when it answers again. To be asked after
+ `sszip_link_tick`; empty: nothing. Static; it goes on from the owner's name.
 
  # Safety
- `query` and `name_space` are valid strings; `text` points at `size` bytes,
- the results at memory of their type.
+ `is_bad` points at memory of its type.
  */
-sszip_status sszip_purge_start(sszip_str query,
-                               sszip_str name_space,
-                               size_t waiter,
-                               uint64_t now,
-                               uint16_t *status,
-                               uint8_t *text,
-                               size_t size,
-                               size_t *len);
-
-/*
- What came of a purge, as `sszip_purge_start` gives it; the status is never
- 0. To be called also by one that was not woken and goes.
-
- # Safety
- `text` points at `size` bytes, the results at memory of their type.
- */
-sszip_status sszip_purge_claim(size_t waiter,
-                               uint16_t *status,
-                               uint8_t *text,
-                               size_t size,
-                               size_t *len);
-
-/*
- Whether the owner answers.
- */
-bool sszip_link_is_up(void);
+sszip_str sszip_link_news(uint64_t now,
+                          bool *is_bad);
 
 /*
  The name of the variable `number`, counted from 0. Static; empty for a

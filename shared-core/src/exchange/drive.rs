@@ -11,6 +11,7 @@ use super::actions::{EndAction, HeadAction, Misuse, PieceAction};
 use super::cache::asked::{Asked, LookUp};
 pub use super::cache::asked::{BodyLength, Need};
 use super::cache::fill::Fill;
+use super::cache::purging::Purge;
 use super::head::{Field, RequestHead, ResponseHead};
 use super::machine::Exchange;
 use super::stream::StreamFailure;
@@ -285,6 +286,19 @@ impl Driver {
             LookUp::Respond => Step::Respond,
             LookUp::RespondOffLoop => self.off_loop(),
             LookUp::Wait => Step::Wait,
+        })
+    }
+
+    /// Purges what the request's query says: instead of a look-up, and with steps
+    /// of one, [`Step::Respond`] or [`Step::Wait`].
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn purge(&mut self, purge: &Purge<'_>) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::Miss)?;
+        Ok(match exchange.purge(purge)? {
+            LookUp::Wait => Step::Wait,
+            _ => Step::Respond,
         })
     }
 

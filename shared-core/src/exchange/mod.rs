@@ -30,6 +30,7 @@ pub mod transitions;
 pub use actions::{EndAction, HeadAction, Misuse, PieceAction};
 pub use cache::asked::{Asked, LookUp};
 pub use cache::fill::Fill;
+pub use cache::purging::Purge;
 pub use head::{Field, HeadEdit, RequestHead, ResponseHead};
 pub use machine::Exchange;
 pub use stream::StreamFailure;

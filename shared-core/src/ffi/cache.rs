@@ -10,7 +10,7 @@ use super::types::{
 };
 use crate::cache::reason::Reason;
 use crate::exchange::drive::{Beside, BodyLength, Driver, Need};
-use crate::exchange::{Asked, Exchange};
+use crate::exchange::{Asked, Exchange, Purge};
 
 /// What a look-up needs, of a request with a body of `length` bytes; 0: it has
 /// none; negative: that will be known at its end. Asked again after
@@ -70,6 +70,43 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
         let found = driver.look_up(body, asked);
         // SAFETY: the function's contract.
         unsafe { give_step(found, step) }
+    })
+}
+
+/// Purges what `query` says (docs/caching.md, Purging), instead of a look-up, and
+/// with steps of one. `method` is the request's; of `asked`, `name_space` is where
+/// the query does not say it, and `waiter` must not be 0.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is
+/// NULL or valid with all that it points at; `step` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_purge(
+    exchange: *mut sszip_exchange,
+    method: sszip_str,
+    query: sszip_str,
+    asked: *const sszip_asked,
+    step: *mut sszip_step,
+) -> sszip_status {
+    boundary(|| {
+        let driver = &mut borrow_mut!(exchange).driver;
+        let asked = borrow_sized!(asked);
+        let Some(waiter) = waiter_of(asked.waiter) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        // SAFETY: the function's contract.
+        let purge = unsafe {
+            let name = asked.name_space;
+            Purge {
+                method: method.bytes(),
+                query: query.bytes(),
+                namespace: (!name.data.is_null()).then(|| name.bytes()),
+                waiter,
+                now: asked.now,
+            }
+        };
+        // SAFETY: the function's contract.
+        unsafe { give_step(driver.purge(&purge), step) }
     })
 }
 

@@ -4,10 +4,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::config::{waiter_of, PROCESS};
+use super::config::PROCESS;
 use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
-use crate::cache::link::{problem, purge_request, Bounds, Link, Need};
+use crate::cache::link::{Bounds, Link, Need, News};
 use crate::cache::process::ownership::Owner;
 
 /// Joins this process to the owner of a store, after any fork; a second call
@@ -192,102 +192,23 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
     caught(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
 }
 
-/// Starts a purge: `query` says what of (docs/caching.md, Purging), `name_space` is the
-/// namespace where it does not; NULL `data`: there is none. If `*status` is 0
-/// then, `waiter`, not 0, is woken (`sszip_next_woken`) and is to call
-/// `sszip_purge_claim`; otherwise that is the status of the answer, and its
-/// body, JSON, is in `text`, cut to `size` bytes, of `*len`.
+/// What the operator should know of the owner: once when it has not answered for
+/// some seconds (`is_bad`), and when it answers again. To be asked after
+/// `sszip_link_tick`; empty: nothing. Static; it goes on from the owner's name.
 ///
 /// # Safety
-/// `query` and `name_space` are valid strings; `text` points at `size` bytes,
-/// the results at memory of their type.
+/// `is_bad` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_purge_start(
-    query: sszip_str,
-    name_space: sszip_str,
-    waiter: usize,
-    now: u64,
-    status: *mut u16,
-    text: *mut u8,
-    size: usize,
-    len: *mut usize,
-) -> sszip_status {
-    boundary(|| {
-        // SAFETY: the function's contract.
-        let (query, own) = unsafe {
-            let own = (!name_space.data.is_null()).then(|| name_space.bytes());
-            (query.bytes(), own)
-        };
-        let Some(waiter) = waiter_of(waiter) else {
-            return sszip_status::SSZIP_STATUS_MISUSE;
-        };
-        let (code, body) = match purge_request(query, own) {
-            Err(bad) => (400, problem(400, &bad.to_string())),
-            Ok(body) => match link().map(|link| link.purge(body, waiter, now)) {
-                Some(true) => (0, String::new()),
-                Some(false) => (503, problem(503, "memory is short: nothing is purged")),
-                None => {
-                    let detail = "this process has no link to a cache's owner: nothing is purged";
-                    (503, problem(503, detail))
-                }
-            },
-        };
-        // SAFETY: the function's contract.
-        unsafe { copy(body.as_bytes(), text, size, len) };
-        give!(status, code);
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// What came of a purge, as `sszip_purge_start` gives it; the status is never
-/// 0. To be called also by one that was not woken and goes.
-///
-/// # Safety
-/// `text` points at `size` bytes, the results at memory of their type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_purge_claim(
-    waiter: usize,
-    status: *mut u16,
-    text: *mut u8,
-    size: usize,
-    len: *mut usize,
-) -> sszip_status {
-    boundary(|| {
-        let Some(waiter) = waiter_of(waiter) else {
-            return sszip_status::SSZIP_STATUS_MISUSE;
-        };
-        let claimed = link().and_then(|link| link.claim_purge(waiter));
-        if let (Some(link), None) = (link(), &claimed) {
-            link.forget(waiter);
-            PROCESS.shared.forget(waiter);
-        }
-        let (code, body) = claimed.unwrap_or_else(|| {
-            let text = "the cache's owner has not answered: the purge may hold or not";
-            (504, problem(504, text).into())
-        });
-        // SAFETY: the function's contract.
-        unsafe { copy(&body, text, size, len) };
-        give!(status, code);
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// # Safety
-/// `to` points at `size` bytes, `len` at memory of its type.
-unsafe fn copy(from: &[u8], to: *mut u8, size: usize, len: *mut usize) {
-    let length = from.len().min(size);
-    if !to.is_null() {
+pub unsafe extern "C" fn sszip_link_news(now: u64, is_bad: *mut bool) -> sszip_str {
+    let news = caught(|| link().and_then(|link| link.news(now))).flatten();
+    let text = match news {
+        Some(News::Answers) => "answers again",
+        Some(News::DoesNotAnswer) => "does not answer, the node is asked instead",
+        None => "",
+    };
+    if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, length) };
+        unsafe { is_bad.write(news == Some(News::DoesNotAnswer)) };
     }
-    if !len.is_null() {
-        // SAFETY: not NULL; the function's contract.
-        unsafe { len.write(length) };
-    }
-}
-
-/// Whether the owner answers.
-#[no_mangle]
-pub extern "C" fn sszip_link_is_up() -> bool {
-    caught(|| link().is_some_and(|link| link.is_up())).unwrap_or(false)
+    sszip_str::of(text.as_bytes())
 }

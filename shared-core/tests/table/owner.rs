@@ -13,7 +13,7 @@ use sszip_core::cache::entry::wire::{decode, Encoded};
 use sszip_core::cache::entry::Entry;
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::process::flights::{Outcome, Token};
-use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::process::ownership::{Owner, Purged};
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Shared;
 use sszip_core::cache::Key;
@@ -213,5 +213,14 @@ impl Owner for Owned {
 
     fn chains(&self) -> &Chains {
         &self.chains
+    }
+
+    /// No client asks for one.
+    fn ask_to_purge(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<Purged> {
+        None
+    }
+
+    fn claim_purged(&self, _: Waiter) -> Option<Purged> {
+        None
     }
 }

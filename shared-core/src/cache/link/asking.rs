@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::job::{Job, LookUp};
-use super::{Link, State};
+use super::{problem, purge_request, Link, Purged, State};
 use crate::cache::chain::Chains;
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
@@ -94,6 +94,32 @@ impl Owner for Link {
 
     fn chains(&self) -> &Chains {
         &self.chains
+    }
+
+    fn ask_to_purge(
+        &self,
+        query: &[u8],
+        own: Option<&[u8]>,
+        waiter: Waiter,
+        now: u64,
+    ) -> Option<Purged> {
+        let refused = |status, detail: &str| Some((status, problem(status, detail).into()));
+        let body = match purge_request(query, own) {
+            Ok(body) => body,
+            Err(bad) => return refused(400, &bad.to_string()),
+        };
+        match self.purge(body, waiter, now) {
+            true => None,
+            false => refused(503, "memory is short: nothing is purged"),
+        }
+    }
+
+    fn claim_purged(&self, waiter: Waiter) -> Option<Purged> {
+        let purged = self.claim_purge(waiter);
+        if purged.is_none() {
+            self.forget(waiter);
+        }
+        purged
     }
 }
 

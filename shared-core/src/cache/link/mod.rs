@@ -15,6 +15,7 @@ mod events;
 mod favours;
 mod job;
 mod message;
+mod news;
 mod purge;
 mod sending;
 
@@ -28,6 +29,7 @@ use self::events::Events;
 use self::favours::Favours;
 use self::job::{Job, LookUp};
 pub use self::message::{Answer, Message, NotOurs};
+pub use self::news::News;
 pub use self::purge::{problem, request as purge_request, BadPurge, Purged};
 use super::chain::Chains;
 use super::entry::Entry;
@@ -155,6 +157,8 @@ struct State {
     told: Option<Vec<Namespace>>,
     /// How often the event stream has ended since then.
     failures: u32,
+    /// What a host was told of that.
+    known: news::Known,
 }
 
 /// What a look-up of several keys has found.
@@ -223,6 +227,7 @@ impl Link {
                 is_alone: false,
                 told: None,
                 failures: 0,
+                known: news::Known::default(),
             }),
             chains: Chains::default(),
             until: AtomicU64::new(0),

@@ -4,8 +4,7 @@ use serde_json::{json, Map};
 
 use crate::cache::scope::named;
 
-/// What the owner said of a purge: a status, and a JSON object.
-pub type Purged = (u16, Vec<u8>);
+pub use crate::cache::process::ownership::Purged;
 
 /// Why nothing is purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

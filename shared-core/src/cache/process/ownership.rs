@@ -21,6 +21,9 @@ use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
 use crate::cache::Key;
 
+/// What the owner said of a purge: a status, and a JSON object.
+pub type Purged = (u16, Vec<u8>);
+
 /// The owner, as the exchanges of a process see it. Any thread may ask.
 pub trait Owner: fmt::Debug + Send + Sync {
     /// Whether it can be asked, as far as is known.
@@ -67,4 +70,20 @@ pub trait Owner: fmt::Debug + Send + Sync {
 
     /// What it has said of the chains that it follows.
     fn chains(&self) -> &Chains;
+
+    /// Asks for a purge: `query` says what of (docs/caching.md, Purging), and `own`
+    /// is the namespace where it does not. `waiter` is woken when it holds
+    /// everywhere, or has failed, and [claims](Self::claim_purged) what came of it,
+    /// unless that is known at once.
+    fn ask_to_purge(
+        &self,
+        query: &[u8],
+        own: Option<&[u8]>,
+        waiter: Waiter,
+        now: u64,
+    ) -> Option<Purged>;
+
+    /// What came of a purge; `None`: nothing is known of it, and `waiter` waits no
+    /// longer.
+    fn claim_purged(&self, waiter: Waiter) -> Option<Purged>;
 }

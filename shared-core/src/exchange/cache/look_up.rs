@@ -164,7 +164,7 @@ impl Exchange {
     }
 
     /// Ends waiting, if it waits: for what, so that this can be claimed.
-    fn wake(&mut self) -> Option<Box<Waits>> {
+    pub(super) fn wake(&mut self) -> Option<Box<Waits>> {
         let mut waits = None;
         if let Phase::Waiting(_) = self.phase {
             // the table has this move

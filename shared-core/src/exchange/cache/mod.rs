@@ -11,6 +11,7 @@
 //! | `fetch`, `keep`, `storing` | having it fetched, and keeping a copy |
 //! | `fill` | the copy on its way into the cache |
 //! | `changing` | requests that make what is stored out of date |
+//! | `purging` | requests that purge |
 
 pub(super) mod asked;
 mod batch;
@@ -24,6 +25,7 @@ mod keep;
 mod look_up;
 mod merge;
 pub(super) mod part;
+pub(super) mod purging;
 mod resource;
 mod scope;
 mod seek;

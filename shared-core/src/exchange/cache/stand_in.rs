@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::asked::{Asked, Sought};
 use super::found::{Failed, Found, StandIn};
+use super::purging::PATIENCE;
 use crate::cache::entry::Entry;
 use crate::cache::http;
 use crate::cache::reason::Reason;
@@ -80,7 +81,10 @@ impl Exchange {
 
     /// For how long to wait after `LookUp::Wait`, in milliseconds.
     pub fn wait_ms(&self) -> u64 {
-        let most = self.config.cache.lock_timeout;
+        let most = match &self.phase {
+            Phase::Waiting(waits) if waits.is_for_purge() => return PATIENCE,
+            _ => self.config.cache.lock_timeout,
+        };
         let stand_in = self.looked.stand_in.as_ref();
         if stand_in.is_some_and(|it| self.covers_update(&it.entry, self.looked.at)) {
             return most.min(WAIT);

@@ -30,6 +30,8 @@ pub(in crate::exchange) enum Awaited {
     Stored,
     /// What other requests fetch for a batch. What the owner had of it is kept.
     Flights(Since, Option<OfOwner>),
+    /// What comes of a purge.
+    Purge,
     /// Nothing any more.
     Nothing,
 }
@@ -90,6 +92,11 @@ impl Waits {
         }
     }
 
+    /// Whether that is what comes of a purge.
+    pub(in crate::exchange) fn is_for_purge(&self) -> bool {
+        matches!(self.awaited, Awaited::Purge)
+    }
+
     /// What came of that; `None`: nobody woke it.
     pub(in crate::exchange) fn turn(mut self) -> Option<Turn> {
         let turn = self.shared.flights.claim(self.waiter)?;
@@ -137,6 +144,7 @@ impl Drop for Waits {
             Awaited::Answer(key, _) => shared.leave(key, waiter),
             Awaited::Stored => drop(shared.owner().map(|owner| owner.claim_all(waiter))),
             Awaited::Flights(..) => drop(shared.flights.claim_all(waiter)),
+            Awaited::Purge => drop(shared.owner().map(|owner| owner.claim_purged(waiter))),
             Awaited::Nothing => {}
         }
     }

@@ -1,0 +1,97 @@
+//! A request that purges: its query says what of, the owner of a store does it, and
+//! the answer is sent when it holds everywhere.
+
+use std::sync::Arc;
+
+use super::asked::LookUp;
+use super::waits::{Awaited, Waits};
+use crate::cache::process::wake::Waiter;
+use crate::exchange::actions::Misuse;
+use crate::exchange::answer::Answer;
+use crate::exchange::head::HeadEdit;
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
+
+/// Longer than the owner is waited for, in milliseconds.
+pub(super) const PATIENCE: u64 = 15_000;
+
+const NO_OWNER: &str =
+    r#"{"detail":"this process has no link to a cache's owner: nothing is purged","status":503}"#;
+
+const NO_ANSWER: &str =
+    r#"{"detail":"the cache's owner has not answered: the purge may hold or not","status":504}"#;
+
+const METHOD: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
+
+/// What is to be purged.
+#[derive(Clone, Copy, Debug)]
+pub struct Purge<'a> {
+    /// The request's method.
+    pub method: &'a [u8],
+    /// The request's query (docs/caching.md, Purging).
+    pub query: &'a [u8],
+    /// The name of the namespace where the query names none.
+    pub namespace: Option<&'a [u8]>,
+    /// As of [`Asked`](super::asked::Asked).
+    pub waiter: Waiter,
+    /// The same.
+    pub now: u64,
+}
+
+impl Exchange {
+    /// Purges, instead of a look-up; again once the request was woken, or its time
+    /// is over.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn purge(&mut self, purge: &Purge<'_>) -> Result<LookUp, Misuse> {
+        let waited = self.wake();
+        let Phase::AwaitingHead = self.phase else {
+            return Err(self.misuse(Event::Miss));
+        };
+        let shared = Arc::clone(&self.config.process.shared);
+        let (status, mut body) = match (waited, shared.owner()) {
+            _ if !matches!(purge.method, b"POST" | b"PURGE") => (405, METHOD.into()),
+            (_, None) => (503, NO_OWNER.into()),
+            (Some(waits), Some(owner)) => {
+                let said = owner.claim_purged(purge.waiter);
+                drop(waits);
+                said.unwrap_or_else(|| (504, NO_ANSWER.into()))
+            }
+            (None, Some(owner)) => {
+                let Purge { query, waiter, .. } = *purge;
+                match owner.ask_to_purge(query, purge.namespace, waiter, purge.now) {
+                    Some(said) => said,
+                    None => {
+                        let waits = Waits::new(&shared, waiter, Awaited::Purge);
+                        self.move_on(Event::Wait, |_| Phase::Waiting(waits))?;
+                        return Ok(LookUp::Wait);
+                    }
+                }
+            }
+        };
+        body.truncate(body.trim_ascii_end().len());
+        body.push(b'\n');
+        let media_type: &[u8] = match status {
+            200 => b"application/json",
+            _ => b"application/problem+json",
+        };
+        let length = body.len().to_string().into_bytes();
+        self.head_edits = vec![
+            HeadEdit::set("Content-Type", media_type),
+            HeadEdit::set("Content-Length", length),
+        ];
+        if status == 405 {
+            let allow = HeadEdit::set("Allow", b"POST, PURGE");
+            self.head_edits.push(allow);
+        }
+        let answer = Box::new(Answer {
+            status,
+            body,
+            ..Answer::default()
+        });
+        self.move_on(Event::Hit, |_| Phase::Ready(answer))?;
+        Ok(LookUp::Respond)
+    }
+}
