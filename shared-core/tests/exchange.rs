@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead, StreamFailure,
+    EndAction, Exchange, HeadAction, PieceAction, Purge, RequestHead, ResponseHead, StreamFailure,
 };
 use sszip_core::gzip::oneshot::gzip;
 use sszip_core::gzip::stream::Flush;
@@ -452,4 +454,57 @@ fn without_room_for_an_encoder_one_shot_still_may_do() {
     assert!(sent.len() < 1000);
     let (mode, sent) = hold_then_stream(memory, &[b'a'; 100_000]);
     assert_eq!((mode, sent.len()), (Mode::Memory, 100_000));
+}
+
+/// What a driver answers to a purge by that method, where no owner is linked.
+fn purged(method: &[u8]) -> Driver {
+    let process = Process::default();
+    process.shared.start(1 << 20, 1 << 20, 1);
+    let mut driver = Driver::new(Arc::new(Directives::default().resolve(process)));
+    let head = RequestHead {
+        method,
+        target: b"/purge?everything",
+        fields: std::iter::empty(),
+    };
+    driver.request_head(head).unwrap();
+    let purge = Purge {
+        method,
+        query: b"everything",
+        namespace: None,
+        waiter: EventLoop::default().waiter(1),
+        now: 0,
+    };
+    let step = driver.purge(&purge).unwrap();
+    assert!(matches!(step, Step::Respond), "{step:?}");
+    driver
+}
+
+#[test]
+fn a_purge_that_can_not_be_says_why() {
+    for (method, status, allow) in [
+        (&b"GET"[..], 405, Some(&b"POST, PURGE"[..])),
+        (b"DELETE", 405, Some(b"POST, PURGE")),
+        (b"POST", 503, None),
+        (b"PURGE", 503, None),
+    ] {
+        let driver = purged(method);
+        let exchange = driver.exchange().unwrap();
+        assert_eq!(exchange.status(), status);
+        let field = |name| {
+            let edit = exchange.head_edits().iter().find(|edit| edit.name == name);
+            edit.and_then(|edit| edit.value.as_deref())
+        };
+        assert_eq!(field("Allow"), allow);
+        assert_eq!(
+            field("Content-Type"),
+            Some(&b"application/problem+json"[..])
+        );
+        let body = exchange.body().collect::<Vec<_>>().concat();
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(said["status"], status);
+        assert_eq!(
+            field("Content-Length"),
+            Some(body.len().to_string().as_bytes())
+        );
+    }
 }

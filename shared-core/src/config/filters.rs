@@ -38,3 +38,23 @@ impl Filters {
         self.0.swap(SOME, Ordering::Relaxed) != SOME
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Filters;
+
+    #[test]
+    fn a_change_is_news_once_and_stays() {
+        let filters = Filters::default();
+        let of_another_place = Filters::default();
+        assert!(!filters.change() && !filters.change_nothing());
+        filters.saw_no_change();
+        assert!(filters.change_nothing());
+        let shared = filters.clone();
+        assert!(shared.saw_change());
+        assert!(!filters.saw_change());
+        filters.saw_no_change();
+        assert!(filters.change() && !filters.change_nothing());
+        assert!(!of_another_place.change());
+    }
+}

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use super::actions::{EndAction, HeadAction, Misuse, PieceAction};
 use super::cache::asked::{Asked, LookUp};
 pub use super::cache::asked::{BodyLength, Need};
-use super::cache::fill::Fill;
 use super::cache::purging::Purge;
 use super::head::{Field, RequestHead, ResponseHead};
 use super::machine::Exchange;
+use super::step::{code, stored, Work};
+pub use super::step::{Beside, Job, Lack, Step};
 use super::stream::StreamFailure;
 use super::transitions::{Event, State};
 use crate::cache::reason::Reason;
@@ -22,133 +23,6 @@ use crate::config::Config;
 use crate::gzip::stream::{Flush, Progress};
 use crate::mode::Mode;
 use crate::panics::caught;
-
-/// What a host is to do next.
-#[derive(Debug)]
-pub enum Step {
-    /// Nothing, until something happens: what was shown was taken.
-    Await,
-    /// Send the request to the node.
-    Forward,
-    /// The same, with [`Exchange::request_body`] as its body.
-    ForwardRewritten,
-    /// Send a stored answer: [`Exchange::status`], [`Exchange::head_edits`] as
-    /// the whole head, and [`Exchange::body`].
-    Respond,
-    /// Look up again when this request is woken, or when its
-    /// [time](Driver::next_timer) is over.
-    Wait,
-    /// Send the head, with the head edits, and the body as it comes.
-    Pass,
-    /// The same, and show each piece of the body to [`Driver::piece`].
-    Show,
-    /// Keep the head back, and show the body to [`Driver::piece`].
-    Hold,
-    /// Send the head, with the head edits, and the body through
-    /// [`Driver::stream`], with the piece that was shown last.
-    Stream,
-    /// Send the head, with the head edits, and [`Exchange::body`], which is all
-    /// of it.
-    Send,
-    /// The same, then the piece that was shown last, and the rest as it comes.
-    SendThenPass,
-    /// Run this on a thread that serves no connections, then give it to
-    /// [`Driver::done`].
-    OffLoop(Job),
-    /// Nothing was sent, and there is nothing to send: answer 502.
-    Fail(Lack),
-}
-
-/// What is lacking where there is nothing to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
-    /// The node's answer is not whole.
-    Short,
-    /// Memory was refused to what can't be sent as it came.
-    Memory,
-    /// It can't be had in the format that was asked for, and is too long to have
-    /// been kept as it was.
-    Format,
-}
-
-impl Lack {
-    /// Of an exchange with that mode, which has nothing to send.
-    fn of(mode: Mode) -> Self {
-        match mode {
-            Mode::SszVersion | Mode::SszFork | Mode::SszInvalid | Mode::SszLength => Lack::Format,
-            Mode::Encoded | Mode::Failed => Lack::Format,
-            _ => Lack::Memory,
-        }
-    }
-
-    /// For logs.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Lack::Short => "the response ended before its length was reached",
-            Lack::Memory => "no memory for the whole answer",
-            Lack::Format => "the response can't be had as SSZ, and was longer than sszip_ssz_hold",
-        }
-    }
-}
-
-/// Work that takes too long for an event loop. It can go to any thread.
-#[derive(Debug)]
-pub struct Job(Work);
-
-#[derive(Debug)]
-enum Work {
-    /// An answer is coded, or decoded.
-    Answer(Box<Exchange>),
-    /// What is to be stored of an answer that is out.
-    Store(Box<Fill>),
-}
-
-impl Job {
-    /// Milliseconds for each megabyte.
-    pub fn run(&mut self) {
-        match &mut self.0 {
-            Work::Answer(exchange) => code(exchange),
-            // what could not be made is not stored
-            Work::Store(fill) => caught(|| fill.build()).unwrap_or_default(),
-        }
-    }
-
-    /// Whether it is worth running when its client has gone.
-    pub fn is_to_be_stored(&self) -> bool {
-        match &self.0 {
-            Work::Answer(exchange) => exchange.is_filling(),
-            Work::Store(_) => true,
-        }
-    }
-
-    /// Of one that nobody waits for, once it has run: stores what it has made,
-    /// at `now` of the look-ups' clock.
-    pub fn store(self, now: u64) {
-        match self.0 {
-            Work::Answer(exchange) => drop(exchange),
-            Work::Store(fill) => caught(|| fill.publish(now)).unwrap_or_default(),
-        }
-    }
-}
-
-/// Runs the coder; if it fails inside, the body is the original.
-fn code(exchange: &mut Exchange) {
-    let coded = caught(|| exchange.code());
-    // it is in a state to be coded, or to give up
-    let _ = coded.unwrap_or_else(|| exchange.give_up(Mode::Failed));
-}
-
-/// What others of the host's filters make of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    /// Nothing.
-    Nothing,
-    /// They change its body.
-    Changed,
-    /// They change its body, and what the node sends of it is to be shown to
-    /// [`Driver::node_piece`].
-    Apart,
-}
 
 /// How far looking for stored answers has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -634,16 +508,4 @@ impl Driver {
             _ => exchange.hold_ms(),
         }
     }
-}
-
-/// Stores it, or says who is to prepare it.
-fn stored(mut fill: Box<Fill>, now: u64) -> Option<Job> {
-    if fill.is_long() {
-        return Some(Job(Work::Store(fill)));
-    }
-    caught(|| {
-        fill.build();
-        fill.publish(now);
-    });
-    None
 }

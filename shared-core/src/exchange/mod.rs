@@ -21,6 +21,7 @@ mod judgement;
 mod machine;
 mod node;
 mod phase;
+mod step;
 mod stream;
 mod streaming;
 mod transcode;

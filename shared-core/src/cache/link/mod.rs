@@ -250,6 +250,14 @@ impl Link {
         }
     }
 
+    /// What a host should put into its log; to be asked after each
+    /// [`tick`](Self::tick).
+    pub fn news(&self, now: u64) -> Option<News> {
+        let mut state = self.lock();
+        let is_up = state.up;
+        state.known.news(is_up, now)
+    }
+
     fn stir(&self) {
         let was_stirred = self.stirred.swap(true, Ordering::AcqRel);
         if let (Some((waker, id)), false) = (&self.driver, was_stirred) {

@@ -1,9 +1,5 @@
 //! What an operator should know of the owner.
 
-use crate::cache::process::ownership::Owner;
-
-use super::Link;
-
 /// An owner that starts, or is replaced, is not worth a line in a log.
 /// Milliseconds.
 const GRACE: u64 = 3_000;
@@ -25,47 +21,39 @@ pub(super) struct Known {
     said: bool,
 }
 
-impl Link {
-    /// What a host should put into its log; to be asked after each
-    /// [`tick`](Self::tick).
-    pub fn news(&self, now: u64) -> Option<News> {
-        let is_up = self.is_up();
-        let mut state = self.lock();
-        let known = &mut state.known;
+impl Known {
+    /// What is to be said of an owner that is reached, or not.
+    pub(super) fn news(&mut self, is_up: bool, now: u64) -> Option<News> {
         if is_up {
-            let said = std::mem::take(known).said;
+            let said = std::mem::take(self).said;
             return said.then_some(News::Answers);
         }
-        let down = *known.down.get_or_insert(now);
-        if known.said || now.saturating_sub(down) < GRACE {
+        let down = *self.down.get_or_insert(now);
+        if self.said || now.saturating_sub(down) < GRACE {
             return None;
         }
-        known.said = true;
+        self.said = true;
         Some(News::DoesNotAnswer)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Link, News};
-    use crate::cache::link::Bounds;
+    use super::{Known, News};
 
     #[test]
     fn it_is_said_once_each_time_and_not_at_once() {
-        let link = Link::new("process".into(), Bounds::default());
+        let mut known = Known::default();
         for start in [0, 50_000] {
-            assert_eq!(link.news(start), None);
-            assert_eq!(link.news(start + 2_999), None);
-            assert_eq!(link.news(start + 3_000), Some(News::DoesNotAnswer));
-            assert_eq!(link.news(start + 9_000), None);
-            link.lock().up = true;
-            assert_eq!(link.news(start + 10_000), Some(News::Answers));
-            assert_eq!(link.news(start + 20_000), None);
-            link.lock().up = false;
+            assert_eq!(known.news(false, start), None);
+            assert_eq!(known.news(false, start + 2_999), None);
+            assert_eq!(known.news(false, start + 3_000), Some(News::DoesNotAnswer));
+            assert_eq!(known.news(false, start + 9_000), None);
+            assert_eq!(known.news(true, start + 10_000), Some(News::Answers));
+            assert_eq!(known.news(true, start + 20_000), None);
         }
         // one that was away for a moment only was not missed
-        assert_eq!(link.news(90_000), None);
-        link.lock().up = true;
-        assert_eq!(link.news(91_000), None);
+        assert_eq!(known.news(false, 90_000), None);
+        assert_eq!(known.news(true, 91_000), None);
     }
 }
