@@ -47,11 +47,15 @@ impl Host {
     }
 
     fn without_memory() -> Self {
+        Self::with_connections(2)
+    }
+
+    fn with_connections(connections: usize) -> Self {
         let shared = Shared::default();
         let queue = Arc::new(Queue::default());
         shared.event_loop(queue.clone());
         let bounds = Bounds {
-            connections: 2,
+            connections,
             deadline: 20,
             max_body: 10_000,
         };

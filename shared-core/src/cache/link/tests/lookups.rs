@@ -215,6 +215,15 @@ fn where_there_is_no_owner_memory_is_used_all_the_same() {
 }
 
 #[test]
+fn an_owner_that_is_there_is_not_absent() {
+    let host = Host::up();
+    host.keep(KEY, entry().stored(host.now, 10_000));
+    host.link().absent(&host.shared, 9_000);
+    assert!(host.is_hot(KEY) && host.link().generation() == 0);
+    assert!(!host.link().may_send(5_000));
+}
+
+#[test]
 fn an_owner_that_ends_leaves_memory_to_be_used() {
     let mut host = Host::up();
     told(&mut host, 100, "");
@@ -357,6 +366,17 @@ fn several_are_looked_up_at_once() {
     assert!(host.link().claim_all(at(6)).is_empty());
     host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     assert!(host.woken().is_empty());
+}
+
+#[test]
+fn several_that_a_purge_comes_before_are_not_kept() {
+    let mut host = Host::up();
+    host.link().ask_for_all(vec![[2; 32]], at(5), host.now);
+    host.run();
+    host.event("purge", "{\"generation\":1}");
+    host.receive(1, &found_of_all([2; 32]));
+    assert_eq!(host.woken(), [5]);
+    assert!(!host.is_hot([2; 32]) && host.link().claim_all(at(5)).is_empty());
 }
 
 #[test]

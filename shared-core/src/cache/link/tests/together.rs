@@ -50,3 +50,27 @@ fn what_is_asked_takes_them_along() {
     let (puts, slots) = stored(&mut host);
     assert_eq!((puts, slots), (1, vec![1]));
 }
+
+#[test]
+fn they_wait_though_other_connections_are_free() {
+    let mut host = Host::with_connections(3);
+    host.greet();
+    for n in 1..4 {
+        host.store(n..n + 1);
+    }
+    assert_eq!(stored(&mut host), (1, vec![1]));
+    host.receive(1, DONE);
+    assert_eq!(stored(&mut host), (2, vec![1]));
+}
+
+#[test]
+fn one_whose_connection_breaks_holds_no_lease() {
+    let mut host = Host::up();
+    host.store(1..2);
+    host.lose(1);
+    host.requests();
+    host.pass(RETRY);
+    let sent = host.requests();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    assert!(sent[0].1.starts_with("DELETE /v1/leases/0101"), "{sent:?}");
+}
