@@ -185,6 +185,31 @@ mod tests {
     }
 
     #[test]
+    fn questions_are_requests() {
+        let by_hash = format!("[\"0x{}\",false]", "ab".repeat(32));
+        for (ask, method, params) in [
+            (Ask::Latest, "eth_getBlockByNumber", r#"["latest",false]"#),
+            (
+                Ask::ByNumber(255),
+                "eth_getBlockByNumber",
+                r#"["0xff",false]"#,
+            ),
+            (Ask::ByHash([0xab; 32]), "eth_getBlockByHash", &by_hash),
+            (Ask::Syncing, "eth_syncing", "[]"),
+        ] {
+            let expected =
+                format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
+            assert_eq!(request(ask, 7), expected);
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_first_block_has_failed() {
+        let read = answer(Ask::Genesis, r#"{"jsonrpc":"2.0","result":null,"id":1}"#);
+        assert!(matches!(read, Ok(Answer::Failed(_))), "{read:?}");
+    }
+
+    #[test]
     fn what_is_no_answer_is_said_to_be_none() {
         for (ask, body) in [
             (Ask::Latest, "<html><body>Bad Gateway</body></html>"),
@@ -205,6 +230,22 @@ mod tests {
         }
         let error = answer(Ask::Latest, "<html>\n\u{7}").unwrap_err();
         assert!(error.ends_with(": <html>  "), "{error}");
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        for (text, expected) in [
+            (r#"{"id":7,"result":null}"#, Message::Answer(7)),
+            (
+                r#"{"method":"eth_subscription","params":{"result":{}}}"#,
+                Message::Notification,
+            ),
+            (r#"{"method":"other"}"#, Message::Other),
+            (r#"{"id":"x","result":1}"#, Message::Other),
+            ("[]", Message::Other),
+        ] {
+            assert_eq!(kind(text), expected, "{text}");
+        }
     }
 
     #[test]

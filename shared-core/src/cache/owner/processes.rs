@@ -386,12 +386,34 @@ mod tests {
     }
 
     #[test]
+    fn the_first_second_waits_for_those_of_the_owner_before() {
+        let mut processes = Processes::new(5, 0);
+        processes.purge(6, None, TIME / 2);
+        assert!(processes.settle(TIME).is_empty());
+        assert_eq!(processes.settle(TIME + 1), [6]);
+    }
+
+    #[test]
     fn the_first_second_waits_for_those_who_found_nobody_until_it_listened() {
         let mut processes = Processes::new(5, 0);
         processes.listens(300);
         processes.purge(6, None, TIME);
         assert!(processes.settle(300 + TIME).is_empty());
         assert_eq!(processes.settle(301 + TIME), [6]);
+    }
+
+    #[test]
+    fn a_newer_stream_closes_the_older_one() {
+        let mut processes = started();
+        let old = processes.arrive(&name("a"), START).unwrap();
+        let new = processes.arrive(&name("a"), START + 1).unwrap();
+        assert_eq!(processes.take_woken(), [old]);
+        assert_eq!(processes.next(old, START + 1), Next::Close);
+        assert_eq!(processes.leave(old), None);
+        assert_eq!(
+            drain(&mut processes, new, START + 1),
+            [hello(5, START + 1 + TIME)]
+        );
     }
 
     #[test]

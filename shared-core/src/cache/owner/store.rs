@@ -215,6 +215,41 @@ mod tests {
     }
 
     #[test]
+    fn what_is_put_is_found_as_it_was_said_to_be_until_it_is_purged() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = open(&Config::new(folder.path(), 64 << 20));
+        let about = About {
+            class: Class::Resource,
+            namespace: [1; 16],
+            method: Some("eth_call".into()),
+            block: Some(7),
+            generation: disk.generation(),
+            ..About::default()
+        };
+        let header = Header {
+            about: about.clone(),
+            stored_at: NOW.unix,
+            expires_at: NOW.unix + 1_000,
+        };
+        disk.put(&key(1), &header, b"body").unwrap();
+        let found = disk.get(&key(1), NOW).unwrap();
+        assert_eq!(
+            (found.header, found.body.as_ref()),
+            (header.clone(), &b"body"[..])
+        );
+        assert!(!disk.refuses(&key(1), &about));
+        let scope = Scope::Method {
+            namespace: None,
+            method: "eth_call".into(),
+        };
+        assert_eq!(disk.purge(&scope), Ok(about.generation + 1));
+        assert!(disk.refuses(&key(1), &about));
+        assert_eq!(disk.get(&key(1), NOW), None);
+        let again = disk.put(&key(1), &header, b"body");
+        assert_eq!(again, Err(StoreError::Purged));
+    }
+
+    #[test]
     fn what_is_recorded_of_a_chain_goes_with_its_namespace() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::new(folder.path(), 64 << 20);
