@@ -16,13 +16,14 @@ use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
 use sszip_core::cache::process::hot::Hot;
 use sszip_core::cache::process::Process;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Need};
+use sszip_core::exchange::drive::{BodyLength, Driver, Lack, Need, Step};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
     Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
 };
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory;
+use sszip_core::mode::Mode;
 
 mod support;
 use support::gunzip;
@@ -505,5 +506,47 @@ fn a_batch_takes_no_more_than_had_to_be_there() {
         // beside an exchange's own; the look-up tries whether all of it is there
         let most = 16 * batch.len() + 1024;
         assert!((most - 2048..=most).contains(&took), "{took} of {most}");
+    }
+}
+
+/// Where the head can't even be shown, the answer may be JSON, which the node was
+/// asked for too: that is no answer to who takes SSZ only.
+#[test]
+fn what_was_not_judged_passes_but_to_who_takes_ssz_only() {
+    const ONLY: &str = "application/octet-stream";
+    const EITHER: &str = "application/octet-stream;q=1.0,application/json;q=0.9";
+    const STATE: &str = "/eth/v2/debug/beacon/states/head";
+    let (on, off) = (config(&[("ssz", "on")]), config(&[]));
+    for (config, target, accept, is_sent) in [
+        (&on, STATE, ONLY, false),
+        (&on, STATE, EITHER, true),
+        (&on, STATE, "application/json", true),
+        (&on, STATE, "*/*", true),
+        // which is none that sszip makes SSZ of
+        (&on, "/eth/v1/node/version", ONLY, true),
+        (&off, STATE, ONLY, true),
+    ] {
+        let mut driver = Driver::new(Arc::clone(config));
+        let fields = [(&b"Accept"[..], accept.as_bytes())];
+        let asked = driver.request_head(RequestHead {
+            method: b"GET",
+            target: target.as_bytes(),
+            fields: fields.into_iter(),
+        });
+        asked.unwrap();
+        let step = driver.no_response_head().unwrap();
+        let exchange = driver.exchange().unwrap();
+        assert_eq!(exchange.mode(), Mode::Memory);
+        assert!(exchange.head_edits().is_empty());
+        match step {
+            Step::Pass => assert!(is_sent, "{target} {accept}"),
+            Step::Fail(Lack::Judgement) => {
+                assert!(!is_sent, "{target} {accept}");
+                assert_eq!(exchange.state(), State::Cut);
+                assert!(exchange.body().next().is_none());
+                assert!(driver.piece(b"{}").is_err() && driver.end().is_err());
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

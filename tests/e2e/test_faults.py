@@ -31,6 +31,7 @@ server {
     # exactly what holding 30000 bytes takes
     location /exact { sszip_hold 64k 60s; sszip_memory 60000; proxy_pass http://@origin@; }
     location /in-step { return 204; }
+    location /eth/ { sszip_ssz on; proxy_pass http://@origin@; }
 }
 server {
     listen 127.0.0.1:@port_h2@ http2;
@@ -95,6 +96,58 @@ def test_head_and_small_answers_arrive(broken, origin):
     assert broken.head("/").status == 200
     origin.answers(plain(b'{"result":"0x1"}'))
     assert broken.get("/").body == b'{"result":"0x1"}'
+
+
+CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
+OCTETS = ("Accept", "application/octet-stream")
+EITHER = ("Accept", "application/octet-stream;q=1.0,application/json;q=0.9")
+VALUE = b'{"version":"electra","data":[%s]}' % b",".join([b'{"source_index":"1","target_index":"515"}'] * 100)
+VALUE_SSZ = ((1).to_bytes(8, "little") + (515).to_bytes(8, "little")) * 100
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+def test_who_takes_ssz_only_gets_no_json(broken, origin, framing, accept):
+    broken.expect("sszip: (the response|no memory)")
+    origin.answers(answer(VALUE, headers=[("Eth-Consensus-Version", "electra")], framing=framing))
+    workers = broken.workers()
+    for _ in range(5):
+        response = broken.get(CONSOLIDATIONS, accept, headers=[OCTETS])
+        if response.status == 200:
+            # only the coding has failed
+            assert response.header("Content-Type") == "application/octet-stream"
+            assert response.decoded == VALUE_SSZ and response.mode in ("ssz", "failed")
+        else:
+            assert response.status in (406, 502) and response.mode in broken.modes
+        response = broken.get(CONSOLIDATIONS, accept, headers=[EITHER])
+        assert response.status == 200
+        assert response.decoded in (VALUE, VALUE_SSZ)
+    assert broken.workers() == workers
+
+
+@pytest.fixture(scope="module")
+def unjudged(start_nginx):
+    nginx = start_nginx(CONFIG, module=FAULTS, main="env SSZIP_FAULT=panic-head;")
+    nginx.expect("panicked")
+    nginx.expect("sszip: the response was not judged, and is to be sent as SSZ only")
+    return nginx
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("status", [200, 404])
+def test_what_is_not_judged_is_a_502_to_who_takes_ssz_only(unjudged, origin, method, status):
+    origin.answers(answer(VALUE, status=status, method=method))
+    ask = unjudged.head if method == "HEAD" else unjudged.get
+    for _ in range(5):
+        response = ask(CONSOLIDATIONS, headers=[OCTETS])
+        assert (response.status, response.mode) == (502, "failed")
+        assert response.header("Content-Type") == "text/html"
+        for fields in ([EITHER], [("Accept", "application/json")], []):
+            response = ask(CONSOLIDATIONS, headers=fields)
+            assert (response.status, response.mode) == (status, "failed")
+        # which is none that sszip makes SSZ of
+        assert ask("/", headers=[OCTETS]).status == status
+    assert "the response was not judged, and is to be sent as SSZ only" in unjudged.error_log()
 
 
 def test_the_workers_live_on(broken, origin):

@@ -32,6 +32,7 @@ server {
     listen 127.0.0.1:@port@;
     location / { error_page 502 =502 /page; proxy_pass http://@origin@; }
     location = /page { sszip off; return 502 "the page"; }
+    location /eth/ { sszip_ssz on; sszip_cache off; error_page 502 =502 /page; proxy_pass http://@origin@; }
     location /status { sszip off; stub_status; }
 }
 server {
@@ -194,6 +195,33 @@ def test_the_fields_of_the_nodes_head(nginx, origin, preload, size, accept, fram
         assert asked(numbers) == "whole"
     assert outcomes == ["whole", 502]
     assert "no memory for the whole answer" in nginx.error_log()
+
+
+CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
+VALUE = b'{"version":"electra","data":[{"source_index":"1","target_index":"515"}]}'
+VALUE_SSZ = (1).to_bytes(8, "little") + (515).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_the_fields_of_a_head_to_who_takes_ssz_only(nginx, origin, preload, framing):
+    """The node was asked for JSON too: what was not looked at may be that."""
+    fields = [("Eth-Consensus-Version", "electra"), *MANY]
+    origin.answers(answer(VALUE, headers=fields, framing=framing), CONSOLIDATIONS)
+    octets = [("Accept", "application/octet-stream")]
+    (worker,) = nginx.workers()
+    said = nginx.error_log().count("the response was not judged")
+    # the list is an allocation of its own
+    with preload.refusing(worker, sizes=(300 * 32, 320 * 32)):
+        response = nginx.get(CONSOLIDATIONS, None, headers=octets)
+    assert preload["refused"] == 1
+    assert (response.status, response.body) == (502, b"the page")
+    assert nginx.error_log().count("the response was not judged") == said + 1
+    with preload.refusing(worker, sizes=(300 * 32, 320 * 32)):
+        response = nginx.get(CONSOLIDATIONS, None, headers=[("Accept", "application/json")])
+    assert preload["refused"] == 1
+    assert (response.status, response.body, response.mode) == (200, VALUE, "memory")
+    response = nginx.get(CONSOLIDATIONS, None, headers=octets)
+    assert (response.status, response.body, response.mode) == (200, VALUE_SSZ, "ssz")
 
 
 # sizeof(ngx_buf_t)

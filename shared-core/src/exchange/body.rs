@@ -66,7 +66,8 @@ impl Exchange {
 
     /// Leaves the answer alone from here on: the original is to be sent. There
     /// is none of a batch that has to be put together and for which memory is
-    /// refused: `State::Cut` then; or `State::CollectingPart`, if its head was
+    /// refused, nor of one that was not judged for a client that takes SSZ only:
+    /// `State::Cut` then; or `State::CollectingPart`, if its head was
     /// still to come: as after `HeadAction::Hold`, and its end is a failure.
     ///
     /// # Errors
@@ -84,6 +85,12 @@ impl Exchange {
             _ => {}
         }
         self.allows(Event::GiveUp)?;
+        if self.must_not_pass() {
+            self.move_on(Event::Fail, |_| Phase::Cut)?;
+            self.mode = reason;
+            self.refuse_fill();
+            return Ok(());
+        }
         if self.has_lost_original() {
             return self.fail(reason);
         }

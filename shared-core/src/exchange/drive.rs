@@ -3,7 +3,7 @@
 //! It owns an exchange, what is to be stored of its answer, and the work that
 //! takes too long for an event loop. No panic leaves it: what it was about then
 //! goes on as if there were no sszip, or, where that would pass a part of an
-//! answer off as all of it, fails.
+//! answer off as all of it, or JSON to a client that takes SSZ only, fails.
 
 use std::sync::Arc;
 
@@ -345,6 +345,7 @@ impl Driver {
         Ok(match exchange.state() {
             // its end is a failure, or a stored answer's
             State::CollectingPart | State::Replacing => Step::Hold,
+            State::Cut => Step::Fail(Lack::Judgement),
             _ => Step::Pass,
         })
     }

@@ -51,6 +51,8 @@ pub enum Lack {
     /// It can't be had in the format that was asked for, and is too long to have
     /// been kept as it was.
     Format,
+    /// Its head was not judged, and it may be what the client does not take.
+    Judgement,
 }
 
 impl Lack {
@@ -69,6 +71,7 @@ impl Lack {
             Lack::Short => "the response ended before its length was reached",
             Lack::Memory => "no memory for the whole answer",
             Lack::Format => "the response can't be had as SSZ, and was longer than sszip_ssz_hold",
+            Lack::Judgement => "the response was not judged, and is to be sent as SSZ only",
         }
     }
 }

@@ -251,6 +251,13 @@ impl Exchange {
         Ok(())
     }
 
+    /// Whether an answer whose head was not judged may be what the client does
+    /// not take: it was asked for in both formats.
+    pub(super) fn must_not_pass(&self) -> bool {
+        let is_awaited = matches!(self.phase, Phase::AwaitingHead);
+        is_awaited && self.request.ssz.is_some_and(Negotiated::takes_ssz_only)
+    }
+
     /// Whether what is held can't be sent as it is.
     pub(super) fn has_lost_original(&self) -> bool {
         match &self.phase {

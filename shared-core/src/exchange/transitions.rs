@@ -76,6 +76,8 @@ pub enum Event {
     StartStream,
     /// The exchange can't go on: send what came as it came.
     GiveUp,
+    /// The same where what comes must not be sent as it is.
+    Fail,
     /// The end of the body, all of it being there.
     End,
     /// The end of the body, or of the node, before all of it was there.
@@ -106,6 +108,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (AwaitingHead, HeadToStream, Streaming),
         (AwaitingHead, Replace, Replacing),
         (AwaitingHead, GiveUp, Passing),
+        (AwaitingHead, Fail, Cut),
         (AwaitingPart, HeadToPass, Passing),
         (AwaitingPart, HeadToHold, Collecting),
         (AwaitingPart, HeadToStream, Streaming),

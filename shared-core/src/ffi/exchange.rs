@@ -121,7 +121,8 @@ pub unsafe extern "C" fn sszip_exchange_upstream_edits(
 
 /// The response head. Copies what it needs. If the library fails inside, the
 /// response passes without an edit, or, if it is to a part of a batch, is held
-/// for a 502.
+/// for a 502; to a request that takes SSZ only, where JSON could be made that, it
+/// is `SSZIP_DO_FAIL`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -142,7 +143,8 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
     })
 }
 
-/// The host has no memory to show the response head.
+/// The host has no memory to show the response head. What comes of it is as if
+/// the library had failed inside.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.

@@ -104,6 +104,11 @@ impl Negotiated {
         matches!(self.wish, Wish::Ssz | Wish::Json)
     }
 
+    /// Whether the client can do with nothing else.
+    pub fn takes_ssz_only(self) -> bool {
+        self.wish == Wish::SszOnly
+    }
+
     /// What an answer of that type is to become; `None`: it is that, or neither.
     pub fn makes(self, content_type: &[u8]) -> Option<Format> {
         let (wanted, came) = (self.format()?, Format::of(content_type)?);
