@@ -297,6 +297,19 @@ fn an_answer_that_is_not_kept_is_waited_for_all_the_same() {
 }
 
 #[test]
+fn of_what_is_not_kept_nothing_is_made_for_nobody() {
+    for is_waited_for in [false, true] {
+        let host = Host::new("cache_valid nothing 0");
+        let (mut leader, waiting) = host.herd(RECEIPT, 1 + usize::from(is_waited_for), 0);
+        assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
+        leader.observe(NULL.as_bytes()).unwrap();
+        let fill = leader.take_fill().unwrap();
+        assert_eq!(fill.makes_nothing(), !is_waited_for);
+        drop(waiting);
+    }
+}
+
+#[test]
 fn what_is_one_clients_own_is_shared_with_nobody() {
     let cookie: Field<'_> = (b"Set-Cookie", b"a=b");
     let private: Field<'_> = (b"Cache-Control", b"private");

@@ -185,6 +185,13 @@ impl Flights {
         std::mem::take(&mut self.lock().over)
     }
 
+    /// Whether anybody waits for what the leader fetches.
+    pub fn is_followed(&self, token: &Token) -> bool {
+        let state = self.lock();
+        let flight = state.flights.get(&token.0);
+        flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
+    }
+
     /// The leader has an answer, or knows that there is none to share. Wake
     /// all of the result, in that order.
     pub fn finish(&self, token: Token, outcome: Outcome) -> Vec<Waiter> {
@@ -391,6 +398,22 @@ mod tests {
         assert_eq!(shared, [KEY]);
         assert!(flights.claim(at(2)).is_some());
         assert!(is_left_clean(&flights));
+    }
+
+    #[test]
+    fn those_who_follow_are_seen() {
+        let flights = Flights::default();
+        let token = flights.lead(KEY).unwrap();
+        assert!(!flights.is_followed(&token));
+        assert!(flights.follow_all(vec![KEY], at(2)));
+        assert!(flights.is_followed(&token));
+        flights.claim_all(at(2));
+        assert!(!flights.is_followed(&token));
+        follow(&flights, &[3]);
+        assert!(flights.is_followed(&token));
+        assert_eq!(flights.leave(&KEY, at(3)), None);
+        assert!(!flights.is_followed(&token));
+        assert_eq!(flights.hand_on(token), None);
     }
 
     #[test]

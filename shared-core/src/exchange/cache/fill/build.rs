@@ -326,8 +326,15 @@ impl Fill {
             Outcome::Error(error) => Came::Error(&body[error.clone()]),
         };
         let judged = wanted.prospect.nothing(came, self.known(wanted));
-        let is_led = self.token.is_some() || !self.tokens.is_empty();
-        (judged.valid > 0 || is_led).then_some(judged)
+        (judged.valid > 0 || self.has_waiters()).then_some(judged)
+    }
+
+    /// Of what is not kept: nothing is made where nobody would get it.
+    fn has_waiters(&self) -> bool {
+        let mut led = self.token.iter().chain(&self.tokens);
+        let has_some = led.any(|token| self.shared.flights.is_followed(token));
+        self.had_no_waiters.set(!has_some);
+        has_some
     }
 
     pub(in crate::exchange) fn known<'a>(&'a self, wanted: &'a Wanted) -> Known<'a> {
@@ -451,7 +458,7 @@ impl Fill {
     /// A whole answer that is not kept, for those who wait for it.
     fn nothing_of(&self, resource: &Resource) -> Option<Judged> {
         let is_known = resource.route != Route::Other;
-        (is_known && self.token.is_some()).then_some(Judged {
+        (is_known && self.has_waiters()).then_some(Judged {
             class: Class::Nothing,
             valid: 0,
             block: None,

@@ -5,6 +5,7 @@ mod build;
 mod publish;
 pub(in crate::exchange) mod wanted;
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use crate::cache::chain::Mark;
@@ -54,6 +55,8 @@ pub struct Fill {
     entries: Vec<Built>,
     /// Making them was tried.
     built: bool,
+    /// There are none because nobody waited for what is not kept.
+    had_no_waiters: Cell<bool>,
     /// Why there are none.
     refused: Option<Reason>,
 }
@@ -118,6 +121,7 @@ impl Fill {
             limit: 0,
             entries: Vec::new(),
             built: false,
+            had_no_waiters: Cell::new(false),
             refused: None,
         }
     }
@@ -174,6 +178,11 @@ impl Fill {
     /// Why there is nothing to store, once that was tried.
     pub(in crate::exchange) fn refused(&self) -> Option<Reason> {
         self.refused
+    }
+
+    /// Whether it was built, and of nothing.
+    pub fn makes_nothing(&self) -> bool {
+        self.built && self.entries.is_empty()
     }
 
     /// Whether the node's answer has a content coding.

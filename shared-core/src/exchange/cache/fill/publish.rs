@@ -20,7 +20,10 @@ impl Fill {
         let is_short = memory::is_short();
         let stores = !entries.is_empty() && !is_short;
         if !is_short && self.built && !stores {
-            self.remember_unkept(Unkept::One);
+            self.remember_unkept(match self.had_no_waiters.get() {
+                true => Unkept::Waiters,
+                false => Unkept::One,
+            });
         }
         for built in entries.into_iter().filter(|_| stores) {
             let key = built.key;
