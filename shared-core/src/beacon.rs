@@ -26,18 +26,21 @@ pub enum Route {
 
 /// Whether a target (path and query) is one of the Beacon API.
 pub fn is_beacon(target: &[u8]) -> bool {
-    target.starts_with(b"/eth/v")
+    path(target).is_some()
 }
 
 /// The version of a path of the Beacon API (`v1`), and the segments after it.
+/// Before it there may be what the host takes off: a name of the chain, a key.
 pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> + Clone)> {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
-    let mut segments = path.split(|byte| *byte == b'/').skip(1);
-    if segments.next()? != b"eth" {
-        return None;
+    let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let version = segments.next_if(|next| segment == b"eth" && is_version(next));
+        if let Some(version) = version {
+            return Some((version, segments));
+        }
     }
-    let version = segments.next().filter(|segment| is_version(segment))?;
-    Some((version, segments))
+    None
 }
 
 impl Route {
@@ -238,6 +241,7 @@ mod tests {
         for (target, expected) in [
             ("/eth/v1/config/deposit_contract", Class::Immutable),
             ("/eth/v1/beacon/genesis", Class::Immutable),
+            ("/gnosis/a-key/eth/v1/beacon/genesis", Class::Immutable),
             // a release of the node changes them
             ("/eth/v1/config/spec", Class::Config),
             ("/eth/v1/config/fork_schedule", Class::Config),
@@ -255,6 +259,8 @@ mod tests {
             "/eth/v1/beacon/pool/attestations",
             "/other",
             "/eth/vx/beacon/genesis",
+            "/eth/x/v1/beacon/genesis",
+            "/x?/eth/v1/beacon/genesis",
         ] {
             assert_eq!(
                 class(

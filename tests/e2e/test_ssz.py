@@ -51,6 +51,11 @@ server {
     location / { proxy_pass http://@origin@; }
 }
 server {
+    listen 127.0.0.1:@port_prefixed@;
+    location /gnosis/a-key/ { proxy_pass http://@origin@/; }
+    location ~ ^/other/(?<rest>.*)$ { proxy_pass http://@origin@/$rest$is_args$args; }
+}
+server {
     listen 127.0.0.1:@port_updated@;
     sszip_cache on;
     sszip_cache_namespace $arg_run;
@@ -268,6 +273,41 @@ def test_what_can_not_be_had_as_ssz(nginx, origin, case, split, coding):
     error = json.loads(response.body)
     assert error["code"] == 406 and error["message"].startswith("this answer can't be had as SSZ: ")
     assert response.mode == mode
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("accept", [EITHER, OCTETS], ids=["either", "ssz"])
+def test_the_cache_says_why_it_has_no_ssz(nginx, origin, case, accept):
+    mode, body, headers = case
+    origin.answers(answer(body, headers=headers))
+    path = f"{CONSOLIDATIONS}?run={next(_runs)}"
+    response = fetch(nginx.ports["port_cached"], path, headers=[accept])
+    assert response.header("Cache-Status") == f"sszip; fwd=miss; detail={mode}"
+
+
+def test_below_a_prefix_that_proxy_pass_takes_off(nginx, origin):
+    origin.answers(lambda request: answer(VALUE % ONE if request.target == CONSOLIDATIONS else b"{}", headers=ELECTRA))
+    for prefix in ("/gnosis/a-key", "/other"):
+        response = fetch(nginx.ports["port_prefixed"], prefix + CONSOLIDATIONS, headers=[OCTETS])
+        assert (response.status, response.body) == (200, ONE_SSZ)
+
+
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_what_was_made_has_the_tag_of_its_copies(nginx, origin, coding):
+    path = f"{CONSOLIDATIONS}?run={next(_runs)}"
+    origin.answers(answer(VALUE % b",".join([ONE] * 1000), headers=[*ELECTRA, ("ETag", '"of-the-json"')]))
+    port, accept = nginx.ports["port_cached"], [("Accept-Encoding", coding or "identity")]
+    miss = fetch(port, path, headers=[*accept, EITHER])
+    hit = fetch(port, path, headers=[*accept, EITHER])
+    tag = miss.header("ETag")
+    assert (miss.coding, hit.coding, miss.body) == (coding, coding, hit.body)
+    assert "fwd=miss" in miss.header("Cache-Status") and "hit" in hit.header("Cache-Status")
+    assert tag == hit.header("ETag") and tag.startswith('"' if coding is None else 'W/"')
+    again = fetch(port, path, headers=[*accept, EITHER, ("If-None-Match", tag)])
+    assert (again.status, again.body) == (304, b"")
+    # JSON is something else
+    again = fetch(port, path, headers=[*accept, JSON, ("If-None-Match", tag)])
+    assert again.status == 200 and again.header("Content-Type") == "application/json"
 
 
 def test_what_was_too_long_to_be_kept_is_a_502_to_who_takes_both(nginx, origin):

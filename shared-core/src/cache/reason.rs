@@ -76,6 +76,14 @@ pub enum Reason {
     Condition,
     /// The host rewrites where it points to: for each client anew.
     Redirect,
+    /// It was to be in another format, and nothing names its fork.
+    SszVersion,
+    /// Its fork is not known, or has no such type.
+    SszFork,
+    /// It is no value of its type.
+    SszInvalid,
+    /// It is too much SSZ.
+    SszLength,
 }
 
 impl Reason {
@@ -117,6 +125,10 @@ impl Reason {
             Reason::Range => "range",
             Reason::Condition => "condition",
             Reason::Redirect => "redirect",
+            Reason::SszVersion => "ssz-version",
+            Reason::SszFork => "ssz-fork",
+            Reason::SszInvalid => "ssz-invalid",
+            Reason::SszLength => "ssz-length",
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::faults::{panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
-use crate::negotiate::vary;
+use crate::negotiate::{etag, vary};
 use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, VERSION};
 
 impl Exchange {
@@ -161,6 +161,8 @@ impl Exchange {
                 Ok(PieceAction::Taken)
             }
             (Err(why), _) => {
+                self.not_stored(why.reason());
+                self.detail_edit();
                 self.give_up(why.mode())?;
                 Ok(PieceAction::GiveUp)
             }
@@ -216,7 +218,14 @@ impl Exchange {
             let (made, fork) = (&whole.held.body, made.fork);
             fill.build_transcoded(original, made, format, fork, &mut whole.room);
         }
+        let tag = self.storing.fill.as_ref().and_then(|fill| fill.tag());
         self.code_whole()?;
+        if let Some(tag) = tag {
+            // the one that its copies will have
+            let weak = etag::weakened(&tag).filter(|_| self.mode == Mode::Oneshot);
+            self.head_edits
+                .push(HeadEdit::set("ETag", weak.unwrap_or(tag)));
+        }
         self.mode = match format {
             Format::Ssz => Mode::Ssz,
             Format::Json => Mode::Json,
@@ -225,7 +234,8 @@ impl Exchange {
     }
 
     fn not_transcoded(&mut self, transcoding: Transcoding, why: &Why) -> Result<(), Misuse> {
-        self.refuse_fill();
+        self.not_stored(why.reason());
+        self.detail_edit();
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
         };

@@ -161,6 +161,10 @@ mod tests {
             Some(Gives::Type("SignedBeaconBlock"))
         );
         assert_eq!(
+            of("/a-key/eth/v2/beacon/blocks/head"),
+            Some(Gives::Type("SignedBeaconBlock"))
+        );
+        assert_eq!(
             of("/eth/v1/beacon/states/head/pending_deposits"),
             Some(Gives::Type("PendingDeposits"))
         );
@@ -173,7 +177,8 @@ mod tests {
             "/eth/v1/beacon/blocks/head/attestations",
             "/eth/v1/beacon/states/head/validators",
             "/eth/v1/beacon/light_client/updates",
-            "/beacon/eth/v2/beacon/blocks/head",
+            "/beacon/eth/head/v2/beacon/blocks/head",
+            "/?/eth/v2/beacon/blocks/head",
             "/eth/v2",
             "/",
             "",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::cache::reason::Reason;
 use crate::mode::Mode;
 use crate::ssz::{Error, Problem};
 
@@ -42,6 +43,22 @@ impl Why {
             Why::NoTransform => Mode::NoTransform,
             Why::Memory => Mode::Memory,
             Why::Failed => Mode::Failed,
+        }
+    }
+}
+
+impl Why {
+    /// The same, of what is not stored.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Why::NoVersion | Why::More => Reason::SszVersion,
+            Why::Fork(_) | Why::TwoVersions(..) => Reason::SszFork,
+            Why::Invalid(_) => Reason::SszInvalid,
+            Why::Length(_) => Reason::SszLength,
+            Why::Coding => Reason::Coding,
+            Why::NoTransform => Reason::NoTransform,
+            Why::Memory => Reason::Memory,
+            Why::Failed => Reason::Type,
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::exchange::phase::Phase;
 use crate::exchange::transitions::Event;
 use crate::mode::Mode;
 
+const CACHE_STATUS: &str = "Cache-Status";
+
 impl Exchange {
     /// Whether the answer with this head may be stored, and what the client
     /// is told of the cache.
@@ -93,7 +95,25 @@ impl Exchange {
             }
         }
         value.extend_from_slice(ours.as_bytes());
-        self.head_edits.push(HeadEdit::set("Cache-Status", value));
+        self.head_edits.push(HeadEdit::set(CACHE_STATUS, value));
+    }
+
+    /// Says in a `Cache-Status` that is not sent yet why it will not be stored.
+    pub(in crate::exchange) fn detail_edit(&mut self) {
+        const DETAIL: &[u8] = b"; detail=";
+        let mut edits = self.head_edits.iter_mut();
+        let edit = edits.rfind(|edit| edit.name == CACHE_STATUS);
+        let value = edit.and_then(|edit| edit.value.as_mut());
+        let Some(value) = value.filter(|_| self.reason != Reason::None) else {
+            return;
+        };
+        let ours = value.rsplit(|byte| *byte == b',').next();
+        if !ours.is_some_and(|ours| ours.windows(DETAIL.len()).any(|part| part == DETAIL)) {
+            value.to_mut().extend_from_slice(DETAIL);
+            value
+                .to_mut()
+                .extend_from_slice(self.reason.name().as_bytes());
+        }
     }
 
     /// What to do with an answer that is not coded.

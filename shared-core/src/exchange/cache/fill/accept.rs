@@ -173,7 +173,7 @@ where
             let fields = head.fields.clone();
             Transcoder::new(*negotiated.gives, wanted, preset, max_size, fields)
                 .map(|transcoder| Some(Box::new(transcoder)))
-                .map_err(|_| Reason::Type)
+                .map_err(|why| why.reason())
         }
         None => Err(Reason::Type),
     }

@@ -67,9 +67,9 @@ impl Fill {
                 };
                 self.build_transcoded(original, &made.body, made.format, made.fork, room);
             }
-            Err(_) => {
+            Err(why) => {
                 self.built = true;
-                self.refused = Some(Reason::Type);
+                self.refused = Some(why.reason());
             }
         }
     }

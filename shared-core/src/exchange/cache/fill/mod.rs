@@ -195,6 +195,15 @@ impl Fill {
         self.coding != Coding::Identity
     }
 
+    /// The entity tag that was made for what will be stored.
+    pub(in crate::exchange) fn tag(&self) -> Option<Vec<u8>> {
+        let fields = &self.entries.first()?.entry.meta().fields;
+        let mut tags = fields
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"etag"));
+        tags.next().map(|(_, tag)| tag.clone())
+    }
+
     /// The body has been decoded.
     pub(in crate::exchange) fn decoded(&mut self) {
         self.coding = Coding::Identity;
