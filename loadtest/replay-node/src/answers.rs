@@ -13,8 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::canonical;
+use crate::page::Page;
 use crate::payload::Payload;
 use crate::rpc::{Found, Source};
+use crate::witness::{Shape, Witness};
 
 /// One response body, and where the id stands in it.
 #[derive(Debug)]
@@ -121,23 +123,6 @@ impl Answer {
     }
 }
 
-/// A GET answer: a JSON text without an id.
-#[derive(Debug)]
-pub struct Page {
-    body: Bytes,
-    gzipped: OnceLock<Bytes>,
-}
-
-impl Page {
-    pub fn payload(&self) -> Payload {
-        Payload::from(self.body.clone())
-    }
-
-    pub fn gzipped(&self) -> Bytes {
-        self.gzipped.get_or_init(|| self.payload().gzip()).clone()
-    }
-}
-
 /// The answers of one method.
 #[derive(Debug, Default)]
 pub struct Method {
@@ -152,6 +137,7 @@ pub struct Answers {
     methods: HashMap<Box<str>, Method>,
     pages: BTreeMap<String, Page>,
     lenient: bool,
+    witness: Option<Witness>,
 }
 
 impl Answers {
@@ -181,13 +167,25 @@ impl Answers {
         }
     }
 
-    /// Adds a page for GET; `path` starts with a slash.
+    /// Answers calls for witnesses that were not recorded, whatever their params.
+    pub fn make_witnesses(&mut self, witness: Witness) {
+        self.witness = Some(witness);
+    }
+
+    /// Adds the JSON of a page for GET; `path` starts with a slash.
     pub fn insert_page(&mut self, path: String, json: &str) {
-        let page = Page {
-            body: Bytes::from(canonical::compact(json)),
-            gzipped: OnceLock::new(),
-        };
-        self.pages.insert(path, page);
+        self.page_mut(path).json = Some(canonical::compact(json).into());
+    }
+
+    /// The page at a path, for what was recorded of it to be added.
+    pub fn page_mut(&mut self, path: String) -> &mut Page {
+        self.pages.entry(path).or_default()
+    }
+
+    pub fn pages_mut(&mut self) -> impl Iterator<Item = (&str, &mut Page)> {
+        self.pages
+            .iter_mut()
+            .map(|(path, page)| (path.as_str(), page))
     }
 
     pub fn page(&self, path: &str) -> Option<&Page> {
@@ -196,10 +194,12 @@ impl Answers {
 
     /// How often each method was called, methods without a call left out.
     pub fn calls(&self) -> BTreeMap<&str, u64> {
+        let made = self.witness.iter().flat_map(Witness::calls);
         let count = |method: &Method| method.calls.load(Ordering::Relaxed);
         self.methods
             .iter()
             .map(|(name, method)| (name.as_ref(), count(method)))
+            .chain(made)
             .filter(|(_, calls)| *calls > 0)
             .collect()
     }
@@ -215,28 +215,36 @@ impl Answers {
             }
         }
         for (path, page) in &self.pages {
-            rows.push(("GET".to_owned(), path.clone(), page.body.len()));
+            rows.push(("GET".to_owned(), path.clone(), page.size()));
         }
         rows.sort_by(|a, b| (&a.0, a.2, &a.1).cmp(&(&b.0, b.2, &b.1)));
         rows
     }
 
     pub fn is_empty(&self) -> bool {
-        self.methods.is_empty() && self.pages.is_empty()
+        self.methods.is_empty() && self.pages.is_empty() && self.witness.is_none()
     }
 }
 
 impl Source for Answers {
     fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_> {
+        let made = self.witness.as_ref().zip(Shape::of(method));
         let Some(method) = self.methods.get(method) else {
-            return Found::UnknownMethod;
+            return match made {
+                Some((witness, shape)) => {
+                    witness.called(method);
+                    Found::Witness(witness, shape)
+                }
+                None => Found::UnknownMethod,
+            };
         };
         method.calls.fetch_add(1, Ordering::Relaxed);
         let exact = method.by_params.get(canonical::params_key(params).as_ref());
         let lenient = || method.first.as_ref().filter(|_| self.lenient);
-        match exact.or_else(lenient) {
-            Some(answer) => Found::Answer(answer),
-            None => Found::UnknownParams,
+        match (exact.or_else(lenient), made) {
+            (Some(answer), _) => Found::Answer(answer),
+            (None, Some((witness, shape))) => Found::Witness(witness, shape),
+            (None, None) => Found::UnknownParams,
         }
     }
 }

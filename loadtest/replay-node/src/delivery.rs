@@ -13,6 +13,7 @@ use tokio::time::Sleep;
 
 use crate::payload::Payload;
 use crate::stats::InFlight;
+use crate::witness::Pieces;
 
 /// A response body on its way out.
 ///
@@ -22,6 +23,8 @@ use crate::stats::InFlight;
 #[derive(Debug)]
 pub struct Delivery {
     slices: VecDeque<Bytes>,
+    /// What comes after the slices, made when it is sent.
+    made: Option<Pieces>,
     remaining: usize,
     exact: bool,
     piece: usize,
@@ -48,6 +51,7 @@ impl Delivery {
         };
         Self {
             slices,
+            made: None,
             remaining,
             exact,
             piece: piece.unwrap_or(usize::MAX),
@@ -57,7 +61,25 @@ impl Delivery {
         }
     }
 
+    /// Delivers what is made piece by piece.
+    pub fn made(
+        pieces: Pieces,
+        exact: bool,
+        pause: Option<Duration>,
+        in_flight: Option<InFlight>,
+    ) -> Self {
+        let whole = Self::new(Payload::default(), exact, None, pause, in_flight);
+        Self {
+            remaining: pieces.left() as usize,
+            made: Some(pieces),
+            ..whole
+        }
+    }
+
     fn next_piece(&mut self) -> Option<Bytes> {
+        if let (true, Some(made)) = (self.slices.is_empty(), &mut self.made) {
+            self.slices.extend(made.next());
+        }
         let first = self.slices.front_mut()?;
         let piece = if first.len() > self.piece {
             first.split_to(self.piece)

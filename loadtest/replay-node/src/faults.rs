@@ -42,6 +42,10 @@ impl Plan {
     /// The plan for a response that [`Options::is_raw`] says needs one.
     pub fn new(parts: &Parts, payload: Payload, client: Version, options: &Options) -> Self {
         let mut plan = Plan::default();
+        if options.lost {
+            plan.steps.extend(options.reset.then_some(Step::Reset));
+            return plan;
+        }
         if let Some(len) = options.garbage {
             plan.write(garbage(len).into());
             return plan;

@@ -1,41 +1,35 @@
-//! From a request to its response: routes, options, headers.
+//! From a request to its answer: routes and options.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Limited};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request;
-use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode, Version};
 
-use crate::answers::{Answers, Page};
+use crate::answers::Answers;
 use crate::chain::{self, Down, EventStream, Got, Simulation};
 use crate::delivery::Delivery;
 use crate::faults::{self, Plan};
-use crate::options::{Framing, Gzip, OptionError, Options};
+use crate::options::{OptionError, Options};
+use crate::page::CONSENSUS_VERSION;
 use crate::payload::Payload;
+use crate::publishes::{self, Publishes};
+use crate::respond::{respond, Answered, Content, HTML, JSON, TEXT};
 use crate::rpc::{self, Reply};
 use crate::stats::{InFlight, Stats};
 
 /// Options of one request, as an alternative to its query string.
 const OPTIONS_HEADER: HeaderName = HeaderName::from_static("x-replay");
-/// Repeats the Accept-Encoding that reached the node.
-const SEEN_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("x-replay-accept-encoding");
-/// The fork of a block of the Beacon API.
-const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
-/// Goes before the name of a header field asked for with `echo`.
-const ECHO_PREFIX: &str = "x-replay-";
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const HTML: HeaderValue = HeaderValue::from_static("text/html");
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
-const ABSENT: HeaderValue = HeaderValue::from_static("-");
+/// The last that was taken at a path comes back below this.
+const PUBLISHED: &str = "/published";
+/// The name of the options for what is published.
+const PUBLISH: &str = "publish";
 
 /// Request bodies above this are refused with 413.
 const REQUEST_LIMIT: usize = 64 << 20;
@@ -64,6 +58,7 @@ impl Source {
 pub struct Node {
     pub source: Source,
     pub stats: Arc<Stats>,
+    pub publishes: Publishes,
     pub defaults: Options,
     /// The defaults with a method's own options over them.
     pub by_method: HashMap<String, Options>,
@@ -86,61 +81,6 @@ impl fmt::Display for RawResponse {
 
 impl std::error::Error for RawResponse {}
 
-/// A body before its coding is chosen.
-enum Content<'a> {
-    Rpc(Reply<'a>),
-    Page(&'a Page),
-    Text(HeaderValue, String),
-}
-
-impl Content<'_> {
-    fn payload(&self) -> Payload {
-        match self {
-            Content::Rpc(reply) => reply.payload(),
-            Content::Page(page) => page.payload(),
-            Content::Text(_, text) => Payload::from(text.clone()),
-        }
-    }
-
-    fn gzipped(&self) -> Bytes {
-        match self {
-            Content::Rpc(reply) => reply.gzipped(),
-            Content::Page(page) => page.gzipped(),
-            Content::Text(_, text) => Payload::from(text.clone()).gzip(),
-        }
-    }
-
-    fn media_type(&self) -> HeaderValue {
-        match self {
-            Content::Text(media_type, _) => media_type.clone(),
-            _ => JSON,
-        }
-    }
-}
-
-/// An answer before it is delivered.
-struct Answered<'a> {
-    /// The name of the options for it.
-    method: Cow<'a, str>,
-    status: StatusCode,
-    content: Content<'a>,
-    /// The fork, for `Eth-Consensus-Version`.
-    fork: Option<&'static str>,
-    hold: Duration,
-}
-
-impl<'a> Answered<'a> {
-    fn new(method: impl Into<Cow<'a, str>>, status: StatusCode, content: Content<'a>) -> Self {
-        Self {
-            method: method.into(),
-            status,
-            content,
-            fork: None,
-            hold: Duration::ZERO,
-        }
-    }
-}
-
 /// Answers one request. `upgraded` is set if the connection is a WebSocket
 /// from here on.
 pub async fn handle(
@@ -153,10 +93,16 @@ pub async fn handle(
         match head.uri.path() {
             "/health" => return Ok(plain(StatusCode::OK, TEXT, "ok\n".to_owned())),
             "/stats" => {
-                let json = node.stats.to_json(node.source.calls());
+                let json = node
+                    .stats
+                    .to_json(node.source.calls(), node.publishes.counts());
                 return Ok(plain(StatusCode::OK, JSON, json));
             }
-            _ => (),
+            path => {
+                if let Some(path) = path.strip_prefix(PUBLISHED) {
+                    return Ok(published(&node, path));
+                }
+            }
         }
     }
     let body = Limited::new(body, REQUEST_LIMIT);
@@ -226,16 +172,24 @@ fn from_answers<'a>(
     node: &'a Node,
     answers: &'a Answers,
     head: &request::Parts,
-    body: &'a [u8],
+    body: &'a Bytes,
 ) -> Answered<'a> {
+    let path = head.uri.path();
     match head.method {
+        Method::POST if publishes::is_route(path) => match answers.page(path) {
+            // A question whose body says of what.
+            Some(page) => {
+                node.stats.page();
+                Answered::new("GET", StatusCode::OK, Content::Page(page))
+            }
+            None => Answered::new(PUBLISH, StatusCode::OK, Content::Publish(body)),
+        },
         Method::POST => {
             let exchange = rpc::answer(body, answers, &node.stats);
             let content = Content::Rpc(exchange.reply);
             Answered::new(exchange.method, StatusCode::OK, content)
         }
         Method::GET | Method::HEAD => {
-            let path = head.uri.path();
             let (status, content) = match answers.page(path) {
                 Some(page) => {
                     node.stats.page();
@@ -276,8 +230,12 @@ fn from_chain(
                 } => {
                     node.stats.page();
                     let content = Content::Text(JSON, json);
+                    let fork = fork.map(HeaderValue::from_static);
                     Ok(Answered {
-                        fork,
+                        fields: fork
+                            .map(|fork| (CONSENSUS_VERSION, fork))
+                            .into_iter()
+                            .collect(),
                         hold,
                         ..Answered::new("GET", status, content)
                     })
@@ -326,8 +284,27 @@ fn no_page(path: &str) -> (StatusCode, Content<'static>) {
         let nothing = Content::Rpc(Reply::Made(Payload::default()));
         return (StatusCode::OK, nothing);
     }
-    let json = r#"{"code":404,"message":"not found"}"#;
-    (StatusCode::NOT_FOUND, Content::Text(JSON, json.to_owned()))
+    let status = StatusCode::NOT_FOUND;
+    (status, Content::error(status, "not found"))
+}
+
+/// What was taken last at a path, as it came.
+fn published(node: &Node, path: &str) -> Response<Body> {
+    let Some(last) = node.publishes.last(path) else {
+        return plain(
+            StatusCode::NOT_FOUND,
+            TEXT,
+            "nothing was taken there\n".to_owned(),
+        );
+    };
+    let delivery = Delivery::new(Payload::from(last.body), true, None, None, None);
+    let mut response = Response::new(Either::Left(delivery));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, last.media_type);
+    if let Some(fork) = last.fork {
+        headers.insert(CONSENSUS_VERSION, fork);
+    }
+    response
 }
 
 /// The request's own options over those of the node.
@@ -343,128 +320,6 @@ fn layer(base: &Options, head: &request::Parts) -> Result<Options, OptionError> 
         options.apply(&String::from_utf8_lossy(value.as_bytes()))?;
     }
     Ok(options)
-}
-
-fn respond(
-    node: &Node,
-    head: &request::Parts,
-    answered: Answered<'_>,
-    options: &Options,
-    in_flight: InFlight,
-) -> Result<Response<Delivery>, RawResponse> {
-    let (status, content) = match options.error {
-        Some(error) => (error, Content::Text(HTML, faults::error_page(error))),
-        None => (options.status.unwrap_or(answered.status), answered.content),
-    };
-    let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    let gzip = options.gzip.unwrap_or(Gzip::Never);
-    let encode = has_body && wants_gzip(gzip, &head.headers);
-
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    let media_type = options.content_type.clone();
-    headers.insert(
-        header::CONTENT_TYPE,
-        media_type.unwrap_or_else(|| content.media_type()),
-    );
-    headers.insert(
-        SEEN_ACCEPT_ENCODING,
-        seen(&head.headers, &header::ACCEPT_ENCODING),
-    );
-    if let Some(fork) = answered.fork {
-        headers.insert(CONSENSUS_VERSION, HeaderValue::from_static(fork));
-    }
-    if encode {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
-    if gzip == Gzip::Asked {
-        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    }
-    for name in &options.echo {
-        if let Ok(echo) = format!("{ECHO_PREFIX}{name}").parse::<HeaderName>() {
-            headers.insert(echo, seen(&head.headers, name));
-        }
-    }
-    for (name, value) in &options.headers {
-        headers.append(name, value.clone());
-    }
-
-    let payload = body(&content, has_body, encode, options);
-    if encode {
-        node.stats.gzipped();
-    }
-    if options.error.is_some() || options.is_raw() {
-        node.stats.fault();
-    }
-    if options.is_raw() && head.method != Method::HEAD {
-        let parts = response.into_parts().0;
-        let plan = Plan::new(&parts, payload, head.version, options);
-        in_flight.sent(plan.body_bytes);
-        let in_flight = Arc::new(in_flight);
-        return Err(RawResponse { plan, in_flight });
-    }
-    let exact = !has_body || options.framing != Some(Framing::Chunked);
-    let body = Delivery::new(
-        payload,
-        exact,
-        options.piece,
-        options.pause,
-        Some(in_flight),
-    );
-    Ok(response.map(|()| body))
-}
-
-fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) -> Payload {
-    if !has_body {
-        return Payload::default();
-    }
-    let mut payload = match (encode, options.newline) {
-        (false, false) => content.payload(),
-        (true, false) => Payload::from(content.gzipped()),
-        (encode, true) => {
-            let mut payload = content.payload();
-            payload.push(Bytes::from_static(b"\n"));
-            if encode {
-                Payload::from(payload.gzip())
-            } else {
-                payload
-            }
-        }
-    };
-    if let Some(len) = options.truncate {
-        payload.truncate(len);
-    }
-    payload
-}
-
-fn wants_gzip(gzip: Gzip, headers: &HeaderMap) -> bool {
-    let names_gzip = |value: &HeaderValue| value.as_bytes().windows(4).any(|word| word == b"gzip");
-    match gzip {
-        Gzip::Never => false,
-        Gzip::Always => true,
-        Gzip::Asked => headers
-            .get_all(header::ACCEPT_ENCODING)
-            .iter()
-            .any(names_gzip),
-    }
-}
-
-/// The request's field values under `name`, joined, or `-`.
-fn seen(headers: &HeaderMap, name: &HeaderName) -> HeaderValue {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (None, _) => ABSENT,
-        (Some(only), None) => only.clone(),
-        (Some(_), Some(_)) => {
-            let values: Vec<&[u8]> = headers
-                .get_all(name)
-                .iter()
-                .map(HeaderValue::as_bytes)
-                .collect();
-            HeaderValue::from_bytes(&values.join(&b", "[..])).unwrap_or(ABSENT)
-        }
-    }
 }
 
 /// A response that is not part of the replay.

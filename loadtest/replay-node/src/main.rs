@@ -6,32 +6,42 @@ mod answers;
 mod canonical;
 mod chain;
 mod delivery;
+mod envelope;
 mod faults;
+mod forms;
 mod handler;
 mod options;
+mod page;
 mod payload;
+mod publishes;
 mod recording;
+mod respond;
 mod rpc;
 mod sample;
 mod server;
 mod stats;
+mod witness;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use sszip_core::ssz::Preset;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 
 use answers::Answers;
 use chain::{ChainArgs, Simulation};
+use forms::Forms;
 use handler::{Node, Source};
 use options::{OptionError, Options};
+use publishes::Publishes;
 use server::{Address, Listener};
+use witness::{Size, Witness};
 
 /// How long connections may finish their responses after a signal.
 const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -60,6 +70,24 @@ struct Args {
     /// Seed of the generated sample or of the simulated chain
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    /// Serve and take the Beacon API in this form only, or in both, made of
+    /// each other where only one is there
+    #[arg(long, value_name = "FORMS", value_enum, conflicts_with = "chain")]
+    beacon: Option<Forms>,
+
+    /// Preset of the Beacon API's values
+    #[arg(long, value_name = "NAME", default_value = "mainnet", value_parser = preset)]
+    preset: Preset,
+
+    /// Serve a file, *.json or *.ssz, as the page at a path; may be repeated
+    #[arg(long, value_name = "PATH=FILE", value_parser = page, conflicts_with = "chain")]
+    page: Vec<(String, PathBuf)>,
+
+    /// Make witnesses of about so many bytes of JSON for
+    /// debug_executionWitness and engine_newPayloadWithWitness: 500M
+    #[arg(long, value_name = "SIZE", conflicts_with = "chain")]
+    witness: Option<Size>,
 
     #[command(flatten)]
     chain: ChainArgs,
@@ -143,17 +171,46 @@ impl Args {
     }
 
     fn answers(&self) -> io::Result<Answers> {
-        if self.folders.is_empty() {
-            return Ok(sample::generate(self.seed, self.lenient));
-        }
-        let mut answers = Answers::new(self.lenient);
+        let named = |path: &Path, error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        };
+        let warn = &mut |warning| eprintln!("replay-node: {warning}");
+        let of_sample = self.folders.is_empty() && self.page.is_empty();
+        let mut answers = match of_sample {
+            true => sample::generate(self.seed, self.lenient),
+            false => Answers::new(self.lenient),
+        };
         for folder in &self.folders {
-            let warn = &mut |warning| eprintln!("replay-node: {warning}");
-            recording::load(folder, &mut answers, warn).map_err(|error| {
-                io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
-            })?;
+            recording::load(folder, &mut answers, warn).map_err(|error| named(folder, error))?;
+        }
+        for (path, file) in &self.page {
+            recording::load_page(path, file, &mut answers).map_err(|error| named(file, error))?;
+        }
+        if let Some(size) = self.witness {
+            answers.make_witnesses(Witness::new(self.seed, size));
+        }
+        answers.pages_mut().for_each(|(_, page)| page.settle());
+        match (of_sample, self.beacon) {
+            (true, forms) => {
+                let forms = forms.unwrap_or(Forms::Both);
+                forms::keep(&mut answers, forms, Preset::Mainnet, warn);
+            }
+            (false, Some(forms)) => forms::keep(&mut answers, forms, self.preset, warn),
+            (false, None) => (),
         }
         Ok(answers)
+    }
+}
+
+fn preset(name: &str) -> Result<Preset, String> {
+    name.parse().map_err(|unknown| format!("{unknown}"))
+}
+
+fn page(text: &str) -> Result<(String, PathBuf), String> {
+    let (path, file) = text.split_once('=').ok_or("expected PATH=FILE")?;
+    match path.starts_with('/') {
+        true => Ok((path.to_owned(), file.into())),
+        false => Err("the path begins with a slash".to_owned()),
     }
 }
 
@@ -189,6 +246,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let node = Arc::new(Node {
         source,
         stats: Arc::default(),
+        publishes: Publishes::new(args.beacon.unwrap_or(Forms::Both)),
         defaults,
         by_method,
     });

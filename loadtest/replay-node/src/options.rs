@@ -7,6 +7,10 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::StatusCode;
 
+use crate::envelope::Said;
+use crate::page::Form;
+use crate::witness::Size;
+
 /// Upper bounds, so that a typing error is an error and not an endless test.
 const LONGEST_WAIT_MS: u64 = 600_000;
 const MOST_GARBAGE: usize = 1 << 20;
@@ -49,6 +53,15 @@ pub struct Options {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub echo: Vec<HeaderName>,
     pub newline: bool,
+    /// The form of a page, whatever is accepted.
+    pub form: Option<Form>,
+    /// What `Eth-Consensus-Version` says, and the body's `version`.
+    pub fork: Option<Said>,
+    pub version: Option<Said>,
+    pub corrupt: Option<usize>,
+    /// How large a witness is made.
+    pub witness: Option<Size>,
+    pub refuse: Option<StatusCode>,
     pub truncate: Option<usize>,
     pub error: Option<StatusCode>,
     pub cut: Option<usize>,
@@ -57,6 +70,8 @@ pub struct Options {
     pub stall_for: Option<Duration>,
     pub length_off: Option<i64>,
     pub garbage: Option<usize>,
+    /// No answer: the connection ends instead.
+    pub lost: bool,
 }
 
 /// Why an option was not understood.
@@ -118,6 +133,12 @@ impl Options {
             "header" => self.headers.push(header(value)?),
             "echo" => self.echo.push(value.parse().map_err(|_| "a header name")?),
             "newline" => self.newline = flag(value)?,
+            "as" => self.form = Some(form(value)?),
+            "fork" => self.fork = Some(fork(value)?),
+            "version" => self.version = Some(version(value)?),
+            "corrupt" => self.corrupt = Some(bytes(value)?),
+            "witness" => self.witness = Some(value.parse()?),
+            "refuse" => self.refuse = Some(status(value, 400..=599)?),
             "truncate" => self.truncate = Some(bytes(value)?),
             "error" => self.error = Some(status(value, 400..=599)?),
             "cut" => self.cut = Some(bytes(value)?),
@@ -126,9 +147,20 @@ impl Options {
             "stall_ms" => self.stall_for = Some(milliseconds(value)?),
             "length_off" => self.length_off = Some(offset(value)?),
             "garbage" => self.garbage = Some(garbage(value)?),
+            "lost" => self.lost = flag(value)?,
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether the body has other bytes than the answer, before its coding.
+    pub fn changes_bytes(&self) -> bool {
+        self.newline || self.version.is_some() || self.corrupt.is_some()
+    }
+
+    /// Whether the body is another one than the answer's in any way.
+    pub fn changes_body(&self) -> bool {
+        self.changes_bytes() || self.truncate.is_some()
     }
 
     /// Whether the answer breaks HTTP's rules or its promises, so that it has
@@ -140,6 +172,7 @@ impl Options {
             || self.stall.is_some()
             || self.length_off.is_some()
             || self.garbage.is_some()
+            || self.lost
     }
 }
 
@@ -159,6 +192,29 @@ fn gzip(value: &str) -> Result<Gzip, &'static str> {
         "on" => Ok(Gzip::Asked),
         "always" => Ok(Gzip::Always),
         _ => Err("off, on or always"),
+    }
+}
+
+fn form(value: &str) -> Result<Form, &'static str> {
+    match value {
+        "json" => Ok(Form::Json),
+        "ssz" => Ok(Form::Ssz),
+        _ => Err("json or ssz"),
+    }
+}
+
+fn fork(value: &str) -> Result<Said, &'static str> {
+    match value {
+        "" => Err("off, or the name of a fork"),
+        "off" => Ok(Said::Nothing),
+        name => Ok(Said::Fork(name.to_owned())),
+    }
+}
+
+fn version(value: &str) -> Result<Said, &'static str> {
+    match value {
+        "last" => Ok(Said::Late),
+        value => fork(value).map_err(|_| "off, last, or the name of a fork"),
     }
 }
 
@@ -204,7 +260,7 @@ fn milliseconds(value: &str) -> Result<Duration, &'static str> {
 }
 
 fn status(value: &str, range: std::ops::RangeInclusive<u16>) -> Result<StatusCode, &'static str> {
-    let expected = "a status code: 200 to 599 as status, 400 to 599 as error";
+    let expected = "a status code: 200 to 599 as status, 400 to 599 as error or refuse";
     let code = number(value, range, expected)?;
     StatusCode::from_u16(code).map_err(|_| expected)
 }
@@ -249,6 +305,7 @@ mod tests {
             "stall=5",
             "length_off=-1",
             "garbage=9",
+            "lost=on",
         ] {
             let mut options = Options::default();
             options.apply(text).unwrap();
@@ -272,6 +329,12 @@ mod tests {
             "header=a b:c",
             "echo=a b",
             "newline=",
+            "as=both",
+            "fork=",
+            "version=",
+            "corrupt=-1",
+            "refuse=200",
+            "witness=1.5M",
             "truncate=",
             "cut=-1",
             "reset=maybe",
@@ -281,6 +344,7 @@ mod tests {
             "garbage=0",
             "garbage=1048577",
             "type=%0A",
+            "lost=yes",
         ];
         for text in bad {
             let name = text.split_once('=').unwrap().0;

@@ -3,14 +3,16 @@
 //! Every `*.json` below a folder is read. A file in the rpc-tests format, an
 //! array of `{request, response}` objects or one such object, adds answers to
 //! calls; `request` and `response` may be batches. Any other JSON file is a
-//! page, answered to GET at its path below the folder without `.json`.
-//! What can't be used is warned about by name and left out.
+//! page, answered to GET at its path below the folder without `.json`. What is
+//! beside it as `*.ssz` is the same page in SSZ, and `*.headers` the header
+//! fields of both. What can't be used is warned about by name and left out.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hyper::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -56,17 +58,70 @@ struct Request<'a> {
 pub fn load(folder: &Path, answers: &mut Answers, warn: &mut dyn FnMut(String)) -> io::Result<()> {
     let mut files = Vec::new();
     for path in sorted_entries(folder)? {
-        find_json(path, DEPTH_LIMIT, &mut files, warn);
+        find_files(path, DEPTH_LIMIT, &mut files, warn);
     }
     for file in files {
-        match fs::read_to_string(&file) {
-            Ok(text) => load_file(&text, &page_path(folder, &file), answers, &mut |reason| {
-                warn(format!("{}: {reason}", file.display()));
+        let path = page_path(folder, &file);
+        let warn = &mut |reason| warn(format!("{}: {reason}", file.display()));
+        let read = match kind(&file) {
+            Some(Kind::Ssz) => fs::read(&file).map(|ssz| {
+                answers.page_mut(path).ssz = Some(ssz.into());
             }),
-            Err(error) => warn(format!("{}: {error}", file.display())),
+            Some(Kind::Fields) => fs::read_to_string(&file).map(|text| {
+                let (name, fields) = (path.clone(), fields(&text, warn));
+                answers.page_mut(name).set_fields(fields);
+            }),
+            _ => fs::read_to_string(&file).map(|text| load_file(&text, &path, answers, warn)),
+        };
+        if let Err(error) = read {
+            warn(error.to_string());
         }
     }
     Ok(())
+}
+
+/// Reads a file, which is a page whatever is in it, as the one at `path`.
+pub fn load_page(path: &str, file: &Path, answers: &mut Answers) -> io::Result<()> {
+    if kind(file) == Some(Kind::Ssz) {
+        answers.page_mut(path.to_owned()).ssz = Some(fs::read(file)?.into());
+        return Ok(());
+    }
+    let text = fs::read_to_string(file)?;
+    let json: &RawValue = serde_json::from_str(&text)?;
+    answers.insert_page(path.to_owned(), json.get());
+    Ok(())
+}
+
+/// What a file holds, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Json,
+    Ssz,
+    Fields,
+}
+
+fn kind(file: &Path) -> Option<Kind> {
+    match file.extension()?.to_str()? {
+        "json" => Some(Kind::Json),
+        "ssz" => Some(Kind::Ssz),
+        "headers" => Some(Kind::Fields),
+        _ => None,
+    }
+}
+
+/// Header fields, `Name: value`, a line each.
+fn fields(text: &str, warn: &mut dyn FnMut(String)) -> Vec<(HeaderName, HeaderValue)> {
+    let mut fields = Vec::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let field = line.split_once(':').and_then(|(name, value)| {
+            Some((name.trim().parse().ok()?, value.trim().parse().ok()?))
+        });
+        match field {
+            Some(field) => fields.push(field),
+            None => warn(format!("{line:?} is no header field")),
+        }
+    }
+    fields
 }
 
 fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
@@ -76,19 +131,16 @@ fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn find_json(path: PathBuf, depth: usize, files: &mut Vec<PathBuf>, warn: &mut dyn FnMut(String)) {
+fn find_files(path: PathBuf, depth: usize, files: &mut Vec<PathBuf>, warn: &mut dyn FnMut(String)) {
     if path.is_dir() {
         match sorted_entries(&path) {
             _ if depth == 0 => warn(format!("{}: nested too deeply", path.display())),
             Ok(entries) => entries
                 .into_iter()
-                .for_each(|entry| find_json(entry, depth - 1, files, warn)),
+                .for_each(|entry| find_files(entry, depth - 1, files, warn)),
             Err(error) => warn(format!("{}: {error}", path.display())),
         }
-    } else if path
-        .extension()
-        .is_some_and(|extension| extension == "json")
-    {
+    } else if kind(&path).is_some() {
         files.push(path);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::value::{RawValue, Value};
 use crate::answers::{present, Answer};
 use crate::payload::Payload;
 use crate::stats::Stats;
+use crate::witness::{Shape, Witness};
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
@@ -61,6 +62,8 @@ pub enum Found<'a> {
     Answer(&'a Answer),
     /// A result made for this call, as JSON.
     Result(String),
+    /// A result made while it is sent.
+    Witness(&'a Witness, Shape),
     Failure(Failure),
     UnknownParams,
     UnknownMethod,
@@ -83,7 +86,15 @@ pub struct Exchange<'a> {
 /// A reply, and whether it stands in the table as a whole.
 #[derive(Debug)]
 pub enum Reply<'a> {
-    Recorded { answer: &'a Answer, id: &'a str },
+    Recorded {
+        answer: &'a Answer,
+        id: &'a str,
+    },
+    Witness {
+        witness: Cow<'a, Witness>,
+        shape: Shape,
+        id: &'a str,
+    },
     Made(Payload),
 }
 
@@ -91,6 +102,7 @@ impl Reply<'_> {
     pub fn payload(&self) -> Payload {
         match self {
             Reply::Recorded { answer, id } => answer.payload(id),
+            Reply::Witness { witness, shape, id } => witness.payload(*shape, id),
             Reply::Made(payload) => payload.clone(),
         }
     }
@@ -98,7 +110,7 @@ impl Reply<'_> {
     pub fn gzipped(&self) -> Bytes {
         match self {
             Reply::Recorded { answer, id } => answer.gzipped(id),
-            Reply::Made(payload) => payload.gzip(),
+            _ => self.payload().gzip(),
         }
     }
 
@@ -204,6 +216,11 @@ fn one<'a>(
     };
     let reply = match found {
         Found::Answer(answer) => Reply::Recorded { answer, id },
+        Found::Witness(witness, shape) => Reply::Witness {
+            witness: Cow::Borrowed(witness),
+            shape,
+            id,
+        },
         Found::Result(json) => Reply::Made(Payload::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{json}}}"#
         ))),

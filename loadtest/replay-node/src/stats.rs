@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
+use crate::publishes::Counts;
+
 /// Unknown method names kept apart; further ones are counted together.
 const UNKNOWN_NAMES: usize = 256;
 const OTHER_NAMES: &str = "(other)";
@@ -41,6 +43,7 @@ struct Snapshot<'a> {
     faults: u64,
     gzipped: u64,
     methods: BTreeMap<&'a str, u64>,
+    publishes: BTreeMap<String, Counts>,
     unknown_methods: BTreeMap<String, u64>,
 }
 
@@ -86,8 +89,13 @@ impl Stats {
         *unknown.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// The counters as JSON, with the calls of each method.
-    pub fn to_json(&self, methods: BTreeMap<&str, u64>) -> String {
+    /// The counters as JSON, with the calls of each method and what was
+    /// published at each path.
+    pub fn to_json(
+        &self,
+        methods: BTreeMap<&str, u64>,
+        publishes: BTreeMap<String, Counts>,
+    ) -> String {
         let snapshot = Snapshot {
             requests: self.requests.load(Relaxed),
             in_flight: self.in_flight.load(Relaxed),
@@ -103,6 +111,7 @@ impl Stats {
             faults: self.faults.load(Relaxed),
             gzipped: self.gzipped.load(Relaxed),
             methods,
+            publishes,
             unknown_methods: self
                 .unknown
                 .lock()

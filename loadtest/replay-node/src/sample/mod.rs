@@ -4,6 +4,7 @@
 //! steps, so that every path of a proxy is met; entropy is tuned on recorded
 //! answers, which the tests hold to bands of gzip ratios.
 
+mod beacon;
 pub mod chain;
 pub mod receipts;
 mod small;

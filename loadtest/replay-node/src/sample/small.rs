@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::json;
 
+use super::beacon;
 use super::chain::code;
 use super::values::{prefixed, Address, Data, Fixed, Quantity, Word};
 use super::world::{Dice, World};
@@ -70,6 +71,7 @@ pub fn add(builder: &mut Builder, world: &World, dice: &mut Dice) {
         add_account(builder, world, dice, subject);
     }
     add_pages(builder, dice);
+    beacon::add(builder, dice);
 }
 
 fn add_account(builder: &mut Builder, world: &World, dice: &mut Dice, subject: usize) {

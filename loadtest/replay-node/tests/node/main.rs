@@ -1,5 +1,6 @@
 //! The binary as tests and proxies meet it: over sockets, byte for byte.
 
+mod beacon;
 mod chain;
 mod chain_calls;
 mod chain_control;
@@ -8,7 +9,9 @@ mod corpus;
 mod faults;
 mod framing;
 mod process;
+mod publishes;
 mod recordings;
 mod rpc;
 mod stats;
 mod support;
+mod witnesses;

@@ -95,7 +95,7 @@ fn a_socket_in_use_is_not_taken() {
 
 #[test]
 fn bad_arguments_are_named() {
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["--chain", "/nonexistent"], "cannot be used with"),
         (&["--chain-length", "5"], "--chain"),
         (&["--chain", "--chain-length", "100001"], "100000"),
@@ -111,6 +111,12 @@ fn bad_arguments_are_named() {
         (&["--for", "eth_call"], "eth_call"),
         (&["--for", "eth_call:x=1"], "\"x\""),
         (&["/nonexistent"], "/nonexistent"),
+        (&["--beacon", "xml"], "xml"),
+        (&["--chain", "--beacon", "json"], "cannot be used with"),
+        (&["--preset", "sepolia"], "mainnet"),
+        (&["--page", "/eth"], "PATH=FILE"),
+        (&["--page", "/eth=/nonexistent.ssz"], "/nonexistent.ssz"),
+        (&["--witness", "1.5M"], "at most 8G"),
     ];
     for (args, expected) in cases {
         let (success, stdout, stderr) = run(args);

@@ -10,7 +10,7 @@ fn responses_are_compact_and_otherwise_as_recorded() {
             "s" : " \u00e9 \" \\ \/ é ", "" : { } , "id" : 5 },
         "jsonrpc" : "2.0" } } ]"#;
     folder.write("m/test_1.json", recorded);
-    folder.write("deeper/n/test_1.json", &recorded.replace("\"m\"", "\"n\""));
+    folder.write("deeper/n/test_1.json", recorded.replace("\"m\"", "\"n\""));
     let node = Node::on(&[folder.path()]);
     let expected = r#"{"id":"i","result":{"z":1e400,"a":[1.0,-0,0.10,18446744073709551616],"s":" \u00e9 \" \\ \/ é ","":{},"id":5},"jsonrpc":"2.0"}"#;
     for params in ["[{\"a\":2,\"b\":1}]", "[ {\"b\":1,\n\"a\":2}\t]"] {

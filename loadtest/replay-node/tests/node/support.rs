@@ -61,6 +61,10 @@ impl Node {
         }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next line that the node prints.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
@@ -358,7 +362,7 @@ impl Scratch {
         Self(path)
     }
 
-    pub fn write(&self, name: &str, text: &str) {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         let path = self.0.join(name);
         let parent = path.parent().expect("the name is relative");
         fs::create_dir_all(parent).expect("a folder can be made");

@@ -1,0 +1,102 @@
+//! The Beacon API's `{"version": ..., "data": ...}`, as nodes write it in ways
+//! of their own.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// What a node says of a value's fork.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    Nothing,
+    /// What it is, but after the value.
+    Late,
+    /// This, whatever it is.
+    Fork(String),
+}
+
+/// The members of an object in their order.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        from.deserialize_map(InOrder)
+    }
+}
+
+/// An object with its `version` as it is said; `None`: it is no object.
+pub fn with_version(json: &[u8], said: &Said) -> Option<Vec<u8>> {
+    let Members(mut members) = serde_json::from_slice(json).ok()?;
+    let at = members.iter().position(|(name, _)| name == "version");
+    let version = at.map(|at| members.remove(at));
+    let mut out = b"{".to_vec();
+    match (said, version) {
+        (Said::Fork(fork), _) => {
+            member(&mut out, "version", &serde_json::to_string(fork).ok()?);
+        }
+        (Said::Late, Some(version)) => members.push(version),
+        (Said::Late, None) | (Said::Nothing, _) => (),
+    }
+    for (name, value) in members {
+        member(&mut out, &name, value.get());
+    }
+    out.push(b'}');
+    Some(out)
+}
+
+fn member(out: &mut Vec<u8>, name: &str, value: &str) {
+    if out.len() > 1 {
+        out.push(b',');
+    }
+    // A string always has JSON.
+    out.extend(serde_json::to_vec(name).unwrap_or_default());
+    out.push(b':');
+    out.extend_from_slice(value.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_as_they_are_said() {
+        let json = r#"{"version":"electra","finalized":true,"data":[{"version":"1"}, 2]}"#;
+        let without = r#""finalized":true,"data":[{"version":"1"}, 2]"#;
+        for (said, expected) in [
+            (Said::Nothing, format!("{{{without}}}")),
+            (Said::Late, format!(r#"{{{without},"version":"electra"}}"#)),
+            (
+                Said::Fork("a\"b".into()),
+                format!(r#"{{"version":"a\"b",{without}}}"#),
+            ),
+        ] {
+            let made = with_version(json.as_bytes(), &said).unwrap();
+            assert_eq!(String::from_utf8(made).unwrap(), expected);
+        }
+        let alone = with_version(b"{}", &Said::Fork("x".into())).unwrap();
+        assert_eq!(alone, br#"{"version":"x"}"#);
+        assert_eq!(with_version(b"{}", &Said::Late).unwrap(), b"{}");
+        assert_eq!(with_version(b"[]", &Said::Late), None);
+    }
+}

@@ -1,0 +1,290 @@
+//! What GET is answered with at a path: a value as JSON, as SSZ, or as both,
+//! and the header fields that go with it.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::HeaderMap;
+use serde::Deserialize;
+
+use crate::payload::Payload;
+
+/// The fork that a value of the Beacon API is of.
+pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
+/// The kind of a block that is to be signed.
+pub const BLINDED: HeaderName = HeaderName::from_static("eth-execution-payload-blinded");
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Json,
+    Ssz,
+}
+
+impl Form {
+    pub fn media_type(self) -> HeaderValue {
+        match self {
+            Form::Json => HeaderValue::from_static("application/json"),
+            Form::Ssz => HeaderValue::from_static("application/octet-stream"),
+        }
+    }
+
+    /// The form that a media type names, whatever its parameters.
+    pub fn of(media_type: &str) -> Option<Self> {
+        let name = media_type.split(';').next().unwrap_or_default().trim();
+        [Form::Json, Form::Ssz]
+            .into_iter()
+            .find(|form| name.eq_ignore_ascii_case(form.name()))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Form::Json => "application/json",
+            Form::Ssz => "application/octet-stream",
+        }
+    }
+}
+
+/// One body of a page.
+#[derive(Debug)]
+pub struct Representation {
+    body: Bytes,
+    gzipped: OnceLock<Bytes>,
+}
+
+impl Representation {
+    pub fn payload(&self) -> Payload {
+        Payload::from(self.body.clone())
+    }
+
+    pub fn gzipped(&self) -> Bytes {
+        self.gzipped.get_or_init(|| self.payload().gzip()).clone()
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+impl From<Vec<u8>> for Representation {
+    fn from(body: Vec<u8>) -> Self {
+        Self {
+            body: body.into(),
+            gzipped: OnceLock::new(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: String,
+}
+
+/// A page in the forms that there are of it.
+#[derive(Debug, Default)]
+pub struct Page {
+    pub json: Option<Representation>,
+    pub ssz: Option<Representation>,
+    /// As they were recorded; without any, the JSON's `version` is all that is
+    /// known.
+    fields: Option<Vec<(HeaderName, HeaderValue)>>,
+}
+
+impl Page {
+    /// Sets header fields that go with each form.
+    pub fn set_fields(&mut self, fields: Vec<(HeaderName, HeaderValue)>) {
+        self.fields = Some(fields);
+    }
+
+    /// Its header fields: those set, or the fork that its JSON says.
+    pub fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
+        match &self.fields {
+            Some(fields) => fields.clone(),
+            None => self.said_fork().into_iter().collect(),
+        }
+    }
+
+    fn said_fork(&self) -> Option<(HeaderName, HeaderValue)> {
+        let json = self.json.as_ref()?.bytes();
+        let versioned: Versioned = serde_json::from_slice(json).ok()?;
+        let fork = HeaderValue::from_str(&versioned.version).ok()?;
+        Some((CONSENSUS_VERSION, fork))
+    }
+
+    /// Settles the header fields, so that they are not looked for with every
+    /// request.
+    pub fn settle(&mut self) {
+        self.fields = Some(self.fields());
+    }
+
+    pub fn field(&self, name: &HeaderName) -> Option<&HeaderValue> {
+        let mut fields = self.fields.iter().flatten();
+        fields
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
+    }
+
+    pub fn form(&self, form: Form) -> Option<&Representation> {
+        match form {
+            Form::Json => self.json.as_ref(),
+            Form::Ssz => self.ssz.as_ref(),
+        }
+    }
+
+    /// The bytes that a request without Accept gets.
+    pub fn size(&self) -> usize {
+        let any = self.json.as_ref().or(self.ssz.as_ref());
+        any.map_or(0, |one| one.bytes().len())
+    }
+
+    /// The form that a request accepts (RFC 9110, 12.5.1); `None`: it accepts
+    /// none that there is.
+    pub fn accepted(&self, headers: &HeaderMap) -> Option<Form> {
+        let mut there = [Form::Json, Form::Ssz]
+            .into_iter()
+            .filter(|form| self.form(*form).is_some());
+        let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
+        if lines.peek().is_none() {
+            return there.next();
+        }
+        let lines: Vec<String> = lines
+            .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
+            .collect();
+        let ranges: Vec<Range<'_>> = lines
+            .iter()
+            .flat_map(|line| line.split(','))
+            .map(Range::read)
+            .collect();
+        let weighed = there.filter_map(|form| Some((weight(&ranges, form)?, form)));
+        // Of equals the one that is named first, and JSON before SSZ.
+        let best = weighed.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        best.map(|(_, form)| form)
+    }
+}
+
+/// One range of an Accept.
+struct Range<'a> {
+    name: &'a str,
+    thousandths: u32,
+}
+
+impl<'a> Range<'a> {
+    fn read(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let weight = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            let value: f64 = name
+                .trim()
+                .eq_ignore_ascii_case("q")
+                .then_some(value)?
+                .trim()
+                .parse()
+                .ok()?;
+            Some((value * 1000.0) as u32)
+        });
+        Self {
+            name,
+            thousandths: weight.unwrap_or(1000),
+        }
+    }
+
+    /// How closely it names a form; `None`: not at all.
+    fn closeness(&self, form: Form) -> Option<u8> {
+        match self.name {
+            "*/*" => Some(0),
+            "application/*" => Some(1),
+            name if name.eq_ignore_ascii_case(form.name()) => Some(2),
+            _ => None,
+        }
+    }
+}
+
+/// What a form weighs, and how early it is named; `None`: it is refused.
+fn weight(ranges: &[Range<'_>], form: Form) -> Option<(u32, usize)> {
+    let named = ranges.iter().rev().enumerate();
+    let (earliness, range, _) = named
+        .filter_map(|(earliness, range)| Some((earliness, range, range.closeness(form)?)))
+        .max_by_key(|(earliness, _, closeness)| (*closeness, *earliness))?;
+    (range.thousandths > 0).then_some((range.thousandths, earliness))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(json: bool, ssz: bool) -> Page {
+        let one = |there: bool| there.then(|| Representation::from(b"{}".to_vec()));
+        Page {
+            json: one(json),
+            ssz: one(ssz),
+            fields: None,
+        }
+    }
+
+    fn accept(lines: &[&'static str]) -> HeaderMap {
+        let lines = lines.iter().map(|line| HeaderValue::from_static(line));
+        lines.map(|line| (header::ACCEPT, line)).collect()
+    }
+
+    #[test]
+    fn the_form_that_is_accepted() {
+        use Form::{Json, Ssz};
+        let (json, ssz) = ("application/json", "application/octet-stream");
+        let preferred = "application/octet-stream;q=1.0,application/json;q=0.9";
+        let cases: [(&[&str], [Option<Form>; 3]); 13] = [
+            (&[], [Some(Json), Some(Json), Some(Ssz)]),
+            (&[json], [Some(Json), Some(Json), None]),
+            (&[ssz], [Some(Ssz), None, Some(Ssz)]),
+            (&[preferred], [Some(Ssz), Some(Json), Some(Ssz)]),
+            (
+                &["application/json , Application/Octet-Stream"],
+                [Some(Json), Some(Json), Some(Ssz)],
+            ),
+            (&[ssz, json], [Some(Ssz), Some(Json), Some(Ssz)]),
+            (&["*/*"], [Some(Json), Some(Json), Some(Ssz)]),
+            (
+                &["*/*;q=0.1, application/octet-stream"],
+                [Some(Ssz), Some(Json), Some(Ssz)],
+            ),
+            (
+                &["application/*, application/json;q=0.5"],
+                [Some(Ssz), Some(Json), Some(Ssz)],
+            ),
+            (
+                &["application/*;q=0.2, application/json;q=0"],
+                [Some(Ssz), None, Some(Ssz)],
+            ),
+            (
+                &["application/octet-stream;v=1;q=0.5,application/json;q=0.25"],
+                [Some(Ssz), Some(Json), Some(Ssz)],
+            ),
+            (&["application/octet-stream;q=0"], [None, None, None]),
+            (&["text/html"], [None, None, None]),
+        ];
+        for (lines, expected) in cases {
+            let lines: Vec<&'static str> = lines
+                .iter()
+                .map(|line| line.to_string().leak() as &str)
+                .collect();
+            let of = |json, ssz| page(json, ssz).accepted(&accept(&lines));
+            assert_eq!(
+                [of(true, true), of(true, false), of(false, true)],
+                expected,
+                "{lines:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_fork_that_the_json_says() {
+        let mut of = Page::default();
+        assert!(of.fields().is_empty());
+        of.json = Some(b"{\"data\":[],\"version\":\"electra\"}".to_vec().into());
+        let fork = (CONSENSUS_VERSION, HeaderValue::from_static("electra"));
+        assert_eq!(of.fields(), [fork]);
+        of.set_fields(Vec::new());
+        assert!(of.fields().is_empty());
+    }
+}

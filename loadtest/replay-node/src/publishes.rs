@@ -1,0 +1,159 @@
+//! What is sent to the Beacon API to be published: whether it is taken, and
+//! how often the same came.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request;
+use hyper::{HeaderMap, StatusCode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::forms::Forms;
+use crate::page::{Form, CONSENSUS_VERSION};
+
+/// Paths kept apart; further ones are counted together.
+const PATHS: usize = 64;
+const OTHER_PATHS: &str = "(other)";
+
+/// What came to one path.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Counts {
+    json: u64,
+    ssz: u64,
+    /// Taken although the same bytes had been taken before.
+    repeated: u64,
+    refused: u64,
+}
+
+/// The last that was taken at a path.
+#[derive(Clone, Debug)]
+pub struct Last {
+    pub media_type: HeaderValue,
+    pub fork: Option<HeaderValue>,
+    pub body: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    counts: Counts,
+    digests: HashSet<blake3::Hash>,
+    last: Option<Last>,
+}
+
+/// All that came.
+#[derive(Debug)]
+pub struct Publishes {
+    takes: Forms,
+    taken: Mutex<BTreeMap<String, Taken>>,
+}
+
+/// What a publish is answered with: a status, and for an error its text.
+pub type Verdict = Result<(), (StatusCode, &'static str)>;
+
+/// Whether a path is one of the Beacon API, or of a builder's.
+pub fn is_route(path: &str) -> bool {
+    let version = path
+        .strip_prefix("/eth/v")
+        .and_then(|rest| rest.split_once('/'));
+    version.is_some_and(|(number, rest)| number.parse::<u8>().is_ok() && !rest.is_empty())
+}
+
+impl Publishes {
+    /// A node that takes bodies in these forms.
+    pub fn new(takes: Forms) -> Self {
+        Self {
+            takes,
+            taken: Mutex::default(),
+        }
+    }
+
+    /// Takes a body, or says why not. One that is taken counts even if its
+    /// answer is lost.
+    pub fn take(&self, head: &request::Parts, body: &Bytes) -> Verdict {
+        let form = self.read(head, body);
+        let mut all = self.all();
+        let key = key(&all, head);
+        let taken = all.entry(key).or_default();
+        match form {
+            Ok(form) => {
+                match form {
+                    Form::Json => taken.counts.json += 1,
+                    Form::Ssz => taken.counts.ssz += 1,
+                }
+                if !taken.digests.insert(blake3::hash(body)) {
+                    taken.counts.repeated += 1;
+                }
+                taken.last = Some(Last {
+                    media_type: form.media_type(),
+                    fork: head.headers.get(CONSENSUS_VERSION).cloned(),
+                    body: body.clone(),
+                });
+                Ok(())
+            }
+            Err(why) => {
+                taken.counts.refused += 1;
+                Err(why)
+            }
+        }
+    }
+
+    /// Counts one that is refused for no reason of its own.
+    pub fn refuse(&self, head: &request::Parts) {
+        let mut all = self.all();
+        let key = key(&all, head);
+        all.entry(key).or_default().counts.refused += 1;
+    }
+
+    fn read(&self, head: &request::Parts, body: &[u8]) -> Result<Form, (StatusCode, &'static str)> {
+        let unsupported = |why| (StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+        let text = |name| text(&head.headers, name);
+        match text(header::CONTENT_ENCODING) {
+            None | Some("identity") => (),
+            Some(_) => return Err(unsupported("unsupported content coding")),
+        }
+        let form = Form::of(text(header::CONTENT_TYPE).unwrap_or_default());
+        let form = form
+            .filter(|form| self.takes.has(*form))
+            .ok_or(unsupported("unsupported content type"))?;
+        let bad = |why| (StatusCode::BAD_REQUEST, why);
+        if form == Form::Json && serde_json::from_slice::<&RawValue>(body).is_err() {
+            return Err(bad("the body is no JSON"));
+        }
+        if form == Form::Ssz && body.is_empty() {
+            return Err(bad("the body is empty"));
+        }
+        let is_versioned = head.uri.path().starts_with("/eth/v2/");
+        if is_versioned && !head.headers.contains_key(CONSENSUS_VERSION) {
+            return Err(bad("missing required header Eth-Consensus-Version"));
+        }
+        Ok(form)
+    }
+
+    /// The counts by path.
+    pub fn counts(&self) -> BTreeMap<String, Counts> {
+        let of = |(path, taken): (&String, &Taken)| (path.clone(), taken.counts.clone());
+        self.all().iter().map(of).collect()
+    }
+
+    /// The last that was taken at a path.
+    pub fn last(&self, path: &str) -> Option<Last> {
+        self.all().get(path)?.last.clone()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(all: &BTreeMap<String, Taken>, head: &request::Parts) -> String {
+    let path = head.uri.path();
+    let known = all.len() < PATHS || all.contains_key(path);
+    if known { path } else { OTHER_PATHS }.to_owned()
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}

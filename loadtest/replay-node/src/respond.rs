@@ -1,0 +1,311 @@
+//! From an answer and the options for it to the response: which form of it,
+//! its coding, its header fields, its framing.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::http::request;
+use hyper::{HeaderMap, Method, Response, StatusCode};
+
+use crate::delivery::Delivery;
+use crate::envelope::{self, Said};
+use crate::faults::{self, Plan};
+use crate::handler::{Node, RawResponse};
+use crate::options::{Framing, Gzip, Options};
+use crate::page::{Form, Page, Representation, CONSENSUS_VERSION};
+use crate::payload::Payload;
+use crate::rpc::Reply;
+use crate::stats::InFlight;
+
+/// Repeats the Accept-Encoding that reached the node.
+const SEEN_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("x-replay-accept-encoding");
+/// Goes before the name of a header field asked for with `echo`.
+const ECHO_PREFIX: &str = "x-replay-";
+
+/// A witness is made in pieces of this many bytes, unless others are asked for.
+const WITNESS_PIECE: usize = 256 << 10;
+
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub const HTML: HeaderValue = HeaderValue::from_static("text/html");
+pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
+const ABSENT: HeaderValue = HeaderValue::from_static("-");
+
+/// A body before its coding is chosen.
+pub enum Content<'a> {
+    Rpc(Reply<'a>),
+    /// In the form that is accepted.
+    Page(&'a Page),
+    Form(&'a Representation, Form),
+    /// What is to be published.
+    Publish(&'a Bytes),
+    Text(HeaderValue, String),
+}
+
+impl Content<'_> {
+    /// An error as the Beacon API has it.
+    pub fn error(status: StatusCode, message: &str) -> Self {
+        let json = serde_json::json!({"code": status.as_u16(), "message": message});
+        Content::Text(JSON, json.to_string())
+    }
+
+    fn payload(&self) -> Payload {
+        match self {
+            Content::Rpc(reply) => reply.payload(),
+            Content::Form(form, _) => form.payload(),
+            Content::Page(_) | Content::Publish(_) => Payload::default(),
+            Content::Text(_, text) => Payload::from(text.clone()),
+        }
+    }
+
+    fn gzipped(&self) -> Bytes {
+        match self {
+            Content::Rpc(reply) => reply.gzipped(),
+            Content::Form(form, _) => form.gzipped(),
+            _ => self.payload().gzip(),
+        }
+    }
+
+    fn media_type(&self) -> HeaderValue {
+        match self {
+            Content::Form(_, form) => form.media_type(),
+            Content::Text(media_type, _) => media_type.clone(),
+            _ => JSON,
+        }
+    }
+}
+
+/// An answer before it is delivered.
+pub struct Answered<'a> {
+    /// The name of the options for it.
+    pub method: Cow<'a, str>,
+    pub status: StatusCode,
+    pub content: Content<'a>,
+    /// Header fields of its own.
+    pub fields: Vec<(HeaderName, HeaderValue)>,
+    pub hold: Duration,
+}
+
+impl<'a> Answered<'a> {
+    pub fn new(method: impl Into<Cow<'a, str>>, status: StatusCode, content: Content<'a>) -> Self {
+        Self {
+            method: method.into(),
+            status,
+            content,
+            fields: Vec::new(),
+            hold: Duration::ZERO,
+        }
+    }
+
+    fn error(self, status: StatusCode, message: &str) -> Self {
+        Self {
+            status,
+            content: Content::error(status, message),
+            fields: Vec::new(),
+            ..self
+        }
+    }
+
+    /// With what the request and the options decide.
+    fn resolved(self, node: &Node, head: &request::Parts, options: &Options) -> Self {
+        let refused = options.error.or(options.refuse);
+        if let (Some(_), Content::Publish(_)) = (refused, &self.content) {
+            node.publishes.refuse(head);
+        }
+        if let Some(status) = options.error {
+            let page = faults::error_page(status);
+            return Self {
+                status,
+                content: Content::Text(HTML, page),
+                ..self
+            };
+        }
+        if let Some(status) = options.refuse {
+            return self.error(status, "refused");
+        }
+        match self.content {
+            Content::Page(page) => match options.form.or_else(|| page.accepted(&head.headers)) {
+                Some(form) => match page.form(form) {
+                    Some(body) => Self {
+                        content: Content::Form(body, form),
+                        fields: page.fields(),
+                        ..self
+                    },
+                    None => self.error(StatusCode::NOT_FOUND, "the page has no such form"),
+                },
+                None => self.error(StatusCode::NOT_ACCEPTABLE, "not acceptable"),
+            },
+            Content::Rpc(Reply::Witness { witness, shape, id }) => {
+                let witness = match options.witness {
+                    Some(size) => Cow::Owned(witness.of_size(size)),
+                    None => witness,
+                };
+                let content = Content::Rpc(Reply::Witness { witness, shape, id });
+                Self { content, ..self }
+            }
+            Content::Publish(body) => match node.publishes.take(head, body) {
+                Ok(()) => self,
+                Err((status, why)) => self.error(status, why),
+            },
+            _ => self,
+        }
+    }
+
+    /// What `Eth-Consensus-Version` is to say instead.
+    fn say_fork(&mut self, said: &Said) {
+        self.fields.retain(|(name, _)| *name != CONSENSUS_VERSION);
+        if let Said::Fork(name) = said {
+            if let Ok(value) = HeaderValue::from_str(name) {
+                self.fields.push((CONSENSUS_VERSION, value));
+            }
+        }
+    }
+}
+
+pub fn respond(
+    node: &Node,
+    head: &request::Parts,
+    answered: Answered<'_>,
+    options: &Options,
+    in_flight: InFlight,
+) -> Result<Response<Delivery>, RawResponse> {
+    let mut answered = answered.resolved(node, head, options);
+    if let Some(said) = &options.fork {
+        answered.say_fork(said);
+    }
+    let replaced = options.status.filter(|_| answered.status == StatusCode::OK);
+    let (status, content) = (replaced.unwrap_or(answered.status), answered.content);
+    let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let gzip = options.gzip.unwrap_or(Gzip::Never);
+    let encode = has_body && wants_gzip(gzip, &head.headers);
+
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    let media_type = options.content_type.clone();
+    headers.insert(
+        header::CONTENT_TYPE,
+        media_type.unwrap_or_else(|| content.media_type()),
+    );
+    headers.insert(
+        SEEN_ACCEPT_ENCODING,
+        seen(&head.headers, &header::ACCEPT_ENCODING),
+    );
+    for (name, value) in answered.fields {
+        headers.append(name, value);
+    }
+    if encode {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    if gzip == Gzip::Asked {
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    for name in &options.echo {
+        if let Ok(echo) = format!("{ECHO_PREFIX}{name}").parse::<HeaderName>() {
+            headers.insert(echo, seen(&head.headers, name));
+        }
+    }
+    for (name, value) in &options.headers {
+        headers.append(name, value.clone());
+    }
+
+    let is_plain = has_body && !encode && !options.is_raw() && !options.changes_body();
+    let exact = !has_body || options.framing != Some(Framing::Chunked);
+    if let (true, Content::Rpc(Reply::Witness { witness, shape, id })) = (is_plain, &content) {
+        let pieces = witness.pieces(*shape, id, options.piece.unwrap_or(WITNESS_PIECE));
+        let body = Delivery::made(pieces, exact, options.pause, Some(in_flight));
+        return Ok(response.map(|()| body));
+    }
+    let payload = body(&content, has_body, encode, options);
+    if encode {
+        node.stats.gzipped();
+    }
+    if options.error.is_some() || options.refuse.is_some() || options.is_raw() {
+        node.stats.fault();
+    }
+    if options.is_raw() && head.method != Method::HEAD {
+        let parts = response.into_parts().0;
+        let plan = Plan::new(&parts, payload, head.version, options);
+        in_flight.sent(plan.body_bytes);
+        let in_flight = Arc::new(in_flight);
+        return Err(RawResponse { plan, in_flight });
+    }
+    let body = Delivery::new(
+        payload,
+        exact,
+        options.piece,
+        options.pause,
+        Some(in_flight),
+    );
+    Ok(response.map(|()| body))
+}
+
+fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) -> Payload {
+    if !has_body {
+        return Payload::default();
+    }
+    let mut payload = match (encode, options.changes_bytes()) {
+        (false, false) => content.payload(),
+        (true, false) => Payload::from(content.gzipped()),
+        (encode, true) => {
+            let payload = changed(content.payload(), options);
+            if encode {
+                Payload::from(payload.gzip())
+            } else {
+                payload
+            }
+        }
+    };
+    if let Some(len) = options.truncate {
+        payload.truncate(len);
+    }
+    payload
+}
+
+/// With other bytes than the answer's, before they are coded.
+fn changed(mut payload: Payload, options: &Options) -> Payload {
+    let version = options.version.as_ref();
+    if let Some(said) = version.and_then(|v| envelope::with_version(&payload.joined(), v)) {
+        payload = Payload::from(Bytes::from(said));
+    }
+    if let Some(at) = options.corrupt.filter(|at| *at < payload.len()) {
+        let mut bytes = Vec::from(payload.joined());
+        bytes[at] = 0xff;
+        payload = Payload::from(Bytes::from(bytes));
+    }
+    if options.newline {
+        payload.push(Bytes::from_static(b"\n"));
+    }
+    payload
+}
+
+fn wants_gzip(gzip: Gzip, headers: &HeaderMap) -> bool {
+    let names_gzip = |value: &HeaderValue| value.as_bytes().windows(4).any(|word| word == b"gzip");
+    match gzip {
+        Gzip::Never => false,
+        Gzip::Always => true,
+        Gzip::Asked => headers
+            .get_all(header::ACCEPT_ENCODING)
+            .iter()
+            .any(names_gzip),
+    }
+}
+
+/// The request's field values under `name`, joined, or `-`.
+fn seen(headers: &HeaderMap, name: &HeaderName) -> HeaderValue {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => ABSENT,
+        (Some(only), None) => only.clone(),
+        (Some(_), Some(_)) => {
+            let values: Vec<&[u8]> = headers
+                .get_all(name)
+                .iter()
+                .map(HeaderValue::as_bytes)
+                .collect();
+            HeaderValue::from_bytes(&values.join(&b", "[..])).unwrap_or(ABSENT)
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! A witness on its way, piece by piece.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{rlp_head, rlp_prefix, Counts, List, Shape, Witness, LISTS};
+
+const RLP_ORDER: [List; 4] = [List::Headers, List::Codes, List::State, List::Keys];
+/// As much as an item takes at most, with what is around it.
+const MOST_ITEM: usize = 2 * 24_576 + 64;
+const STATUS: &str = r#"{"status":"VALID","#;
+const STATUS_END: &str = r#""latestValidHash":"0xd4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3","validationError":null}"#;
+
+/// Writes a witness in pieces of one length; the last may be shorter.
+#[derive(Debug)]
+pub struct Pieces {
+    witness: Witness,
+    counts: Counts,
+    shape: Shape,
+    piece: usize,
+    made: BytesMut,
+    left: u64,
+    /// The list that is written, an index into the shape's order, and the number
+    /// of its next item.
+    list: usize,
+    item: u64,
+}
+
+impl Pieces {
+    pub(super) fn new(witness: &Witness, shape: Shape, id: &str, piece: usize) -> Self {
+        let counts = match shape {
+            Shape::Status => Counts::default(),
+            _ => Counts::of(witness),
+        };
+        let mut this = Self {
+            witness: witness.clone(),
+            counts,
+            shape,
+            piece: piece.max(1),
+            made: BytesMut::new(),
+            left: 0,
+            list: 0,
+            item: 0,
+        };
+        this.begin(id);
+        this.left = this.made.len() as u64 + this.rest();
+        if piece == usize::MAX {
+            this.made.reserve(this.left as usize);
+        }
+        this
+    }
+
+    /// Bytes that are still to come.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    fn begin(&mut self, id: &str) {
+        let begin = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#);
+        self.made.extend_from_slice(begin.as_bytes());
+        match self.shape {
+            Shape::Object => self.made.extend_from_slice(b"{"),
+            Shape::Rlp => {
+                let head = hex::encode(rlp_head(0xc0, self.rlp_len()));
+                let begin = format!(r#"{STATUS}"witness":"0x{head}"#);
+                self.made.extend_from_slice(begin.as_bytes());
+            }
+            Shape::Status => self.made.extend_from_slice(STATUS.as_bytes()),
+        }
+    }
+
+    fn end(&self) -> String {
+        match self.shape {
+            Shape::Object => "}}".to_owned(),
+            Shape::Rlp => format!("\",{STATUS_END}}}"),
+            Shape::Status => format!("{STATUS_END}}}"),
+        }
+    }
+
+    fn order(&self) -> &'static [List] {
+        match self.shape {
+            Shape::Object => &LISTS,
+            Shape::Rlp => &RLP_ORDER,
+            Shape::Status => &[],
+        }
+    }
+
+    /// Bytes of the four lists in RLP.
+    fn rlp_len(&self) -> u64 {
+        let of = |len: &u64| rlp_head(0xc0, *len).len() as u64 + len;
+        self.counts.rlp.iter().map(of).sum()
+    }
+
+    /// Bytes after what [`Pieces::begin`] writes.
+    fn rest(&self) -> u64 {
+        let end = self.end().len() as u64;
+        let counts = &self.counts;
+        match self.shape {
+            Shape::Status => end,
+            Shape::Rlp => 2 * self.rlp_len() + end,
+            Shape::Object => {
+                let of = |at: usize| {
+                    // `"name":[` and `]`, and between two lists a comma
+                    let around = LISTS[at].name().len() as u64 + 5 + u64::from(at > 0);
+                    // `"0x"`, and between two items a comma
+                    let items = 4 * counts.items[at] + counts.items[at].saturating_sub(1);
+                    around + items + counts.digits[at]
+                };
+                (0..LISTS.len()).map(of).sum::<u64>() + end
+            }
+        }
+    }
+
+    /// Writes the next item, or what is around a list; false at the end.
+    fn step(&mut self) -> bool {
+        let Some(list) = self.order().get(self.list).copied() else {
+            return false;
+        };
+        let (number, count) = (self.item, self.counts.items[list as usize]);
+        match self.shape {
+            Shape::Rlp => self.rlp(list, number),
+            _ => self.json(list, number),
+        }
+        self.item += 1;
+        if self.item >= count {
+            (self.list, self.item) = (self.list + 1, 0);
+            let is_last = self.list == self.order().len();
+            if self.shape == Shape::Object {
+                self.made.extend_from_slice(b"]");
+            }
+            if is_last {
+                let end = self.end();
+                self.made.extend_from_slice(end.as_bytes());
+            }
+        }
+        true
+    }
+
+    fn json(&mut self, list: List, number: u64) {
+        match (number, self.list) {
+            (0, 0) => self.open(list, ""),
+            (0, _) => self.open(list, ","),
+            _ => self.made.extend_from_slice(b","),
+        }
+        self.made.extend_from_slice(b"\"0x");
+        self.witness.pool.write(list, number, &mut self.made);
+        self.made.extend_from_slice(b"\"");
+    }
+
+    fn open(&mut self, list: List, before: &str) {
+        let open = format!("{before}\"{}\":[", list.name());
+        self.made.extend_from_slice(open.as_bytes());
+    }
+
+    fn rlp(&mut self, list: List, number: u64) {
+        if number == 0 {
+            let head = rlp_head(0xc0, self.counts.rlp[list as usize]);
+            self.made.extend_from_slice(hex::encode(head).as_bytes());
+        }
+        let len = self.witness.pool.item(list, number).len() as u64 / 2;
+        if rlp_prefix(list, len) > 0 {
+            let head = rlp_head(0x80, len);
+            self.made.extend_from_slice(hex::encode(head).as_bytes());
+        }
+        self.witness.pool.write(list, number, &mut self.made);
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.order().is_empty() && self.list == 0 {
+            let end = self.end();
+            self.made.extend_from_slice(end.as_bytes());
+            self.list = 1;
+        }
+        if self.made.len() < self.piece && self.piece != usize::MAX {
+            self.made.reserve(self.piece + MOST_ITEM);
+        }
+        while self.made.len() < self.piece && self.step() {}
+        let len = self.made.len().min(self.piece);
+        self.left -= len as u64;
+        Some(self.made.split_to(len).freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::witness::Size;
+
+    fn whole(witness: &Witness, shape: Shape) -> Vec<u8> {
+        Vec::from(witness.payload(shape, "\"x\"").joined())
+    }
+
+    /// The items of a list in RLP, and what follows it; strings without their
+    /// heads, lists with them.
+    fn items(rlp: &[u8]) -> (Vec<&[u8]>, &[u8]) {
+        let (head, len, _) = head(rlp);
+        let (mut body, rest) = rlp[head..].split_at(len);
+        let mut items = Vec::new();
+        while !body.is_empty() {
+            let (at, len, is_list) = self::head(body);
+            let (item, rest) = body.split_at(at + len);
+            items.push(if is_list { item } else { &item[at..] });
+            body = rest;
+        }
+        (items, rest)
+    }
+
+    fn head(rlp: &[u8]) -> (usize, usize, bool) {
+        let (kind, is_list) = match rlp[0] {
+            0xc0.. => (0xc0, true),
+            _ => (0x80, false),
+        };
+        match usize::from(rlp[0] - kind) {
+            len @ ..56 => (1, len, is_list),
+            more => {
+                let bytes = &rlp[1..more - 54];
+                let len = bytes
+                    .iter()
+                    .fold(0, |len, byte| len << 8 | usize::from(*byte));
+                (more - 54, len, is_list)
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_are_told_beforehand_and_pieces_add_up() {
+        let pool = Witness::new(3, Size(0));
+        for size in [0, 1, 1000, 30_000, 150_000] {
+            let witness = pool.of_size(Size(size));
+            for shape in [Shape::Object, Shape::Rlp, Shape::Status] {
+                let whole = whole(&witness, shape);
+                for piece in [1, 7, 1000, 1 << 18] {
+                    let pieces = witness.pieces(shape, "\"x\"", piece);
+                    assert_eq!(pieces.left(), whole.len() as u64, "{size} {shape:?}");
+                    let pieces: Vec<Bytes> = pieces.collect();
+                    let (last, full) = pieces.split_last().unwrap();
+                    assert!(full.iter().all(|one| one.len() == piece));
+                    assert!((1..=piece).contains(&last.len()));
+                    assert!(pieces.concat() == whole, "{size} {shape:?} {piece}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_kept_about() {
+        let pool = Witness::new(3, Size(0));
+        for size in [100_000, 3_000_000] {
+            let len = whole(&pool.of_size(Size(size)), Shape::Object).len() as u64;
+            assert!((size..size + 60_000).contains(&len), "{len}");
+        }
+    }
+
+    #[test]
+    fn rlp_has_the_same_items() {
+        let witness = Witness::new(3, Size(400_000));
+        let object: Value = serde_json::from_slice(&whole(&witness, Shape::Object)).unwrap();
+        let status: Value = serde_json::from_slice(&whole(&witness, Shape::Rlp)).unwrap();
+        assert_eq!((&object["id"], &status["id"]), (&"x".into(), &"x".into()));
+        assert_eq!(status["result"]["status"], "VALID");
+        let digits = status["result"]["witness"].as_str().unwrap();
+        let rlp = hex::decode(digits.strip_prefix("0x").unwrap()).unwrap();
+        let (lists, rest) = items(&rlp);
+        assert!(rest.is_empty());
+        for (list, name) in lists.into_iter().zip(["headers", "codes", "state", "keys"]) {
+            let (found, rest) = items(list);
+            assert!(rest.is_empty());
+            let found: Vec<Value> = found
+                .iter()
+                .map(|item| format!("0x{}", hex::encode(item)).into())
+                .collect();
+            assert_eq!(object["result"][name], Value::from(found), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let of = |seed| whole(&Witness::new(seed, Size(5000)), Shape::Object);
+        assert!(of(1) == of(1));
+        assert!(of(1) != of(2));
+    }
+}

@@ -1,0 +1,153 @@
+//! What witnesses are made of: trie nodes, codes, keys and headers, in hex.
+
+use bytes::BytesMut;
+
+use super::{rlp_head, List};
+use crate::sample::chain::code;
+use crate::sample::world::Dice;
+
+const NODES: usize = 4096;
+const CODES: usize = 64;
+const KEYS: usize = 512;
+const HEADERS: usize = 64;
+/// The largest code that may be deployed.
+const MOST_CODE: u64 = 24_576;
+/// Where an item's own digits are: within the first hash of a node or header.
+const OWN: std::ops::Range<usize> = 12..28;
+
+/// Items in hex digits.
+#[derive(Debug)]
+pub struct Pool {
+    lists: [Vec<String>; 4],
+    seed: u64,
+}
+
+impl Pool {
+    pub fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut many = |count: usize, one: fn(&mut Dice) -> Vec<u8>| -> Vec<String> {
+            (0..count).map(|_| hex::encode(one(&mut dice))).collect()
+        };
+        Self {
+            lists: [
+                many(NODES, node),
+                many(CODES, |dice| {
+                    // as many short ones as long ones
+                    let most = MOST_CODE >> dice.below(7);
+                    let len = dice.between(most / 2, most);
+                    let mut code = code(dice, len as usize);
+                    code.truncate(len as usize);
+                    code
+                }),
+                many(KEYS, |dice| dice.bytes(32)),
+                many(HEADERS, header),
+            ],
+            seed,
+        }
+    }
+
+    /// The item of a list that has this number, but for its own digits.
+    pub fn item(&self, list: List, number: u64) -> &str {
+        let items = &self.lists[list as usize];
+        let drawn = mixed(self.seed ^ (number << 2 | list as u64));
+        &items[(drawn % items.len() as u64) as usize]
+    }
+
+    /// Appends the item with its own digits.
+    pub fn write(&self, list: List, number: u64, to: &mut BytesMut) {
+        let item = self.item(list, number).as_bytes();
+        let own = mixed(!self.seed ^ (number << 2 | list as u64));
+        let mut digits = [0; OWN.end - OWN.start];
+        for (at, digit) in digits.iter_mut().enumerate() {
+            *digit = b"0123456789abcdef"[(own >> (4 * at)) as usize & 15];
+        }
+        to.extend_from_slice(&item[..OWN.start]);
+        to.extend_from_slice(&digits);
+        to.extend_from_slice(&item[OWN.end..]);
+    }
+}
+
+/// The finalizer of splitmix64: each bit depends on all.
+fn mixed(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A node of a trie: full branches mostly, as near the root, others, leaves.
+fn node(dice: &mut Dice) -> Vec<u8> {
+    let children = match dice.below(100) {
+        0..=54 => 16,
+        55..=74 => dice.between(2, 15),
+        75..=89 => return list(&[string(&dice.bytes(31)), string(&dice.bytes(70))]),
+        _ => return list(&[string(&dice.bytes(31)), string(&dice.bytes(33))]),
+    };
+    let hashes = (0..children).map(|_| string(&dice.bytes(32)));
+    let mut parts: Vec<Vec<u8>> = hashes.collect();
+    parts.resize(17, vec![0x80]);
+    list(&parts)
+}
+
+/// A block's header: hashes, a bloom, and numbers.
+fn header(dice: &mut Dice) -> Vec<u8> {
+    let lengths = [
+        32, 32, 20, 32, 32, 32, 256, 4, 4, 4, 4, 8, 32, 8, 5, 32, 3, 4, 32, 32,
+    ];
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    for len in lengths {
+        let mut bytes = dice.bytes(len);
+        // Numbers have no leading zeros.
+        bytes[0] |= 1;
+        parts.push(string(&bytes));
+    }
+    // The difficulty.
+    parts.insert(7, vec![0x80]);
+    list(&parts)
+}
+
+fn string(bytes: &[u8]) -> Vec<u8> {
+    [&rlp_head(0x80, bytes.len() as u64), bytes].concat()
+}
+
+fn list(parts: &[Vec<u8>]) -> Vec<u8> {
+    let body = parts.concat();
+    [rlp_head(0xc0, body.len() as u64), body].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::witness::LISTS;
+
+    #[test]
+    fn no_two_items_are_the_same() {
+        let pool = Pool::new(1);
+        let mut seen = HashSet::new();
+        for list in LISTS {
+            for number in 0..5000 {
+                let mut item = BytesMut::new();
+                pool.write(list, number, &mut item);
+                assert_eq!(item.len(), pool.item(list, number).len());
+                assert!(seen.insert(item), "{list:?} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn items_are_as_long_as_those_of_nodes() {
+        let pool = Pool::new(1);
+        let bounds = [(66, 532), (192, 24_576), (32, 32), (560, 640)];
+        for (list, (least, most)) in LISTS.into_iter().zip(bounds) {
+            let lengths = (0..5000).map(|number| pool.item(list, number).len() / 2);
+            let (min, max) = (lengths.clone().min().unwrap(), lengths.max().unwrap());
+            assert!(least <= min && max <= most, "{list:?}: {min} to {max}");
+        }
+        // Branches with all of their children: 0xf90211.
+        let full =
+            (0..1000).filter(|number| pool.item(List::State, *number).starts_with("f90211a0"));
+        assert!((400..700).contains(&full.count()));
+    }
+}
