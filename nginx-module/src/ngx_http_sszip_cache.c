@@ -17,7 +17,7 @@ static void ngx_http_sszip_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
-    sszip_str *body);
+    ngx_http_sszip_ctx_t *ctx, sszip_str *body);
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_decoded(ngx_http_request_t *r);
@@ -38,7 +38,7 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    if (!slcf->caches || r != r->main || r->content_handler == NULL) {
+    if (!slcf->reads || r != r->main || r->content_handler == NULL) {
         /* also where a request only passes: its place is where it arrives */
         return NGX_DECLINED;
     }
@@ -58,6 +58,10 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 
     case SSZIP_NEED_LOOK_UP:
         return ngx_http_sszip_look_up(r, ctx);
+
+    case SSZIP_NEED_WHOLE_BODY:
+        ctx->whole_body = 1;
+        break;
 
     case SSZIP_NEED_BODY:
         break;
@@ -106,7 +110,8 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.size = sizeof(sszip_asked);
 
-    asked.has_body = (ngx_http_sszip_request_body(r, &asked.body) == NGX_OK);
+    asked.has_body = (ngx_http_sszip_request_body(r, ctx, &asked.body)
+                      == NGX_OK);
 
     if (ngx_http_sszip_name_space(r, &asked.name_space) != NGX_OK) {
         return NGX_ERROR;
@@ -225,12 +230,13 @@ ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* NGX_DECLINED: it is not in memory */
+/* NGX_DECLINED: it is not in memory, or can't be read from its file */
 
 static ngx_int_t
-ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
+ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    sszip_str *body)
 {
-    size_t        len;
+    size_t        len, size;
     u_char       *p;
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
@@ -240,7 +246,7 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
         return NGX_OK;
     }
 
-    if (r->request_body->temp_file) {
+    if (r->request_body->temp_file && !ctx->whole_body) {
         return NGX_DECLINED;
     }
 
@@ -251,7 +257,7 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
         return NGX_OK;
     }
 
-    if (cl->next == NULL) {
+    if (cl->next == NULL && ngx_buf_in_memory(cl->buf)) {
         body->data = cl->buf->pos;
         body->len = cl->buf->last - cl->buf->pos;
 
@@ -261,7 +267,7 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
     len = 0;
 
     for ( /* void */ ; cl; cl = cl->next) {
-        len += cl->buf->last - cl->buf->pos;
+        len += ngx_buf_size(cl->buf);
     }
 
     p = ngx_pnalloc(r->pool, len);
@@ -274,7 +280,19 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, sszip_str *body)
 
     for (cl = r->request_body->bufs; cl; cl = cl->next) {
         b = cl->buf;
-        p = ngx_cpymem(p, b->pos, b->last - b->pos);
+        size = ngx_buf_size(b);
+
+        if (ngx_buf_in_memory(b)) {
+            ngx_memcpy(p, b->pos, size);
+
+        } else if (b->in_file
+                   && ngx_read_file(b->file, p, size, b->file_pos)
+                      != (ssize_t) size)
+        {
+            return NGX_DECLINED;
+        }
+
+        p += size;
     }
 
     return NGX_OK;

@@ -56,6 +56,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_ssz_preset", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_max_size", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_hold", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_ssz_request", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
 
     { ngx_string("sszip_cache_namespace"),
@@ -661,6 +662,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->enable = rules.enable;
     conf->caches = rules.caches;
+    conf->reads = rules.reads;
     conf->bufs.num = rules.buffers;
     conf->bufs.size = rules.buffer_size;
 

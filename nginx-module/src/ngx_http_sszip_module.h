@@ -44,6 +44,7 @@ typedef struct {
     ngx_flag_t                   sets_codings;     /* ... Accept-Encoding */
 
     ngx_flag_t                   caches;
+    ngx_flag_t                   reads;            /* requests */
     ngx_str_t                    place;            /* without variables */
     ngx_http_complex_value_t    *cache_namespace;
     ngx_array_t                 *cache_bypass;     /* complex values */
@@ -67,6 +68,7 @@ typedef struct {
     unsigned                     stored:1;       /* its head is set */
     unsigned                     changed:1;      /* the body, by others */
     unsigned                     node_coded:1;
+    unsigned                     whole_body:1;   /* of the request */
     unsigned                     own:1;          /* made by no upstream */
     unsigned                     orphan:1;       /* the client has gone */
 

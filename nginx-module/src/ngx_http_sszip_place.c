@@ -302,6 +302,7 @@ ngx_http_sszip_init_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
                               "it needs an \"sszip_cache_namespace\"",
                               &slcf->location);
                 slcf->caches = 0;
+                slcf->reads = 0;
             }
 
             slcf->place = slcf->location;

@@ -198,6 +198,10 @@ typedef enum {
      The request's body: read it, then call `sszip_exchange_look_up`.
      */
     SSZIP_NEED_BODY = 2,
+    /*
+     The same, wherever the host keeps it: in a file, too.
+     */
+    SSZIP_NEED_WHOLE_BODY = 3,
 } sszip_need;
 
 /*
@@ -357,6 +361,11 @@ typedef struct {
      Answers are cached there.
      */
     bool caches;
+    /*
+     Requests may be [needed](super::cache::sszip_exchange_need) before they are
+     sent.
+     */
+    bool reads;
     /*
      How many buffers a stream has at most.
      */
@@ -1028,13 +1037,14 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
 /*
  What a look-up needs, of a request with a body of `length` bytes; 0: it has
  none; negative: that will be known at its end. Asked again after
- `SSZIP_NEED_BODY`, it has been read; after the look-up nothing is needed,
+ `SSZIP_NEED_BODY` or `SSZIP_NEED_WHOLE_BODY`, it has been read; after the look-up nothing is needed,
  unless it is to be made again.
 
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_need sszip_exchange_need(sszip_exchange *exchange, int64_t length);
+sszip_need sszip_exchange_need(sszip_exchange *exchange,
+                               int64_t length);
 
 /*
  Looks for stored answers to the request. If the library fails inside, the

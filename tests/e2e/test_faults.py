@@ -1,6 +1,7 @@
 """sszip being broken costs speed, never an answer: a module built with the
 core's feature `faults` panics, fails or is refused memory on demand."""
 
+import json
 import os
 import pathlib
 import threading
@@ -8,7 +9,7 @@ import threading
 import pytest
 
 from harness import bodies
-from harness.client import Truncated, request_bytes
+from harness.client import Truncated, fetch, request_bytes
 from harness.http2 import Http2Client
 from harness.nodes import BODY, plain
 from harness.origin import Until, answer, chunked
@@ -31,7 +32,12 @@ server {
     # exactly what holding 30000 bytes takes
     location /exact { sszip_hold 64k 60s; sszip_memory 60000; proxy_pass http://@origin@; }
     location /in-step { return 204; }
-    location /eth/ { sszip_ssz on; proxy_pass http://@origin@; }
+    location /eth/ {
+        sszip_ssz on;
+        sszip_ssz_request always;
+        client_max_body_size 4m;
+        proxy_pass http://@origin@;
+    }
 }
 server {
     listen 127.0.0.1:@port_h2@ http2;
@@ -61,7 +67,7 @@ def test_the_module_with_faults_is_there():
 def broken(request, start_nginx):
     nginx = start_nginx(CONFIG, module=FAULTS, main=f"env SSZIP_FAULT={request.param};")
     nginx.expect("panicked")  # Rust's own line on stderr
-    nginx.modes = ALL[request.param]
+    nginx.fault, nginx.modes = request.param, ALL[request.param]
     return nginx
 
 
@@ -227,3 +233,17 @@ def test_without_a_fault_the_same_module_compresses(start_nginx, origin):
     for path in STREAMS:
         response = nginx.get(path)
         assert (response.mode, response.decoded) == ("stream", BODY)
+
+
+@pytest.mark.parametrize("count", [1, 2000], ids=["at once", "on a thread"])
+def test_what_is_submitted_as_ssz_arrives_as_that(broken, origin, count):
+    """Or as JSON, where it is not that what fails."""
+    path, body = "/eth/v1/validator/register_validator", b"a" * 180 * count
+    headers = [("Content-Type", "application/octet-stream")]
+    origin.answers(answer(b"", type=None))
+    origin.requests.clear()
+    assert fetch(broken.ports["port"], path, method="POST", headers=headers, body=body).status == 200
+    (asked,) = origin.received(path)
+    is_json = asked.header("Content-Type") == "application/json"
+    assert is_json == (broken.fault not in ("panic-compress", "fail-alloc"))
+    assert len(json.loads(asked.body)) == count if is_json else asked.body == body

@@ -49,11 +49,18 @@ NOT_IN_THE_API = {
     "SyncAggregatorSelectionData": "only ever signed",
 }
 
+# The Beacon API has no limit for lists that clients submit; ours is this one.
+SUBMITTED = 2**20
+
 # What Lodestar has no type for.
 NOT_IN_LODESTAR = {
     "ExecutionProofEnvelope",
+    "ManySignedProposerPreferences",
+    "PayloadAttestationMessages",
+    "SignedAggregateAndProofs",
     "SignedExecutionProofEnvelope",
     "SignedValidatorRegistrations",
+    "SubmittedAttestations",
     "ValidatorBalance",
     "ValidatorBalances",
     "ValidatorIdentities",
@@ -203,6 +210,12 @@ def api_types(fork, preset):
     }
     made["ValidatorIdentities"] = List[made["ValidatorIdentity"], spec.VALIDATOR_REGISTRY_LIMIT]
     made["ValidatorBalances"] = List[made["ValidatorBalance"], spec.VALIDATOR_REGISTRY_LIMIT]
+    attestation = spec.SingleAttestation if since >= FORKS.index("electra") else spec.Attestation
+    made["SubmittedAttestations"] = List[attestation, SUBMITTED]
+    made["SignedAggregateAndProofs"] = List[spec.SignedAggregateAndProof, SUBMITTED]
+    if since >= FORKS.index("gloas"):
+        made["PayloadAttestationMessages"] = List[spec.PayloadAttestationMessage, SUBMITTED]
+        made["ManySignedProposerPreferences"] = List[spec.SignedProposerPreferences, SUBMITTED]
     if FORKS.index("bellatrix") <= since < FORKS.index("gloas"):
         body = {}
         for name, ty in spec.BeaconBlockBody.fields().items():

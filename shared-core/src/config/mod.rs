@@ -23,7 +23,7 @@ use crate::transcode;
 
 pub use cache::{CacheConfig, Credentials};
 pub use filters::Filters;
-pub use ssz::SszConfig;
+pub use ssz::{SszConfig, SszRequest};
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
 

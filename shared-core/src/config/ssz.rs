@@ -3,9 +3,11 @@
 use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 /// The settings of a place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SszConfig {
     /// Whether clients get SSZ that the node has not.
     pub enable: bool,
@@ -16,6 +18,42 @@ pub struct SszConfig {
     /// So much of an answer is kept beside what is made of it, to be sent if that
     /// can't be. Bytes.
     pub hold: u64,
+    /// What becomes of SSZ that clients send.
+    pub request: SszRequest,
+    /// Which routes the node takes JSON for only.
+    pub json_only: JsonOnly,
+}
+
+/// What becomes of SSZ that clients send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SszRequest {
+    /// It goes to the node as it is.
+    Off,
+    /// The same, until the node has refused it once.
+    Auto,
+    /// The node gets JSON.
+    Always,
+}
+
+/// Routes for which the node behind a place has refused SSZ (415). JSON all nodes
+/// take: that is never wrong, whichever of several has refused.
+#[derive(Clone, Debug, Default)]
+pub struct JsonOnly(Arc<AtomicU32>);
+
+impl JsonOnly {
+    /// Whether the node takes JSON only for a route, below 32, as far as is known.
+    pub fn has(&self, route: usize) -> bool {
+        self.0.load(Ordering::Relaxed) & bit(route) != 0
+    }
+
+    /// It has refused SSZ for that route.
+    pub fn learn(&self, route: usize) {
+        self.0.fetch_or(bit(route), Ordering::Relaxed);
+    }
+}
+
+fn bit(route: usize) -> u32 {
+    u32::try_from(route).map_or(0, |route| 1_u32.checked_shl(route).unwrap_or(0))
 }
 
 /// What one block says; `None` where it says nothing.
@@ -25,6 +63,7 @@ pub(super) struct SszDirectives {
     preset: Option<Preset>,
     max_size: Option<u64>,
     hold: Option<u64>,
+    request: Option<SszRequest>,
 }
 
 /// No offset reaches further than 2^32.
@@ -46,6 +85,7 @@ impl SszDirectives {
             "ssz" => once(&mut self.enable, || flag(one(values)?)),
             "ssz_preset" => once(&mut self.preset, || preset(one(values)?)),
             "ssz_max_size" => once(&mut self.max_size, || MAX_SIZES.read(one(values)?)),
+            "ssz_request" => once(&mut self.request, || request(one(values)?)),
             "ssz_hold" => once(&mut self.hold, || HOLDS.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -56,6 +96,7 @@ impl SszDirectives {
         fill(&mut self.preset, &outer.preset);
         fill(&mut self.max_size, &outer.max_size);
         fill(&mut self.hold, &outer.hold);
+        fill(&mut self.request, &outer.request);
     }
 
     pub(super) fn resolve(&self) -> SszConfig {
@@ -64,7 +105,18 @@ impl SszDirectives {
             preset: self.preset.unwrap_or(Preset::Mainnet),
             max_size: self.max_size.unwrap_or(512 * MIB),
             hold: self.hold.unwrap_or(4 * MIB),
+            request: self.request.unwrap_or(SszRequest::Auto),
+            json_only: JsonOnly::default(),
         }
+    }
+}
+
+fn request(value: &[u8]) -> Result<SszRequest, DirectiveError> {
+    match value {
+        b"off" => Ok(SszRequest::Off),
+        b"auto" => Ok(SszRequest::Auto),
+        b"always" => Ok(SszRequest::Always),
+        _ => Err(invalid(value, "\"off\", \"auto\" or \"always\"")),
     }
 }
 

@@ -13,6 +13,8 @@ use crate::memory::Reservation;
 pub(super) struct Answer {
     /// The status of a stored one; 0: it is the node's.
     pub(super) status: u16,
+    /// All of it is ours: no node was asked.
+    pub(super) is_ours: bool,
     /// What the node sent, or what was made of it.
     pub(super) body: Vec<u8>,
     /// What was stored, or was made to be stored.

@@ -33,6 +33,7 @@ impl Exchange {
             Phase::Coding(_) => self.code_whole(),
             Phase::Merging(_) => self.merge(),
             Phase::Decoding(_) => self.decode(),
+            Phase::Rewriting(_) => self.rewrite(),
             _ => Err(self.misuse(Event::Coded)),
         }
     }

@@ -109,7 +109,7 @@ impl Driver {
         let need = need.unwrap_or(Need::Nothing);
         match need {
             Need::LookUp => {}
-            Need::Body => self.seeking = Seeking::Body,
+            Need::Body | Need::WholeBody => self.seeking = Seeking::Body,
             Need::Nothing => self.seeking = Seeking::Over,
         }
         need
@@ -121,6 +121,10 @@ impl Driver {
     /// [`Misuse`] unless a response head is awaited.
     pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Miss)?;
+        if let (Some(body), true) = (body, exchange.rewrites()) {
+            self.seeking = Seeking::Over;
+            return self.rewrite(body, asked);
+        }
         let why_not = match body {
             Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
             None if exchange.is_call() => Reason::BodyOnDisk,
@@ -161,6 +165,20 @@ impl Driver {
             LookUp::RespondOffLoop => self.off_loop(),
             LookUp::Wait => Step::Wait,
         })
+    }
+
+    /// The node is to get the request's body in another format.
+    fn rewrite(&mut self, body: &[u8], asked: Asked<'_>) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::Rewrite)?;
+        if exchange.config.caches() {
+            caught(|| exchange.may_change(&asked)).unwrap_or_default();
+        }
+        match exchange.begin_to_rewrite(body)? {
+            true if exchange.is_long_to_rewrite() => return Ok(self.off_loop()),
+            true => code(exchange),
+            false => {}
+        }
+        Ok(self.coded())
     }
 
     /// Purges what the request's query says: instead of a look-up, and with steps
@@ -477,12 +495,15 @@ impl Driver {
         match self.exchange() {
             Some(exchange) => match exchange.state() {
                 // it was not run: nobody wanted it
-                State::Cut | State::Coding | State::Merging | State::Decoding => {
-                    Step::Fail(Lack::of(exchange.mode))
-                }
+                State::Cut
+                | State::Coding
+                | State::Merging
+                | State::Decoding
+                | State::Rewriting => Step::Fail(Lack::of(exchange.mode)),
+                State::AwaitingHead if exchange.is_rewritten() => Step::ForwardRewritten,
                 // what was stored is not to be had
                 State::AwaitingHead => Step::Forward,
-                _ if exchange.mode == Mode::Hit => Step::Respond,
+                _ if exchange.mode == Mode::Hit || exchange.is_ours() => Step::Respond,
                 _ => Step::Send,
             },
             None => Step::Await,

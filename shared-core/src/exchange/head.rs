@@ -8,7 +8,7 @@ use crate::cache::scope::{Fields, CREDENTIALS};
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
-use crate::transcode::Negotiated;
+use crate::transcode::{Negotiated, Submitted};
 
 /// A header field: name, value. Bytes, since HTTP does not promise UTF-8.
 pub type Field<'a> = (&'a [u8], &'a [u8]);
@@ -67,6 +67,8 @@ pub(super) struct Request {
     pub(super) untouched: bool,
     /// Where SSZ is to be had of what the node has in JSON.
     pub(super) ssz: Option<Negotiated>,
+    /// Its body is SSZ, which the node may not take.
+    pub(super) submitted: Option<Submitted>,
     pub(super) cache: CacheRequest,
 }
 

@@ -39,6 +39,7 @@ impl Exchange {
             return Err(self.misuse(Event::HeadToPass));
         }
         panic_if(Fault::PanicHead);
+        self.learn_of_status(head.status);
         if let Phase::AwaitingUpdate = self.phase {
             return self.judge_update(head);
         }

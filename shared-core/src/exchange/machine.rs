@@ -13,11 +13,12 @@ use super::phase::Phase;
 use super::transitions::{Event, State};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::config::{Config, UpstreamEncoding};
+use crate::config::{Config, SszRequest, UpstreamEncoding};
 use crate::gzip::splice::Body;
+use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::vary;
-use crate::transcode::{Format, Negotiated};
+use crate::transcode::{Format, Negotiated, Submitted};
 
 const ACCEPT: &str = "Accept";
 
@@ -36,8 +37,11 @@ pub struct Exchange {
     /// Bytes of the body that came, and that the client got.
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// What of a batch the node gets. It lives as long as the exchange.
+    /// What the node gets in place of the request's body: a part of a batch, or JSON
+    /// of SSZ. It lives as long as the exchange.
     pub(super) request_body: Vec<u8>,
+    /// The memory that it takes where it may be long.
+    pub(super) request_memory: Option<Reservation>,
     pub(super) cache_status: CacheStatus,
     /// Why it is no hit, or will not be stored.
     pub(super) reason: Reason,
@@ -60,6 +64,7 @@ impl Exchange {
             received: 0,
             sent: 0,
             request_body: Vec::new(),
+            request_memory: None,
             cache_status: CacheStatus::None,
             reason: Reason::None,
             looked: Looked::default(),
@@ -198,12 +203,16 @@ impl Exchange {
     {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let caches = self.config.caches();
-        let ssz = match self.config.transcodes() {
-            true => Negotiated::read(head.method, head.target, head.fields.clone()),
-            false => None,
-        };
+        let (mut ssz, mut submitted) = (None, None);
+        if self.config.transcodes() {
+            ssz = Negotiated::read(head.method, head.target, head.fields.clone());
+            if self.config.ssz.request != SszRequest::Off {
+                submitted = Submitted::read(head.method, head.target, head.fields.clone());
+            }
+        }
         self.request = Request::read(head, caches);
         self.negotiate(ssz);
+        self.request.submitted = submitted.filter(|_| !self.request.untouched);
         if self.config.enable
             && !self.request.untouched
             && self.config.upstream_encoding == UpstreamEncoding::Identity

@@ -21,6 +21,7 @@ mod judgement;
 mod machine;
 mod node;
 mod phase;
+mod rewriting;
 mod step;
 mod stream;
 mod streaming;

@@ -15,6 +15,7 @@ pub(super) enum Phase {
     AwaitingHead,
     AwaitingPart(Box<Mixed>),
     AwaitingUpdate,
+    Rewriting(Vec<u8>),
     Waiting(Box<Waits>),
     Decoding(Box<Decoding>),
     Replacing(Box<Answer>),
@@ -36,6 +37,7 @@ impl Phase {
             Phase::AwaitingHead => State::AwaitingHead,
             Phase::AwaitingPart(_) => State::AwaitingPart,
             Phase::AwaitingUpdate => State::AwaitingUpdate,
+            Phase::Rewriting(_) => State::Rewriting,
             Phase::Waiting(_) => State::Waiting,
             Phase::Decoding(_) => State::Decoding,
             Phase::Replacing(_) => State::Replacing,
@@ -70,6 +72,7 @@ impl Phase {
     pub(super) fn given_up(self) -> Self {
         match self {
             Phase::AwaitingHead | Phase::AwaitingUpdate => Phase::Passing(Box::default()),
+            Phase::Rewriting(_) => Phase::AwaitingHead,
             Phase::AwaitingPart(mixed) => Phase::CollectingPart(mixed),
             Phase::Collecting(whole) => Phase::Passing(Box::new(whole.held)),
             Phase::CollectingPart(mixed) => Phase::Passing(Box::new(mixed.held)),

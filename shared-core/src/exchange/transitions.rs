@@ -13,6 +13,8 @@ pub enum State {
     AwaitingPart,
     /// The same request is on its way for the cache alone: there is no client.
     AwaitingUpdate,
+    /// The request's body is to be in another format, before it is sent.
+    Rewriting,
     /// The answer is on its way for another request.
     Waiting,
     /// A stored answer has to be decoded first.
@@ -54,6 +56,12 @@ pub enum Event {
     HitInPart,
     /// It is not, or not yet.
     Miss,
+    /// The request's body is to be in another format.
+    Rewrite,
+    /// It is.
+    Rewritten,
+    /// It can't be: that is the answer.
+    Refuse,
     /// Another request fetches it.
     Wait,
     /// Waiting is over, however it went.
@@ -98,6 +106,10 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (AwaitingHead, HitToDecode, Decoding),
         (AwaitingHead, HitInPart, AwaitingPart),
         (AwaitingHead, Miss, AwaitingHead),
+        (AwaitingHead, Rewrite, Rewriting),
+        (Rewriting, Rewritten, AwaitingHead),
+        (Rewriting, Refuse, Ready),
+        (Rewriting, GiveUp, AwaitingHead),
         (AwaitingHead, Wait, Waiting),
         (Waiting, Wake, AwaitingHead),
         (Decoding, Hit, Ready),

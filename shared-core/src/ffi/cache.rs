@@ -14,7 +14,7 @@ use crate::exchange::{Asked, Exchange, Purge};
 
 /// What a look-up needs, of a request with a body of `length` bytes; 0: it has
 /// none; negative: that will be known at its end. Asked again after
-/// `SSZIP_NEED_BODY`, it has been read; after the look-up nothing is needed,
+/// `SSZIP_NEED_BODY` or `SSZIP_NEED_WHOLE_BODY`, it has been read; after the look-up nothing is needed,
 /// unless it is to be made again.
 ///
 /// # Safety
@@ -29,6 +29,7 @@ pub unsafe extern "C" fn sszip_exchange_need(
     match unsafe { ask(exchange, |driver| driver.need(length)) } {
         Some(Need::LookUp) => sszip_need::SSZIP_NEED_LOOK_UP,
         Some(Need::Body) => sszip_need::SSZIP_NEED_BODY,
+        Some(Need::WholeBody) => sszip_need::SSZIP_NEED_WHOLE_BODY,
         Some(Need::Nothing) | None => sszip_need::SSZIP_NEED_NOTHING,
     }
 }

@@ -217,6 +217,9 @@ pub struct sszip_rules {
     pub enable: bool,
     /// Answers are cached there.
     pub caches: bool,
+    /// Requests may be [needed](super::cache::sszip_exchange_need) before they are
+    /// sent.
+    pub reads: bool,
     /// How many buffers a stream has at most.
     pub buffers: usize,
     /// Bytes of each.
@@ -240,6 +243,7 @@ pub unsafe extern "C" fn sszip_config_rules(
             sszip_rules {
                 enable: config.enable,
                 caches: config.caches(),
+                reads: config.caches() || config.transcodes(),
                 buffers: config.buffers.number as usize,
                 buffer_size: config.buffers.size as usize,
             }

@@ -235,6 +235,8 @@ pub enum sszip_need {
     SSZIP_NEED_LOOK_UP = 1,
     /// The request's body: read it, then call `sszip_exchange_look_up`.
     SSZIP_NEED_BODY = 2,
+    /// The same, wherever the host keeps it: in a file, too.
+    SSZIP_NEED_WHOLE_BODY = 3,
 }
 
 /// A response head as the host saw it.

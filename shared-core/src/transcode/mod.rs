@@ -3,6 +3,7 @@
 //! | module    | concern                                                      |
 //! |-----------|--------------------------------------------------------------|
 //! | [`route`] | which routes there are, and the type of what each gives      |
+//! | [`submitted`] | which bodies of requests are SSZ, and the same as JSON   |
 //! | [`stage`] | a body as it comes, and what there is at its end             |
 //! | [`why`]   | why an answer can't be had in the other format               |
 //!
@@ -11,6 +12,7 @@
 
 pub mod route;
 pub mod stage;
+pub mod submitted;
 pub mod why;
 
 use self::route::Gives;
@@ -19,6 +21,7 @@ use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset, Schema};
 
 pub use self::stage::{Made, Transcoder};
+pub use self::submitted::Submitted;
 pub use self::why::Why;
 
 /// What SSZ is sent as.

@@ -175,11 +175,9 @@ fn json_of(ssz: u64) -> usize {
 /// The value in an envelope. It does not say whether it is final, which SSZ does
 /// not either.
 fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> Result<Made, Why> {
-    const _: () = assert!(PIECE >= MIN_ROOM);
-    let mut writer = ToJson::new(schema, ty, ssz)?;
     let mut body = Vec::new();
-    body.try_reserve(json_of(ssz.len() as u64))
-        .map_err(|_| Why::Memory)?;
+    let likely = json_of(ssz.len() as u64);
+    body.try_reserve(likely).map_err(|_| Why::Memory)?;
     body.push(b'{');
     if let Some(fork) = fork {
         body.extend_from_slice(b"\"version\":\"");
@@ -187,15 +185,7 @@ fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> 
         body.extend_from_slice(b"\",");
     }
     body.extend_from_slice(b"\"data\":");
-    let mut piece = [0; PIECE];
-    loop {
-        let written = writer.write(&mut piece)?;
-        body.try_reserve(written + 1).map_err(|_| Why::Memory)?;
-        if written == 0 {
-            break;
-        }
-        body.extend_from_slice(&piece[..written]);
-    }
+    write_json(schema, ty, ssz, &mut body)?;
     body.push(b'}');
     Ok(Made {
         body,
@@ -204,7 +194,29 @@ fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> 
     })
 }
 
-fn fork_of(name: &[u8]) -> Result<Fork, Why> {
+/// Appends the value alone, and leaves room for a byte.
+pub(super) fn write_json(
+    schema: &'static Schema,
+    ty: TypeId,
+    ssz: &[u8],
+    body: &mut Vec<u8>,
+) -> Result<(), Why> {
+    const _: () = assert!(PIECE >= MIN_ROOM);
+    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let likely = json_of(ssz.len() as u64);
+    body.try_reserve(likely).map_err(|_| Why::Memory)?;
+    let mut piece = [0; PIECE];
+    loop {
+        let written = writer.write(&mut piece)?;
+        body.try_reserve(written + 1).map_err(|_| Why::Memory)?;
+        if written == 0 {
+            return Ok(());
+        }
+        body.extend_from_slice(&piece[..written]);
+    }
+}
+
+pub(super) fn fork_of(name: &[u8]) -> Result<Fork, Why> {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     name.parse().map_err(|_| Why::Fork(name))
 }
@@ -215,9 +227,19 @@ fn type_of(
     preset: Preset,
     blinded: Option<bool>,
 ) -> Result<(&'static Schema, TypeId), Why> {
-    let none = || Why::Fork(fork.name().into());
-    let name = gives.name(fork, blinded).ok_or_else(none)?;
+    let name = gives.name(fork, blinded);
+    let name = name.ok_or_else(|| Why::Fork(fork.name().into()))?;
+    named_type(name, fork, preset)
+}
+
+/// The type of that name in a fork.
+pub(super) fn named_type(
+    name: &str,
+    fork: Fork,
+    preset: Preset,
+) -> Result<(&'static Schema, TypeId), Why> {
     let schema = Schema::of(fork, preset);
-    let ty = schema.find(name).ok_or_else(none)?;
+    let ty = schema.find(name);
+    let ty = ty.ok_or_else(|| Why::Fork(fork.name().into()))?;
     Ok((schema, ty))
 }

@@ -227,7 +227,8 @@ fn request(step: &Step, split: usize, config: Arc<Config>) -> host::Request {
         .clone()
         .unwrap_or_else(|| vec![("Accept-Encoding".into(), "gzip".into())]);
     headers.push(("Host".into(), "here".into()));
-    if step.method == "POST" {
+    let is_typed = headers.iter().any(|(name, _)| name == "Content-Type");
+    if step.method == "POST" && !is_typed {
         headers.push(("Content-Type".into(), "application/json".into()));
     }
     let node = step.node.as_ref().map(|node| node_of(node, split));

@@ -71,7 +71,7 @@ def _step(raw, name):
         expect["body"] = node["body"] if node else b""
     method = raw.get("method", "POST")
     headers = [tuple(line) for line in raw.get("headers", [["Accept-Encoding", "gzip"]])]
-    if method == "POST":
+    if method == "POST" and "Content-Type" not in dict(headers):
         headers.append(("Content-Type", "application/json"))
     return Step(
         raw.get("pause", 0) / 1000,

@@ -21,6 +21,8 @@ pub enum Need {
     LookUp,
     /// The request's body, in no content coding: read it, then look it up.
     Body,
+    /// The same, wherever the host keeps it: in a file, too.
+    WholeBody,
 }
 
 /// A look-up.

@@ -53,7 +53,7 @@ impl Exchange {
             namespace,
             mark,
             valid: Arc::clone(&self.config.cache.valid),
-            ssz: self.config.ssz,
+            ssz: self.config.ssz.clone(),
             asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
                 && !asked.forwards_codings,
             gate: self.gate(),

@@ -22,6 +22,9 @@ use crate::mode::Mode;
 impl Exchange {
     /// What a look-up needs, of a request with such a body.
     pub fn need(&mut self, length: BodyLength) -> Need {
+        if self.rewrites() && self.is_to_rewrite(length) {
+            return Need::WholeBody;
+        }
         let (request, cache) = (&self.request.cache, &self.config.cache);
         let bypasses = request.credentials && cache.credentials == Credentials::Bypass;
         let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);

@@ -88,6 +88,7 @@ impl Exchange {
         }
         let answer = Box::new(Answer {
             status,
+            is_ours: true,
             body,
             ..Answer::default()
         });

@@ -1,0 +1,253 @@
+//! Bodies of requests that are SSZ, for a node that takes JSON only (beacon-APIs).
+
+use super::stage::{fork_of, named_type, write_json};
+use super::why::Why;
+use super::VERSION;
+use crate::beacon;
+use crate::negotiate::{cache_control, media_type};
+use crate::ssz::{Fork, Preset};
+
+/// The field that says whether the blobs of an envelope come with it.
+const BLOB_DATA: &str = "Eth-Blob-Data-Included";
+
+/// What a route takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    /// The type of that name in the request's fork.
+    Type(&'static str),
+    /// The type of that name, which is the same in each fork: the request need not
+    /// say which it is of.
+    Same(&'static str, Fork),
+    /// A signed block, with what there is to publish beside it.
+    Block,
+    /// One without its payload, where payloads are.
+    BlindedBlock,
+    /// A payload's envelope, with its blobs or without, as the head says.
+    Envelope,
+}
+
+/// POSTs below `/eth`.
+const ROUTES: &[(&str, Takes)] = &[
+    ("v2/beacon/blocks", Takes::Block),
+    ("v1/beacon/blocks", Takes::Block),
+    ("v2/beacon/blinded_blocks", Takes::BlindedBlock),
+    ("v1/beacon/blinded_blocks", Takes::BlindedBlock),
+    (
+        "v2/beacon/pool/attestations",
+        Takes::Type("SubmittedAttestations"),
+    ),
+    (
+        "v2/validator/aggregate_and_proofs",
+        Takes::Type("SignedAggregateAndProofs"),
+    ),
+    (
+        "v1/validator/register_validator",
+        Takes::Same("SignedValidatorRegistrations", Fork::Bellatrix),
+    ),
+    (
+        "v1/beacon/pool/payload_attestations",
+        Takes::Type("PayloadAttestationMessages"),
+    ),
+    (
+        "v1/beacon/execution_payload_bids",
+        Takes::Type("SignedExecutionPayloadBid"),
+    ),
+    ("v1/beacon/execution_payload_envelopes", Takes::Envelope),
+    (
+        "v1/validator/proposer_preferences",
+        Takes::Type("ManySignedProposerPreferences"),
+    ),
+    (
+        "v1/beacon/pool/proposer_preferences",
+        Takes::Type("ManySignedProposerPreferences"),
+    ),
+];
+
+/// How many routes there are.
+const _: () = assert!(ROUTES.len() <= u32::BITS as usize);
+
+/// A request with a body of SSZ, as far as its head says.
+#[derive(Clone, Copy, Debug)]
+pub struct Submitted {
+    route: usize,
+    /// The type of its body, and in which fork.
+    name: &'static str,
+    fork: Fork,
+}
+
+impl Submitted {
+    /// Of such a request. `None`: it is for no such route, is no SSZ, must not be
+    /// changed, or its head does not say what it is: the node is to judge it.
+    pub fn read<'a>(
+        method: &[u8],
+        target: &[u8],
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Option<Self> {
+        if method != b"POST" {
+            return None;
+        }
+        let (version, segments) = beacon::path(target)?;
+        let mut path = version.to_vec();
+        for segment in segments {
+            path.push(b'/');
+            path.extend_from_slice(segment);
+        }
+        let is_it = |(known, _): &(&str, Takes)| known.as_bytes() == path;
+        let route = ROUTES.iter().position(is_it)?;
+        let (mut is_ssz, mut fork, mut has_blobs) = (false, None, None);
+        for (name, value) in fields {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            if is("content-type") {
+                is_ssz = media_type::is_octets(value);
+            } else if is("content-encoding")
+                || is("cache-control") && cache_control::has_no_transform(value)
+            {
+                return None;
+            } else if is(VERSION) {
+                fork = Some(fork_of(value).ok()?);
+            } else if is(BLOB_DATA) {
+                has_blobs = match value {
+                    b"true" => Some(true),
+                    b"false" => Some(false),
+                    _ => return None,
+                };
+            }
+        }
+        let (_, takes) = &ROUTES[route];
+        let (name, fork) = takes.name(fork, has_blobs)?;
+        is_ssz.then_some(Self { route, name, fork })
+    }
+
+    /// Which of the routes it is for, below 32.
+    pub fn route(self) -> usize {
+        self.route
+    }
+
+    /// The type of its body, for messages.
+    pub fn type_name(self) -> &'static str {
+        self.name
+    }
+
+    /// The body as JSON, which has no envelope.
+    ///
+    /// # Errors
+    /// It is no value of its type in its fork.
+    pub fn to_json(self, preset: Preset, ssz: &[u8]) -> Result<Vec<u8>, Why> {
+        let (schema, ty) = named_type(self.name, self.fork, preset)?;
+        let mut body = Vec::new();
+        write_json(schema, ty, ssz, &mut body)?;
+        Ok(body)
+    }
+}
+
+impl Takes {
+    /// The type's name, and its fork; `None`: the head does not say it.
+    fn name(self, fork: Option<Fork>, has_blobs: Option<bool>) -> Option<(&'static str, Fork)> {
+        let fork = match self {
+            Takes::Same(name, first) => return Some((name, first)),
+            _ => fork?,
+        };
+        let name = match self {
+            Takes::Type(name) | Takes::Same(name, _) => name,
+            Takes::Block if (Fork::Deneb..=Fork::Fulu).contains(&fork) => "SignedBlockContents",
+            Takes::Block => "SignedBeaconBlock",
+            Takes::BlindedBlock if fork < Fork::Bellatrix => "SignedBeaconBlock",
+            Takes::BlindedBlock => "SignedBlindedBeaconBlock",
+            Takes::Envelope => match has_blobs? {
+                true => "SignedExecutionPayloadEnvelopeContents",
+                false => "SignedExecutionPayloadEnvelope",
+            },
+        };
+        Some((name, fork))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Submitted, Takes, ROUTES};
+    use crate::ssz::{Fork, Preset, Schema};
+
+    const OCTETS: (&[u8], &[u8]) = (b"Content-Type", b"application/octet-stream");
+
+    fn read(target: &str, fields: &[(&str, &str)]) -> Option<Submitted> {
+        let fields = fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
+        Submitted::read(
+            b"POST",
+            target.as_bytes(),
+            [OCTETS].into_iter().chain(fields),
+        )
+    }
+
+    #[test]
+    fn what_a_body_is_is_said_by_the_head() {
+        let name = |target, fork: &str| {
+            let found = read(target, &[("eth-consensus-version", fork)]);
+            found.map(Submitted::type_name)
+        };
+        for (fork, block, blinded) in [
+            ("phase0", "SignedBeaconBlock", "SignedBeaconBlock"),
+            ("capella", "SignedBeaconBlock", "SignedBlindedBeaconBlock"),
+            ("deneb", "SignedBlockContents", "SignedBlindedBeaconBlock"),
+            ("Fulu", "SignedBlockContents", "SignedBlindedBeaconBlock"),
+            ("gloas", "SignedBeaconBlock", "SignedBlindedBeaconBlock"),
+        ] {
+            let blocks = "/eth/v2/beacon/blocks?broadcast_validation=gossip";
+            assert_eq!(name(blocks, fork), Some(block), "{fork}");
+            assert_eq!(
+                name("/key/eth/v2/beacon/blinded_blocks", fork),
+                Some(blinded)
+            );
+        }
+        assert_eq!(name("/eth/v2/beacon/blocks", "unknown"), None);
+        assert!(read("/eth/v2/beacon/blocks", &[]).is_none());
+        assert!(read("/eth/v1/validator/register_validator", &[]).is_some());
+        let envelopes = "/eth/v1/beacon/execution_payload_envelopes";
+        let gloas = ("Eth-Consensus-Version", "gloas");
+        assert!(read(envelopes, &[gloas]).is_none());
+        for (has_blobs, expected) in [
+            ("true", "SignedExecutionPayloadEnvelopeContents"),
+            ("false", "SignedExecutionPayloadEnvelope"),
+        ] {
+            let found = read(envelopes, &[gloas, ("Eth-Blob-Data-Included", has_blobs)]);
+            assert_eq!(found.map(Submitted::type_name), Some(expected));
+        }
+    }
+
+    #[test]
+    fn other_requests_are_left_alone() {
+        let electra = (&b"Eth-Consensus-Version"[..], &b"electra"[..]);
+        let read = |method: &str, target: &str, fields: &[(&'static [u8], &'static [u8])]| {
+            let fields = fields.iter().copied();
+            Submitted::read(method.as_bytes(), target.as_bytes(), fields)
+        };
+        let blocks = "/eth/v2/beacon/blocks";
+        assert!(read("POST", blocks, &[OCTETS, electra]).is_some());
+        assert!(read("GET", blocks, &[OCTETS, electra]).is_none());
+        assert!(read("POST", "/eth/v2/beacon/blocks/", &[OCTETS, electra]).is_none());
+        assert!(read("POST", "/eth/v2/beacon", &[OCTETS, electra]).is_none());
+        let json = (&b"Content-Type"[..], &b"application/json"[..]);
+        assert!(read("POST", blocks, &[json, electra]).is_none());
+        assert!(read("POST", blocks, &[electra]).is_none());
+        let gzip = (&b"Content-Encoding"[..], &b"gzip"[..]);
+        assert!(read("POST", blocks, &[OCTETS, electra, gzip]).is_none());
+        let as_it_is = (&b"Cache-Control"[..], &b"no-transform"[..]);
+        assert!(read("POST", blocks, &[OCTETS, electra, as_it_is]).is_none());
+    }
+
+    /// A name that is misspelt would be a body that can't be had as JSON.
+    #[test]
+    fn each_type_is_one_of_some_fork() {
+        for (path, takes) in ROUTES {
+            for has_blobs in [false, true] {
+                let is_known = |fork: &&Fork| {
+                    let (name, fork) = takes.name(Some(**fork), Some(has_blobs)).unwrap();
+                    Schema::of(fork, Preset::Mainnet).find(name).is_some()
+                };
+                assert!(Fork::ALL.iter().any(|fork| is_known(&fork)), "{path}");
+                if *takes == Takes::Block {
+                    assert!(Fork::ALL.iter().all(|fork| is_known(&fork)), "{path}");
+                }
+            }
+        }
+    }
+}

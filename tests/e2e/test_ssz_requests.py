@@ -1,0 +1,232 @@
+"""SSZ that clients send, to nodes that take JSON only: values of the
+specifications, found out and remembered, refused before the node sees them, and
+never sent twice."""
+
+import json
+import pathlib
+import subprocess
+import time
+
+import pytest
+
+from harness.client import Connection, fetch, request_bytes
+from harness.origin import RESET, answer
+
+SSZ_TESTS = pathlib.Path(__file__).resolve().parents[1] / "ssz"
+
+CONFIG = """
+proxy_http_version 1.1;
+client_max_body_size 64m;
+sszip on;
+sszip_ssz on;
+sszip_ssz_preset minimal;
+sszip_ssz_request always;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://@origin_unix@; }
+}
+server {
+    listen 127.0.0.1:@port_cached@;
+    sszip_cache on;
+    client_body_buffer_size 1k;
+    location / { proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_unbuffered@;
+    proxy_request_buffering off;
+    client_body_in_file_only clean;
+    location /key/ { proxy_pass http://@origin@/; }
+}
+server {
+    listen 127.0.0.1:@port_auto@;
+    sszip_ssz_request auto;
+    location / { proxy_pass http://@origin@; }
+    location /other/ { proxy_pass http://@origin@/; }
+}
+server {
+    listen 127.0.0.1:@port_small@;
+    sszip_memory 64k;
+    location / { proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_several@;
+    location / { proxy_pass http://several; }
+}
+upstream several {
+    server @origin@ max_fails=0;
+    server unix:/nowhere backup;
+}
+"""
+
+# where they are sent, and from which fork on
+ROUTES = {
+    "SignedBeaconBlock": "/eth/v2/beacon/blocks",
+    "SignedBlockContents": "/eth/v2/beacon/blocks",
+    "SignedBlindedBeaconBlock": "/eth/v2/beacon/blinded_blocks",
+    "SubmittedAttestations": "/eth/v2/beacon/pool/attestations",
+    "SignedAggregateAndProofs": "/eth/v2/validator/aggregate_and_proofs",
+    "SignedValidatorRegistrations": "/eth/v1/validator/register_validator",
+    "PayloadAttestationMessages": "/eth/v1/beacon/pool/payload_attestations",
+    "SignedExecutionPayloadBid": "/eth/v1/beacon/execution_payload_bids",
+    "SignedExecutionPayloadEnvelope": "/eth/v1/beacon/execution_payload_envelopes",
+    "SignedExecutionPayloadEnvelopeContents": "/eth/v1/beacon/execution_payload_envelopes",
+    "ManySignedProposerPreferences": "/eth/v1/validator/proposer_preferences",
+}
+WITH_CONTENTS = ("deneb", "electra", "fulu")
+REGISTRATIONS = "/eth/v1/validator/register_validator"
+ONE = b"a" * 180
+OCTETS = ("Content-Type", "application/octet-stream")
+
+
+@pytest.fixture(scope="module")
+def specified(cache_directory):
+    python = cache_directory / "ssz-venv" / "bin" / "python"
+    command = [python, SSZ_TESTS / "answers.py", "minimal", *ROUTES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {value["type"] for value in found} == set(ROUTES)
+    # the blocks of these forks come with their blobs
+    return [v for v in found if (v["type"], v["fork"] in WITH_CONTENTS) != ("SignedBeaconBlock", True)]
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx):
+    return start_nginx(CONFIG)
+
+
+def headers_of(value):
+    headers = [OCTETS, ("Eth-Consensus-Version", value["fork"])]
+    if "Envelope" in value["type"]:
+        headers.append(("Eth-Blob-Data-Included", str(value["type"].endswith("Contents")).lower()))
+    return headers
+
+
+def chunked(body):
+    pieces = [body[n : n + 700] for n in range(0, len(body), 700)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "port, prefix, framing",
+    [("port", "", "length"), ("port_cached", "", "length"), ("port_unbuffered", "/key", "chunked")],
+)
+def test_values_of_every_route_and_fork(nginx, origin, specified, port, prefix, framing):
+    origin.answers(answer(b"", type=None))
+    for value in specified:
+        about = value["fork"], value["type"]
+        origin.requests.clear()
+        path, body, headers = ROUTES[value["type"]], bytes.fromhex(value["ssz"]), headers_of(value)
+        if framing == "chunked":
+            headers, body = [*headers, ("Transfer-Encoding", "chunked")], chunked(body)
+        response = fetch(nginx.ports[port], f"{prefix}{path}?x=1", method="POST", headers=headers, body=body)
+        assert response.status == 200, (about, response.body[:200])
+        (asked,) = origin.received(path)
+        assert json.loads(asked.body) == value["data"], about
+        assert asked.header("Content-Type") == "application/json", about
+        assert asked.header("Content-Length") == str(len(asked.body)), about
+        assert asked.header("Transfer-Encoding") is None
+        assert asked.header("Eth-Consensus-Version") == value["fork"], about
+        assert asked.target.endswith("?x=1")
+    assert len(specified) > 35
+
+
+def test_a_node_that_refuses_ssz_once_gets_json(nginx, origin):
+    """And only there, and for that route."""
+
+    def takes_json(request):
+        refused = request.header("Content-Type") != "application/json"
+        return answer(b'{"code":415,"message":"no"}', status=415) if refused else answer(b"", type=None)
+
+    origin.answers(takes_json)
+    port = nginx.ports["port_auto"]
+
+    def post(path, version="bellatrix"):
+        origin.requests.clear()
+        headers = [OCTETS, ("Eth-Consensus-Version", version)]
+        status = fetch(port, path, method="POST", headers=headers, body=ONE).status
+        # never twice, whatever comes of it
+        (asked,) = origin.requests
+        return status, asked.header("Content-Type")
+
+    workers = 5
+    refused = [post(REGISTRATIONS)[0] for _ in range(60)].count(415)
+    assert 1 <= refused <= workers
+    assert post(REGISTRATIONS) == (200, "application/json")
+    # a route of its own, and a place of its own, with a node of its own
+    preferences = "/eth/v1/validator/proposer_preferences"
+    origin.requests.clear()
+    headers = [OCTETS, ("Eth-Consensus-Version", "gloas")]
+    assert fetch(port, preferences, method="POST", headers=headers, body=b"").status == 415
+    assert post("/other" + REGISTRATIONS) == (415, "application/octet-stream")
+
+
+def test_a_node_that_takes_ssz_gets_it(nginx, origin):
+    origin.answers(answer(b"", type=None))
+    for _ in range(3):
+        path = "/eth/v1/beacon/pool/proposer_preferences"
+        headers = [OCTETS, ("Eth-Consensus-Version", "gloas")]
+        assert fetch(nginx.ports["port_auto"], path, method="POST", headers=headers, body=ONE).status == 200
+    assert [asked.body for asked in origin.received(path)] == [ONE] * 3
+
+
+@pytest.mark.parametrize("port", ["port", "port_cached"])
+def test_what_is_wrong_is_said_before_the_node_sees_it(nginx, origin, specified, port):
+    origin.answers(answer(b"", type=None))
+    origin.requests.clear()
+    value = next(v for v in specified if (v["fork"], v["type"]) == ("electra", "SignedBlockContents"))
+    ssz = bytes.fromhex(value["ssz"])
+    for wrong in (ssz[:-1], ssz + b"\0", b"", ssz[:4] + b"\xff" * 4 + ssz[8:], b"{}"):
+        request = {"method": "POST", "headers": headers_of(value), "body": wrong}
+        response = fetch(nginx.ports[port], "/eth/v2/beacon/blocks", **request)
+        assert (response.status, response.header("Content-Type")) == (400, "application/json")
+        error = json.loads(response.body)
+        assert error["code"] == 400 and error["message"].startswith("the body is no SignedBlockContents: ")
+        assert response.framing == "length"
+    assert origin.requests == []
+
+
+def test_a_large_one_is_made_on_another_thread(nginx, origin):
+    """20,000 registrations; the connection goes on after it."""
+    origin.answers(answer(b"", type=None))
+    origin.requests.clear()
+    body = ONE * 20_000
+    with nginx.connect("port_cached") as connection:
+        for _ in range(3):
+            assert connection.exchange(REGISTRATIONS, method="POST", headers=[OCTETS], body=body).status == 200
+        wrong = connection.exchange(REGISTRATIONS, method="POST", headers=[OCTETS], body=body + b"a")
+        assert (wrong.status, json.loads(wrong.body)["code"]) == (400, 400)
+    assert [len(json.loads(asked.body)) for asked in origin.received(REGISTRATIONS)] == [20_000] * 3
+
+
+def test_more_than_the_memory_that_there_is_goes_on_as_it_came(nginx, origin):
+    origin.answers(answer(b"", type=None))
+    for body in (ONE * 10, ONE * 1000, ONE * 10):
+        origin.requests.clear()
+        request = {"method": "POST", "headers": [OCTETS], "body": body}
+        assert fetch(nginx.ports["port_small"], REGISTRATIONS, **request).status == 200
+        (asked,) = origin.received(REGISTRATIONS)
+        assert (asked.body == body) == (len(body) > 10_000)
+
+
+def test_a_node_that_goes_away_is_not_asked_again(nginx, origin):
+    origin.answers([RESET])
+    origin.requests.clear()
+    nginx.expect("prematurely closed|reset by peer|no live upstreams")
+    response = fetch(nginx.ports["port_several"], REGISTRATIONS, method="POST", headers=[OCTETS], body=ONE)
+    assert response.status == 502
+    assert len(origin.received(REGISTRATIONS)) == 1
+
+
+def test_clients_that_go_away_while_they_send(nginx, origin):
+    origin.answers(answer(b"", type=None))
+    origin.requests.clear()
+    body = ONE * 10_000
+    for port in ("port", "port_cached", "port_unbuffered"):
+        for sent in (1, 1_000, len(body) - 1):
+            path = "/key" + REGISTRATIONS if port == "port_unbuffered" else REGISTRATIONS
+            with Connection(nginx.ports[port]) as connection:
+                whole = request_bytes(path, method="POST", headers=[OCTETS], body=body)
+                connection.send(whole[: len(whole) - len(body) + sent])
+    time.sleep(0.2)
+    assert origin.requests == []
+    assert fetch(nginx.ports["port"], REGISTRATIONS, method="POST", headers=[OCTETS], body=ONE).status == 200
