@@ -64,37 +64,23 @@ impl Bodies {
         if hint.lower() > most as u64 {
             return Err(too_long());
         }
+        // all at once: what says no length may be as long as any
+        let exact = hint.exact().and_then(|exact| usize::try_from(exact).ok());
+        let permits = u32::try_from(exact.unwrap_or(most).div_ceil(PERMIT)).map_err(|_| busy())?;
+        let _room = self.room.try_acquire_many(permits).map_err(|_| busy())?;
         let mut bytes = Vec::new();
-        let mut permits = None;
+        bytes
+            .try_reserve_exact(exact.unwrap_or(0))
+            .map_err(|_| busy())?;
         let all = async {
             while let Some(frame) = body.frame().await {
                 let frame = frame
                     .map_err(|error| Problem::new(StatusCode::BAD_REQUEST, error.to_string()))?;
-                let Ok(data) = frame.into_data() else {
-                    continue;
-                };
-                let length = bytes.len() + data.len();
-                if length > most {
+                let data = frame.into_data().unwrap_or_default();
+                if bytes.len() + data.len() > most {
                     return Err(too_long());
                 }
-                if length > bytes.capacity() {
-                    // at once if its length is known, or else twice as much
-                    let wanted = match hint.exact() {
-                        Some(exact) => usize::try_from(exact).unwrap_or(most),
-                        None => length.saturating_mul(2).min(most),
-                    };
-                    let more = wanted.saturating_sub(bytes.capacity()).div_ceil(PERMIT);
-                    let taken = u32::try_from(more)
-                        .ok()
-                        .and_then(|more| self.room.try_acquire_many(more).ok())
-                        .ok_or_else(busy)?;
-                    match &mut permits {
-                        None => permits = Some(taken),
-                        Some(permits) => permits.merge(taken),
-                    }
-                    let additional = wanted.saturating_sub(bytes.len());
-                    bytes.try_reserve_exact(additional).map_err(|_| busy())?;
-                }
+                bytes.try_reserve(data.len()).map_err(|_| busy())?;
                 bytes.extend_from_slice(&data);
             }
             Ok(())

@@ -7,55 +7,68 @@ use serde::Deserialize;
 use sszip_core::config::follow::Follow;
 
 use crate::follows::follows;
-use crate::units::absolute;
-pub use crate::units::{Size, Threads, Time, User};
+use crate::units::{absolute, size, some_time, threads, time, user};
 
-/// What the file says, or a host.
+/// What the file says, or a host. Sizes are bytes, and times milliseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Where to listen.
     #[serde(deserialize_with = "absolute")]
     pub socket: PathBuf,
-    /// Whose the socket is to be.
-    #[serde(default)]
-    pub socket_user: Option<User>,
+    /// The user and the group that are to have the socket.
+    #[serde(deserialize_with = "user")]
+    pub socket_user: Option<(u32, u32)>,
     /// The store's folder.
     #[serde(deserialize_with = "absolute")]
     pub path: PathBuf,
     /// What the store may take on disk.
-    #[serde(default = "Size::of::<10, 30>")]
-    pub max_size: Size,
+    #[serde(deserialize_with = "size")]
+    pub max_size: u64,
     /// What entries may take in memory.
-    #[serde(default = "Size::of::<256, 20>")]
-    pub memory: Size,
+    #[serde(deserialize_with = "size")]
+    pub memory: u64,
     /// The longest entry.
-    #[serde(default = "Size::of::<64, 20>")]
-    pub max_entry: Size,
-    /// Threads that serve.
-    #[serde(default)]
-    pub threads: Threads,
+    #[serde(deserialize_with = "size")]
+    pub max_entry: u64,
+    /// Threads that serve: one does some 50,000 look-ups a second.
+    #[serde(deserialize_with = "threads")]
+    pub threads: usize,
     /// How long a connection may say nothing, and a request take to come.
-    #[serde(default = "Time::of::<60>")]
-    pub idle_timeout: Time,
+    #[serde(deserialize_with = "time")]
+    pub idle_timeout: u64,
     /// How often what the store has in memory is written down.
-    #[serde(default = "Time::of::<60>")]
-    pub flush_interval: Time,
+    #[serde(deserialize_with = "time")]
+    pub flush_interval: u64,
     /// Whether entries that never change are made smaller before they go to the
     /// disk.
-    #[serde(default = "yes")]
     pub recompress: bool,
     /// For how long what nobody asks for is kept; without it for as long as
     /// there is room.
-    #[serde(default)]
-    pub inactive: Option<Time>,
+    #[serde(deserialize_with = "some_time")]
+    pub inactive: Option<u64>,
     /// The nodes that are followed, with the names of their namespaces.
-    #[serde(default, rename = "head", deserialize_with = "follows")]
+    #[serde(rename = "head", deserialize_with = "follows")]
     pub follows: Vec<(String, Follow)>,
 }
 
-fn yes() -> bool {
-    true
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            socket: PathBuf::new(),
+            socket_user: None,
+            path: PathBuf::new(),
+            max_size: 10 << 30,
+            memory: 256 << 20,
+            max_entry: 64 << 20,
+            threads: 1,
+            idle_timeout: 60_000,
+            flush_interval: 60_000,
+            recompress: true,
+            inactive: None,
+            follows: Vec::new(),
+        }
+    }
 }
 
 /// What is wrong with a configuration, with the file and the line.
@@ -86,17 +99,8 @@ impl Config {
     pub fn of(socket: PathBuf, path: PathBuf) -> Self {
         Self {
             socket,
-            socket_user: None,
             path,
-            max_size: Size::of::<10, 30>(),
-            memory: Size::of::<256, 20>(),
-            max_entry: Size::of::<64, 20>(),
-            threads: Threads::default(),
-            idle_timeout: Time::of::<60>(),
-            flush_interval: Time::of::<60>(),
-            recompress: true,
-            inactive: None,
-            follows: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -117,15 +121,21 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error: toml::de::Error| {
+        let wrong = |start: usize, message: &str| ConfigError::Wrong {
+            path: name.to_owned(),
+            line: text[..start].matches('\n').count() + 1,
+            message: message.replace('\n', " "),
+        };
+        let config: Self = toml::from_str(text).map_err(|error: toml::de::Error| {
             let start = error.span().map_or(0, |span| span.start);
-            let before = text.get(..start).unwrap_or_default();
-            ConfigError::Wrong {
-                path: name.to_owned(),
-                line: before.matches('\n').count() + 1,
-                message: error.message().replace('\n', " "),
+            wrong(start.min(text.len()), error.message())
+        })?;
+        for (path, field) in [(&config.socket, "socket"), (&config.path, "path")] {
+            if path.as_os_str().is_empty() {
+                return Err(wrong(0, &format!("missing field `{field}`")));
             }
-        })
+        }
+        Ok(config)
     }
 }
 
@@ -143,10 +153,10 @@ mod tests {
     fn the_least_is_a_socket_and_a_path() {
         let config = Config::parse(LEAST, "").unwrap();
         assert_eq!(config, Config::of("/run/s".into(), "/var/s".into()));
-        assert_eq!(config.max_size, Size(10 << 30));
-        assert_eq!(config.memory, Size(256 << 20));
-        assert_eq!(config.idle_timeout, Time(60_000));
-        assert_eq!((config.threads, config.socket_user), (Threads(1), None));
+        assert_eq!(config.max_size, 10 << 30);
+        assert_eq!(config.memory, 256 << 20);
+        assert_eq!(config.idle_timeout, 60_000);
+        assert_eq!((config.threads, config.socket_user), (1, None));
     }
 
     #[test]
@@ -183,17 +193,18 @@ mod tests {
     #[test]
     fn values_have_units() {
         let with = |line: &str| Config::parse(&format!("{LEAST}{line}"), "").unwrap();
-        assert_eq!(with("max_size = 65536").max_size, Size(65_536));
-        assert_eq!(with("max_size = \"3M\"").max_size, Size(3 << 20));
-        assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, Time(500));
-        assert_eq!(with("threads = 4").threads, Threads(4));
+        assert_eq!(with("max_size = 65536").max_size, 65_536);
+        assert_eq!(with("max_size = \"3M\"").max_size, 3 << 20);
+        assert_eq!(with("idle_timeout = \"500ms\"").idle_timeout, 500);
+        assert_eq!(with("threads = 4").threads, 4);
         assert!(with("").recompress && !with("recompress = false").recompress);
         assert_eq!(with("").inactive, None);
         let week = with("inactive = \"7d\"").inactive;
-        assert_eq!(week, Some(Time(7 * 86_400_000)));
-        let root = User { user: 0, group: 0 };
-        assert_eq!(with("socket_user = \"root\"").socket_user, Some(root));
-        assert_eq!(with("socket_user = \"root:root\"").socket_user, Some(root));
+        assert_eq!(week, Some(7 * 86_400_000));
+        for root in ["root", "root:root"] {
+            let config = with(&format!("socket_user = \"{root}\""));
+            assert_eq!(config.socket_user, Some((0, 0)));
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use sszip_core::config::follow::Follow;
 use sszip_core::config::follows::from_json;
 
-use crate::config::{Config, Time};
+use crate::config::Config;
 use crate::gate::Gate;
 use crate::log::{Level, Log};
 use crate::open::store;
@@ -250,17 +250,17 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     };
     let mut config = Config::of(PathBuf::from(socket), PathBuf::from(path));
     let or = |given: u64, default: u64| if given == 0 { default } else { given };
-    config.max_size.0 = or(given.max_size, config.max_size.0);
-    config.memory.0 = or(given.memory, config.memory.0);
-    config.max_entry.0 = or(given.max_entry, config.max_entry.0);
-    config.idle_timeout.0 = or(given.idle_timeout, config.idle_timeout.0);
-    config.flush_interval.0 = or(given.flush_interval, config.flush_interval.0);
-    config.inactive = (given.inactive != 0).then_some(Time(given.inactive));
+    config.max_size = or(given.max_size, config.max_size);
+    config.memory = or(given.memory, config.memory);
+    config.max_entry = or(given.max_entry, config.max_entry);
+    config.idle_timeout = or(given.idle_timeout, config.idle_timeout);
+    config.flush_interval = or(given.flush_interval, config.flush_interval);
+    config.inactive = (given.inactive != 0).then_some(given.inactive);
     config.recompress = given.no_recompress == 0;
     // SAFETY: the caller's promise.
     config.follows = unsafe { follows(given.heads, given.heads_len)? };
     if given.threads != 0 {
-        config.threads.0 = given.threads.min(64) as usize;
+        config.threads = given.threads.min(64) as usize;
     }
     let lines = Lines::default();
     let log: Log = {
@@ -276,7 +276,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     // the host may close it at its exit
     sszip_core::cache::store::rocks::prepare();
     let gate = Gate::default();
-    let open = gate.guard(store(&config.path, config.max_size.0, Arc::clone(&log)));
+    let open = gate.guard(store(&config.path, config.max_size, Arc::clone(&log)));
     let running = Running::start(config, open, log).map_err(|error| error.to_string())?;
     Ok(Owner {
         running,

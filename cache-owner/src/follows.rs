@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error};
 use serde::Deserialize;
 use sszip_core::config::follow::{Api, Finality, Follow};
 
-use crate::units::{absolute, Time};
+use crate::units::{absolute, time};
 
 /// A table, each of its values good by itself.
 #[derive(Deserialize)]
@@ -97,7 +97,7 @@ fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 }
 
 fn interval<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let Time(interval) = Time::deserialize(from)?;
+    let interval = time(from)?;
     let (follow, _) = word("interval", &format!("interval={interval}ms"))?;
     Ok(Some(follow.interval))
 }

@@ -62,7 +62,7 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
             Level::Error => format!("error: {line}"),
         });
     });
-    let open = store(&config.path, config.max_size.0, Arc::clone(&log));
+    let open = store(&config.path, config.max_size, Arc::clone(&log));
     let mut owner = Running::start(config.clone(), open, log)?;
     let stop = owner.stopper();
     let stopping = Arc::new(AtomicBool::new(false));

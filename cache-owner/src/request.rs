@@ -86,77 +86,61 @@ fn bad(detail: impl Into<String>) -> Problem {
 /// # Errors
 /// [`Problem`].
 pub fn read(head: &Parts) -> Result<Request, Problem> {
-    let method = &head.method;
     let query = Query::read(head.uri.query())?;
-    let only = |allowed: Method, names: &'static str| match *method == allowed {
-        true => Ok(()),
-        false => Err(Problem {
-            allow: Some(names),
-            ..Problem::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                format!("{method} is not allowed here, {names} is"),
-            )
-        }),
-    };
+    let nowhere = |detail| Problem::new(StatusCode::NOT_FOUND, detail);
     let path = head.uri.path();
-    let Some(path) = path.strip_prefix("/v1/") else {
-        return Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            "paths of this version of the protocol begin with /v1/",
-        ));
+    let path = path
+        .strip_prefix("/v1/")
+        .ok_or_else(|| nowhere("paths of this version of the protocol begin with /v1/"))?;
+    let (kind, text) = match path.split_once('/') {
+        Some((kind, text)) => (kind, Some(text)),
+        None => (path, None),
     };
-    if let Some(text) = path.strip_prefix("entries/") {
-        let key = key(text)?;
-        if *method == Method::PUT {
-            query.allows(&[])?;
-            return put(key, &head.headers);
-        }
-        only(Method::GET, "GET, PUT")?;
-        query.allows(&["lease", "for"])?;
-        let time = query.number("for")?;
-        let lease = match query.name("lease")? {
-            Some(process) => Some((process, time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE))),
-            None if time.is_some() => return Err(bad("for= is how long a lease=PROCESS lasts")),
-            None => None,
-        };
-        return Ok(Request::LookUp { key, lease });
-    }
-    if let Some(text) = path.strip_prefix("leases/") {
-        only(Method::DELETE, "DELETE")?;
-        return Ok(Request::GiveBack {
-            key: key(text)?,
-            process: query.process()?,
-        });
-    }
-    match path {
-        "lookups" => {
-            only(Method::POST, "POST")?;
-            query.allows(&[])?;
-            Ok(Request::LookUps)
-        }
-        "purges" => {
-            only(Method::POST, "POST")?;
-            query.allows(&[])?;
-            Ok(Request::Purge)
-        }
-        "acknowledgements" => {
-            only(Method::POST, "POST")?;
-            Ok(Request::Acknowledge(query.process()?))
-        }
-        "events" => {
-            only(Method::GET, "GET")?;
-            Ok(Request::Events(query.process()?))
-        }
-        "status" => {
-            only(Method::GET, "GET")?;
-            query.allows(&[])?;
-            Ok(Request::Status)
-        }
-        _ => Err(Problem::new(
-            StatusCode::NOT_FOUND,
+    let is_put = head.method == Method::PUT;
+    let (allowed, names): (_, &[&str]) = match (kind, text) {
+        ("entries", Some(_)) if is_put => ("GET, PUT", &[]),
+        ("entries", Some(_)) => ("GET, PUT", &["lease", "for"]),
+        ("leases", Some(_)) => ("DELETE", &["process"]),
+        ("acknowledgements", None) => ("POST", &["process"]),
+        ("events", None) => ("GET", &["process"]),
+        ("lookups" | "purges", None) => ("POST", &[]),
+        ("status", None) => ("GET", &[]),
+        _ => return Err(nowhere(
             "there is entries/KEY, lookups, leases/KEY, purges, acknowledgements, events and status",
         )),
+    };
+    if !allowed.split(", ").any(|name| name == head.method.as_str()) {
+        let detail = format!("{} is not allowed here, {allowed} is", head.method);
+        return Err(Problem {
+            allow: Some(allowed),
+            ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+        });
     }
+    query.allows(names)?;
+    let key = || key(text.unwrap_or_default());
+    Ok(match kind {
+        "entries" if is_put => put(key()?, &head.headers)?,
+        "entries" => {
+            let time = query.number("for")?;
+            let lease = match query.name("lease")? {
+                Some(process) => Some((process, time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE))),
+                None if time.is_some() => {
+                    return Err(bad("for= is how long a lease=PROCESS lasts"))
+                }
+                None => None,
+            };
+            Request::LookUp { key: key()?, lease }
+        }
+        "leases" => Request::GiveBack {
+            key: key()?,
+            process: query.process()?,
+        },
+        "acknowledgements" => Request::Acknowledge(query.process()?),
+        "events" => Request::Events(query.process()?),
+        "lookups" => Request::LookUps,
+        "purges" => Request::Purge,
+        _ => Request::Status,
+    })
 }
 
 fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
@@ -381,9 +365,7 @@ impl<'a> Query<'a> {
         self.get(name).map(process).transpose()
     }
 
-    /// The process, and nothing else.
     fn process(&self) -> Result<Name, Problem> {
-        self.allows(&["process"])?;
         self.name("process")?
             .ok_or_else(|| bad("process=PROCESS is missing"))
     }

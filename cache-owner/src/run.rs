@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use crate::bodies::Limits;
 use crate::clock::now;
 use crate::coder::Coder;
-use crate::config::{Config, Time};
+use crate::config::Config;
 use crate::engine::{Engine, MOST_READS, MOST_WRITES};
 use crate::follow::{chain::Chain, follower};
 use crate::log::{Level, Log};
@@ -187,8 +187,8 @@ impl Life {
 
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(self.config.threads.0)
-            .max_blocking_threads(DISK_THREADS + self.config.threads.0 + self.config.follows.len())
+            .worker_threads(self.config.threads)
+            .max_blocking_threads(DISK_THREADS + self.config.threads + self.config.follows.len())
             .thread_name("sszip-serving")
             .enable_all()
             .build()?;
@@ -196,8 +196,8 @@ impl Life {
             return Ok(());
         };
         // nobody else has given times since: its store was open until now
-        let owner = Owner::new(disk, self.config.memory.0, now());
-        let owner = Arc::new(owner.inactive(self.config.inactive.map(|time| time.0)));
+        let owner = Owner::new(disk, self.config.memory, now());
+        let owner = Arc::new(owner.inactive(self.config.inactive));
         let coder = match self.config.recompress {
             true => Some(Coder::start()?),
             false => None,
@@ -247,14 +247,13 @@ impl Life {
 
     async fn serve(&self, owner: Arc<Owner>, coder: Option<Coder>) -> Result<(), std::io::Error> {
         let config = &self.config;
-        let idle = Duration::from_millis(config.idle_timeout.0);
+        let idle = Duration::from_millis(config.idle_timeout);
         let limits = Limits {
-            max_entry: usize::try_from(config.max_entry.0).unwrap_or(usize::MAX),
+            max_entry: usize::try_from(config.max_entry).unwrap_or(usize::MAX),
             body_timeout: idle,
         };
         let path = config.socket.display();
-        let user = config.socket_user.map(|user| (user.user, user.group));
-        let (socket, listener) = Socket::bind(&config.socket, user)
+        let (socket, listener) = Socket::bind(&config.socket, config.socket_user)
             .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
         owner.listens(now());
         // before anybody is served: nothing is final until it is known to be
@@ -279,10 +278,10 @@ impl Life {
         });
         tasks.spawn({
             let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
-            let every = Duration::from_millis(config.flush_interval.0);
+            let every = Duration::from_millis(config.flush_interval);
             async move { engine.run_flushes(every, &log).await }
         });
-        if let Some(Time(inactive)) = config.inactive {
+        if let Some(inactive) = config.inactive {
             let engine = Arc::clone(&engine);
             tasks.spawn(async move { engine.run_forgetting(inactive).await });
         }

@@ -18,47 +18,7 @@ pub(crate) fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D:
     }
 }
 
-/// Bytes: a number, or one with k, m or g.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
-
-impl Size {
-    pub(crate) fn of<const NUMBER: u64, const SHIFT: u32>() -> Self {
-        Self(NUMBER << SHIFT)
-    }
-}
-
-/// Milliseconds: a number with ms, s, m, h or d.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Time(pub u64);
-
-impl Time {
-    pub(crate) fn of<const SECONDS: u64>() -> Self {
-        Self(SECONDS * 1_000)
-    }
-}
-
-/// How many threads: 1 to 64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Threads(pub usize);
-
-impl Default for Threads {
-    fn default() -> Self {
-        // some 50,000 look-ups a second
-        Self(1)
-    }
-}
-
-/// A user and its group: of a user's name, or `user:group`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct User {
-    /// The user's number.
-    pub user: u32,
-    /// The group's.
-    pub group: u32,
-}
-
-/// The number before one of the units, times it.
+/// The number before one of the units, times it; not 0.
 fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -67,7 +27,8 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (_, factor) = units
         .iter()
         .find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
+    let value = number.parse::<u64>().ok()?.checked_mul(*factor);
+    value.filter(|value| *value > 0)
 }
 
 /// A string, or a number as if it were one.
@@ -90,64 +51,57 @@ impl<T> Visitor<'_> for Text<T> {
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Text(
-            "a size in bytes, such as 65536, \"64k\", \"256m\" or \"10g\"",
-            |text| {
-                let units = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
-                with_unit(text, &units).filter(|size| *size > 0).map(Self)
-            },
-        ))
-    }
+/// Bytes: a number, or one with k, m or g.
+pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    const UNITS: [(&str, u64); 4] = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
+    from.deserialize_any(Text(
+        "a size in bytes, such as 65536, \"64k\", \"256m\" or \"10g\"",
+        |text| with_unit(text, &UNITS),
+    ))
 }
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Text(
-            "a time, such as \"500ms\", \"60s\", \"5m\", \"1h\" or \"7d\"",
-            |text| {
-                let units = [
-                    ("ms", 1),
-                    ("s", 1_000),
-                    ("m", 60_000),
-                    ("h", 3_600_000),
-                    ("d", 86_400_000),
-                ];
-                with_unit(text, &units).filter(|time| *time > 0).map(Self)
-            },
-        ))
-    }
+/// Milliseconds: a number with ms, s, m, h or d.
+pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    const UNITS: [(&str, u64); 5] = [
+        ("ms", 1),
+        ("s", 1_000),
+        ("m", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    from.deserialize_any(Text(
+        "a time, such as \"500ms\", \"60s\", \"5m\", \"1h\" or \"7d\"",
+        |text| with_unit(text, &UNITS),
+    ))
 }
 
-impl<'de> Deserialize<'de> for Threads {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Text("a number from 1 to 64", |text| {
-            let number = text.parse().ok();
-            number.filter(|n| (1..=64).contains(n)).map(Self)
-        }))
-    }
+/// The same, of what may be left out.
+pub(crate) fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    time(from).map(Some)
 }
 
-impl<'de> Deserialize<'de> for User {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Text(
-            "a user of this system, such as \"www-data\" or \"www-data:adm\"",
-            |text| {
-                let (user, group) = match text.split_once(':') {
-                    Some((user, group)) => (user, Some(group)),
-                    None => (text, None),
-                };
-                let user = nix::unistd::User::from_name(user).ok()??;
-                let group = match group {
-                    Some(name) => nix::unistd::Group::from_name(name).ok()??.gid,
-                    None => user.gid,
-                };
-                Some(Self {
-                    user: user.uid.as_raw(),
-                    group: group.as_raw(),
-                })
-            },
-        ))
-    }
+/// How many threads: 1 to 64.
+pub(crate) fn threads<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    from.deserialize_any(Text("a number from 1 to 64", |text| {
+        text.parse().ok().filter(|n| (1..=64).contains(n))
+    }))
+}
+
+/// The numbers of a user and its group: of a user's name, or `user:group`.
+pub(crate) fn user<'de, D: Deserializer<'de>>(from: D) -> Result<Option<(u32, u32)>, D::Error> {
+    from.deserialize_any(Text(
+        "a user of this system, such as \"www-data\" or \"www-data:adm\"",
+        |text| {
+            let (user, group) = match text.split_once(':') {
+                Some((user, group)) => (user, Some(group)),
+                None => (text, None),
+            };
+            let user = nix::unistd::User::from_name(user).ok()??;
+            let group = match group {
+                Some(name) => nix::unistd::Group::from_name(name).ok()??.gid,
+                None => user.gid,
+            };
+            Some(Some((user.uid.as_raw(), group.as_raw())))
+        },
+    ))
 }

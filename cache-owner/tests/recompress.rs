@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sszip_core::cache::entry::wire::{decode, Encoded};
 use sszip_core::cache::entry::{Entry, Envelope, Gate, Meta, Payload};
-use sszip_owner::config::{Config, Size, Time};
+use sszip_owner::config::Config;
 use sszip_owner::log::Log;
 use sszip_owner::open::store;
 use sszip_owner::run::{Running, State};
@@ -31,10 +31,10 @@ impl Served {
 
     fn run(folder: &Path, change: impl Fn(&mut Config)) -> Running {
         let mut config = Config::of(folder.join("socket"), folder.join("store"));
-        config.max_size = Size(64 << 20);
+        config.max_size = 64 << 20;
         change(&mut config);
         let log: Log = Arc::new(|_, _| {});
-        let open = store(&config.path, config.max_size.0, Arc::clone(&log));
+        let open = store(&config.path, config.max_size, Arc::clone(&log));
         let running = Running::start(config, open, log).unwrap();
         until(|| running.state() == State::Serving);
         running
@@ -258,8 +258,8 @@ fn without_it_nothing_changes() {
 #[test]
 fn what_nobody_asks_for_leaves_memory_and_disk() {
     let mut owner = Served::start(|config| {
-        config.inactive = Some(Time(4_000));
-        config.flush_interval = Time(100);
+        config.inactive = Some(4_000);
+        config.flush_interval = 100;
         config.recompress = false;
     });
     for n in [1, 2] {

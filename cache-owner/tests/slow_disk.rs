@@ -13,7 +13,7 @@ use sszip_core::cache::owner::disk::{Body, Disk, Header, Status, StoreError, Sto
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::{Key, Namespace};
-use sszip_owner::config::{Config, Size};
+use sszip_owner::config::Config;
 use sszip_owner::run::{Running, State};
 
 /// Reads and writes wait until it is let go.
@@ -160,8 +160,8 @@ fn a_disk_that_hangs_stops_nobody_else() {
     let gate = Arc::new(Gate::default());
     let disk = Arc::clone(&gate);
     let config = Config {
-        memory: Size(1 << 20),
-        max_entry: Size(1 << 20),
+        memory: 1 << 20,
+        max_entry: 1 << 20,
         ..Config::of(socket.clone(), folder.path().join("store"))
     };
     let mut owner = Running::start(

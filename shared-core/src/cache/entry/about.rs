@@ -63,7 +63,7 @@ impl About {
 }
 
 /// Which entries a purge removes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum Scope {
     /// All.
     Everything,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Entry, Gate, Payload};
-use crate::gzip::open::open;
+use super::{Entry, Gate, Payload, Sink};
+use crate::gzip::open::{open, Open};
 use crate::gzip::splice::{Body, Member};
 
 /// An answer in a batch. White space after it is dropped.
@@ -58,28 +58,10 @@ fn gzip(elements: &[Element], gate: Gate, always: bool) -> Option<Body> {
     }
     let own = own_length(elements, Entry::coded_length);
     let mut member = Member::with_room(elements.len() + 1, own)?;
-    for (n, element) in elements.iter().enumerate() {
-        member.text(if n == 0 { b"[" } else { b"," })?;
-        match element {
-            Element::Text(json) => member.text(json.trim_ascii())?,
-            Element::Stored(entry, id) => {
-                for text in entry.envelope().head(id) {
-                    member.text(text)?;
-                }
-                match entry.payload() {
-                    Payload::Raw(bytes) => member.text(bytes)?,
-                    Payload::Open(open) => {
-                        code(&mut member, gate)?;
-                        member.open(open)?;
-                    }
-                }
-                for text in trimmed(entry.envelope().tail(id)) {
-                    member.text(text)?;
-                }
-            }
-        }
-    }
-    member.text(if elements.is_empty() { b"[]" } else { b"]" })?;
+    write(&mut member, elements, |member, _, open| {
+        code(member, gate)?;
+        member.open(open)
+    })?;
     code(&mut member, gate)?;
     let body = member.finish()?;
     if always || has_coded || body.length() < length {
@@ -94,26 +76,31 @@ fn gzip(elements: &[Element], gate: Gate, always: bool) -> Option<Body> {
 pub fn batch_identity(elements: &[Element]) -> Option<Body> {
     let mut body = Body::identity();
     body.make_room(own_length(elements, Entry::plain_length))?;
+    write(&mut body, elements, |body, entry, _| {
+        body.push_shared(&entry.plain()?)
+    })?;
+    Some(body)
+}
+
+/// Writes the array, and of each coded entry what `coded` writes.
+fn write<S: Sink>(
+    to: &mut S,
+    elements: &[Element],
+    mut coded: impl FnMut(&mut S, &Entry, &Open) -> Option<()>,
+) -> Option<()> {
     for (n, element) in elements.iter().enumerate() {
-        body.copy(if n == 0 { b"[" } else { b"," })?;
+        to.text(if n == 0 { b"[" } else { b"," })?;
         match element {
-            Element::Text(json) => body.copy(json.trim_ascii())?,
+            Element::Text(json) => to.text(json.trim_ascii())?,
             Element::Stored(entry, id) => {
-                for text in entry.envelope().head(id) {
-                    body.copy(text)?;
-                }
-                match entry.payload() {
-                    Payload::Raw(bytes) => body.copy(bytes)?,
-                    Payload::Open(_) => body.push_shared(&entry.plain()?)?,
-                }
-                for text in trimmed(entry.envelope().tail(id)) {
-                    body.copy(text)?;
-                }
+                entry.write(to, id, true, |to| match entry.payload() {
+                    Payload::Raw(bytes) => to.text(bytes),
+                    Payload::Open(open) => coded(to, entry, open),
+                })?;
             }
         }
     }
-    body.copy(if elements.is_empty() { b"[]" } else { b"]" })?;
-    Some(body)
+    to.text(if elements.is_empty() { b"[]" } else { b"]" })
 }
 
 /// Bytes of a batch that are its own: brackets, commas, texts, ids, and what
@@ -131,10 +118,6 @@ fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize 
         }
     });
     lengths.sum::<usize>() + elements.len() + 2
-}
-
-fn trimmed([between, id, after]: [&[u8]; 3]) -> [&[u8]; 3] {
-    [between, id, after.trim_ascii_end()]
 }
 
 /// Codes the text that is being written, if that is worth it.

@@ -63,7 +63,7 @@ impl Envelope {
     }
 
     /// All that comes before the result under `id`.
-    pub(super) fn head<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
+    fn head<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
             IdPlace::BeforeResult => [&self.before, id, &self.between],
             IdPlace::AfterResult => [&self.before, b"", b""],
@@ -71,11 +71,11 @@ impl Envelope {
         }
     }
 
-    /// All that comes after it.
-    pub(super) fn tail<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
+    /// All that comes after it; `after` is how it ends.
+    fn tail<'a>(&'a self, id: &'a [u8], after: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
-            IdPlace::AfterResult => [&self.between, id, &self.after],
-            _ => [b"", b"", &self.after],
+            IdPlace::AfterResult => [&self.between, id, after],
+            _ => [b"", b"", after],
         }
     }
 
@@ -211,6 +211,24 @@ enum Plain {
     Kept(Bytes),
     /// There is no room for it.
     Never,
+}
+
+/// What an answer is written to, copied: a member, or a body in identity.
+trait Sink {
+    /// More of it; `None` when memory is refused.
+    fn text(&mut self, more: &[u8]) -> Option<()>;
+}
+
+impl Sink for Member {
+    fn text(&mut self, more: &[u8]) -> Option<()> {
+        Member::text(self, more)
+    }
+}
+
+impl Sink for Body {
+    fn text(&mut self, more: &[u8]) -> Option<()> {
+        self.copy(more)
+    }
 }
 
 impl Entry {
@@ -480,30 +498,38 @@ impl Entry {
         };
         let own = self.envelope.length() + id.len() + copied;
         let mut member = Member::with_room(2, own)?;
-        for text in self.envelope.head(id) {
-            member.text(text)?;
-        }
-        match &self.payload {
-            Payload::Raw(bytes) => member.text(bytes)?,
-            Payload::Open(open) => member.open(open)?,
-        }
-        for text in self.envelope.tail(id) {
-            member.text(text)?;
-        }
+        self.write(&mut member, id, false, |member| match &self.payload {
+            Payload::Raw(bytes) => member.text(bytes),
+            Payload::Open(open) => member.open(open),
+        })?;
         member.finish()
+    }
+
+    /// Writes it under `id`, with what `payload` writes of it; `trims`: and no
+    /// white space at its end.
+    fn write<S: Sink>(
+        &self,
+        to: &mut S,
+        id: &[u8],
+        trims: bool,
+        payload: impl FnOnce(&mut S) -> Option<()>,
+    ) -> Option<()> {
+        let mut head = self.envelope.head(id).into_iter();
+        head.try_for_each(|text| to.text(text))?;
+        payload(to)?;
+        let after = match trims {
+            true => self.envelope.after.trim_ascii_end(),
+            false => &self.envelope.after,
+        };
+        let mut tail = self.envelope.tail(id, after).into_iter();
+        tail.try_for_each(|text| to.text(text))
     }
 
     fn assemble(&self, id: &[u8], payload: &Bytes) -> Option<Body> {
         let mut body = Body::identity();
         let copied = Body::copied(payload.len());
         body.make_room(self.envelope.length() + id.len() + copied)?;
-        for text in self.envelope.head(id) {
-            body.copy(text)?;
-        }
-        body.push_shared(payload)?;
-        for text in self.envelope.tail(id) {
-            body.copy(text)?;
-        }
+        self.write(&mut body, id, false, |body| body.push_shared(payload))?;
         Some(body)
     }
 

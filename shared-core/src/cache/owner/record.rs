@@ -13,25 +13,14 @@ use serde::Serialize;
 
 use crate::cache::Namespace;
 
-/// What all keys of rows begin with.
-pub(super) const PREFIXES: [&[u8]; 2] = [CHAIN, FINAL];
+/// What the keys of rows begin with: of the chain's, and of the mark's.
+pub(super) const PREFIXES: [&[u8]; 2] = [b"chain/", b"final/"];
 
-const CHAIN: &[u8] = b"chain/";
-const FINAL: &[u8] = b"final/";
 const VERSION: u8 = 2;
 
-/// The keys of the rows of a namespace.
-#[derive(Clone, Debug)]
-pub(super) struct Keys {
-    pub(super) chain: Vec<u8>,
-    pub(super) last: Vec<u8>,
-}
-
-pub(super) fn keys(namespace: &Namespace) -> Keys {
-    Keys {
-        chain: [CHAIN, namespace].concat(),
-        last: [FINAL, namespace].concat(),
-    }
+/// The keys of both rows of a namespace.
+pub(super) fn keys(namespace: &Namespace) -> [Vec<u8>; 2] {
+    PREFIXES.map(|prefix| [prefix, namespace].concat())
 }
 
 /// The value of a row.

@@ -91,10 +91,7 @@ impl Disk for StoreDisk {
 
     fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
         let (keys, unread) = match scope {
-            Scope::Namespace(namespace) => {
-                let record::Keys { chain, last } = record::keys(namespace);
-                (vec![chain, last], None)
-            }
+            Scope::Namespace(namespace) => (record::keys(namespace).into(), None),
             Scope::Everything => self.records(),
             _ => (Vec::new(), None),
         };
@@ -107,24 +104,24 @@ impl Disk for StoreDisk {
     }
 
     fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, StoreError> {
-        let keys = record::keys(namespace);
+        let [chain, last] = record::keys(namespace);
         Ok(tracker::Record {
-            identity: self.row(&keys.chain)?,
-            mark: self.row(&keys.last)?,
+            identity: self.row(&chain)?,
+            mark: self.row(&last)?,
         })
     }
 
     fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), StoreError> {
-        let keys = record::keys(namespace);
+        let [chain, last] = record::keys(namespace);
         let row = record::write(identity);
         self.store
-            .control_put(&[(&keys.chain, Some(&row)), (&keys.last, None)])
+            .control_put(&[(&chain, Some(&row)), (&last, None)])
     }
 
     fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), StoreError> {
+        let [_, last] = record::keys(namespace);
         let row = mark.map(record::write);
-        let key = record::keys(namespace).last;
-        self.store.control_note(&key, row.as_deref())
+        self.store.control_note(&last, row.as_deref())
     }
 
     fn refuses(&self, key: &Key, about: &About) -> bool {

@@ -29,9 +29,9 @@ impl Store {
             let mut purges = self.purges.write().unwrap_or_else(PoisonError::into_inner);
             purges.add(scope)
         };
-        for change in changes {
-            let value = change.generation.map(|at| at.to_be_bytes().to_vec());
-            lasting.rows.insert(control::purge_row(&change.row), value);
+        for (row, generation) in changes {
+            let value = generation.map(|at| at.to_be_bytes().to_vec());
+            lasting.rows.insert(control::purge_row(&row), value);
         }
         for key in keys {
             lasting.rows.insert(control::owners_row(&key), None);
