@@ -3,16 +3,15 @@
 //! for nginx's directive.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::PathBuf;
 
 use serde::de::{Deserializer, Error};
 use serde::Deserialize;
-use sszip_core::config::follow::{Api, Finality, Follow};
+use sszip_core::config::follow::Follow;
 
-use crate::units::{absolute, time};
+use crate::units::absolute;
 
-/// A table, each of its values good by itself.
+/// A table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, try_from = "Table")]
 struct Named(String, Follow);
@@ -20,18 +19,13 @@ struct Named(String, Follow);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    #[serde(deserialize_with = "name")]
     namespace: String,
-    #[serde(deserialize_with = "at")]
-    url: Follow,
-    #[serde(default, deserialize_with = "interval")]
-    interval: Option<u64>,
-    #[serde(default, deserialize_with = "finality")]
-    finality: Finality,
-    #[serde(default, deserialize_with = "api")]
-    api: Api,
-    #[serde(default, deserialize_with = "headers")]
-    headers: Vec<(String, String)>,
+    url: String,
+    interval: Option<String>,
+    finality: Option<String>,
+    api: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "file")]
     ca: Option<PathBuf>,
 }
@@ -40,18 +34,27 @@ impl TryFrom<Table> for Named {
     type Error = String;
 
     fn try_from(table: Table) -> Result<Self, String> {
-        let follow = Follow {
-            interval: table.interval.unwrap_or(table.url.interval),
-            finality: table.finality,
-            api: table.api,
-            headers: table.headers,
-            ca: table.ca,
-            url: table.url.url,
-        };
-        follow
-            .check()
-            .map_err(|error| format!("the head of \"{}\" {error}", table.namespace))?;
-        Ok(Self(table.namespace, follow))
+        let named = [
+            ("namespace", Some(table.namespace.clone())),
+            ("interval", table.interval),
+            ("finality", table.finality),
+            ("api", table.api),
+            ("ca", table.ca.map(|ca| ca.display().to_string())),
+        ];
+        let named = named.into_iter();
+        let named = named.filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        let headers = table.headers.iter();
+        let headers = headers.map(|(name, value)| format!("header={name}:{value}"));
+        let words: Vec<String> = [table.url]
+            .into_iter()
+            .chain(named)
+            .chain(headers)
+            .collect();
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        match Follow::parse(&words) {
+            Ok((follow, _)) => Ok(Self(table.namespace, follow)),
+            Err(error) => Err(format!("the head of \"{}\" {error}", table.namespace)),
+        }
     }
 }
 
@@ -73,60 +76,14 @@ pub(crate) fn follows<'de, D: Deserializer<'de>>(
     Ok(follows)
 }
 
-/// What the core says of a value, of the field that it stands in.
-fn of<E: Error>(field: &str) -> impl Fn(&dyn Display) -> E + '_ {
-    move |error| E::custom(format_args!("{field} {error}"))
-}
-
-fn at<'de, D: Deserializer<'de>>(from: D) -> Result<Follow, D::Error> {
-    let url = String::deserialize(from)?;
-    Follow::at(url.as_bytes()).map_err(|error| of("url")(&error))
-}
-
-/// One word of the directive that says the same.
-fn word<E: Error>(field: &str, word: &str) -> Result<(Follow, Option<String>), E> {
-    // any node will do
-    let words = [&b"http://node"[..], word.as_bytes()];
-    Follow::parse(&words).map_err(|error| of(field)(&error))
-}
-
-fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    let name = String::deserialize(from)?;
-    word("namespace", &format!("namespace={name}"))?;
-    Ok(name)
-}
-
-fn interval<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let interval = time(from)?;
-    let (follow, _) = word("interval", &format!("interval={interval}ms"))?;
-    Ok(Some(follow.interval))
-}
-
-fn finality<'de, D: Deserializer<'de>>(from: D) -> Result<Finality, D::Error> {
-    let finality = String::deserialize(from)?;
-    Finality::parse(finality.as_bytes()).map_err(|error| of("finality")(&error))
-}
-
-fn api<'de, D: Deserializer<'de>>(from: D) -> Result<Api, D::Error> {
-    let api = String::deserialize(from)?;
-    Api::parse(api.as_bytes()).map_err(|error| of("api")(&error))
-}
-
-fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, String)>, D::Error> {
-    let mut headers = Vec::new();
-    for (name, value) in BTreeMap::<String, String>::deserialize(from)? {
-        let (follow, _) = word("headers", &format!("header={name}:{value}"))?;
-        headers.extend(follow.headers);
-    }
-    Ok(headers)
-}
-
 fn file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
     absolute(from).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
+    use sszip_core::config::follow::{Api, Finality};
+
     use super::*;
     use crate::config::Config;
 
@@ -158,8 +115,10 @@ mod tests {
         .unwrap();
         let follow = &follows[0].1;
         assert_eq!(follow.interval, 500);
-        assert_eq!(follow.finality, Finality::Depth(64));
-        assert_eq!(follow.api, Api::Beacon);
+        assert_eq!(
+            (follow.finality, follow.api),
+            (Finality::Depth(64), Api::Beacon)
+        );
         assert_eq!(follow.ca, Some("/etc/ca.pem".into()));
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let fields = [field("Authorization", "Bearer x: y"), field("X-Key", "1")];
@@ -170,13 +129,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_line_and_what_is_allowed() {
         for (line, expected) in [
-            ("finality = \"safe\"", "cached.toml:7: finality has an invalid value \"finality=safe\": it must be"),
-            ("finality = \"depth:0\"", "cached.toml:7: finality has an invalid"),
-            ("api = \"rpc\"", "cached.toml:7: api has an invalid value \"api=rpc\": it must be \"api=execution\" or"),
-            ("interval = \"10ms\"", "cached.toml:7: interval has an invalid value \"interval=10ms\""),
-            ("interval = 5", "cached.toml:7: invalid value: integer `5`, expected a time"),
-            ("headers = { \"a b\" = \"secret\" }", "cached.toml:7: headers has an invalid value \"header=a b:...\""),
-            ("headers = { Host-x = \"\\u0001secret\" }", "cached.toml:7: headers has an invalid value \"header=Host-x:...\""),
+            ("finality = \"safe\"", "cached.toml:4: the head of \"main\" has an invalid value \"finality=safe\": it must be"),
+            ("finality = \"depth:0\"", "cached.toml:4: the head of \"main\" has an invalid"),
+            ("api = \"rpc\"", "cached.toml:4: the head of \"main\" has an invalid value \"api=rpc\": it must be \"api=execution\" or"),
+            ("interval = \"10ms\"", "cached.toml:4: the head of \"main\" has an invalid value \"interval=10ms\""),
+            ("interval = 5", "cached.toml:7: invalid type: integer `5`, expected a string"),
+            ("headers = { \"a b\" = \"secret\" }", "cached.toml:4: the head of \"main\" has an invalid value \"header=a b:...\""),
+            ("headers = { Host-x = \"\\u0001secret\" }", "cached.toml:4: the head of \"main\" has an invalid value \"header=Host-x:...\""),
             ("ca = \"ca.pem\"", "cached.toml:7: \"ca.pem\" is not an absolute path"),
             ("ca = \"/ca.pem\"", "cached.toml:4: the head of \"main\" has an invalid value \"ca=/ca.pem\": it must be used with an \"https://\""),
             ("uri = \"x\"", "cached.toml:7: unknown field `uri`, expected one of `namespace`, `url`"),
@@ -189,8 +148,8 @@ mod tests {
         for (table, expected) in [
             ("[[head]]\nnamespace = \"main\"\n", "cached.toml:4: missing field `url`"),
             ("[[head]]\nurl = \"http://node\"\n", "cached.toml:4: missing field `namespace`"),
-            ("[[head]]\nnamespace = \"\"\nurl = \"http://node\"\n", "cached.toml:5: namespace has an invalid value"),
-            ("[[head]]\nurl = \"ftp://node\"\n", "cached.toml:5: url has an invalid value \"ftp://node\": it must be a URL"),
+            ("[[head]]\nnamespace = \"\"\nurl = \"http://node\"\n", "cached.toml:4: the head of \"\" has an invalid value"),
+            ("[[head]]\nnamespace = \"a\"\nurl = \"ftp://node\"\n", "cached.toml:4: the head of \"a\" has an invalid value \"ftp://node\": it must be a URL"),
             ("[[head]]\nnamespace = \"a\"\nurl = \"http://x/secret\"\n[[head]]\nnamespace = \"a\"\nurl = \"http://y\"\n", "cached.toml:4: the namespace \"a\" has two heads, \"http://x\" and \"http://y\""),
         ] {
             let error = parse(table).unwrap_err();

@@ -146,9 +146,8 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
 fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
     let class = text(fields, "sszip-class")?.ok_or_else(|| bad("a PUT needs sszip-class"))?;
     // nothing is nowhere kept
-    let classes = Class::ALL
-        .into_iter()
-        .filter(|class| *class != Class::Nothing);
+    let classes = Class::ALL.iter().copied();
+    let classes = classes.filter(|class| *class != Class::Nothing);
     let named = classes.clone().find(|other| other.name() == class);
     let class = named.ok_or_else(|| {
         let names: Vec<_> = classes.map(Class::name).collect();

@@ -75,31 +75,25 @@ pub struct State {
 
 /// Hashes as hex digits.
 mod hashes {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(
         blocks: &[(u64, [u8; 32])],
         to: S,
     ) -> Result<S::Ok, S::Error> {
         let blocks = blocks.iter();
-        let blocks: Vec<_> = blocks
-            .map(|(height, hash)| (height, blake3::Hash::from_bytes(*hash).to_hex()))
-            .map(|(height, hash)| (height, hash.to_string()))
-            .collect();
-        blocks.serialize(to)
+        to.collect_seq(blocks.map(|(height, hash)| (height, const_hex::encode(hash))))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Vec<(u64, [u8; 32])>, D::Error> {
         let blocks: Vec<(u64, String)> = Vec::deserialize(from)?;
+        let hash = |hash| blake3::Hash::from_hex(hash).map(|hash| *hash.as_bytes());
         let blocks = blocks.into_iter();
-        blocks
-            .map(|(height, hash)| {
-                let hash = blake3::Hash::from_hex(hash).map_err(serde::de::Error::custom)?;
-                Ok((height, *hash.as_bytes()))
-            })
-            .collect()
+        let blocks = blocks.map(|(height, text)| hash(text).map(|hash| (height, hash)));
+        blocks.collect::<Result<_, _>>().map_err(Error::custom)
     }
 }
 

@@ -2,52 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why an answer may be kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
-pub enum Class {
+named! {
+    /// Why an answer may be kept.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+    Class
     /// It will never change: it hangs on a hash, or on the chain alone.
-    Immutable,
+    Immutable "immutable",
     /// It hangs on a block's number and may change until that block is final.
-    Unfinalized,
+    Unfinalized "unfinalized",
     /// It hangs on the head of the chain and changes with every block.
-    Tip,
+    Tip "tip",
     /// It says how the node is set up, and changes when that is upgraded.
-    Config,
+    Config "config",
     /// There was nothing to keep: `null`, `[]` at the head, a call that
     /// reverted. Each block may change that.
-    Nothing,
+    Nothing "nothing",
     /// It says its own lifetime (RFC 9111).
     #[default]
-    Resource,
+    Resource "resource",
 }
 
 impl Class {
-    /// All of them.
-    pub const ALL: [Class; 6] = [
-        Class::Immutable,
-        Class::Unfinalized,
-        Class::Tip,
-        Class::Config,
-        Class::Nothing,
-        Class::Resource,
-    ];
-
-    /// The name that configurations, the protocol and logs use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Class::Immutable => "immutable",
-            Class::Unfinalized => "unfinalized",
-            Class::Tip => "tip",
-            Class::Config => "config",
-            Class::Nothing => "nothing",
-            Class::Resource => "resource",
-        }
-    }
-
     /// The class of that name.
     pub fn named(name: &[u8]) -> Option<Self> {
         Self::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .find(|class| class.name().as_bytes() == name)
     }
 

@@ -21,6 +21,27 @@
 //! Nothing of that reads a clock or waits, but for `store`, which may wait for the
 //! disk: times are arguments, and who is to wake up is a result.
 
+/// An enum, each of its variants with its name.
+macro_rules! named {
+    ($(#[$attribute:meta])* $name:ident $($(#[$doc:meta])* $variant:ident $text:literal,)*) => {
+        $(#[$attribute])*
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// As logs and other programs are told; empty where there is nothing
+            /// to tell.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
 pub mod chain;
 pub mod class;
 pub mod entry;

@@ -2,133 +2,87 @@
 //! `Cache-Status` (its `detail`, RFC 9211, 2.8), log variables, metrics and
 //! tests.
 
-/// `$sszip_cache_reason` in nginx.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Reason {
+named! {
+    /// `$sszip_cache_reason` in nginx.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    Reason
     /// There is none: it was a hit, or was asked for and is being stored.
     #[default]
-    None,
+    None "",
     /// `Authorization` or `Cookie`, and `sszip_cache_credentials bypass`.
-    Credentials,
+    Credentials "credentials",
     /// The request's method: neither GET or HEAD, nor POST.
-    Method,
+    Method "method",
     /// A POST that is not JSON.
-    RequestType,
+    RequestType "content-type",
     /// The request's body has a content coding.
-    RequestCoding,
+    RequestCoding "content-encoding",
     /// The request is longer than `sszip_cache_max_request`.
-    RequestLength,
+    RequestLength "request-length",
     /// The request's body is in a file: it is longer than the host's buffer.
-    BodyOnDisk,
+    BodyOnDisk "body-on-disk",
     /// It is to become something else than HTTP.
-    Upgrade,
+    Upgrade "upgrade",
     /// It is not strictly JSON-RPC.
-    Malformed,
+    Malformed "malformed",
     /// A batch longer than `sszip_batch_max`.
-    BatchLength,
+    BatchLength "batch-length",
     /// The JSON-RPC method is never stored, or not with these parameters.
-    RpcMethod,
+    RpcMethod "rpc-method",
     /// A notification: it has no answer.
-    Notification,
+    Notification "notification",
     /// `sszip_cache_bypass`.
-    Bypass,
+    Bypass "bypass",
     /// `sszip_no_cache`.
-    NoCache,
+    NoCache "no-cache",
     /// The request says `Cache-Control: no-store`.
-    RequestNoStore,
+    RequestNoStore "request-no-store",
     /// The process is short of memory, or holds as much as it may.
-    Memory,
+    Memory "memory",
     /// There is no cache in this process.
-    NoMemoryCache,
+    NoMemoryCache "no-cache-memory",
     /// Others have made the answer: no node was asked.
-    Local,
+    Local "local",
     /// The status of the answer.
-    Status,
+    Status "status",
     /// It sets a cookie.
-    SetCookie,
+    SetCookie "set-cookie",
     /// `Cache-Control`, `Expires` or `X-Accel-Expires` of the answer.
-    CacheControl,
+    CacheControl "cache-control",
     /// `no-transform`: it must not be coded.
-    NoTransform,
+    NoTransform "no-transform",
     /// It depends on more than can be told apart.
-    Vary,
+    Vary "vary",
     /// The media type of the answer.
-    Type,
+    Type "type",
     /// A coding that nobody asked for.
-    Coding,
+    Coding "coding",
     /// It is longer than `sszip_cache_max_entry`.
-    Length,
+    Length "length",
     /// Nothing says for how long it holds.
-    Lifetime,
+    Lifetime "lifetime",
     /// Another module has changed the body.
-    Filtered,
+    Filtered "filtered",
     /// It is not whole.
-    Cut,
+    Cut "cut",
     /// A JSON-RPC error.
-    Error,
+    Error "error",
     /// Nothing that lasts: null, pending, of another block, or not believed.
-    Result,
+    Result "result",
     /// It becomes a part of another answer.
-    Subrequest,
+    Subrequest "subrequest",
     /// A part of it was asked for.
-    Range,
+    Range "range",
     /// A condition of the client's that the cache does not judge.
-    Condition,
+    Condition "condition",
     /// The host rewrites where it points to: for each client anew.
-    Redirect,
+    Redirect "redirect",
     /// It was to be in another format, and nothing names its fork.
-    SszVersion,
+    SszVersion "ssz-version",
     /// Its fork is not known, or has no such type.
-    SszFork,
+    SszFork "ssz-fork",
     /// It is no value of its type.
-    SszInvalid,
+    SszInvalid "ssz-invalid",
     /// It is too much SSZ.
-    SszLength,
-}
-
-impl Reason {
-    /// A token (RFC 9110, 5.6.2); empty for none.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Reason::None => "",
-            Reason::Credentials => "credentials",
-            Reason::Method => "method",
-            Reason::RequestType => "content-type",
-            Reason::RequestCoding => "content-encoding",
-            Reason::RequestLength => "request-length",
-            Reason::BodyOnDisk => "body-on-disk",
-            Reason::Upgrade => "upgrade",
-            Reason::Malformed => "malformed",
-            Reason::BatchLength => "batch-length",
-            Reason::RpcMethod => "rpc-method",
-            Reason::Notification => "notification",
-            Reason::Bypass => "bypass",
-            Reason::NoCache => "no-cache",
-            Reason::RequestNoStore => "request-no-store",
-            Reason::Memory => "memory",
-            Reason::NoMemoryCache => "no-cache-memory",
-            Reason::Local => "local",
-            Reason::Status => "status",
-            Reason::SetCookie => "set-cookie",
-            Reason::CacheControl => "cache-control",
-            Reason::NoTransform => "no-transform",
-            Reason::Vary => "vary",
-            Reason::Type => "type",
-            Reason::Coding => "coding",
-            Reason::Length => "length",
-            Reason::Lifetime => "lifetime",
-            Reason::Filtered => "filtered",
-            Reason::Cut => "cut",
-            Reason::Error => "error",
-            Reason::Result => "result",
-            Reason::Subrequest => "subrequest",
-            Reason::Range => "range",
-            Reason::Condition => "condition",
-            Reason::Redirect => "redirect",
-            Reason::SszVersion => "ssz-version",
-            Reason::SszFork => "ssz-fork",
-            Reason::SszInvalid => "ssz-invalid",
-            Reason::SszLength => "ssz-length",
-        }
-    }
+    SszLength "ssz-length",
 }

@@ -1,37 +1,23 @@
 //! What the cache had to do with an answer.
 
-/// `$sszip_cache_status` in nginx.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CacheStatus {
+named! {
+    /// `$sszip_cache_status` in nginx.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    CacheStatus
     /// There is no cache here, or the request is not one for it.
     #[default]
-    None,
+    None "",
     /// It was not looked up: nothing that could be stored was asked for.
-    Bypass,
+    Bypass "BYPASS",
     /// It was not there.
-    Miss,
+    Miss "MISS",
     /// It was there, and stale, and the node says that it is still right.
-    Revalidated,
+    Revalidated "REVALIDATED",
     /// It was there, and stale, and was sent because the node failed.
-    Stale,
+    Stale "STALE",
     /// It was there, and stale, and was sent because another request fetches a
     /// new one.
-    Updating,
+    Updating "UPDATING",
     /// It was there.
-    Hit,
-}
-
-impl CacheStatus {
-    /// nginx's word for it (`$upstream_cache_status`); empty for none.
-    pub const fn name(self) -> &'static str {
-        match self {
-            CacheStatus::None => "",
-            CacheStatus::Bypass => "BYPASS",
-            CacheStatus::Miss => "MISS",
-            CacheStatus::Revalidated => "REVALIDATED",
-            CacheStatus::Stale => "STALE",
-            CacheStatus::Updating => "UPDATING",
-            CacheStatus::Hit => "HIT",
-        }
-    }
+    Hit "HIT",
 }

@@ -193,24 +193,6 @@ fn what_nobody_vouches_for_does_not_hold_until_somebody_does() {
     assert!(kept.holds());
 }
 
-#[test]
-fn a_state_is_one_line_of_json() {
-    let chain = chain();
-    moved(&chain, Move::Reorg { from: 98 });
-    moved(&chain, Move::Final(Some(60)));
-    let text = serde_json::to_string(&chain.state()).unwrap();
-    assert_eq!(
-        text,
-        "{\"heights\":\"blocks\",\"epoch\":1000001,\"head\":100,\"seen\":100,\"final\":60,\
-         \"known\":false,\"wrong\":false,\"reorgs\":[[1000001,98]],\"since\":1000000,\
-         \"blocks\":[]}"
-    );
-    chain.change(|state| state.knows(std::iter::once((7, [0xab; 32]))));
-    let text = serde_json::to_string(&chain.state()).unwrap();
-    assert!(text.ends_with(&format!("\"blocks\":[[7,\"{}\"]]}}", "ab".repeat(32))));
-    assert_eq!(serde_json::from_str::<State>(&text).unwrap(), chain.state());
-}
-
 #[derive(Clone, Debug)]
 enum Step {
     Extend(u64),

@@ -4,8 +4,10 @@
 use super::message::{number, Answer, Message, NotOurs};
 use crate::bytes::{push, Bytes};
 
-/// What is between a target and the fields.
+/// What is between a target and the fields. Who wants an answer without an end
+/// gets it in no chunks by the older version (RFC 9112, 2.5 and 6.3).
 const START: &str = " HTTP/1.1\r\nhost: sszip\r\n";
+const START_ENDLESS: &str = " HTTP/1.0\r\nhost: sszip\r\n";
 
 /// A longer head is not the owner's. Bytes.
 const MAX_HEAD: usize = 8 << 10;
@@ -46,7 +48,11 @@ impl Outgoing {
     pub(super) fn add(&mut self, message: Message) -> Option<()> {
         let mut length = itoa::Buffer::new();
         let length = message.has_body().then(|| length.format(message.length()));
-        let mut texts = [message.method, " ", &message.target, START].to_vec();
+        let start = match message.is_endless {
+            true => START_ENDLESS,
+            false => START,
+        };
+        let mut texts = [message.method, " ", &message.target, start].to_vec();
         if let Some(length) = length {
             texts.extend(["content-length: ", length, "\r\n"]);
         }
@@ -116,11 +122,8 @@ enum Reading {
         response: Answer,
         length: usize,
     },
-    /// Chunks of a stream without an end: what is left of the present one,
-    /// with the line break after it.
-    Events {
-        left: u64,
-    },
+    /// A stream without an end.
+    Events,
 }
 
 /// What the bytes that came amount to.
@@ -158,7 +161,7 @@ impl Reader {
                 // not beyond it: the connection is read for one response
                 (&mut response.body, left, left)
             }
-            Reading::Events { .. } => (&mut self.buffer, EVENTS_ROOM, usize::MAX),
+            Reading::Events => (&mut self.buffer, EVENTS_ROOM, usize::MAX),
         };
         if buffer.len() == buffer.capacity() {
             buffer.try_reserve_exact(wanted).ok()?;
@@ -204,7 +207,8 @@ impl Reader {
                 Ok(Read::Response(response))
             }
             Reading::Body { .. } => Ok(Read::More),
-            Reading::Events { .. } => self.read_chunks(),
+            Reading::Events if self.buffer.is_empty() => Ok(Read::More),
+            Reading::Events => Ok(Read::Events(std::mem::take(&mut self.buffer))),
         }
     }
 
@@ -222,20 +226,17 @@ impl Reader {
             ..Answer::default()
         };
         let mut length = None;
-        let mut streams = false;
         for field in head.headers.iter() {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             if is("content-length") {
                 length = Some(number(field.value)?);
-            } else if is("transfer-encoding") {
-                streams = field.value.eq_ignore_ascii_case(b"chunked");
             } else {
                 response.field(field.name, field.value)?;
             }
         }
-        if streams && response.status == 200 {
+        if length.is_none() && response.status == 200 {
             self.buffer.drain(..end);
-            self.state = Reading::Events { left: 0 };
+            self.state = Reading::Events;
             return Ok(true);
         }
         let length = match response.status {
@@ -256,46 +257,6 @@ impl Reader {
         response.body = body;
         self.state = Reading::Body { response, length };
         Ok(true)
-    }
-
-    /// RFC 9112, 7.1.
-    fn read_chunks(&mut self) -> Result<Read, NotOurs> {
-        let Reading::Events { left } = &mut self.state else {
-            return Err(NotOurs);
-        };
-        let mut data = Vec::new();
-        let mut at = 0;
-        loop {
-            let rest = &self.buffer[at..];
-            if *left == 0 {
-                match httparse::parse_chunk_size(rest) {
-                    // the end of what has none
-                    Ok(httparse::Status::Complete((_, 0))) => return Err(NotOurs),
-                    Ok(httparse::Status::Complete((start, size))) => {
-                        at += start;
-                        *left = size.checked_add(2).ok_or(NotOurs)?;
-                    }
-                    Ok(httparse::Status::Partial) if rest.len() < 64 => break,
-                    _ => return Err(NotOurs),
-                }
-            } else {
-                let take = rest.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                // the last two of a chunk are its line break
-                let breaks = usize::try_from(left.saturating_sub(2)).unwrap_or(usize::MAX);
-                data.extend_from_slice(&rest[..take.min(breaks)]);
-                *left -= take as u64;
-                at += take;
-                if *left > 0 {
-                    break;
-                }
-            }
-        }
-        self.buffer.drain(..at);
-        Ok(if data.is_empty() {
-            Read::More
-        } else {
-            Read::Events(data)
-        })
     }
 }
 
@@ -340,6 +301,7 @@ mod tests {
             fields: vec![("one", "1".into()), ("two", "2".into())],
             body: b"SZE".to_vec(),
             rest: Some(b"true".to_vec().into()),
+            is_endless: false,
         };
         let expected = "PUT /here HTTP/1.1\r\nhost: sszip\r\ncontent-length: 7\r\n\
                         one: 1\r\ntwo: 2\r\n\r\nSZEtrue";
@@ -353,6 +315,8 @@ mod tests {
         };
         let expected = "DELETE /here HTTP/1.1\r\nhost: sszip\r\n\r\n";
         assert_eq!(text(without), expected);
+        let expected = "GET /v1/events?process=a HTTP/1.0\r\nhost: sszip\r\n\r\n";
+        assert_eq!(text(Message::listen("a")), expected);
     }
 
     const FOUND: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nsszip-fresh: 700\r\n\
@@ -399,12 +363,11 @@ mod tests {
     fn what_no_owner_sends_is_refused() {
         for bytes in [
             &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
-            b"HTTP/1.1 200 OK\r\n\r\n",
+            b"HTTP/1.1 201 Created\r\n\r\n",
             b"HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n",
             b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nage: -1\r\ncontent-length: 0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nab\r\n",
-            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
-            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
         ] {
             assert_eq!(read(&[bytes]), Err(NotOurs), "{}", bytes.escape_ascii());
         }
@@ -413,20 +376,19 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_taken_apart_wherever_they_are_cut() {
-        let stream = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
-            5\r\nevent\r\n7\r\n: hello\r\n2\r\n\n\n\r\n";
+    fn what_says_no_length_is_a_stream() {
+        let stream = b"HTTP/1.0 200 OK\r\n\r\nevent: hello\n\n";
         for size in 1..stream.len() {
             let pieces: Vec<&[u8]> = stream.chunks(size).collect();
-            let data: Vec<u8> = read(&pieces)
-                .unwrap()
-                .into_iter()
-                .flat_map(|read| match read {
-                    Read::Events(data) => data,
-                    other => panic!("{other:?}"),
-                })
-                .collect();
-            assert_eq!(data, b"event: hello\n\n", "{size}");
+            let data = read(&pieces).unwrap().into_iter().map(|read| match read {
+                Read::Events(data) => data,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(
+                data.collect::<Vec<_>>().concat(),
+                b"event: hello\n\n",
+                "{size}"
+            );
         }
     }
 
@@ -437,6 +399,7 @@ mod tests {
             fields: Vec::new(),
             body: body.to_vec(),
             rest: Some(load.to_vec().into()),
+            is_endless: false,
         }
     }
 

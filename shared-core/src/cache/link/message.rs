@@ -28,6 +28,8 @@ pub struct Message {
     pub body: Vec<u8>,
     /// What of it is an entry's, too.
     pub rest: Option<Bytes>,
+    /// Its answer is the event stream.
+    pub is_endless: bool,
 }
 
 impl Message {
@@ -38,6 +40,7 @@ impl Message {
             fields: Vec::new(),
             body: Vec::new(),
             rest: None,
+            is_endless: false,
         }
     }
 
@@ -137,7 +140,10 @@ impl Message {
 
     /// Opens the event stream.
     pub fn listen(process: &str) -> Self {
-        Self::new("GET", format!("/v1/events?process={process}"))
+        Self {
+            is_endless: true,
+            ..Self::new("GET", format!("/v1/events?process={process}"))
+        }
     }
 
     /// Whether it has a body, and says how long that is.
@@ -236,7 +242,7 @@ fn path_of(path: &str, key: &Key, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Message, NotOurs};
+    use super::{Answer, Message};
     use crate::cache::class::Class;
     use crate::cache::entry::about::About;
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
@@ -291,35 +297,6 @@ mod tests {
         }
         // over before it is sent
         assert!(store(None, 999).is_none());
-    }
-
-    #[test]
-    fn a_lease_is_asked_for_with_the_look_up() {
-        let key = "00".repeat(32);
-        for (lease, query) in [(None, ""), (Some("w-1"), "?lease=w-1&for=60000")] {
-            let message = Message::look_up(&[0; 32], lease);
-            assert_eq!(message.target, format!("/v1/entries/{key}{query}"));
-            assert!(message.method == "GET" && !message.has_body());
-        }
-        let message = Message::give_back(&[0; 32], "w-1");
-        assert_eq!(message.target, format!("/v1/leases/{key}?process=w-1"));
-        assert!(message.method == "DELETE" && !message.has_body());
-    }
-
-    #[test]
-    fn an_answer_is_read_from_its_fields() {
-        let mut answer = Answer::default();
-        for (name, value) in [
-            ("Sszip-Fresh", &b"700"[..]),
-            ("age", b"3"),
-            ("sszip-lease", b"pending"),
-            ("date", b"x"),
-        ] {
-            assert_eq!(answer.field(name, value), Ok(()));
-        }
-        let read = (answer.fresh, answer.age, answer.granted);
-        assert_eq!(read, (700, 3, Some(false)));
-        assert_eq!(answer.field("age", b"-1"), Err(NotOurs));
     }
 
     #[test]

@@ -493,21 +493,6 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_forgotten() {
-        let memory = Memory::new(10_000);
-        memory.insert([1; 32], &kept(Class::Immutable, 10_000));
-        memory.insert([2; 32], &kept(Class::Tip, 10_000));
-        memory.get(&[1; 32], at(500)).unwrap();
-        // a look that is nobody's request
-        memory.peek(&[2; 32], at(600)).unwrap();
-        memory.forget(500);
-        assert!(memory.peek(&[1; 32], at(700)).is_some());
-        assert!(memory.peek(&[2; 32], at(700)).is_none());
-        memory.forget(501);
-        assert!(memory.is_empty());
-    }
-
-    #[test]
     fn another_form_takes_only_its_own_entrys_place() {
         let memory = Memory::new(10_000);
         let (old, newer) = (kept(Class::Immutable, 1_000), kept(Class::Immutable, 1_000));

@@ -3,8 +3,6 @@
 //! A full disk fails thousands of writes a second; the log gets one line when
 //! that begins and one when it is over.
 
-use std::collections::VecDeque;
-
 use serde::Serialize;
 
 use super::rocks::Failure;
@@ -46,37 +44,23 @@ pub enum Event {
     StoringOn,
 }
 
-/// Events that nobody asked for are forgotten beyond this many, oldest first.
-const MAX_EVENTS: usize = 16;
-
 /// On, or off for a reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Storing {
     off: Option<Reason>,
-    events: VecDeque<Event>,
+    /// The log has heard that it is off.
+    is_told: bool,
 }
 
 impl Storing {
     /// A write came through.
     pub(super) fn succeeded(&mut self) {
-        if self.off.take().is_some() {
-            self.push(Event::StoringOn);
-        }
+        self.off = None;
     }
 
     /// A write, or RocksDB in the background, failed.
     pub(super) fn failed(&mut self, reason: Reason) {
-        if self.off.is_none() {
-            self.push(Event::StoringOff(reason.clone()));
-        }
         self.off = Some(reason);
-    }
-
-    fn push(&mut self, event: Event) {
-        if self.events.len() == MAX_EVENTS {
-            self.events.pop_front();
-        }
-        self.events.push_back(event);
     }
 
     /// Why nothing is stored; `None` while it is.
@@ -84,15 +68,23 @@ impl Storing {
         self.off.as_ref()
     }
 
-    /// The oldest event that was not taken yet.
+    /// What the log has not heard yet. What was over before anybody asked is
+    /// nothing to talk of.
     pub(super) fn next_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        if self.is_told == self.off.is_some() {
+            return None;
+        }
+        self.is_told = self.off.is_some();
+        Some(match &self.off {
+            Some(reason) => Event::StoringOff(reason.clone()),
+            None => Event::StoringOn,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Event, Reason, Storing, MAX_EVENTS};
+    use super::{Event, Reason, Storing};
 
     #[test]
     fn one_transition_is_one_event() {
@@ -104,25 +96,17 @@ mod tests {
         }
         storing.failed(Reason::Failed("bad sector".into()));
         assert_eq!(storing.off(), Some(&Reason::Failed("bad sector".into())));
+        let said = Event::StoringOff(Reason::Failed("bad sector".into()));
+        assert_eq!(storing.next_event(), Some(said));
+        storing.failed(Reason::DiskFull);
+        assert_eq!(storing.next_event(), None);
         storing.succeeded();
         storing.succeeded();
         assert_eq!(storing.off(), None);
-        assert_eq!(
-            storing.next_event(),
-            Some(Event::StoringOff(Reason::DiskFull))
-        );
         assert_eq!(storing.next_event(), Some(Event::StoringOn));
         assert_eq!(storing.next_event(), None);
-    }
-
-    #[test]
-    fn events_that_nobody_takes_are_bounded() {
-        let mut storing = Storing::default();
-        for _ in 0..100 {
-            storing.failed(Reason::DiskFull);
-            storing.succeeded();
-        }
-        let events = std::iter::from_fn(|| storing.next_event());
-        assert_eq!(events.count(), MAX_EVENTS);
+        storing.failed(Reason::DiskFull);
+        storing.succeeded();
+        assert_eq!(storing.next_event(), None);
     }
 }

@@ -3,14 +3,19 @@
 use super::*;
 use crate::cache::link::sending::TOGETHER;
 
-#[test]
-fn what_is_asked_at_once_is_sent_together() {
+/// A host whose first connection is open.
+fn connected() -> Host {
     let mut host = Host::up();
-    // the first of them opens the connection
     want_all(&mut host, 1..2);
     host.receive(1, &missing("granted"));
     assert_eq!(host.woken(), [1]);
     host.sent.clear();
+    host
+}
+
+#[test]
+fn what_is_asked_at_once_is_sent_together() {
+    let mut host = connected();
     want_all(&mut host, 2..5);
     assert_eq!(host.sent.len(), 1);
     let sent = host.requests();
@@ -31,10 +36,7 @@ fn what_is_asked_at_once_is_sent_together() {
 
 #[test]
 fn of_those_that_were_sent_together_each_has_its_time() {
-    let mut host = Host::up();
-    want_all(&mut host, 1..2);
-    host.receive(1, &missing("granted"));
-    host.woken();
+    let mut host = connected();
     want_all(&mut host, 2..4);
     let answer = found();
     let (begun, rest) = answer.split_at(answer.len() - 3);
@@ -57,10 +59,7 @@ fn of_those_that_were_sent_together_each_has_its_time() {
 
 #[test]
 fn all_that_were_sent_together_fail_with_their_connection() {
-    let mut host = Host::up();
-    want_all(&mut host, 1..2);
-    host.receive(1, &missing("granted"));
-    host.woken();
+    let mut host = connected();
     want_all(&mut host, 2..5);
     host.lose(1);
     host.run();

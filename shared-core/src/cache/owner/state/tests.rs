@@ -294,8 +294,8 @@ fn a_purge_that_is_not_written_down_holds_but_is_not_acknowledged() {
 #[test]
 fn a_clean_end_stores_what_may_be_and_is_fresh() {
     let (owner, model) = owner();
-    for (n, class) in Class::ALL.into_iter().enumerate() {
-        let entry = kept_of(class, 5, 100);
+    for (n, class) in Class::ALL.iter().enumerate() {
+        let entry = kept_of(*class, 5, 100);
         owner.put(&[n as u8; 32], &entry, None, at(0)).unwrap();
     }
     owner.close(at(100)).unwrap();

@@ -1,14 +1,13 @@
 //! A chain that is obviously right, and a cache that does what it is told: at
 //! each poll that saw what the node has, the cache has nothing else.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::tests::{Node, INTERVAL};
 use super::{Answer, Ask, Block, Hash, Mark, Move, Record, State, Step, Tracker};
 use crate::config::follow::Finality;
-
-const INTERVAL: u64 = 1_000;
 
 /// What happens to a chain, or between it and who follows it.
 #[derive(Clone, Debug)]
@@ -44,77 +43,45 @@ enum Event {
     Flush,
 }
 
-#[derive(Clone, Debug)]
-struct Node {
-    chain: Vec<Block>,
+/// A node whose chain changes.
+struct Peer {
+    node: Node,
     remembered: Vec<Block>,
-    orphans: HashMap<Hash, Block>,
     finalized: usize,
-    lag: usize,
-    is_syncing: bool,
     is_down: bool,
-    id: u64,
-    made: u64,
+    /// The last that it has begun.
+    branch: u8,
 }
 
-impl Node {
-    fn new(id: u64) -> Self {
-        let mut node = Self {
-            chain: Vec::new(),
-            remembered: Vec::new(),
-            orphans: HashMap::new(),
+impl Peer {
+    fn new(id: u8) -> Self {
+        let node = Node::of(id.into(), id * 100 - 99, 20);
+        Self {
+            remembered: node.chain.clone(),
+            node,
             finalized: 0,
-            lag: 0,
-            is_syncing: false,
             is_down: false,
-            id,
-            made: 0,
-        };
-        node.extend(20);
-        node.remembered = node.chain.clone();
-        node
-    }
-
-    fn extend(&mut self, count: usize) {
-        for _ in 0..count {
-            self.made += 1;
-            let mut hash = [0; 32];
-            hash[..8].copy_from_slice(&self.made.to_be_bytes());
-            hash[8..16].copy_from_slice(&self.id.to_be_bytes());
-            let block = Block {
-                number: self.chain.len() as u64,
-                hash,
-                parent: self.chain.last().map_or([0; 32], |last| last.hash),
-            };
-            self.orphans.insert(hash, block);
-            self.chain.push(block);
+            branch: id * 100 - 99,
         }
     }
 
     fn cut(&mut self, count: usize) {
-        self.chain
-            .truncate((self.chain.len() - count.min(self.chain.len())).max(1));
-        self.finalized = self.finalized.min(self.chain.len() - 1);
+        let left = self.node.chain.len().saturating_sub(count).max(1);
+        self.node.cut(left as u64 - 1);
+        self.finalized = self.finalized.min(left - 1);
+        self.branch += 1;
     }
 
-    /// What it shows.
-    fn view(&self) -> &[Block] {
-        &self.chain[..self.chain.len().saturating_sub(self.lag).max(1)]
+    fn extend(&mut self, count: u64) {
+        self.node.extend(self.branch, count);
     }
 
-    fn answer(&self, ask: Ask) -> Answer {
-        let view = self.view();
-        match ask {
-            Ask::Latest => Answer::Block(view.last().copied()),
-            Ask::Finalized => Answer::Block(view.get(self.finalized.min(view.len() - 1)).copied()),
-            Ask::Syncing => Answer::Syncing(self.is_syncing),
-            Ask::ByHash(hash) => Answer::Block(self.orphans.get(&hash).copied()),
-            Ask::ByNumber(number) | Ask::Again(number) => {
-                Answer::Block(view.get(number as usize).copied())
-            }
-            Ask::ChainId => Answer::ChainId(Some(self.id)),
-            Ask::Genesis => Answer::Genesis(view[0].hash),
+    fn answer(&mut self, ask: Ask) -> Answer {
+        if ask == Ask::Finalized {
+            let view = self.node.view();
+            return Answer::Block(view.get(self.finalized.min(view.len() - 1)).copied());
         }
+        self.node.answer(ask)
     }
 }
 
@@ -123,8 +90,8 @@ type Entries = BTreeMap<u64, Hash>;
 
 struct World {
     finality: Finality,
-    node: Node,
-    other: Node,
+    node: Peer,
+    other: Peer,
     tracker: Tracker,
     now: u64,
     /// What is not final.
@@ -141,8 +108,8 @@ impl World {
     fn new(finality: Finality) -> Self {
         Self {
             finality,
-            node: Node::new(1),
-            other: Node::new(2),
+            node: Peer::new(1),
+            other: Peer::new(2),
             tracker: Tracker::new(finality, INTERVAL, Record::default(), 0),
             now: 0,
             memory: Entries::new(),
@@ -156,24 +123,25 @@ impl World {
     fn happens(&mut self, event: &Event) {
         let node = &mut self.node;
         match event {
-            Event::Extend(count) => node.extend(*count as usize),
+            Event::Extend(count) => node.extend((*count).into()),
             Event::Reorg(depth, length) => {
                 node.cut(*depth as usize);
-                node.extend(*length as usize);
+                node.extend((*length).into());
             }
             Event::Rollback(depth) => node.cut(*depth as usize),
             Event::Finalize(depth) => {
-                let number = node.chain.len().saturating_sub(1 + *depth as usize);
+                let number = node.node.chain.len().saturating_sub(1 + *depth as usize);
                 node.finalized = node.finalized.max(number);
             }
             Event::Unfinalize(by) => node.finalized = node.finalized.saturating_sub(*by as usize),
-            Event::Lag(by) => node.lag = *by as usize,
-            Event::Syncing(is_syncing) => node.is_syncing = *is_syncing,
+            Event::Lag(by) => node.node.lag = *by as usize,
+            Event::Syncing(is_syncing) => node.node.syncing = Ok(*is_syncing),
             Event::Down(is_down) => node.is_down = *is_down,
-            Event::Remember => node.remembered.clone_from(&node.chain),
+            Event::Remember => node.remembered.clone_from(&node.node.chain),
             Event::Return => {
-                std::mem::swap(&mut node.chain, &mut node.remembered);
-                node.finalized = node.finalized.min(node.chain.len() - 1);
+                std::mem::swap(&mut node.node.chain, &mut node.remembered);
+                node.finalized = node.finalized.min(node.node.chain.len() - 1);
+                node.branch += 1;
             }
             Event::Swap => std::mem::swap(&mut self.node, &mut self.other),
             Event::Poll(wait) => self.poll(u64::from(*wait), None),
@@ -262,10 +230,13 @@ impl World {
 
     /// The poll saw what the node has.
     fn check(&self) {
-        let view = self.node.view();
+        let view = self.node.node.view();
         let head = view.last().unwrap();
         let recorded = self.disk.1.identity.unwrap();
-        assert_eq!(self.is_wrong, recorded.chain_id != Some(self.node.id));
+        assert_eq!(
+            self.is_wrong,
+            recorded.chain_id != Some(self.node.node.chain_id)
+        );
         assert_eq!(self.is_wrong, self.tracker.state() == State::WrongChain);
         if self.is_wrong {
             assert_eq!(self.last, None);
@@ -292,7 +263,7 @@ impl World {
         let Some(last) = self.last else {
             return;
         };
-        assert!(!is_behind && !self.node.is_syncing);
+        assert!(!is_behind && self.node.node.syncing == Ok(false));
         assert!(last <= head.number);
         for (number, hash) in &self.disk.0 {
             assert!(has(number, hash), "{number} was replaced, and on disk");
@@ -304,7 +275,7 @@ impl World {
         if self.is_wrong {
             return;
         }
-        for block in self.node.view() {
+        for block in self.node.node.view() {
             let is_final = self.last.is_some_and(|last| block.number <= last);
             let tier = match is_final {
                 true => &mut self.disk.0,
@@ -317,20 +288,21 @@ impl World {
     /// Nothing happens any more, for long.
     fn settle(&mut self) {
         let recorded = self.disk.1.identity.and_then(|identity| identity.chain_id);
-        if recorded.is_some_and(|recorded| recorded != self.node.id) {
+        if recorded.is_some_and(|recorded| recorded != self.node.node.chain_id) {
             self.happens(&Event::Swap);
         }
         // behind what was once final nothing is final
         let mark = self.disk.1.mark.map_or(0, |mark| mark.number);
-        let missing = (mark + 100).saturating_sub(self.node.chain.len() as u64);
-        self.node.extend(usize::try_from(missing).unwrap());
-        (self.node.is_down, self.node.is_syncing, self.node.lag) = (false, false, 0);
+        let missing = (mark + 100).saturating_sub(self.node.node.chain.len() as u64);
+        self.node.extend(missing);
+        (self.node.is_down, self.node.node.lag) = (false, 0);
+        self.node.node.syncing = Ok(false);
         self.happens(&Event::Finalize(10));
         for _ in 0..5 {
             self.poll(INTERVAL, None);
         }
         assert_eq!(self.tracker.state(), State::Following);
-        let head = self.node.chain.last().unwrap().number;
+        let head = self.node.node.chain.last().unwrap().number;
         let wanted = match self.finality {
             Finality::Tag => self.node.finalized as u64,
             Finality::Depth(depth) => head - depth,

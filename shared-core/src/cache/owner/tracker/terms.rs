@@ -124,33 +124,20 @@ pub enum Step {
     },
 }
 
-/// How the following goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+named! {
+    /// How the following goes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    State
     /// The node has not answered yet.
-    Starting,
+    Starting "starting",
     /// All is well.
-    Following,
+    Following "following",
     /// The node says that it is behind.
-    Syncing,
+    Syncing "syncing",
     /// Its head went back, and may come again.
-    Lagging,
+    Lagging "lagging",
     /// It has not answered for some time.
-    Unreachable,
+    Unreachable "unreachable",
     /// It has another chain than the one recorded.
-    WrongChain,
-}
-
-impl State {
-    /// As the owner's status has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Following => "following",
-            Self::Syncing => "syncing",
-            Self::Lagging => "lagging",
-            Self::Unreachable => "unreachable",
-            Self::WrongChain => "wrong-chain",
-        }
-    }
+    WrongChain "wrong-chain",
 }

@@ -1,5 +1,7 @@
 //! A script a rule: what the node has, and the moves that come of it.
 
+use std::collections::HashMap;
+
 use super::{Answer, Ask, Block, Hash, Identity, Mark, Move, Record, State, Step, Tracker};
 use crate::config::follow::Finality;
 
@@ -7,13 +9,16 @@ mod chains;
 mod finality;
 
 /// A node: one chain, and what it says of it.
-#[derive(Clone)]
-struct Node {
-    chain: Vec<Block>,
-    orphans: Vec<Block>,
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) chain: Vec<Block>,
+    /// All that it has ever had.
+    known: HashMap<Hash, Block>,
     finalized: Result<Option<Mark>, String>,
-    syncing: Result<bool, String>,
-    chain_id: u64,
+    pub(super) syncing: Result<bool, String>,
+    pub(super) chain_id: u64,
+    /// It answers as if the last ones were not there.
+    pub(super) lag: usize,
     asked: Vec<Ask>,
 }
 
@@ -25,32 +30,50 @@ fn hash(branch: u8, number: u64) -> Hash {
 
 impl Node {
     fn new(length: u64) -> Self {
+        Self::of(1, 0, length)
+    }
+
+    /// Of that chain.
+    pub(super) fn of(chain_id: u64, branch: u8, length: u64) -> Self {
         let mut node = Self {
             chain: Vec::new(),
-            orphans: Vec::new(),
+            known: HashMap::new(),
             finalized: Ok(None),
             syncing: Ok(false),
-            chain_id: 1,
+            chain_id,
+            lag: 0,
             asked: Vec::new(),
         };
-        node.extend(0, length);
+        node.extend(branch, length);
         node
     }
 
-    fn extend(&mut self, branch: u8, count: u64) {
+    fn push(&mut self, branch: u8, number: u64) {
+        let block = Block {
+            number,
+            hash: hash(branch, number),
+            parent: self.chain.last().map_or([0; 32], |last| last.hash),
+        };
+        self.known.insert(block.hash, block);
+        self.chain.push(block);
+    }
+
+    pub(super) fn extend(&mut self, branch: u8, count: u64) {
         for _ in 0..count {
             let number = self.chain.last().map_or(0, |last| last.number + 1);
-            self.chain.push(Block {
-                number,
-                hash: hash(branch, number),
-                parent: self.chain.last().map_or([0; 32], |last| last.hash),
-            });
+            self.push(branch, number);
         }
     }
 
-    fn cut(&mut self, head: u64) {
+    pub(super) fn cut(&mut self, head: u64) {
         let at = self.chain.partition_point(|block| block.number <= head);
-        self.orphans.extend(self.chain.drain(at..));
+        self.chain.truncate(at);
+    }
+
+    /// The blocks above that one are replaced by so many.
+    fn branch_off(&mut self, at: u64, branch: u8, count: u64) {
+        self.cut(at);
+        self.extend(branch, count);
     }
 
     fn finalize(&mut self, number: u64) {
@@ -61,14 +84,21 @@ impl Node {
         }));
     }
 
-    fn at(&self, number: u64) -> Option<Block> {
-        self.chain.iter().find(|b| b.number == number).copied()
+    /// What it shows.
+    pub(super) fn view(&self) -> &[Block] {
+        &self.chain[..self.chain.len().saturating_sub(self.lag).max(1)]
     }
 
-    fn answer(&mut self, ask: Ask) -> Answer {
+    fn at(&self, number: u64) -> Option<Block> {
+        let view = self.view();
+        let at = view.binary_search_by_key(&number, |block| block.number);
+        Some(view[at.ok()?])
+    }
+
+    pub(super) fn answer(&mut self, ask: Ask) -> Answer {
         self.asked.push(ask);
         match ask {
-            Ask::Latest => Answer::Block(self.chain.last().copied()),
+            Ask::Latest => Answer::Block(self.view().last().copied()),
             Ask::Finalized => match &self.finalized {
                 Ok(mark) => Answer::Block(mark.map(|mark| Block {
                     number: mark.number,
@@ -81,10 +111,7 @@ impl Node {
                 Ok(syncing) => Answer::Syncing(*syncing),
                 Err(error) => Answer::Failed(error.clone()),
             },
-            Ask::ByHash(hash) => {
-                let mut all = self.chain.iter().chain(&self.orphans);
-                Answer::Block(all.find(|block| block.hash == hash).copied())
-            }
+            Ask::ByHash(hash) => Answer::Block(self.known.get(&hash).copied()),
             Ask::ByNumber(number) | Ask::Again(number) => Answer::Block(self.at(number)),
             Ask::ChainId => Answer::ChainId(Some(self.chain_id)),
             Ask::Genesis => Answer::Genesis(self.chain[0].hash),
@@ -103,7 +130,7 @@ struct Script {
     lies: Vec<(Ask, Answer)>,
 }
 
-const INTERVAL: u64 = 1_000;
+pub(super) const INTERVAL: u64 = 1_000;
 
 impl Script {
     fn new(node: Node, finality: Finality) -> Self {

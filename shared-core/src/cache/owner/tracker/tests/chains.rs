@@ -37,8 +37,7 @@ fn blocks_that_were_replaced_are_told_from_the_lowest_on() {
             script.node.extend(0, 1);
             assert_eq!(script.poll(), format!("head {number}"));
         }
-        script.node.cut(110 - depth);
-        script.node.extend(1, length);
+        script.node.branch_off(110 - depth, 1, length);
         let (from, head) = (111 - depth, 110 - depth + length);
         assert_eq!(
             script.poll(),
@@ -53,8 +52,7 @@ fn blocks_that_were_replaced_are_told_from_the_lowest_on() {
 #[test]
 fn a_branch_below_all_that_is_known_spares_what_is_final() {
     let mut script = Script::followed();
-    script.node.cut(95);
-    script.node.extend(1, 10);
+    script.node.branch_off(95, 1, 10);
     assert_eq!(script.poll(), "reorg 91, head 105");
     assert_eq!(script.tracker.last_final(), Some(90));
 }
@@ -67,8 +65,7 @@ fn a_branch_far_away_is_found_by_number() {
         script.poll();
     }
     script.node.asked.clear();
-    script.node.cut(255);
-    script.node.extend(1, 1_000);
+    script.node.branch_off(255, 1, 1_000);
     assert_eq!(script.poll(), "reorg 256, head 1255");
     assert!(script.node.asked.len() < 20, "{:?}", script.node.asked);
 }
@@ -196,23 +193,16 @@ fn the_identity_is_looked_at_now_and_then() {
 #[test]
 fn skipped_slots_are_no_gaps() {
     let mut node = Node::new(90);
-    let skip = |node: &mut Node, branch: u8, number: u64| {
-        node.chain.push(Block {
-            number,
-            hash: hash(branch, number),
-            parent: node.chain.last().unwrap().hash,
-        });
-    };
-    skip(&mut node, 0, 95);
+    node.push(0, 95);
     let mut script = Script::new(node, Finality::Tag);
     script.poll();
     for number in [97, 98, 102] {
-        skip(&mut script.node, 0, number);
+        script.node.push(0, number);
         assert_eq!(script.poll(), format!("head {number}"));
     }
     // a block in a slot that was empty
     script.node.cut(98);
-    skip(&mut script.node, 1, 100);
+    script.node.push(1, 100);
     assert_eq!(script.poll(), "reorg 99, head 100");
 }
 
@@ -244,8 +234,7 @@ fn answers_that_do_not_fit_are_not_believed_at_once() {
 fn a_block_with_another_hash_than_was_asked_for_is_none() {
     let mut script = Script::followed();
     script.advance(20);
-    script.node.cut(115);
-    script.node.extend(1, 10);
+    script.node.branch_off(115, 1, 10);
     let other = script.node.at(100).unwrap();
     let asked = Ask::ByHash(hash(1, 124));
     script.lies = vec![(asked, Answer::Block(Some(other)))];

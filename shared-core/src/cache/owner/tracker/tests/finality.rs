@@ -8,8 +8,7 @@ fn what_was_final_and_is_replaced_is_broken() {
     script.advance(20);
     script.node.finalize(115);
     assert_eq!(script.poll(), "final 115");
-    script.node.cut(109);
-    script.node.extend(1, 20);
+    script.node.branch_off(109, 1, 20);
     script.node.finalize(113);
     assert_eq!(script.poll(), broken(110, 129, 113));
     assert!(script.said.last().unwrap().contains("block 115 was final"));
@@ -24,8 +23,7 @@ fn what_was_final_before_a_restart_is_checked() {
     node.finalize(150);
     let mut again = Script::with(node.clone(), Finality::Tag, record);
     assert_eq!(again.poll(), "reorg 0, head 200, final 150");
-    node.cut(80);
-    node.extend(1, 200);
+    node.branch_off(80, 1, 200);
     node.finalize(160);
     let mut again = Script::with(node, Finality::Tag, record);
     assert_eq!(format!("final none, {}", again.poll()), broken(0, 280, 160));
@@ -59,8 +57,7 @@ fn a_short_branch_below_what_is_final_breaks_it_at_once() {
     script.advance(20);
     script.node.finalize(118);
     script.poll();
-    script.node.cut(110);
-    script.node.extend(1, 3);
+    script.node.branch_off(110, 1, 3);
     script.node.finalize(112);
     assert_eq!(script.poll(), broken(111, 113, 112));
 }
@@ -105,13 +102,11 @@ fn depth_makes_final_what_lies_that_deep() {
     }
     assert!(!script.node.asked.contains(&Ask::Finalized));
     // a shorter branch undoes nothing
-    script.node.cut(125);
-    script.node.extend(1, 3);
+    script.node.branch_off(125, 1, 3);
     assert_eq!(script.poll(), "reorg 126, head 128");
     assert_eq!(script.tracker.last_final(), Some(118));
     // a deeper one does
-    script.node.cut(115);
-    script.node.extend(2, 20);
+    script.node.branch_off(115, 2, 20);
     assert_eq!(script.poll(), broken(116, 135, 123));
     let mut short = Script::new(Node::new(5), Finality::Depth(12));
     assert_eq!(short.poll(), "reorg 0, head 4");
