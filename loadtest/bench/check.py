@@ -16,15 +16,15 @@ def exchange(port, path, body, accept):
     return send(port, path, body.request.read_bytes(), accept)
 
 
-def send(port, path, request, accept):
+def send(port, path, request, accept, media=""):
     """The same with bytes; without any it is a GET."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
-        return ask(peer, peer.makefile("rb"), path, request, accept)
+        return ask(peer, peer.makefile("rb"), path, request, accept, media)
 
 
-def ask(peer, stream, path, request, accept):
+def ask(peer, stream, path, request, accept, media=""):
     """The same over a connection that is there, and the file made of it."""
-    peer.sendall(written(peer.getpeername()[1], path, request, accept))
+    peer.sendall(written(peer.getpeername()[1], path, request, accept, media))
     status = int(stream.readline().split()[1])
     wire = len("HTTP/1.1 200 OK\r\n")
     headers = {}
@@ -40,13 +40,15 @@ def ask(peer, stream, path, request, accept):
     return status, headers, content, wire + len(content) + framing
 
 
-def written(port, path, request, accept):
+def written(port, path, request, accept, media=""):
     """The bytes of a request. The host that it names may be a part of a
     cache's key: it is wrk's."""
     head = (
         f"{'GET' if request is None else 'POST'} {path} HTTP/1.1\r\n"
         f"Host: 127.0.0.1:{port}\r\nAccept-Encoding: {accept}\r\n"
     )
+    if media:
+        head += f"Accept: {media}\r\n"
     if request is not None:
         head += f"Content-Type: application/json\r\nContent-Length: {len(request)}\r\n"
     return f"{head}\r\n".encode() + (request or b"")

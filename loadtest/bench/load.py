@@ -62,7 +62,10 @@ def wrk_command(port, path, connections, seconds, core):
 
 def wrk_environment(body, coder, pause_ms, keys):
     environment = dict(os.environ, BENCH_ACCEPT_ENCODING=coder.accept)
-    environment.pop("BENCH_REQUEST", None)
+    for name in ("BENCH_REQUEST", "BENCH_ACCEPT"):
+        environment.pop(name, None)
+    if coder.media:
+        environment["BENCH_ACCEPT"] = coder.media
     if body.request is not None:
         environment["BENCH_REQUEST"] = str(body.request)
     if pause_ms is not None:
@@ -125,6 +128,7 @@ def measure(nginx, body, coder, connections, seconds, expected, slack=0.02, keys
         "cpu_us": spent / 1000 / result["requests"],
         "owner_us": owner / 1000 / result["requests"],
         "p50_us": result["p50_us"],
+        "p99_us": result["p99_us"],
         "utilisation": spent / 1000 / wall_us,
         "steal": share["steal"],
     }

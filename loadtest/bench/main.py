@@ -1,8 +1,8 @@
 """Benchmarks: nginx with sszip against the other coders.
 
-Five suites: `nginx`, answers with a length, `streaming`, answers in chunks,
-`cache`, stored answers, `store`, those that the cache's owner keeps, and `ssz`,
-the core's SSZ walkers, without nginx. Each verifies every answer before it measures, and writes tables, the raw numbers and
+Six suites: `nginx`, answers with a length, `streaming`, answers in chunks,
+`cache`, stored answers, `store`, those that the cache's owner keeps, `ssz`,
+the core's SSZ walkers, without nginx, and `wire`, SSZ through nginx. Each verifies every answer before it measures, and writes tables, the raw numbers and
 a plot. See loadtest/README.md.
 """
 
@@ -32,6 +32,8 @@ import tail
 import throughput
 import transcoding
 import transcoding_report
+import wire
+import wire_report
 from stack import ROOT, Node
 
 # By suite: its sections, the name of its results, what renders them.
@@ -41,7 +43,9 @@ SUITES = {
     "cache": (caching.SECTIONS, caching.NAME, caching_report),
     "store": (storing.SECTIONS, storing.NAME, storing_report),
     "ssz": (transcoding.SECTIONS, transcoding.NAME, transcoding_report),
+    "wire": (wire.SECTIONS, wire.NAME, wire_report),
 }
+VERSIONS = {"ssz": transcoding.versions, "wire": wire.versions}
 
 
 def parse(argv):
@@ -102,7 +106,7 @@ def choose(args, library, work):
 
 def measure(suite, args, work):
     results = {
-        "machine": machine.describe(sys.argv[1:], transcoding.versions if suite == "ssz" else None),
+        "machine": machine.describe(sys.argv[1:], VERSIONS.get(suite)),
         "quiet": load.quiet_check(),
         "notes": [],
         "quick": args.quick,
@@ -120,6 +124,8 @@ def measure(suite, args, work):
         )
     if suite == "ssz":
         return results | transcoding.run(args, work, say)
+    if suite == "wire":
+        return results | wire.run(args, work, say)
 
     library = bodylib.Library(work)
     chosen, pairs, source = choose(args, library, work)

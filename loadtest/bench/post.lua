@@ -2,6 +2,7 @@
 -- counted as one line of JSON. Its parameters come in the environment:
 --   BENCH_REQUEST          file with the request's body; absent: a GET
 --   BENCH_ACCEPT_ENCODING  value of Accept-Encoding
+--   BENCH_ACCEPT           value of Accept; absent: none
 --   BENCH_PAUSE_MS         mean pause before each request of a connection;
 --                          absent: none, the next follows at once
 --   BENCH_KEYS             so many numbers in turn, the same in each run
@@ -20,6 +21,7 @@ if name then
     wrk.headers["Content-Type"] = "application/json"
 end
 wrk.headers["Accept-Encoding"] = os.getenv("BENCH_ACCEPT_ENCODING")
+wrk.headers["Accept"] = os.getenv("BENCH_ACCEPT")
 
 -- wrk calls it before it looks for a global named "request".
 function init()

@@ -36,7 +36,7 @@ NODE_CHUNKED = ["--chunked", "*", "--piece", "16384"]
 class Coder:
     """A row of the tables: the directives that make it, and what it answers.
 
-    `handler` is where answers come from, `http` what is said outside of any
+    `accept` is what Accept-Encoding says, `media` what Accept does. `handler` is where answers come from, `http` what is said outside of any
     location; `@PREFIX@` stands for the server's own folder in all of them.
     """
 
@@ -48,6 +48,7 @@ class Coder:
     http: str = ""
     module: Path | None = None
     without_igzip: bool = False
+    media: str = ""
 
 
 def gzip_coder(level):
@@ -130,12 +131,15 @@ def stop(process):
 
 
 class Node:
-    """The replay node, on the core of the load generator."""
+    """The replay node, on the core of the load generator, on TCP and on a Unix
+    socket."""
 
     def __init__(self, work, folders, core=LOAD_CORE, options=()):
         self.port = free_port()
+        self.socket = work / f"node-{self.port}.sock"
         log = work / f"node-{self.port}.log"
-        command = [str(REPLAY_NODE), "--listen", f"127.0.0.1:{self.port}", *options]
+        command = [str(REPLAY_NODE), "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--listen", f"unix:{self.socket}", *map(str, options)]
         with log.open("wb") as out:
             self.process = subprocess.Popen(
                 pinned(core, command + [str(f) for f in folders]),
@@ -152,16 +156,17 @@ class Node:
 
 
 class Nginx:
-    """One nginx, with one worker unless more are wanted; `coders` maps a path
-    to its coder."""
+    """One nginx, with one worker unless more are wanted; `upstream` is a port
+    or a Unix socket, `coders` maps a path to its coder. It listens on both."""
 
     def __init__(
-        self, work, name, upstream_port, coders, core=WORKER_CORE, listen="", workers=1
+        self, work, name, upstream, coders, core=WORKER_CORE, listen="", workers=1
     ):
         self.port, self.workers, self.core = free_port(), workers, core
         prefix = self.prefix = work / f"nginx-{slug(name)}-{self.port}"
         shutil.rmtree(prefix, ignore_errors=True)
         prefix.mkdir(parents=True)
+        self.socket = prefix / "nginx.sock"
         modules = {c.module for c in coders.values() if c.module}
         location = (HERE / "location.conf.in").read_text()
         conf = fill(
@@ -176,8 +181,11 @@ class Nginx:
             AFFINITY="" if core is None else f"worker_cpu_affinity {1 << core:b};",
             PREFIX=str(prefix),
             MODULE="\n".join(f"load_module {m};" for m in sorted(modules)),
-            UPSTREAM=f"127.0.0.1:{upstream_port}",
+            UPSTREAM=f"unix:{upstream}"
+            if isinstance(upstream, Path)
+            else f"127.0.0.1:{upstream}",
             PORT=str(self.port),
+            SOCKET=str(self.socket),
             LISTEN=f" {listen}" if listen else "",
         )
         (prefix / "nginx.conf").write_text(conf)

@@ -1,0 +1,129 @@
+"""What is asked on the wire, what it must be, and the client that asks."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import transcoding
+from stack import ROOT, pinned
+
+BLOCK = "/eth/v2/beacon/blocks/head"
+STATE = "/eth/v2/debug/beacon/states/head"
+# Named by its root, and final: it is kept for as long as there is room.
+BLOCK_BY_ROOT = f"/eth/v2/beacon/blocks/0x{'5a' * 32}"
+JSON = "application/json"
+SSZ = "application/octet-stream"
+EITHER = f"{SSZ};q=1.0,{JSON};q=0.9"
+MB = 1_000_000
+# Of a state's JSON, bytes of each validator with all that is about it, and of the rest.
+VALIDATOR_BYTES, STATE_BYTES = 456, 5_800_000
+
+
+class Client:
+    """`ssz-bench wire`, a process for each request, so that its memory is its own."""
+
+    def __init__(self, work, quick, say):
+        say("building the client")
+        profile = [] if quick else ["--release"]
+        build = ["cargo", "build", "--locked", "--bin", "ssz-bench", *profile]
+        subprocess.run(build, cwd=transcoding.PEERS, check=True)
+        target = os.environ.get("CARGO_TARGET_DIR", transcoding.PEERS / "target")
+        self.binary = ROOT / target / ("debug" if quick else "release") / "ssz-bench"
+        self.work, self.number = work, 0
+
+    def start(self, core=None, **spec):
+        self.number += 1
+        file = self.work / f"spec-{self.number}.json"
+        file.write_text(json.dumps(spec, default=str))
+        command = pinned(core, [str(self.binary), "wire", str(file)])
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    @staticmethod
+    def result(process):
+        out, errors = process.communicate()
+        if process.returncode:
+            raise SystemExit(f"the client: {errors.strip()}")
+        return json.loads(out)
+
+    def do(self, core=None, **spec):
+        return self.result(self.start(core, **spec))
+
+
+@dataclass(frozen=True)
+class Large:
+    """A large body: how it is asked for, and files with what it must be.
+    `ssz`: None, if there is no SSZ of it to compare with."""
+
+    kind: str
+    megabytes: int
+    requests: tuple
+    json: Path
+    ssz: Path | None
+    of: str | None
+    node: tuple
+
+    def asked(self, media, accept=""):
+        """The requests as the client takes them; the last is for the body."""
+        common = [f"Accept-Encoding: {accept}"] if accept else []
+        lines = [*common, f"Accept: {media}"]
+        *first, last = self.requests
+        plain = [{**r, "headers": [f"Accept: {JSON}"]} for r in first]
+        return [*plain, {**last, "headers": lines}]
+
+
+def block(client, corpus, work, most):
+    """Files of a block, and whether it is a recorded one."""
+    to = work / "block"
+    said = client.do(do="values", corpus=corpus, to=to, block=most)
+    return to.with_suffix(".json"), to.with_suffix(".ssz"), said["recorded"]
+
+
+def state(client, corpus, work, megabytes):
+    to = work / f"state-{megabytes}"
+    validators = max(100, (megabytes * MB - STATE_BYTES) // VALIDATOR_BYTES)
+    client.do(do="values", corpus=corpus, to=to, validators=validators)
+    json, ssz = to.with_suffix(".json"), to.with_suffix(".ssz")
+    node = ("--page", f"{STATE}={json}")
+    return Large("state", megabytes, ({"path": STATE},), json, ssz, "BeaconState", node)
+
+
+def witness(work, megabytes, coupled):
+    """`coupled`: with the payload, in one call; else the payload first."""
+    folder = work / "calls"
+    folder.mkdir(exist_ok=True)
+
+    def call(method):
+        file = folder / f"{method}.json"
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": ["latest"]}
+        file.write_text(json.dumps(request))
+        return {"path": "/", "body": str(file)}
+
+    node = ("--witness", f"{megabytes}M")
+    if coupled:
+        to = work / f"coupled-{megabytes}"
+        calls = (call("engine_newPayloadWithWitnessV5"),)
+        return Large("coupled", megabytes, calls, to.with_suffix(".json"), None, None, node)
+    to = work / f"decoupled-{megabytes}"
+    calls = (call("engine_newPayloadV5"), call("debug_executionWitness"))
+    json_, ssz = to.with_suffix(".json"), to.with_suffix(".ssz")
+    return Large("decoupled", megabytes, calls, json_, ssz, "ExecutionWitness", node)
+
+
+def record(client, node, body):
+    """What the node itself sends is what all else is compared with; its SSZ comes
+    from a typed peer."""
+    if body.kind == "state":
+        return body
+    spec = {"write": body.json}
+    if body.ssz:
+        spec |= {"decode": ["serde_json"], "of": body.of, "ssz": body.ssz, "writes_ssz": True}
+    said = client.do(
+        do="fetch", to=f"127.0.0.1:{node.port}", requests=body.asked(JSON), **spec
+    )
+    if said["status"] != 200:
+        raise SystemExit(f"{body.kind}: the node answers {said['status']}")
+    return body
