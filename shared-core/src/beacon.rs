@@ -6,6 +6,7 @@ use crate::cache::class::Class;
 use crate::cache::freshness::{Judged, Valid};
 use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::scan;
+use crate::ssz::Flags;
 
 /// What a route gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +71,9 @@ impl Route {
     /// What a body is kept as; `None`: it is not kept. `mark` is what was known
     /// of the chain when the node was asked, if its slots are followed.
     pub fn judge(self, body: &[u8], valid: &Valid, mark: Option<&Mark>) -> Option<Judged> {
-        if self == Route::Other
-            || mark.is_some_and(|mark| mark.is_wrong)
-            || scan::check(body).is_err()
-        {
+        if self == Route::Other || scan::check(body).is_err() {
             return None;
         }
-        let known = mark.map(|mark| mark.is_known);
-        let mark = mark.filter(|mark| mark.heights == Heights::Slots);
         let flag = |name| match member(body, name) {
             Some(b"true") => Some(true),
             Some(b"false") => Some(false),
@@ -88,13 +84,34 @@ impl Route {
             Content::EmptyArray => true,
             _ => false,
         };
+        let flags = Flags {
+            execution_optimistic: flag("execution_optimistic"),
+            finalized: flag("finalized"),
+        };
+        self.judge_value(flags, is_empty, valid, mark)
+    }
+
+    /// The same, where it is known what an envelope says; `is_empty`: its value is a
+    /// list of nothing.
+    pub fn judge_value(
+        self,
+        flags: Flags,
+        is_empty: bool,
+        valid: &Valid,
+        mark: Option<&Mark>,
+    ) -> Option<Judged> {
+        if mark.is_some_and(|mark| mark.is_wrong) {
+            return None;
+        }
+        let known = mark.map(|mark| mark.is_known);
+        let mark = mark.filter(|mark| mark.heights == Heights::Slots);
         let class = match self {
             Route::Other => return None,
             Route::Constant => Class::Immutable,
             Route::Config => Class::Config,
             Route::Named(_) | Route::Moving => {
                 // what the execution client has not verified may be wrong
-                let (false, finalized) = (flag("execution_optimistic")?, flag("finalized")?) else {
+                let (false, finalized) = (flags.execution_optimistic?, flags.finalized?) else {
                     return None;
                 };
                 match self {

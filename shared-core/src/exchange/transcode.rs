@@ -13,7 +13,6 @@ use super::machine::Exchange;
 use super::phase::Phase;
 use super::transcoding::Transcoding;
 use super::transitions::Event;
-use crate::cache::reason::Reason;
 use crate::config::Config;
 use crate::faults::{panic_if, Fault};
 use crate::memory;
@@ -180,17 +179,12 @@ impl Exchange {
         let stage = std::mem::replace(&mut transcoding.stage, Err(Why::Failed));
         let made = stage.and_then(|stage| whole.finish(&self.config, stage));
         match made {
-            Ok((original, made)) => self.transcoded(&transcoding, &original, made),
+            Ok(made) => self.transcoded(made),
             Err(why) => self.not_transcoded(*transcoding, &why),
         }
     }
 
-    fn transcoded(
-        &mut self,
-        transcoding: &Transcoding,
-        original: &[u8],
-        made: Made,
-    ) -> Result<(), Misuse> {
+    fn transcoded(&mut self, made: Made) -> Result<(), Misuse> {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
         };
@@ -203,21 +197,12 @@ impl Exchange {
         self.head_edits
             .push(HeadEdit::content_length(made.body.len()));
         let format = made.format;
+        if let Some(fill) = self.storing.of_sent() {
+            fill.build_transcoded(&made, &mut whole.room);
+        }
         held.body = made.body;
         held.declared = None;
         held.delimited = true;
-        if transcoding.is_original_lost {
-            self.not_stored(Reason::Length);
-        } else if let Some(fill) = self.storing.of_sent() {
-            // whether JSON that was made is final is not in it
-            let original = if format == Format::Ssz {
-                original
-            } else {
-                &whole.held.body
-            };
-            let (made, fork) = (&whole.held.body, made.fork);
-            fill.build_transcoded(original, made, format, fork, &mut whole.room);
-        }
         let tag = self.storing.fill.as_ref().and_then(|fill| fill.tag());
         self.code_whole()?;
         if let Some(tag) = tag {
@@ -317,7 +302,8 @@ impl Whole {
             stage.feed(piece)?;
         }
         let made = stage.room();
-        let keeps = inflates || stage.wants_all() || length <= config.ssz.hold;
+        let is_of_use = transcoding.takes_original && length <= config.ssz.hold;
+        let keeps = inflates || stage.wants_all() || is_of_use;
         if keeps && !transcoding.is_original_lost {
             let body = &mut held.body;
             if body.try_reserve(piece.len()).is_err() {
@@ -336,14 +322,13 @@ impl Whole {
         Ok(())
     }
 
-    /// What came of it, and the original, decoded, as far as it was kept.
-    fn finish(&mut self, config: &Config, mut stage: Transcoder) -> Result<(Vec<u8>, Made), Why> {
+    /// What came of it.
+    fn finish(&mut self, config: &Config, mut stage: Transcoder) -> Result<Made, Why> {
         if memory::is_short() {
             return Err(Why::Memory);
         }
         if !self.stages.inflates {
-            let made = stage.finish(&self.held.body)?;
-            return Ok((std::mem::take(&mut self.held.body), made));
+            return stage.finish(&self.held.body);
         }
         let original = self.held.gunzip(config).map_err(|mode| match mode {
             Mode::Memory => Why::Memory,
@@ -352,7 +337,7 @@ impl Whole {
         stage.feed(&original)?;
         let made = stage.finish(&original)?;
         self.stages.inflates = false;
-        Ok((original, made))
+        Ok(made)
     }
 }
 

@@ -28,4 +28,4 @@ pub use self::path::select;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{to_json, ToJson};
-pub use self::to_ssz::{to_ssz, version, Form, ToSsz};
+pub use self::to_ssz::{to_ssz, version, Flags, Form, ToSsz};

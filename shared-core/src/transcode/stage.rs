@@ -7,7 +7,7 @@ use super::route::{Gives, BLINDED};
 use super::why::Why;
 use super::{Format, VERSION};
 use crate::ssz::to_json::MIN_ROOM;
-use crate::ssz::{Fork, Form, Preset, Schema, ToJson, ToSsz, TypeId};
+use crate::ssz::{Flags, Fork, Form, Preset, Schema, ToJson, ToSsz, TypeId};
 
 /// JSON is written in pieces of so many bytes.
 const PIECE: usize = 16 << 10;
@@ -39,6 +39,8 @@ pub struct Made {
     pub format: Format,
     /// The fork that only the envelope has named: the head is to say so.
     pub fork: Option<&'static str>,
+    /// What the envelope has said of the value.
+    pub flags: Flags,
 }
 
 impl Transcoder {
@@ -146,6 +148,7 @@ impl Transcoder {
             Way::ToJson(schema, ty, _) => return json(schema, ty, self.fork, all),
         };
         let said = reader.version().map(str::to_owned);
+        let flags = reader.flags();
         let body = reader.end()?;
         let fork = match (self.fork, said) {
             _ if !self.is_of_a_fork => None,
@@ -159,6 +162,7 @@ impl Transcoder {
             body,
             format: Format::Ssz,
             fork,
+            flags,
         })
     }
 }
@@ -191,6 +195,7 @@ fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> 
         body,
         format: Format::Json,
         fork: None,
+        flags: Flags::default(),
     })
 }
 

@@ -67,7 +67,7 @@ impl Exchange {
                 compresses: false,
                 ssz,
                 transcoder: None,
-                is_transcoded: false,
+                transcoded: None,
             })
         });
         if let Found::Nothing = found {

@@ -17,6 +17,31 @@ pub enum Form {
     Either,
 }
 
+/// What an envelope of the Beacon API says of its value; `None`: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// The execution client has not verified it.
+    pub execution_optimistic: Option<bool>,
+    /// It will not change any more.
+    pub finalized: Option<bool>,
+}
+
+impl Flags {
+    pub(super) fn of(&mut self, flag: Flag) -> &mut Option<bool> {
+        match flag {
+            Flag::Optimistic => &mut self.execution_optimistic,
+            Flag::Finalized => &mut self.finalized,
+        }
+    }
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flag {
+    Optimistic,
+    Finalized,
+}
+
 /// An envelope that is open.
 #[derive(Debug, Default)]
 pub(super) struct Envelope {
@@ -32,6 +57,8 @@ pub(super) struct Envelope {
 pub(super) enum Member {
     Value,
     Version,
+    /// `true` or `false`, or another value that says nothing.
+    Flag(Flag),
     /// `null`, or what went wrong.
     Error,
     Other,
@@ -44,6 +71,8 @@ impl Envelope {
             b"data" => "data",
             b"result" => "result",
             b"error" => return Ok(Member::Error),
+            b"execution_optimistic" => return Ok(Member::Flag(Flag::Optimistic)),
+            b"finalized" => return Ok(Member::Flag(Flag::Finalized)),
             b"version" if self.version => return Err(Wrong::new(at, "version is there twice")),
             b"version" => {
                 self.version = true;

@@ -31,7 +31,7 @@ use self::skip::Skip;
 use super::error::{Error, Problem};
 use super::schema::{Fork, Preset, Schema, Type, TypeId};
 
-pub use self::envelope::Form;
+pub use self::envelope::{Flags, Form};
 
 /// A name, a number or a header's object that is longer is refused: it is looked
 /// at again with each piece of it. Bytes.
@@ -55,6 +55,7 @@ pub struct ToSsz<'s> {
     target: Target,
     /// What the envelope has said.
     version: Option<String>,
+    flags: Flags,
     failed: Option<Error>,
 }
 
@@ -166,6 +167,7 @@ impl<'s> ToSsz<'s> {
             consumed: 0,
             target,
             version: None,
+            flags: Flags::default(),
             failed: None,
         }
     }
@@ -248,6 +250,11 @@ impl<'s> ToSsz<'s> {
     /// The version that the envelope has said so far.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
+    }
+
+    /// What else it has said of the value so far.
+    pub fn flags(&self) -> Flags {
+        self.flags
     }
 
     /// How many bytes of SSZ there are so far.

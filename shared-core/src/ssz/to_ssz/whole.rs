@@ -158,6 +158,26 @@ impl<'s> ToSsz<'s> {
                         }
                     }
                 }
+                if let Member::Flag(flag) = member {
+                    let Some(first) = bytes.get(skip_white(bytes, end)) else {
+                        self.expect = Expect::Name { or_end };
+                        return Ok(Got::Part);
+                    };
+                    let said = match first {
+                        b't' => Some(true),
+                        b'f' => Some(false),
+                        _ => None,
+                    };
+                    if self
+                        .flags
+                        .of(flag)
+                        .replace(said.unwrap_or_default())
+                        .is_some()
+                    {
+                        return Err(Wrong::new(*at, format!("{name} is there twice")).into());
+                    }
+                    *self.flags.of(flag) = said;
+                }
                 *at = end;
                 match member {
                     Member::Value if matches!(self.target, Target::Nothing) => {
@@ -168,7 +188,9 @@ impl<'s> ToSsz<'s> {
                         self.begin_whole(ty)?;
                     }
                     Member::Version => self.expect = Expect::Version,
-                    Member::Error | Member::Other => self.expect = Expect::Skip(Skip::default()),
+                    Member::Flag(_) | Member::Error | Member::Other => {
+                        self.expect = Expect::Skip(Skip::default());
+                    }
                 }
             }
             Some(Frame::Union(union)) => match &*name {

@@ -27,7 +27,13 @@ impl Fill {
         I: Iterator<Item = Field<'a>> + Clone,
     {
         let most = self.settings.max_entry as u64;
-        if head.content_length.is_some_and(|length| length > most) {
+        let is_to_be_ssz = match &self.what {
+            What::Resource(resource) => resource.ssz.and_then(Negotiated::format),
+            What::Call(_) | What::Batch(_) => None,
+        };
+        // how long SSZ will be is known when it is made
+        let is_long = head.content_length.is_some_and(|length| length > most);
+        if is_long && is_to_be_ssz != Some(Format::Ssz) {
             return Err(Reason::Length);
         }
         let (said, varies, content_type) = self.read(head)?;

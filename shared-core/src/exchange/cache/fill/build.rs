@@ -22,7 +22,7 @@ use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::response::{Outcome, Response};
 use crate::jsonrpc::{response, scan};
 use crate::memory;
-use crate::transcode::{Format, VERSION};
+use crate::transcode::{Made, VERSION};
 
 /// Answers of at least so many bytes are not read strictly before they are
 /// asked for again. Below, reading takes two microseconds at the most.
@@ -60,13 +60,7 @@ impl Fill {
             Err(why) => Err(why),
         };
         match made {
-            Ok(made) => {
-                let original = match made.format {
-                    Format::Ssz => body,
-                    Format::Json => &made.body,
-                };
-                self.build_transcoded(original, &made.body, made.format, made.fork, room);
-            }
+            Ok(made) => self.build_transcoded(&made, room),
             Err(why) => {
                 self.built = true;
                 self.refused = Some(why.reason());
@@ -74,21 +68,13 @@ impl Fill {
         }
     }
 
-    /// Makes an entry of what was made of a body; `fork` is what its head does not
-    /// say.
-    pub(in crate::exchange) fn build_transcoded(
-        &mut self,
-        original: &[u8],
-        made: &[u8],
-        format: Format,
-        fork: Option<&'static str>,
-        room: &mut Vec<u8>,
-    ) {
+    /// Makes an entry of what was made of a body.
+    pub(in crate::exchange) fn build_transcoded(&mut self, made: &Made, room: &mut Vec<u8>) {
         let What::Resource(resource) = &mut self.what else {
             return;
         };
         resource.transcoder = None;
-        resource.is_transcoded = true;
+        resource.transcoded = Some((made.flags, made.body.is_empty()));
         resource.compresses = true;
         resource.undelimited = false;
         self.coding = Coding::Identity;
@@ -97,11 +83,16 @@ impl Fill {
             !is_bytewise(name) && !is("etag") && !is("content-type") && !is("content-encoding")
         });
         let mut set = |name: &str, value: &[u8]| self.fields.push((name.into(), value.to_vec()));
-        set("Content-Type", format.media_type());
-        if let Some(fork) = fork {
+        set("Content-Type", made.format.media_type());
+        if let Some(fork) = made.fork {
             set(VERSION, fork.as_bytes());
         }
-        self.built_from(original, made, room);
+        if made.body.len() > self.settings.max_entry {
+            self.built = true;
+            self.refused = Some(Reason::Length);
+            return;
+        }
+        self.built_from(&made.body, room);
     }
 
     /// What was collected as it went to the client, coded.
@@ -140,11 +131,11 @@ impl Fill {
         room: &mut Vec<u8>,
     ) -> Option<(&Entry, Vec<u8>)> {
         let is_done = match &self.what {
-            What::Resource(resource) => resource.is_transcoded,
+            What::Resource(resource) => resource.transcoded.is_some(),
             What::Call(_) | What::Batch(_) => false,
         };
         if !is_done {
-            self.built_from(body, body, room);
+            self.built_from(body, room);
         }
         let id = match &self.what {
             What::Batch(_) => return None,
@@ -155,8 +146,8 @@ impl Fill {
         Some((&built.entry, id))
     }
 
-    /// Makes entries of `body`, judged by what the node sent.
-    fn built_from(&mut self, original: &[u8], body: &[u8], room: &mut Vec<u8>) {
+    /// Makes entries of `body`.
+    fn built_from(&mut self, body: &[u8], room: &mut Vec<u8>) {
         self.built = true;
         if self.coding == Coding::Gzip {
             // it could not be decoded
@@ -166,14 +157,14 @@ impl Fill {
             What::Batch(wanted) => self.of_batch(wanted, body, room),
             What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
             What::Resource(resource) => {
-                let built = self.of_resource(resource, original, body, room);
+                let built = self.of_resource(resource, body, room);
                 built.into_iter().collect()
             }
         };
         let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
-        self.denied = has_nothing && self.updates.is_some() && self.denies(original);
+        self.denied = has_nothing && self.updates.is_some() && self.denies(body);
         if has_nothing {
-            self.refused = Some(self.why_nothing(original));
+            self.refused = Some(self.why_nothing(body));
         }
     }
 
@@ -189,11 +180,8 @@ impl Fill {
             }),
             What::Resource(resource) => {
                 resource.said.lifetime.is_none()
-                    && scan::check(body).is_ok()
-                    && resource
-                        .route
-                        .judge(body, &resource.valid, self.mark())
-                        .is_none()
+                    && (resource.transcoded.is_some() || scan::check(body).is_ok())
+                    && self.judge_resource(resource, body).is_none()
             }
             What::Batch(_) => false,
         }
@@ -401,21 +389,23 @@ impl Fill {
         }
     }
 
-    fn of_resource(
-        &self,
-        resource: &Resource,
-        original: &[u8],
-        body: &[u8],
-        room: &mut Vec<u8>,
-    ) -> Option<Built> {
-        if resource.undelimited && scan::check(original).is_err() {
+    /// What a body is kept as, for all that it says.
+    fn judge_resource(&self, resource: &Resource, body: &[u8]) -> Option<Judged> {
+        let (route, valid) = (resource.route, &resource.valid);
+        match resource.transcoded {
+            Some((flags, is_empty)) => route.judge_value(flags, is_empty, valid, self.mark()),
+            None => route.judge(body, valid, self.mark()),
+        }
+    }
+
+    fn of_resource(&self, resource: &Resource, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
+        if resource.undelimited && scan::check(body).is_err() {
             return None;
         }
         let (judged, valid) = match resource.said.lifetime {
             Some(lifetime) => (None, lifetime),
             None => {
-                let route = resource.route;
-                let judged = route.judge(original, &resource.valid, self.mark());
+                let judged = self.judge_resource(resource, body);
                 let judged = judged.or_else(|| self.nothing_of(resource))?;
                 (Some(judged), judged.valid)
             }
@@ -433,7 +423,7 @@ impl Fill {
             fields,
             age: resource.said.age,
             revalidates: resource.status == 200
-                && !resource.is_transcoded
+                && resource.transcoded.is_none()
                 && (has("etag") || has("last-modified")),
             ..self.meta(judged)
         };

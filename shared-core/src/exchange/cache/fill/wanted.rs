@@ -9,6 +9,7 @@ use crate::cache::resource::key_of;
 use crate::cache::scope::Scope;
 use crate::cache::Key;
 use crate::jsonrpc::request::Call;
+use crate::ssz::Flags;
 use crate::transcode::{Negotiated, Transcoder};
 
 /// An answer to a call that is to be stored.
@@ -95,7 +96,9 @@ pub(in crate::exchange) struct Resource {
     pub(in crate::exchange) compresses: bool,
     /// Which of two formats it is to have; `None`: whichever comes.
     pub(in crate::exchange) ssz: Option<Negotiated>,
-    /// What makes it SSZ. Then what is stored has nothing to ask the node by.
+    /// What makes another format of it.
     pub(in crate::exchange) transcoder: Option<Box<Transcoder>>,
-    pub(in crate::exchange) is_transcoded: bool,
+    /// It was made: what the envelope has said of the value, and whether that is
+    /// empty. Then what is stored has nothing to ask the node by.
+    pub(in crate::exchange) transcoded: Option<(Flags, bool)>,
 }
