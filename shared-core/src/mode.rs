@@ -61,11 +61,13 @@ pub enum Mode {
     SszLength = 24,
     /// SSZ of the node's, sent as JSON.
     Json = 25,
+    /// It was to be SSZ, and is an error, or null.
+    SszNothing = 26,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 26] = [
+    pub const ALL: [Mode; 27] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -92,6 +94,7 @@ impl Mode {
         Mode::SszInvalid,
         Mode::SszLength,
         Mode::Json,
+        Mode::SszNothing,
     ];
 
     /// The name that logs and metrics show.
@@ -123,6 +126,7 @@ impl Mode {
             Mode::SszInvalid => "ssz-invalid",
             Mode::SszLength => "ssz-length",
             Mode::Json => "json",
+            Mode::SszNothing => "ssz-nothing",
         }
     }
 }

@@ -89,7 +89,7 @@ fn type_of(
     preset: Preset,
 ) -> Option<(&'static Schema, TypeId)> {
     let name = match gives {
-        Gives::Type(name) | Gives::Same(name, _) => name,
+        Gives::Type(name) | Gives::Same(name, _) | Gives::Result(name, _) => name,
         Gives::Blinded if fork < Fork::Bellatrix => "SignedBeaconBlock",
         Gives::Blinded => "SignedBlindedBeaconBlock",
         Gives::Produced if blinded? => "BlindedBeaconBlock",

@@ -77,6 +77,8 @@ named! {
     Condition "condition",
     /// The host rewrites where it points to: for each client anew.
     Redirect "redirect",
+    /// The result of a call that is to be SSZ: that is not stored.
+    Ssz "ssz",
     /// It was to be in another format, and nothing names its fork.
     SszVersion "ssz-version",
     /// Its fork is not known, or has no such type.

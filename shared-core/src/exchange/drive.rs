@@ -125,6 +125,10 @@ impl Driver {
             self.seeking = Seeking::Over;
             return self.rewrite(body, asked);
         }
+        if caught(|| exchange.is_for_result(body)).unwrap_or(false) {
+            self.seeking = Seeking::Over;
+            return Ok(Step::Forward);
+        }
         let why_not = match body {
             Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
             None if exchange.is_call() => Reason::BodyOnDisk,

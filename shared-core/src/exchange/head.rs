@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use crate::cache::reason::Reason;
 use crate::cache::scope::{Fields, CREDENTIALS};
+use crate::negotiate::accept::Wish;
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
@@ -65,6 +66,8 @@ pub(super) struct Request {
     pub(super) no_transform: bool,
     /// WebSocket, gRPC, tunnels: the node gets the head as it is.
     pub(super) untouched: bool,
+    /// What the client wants, if it is a call.
+    pub(super) call: Option<Wish>,
     /// Where SSZ is to be had of what the node has in JSON.
     pub(super) ssz: Option<Negotiated>,
     /// Its body is SSZ, which the node may not take.
@@ -111,6 +114,11 @@ const SAFE: [&[u8]; 6] = [
 ];
 
 impl Request {
+    /// Whether the answer depends on `Accept`.
+    pub(super) fn varies_on_accept(&self) -> bool {
+        self.ssz.is_some() || self.call.is_some()
+    }
+
     pub(super) fn read<'a, I>(head: RequestHead<'_, I>, caches: bool) -> Self
     where
         I: Iterator<Item = Field<'a>>,

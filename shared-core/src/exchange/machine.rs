@@ -18,7 +18,7 @@ use crate::gzip::splice::Body;
 use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::vary;
-use crate::transcode::{Format, Negotiated, Submitted};
+use crate::transcode::{call, Format, Negotiated, Submitted};
 
 const ACCEPT: &str = "Accept";
 
@@ -203,14 +203,16 @@ impl Exchange {
     {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let caches = self.config.caches();
-        let (mut ssz, mut submitted) = (None, None);
+        let (mut ssz, mut submitted, mut call) = (None, None, None);
         if self.config.transcodes() {
             ssz = Negotiated::read(head.method, head.target, head.fields.clone());
+            call = call::wish(head.method, head.target, head.fields.clone());
             if self.config.ssz.request != SszRequest::Off {
                 submitted = Submitted::read(head.method, head.target, head.fields.clone());
             }
         }
         self.request = Request::read(head, caches);
+        self.request.call = call.filter(|_| !self.request.untouched);
         self.negotiate(ssz);
         self.request.submitted = submitted.filter(|_| !self.request.untouched);
         if self.config.enable
@@ -224,7 +226,7 @@ impl Exchange {
     }
 
     /// What SSZ has to do with the request, if it has.
-    fn negotiate(&mut self, ssz: Option<Negotiated>) {
+    pub(super) fn negotiate(&mut self, ssz: Option<Negotiated>) {
         let Some(ssz) = ssz.filter(|_| !self.request.untouched) else {
             return;
         };

@@ -13,6 +13,7 @@ mod actions;
 mod answer;
 mod body;
 mod cache;
+mod called;
 mod coding;
 pub mod drive;
 mod head;

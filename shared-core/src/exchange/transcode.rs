@@ -18,7 +18,7 @@ use crate::faults::{panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::{etag, vary};
-use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, VERSION};
+use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, TYPE, VERSION};
 
 impl Exchange {
     /// What the answer with this head is to become, and what of.
@@ -121,7 +121,7 @@ impl Exchange {
     {
         const NAME: &str = "Vary";
         const MEMBER: &str = "Accept";
-        if self.request.ssz.is_none() || head.subrequest {
+        if !self.request.varies_on_accept() || head.subrequest {
             return;
         }
         let edit = self.head_edits.iter().rfind(|edit| edit.name == NAME);
@@ -193,6 +193,10 @@ impl Exchange {
         if let Some(fork) = made.fork {
             self.head_edits
                 .push(HeadEdit::set(VERSION, fork.as_bytes()));
+        }
+        if let Some(label) = self.request.ssz.and_then(Negotiated::label) {
+            self.head_edits
+                .push(HeadEdit::set(TYPE, label.into_bytes()));
         }
         self.head_edits
             .push(HeadEdit::content_length(made.body.len()));

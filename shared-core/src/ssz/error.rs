@@ -32,6 +32,10 @@ pub enum Problem {
     Ends,
     /// An answer without `data` or `result`.
     NoValue,
+    /// An answer that is an error.
+    Error,
+    /// A result that is `null`, and of a type that is not.
+    Null,
     /// The fork is to be what an answer's version says, and the value came before
     /// it.
     NoVersion,
@@ -109,6 +113,8 @@ impl fmt::Display for Problem {
             Self::Because(why) => f.write_str(why),
             Self::Ends => f.write_str("the input ends here, inside a value"),
             Self::NoValue => f.write_str("it has neither data nor result"),
+            Self::Error => f.write_str("the answer is an error"),
+            Self::Null => f.write_str("the result is null"),
             Self::NoVersion => f.write_str("no version before it says what it is"),
             Self::NoMemory(bytes) => write!(f, "{bytes} bytes of memory were refused"),
         }

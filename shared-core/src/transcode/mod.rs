@@ -1,7 +1,9 @@
-//! One format for another: the Beacon API's JSON as SSZ, and SSZ as JSON.
+//! One format for another: JSON of the Beacon API and of JSON-RPC as SSZ, and SSZ as
+//! JSON.
 //!
 //! | module    | concern                                                      |
 //! |-----------|--------------------------------------------------------------|
+//! | [`call`]  | which calls of JSON-RPC there are, and what each gives       |
 //! | [`route`] | which routes there are, and the type of what each gives      |
 //! | [`submitted`] | which bodies of requests are SSZ, and the same as JSON   |
 //! | [`stage`] | a body as it comes, and what there is at its end             |
@@ -10,6 +12,7 @@
 //! Nothing here knows of exchanges or caches: what to do with what comes of a
 //! body is theirs.
 
+pub mod call;
 pub mod route;
 pub mod stage;
 pub mod submitted;
@@ -29,6 +32,10 @@ pub const OCTETS: &[u8] = b"application/octet-stream";
 
 /// The field that names a fork.
 pub const VERSION: &str = "Eth-Consensus-Version";
+
+/// The field that names the type of a result: this project's own
+/// (docs/transcoding.md).
+pub const TYPE: &str = "Sszip-Type";
 
 /// What JSON is sent as.
 pub const JSON: &[u8] = b"application/json";
@@ -61,7 +68,7 @@ impl Format {
     }
 }
 
-/// A request to a route that gives SSZ.
+/// A request to a route that gives SSZ, or a call whose result is.
 #[derive(Clone, Copy, Debug)]
 pub struct Negotiated {
     /// What the route gives.
@@ -102,14 +109,20 @@ impl Negotiated {
         }
     }
 
-    /// Whether the client can do with the other format.
+    /// Whether the client can do with the other format. Who makes a call can: errors
+    /// come in nothing else.
     pub fn takes_other(self) -> bool {
-        matches!(self.wish, Wish::Ssz | Wish::Json)
+        self.gives.is_result() || matches!(self.wish, Wish::Ssz | Wish::Json)
     }
 
     /// Whether the client can do with nothing else.
     pub fn takes_ssz_only(self) -> bool {
-        self.wish == Wish::SszOnly
+        !self.takes_other() && self.wish == Wish::SszOnly
+    }
+
+    /// What an answer in SSZ says of its type, where the route does not.
+    pub fn label(self) -> Option<String> {
+        self.gives.label()
     }
 
     /// What an answer of that type is to become; `None`: it is that, or neither.
@@ -122,6 +135,8 @@ impl Negotiated {
     /// not refuse. `None`: what the client says will do.
     pub fn accept(self) -> Option<&'static [u8]> {
         match self.wish {
+            // no node has another
+            _ if self.gives.is_result() => Some(JSON),
             Wish::Ssz | Wish::SszOnly => {
                 Some(b"application/octet-stream;q=1.0,application/json;q=0.9")
             }

@@ -15,6 +15,9 @@ pub enum Gives {
     Blinded,
     /// A block to be signed: the answer's head says what kind.
     Produced,
+    /// The result of a call: the type of that name, which is no fork's, and which
+    /// of those that have had this name it is.
+    Result(&'static str, u8),
 }
 
 /// The field that says what kind of block is to be signed.
@@ -120,7 +123,7 @@ impl Gives {
     /// block to be signed.
     pub(super) fn name(self, fork: Fork, blinded: Option<bool>) -> Option<&'static str> {
         match self {
-            Gives::Type(name) | Gives::Same(name, _) => Some(name),
+            Gives::Type(name) | Gives::Same(name, _) | Gives::Result(name, _) => Some(name),
             Gives::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
             Gives::Blinded => Some("SignedBlindedBeaconBlock"),
             // gloas has another route for them
@@ -130,6 +133,29 @@ impl Gives {
                 false if fork < Fork::Deneb => Some("BeaconBlock"),
                 false => Some("BlockContents"),
             },
+        }
+    }
+
+    /// The first fork that has the type, if all later ones have the same: the
+    /// answer need not say which it is of.
+    pub(super) fn first_fork(self) -> Option<Fork> {
+        match self {
+            Gives::Same(_, fork) => Some(fork),
+            Gives::Result(..) => Some(Fork::Phase0),
+            Gives::Type(_) | Gives::Blinded | Gives::Produced => None,
+        }
+    }
+
+    /// Whether it is the result of a call.
+    pub(super) fn is_result(self) -> bool {
+        matches!(self, Gives::Result(..))
+    }
+
+    /// What an answer says of its type, where the route does not (RFC 9651).
+    pub(super) fn label(self) -> Option<String> {
+        match self {
+            Gives::Result(name, version) => Some(format!("{name};v={version}")),
+            _ => None,
         }
     }
 

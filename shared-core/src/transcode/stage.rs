@@ -67,10 +67,11 @@ impl Transcoder {
                     .or(value.eq_ignore_ascii_case(b"false").then_some(false));
             }
         }
-        let named = match (gives, version) {
-            (Gives::Same(_, fork), _) => Some(fork),
-            (_, Some(version)) => Some(fork_of(version)?),
-            (_, None) => None,
+        let first_fork = gives.first_fork();
+        let named = match version {
+            _ if first_fork.is_some() => first_fork,
+            Some(version) => Some(fork_of(version)?),
+            None => None,
         };
         let way = match (named, format) {
             (_, Format::Json) if gives.says_more() => return Err(Why::More),
@@ -87,7 +88,7 @@ impl Transcoder {
             }
             (None, Format::Json) => return Err(Why::NoVersion),
         };
-        let is_of_a_fork = !matches!(gives, Gives::Same(..));
+        let is_of_a_fork = first_fork.is_none();
         Ok(Self {
             way,
             fork: named.filter(|_| is_of_a_fork),

@@ -17,6 +17,8 @@ pub enum Why {
     TwoVersions(&'static str, String),
     /// It is no value of its type.
     Invalid(Error),
+    /// It is an error, or null.
+    Nothing,
     /// Its JSON says more than its SSZ.
     More,
     /// Its SSZ is longer than `sszip_ssz_max_size`. Bytes.
@@ -38,6 +40,7 @@ impl Why {
             Why::NoVersion | Why::More => Mode::SszVersion,
             Why::Fork(_) | Why::TwoVersions(..) => Mode::SszFork,
             Why::Invalid(_) => Mode::SszInvalid,
+            Why::Nothing => Mode::SszNothing,
             Why::Length(_) => Mode::SszLength,
             Why::Coding => Mode::Encoded,
             Why::NoTransform => Mode::NoTransform,
@@ -53,7 +56,7 @@ impl Why {
         match self {
             Why::NoVersion | Why::More => Reason::SszVersion,
             Why::Fork(_) | Why::TwoVersions(..) => Reason::SszFork,
-            Why::Invalid(_) => Reason::SszInvalid,
+            Why::Invalid(_) | Why::Nothing => Reason::SszInvalid,
             Why::Length(_) => Reason::SszLength,
             Why::Coding => Reason::Coding,
             Why::NoTransform => Reason::NoTransform,
@@ -68,6 +71,7 @@ impl From<Error> for Why {
         match error.problem() {
             Problem::NoMemory(_) => Why::Memory,
             Problem::NoVersion => Why::NoVersion,
+            Problem::Error | Problem::Null => Why::Nothing,
             _ => Why::Invalid(error),
         }
     }
@@ -83,6 +87,7 @@ impl fmt::Display for Why {
             }
             Why::Invalid(error) => error.fmt(f),
             Why::Length(most) => write!(f, "it is more than {most} bytes of SSZ"),
+            Why::Nothing => f.write_str("it is an error, or null"),
             Why::More => f.write_str("its JSON says more than its SSZ"),
             Why::Coding => f.write_str("its content coding can't be read"),
             Why::NoTransform => f.write_str("it must not be changed"),

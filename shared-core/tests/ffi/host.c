@@ -777,7 +777,7 @@ main(int argc, char **argv)
     ok(sszip_directives_inherit(inner, outer));
     ok(sszip_config_new(inner, &config));
     ok(sszip_config_rules(config, &rules));
-    check(rules.enable && rules.caches);
+    check(rules.enable && rules.caches && rules.reads);
     check(rules.buffers == 2 && rules.buffer_size == 6144);
     check(sszip_config_rules(NULL, &rules) == SSZIP_STATUS_NULL);
     sszip_directives_free(inner);

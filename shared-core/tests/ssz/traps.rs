@@ -272,7 +272,8 @@ fn envelopes() {
                 "{\"version\":\"x\"}",
                 "byte 14: it has neither data nor result",
             ),
-            ("{\"result\":null}", "result, byte 10: null, not an object"),
+            ("{\"result\":null}", "result, byte 10: the result is null"),
+            ("{\"data\":null}", "data, byte 8: null, not an object"),
             (
                 "{\"version\":7,\"data\":null}",
                 "byte 11: a number, not a string",

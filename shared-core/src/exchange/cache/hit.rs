@@ -238,7 +238,7 @@ impl Exchange {
             }
         }
         let lines = || vary_lines.iter().copied();
-        if self.request.ssz.is_some() && !vary::covers(lines(), "Accept") {
+        if self.request.varies_on_accept() && !vary::covers(lines(), "Accept") {
             vary_lines.push(b"Accept");
         }
         let lines = || vary_lines.iter().copied();

@@ -25,6 +25,15 @@ impl Exchange {
         if self.rewrites() && self.is_to_rewrite(length) {
             return Need::WholeBody;
         }
+        let need = self.need_of_cache(length);
+        if self.may_give_result(length) {
+            self.looked.is_for_result = need == Need::Nothing;
+            return Need::WholeBody;
+        }
+        need
+    }
+
+    fn need_of_cache(&mut self, length: BodyLength) -> Need {
         let (request, cache) = (&self.request.cache, &self.config.cache);
         let bypasses = request.credentials && cache.credentials == Credentials::Bypass;
         let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);

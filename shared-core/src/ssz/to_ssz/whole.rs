@@ -146,17 +146,18 @@ impl<'s> ToSsz<'s> {
         };
         match self.stack.last_mut() {
             Some(Frame::Envelope(envelope)) => {
-                let member = envelope.member(name.as_bytes(), *at)?;
-                if member == Member::Error {
-                    // some write it beside a result
-                    match bytes.get(skip_white(bytes, end)) {
-                        Some(b'n') => {}
-                        Some(_) => return Err(Wrong::new(*at, "the answer is an error").into()),
-                        None => {
-                            self.expect = Expect::Name { or_end };
-                            return Ok(Got::Part);
-                        }
+                let is_null = match bytes.get(skip_white(bytes, end)) {
+                    Some(first) => *first == b'n',
+                    None if matches!(&*name, "error" | "result") => {
+                        self.expect = Expect::Name { or_end };
+                        return Ok(Got::Part);
                     }
+                    None => false,
+                };
+                let member = envelope.member(name.as_bytes(), *at)?;
+                // some write it beside a result
+                if member == Member::Error && !is_null {
+                    return Err(Problem::Error.into());
                 }
                 if let Member::Flag(flag) = member {
                     let Some(first) = bytes.get(skip_white(bytes, end)) else {
@@ -178,6 +179,7 @@ impl<'s> ToSsz<'s> {
                     }
                     *self.flags.of(flag) = said;
                 }
+                let is_null = is_null && name == "result";
                 *at = end;
                 match member {
                     Member::Value if matches!(self.target, Target::Nothing) => {
@@ -185,6 +187,9 @@ impl<'s> ToSsz<'s> {
                     }
                     Member::Value => {
                         let ty = self.target_type(*at)?;
+                        if is_null && !matches!(ty.kind, Kind::Optional(_)) {
+                            return Err(Problem::Null.into());
+                        }
                         self.begin_whole(ty)?;
                     }
                     Member::Version => self.expect = Expect::Version,

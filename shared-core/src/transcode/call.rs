@@ -1,0 +1,115 @@
+//! Calls of JSON-RPC whose results are given as SSZ, and of which type. Nobody
+//! has specified that: it is this project's own (docs/transcoding.md).
+
+use super::route::Gives;
+use crate::beacon;
+use crate::negotiate::accept::{Accept, Wish};
+use crate::negotiate::{cache_control, media_type};
+
+/// Of the types that have changed since they were first given, which one it is.
+const V1: u8 = 1;
+
+const BYTES: Gives = Gives::Result("ByteString", V1);
+
+/// Sorted by name.
+#[rustfmt::skip]
+static METHODS: &[(&str, Gives)] = &[
+    ("debug_getRawBlock", BYTES),
+    ("debug_getRawBlockAccessList", BYTES),
+    ("debug_getRawHeader", BYTES),
+    ("debug_getRawTransaction", BYTES),
+    ("eth_call", BYTES),
+    ("eth_getCode", BYTES),
+    ("eth_getRawTransactionByBlockHashAndIndex", BYTES),
+    ("eth_getRawTransactionByBlockNumberAndIndex", BYTES),
+    ("eth_getRawTransactionByHash", BYTES),
+];
+
+/// What a method gives; `None`: no SSZ.
+pub fn gives(method: &[u8]) -> Option<&'static Gives> {
+    let found = METHODS.binary_search_by(|(name, _)| name.as_bytes().cmp(method));
+    found.ok().map(|at| &METHODS[at].1)
+}
+
+/// What the client is to get of a request that may be a call, as its body will
+/// say; `None`: it is none, or its answer must not be changed.
+pub fn wish<'a>(
+    method: &[u8],
+    target: &[u8],
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Option<Wish> {
+    if method != b"POST" || beacon::path(target).is_some() {
+        return None;
+    }
+    let mut accept = Accept::default();
+    let mut is_json = false;
+    for (name, value) in fields {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        if is("accept") {
+            accept.read_line(value);
+        } else if is("content-type") {
+            is_json = media_type::is_json(value);
+        } else if is("content-encoding")
+            || is("cache-control") && cache_control::has_no_transform(value)
+        {
+            return None;
+        }
+    }
+    is_json.then(|| accept.wish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gives, wish, METHODS};
+    use crate::negotiate::accept::Wish;
+    use crate::transcode::route::Gives;
+
+    #[test]
+    fn sorted_and_each_method_is_found() {
+        assert!(METHODS.is_sorted_by(|a, b| a.0 < b.0));
+        for (name, given) in METHODS {
+            assert_eq!(gives(name.as_bytes()), Some(given), "{name}");
+        }
+        for name in [
+            "",
+            "eth_getcode",
+            "eth_getCod",
+            "eth_getCodes",
+            "eth_chainId",
+        ] {
+            assert_eq!(gives(name.as_bytes()), None, "{name}");
+        }
+    }
+
+    /// A name that is misspelt would be an answer that can't be had as SSZ.
+    #[test]
+    fn each_type_is_known_whatever_the_fork() {
+        for (method, given) in METHODS {
+            let Gives::Result(name, _) = given else {
+                panic!("{method}: {given:?}");
+            };
+            assert!(crate::ssz::Schema::is_of_every_fork(name), "{method}");
+        }
+    }
+
+    #[test]
+    fn only_json_that_is_posted_may_be_a_call() {
+        let json: (&[u8], &[u8]) = (b"content-type", b"application/json; charset=utf-8");
+        let octets: (&[u8], &[u8]) = (b"ACCEPT", b"application/octet-stream");
+        let of = |method: &str, target: &str, fields: &[(&'static [u8], &'static [u8])]| {
+            wish(method.as_bytes(), target.as_bytes(), fields.iter().copied())
+        };
+        assert_eq!(of("POST", "/", &[json, octets]), Some(Wish::SszOnly));
+        assert_eq!(of("POST", "/key?x", &[json]), Some(Wish::Json));
+        assert_eq!(of("GET", "/", &[json, octets]), None);
+        assert_eq!(of("POST", "/eth/v2/beacon/blocks", &[json, octets]), None);
+        assert_eq!(of("POST", "/", &[octets]), None);
+        for field in [
+            (&b"Content-Encoding"[..], &b"gzip"[..]),
+            (b"Cache-Control", b"no-transform"),
+            (b"Content-Type", b"application/octet-stream"),
+        ] {
+            assert_eq!(of("POST", "/", &[json, octets, field]), None);
+        }
+    }
+}

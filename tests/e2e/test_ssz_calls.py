@@ -1,0 +1,316 @@
+"""Results of JSON-RPC calls as SSZ, from a node that has JSON only: values by the
+specifications' SSZ, in each form that nodes have, and what stays JSON."""
+
+import itertools
+import json
+import pathlib
+import subprocess
+import threading
+
+import pytest
+
+from harness.client import fetch
+from harness.nginx import resident
+from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
+from harness.rpc import call
+
+SSZ_TESTS = pathlib.Path(__file__).resolve().parents[1] / "ssz"
+
+JSON = ("Content-Type", "application/json")
+OCTETS = ("Accept", "application/octet-stream")
+EITHER = ("Accept", "application/octet-stream;q=1.0,application/json;q=0.9")
+
+CONFIG = """
+proxy_http_version 1.1;
+sszip on;
+sszip_ssz on;
+client_body_buffer_size 1m;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://@origin_unix@; }
+    location /small/ { sszip_ssz_hold 1k; sszip_memory 16m; proxy_pass http://@origin_unix@; }
+    location /tiny/ { client_body_buffer_size 16; proxy_pass http://@origin_unix@; }
+    location /engine/ { auth_basic x; auth_basic_user_file @prefix@/users; proxy_pass http://@origin_unix@; }
+    location /off/ { sszip_ssz off; proxy_pass http://@origin_unix@; }
+    location = /here { return 200 here; }
+}
+server {
+    listen 127.0.0.1:@port_cached@;
+    sszip_cache on;
+    sszip_cache_namespace $arg_run;
+    location / { proxy_pass http://@origin@; }
+}
+"""
+
+OPTIONS = {"files": {"users": b"a:{PLAIN}b\n"}}
+
+METHODS = {
+    "ByteString": [
+        "debug_getRawBlock",
+        "debug_getRawBlockAccessList",
+        "debug_getRawHeader",
+        "debug_getRawTransaction",
+        "eth_call",
+        "eth_getCode",
+        "eth_getRawTransactionByBlockHashAndIndex",
+        "eth_getRawTransactionByBlockNumberAndIndex",
+        "eth_getRawTransactionByHash",
+    ],
+}
+VERSIONS = {"ByteString": 1}
+
+CODE = call("eth_getCode", '["0x%s","latest"]' % ("11" * 20))
+_runs = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def specified(cache_directory):
+    """Results of each type that has a method, by the specifications' SSZ."""
+    python = cache_directory / "ssz-venv" / "bin" / "python"
+    command = [python, SSZ_TESTS / "results.py", *METHODS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {value["type"] for value in found} == set(METHODS)
+    return found
+
+
+def result(text, **options):
+    return answer(b'{"jsonrpc":"2.0","id":1,"result":%b}' % text, **options)
+
+
+def post(nginx, body, accept=OCTETS, path="/", coding=None, port="port", headers=()):
+    fields = [*headers, accept] if accept else headers
+    return nginx.post(path, body, coding, fields, port=port)
+
+
+def is_ssz(response, octets, type_):
+    assert response.status == 200, response.body[:200]
+    assert response.decoded == octets
+    assert response.header("Content-Type") == "application/octet-stream"
+    assert response.header("Sszip-Type") == f"{type_};v={VERSIONS[type_]}"
+    assert "Accept" in response.header("Vary").split(", ")
+    assert response.framing == "length"
+
+
+def is_json(response, body, status=200):
+    assert (response.status, response.decoded) == (status, body)
+    assert response.header("Content-Type") == "application/json"
+    assert response.header("Sszip-Type") is None
+    assert "Accept" in response.header("Vary").split(", ")
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_results_of_every_type(nginx, origin, specified, framing, coding):
+    for number, value in enumerate(specified):
+        text = json.dumps(value["result"], separators=(", ", " : ") if number % 2 else (",", ":")).encode()
+        # the shortest are not compressed
+        taken = "gzip" if number % 2 else None
+        origin.answers(result(text, framing=framing, coding=coding, split=scattered(number)))
+        methods = METHODS[value["type"]]
+        body = call(methods[number % len(methods)], '["latest"]')
+        response = post(nginx, body, accept=EITHER if number % 3 else OCTETS, coding=taken)
+        is_ssz(response, bytes.fromhex(value["ssz"]), value["type"])
+        assert response.mode == "ssz"
+        assert origin.requests[-1].body == body
+        assert origin.requests[-1].header("Accept") == "application/json"
+
+
+def test_every_method(nginx, origin, specified):
+    for type_, methods in METHODS.items():
+        value = max((it for it in specified if it["type"] == type_), key=lambda it: len(it["ssz"]))
+        origin.answers(result(json.dumps(value["result"]).encode(), split=bytewise))
+        for method in methods:
+            is_ssz(post(nginx, call(method, '["latest"]')), bytes.fromhex(value["ssz"]), type_)
+
+
+# What is no result of its type, and what $sszip_mode says of it.
+ANSWERS = {
+    "an error": ("ssz-nothing", b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"header not found"}}'),
+    "null": ("ssz-nothing", b'{"jsonrpc":"2.0","id":1,"result": null }'),
+    "nothing": ("ssz-invalid", b'{"jsonrpc":"2.0","id":1}'),
+    "both": ("ssz-nothing", b'{"jsonrpc":"2.0","id":1,"result":"0x","error":{"code":1}}'),
+    "a batch's": ("ssz-invalid", b'[{"jsonrpc":"2.0","id":1,"result":"0x"}]'),
+    "odd digits": ("ssz-invalid", b'{"jsonrpc":"2.0","id":1,"result":"0x0"}'),
+    "no digits": ("ssz-invalid", b'{"jsonrpc":"2.0","id":1,"result":"0xgg"}'),
+    "no prefix": ("ssz-invalid", b'{"jsonrpc":"2.0","id":1,"result":"00"}'),
+    "an object": ("ssz-invalid", b'{"jsonrpc":"2.0","id":1,"result":{"code":"0x"}}'),
+    "no end": ("ssz-invalid", b'{"jsonrpc":"2.0","id":1,"result":"0x00"'),
+    "more after the end": ("ssz-invalid", b'{"jsonrpc":"2.0","id":1,"result":"0x00"}{}'),
+    "no JSON": ("ssz-invalid", b"<html>"),
+    "no byte": ("ssz-invalid", b""),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_what_is_no_result_stays_json(nginx, origin, case, split, framing, coding):
+    """No 406: an answer to a POST says what was done."""
+    mode, body = case
+    origin.answers(answer(body, split=split, framing=framing, coding=coding, headers=[("ETag", '"a"')]))
+    for accept in (OCTETS, EITHER):
+        response = post(nginx, CODE, accept=accept)
+        is_json(response, body)
+        assert response.coding is None
+        assert response.mode == mode
+
+
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 503])
+def test_statuses_and_their_bodies_stay(nginx, origin, status):
+    body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"%b"}}' % (b"no " * 600)
+    origin.answers(answer(body, status=status))
+    response = post(nginx, CODE, coding="gzip")
+    is_json(response, body, status)
+    assert response.coding == "gzip"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b"[" + CODE + b"]",
+        b"[" + CODE + b"," + CODE + b"]",
+        call("eth_chainId"),
+        CODE.replace(b'"id"', b'"Id"'),
+        CODE.replace(b"eth_getCode", b"eth_get\\u0043ode"),
+        CODE.replace(b'"2.0"', b'"1.0"'),
+        CODE.replace(b'"id":1,', b""),
+        CODE[:-1],
+        b"null",
+    ],
+)
+def test_other_requests_are_left_alone(nginx, origin, asked):
+    origin.answers(result(b'"0x6001"'))
+    response = post(nginx, asked)
+    is_json(response, b'{"jsonrpc":"2.0","id":1,"result":"0x6001"}')
+    assert origin.requests[-1].body == asked
+    assert origin.requests[-1].header("Accept") == OCTETS[1]
+
+
+@pytest.mark.parametrize("accept", [None, ("Accept", "*/*"), ("Accept", "application/json"), ("Accept", "text/html")])
+def test_who_does_not_ask_for_ssz_gets_json(nginx, origin, accept):
+    origin.answers(result(b'"0x6001"'))
+    is_json(post(nginx, CODE, accept=accept), b'{"jsonrpc":"2.0","id":1,"result":"0x6001"}')
+    assert origin.requests[-1].header("Accept") == (accept[1] if accept else None)
+
+
+def test_other_methods_of_http_and_other_types_of_requests(nginx, origin):
+    origin.answers(lambda request: result(b'"0x6001"', method=request.method))
+    for method, headers in (("GET", [JSON]), ("HEAD", [JSON]), ("PUT", [JSON]), ("POST", [("Content-Type", "text/plain")])):
+        body = None if method in ("GET", "HEAD") else CODE
+        response = fetch(nginx.port, "/", method=method, body=body, headers=[OCTETS, *headers])
+        assert response.header("Content-Type") == "application/json"
+        assert response.header("Sszip-Type") is None
+    # and where nginx itself answers
+    assert fetch(nginx.port, "/here", method="POST", body=CODE, headers=[OCTETS, JSON]).body == b"here"
+
+
+def test_off(nginx, origin):
+    origin.answers(result(b'"0x6001"'))
+    response = post(nginx, CODE, path="/off/")
+    assert response.header("Content-Type") == "application/json"
+    assert "Accept" not in (response.header("Vary") or "").split(", ")
+
+
+def test_a_request_that_is_not_in_memory(nginx, origin):
+    origin.answers(result(b'"0x6001"'))
+    for size in (20_000, 900_000):
+        asked = CODE[:-1] + b" " * size + b"}"
+        is_ssz(post(nginx, asked, path="/tiny/"), b"\x60\x01", "ByteString")
+        assert origin.requests[-1].body == asked
+
+
+def test_a_request_that_comes_in_chunks(nginx, origin):
+    origin.answers(result(b'"0x6001"'))
+    with nginx.connect() as connection:
+        fields = f"{': '.join(JSON)}\r\n{': '.join(OCTETS)}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.send(f"POST / HTTP/1.1\r\nHost: x\r\n{fields}".encode())
+        for byte in CODE:
+            connection.send(b"1\r\n%c\r\n" % byte)
+        connection.send(b"0\r\n\r\n")
+        is_ssz(connection.read(), b"\x60\x01", "ByteString")
+    assert origin.requests[-1].body == CODE
+
+
+def test_who_may_not_ask_gets_nothing(nginx, origin):
+    origin.answers(result(b'"0x6001"'))
+    assert post(nginx, CODE, path="/engine/").status == 401
+    assert not origin.requests
+    basic = ("Authorization", "Basic YTpi")
+    is_ssz(post(nginx, CODE, path="/engine/", headers=[basic]), b"\x60\x01", "ByteString")
+    # what came with it goes to the node
+    assert origin.requests[-1].header("Authorization") == basic[1]
+    assert len(origin.requests) == 1
+
+
+def test_what_was_too_long_to_be_kept_is_a_502(nginx, origin):
+    text = b'"0x' + b"60" * 40_000
+    for accept in (OCTETS, EITHER):
+        origin.answers(result(text + b'"', split=bytewise))
+        is_ssz(post(nginx, CODE, accept=accept, path="/small/"), b"\x60" * 40_000, "ByteString")
+        nginx.expect("can't be had as SSZ")
+        origin.answers(result(text + b'0"', split=bytewise))
+        response = post(nginx, CODE, accept=accept, path="/small/")
+        assert (response.status, response.mode) == (502, "ssz-invalid")
+
+
+@pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
+@pytest.mark.parametrize("accept", [EITHER, OCTETS], ids=["either", "ssz only"])
+def test_a_node_that_goes_away(nginx, origin, end, accept):
+    nginx.expect("the response ended before|prematurely closed|reset by peer")
+    body = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"60" * 9000)
+    origin.answers([head(headers=[JSON, ("Content-Length", str(len(body)))]) + body[:9000], end])
+    assert post(nginx, CODE, accept=accept).status == 502
+
+
+def test_clients_that_go_away(nginx, origin):
+    size = 2_000_000
+    origin.answers(result(b'"0x' + b"60" * size + b'"', framing="chunked"))
+    worker = nginx.workers()[0]
+    asked = f"POST / HTTP/1.1\r\nHost: x\r\n{': '.join(JSON)}\r\n{': '.join(OCTETS)}\r\nContent-Length: {len(CODE)}\r\n\r\n"
+    for number in range(30):
+        with nginx.connect() as connection:
+            connection.send(asked.encode() + (CODE if number % 3 else CODE[:20]))
+            if number % 3 == 1:
+                connection.take(1)
+            connection.reset()
+    is_ssz(post(nginx, CODE), b"\x60" * size, "ByteString")
+    assert resident(worker) < 400 << 10
+
+
+def test_no_two_forms_are_ever_mixed(nginx, origin):
+    """The cache has JSON alone, whoever asks first, and all at once."""
+    run = next(_runs)
+    code = call("eth_getCode", '["0x%s","0x1"]' % ("22" * 20))
+    octets = b"\x60" * 3000
+    text = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % octets.hex().encode()
+    origin.answers(answer(text))
+    failures = []
+
+    def ask(number):
+        for turn in range(12):
+            accept = (OCTETS, EITHER, None, ("Accept", "application/json"))[(number + turn) % 4]
+            fields = [JSON] + ([accept] if accept else [])
+            fields += [("Accept-Encoding", "gzip")] if turn % 2 else []
+            response = fetch(nginx.ports["port_cached"], f"/?run={run}", method="POST", body=code, headers=fields)
+            wants = accept in (OCTETS, EITHER)
+            cache = response.header("Cache-Status")
+            if wants and cache != "sszip; fwd=bypass; detail=ssz":
+                failures.append(cache)
+            try:
+                (is_ssz(response, octets, "ByteString") if wants else is_json(response, text))
+            except AssertionError as failure:
+                failures.append(failure)
+
+    clients = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join(60)
+    assert not failures, failures[:3]
+    fetch(nginx.ports["port_cached"], f"/?run={run}", method="POST", body=code, headers=[JSON])
+    asked = len(origin.requests)
+    hit = fetch(nginx.ports["port_cached"], f"/?run={run}", method="POST", body=code, headers=[JSON])
+    is_json(hit, text)
+    assert hit.header("Cache-Status").startswith("sszip; hit") and len(origin.requests) == asked
