@@ -1,0 +1,200 @@
+"""The replay node's Beacon API behind sszip_ssz: a process of its own that has
+JSON only, or SSZ only, with the faults that nodes have, and that tells what
+was published to it."""
+
+import itertools
+import json
+import urllib.request
+
+import pytest
+
+from harness.client import fetch
+from harness.replay import ReplayNode, calls
+
+OCTETS = ("Accept", "application/octet-stream")
+EITHER = ("Accept", "application/octet-stream;q=1.0,application/json;q=0.9")
+JSON = ("Accept", "application/json")
+FULU = ("Eth-Consensus-Version", "fulu")
+
+CONFIG = """
+proxy_http_version 1.1;
+sszip on;
+sszip_ssz on;
+server { listen 127.0.0.1:@port@; location / { proxy_pass http://@node_json@; } }
+server { listen 127.0.0.1:@port_ssz@; location / { proxy_pass http://@node_ssz@; } }
+"""
+
+HEAD = "/eth/v2/beacon/blocks/head"
+CONSOLIDATIONS = "/eth/v1/beacon/states/head/pending_consolidations"
+ATTESTATIONS = "/eth/v2/beacon/pool/attestations"
+
+
+def attestation(number):
+    """One that validates nothing: a SingleAttestation, in both formats."""
+    point = {"epoch": str(number), "root": f"0x{number:064x}"}
+    data = {"slot": "7", "index": "0", "beacon_block_root": f"0x{5:064x}", "source": point, "target": point}
+    value = {"committee_index": "1", "attester_index": "2", "data": data, "signature": f"0x{'0a' * 96}"}
+    ends = number.to_bytes(8, "little") + number.to_bytes(32, "big")
+    of_data = (7).to_bytes(8, "little") + bytes(8) + (5).to_bytes(32, "big") + ends + ends
+    ssz = (1).to_bytes(8, "little") + (2).to_bytes(8, "little") + of_data + b"\x0a" * 96
+    return [value], ssz
+
+
+@pytest.fixture(scope="module")
+def nodes(start_nginx):
+    """The same sample three times, and nginx before those that have one format."""
+    replays = {forms: ReplayNode("--beacon", forms) for forms in ("json", "ssz", "both")}
+    config = CONFIG.replace("@node_json@", replays["json"].address)
+    nginx = start_nginx(config.replace("@node_ssz@", replays["ssz"].address))
+    nginx.replays = replays
+    yield nginx
+    for replay in replays.values():
+        replay.stop()
+
+
+def with_ssz(both):
+    """Paths of the pages that have SSZ."""
+    for call in calls():
+        if call.method == "GET" and fetch(both.port, call.target, headers=[OCTETS]).status == 200:
+            yield call.target
+
+
+@pytest.mark.parametrize("options", ["framing=length", "framing=chunked&piece=5000", "gzip=always"])
+def test_every_page_of_the_sample_in_both_formats(nodes, options):
+    both = nodes.replays["both"]
+    told = ("X-Replay", options)
+    seen = 0
+    for path, coding in zip(with_ssz(both), itertools.cycle([None, "gzip"])):
+        ssz, as_json = (fetch(both.port, path, headers=[accept]) for accept in (OCTETS, JSON))
+        coded = [("Accept-Encoding", coding)] if coding else []
+        made = fetch(nodes.port, path, headers=[OCTETS, told, *coded])
+        assert made.header("Content-Type") == "application/octet-stream", path
+        assert made.header("Eth-Consensus-Version") == "fulu", path
+        assert made.decoded == ssz.body, path
+        made = fetch(nodes.ports["port_ssz"], path, headers=[JSON, told, *coded])
+        assert made.header("Content-Type") == "application/json", path
+        assert json.loads(made.decoded)["data"] == json.loads(as_json.body)["data"], path
+        seen += 1
+    assert seen == 10
+
+
+# What is wrong with an answer, and the statuses of who takes SSZ only, and of who
+# takes both.
+FAULTS = {
+    "fork=off": (200, "ssz"),
+    "version=off": (200, "ssz"),
+    "fork=off&version=off": (406, "json"),
+    "fork=off&version=last": (406, "json"),
+    "fork=electra": (406, "json"),
+    "version=electra": (406, "json"),
+    "fork=unknown": (406, "json"),
+    "fork=phase0&version=phase0": (406, "json"),
+    "corrupt=100": (406, "json"),
+    "truncate=300": (406, "json"),
+    "refuse=404": (404, "error"),
+    "refuse=503": (503, "error"),
+    "error=502": (502, "error"),
+    # neither JSON nor SSZ: nothing of ours
+    "type=text/html": (200, "other"),
+}
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_a_node(nodes, fault, framing):
+    told = ("X-Replay", f"{fault}&framing={framing}")
+    came = fetch(nodes.replays["json"].port, CONSOLIDATIONS, headers=[told])
+    only, both = FAULTS[fault]
+    response = fetch(nodes.port, CONSOLIDATIONS, headers=[OCTETS, told])
+    assert response.status == only, response.body
+    if both == "ssz":
+        assert response.header("Content-Type") == "application/octet-stream"
+    elif only == 406:
+        assert json.loads(response.body)["code"] == 406
+    else:
+        assert response.body == came.body
+    response = fetch(nodes.port, CONSOLIDATIONS, headers=[EITHER, told])
+    if both == "ssz":
+        assert response.header("Content-Type") == "application/octet-stream"
+    else:
+        assert (response.status, response.body) == (came.status, came.body)
+        assert response.header("Content-Type") == came.header("Content-Type")
+
+
+def test_a_node_that_sends_what_was_not_asked_for(nodes):
+    """Where both are there, and Accept is not read."""
+    both, ssz = nodes.replays["both"], nodes.ports["port_ssz"]
+    expected = fetch(both.port, HEAD, headers=[OCTETS]).body
+    told = ("X-Replay", "as=ssz")
+    assert fetch(ssz, HEAD, headers=[OCTETS, told]).body == expected
+    made = json.loads(fetch(ssz, HEAD, headers=[JSON, told]).body)
+    assert made["data"] == json.loads(fetch(both.port, HEAD).body)["data"]
+    # JSON under SSZ's name is passed on as it came to who wants that: nothing
+    # says that it is not
+    told = ("X-Replay", "as=json&type=application/octet-stream")
+    response = fetch(nodes.port, HEAD, headers=[JSON, told])
+    assert response.status == 406
+
+
+@pytest.mark.parametrize("fault", ["cut=20000", "cut=20000&reset=on", "lost=on"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_node_that_goes_away(nodes, fault, framing):
+    nodes.expect("prematurely closed|reset by peer|the response ended")
+    for accept in (OCTETS, EITHER):
+        told = ("X-Replay", f"{fault}&framing={framing}&piece=5000")
+        response = fetch(nodes.port, HEAD, headers=[accept, told])
+        assert response.status == 502
+        assert response.header("Content-Type") != "application/octet-stream"
+
+
+def publishes(node, path=ATTESTATIONS):
+    with urllib.request.urlopen(f"http://{node.address}/stats") as reply:
+        counted = json.load(reply)["publishes"].get(path, {})
+    return [counted.get(name, 0) for name in ("json", "ssz", "repeated", "refused")]
+
+
+def publish(nodes, ssz, *headers, port="port"):
+    fields = [("Content-Type", "application/octet-stream"), FULU, *headers]
+    return fetch(nodes.ports.get(port, nodes.port), ATTESTATIONS, method="POST", headers=fields, body=ssz)
+
+
+def test_what_is_published_reaches_the_node_once(nodes):
+    node = nodes.replays["json"]
+    value, ssz = attestation(1)
+    # it is found out once what the node takes
+    if publish(nodes, ssz).status == 415:
+        assert publish(nodes, ssz).status == 200
+    before = publishes(node)
+    numbers = range(2, 12)
+    for number in numbers:
+        value, ssz = attestation(number)
+        assert publish(nodes, ssz).status == 200
+        with urllib.request.urlopen(f"http://{node.address}/published{ATTESTATIONS}") as reply:
+            assert reply.headers["Content-Type"] == "application/json"
+            assert reply.headers["Eth-Consensus-Version"] == "fulu"
+            assert json.load(reply) == value
+    taken = [after - was for after, was in zip(publishes(node), before, strict=True)]
+    assert taken == [len(numbers), 0, 0, 0]
+
+
+def test_a_publish_whose_answer_is_lost_is_not_repeated(nodes):
+    node = nodes.replays["json"]
+    nodes.expect("prematurely closed|reset by peer")
+    _, ssz = attestation(100)
+    publish(nodes, ssz)
+    publish(nodes, ssz)
+    for number, fault in enumerate(["lost=on", "lost=on&reset=on", "refuse=503", "error=502"], start=101):
+        _, ssz = attestation(number)
+        before = publishes(node)
+        assert publish(nodes, ssz, ("X-Replay", fault)).status >= 500
+        counted = [after - was for after, was in zip(publishes(node), before, strict=True)]
+        assert counted == ([1, 0, 0, 0] if fault.startswith("lost") else [0, 0, 0, 1]), fault
+
+
+def test_ssz_goes_as_it_is_to_a_node_that_takes_it(nodes):
+    node = nodes.replays["ssz"]
+    _, ssz = attestation(200)
+    assert publish(nodes, ssz, port="port_ssz").status == 200
+    assert publishes(node) == [0, 1, 0, 0]
+    with urllib.request.urlopen(f"http://{node.address}/published{ATTESTATIONS}") as reply:
+        assert reply.read() == ssz
