@@ -2,7 +2,7 @@
 node that has JSON only.
 
 A block, asked for over and over; the same from the cache beside a static file of
-its bytes; large answers, once each. Every answer is compared with what a typed
+its bytes; a block with blobs, published in SSZ; large answers, once each. Every answer is compared with what a typed
 peer makes of the value.
 """
 
@@ -13,13 +13,14 @@ import load
 import machine
 import transcoding
 import wire_large
+import wire_publish
 import wire_values
 from bodies import Body
 from caching_coders import NOPUSH, OPEN_FILES, READ, SENDFILE, WAYS
 from stack import MODULE, PASS, Coder, Nginx, Node
 from wire_values import BLOCK, BLOCK_BY_ROOT, EITHER, JSON, SSZ
 
-SECTIONS = ["block", "cached", "large", "many", "beside"]
+SECTIONS = ["block", "cached", "publish", "large", "many", "beside"]
 NAME = "part-09-wire"
 CONNECTIONS = 4
 BLOCK_BYTES = 150_000
@@ -55,6 +56,9 @@ def run(args, work, say):
             if section in args.only:
                 say(section)
                 out[section] = often(work, rows, path, (json, ssz), rounds, seconds, say)
+    if "publish" in args.only:
+        rounds = 3 if quick else 50
+        out["publish"] = wire_publish.run(client, corpus, work, rounds, say)
     if "large" in args.only:
         out["large"] = []
         for megabytes in wire_large.sizes(quick):

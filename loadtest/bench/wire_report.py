@@ -3,6 +3,7 @@
 from statistics import median
 
 import plot
+import wire_publish
 from caching_report import logged, share
 from report import MET, machine_text, quiet, table
 from wire import OURS, PLAIN
@@ -11,6 +12,7 @@ from wire_large import PLAIN as PLAIN_ROWS
 
 BLOCK_RPS, BLOCK_P99 = 0.9, 1.2
 CACHED_RPS = 0.95
+PUBLISH_TIME = 1.5
 # Of the SSZ, and bytes besides.
 GROWTH, GROWTH_MORE = 1.15, 32e6
 # Beside sszip_memory: what a worker has for other things.
@@ -81,6 +83,14 @@ def measured(results):
         yield from of_block(Often(data))
     if data := results.get("cached"):
         yield of_cached(Often(data))
+    if data := results.get("publish"):
+        ratio = Often(data).ratio(wire_publish.OURS, wire_publish.DIRECT, "done_us")
+        yield {
+            "target": f"a publish of {data['ssz'] / 1e6:.1f} MB of SSZ to a JSON-only node: at "
+            f"most {PUBLISH_TIME:g}x the time of sending it the JSON",
+            "measured": f"{ratio:.2f}x",
+            "met": ratio <= PUBLISH_TIME,
+        }
     for data in results.get("large", ()):
         yield from of_large(Large(data))
     if data := results.get("many"):
@@ -196,6 +206,8 @@ def render(results, plot_name):
         parts += ["## A block", BLOCK_TEXT.format(**kilobytes(data)), *often_text(data, PLAIN)]
     if data := results.get("cached"):
         parts += ["## From the cache", CACHED_TEXT, *often_text(data, OURS)]
+    if data := results.get("publish"):
+        parts += publish_text(data)
     if data := results.get("large"):
         parts += ["## Large answers", LARGE_TEXT, f"![times]({plot_name})"]
         for one in data:
@@ -244,6 +256,23 @@ def often_text(data, against):
     header = ["", "Requests/s", f"against {against}", "p50 us", "p99 us", "against it"]
     header += ["Worker CPU us", "Bytes", "Worker"]
     return [table(header, rows), *logged(data)]
+
+
+def publish_text(data):
+    samples = Often(data)
+    rows = [
+        (row, f"{samples.mid(row, 'done_us') / 1e3:.2f}")
+        + (f"{samples.ratio(row, wire_publish.DIRECT, 'done_us'):.2f}x",)
+        for row in data["rows"]
+    ]
+    rounds = len(data["samples"]) // len(data["rows"])
+    return [
+        "## A publish",
+        f"A block with blobs, {data['json'] / 1e6:.1f} MB of JSON or {data['ssz'] / 1e6:.1f} MB "
+        "of SSZ, from the first byte sent to the answer, over a connection of its own; "
+        f"medians over {rounds} rounds. What the node got is compared with the value.",
+        table(["", "ms", "against it"], rows),
+    ]
 
 
 def large_text(large):

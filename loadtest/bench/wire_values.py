@@ -10,6 +10,7 @@ import transcoding
 from stack import ROOT, pinned
 
 BLOCK = "/eth/v2/beacon/blocks/head"
+PUBLISH = "/eth/v2/beacon/blocks"
 STATE = "/eth/v2/debug/beacon/states/head"
 # Named by its root, and final: it is kept for as long as there is room.
 BLOCK_BY_ROOT = f"/eth/v2/beacon/blocks/0x{'5a' * 32}"
@@ -80,6 +81,13 @@ def block(client, corpus, work, most):
     to = work / "block"
     said = client.do(do="values", corpus=corpus, to=to, block=most)
     return to.with_suffix(".json"), to.with_suffix(".ssz"), said["recorded"]
+
+
+def contents(client, corpus, work, most, blobs):
+    """The same of a block with blobs, as it is published."""
+    to = work / "contents"
+    client.do(do="values", corpus=corpus, to=to, block=most, blobs=blobs)
+    return to.with_suffix(".json"), to.with_suffix(".ssz")
 
 
 def state(client, corpus, work, megabytes):

@@ -60,6 +60,19 @@ fn values_in_both_formats() {
         serde_json::from_value(data(&to.with_extension("json"))).unwrap();
     assert!(block.encode() == fs::read(to.with_extension("ssz")).unwrap());
 
+    let to = folder.0.join("contents");
+    said(&folder.wire(&json!({
+        "do": "values", "corpus": corpus, "to": to, "block": 150_000, "blobs": 2,
+    })));
+    let contents: Value =
+        serde_json::from_slice(&fs::read(to.with_extension("json")).unwrap()).unwrap();
+    assert_eq!(contents["blobs"].as_array().unwrap().len(), 2);
+    let ssz = fs::read(to.with_extension("ssz")).unwrap();
+    let (schema, _) = ssz_peers::table_of("SignedBeaconBlock");
+    let ty = schema.find("SignedBlockContents").unwrap();
+    let made = sszip_core::ssz::to_ssz(schema, ty, contents.to_string().as_bytes());
+    assert!(made.unwrap() == ssz);
+
     let to = folder.0.join("state");
     said(&folder.wire(&json!({"do": "values", "corpus": corpus, "to": to, "validators": 7})));
     let state = data(&to.with_extension("json"));

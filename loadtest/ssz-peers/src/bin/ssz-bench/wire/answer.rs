@@ -24,6 +24,13 @@ pub struct Request {
     headers: Vec<String>,
     /// A file with the body, of a POST.
     body: Option<String>,
+    /// What that is.
+    #[serde(default = "json")]
+    media_type: String,
+}
+
+fn json() -> String {
+    "application/json".into()
 }
 
 /// Of the last answer; times are from before the first request.
@@ -75,8 +82,8 @@ impl Request {
             head += &format!("{line}\r\n");
         }
         if let Some(body) = &body {
-            let len = body.len();
-            head += &format!("Content-Type: application/json\r\nContent-Length: {len}\r\n");
+            let (len, media_type) = (body.len(), &self.media_type);
+            head += &format!("Content-Type: {media_type}\r\nContent-Length: {len}\r\n");
         }
         head += "\r\n";
         Ok([head.into_bytes(), body.unwrap_or_default()].concat())

@@ -12,6 +12,10 @@ use ssz_peers::peers::{Serde, Value};
 
 use crate::{corpus, state};
 
+/// Bytes of each.
+const PROOF: usize = 48;
+const BLOB: usize = 131_072;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Values {
@@ -21,6 +25,9 @@ pub struct Values {
     /// A block whose JSON has at most so many bytes: a recorded one without its
     /// longest transactions.
     block: Option<usize>,
+    /// The block with so many blobs, as it is published.
+    #[serde(default)]
+    blobs: usize,
     /// A state of so many validators.
     validators: Option<usize>,
 }
@@ -32,7 +39,10 @@ impl Values {
             let block = serde_json::to_vec(&json)?;
             let mut block: SignedBeaconBlock = Serde::SerdeJson.read(&block)?;
             shorten(&mut block, most)?;
-            self.put(&block)?;
+            match self.blobs {
+                0 => self.put(&block)?,
+                blobs => self.put_contents(&block, blobs)?,
+            }
             println!("{}", serde_json::json!({ "recorded": is_recorded }));
         }
         if let Some(validators) = self.validators {
@@ -51,6 +61,38 @@ impl Values {
         serde_json::to_writer(&mut file, value)?;
         file.write_all(b"}")?;
         Ok(file.flush()?)
+    }
+}
+
+impl Values {
+    /// SignedBlockContents, which no peer has a struct of: a block, a proof for
+    /// each blob, and the blobs.
+    fn put_contents(&self, block: &SignedBeaconBlock, blobs: usize) -> Result<(), Box<dyn Error>> {
+        let mut rng = fastrand::Rng::with_seed(blobs as u64);
+        let mut made = |len: usize| -> Vec<Vec<u8>> {
+            let one = |_| (0..len).map(|_| rng.u8(..)).collect();
+            (0..blobs).map(one).collect()
+        };
+        let (proofs, blobs) = (made(PROOF), made(BLOB));
+        let parts = [block.encode(), proofs.concat(), blobs.concat()];
+        let mut ssz = Vec::new();
+        let mut offset = 4 * parts.len();
+        for part in &parts {
+            ssz.extend_from_slice(&u32::try_from(offset)?.to_le_bytes());
+            offset += part.len();
+        }
+        parts.iter().for_each(|part| ssz.extend_from_slice(part));
+        fs::write(self.to.with_extension("ssz"), ssz)?;
+        let hex = |all: Vec<Vec<u8>>| -> Vec<String> {
+            all.iter().map(const_hex::encode_prefixed).collect()
+        };
+        let json = serde_json::json!({
+            "signed_block": block, "kzg_proofs": hex(proofs), "blobs": hex(blobs),
+        });
+        Ok(fs::write(
+            self.to.with_extension("json"),
+            serde_json::to_vec(&json)?,
+        )?)
     }
 }
 
