@@ -80,7 +80,8 @@ struct Args {
     #[arg(long, value_name = "NAME", default_value = "mainnet", value_parser = preset)]
     preset: Preset,
 
-    /// Serve a file, *.json or *.ssz, as the page at a path; may be repeated
+    /// Serve a file, *.json or *.ssz, as the page at a path, *.headers with
+    /// it; may be repeated
     #[arg(long, value_name = "PATH=FILE", value_parser = page, conflicts_with = "chain")]
     page: Vec<(String, PathBuf)>,
 
@@ -184,7 +185,8 @@ impl Args {
             recording::load(folder, &mut answers, warn).map_err(|error| named(folder, error))?;
         }
         for (path, file) in &self.page {
-            recording::load_page(path, file, &mut answers).map_err(|error| named(file, error))?;
+            recording::load_page(path, file, &mut answers, warn)
+                .map_err(|error| named(file, error))?;
         }
         if let Some(size) = self.witness {
             answers.make_witnesses(Witness::new(self.seed, size));

@@ -80,15 +80,28 @@ pub fn load(folder: &Path, answers: &mut Answers, warn: &mut dyn FnMut(String)) 
     Ok(())
 }
 
-/// Reads a file, which is a page whatever is in it, as the one at `path`.
-pub fn load_page(path: &str, file: &Path, answers: &mut Answers) -> io::Result<()> {
-    if kind(file) == Some(Kind::Ssz) {
-        answers.page_mut(path.to_owned()).ssz = Some(fs::read(file)?.into());
-        return Ok(());
+/// Reads a file, which is a page whatever is in it, or its header fields, as the
+/// one at `path`.
+pub fn load_page(
+    path: &str,
+    file: &Path,
+    answers: &mut Answers,
+    warn: &mut dyn FnMut(String),
+) -> io::Result<()> {
+    match kind(file) {
+        Some(Kind::Ssz) => {
+            answers.page_mut(path.to_owned()).ssz = Some(fs::read(file)?.into());
+        }
+        Some(Kind::Fields) => {
+            let fields = fields(&fs::read_to_string(file)?, warn);
+            answers.page_mut(path.to_owned()).set_fields(fields);
+        }
+        _ => {
+            let text = fs::read_to_string(file)?;
+            let json: &RawValue = serde_json::from_str(&text)?;
+            answers.insert_page(path.to_owned(), json.get());
+        }
     }
-    let text = fs::read_to_string(file)?;
-    let json: &RawValue = serde_json::from_str(&text)?;
-    answers.insert_page(path.to_owned(), json.get());
     Ok(())
 }
 

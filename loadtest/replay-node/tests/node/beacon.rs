@@ -267,6 +267,7 @@ fn files_as_pages() {
         "--page", &pages[0], "--page", &pages[1], "--page", &pages[2],
     ]);
     let at = |id: &str| PATH.replace('9', id);
+    assert_eq!(get(&node, &at("2"), TAKES_JSON).text(), JSON);
     assert_eq!(node.get(&at("1")).text(), JSON);
     assert_eq!(get(&node, &at("1"), TAKES_SSZ).status, 406);
     assert_eq!(get(&node, &at("2"), TAKES_SSZ).body, SSZ);

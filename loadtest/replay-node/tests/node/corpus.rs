@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::Value;
 
-use super::support::Node;
+use super::support::{Node, Scratch};
 
 #[derive(Deserialize)]
 struct Exchange<'a> {
@@ -30,13 +30,62 @@ fn json_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn every_recorded_exchange_is_answered() {
+/// The recordings, where there are any; a test is skipped by name.
+fn corpus(test: &str) -> Option<PathBuf> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     if !corpus.is_dir() {
-        eprintln!("skipped every_recorded_exchange_is_answered: ../shared/corpus is absent");
-        return;
+        eprintln!("skipped {test}: ../shared/corpus is absent");
+        return None;
     }
+    Some(corpus)
+}
+
+#[test]
+fn recorded_values_in_the_other_form() {
+    let Some(corpus) = corpus("recorded_values_in_the_other_form") else {
+        return;
+    };
+    let beacon = corpus.join("beacon");
+    let folder = Scratch::new();
+    folder.write("state.headers", "Eth-Consensus-Version: phase0\n");
+    let (state, block) = (
+        "/eth/v2/debug/beacon/states/genesis",
+        "/eth/v2/beacon/blocks/7109344",
+    );
+    let pages = [
+        format!(
+            "{state}={}/sepolia_genesis_state_phase0.ssz",
+            beacon.display()
+        ),
+        format!("{state}={}/state.headers", folder.path()),
+        format!("{block}={}/block_capella_7109344.json", beacon.display()),
+    ];
+    let options = pages.iter().flat_map(|page| ["--page", page]);
+    let args: Vec<&str> = ["--beacon", "both"].into_iter().chain(options).collect();
+    let node = Node::on(&args);
+    let genesis: Value = serde_json::from_slice(&node.get(state).body).unwrap();
+    assert_eq!(genesis["version"], "phase0");
+    // As it is known of Sepolia.
+    assert_eq!(
+        genesis["data"]["genesis_validators_root"],
+        "0xd8ea171f3c94aea21ebc42a1ed61052acf3f9209c00e4efbaaddac09ed9b8078"
+    );
+    let accept = "Accept: application/octet-stream\r\n";
+    let ssz = node.client().request("GET", block, accept, "");
+    assert_eq!(
+        ssz.header("eth-consensus-version").as_deref(),
+        Some("capella")
+    );
+    // The offset of the message, and its slot after the signature.
+    assert_eq!(ssz.body[..4], 100_u32.to_le_bytes());
+    assert_eq!(ssz.body[100..108], 7_109_344_u64.to_le_bytes());
+}
+
+#[test]
+fn every_recorded_exchange_is_answered() {
+    let Some(corpus) = corpus("every_recorded_exchange_is_answered") else {
+        return;
+    };
     // Not the witnesses: they hold three forms of an answer to the same call.
     let (execution, beacon) = (corpus.join("execution"), corpus.join("beacon"));
     let node = Node::on(&[execution.to_str().unwrap(), beacon.to_str().unwrap()]);
