@@ -505,3 +505,43 @@ def test_head_says_what_get_would(nginx, origin):
         for name in ("Content-Type", "Vary", "Eth-Consensus-Version"):
             assert of_head.header(name) == get.header(name)
         assert of_head.length in (None, get.length)
+
+
+SSZ_FORM, JSON_FORM = (OCTETS, "application/octet-stream"), (JSON, "application/json")
+
+
+@pytest.mark.parametrize("accept, type_", [SSZ_FORM, JSON_FORM], ids=["ssz", "json"])
+@pytest.mark.parametrize("coding", [None, "gzip"])
+@pytest.mark.parametrize("when", ["miss", "hit", "stale"])
+def test_parts_conditions_and_heads_are_of_the_form_that_was_asked_for(nginx, origin, accept, type_, coding, when):
+    """With what was stored as the other form, and is as fresh, beside it."""
+    port = nginx.ports["port_updated" if when == "stale" else "port_cached"]
+    path = f"{CONSOLIDATIONS}?run={next(_runs)}"
+    value = VALUE.replace(b'"finalized":true', b'"finalized":false') % b",".join([ONE] * 1000)
+    whole = ONE_SSZ * 1000 if type_ == "application/octet-stream" else value
+    fields = [*ELECTRA, ("ETag", '"of-the-json"'), ("Last-Modified", "Mon, 01 Jan 2024 00:00:00 GMT")]
+    origin.answers(lambda request: answer(value, headers=fields, method=request.method))
+    other = JSON if accept is OCTETS else OCTETS
+
+    def ask(*more, method="GET", form=accept):
+        headers = [("Accept-Encoding", coding or "identity"), form, *more]
+        return fetch(port, path, method=method, headers=headers)
+
+    tags = {form: ask(form=form).header("ETag") for form in (other, accept)} if when != "miss" else {}
+    # all that is stored has expired
+    time.sleep(0.01 if when == "stale" else 0)
+    for method in ("GET", "HEAD"):
+        for more in ([], [("Range", "bytes=1-9")], [("If-None-Match", '"else"')], [("If-Range", '"of-the-json"')]):
+            about = method, more
+            response = ask(*more, method=method)
+            assert (response.status, response.header("Content-Type")) == (200, type_), about
+            assert (response.decoded == whole) if method == "GET" else (response.body == b""), about
+            assert response.coding == coding or method == "HEAD" and response.coding is None, about
+            assert {"Accept", "Accept-Encoding"} <= set(response.header("Vary").split(", ")), about
+            assert response.header("Eth-Consensus-Version") == "electra", about
+            if type_ == "application/octet-stream":
+                assert "of-the-json" not in (response.header("ETag") or ""), about
+    for form, tag in tags.items():
+        response = ask(("If-None-Match", tag))
+        assert response.status == (304 if form is accept else 200), form
+        assert (response.body == b"") if form is accept else (response.decoded == whole), form

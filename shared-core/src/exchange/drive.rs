@@ -121,7 +121,7 @@ impl Driver {
     /// [`Misuse`] unless a response head is awaited.
     pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Miss)?;
-        if let (Some(body), true) = (body, exchange.rewrites()) {
+        if exchange.rewrites() {
             self.seeking = Seeking::Over;
             return self.rewrite(body, asked);
         }
@@ -172,12 +172,17 @@ impl Driver {
     }
 
     /// The node is to get the request's body in another format.
-    fn rewrite(&mut self, body: &[u8], asked: Asked<'_>) -> Result<Step, Misuse> {
+    fn rewrite(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Rewrite)?;
         if exchange.config.caches() {
             caught(|| exchange.may_change(&asked)).unwrap_or_default();
         }
-        match exchange.begin_to_rewrite(body)? {
+        let begins = match body {
+            Some(body) => exchange.begin_to_rewrite(body)?,
+            // it could not be read from where it is
+            None => false,
+        };
+        match begins {
             true if exchange.is_long_to_rewrite() => return Ok(self.off_loop()),
             true => code(exchange),
             false => {}
