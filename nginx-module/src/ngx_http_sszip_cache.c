@@ -95,6 +95,7 @@ ngx_http_sszip_body_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
+    ngx_int_t                   rc;
     sszip_asked                 asked;
     ngx_http_core_loc_conf_t   *clcf;
     ngx_http_sszip_loc_conf_t  *slcf;
@@ -113,26 +114,16 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     asked.has_body = (ngx_http_sszip_request_body(r, ctx, &asked.body)
                       == NGX_OK);
 
-    if (ngx_http_sszip_name_space(r, &asked.name_space) != NGX_OK) {
+    rc = ngx_http_test_predicates(r, slcf->cache_bypass);
+
+    if (rc == NGX_ERROR
+        || ngx_http_sszip_name_space(r, &asked.name_space) != NGX_OK
+        || ngx_http_sszip_place(r, &asked) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    switch (ngx_http_test_predicates(r, slcf->cache_bypass)) {
-
-    case NGX_ERROR:
-        return NGX_ERROR;
-
-    case NGX_DECLINED:
-        asked.bypass = 1;
-        break;
-
-    default: /* NGX_OK */
-        break;
-    }
-
-    if (ngx_http_sszip_place(r, &asked) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    asked.bypass = (rc == NGX_DECLINED);
 
     asked.now = ngx_http_sszip_now();
     asked.coding_allowed = ngx_http_sszip_coding_allowed(r);
@@ -236,13 +227,13 @@ static ngx_int_t
 ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     sszip_str *body)
 {
-    size_t        len, size;
+    size_t        size;
     u_char       *p;
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
 
-    if (r->request_body == NULL) {
-        /* none was read, for there is none */
+    if (r->request_body == NULL || r->request_body->bufs == NULL) {
+        /* none was read, for there is none, or it is empty */
         return NGX_OK;
     }
 
@@ -252,31 +243,21 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     cl = r->request_body->bufs;
 
-    if (cl == NULL) {
-        /* it was read, and is empty */
-        return NGX_OK;
-    }
-
     if (cl->next == NULL && ngx_buf_in_memory(cl->buf)) {
-        body->data = cl->buf->pos;
-        body->len = cl->buf->last - cl->buf->pos;
-
+        *body = ngx_http_sszip_piece(cl->buf);
         return NGX_OK;
     }
-
-    len = 0;
 
     for ( /* void */ ; cl; cl = cl->next) {
-        len += ngx_buf_size(cl->buf);
+        body->len += ngx_buf_size(cl->buf);
     }
 
-    p = ngx_pnalloc(r->pool, len);
+    p = ngx_pnalloc(r->pool, body->len);
     if (p == NULL) {
         return NGX_DECLINED;
     }
 
     body->data = p;
-    body->len = len;
 
     for (cl = r->request_body->bufs; cl; cl = cl->next) {
         b = cl->buf;
@@ -312,8 +293,6 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_ERROR;
     }
 
-    ctx->stored = 1;
-
 #if (NGX_HTTP_GZIP)
 
     if (sszip_exchange_varies(ctx->exchange)) {
@@ -329,7 +308,7 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
         /* in the form that it has been given meanwhile */
 
-        rc = ngx_http_sszip_body(r, ctx, &out);
+        rc = ngx_http_sszip_body(r, ctx, NULL, &out);
 
         if (rc == NGX_OK) {
             rc = ngx_http_output_filter(r, out);
@@ -378,30 +357,17 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_buf_t    *b;
     sszip_str     body;
     ngx_chain_t  *cl;
 
-    b = ngx_calloc_buf(r->pool);
-    cl = ngx_alloc_chain_link(r->pool);
+    body = sszip_exchange_request_body(ctx->exchange);
 
-    if (b == NULL || cl == NULL) {
+    cl = ngx_http_sszip_chain(r, body);
+    if (cl == NULL) {
         return NGX_ERROR;
     }
 
-    body = sszip_exchange_request_body(ctx->exchange);
-
-    /* lives as long as the exchange */
-
-    b->start = (u_char *) body.data;
-    b->pos = b->start;
-    b->last = b->start + body.len;
-    b->end = b->last;
-    b->memory = 1;
-    b->last_buf = 1;
-
-    cl->buf = b;
-    cl->next = NULL;
+    cl->buf->last_buf = 1;
 
     ctx->request_bufs = cl;
     ctx->request_length = body.len;

@@ -9,12 +9,14 @@
 
 static ngx_int_t ngx_http_sszip_set_head_out(ngx_http_request_t *r,
     const sszip_edit *edit);
+static void ngx_http_sszip_set_status(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 static ngx_uint_t ngx_http_sszip_has_one_vary(ngx_http_request_t *r);
 static void ngx_http_sszip_set_content_type(ngx_http_request_t *r,
     ngx_str_t *value);
 static ngx_int_t ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
     ngx_table_elt_t *header);
-static ngx_uint_t ngx_http_sszip_unbuffered(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_from_node(ngx_http_request_t *r);
 
 
 /* where nginx also keeps those that it knows; 0: nowhere */
@@ -92,7 +94,6 @@ ngx_int_t
 ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     size_t             i, n;
-    uint16_t           status;
     const sszip_edit  *edits;
 
     if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
@@ -101,23 +102,31 @@ ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return NGX_ERROR;
     }
 
-    status = sszip_exchange_status(ctx->exchange);
-
     for (i = 0; i < n; i++) {
         if (ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK) {
             return NGX_ERROR;
         }
     }
 
+    /* a stored answer, perhaps, that there was no memory to find earlier */
+
+    ngx_http_sszip_set_status(r, ctx);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_sszip_set_status(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    uint16_t  status;
+
+    status = sszip_exchange_status(ctx->exchange);
+
     if (status != 0) {
-
-        /* a stored answer, which there was no memory to find out earlier */
-
         r->headers_out.status = status;
         ngx_str_null(&r->headers_out.status_line);
     }
-
-    return NGX_OK;
 }
 
 
@@ -132,7 +141,6 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
     size_t             i, n;
-    uint16_t           status;
     const sszip_edit  *edits;
 
     if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
@@ -141,11 +149,10 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    status = sszip_exchange_status(ctx->exchange);
+    ctx->stored = 1;
+    ctx->coding.name.data = NULL;
 
     ngx_http_clear_content_length(r);
-
-    ctx->coding.name.data = NULL;
 
     for (i = 0; i < n; i++) {
 
@@ -153,16 +160,13 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
             && edits[i].value.data != NULL)
         {
             ctx->coding = edits[i];
-            continue;
-        }
 
-        if (ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK) {
+        } else if (ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK) {
             return NGX_ERROR;
         }
     }
 
-    r->headers_out.status = status;
-    ngx_str_null(&r->headers_out.status_line);
+    ngx_http_sszip_set_status(r, ctx);
 
     /* the exchange has judged the request's conditions */
     r->disable_not_modified = 1;
@@ -253,7 +257,7 @@ ngx_http_sszip_has_one_vary(ngx_http_request_t *r)
 static void
 ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
 {
-    u_char  *p, *last;
+    u_char  *p, *q, *last;
 
     r->headers_out.content_type = *value;
     r->headers_out.content_type_len = value->len;
@@ -262,36 +266,30 @@ ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
 
     last = value->data + value->len;
 
-    for (p = ngx_strlchr(value->data, last, ';');
-         p != NULL;
-         p = ngx_strlchr(p, value->data + value->len, ';'))
-    {
-        last = p;
+    for (q = value->data; (p = ngx_strlchr(q, last, ';')) != NULL; /* void */) {
 
-        while (++p < value->data + value->len && *p == ' ') { /* void */ }
+        for (q = p + 1; q < last && *q == ' '; q++) { /* void */ }
 
-        if (p + 8 > value->data + value->len
-            || ngx_strncasecmp(p, (u_char *) "charset=", 8) != 0)
+        if (last - q < 8
+            || ngx_strncasecmp(q, (u_char *) "charset=", 8) != 0)
         {
             continue;
         }
 
-        p += 8;
+        r->headers_out.content_type_len = p - value->data;
 
-        r->headers_out.content_type_len = last - value->data;
+        q += 8;
 
-        if (p < value->data + value->len && *p == '"') {
-            p++;
+        if (q < last && *q == '"') {
+            q++;
         }
 
-        last = value->data + value->len;
-
-        if (p < last && *(last - 1) == '"') {
+        if (q < last && *(last - 1) == '"') {
             last--;
         }
 
-        r->headers_out.charset.len = last - p;
-        r->headers_out.charset.data = p;
+        r->headers_out.charset.len = last - q;
+        r->headers_out.charset.data = q;
 
         return;
     }
@@ -348,11 +346,8 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
     ngx_list_part_t   *part;
     ngx_table_elt_t   *header;
 
-    name.data = (u_char *) edit->name.data;
-    name.len = edit->name.len;
-
-    value.data = (u_char *) edit->value.data;
-    value.len = edit->value.len;
+    name = ngx_http_sszip_ngx_str(edit->name);
+    value = ngx_http_sszip_ngx_str(edit->value);
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http sszip edit \"%V: %V\"", &name, &value);
@@ -378,11 +373,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 
         for (i = 0; i < part->nelts; i++) {
 
-            if (header[i].hash != 0
-                && header[i].key.len == name.len
-                && ngx_strncasecmp(header[i].key.data, name.data, name.len)
-                   == 0)
-            {
+            if (ngx_http_sszip_is_field(&header[i], edit)) {
                 header[i].hash = 0;
             }
         }
@@ -396,13 +387,11 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
             return NGX_ERROR;
         }
 
+        ngx_memzero(header, sizeof(ngx_table_elt_t));
+
         header->hash = 1;
         header->key = name;
         header->value = value;
-        header->lowcase_key = NULL;
-#if (nginx_version >= 1023000)
-        header->next = NULL;
-#endif
     }
 
     offset = ngx_http_sszip_known_fields[edit->field];
@@ -430,36 +419,28 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 ngx_int_t
 ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    size_t                     n;
     sszip_response_head        head;
     ngx_http_core_loc_conf_t  *clcf;
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    ngx_memzero(&head, sizeof(sszip_response_head));
+    ngx_http_sszip_head(r, &head, NULL);
 
-    head.size = sizeof(sszip_response_head);
-    head.now = ngx_time();
-    /* slices of an answer come as one that is whole */
-    head.status = (uint16_t) (r->subrequest_ranges ? NGX_HTTP_PARTIAL_CONTENT
-                                                   : r->headers_out.status);
-    head.content_length = r->headers_out.content_length_n;
-    head.delimited = ngx_http_sszip_delimited(r);
-    head.unbuffered = ngx_http_sszip_unbuffered(r);
-    head.subrequest = (r != r->main);
+    if (r->subrequest_ranges) {
+        /* slices of an answer come as one that is whole */
+        head.status = NGX_HTTP_PARTIAL_CONTENT;
+    }
+
+    head.unbuffered = ngx_http_sszip_from_node(r) && !r->upstream->buffering;
     head.coding_allowed = ngx_http_sszip_coding_allowed(r);
 #if (NGX_HTTP_GZIP)
     head.host_writes_vary = clcf->gzip_vary;
 #endif
 
-    head.fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
-                                        &r->headers_out.content_type, &n);
     if (head.fields == NULL) {
         return (sszip_exchange_no_response_head(ctx->exchange, &ctx->step)
                 == SSZIP_STATUS_OK) ? NGX_OK : NGX_ERROR;
     }
-
-    head.nfields = n;
 
     if (sszip_exchange_response_head(ctx->exchange, &head, &ctx->step)
         != SSZIP_STATUS_OK)
@@ -483,36 +464,48 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
                    "http sszip head step:%d length:%O", (int) ctx->step.act,
                    r->headers_out.content_length_n);
 
-    if (ctx->step.act == SSZIP_DO_HOLD) {
-        return NGX_OK;
-    }
-
-    return ngx_http_sszip_edit_head_out(r, ctx);
+    return (ctx->step.act == SSZIP_DO_HOLD)
+           ? NGX_OK : ngx_http_sszip_edit_head_out(r, ctx);
 }
 
 
-/* a body without a length that ends with its connection may be cut short */
+/* as it is to be sent or, of an upstream, as that has read it */
 
-ngx_uint_t
-ngx_http_sszip_delimited(ngx_http_request_t *r)
+void
+ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
+    ngx_http_upstream_t *u)
 {
-    ngx_http_upstream_t  *u;
+    ngx_memzero(head, sizeof(sszip_response_head));
 
-    u = r->upstream;
+    head->size = sizeof(sszip_response_head);
+    head->now = ngx_time();
+    head->subrequest = (r != r->main);
 
-#if (NGX_HTTP_CACHE)
-    if (r->cached) {
-        return 1;
+    /* a body without a length that ends with its connection may be cut short */
+
+    head->delimited = !ngx_http_sszip_from_node(r)
+                      || r->upstream->headers_in.chunked
+                      || r->upstream->headers_in.content_length_n >= 0;
+
+    if (u != NULL) {
+        /* nginx may have made a 304 of it, for this client */
+        head->status = (uint16_t) u->headers_in.status_n;
+        head->content_length = u->headers_in.content_length_n;
+        head->fields = ngx_http_sszip_fields(r, &u->headers_in.headers, NULL,
+                                             &head->nfields);
+
+    } else {
+        head->status = (uint16_t) r->headers_out.status;
+        head->content_length = r->headers_out.content_length_n;
+        head->fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
+                                             &r->headers_out.content_type,
+                                             &head->nfields);
     }
-#endif
-
-    return u == NULL || u->headers_in.chunked
-           || u->headers_in.content_length_n >= 0;
 }
 
 
 static ngx_uint_t
-ngx_http_sszip_unbuffered(ngx_http_request_t *r)
+ngx_http_sszip_from_node(ngx_http_request_t *r)
 {
 #if (NGX_HTTP_CACHE)
     if (r->cached) {
@@ -520,7 +513,7 @@ ngx_http_sszip_unbuffered(ngx_http_request_t *r)
     }
 #endif
 
-    return r->upstream != NULL && !r->upstream->buffering;
+    return r->upstream != NULL;
 }
 
 

@@ -24,11 +24,11 @@
 
 
 static void ngx_http_sszip_link_wake_waiters(void);
-static void ngx_http_sszip_link_run_handler(ngx_event_t *ev);
-static void ngx_http_sszip_link_run(void);
+static void ngx_http_sszip_link_run(ngx_event_t *ev);
 static sszip_link_opened ngx_http_sszip_link_connect(ngx_uint_t slot);
 static void ngx_http_sszip_link_write(ngx_uint_t slot);
 static void ngx_http_sszip_link_close(ngx_uint_t slot);
+static void ngx_http_sszip_link_lost(ngx_uint_t slot);
 static void ngx_http_sszip_link_read_handler(ngx_event_t *rev);
 static void ngx_http_sszip_link_write_handler(ngx_event_t *wev);
 static void ngx_http_sszip_link_timer_handler(ngx_event_t *ev);
@@ -50,8 +50,6 @@ ngx_int_t
 ngx_http_sszip_link_start(ngx_cycle_t *cycle,
     ngx_http_sszip_main_conf_t *smcf)
 {
-    static ngx_connection_t  dumb;
-
     if (smcf->owner == NULL) {
         return NGX_OK;
     }
@@ -62,20 +60,17 @@ ngx_http_sszip_link_start(ngx_cycle_t *cycle,
 
     ngx_http_sszip_owner = smcf->owner;
 
-    dumb.fd = (ngx_socket_t) -1;
-
-    ngx_http_sszip_link_timer.handler = ngx_http_sszip_link_timer_handler;
-    ngx_http_sszip_link_timer.data = &dumb;
-    ngx_http_sszip_link_timer.log = cycle->log;
+    ngx_http_sszip_own_timer(&ngx_http_sszip_link_timer,
+                             ngx_http_sszip_link_timer_handler);
 
     /* a worker that is told to quit need not wait for it */
     ngx_http_sszip_link_timer.cancelable = 1;
 
-    ngx_http_sszip_link_posted.handler = ngx_http_sszip_link_run_handler;
+    ngx_http_sszip_link_posted.handler = ngx_http_sszip_link_run;
     ngx_http_sszip_link_posted.log = cycle->log;
 
     /* there is no event yet after which posted ones would be looked at */
-    ngx_http_sszip_link_run();
+    ngx_http_sszip_link_run(&ngx_http_sszip_link_posted);
 
     return NGX_OK;
 }
@@ -110,6 +105,19 @@ ngx_http_sszip_link_wake_waiters(void)
 }
 
 
+void
+ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler)
+{
+    static ngx_connection_t  dumb;
+
+    dumb.fd = (ngx_socket_t) -1;
+
+    ev->handler = handler;
+    ev->data = &dumb;
+    ev->log = ngx_cycle->log;
+}
+
+
 /* milliseconds, as the owner reads them, too: a purge waits for some of them */
 
 uint64_t
@@ -124,15 +132,7 @@ ngx_http_sszip_now(void)
 
 
 static void
-ngx_http_sszip_link_run_handler(ngx_event_t *ev)
-{
-    ngx_http_sszip_link_run();
-    ngx_http_sszip_link_wake_waiters();
-}
-
-
-static void
-ngx_http_sszip_link_run(void)
+ngx_http_sszip_link_run(ngx_event_t *ev)
 {
     size_t    slot;
     uint64_t  now;
@@ -160,6 +160,7 @@ ngx_http_sszip_link_run(void)
             break;
 
         default: /* SSZIP_LINK_NOTHING */
+            ngx_http_sszip_link_wake_waiters();
             return;
         }
     }
@@ -281,8 +282,7 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
         }
 
         if (n == NGX_ERROR) {
-            ngx_http_sszip_link_close(slot);
-            (void) sszip_link_closed(slot, ngx_http_sszip_now());
+            ngx_http_sszip_link_lost(slot);
             return;
         }
 
@@ -306,6 +306,14 @@ ngx_http_sszip_link_close(ngx_uint_t slot)
 
 
 static void
+ngx_http_sszip_link_lost(ngx_uint_t slot)
+{
+    ngx_http_sszip_link_close(slot);
+    (void) sszip_link_closed(slot, ngx_http_sszip_now());
+}
+
+
+static void
 ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 {
     size_t             len, total;
@@ -316,66 +324,40 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 
     c = rev->data;
     slot = (ngx_uint_t) c->data;
-    total = 0;
+    n = c->close ? 0 : NGX_AGAIN;
 
-    if (c->close) {
-        goto close;
-    }
-
-    for ( ;; ) {
+    for (total = 0; n != 0 && total < NGX_HTTP_SSZIP_LINK_BYTES; total += n) {
 
         if (sszip_link_room(slot, &p, &len) != SSZIP_STATUS_OK) {
-            goto close;
+            n = 0;
+            break;
         }
 
         /* an entry may be long, and the owner as fast as this */
 
-        len = ngx_min(len, NGX_HTTP_SSZIP_LINK_BYTES - total);
-
-        n = c->recv(c, p, len);
-
-        if (n == NGX_AGAIN) {
-
-            if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-                goto close;
-            }
-
-            break;
-        }
+        n = c->recv(c, p, ngx_min(len, NGX_HTTP_SSZIP_LINK_BYTES - total));
 
         if (n <= 0) {
-            goto close;
+            break;
         }
 
         (void) sszip_link_filled(slot, n, ngx_http_sszip_now());
 
-        total += n;
-
         if (!rev->ready) {
-
             /* epoll has said how much there was */
-
-            if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-                goto close;
-            }
-
-            break;
-        }
-
-        if (total == NGX_HTTP_SSZIP_LINK_BYTES) {
-            ngx_post_event(rev, &ngx_posted_next_events);
             break;
         }
     }
 
-    ngx_http_sszip_wake();
+    if (n > 0 && rev->ready) {
+        ngx_post_event(rev, &ngx_posted_next_events);
 
-    return;
-
-close:
-
-    ngx_http_sszip_link_close(slot);
-    (void) sszip_link_closed(slot, ngx_http_sszip_now());
+    } else if (n == 0
+               || n == NGX_ERROR
+               || ngx_handle_read_event(rev, 0) != NGX_OK)
+    {
+        ngx_http_sszip_link_lost(slot);
+    }
 
     ngx_http_sszip_wake();
 }

@@ -26,18 +26,25 @@ static void ngx_http_sszip_free_plan(void *data);
 static void ngx_http_sszip_free_conf(void *data);
 static char *ngx_http_sszip_add_place(ngx_conf_t *cf,
     ngx_http_sszip_loc_conf_t *conf);
-static sszip_str ngx_http_sszip_target(ngx_http_request_t *r);
 
 
 #define NGX_HTTP_SSZIP_ANY_CONF                                               \
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
 
+#define ngx_http_sszip_own(name, type, set, level)                            \
+    { ngx_string(name), type, set, level, 0, NULL }
+
+#define ngx_http_sszip_slot(name, type, set, field)                           \
+    { ngx_string(name), NGX_HTTP_SSZIP_ANY_CONF|type, set,                    \
+      NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_sszip_loc_conf_t, field),   \
+      NULL }
+
 /* read, checked and inherited by the core, as in all hosts */
 
 #define ngx_http_sszip_rule(name, type)                                       \
-    { ngx_string(name), NGX_HTTP_SSZIP_ANY_CONF|type,                         \
-      ngx_http_sszip_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL }
+    ngx_http_sszip_own(name, NGX_HTTP_SSZIP_ANY_CONF|type,                    \
+                       ngx_http_sszip_directive, NGX_HTTP_LOC_CONF_OFFSET)
 
 
 static ngx_command_t  ngx_http_sszip_commands[] = {
@@ -57,82 +64,45 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_ssz_max_size", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_hold", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_request", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_batch_max", NGX_CONF_TAKE1),
+
     ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
-
-    { ngx_string("sszip_cache_namespace"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_set_complex_value_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_sszip_loc_conf_t, cache_namespace),
-      NULL },
-
-    { ngx_string("sszip_cache_bypass"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_set_predicate_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_sszip_loc_conf_t, cache_bypass),
-      NULL },
-
-    { ngx_string("sszip_no_cache"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_set_predicate_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_sszip_loc_conf_t, no_cache),
-      NULL },
-
     ngx_http_sszip_rule("sszip_cache_valid", NGX_CONF_TAKE2),
     ngx_http_sszip_rule("sszip_cache_max_entry", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_max_request", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_credentials", NGX_CONF_TAKE1),
-
-    { ngx_string("sszip_cache_memory"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
     ngx_http_sszip_rule("sszip_cache_lock", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_lock_timeout", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_use_stale", NGX_CONF_1MORE),
     ngx_http_sszip_rule("sszip_cache_background_update", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_head", NGX_CONF_1MORE),
 
-    { ngx_string("sszip_cache_owner"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_cache_owner,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      0,
-      NULL },
+    ngx_http_sszip_own("sszip_cache_memory", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+                       ngx_http_sszip_directive, NGX_HTTP_LOC_CONF_OFFSET),
 
-    { ngx_string("sszip_cache_path"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
-      ngx_http_sszip_cache_path,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      0,
-      NULL },
+    ngx_http_sszip_own("sszip_cache_owner", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+                       ngx_http_sszip_cache_owner, NGX_HTTP_MAIN_CONF_OFFSET),
 
-    { ngx_string("sszip_cache_purge"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_cache_purge,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
+    ngx_http_sszip_own("sszip_cache_path", NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+                       ngx_http_sszip_cache_path, NGX_HTTP_MAIN_CONF_OFFSET),
 
-    ngx_http_sszip_rule("sszip_batch_max", NGX_CONF_TAKE1),
+    ngx_http_sszip_own("sszip_cache_purge", NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+                       ngx_http_sszip_cache_purge, NGX_HTTP_LOC_CONF_OFFSET),
+
+    ngx_http_sszip_slot("sszip_cache_namespace", NGX_CONF_TAKE1,
+                        ngx_http_set_complex_value_slot, cache_namespace),
+    ngx_http_sszip_slot("sszip_cache_bypass", NGX_CONF_1MORE,
+                        ngx_http_set_predicate_slot, cache_bypass),
+    ngx_http_sszip_slot("sszip_no_cache", NGX_CONF_1MORE,
+                        ngx_http_set_predicate_slot, no_cache),
 
 #if (NGX_THREADS)
-
-    { ngx_string("sszip_thread_pool"),
-      NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_http_sszip_thread_pool,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
+    ngx_http_sszip_own("sszip_thread_pool",
+                       NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+                       ngx_http_sszip_thread_pool, NGX_HTTP_LOC_CONF_OFFSET),
 #endif
 
-      ngx_null_command
+    ngx_null_command
 };
 
 
@@ -165,181 +135,6 @@ ngx_module_t  ngx_http_sszip_module = {
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
-
-
-ngx_http_sszip_ctx_t *
-ngx_http_sszip_get_ctx(ngx_http_request_t *r)
-{
-    sszip_field                *fields;
-    sszip_request_head          head;
-    ngx_pool_cleanup_t         *cln;
-    ngx_http_sszip_ctx_t       *ctx;
-    ngx_http_sszip_loc_conf_t  *slcf;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
-
-    if (ctx != NULL) {
-        return ctx;
-    }
-
-    /* a redirect took the context away; its exchange fetches for nobody */
-
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-
-        ctx = cln->data;
-
-        if (cln->handler == ngx_http_sszip_free_exchange
-            && ctx->request == r)
-        {
-            ngx_http_sszip_abandon(ctx);
-        }
-    }
-
-    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
-
-    ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_ctx_t));
-    if (ctx == NULL) {
-        return NULL;
-    }
-
-    ctx->request = r;
-
-    cln = ngx_pool_cleanup_add(r->pool, 0);
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    ngx_memzero(&head, sizeof(sszip_request_head));
-
-    head.size = sizeof(sszip_request_head);
-    head.method = ngx_http_sszip_str(&r->method_name);
-    head.target = ngx_http_sszip_target(r);
-
-    if (head.target.data == NULL) {
-        return NULL;
-    }
-
-    fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL,
-                                   &head.nfields);
-    if (fields == NULL) {
-        return NULL;
-    }
-
-    head.fields = fields;
-
-    if (sszip_exchange_new(slcf->config, &ctx->exchange) != SSZIP_STATUS_OK) {
-        return NULL;
-    }
-
-    ctx->last_out = &ctx->out;
-
-    cln->handler = ngx_http_sszip_free_exchange;
-    cln->data = ctx;
-
-    if (sszip_exchange_request_head(ctx->exchange, &head)
-        != SSZIP_STATUS_OK)
-    {
-        return NULL;
-    }
-
-    ngx_http_set_ctx(r, ctx, ngx_http_sszip_module);
-
-    return ctx;
-}
-
-
-/*
- * What chose the answer: what the client sent or, after a rewrite or an
- * internal redirect, what that came to.
- */
-
-static sszip_str
-ngx_http_sszip_target(ngx_http_request_t *r)
-{
-    u_char     *p;
-    size_t      escape;
-    sszip_str   target;
-
-    if (r->valid_unparsed_uri) {
-        return ngx_http_sszip_str(&r->unparsed_uri);
-    }
-
-    escape = 2 * ngx_escape_uri(NULL, r->uri.data, r->uri.len,
-                                NGX_ESCAPE_URI);
-
-    p = ngx_pnalloc(r->pool, r->uri.len + escape + 1 + r->args.len);
-
-    target.data = p;
-    target.len = 0;
-
-    if (p == NULL) {
-        return target;
-    }
-
-    if (escape) {
-        p = (u_char *) ngx_escape_uri(p, r->uri.data, r->uri.len,
-                                      NGX_ESCAPE_URI);
-
-    } else {
-        p = ngx_cpymem(p, r->uri.data, r->uri.len);
-    }
-
-    if (r->args.len) {
-        *p++ = '?';
-        p = ngx_cpymem(p, r->args.data, r->args.len);
-    }
-
-    target.len = p - target.data;
-
-    return target;
-}
-
-
-/*
- * What an exchange has given out is still in use: in heads, in variables and
- * in buffers on their way to the client.  It goes with the request's pool; a
- * thread that has it lets go of it before that.
- */
-
-void
-ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx)
-{
-    ngx_http_sszip_stop_events(ctx);
-
-    (void) sszip_exchange_abandon(ctx->exchange);
-
-    ngx_http_sszip_wake();
-}
-
-
-void
-ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx)
-{
-    if (ctx->timer != NULL && ctx->timer->timer_set) {
-        ngx_del_timer(ctx->timer);
-    }
-
-    if (ctx->wake.timer_set) {
-        ngx_del_timer(&ctx->wake);
-    }
-
-    if (ctx->wake.posted) {
-        ngx_delete_posted_event(&ctx->wake);
-    }
-}
-
-
-void
-ngx_http_sszip_free_exchange(void *data)
-{
-    ngx_http_sszip_ctx_t  *ctx = data;
-
-    ngx_http_sszip_stop_events(ctx);
-
-    sszip_exchange_free(ctx->exchange);
-
-    ngx_http_sszip_wake();
-}
 
 
 static char *
@@ -506,20 +301,6 @@ ngx_http_sszip_cache_owner(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static void *
 ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
 {
-    /*
-     * set by ngx_pcalloc():
-     *
-     *     smcf->used = 0;
-     *     smcf->accept_encoding = 0;
-     *     smcf->content_length = 0;
-     *     smcf->http_content_length = 0;
-     *     smcf->caching = { NULL };
-     *     smcf->config = NULL;
-     *     smcf->owner = NULL;
-     *     smcf->store = 0;
-     *     smcf->library = { 0, NULL };
-     */
-
     ngx_pool_cleanup_t          *cln;
     ngx_http_sszip_main_conf_t  *smcf;
 
@@ -550,41 +331,17 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
     ngx_http_sszip_loc_conf_t  *slcf;
 
     slcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_loc_conf_t));
-    if (slcf == NULL) {
-        return NULL;
-    }
-
     cln = ngx_pool_cleanup_add(cf->pool, 0);
-    if (cln == NULL) {
-        return NULL;
-    }
 
-    if (sszip_directives_new(&slcf->directives) != SSZIP_STATUS_OK) {
+    if (slcf == NULL
+        || cln == NULL
+        || sszip_directives_new(&slcf->directives) != SSZIP_STATUS_OK)
+    {
         return NULL;
     }
 
     cln->handler = ngx_http_sszip_free_conf;
     cln->data = slcf;
-
-    /*
-     * set by ngx_pcalloc():
-     *
-     *     slcf->config = NULL;
-     *     slcf->enable = 0;
-     *     slcf->bufs.num = 0;
-     *     slcf->pass = NULL;
-     *     slcf->url = NULL;
-     *     slcf->location = { 0, NULL };
-     *     slcf->answers = 0;
-     *     slcf->sets_fields = 0;
-     *     slcf->sets_length = 0;
-     *     slcf->sets_codings = 0;
-     *     slcf->caches = 0;
-     *     slcf->place = { 0, NULL };
-     *     slcf->cache_namespace = NULL;
-     *     slcf->purges = 0;
-     *     slcf->thread_pool = NULL;
-     */
 
     slcf->cache_bypass = NGX_CONF_UNSET_PTR;
     slcf->no_cache = NGX_CONF_UNSET_PTR;
@@ -742,9 +499,7 @@ ngx_http_sszip_add_place(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *conf)
 static ngx_int_t
 ngx_http_sszip_preconfiguration(ngx_conf_t *cf)
 {
-    if (ngx_http_sszip_wrap_passes(cf) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    ngx_http_sszip_wrap_directives(cf);
 
     return ngx_http_sszip_add_variables(cf);
 }
@@ -753,12 +508,17 @@ ngx_http_sszip_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_sszip_init(ngx_conf_t *cf)
 {
-    ngx_str_t                    name;
     sszip_str                    said;
     sszip_status                 status;
     ngx_http_handler_pt         *h;
     ngx_http_core_main_conf_t   *cmcf;
     ngx_http_sszip_main_conf_t  *smcf;
+
+    static ngx_str_t  names[] = {
+        ngx_string("http_accept_encoding"),
+        ngx_string("content_length"),
+        ngx_string("http_content_length")
+    };
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
 
@@ -766,24 +526,14 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_OK;
     }
 
-    ngx_str_set(&name, "http_accept_encoding");
+    smcf->accept_encoding = ngx_http_get_variable_index(cf, &names[0]);
+    smcf->lengths[0] = ngx_http_get_variable_index(cf, &names[1]);
+    smcf->lengths[1] = ngx_http_get_variable_index(cf, &names[2]);
 
-    smcf->accept_encoding = ngx_http_get_variable_index(cf, &name);
-    if (smcf->accept_encoding == NGX_ERROR) {
-        return NGX_ERROR;
-    }
-
-    ngx_str_set(&name, "content_length");
-
-    smcf->content_length = ngx_http_get_variable_index(cf, &name);
-    if (smcf->content_length == NGX_ERROR) {
-        return NGX_ERROR;
-    }
-
-    ngx_str_set(&name, "http_content_length");
-
-    smcf->http_content_length = ngx_http_get_variable_index(cf, &name);
-    if (smcf->http_content_length == NGX_ERROR) {
+    if (smcf->accept_encoding == NGX_ERROR
+        || smcf->lengths[0] == NGX_ERROR
+        || smcf->lengths[1] == NGX_ERROR)
+    {
         return NGX_ERROR;
     }
 

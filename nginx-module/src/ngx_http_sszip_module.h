@@ -15,11 +15,14 @@
 #include <sszip.h>
 
 
+/* variables that give the length of a request's body */
+#define NGX_HTTP_SSZIP_LENGTHS  2
+
+
 typedef struct {
     ngx_flag_t                   used;             /* a "sszip" directive */
     ngx_int_t                    accept_encoding;  /* index of a variable */
-    ngx_int_t                    content_length;   /* the same */
-    ngx_int_t                    http_content_length;
+    ngx_int_t                    lengths[NGX_HTTP_SSZIP_LENGTHS];
     ngx_array_t                  caching;          /* location confs */
     sszip_config                *config;           /* best of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
@@ -35,7 +38,7 @@ typedef struct {
     ngx_flag_t                   enable;
     ngx_bufs_t                   bufs;
 
-    void                        *pass;             /* the module, or NULL */
+    const char                  *pass;             /* the module, or NULL */
     ngx_http_complex_value_t    *url;              /* where it passes to */
     ngx_str_t                    location;
     ngx_flag_t                   answers;          /* it has a handler */
@@ -74,7 +77,6 @@ typedef struct {
 
     sszip_edit                   coding;         /* of a stored answer */
     off_t                        node_length;    /* before other filters */
-    ngx_table_elt_t             *coder;          /* in a coding's place */
 
     ngx_event_t                 *timer;          /* ends holding, or flushes */
     ngx_chain_t                 *mark;           /* that it flushes with */
@@ -115,16 +117,15 @@ typedef struct {
 /* the exchange of a request, made on first use; NULL: pass everything */
 ngx_http_sszip_ctx_t *ngx_http_sszip_get_ctx(ngx_http_request_t *r);
 
+/* takes the exchange, even if it returns NULL */
+ngx_http_sszip_ctx_t *ngx_http_sszip_create_ctx(ngx_http_request_t *r,
+    sszip_exchange *exchange);
+
 /* nothing more comes of a context */
 void ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx);
 
-/* nothing wakes it any more */
-void ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx);
-
 /* the cleanup of a context */
 void ngx_http_sszip_free_exchange(void *data);
-
-void ngx_http_sszip_filter_init(void);
 
 ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
 
@@ -138,11 +139,12 @@ char *ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd,
 /* heads */
 sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
     ngx_str_t *content_type, size_t *n);
+void ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
+    ngx_http_upstream_t *u);
 ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-ngx_uint_t ngx_http_sszip_delimited(ngx_http_request_t *r);
 
 /* a stored answer's head, in place of what there is */
 ngx_int_t ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
@@ -152,16 +154,57 @@ ngx_int_t ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
 ngx_int_t ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
+/* gzip_proxied, gzip_disable and gzip_http_version */
+ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
+
+/* the filters */
+void ngx_http_sszip_filter_init(void);
+ngx_int_t ngx_http_sszip_pass_head(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+
 /* says so when another module is found to change bodies */
 void ngx_http_sszip_note_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
-/* what the exchange has to send, marked as all of it */
-ngx_int_t ngx_http_sszip_body(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, ngx_chain_t **out);
+/* others were held off from coding a body */
+void ngx_http_sszip_let_code(ngx_http_request_t *r);
 
-/* gzip_proxied, gzip_disable and gzip_http_version */
-ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
+/* while a head is held: what came of the body, and what is to become of both */
+ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+ngx_int_t ngx_http_sszip_drop(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+ngx_int_t ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *rest);
+
+/* the body, coded as it comes */
+ngx_int_t ngx_http_sszip_stream_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+void ngx_http_sszip_set_timer(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+
+/* buffers; NULL: there is no memory */
+ngx_chain_t *ngx_http_sszip_chain(ngx_http_request_t *r, sszip_str piece);
+ngx_chain_t *ngx_http_sszip_mark(ngx_http_request_t *r, ngx_uint_t last);
+
+/* what the exchange has to send, and the rest; NULL: that is all of it */
+ngx_int_t ngx_http_sszip_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest, ngx_chain_t **out);
+
+/* to the exchange; whether that is the end of the body */
+ngx_uint_t ngx_http_sszip_show(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+
+/* nobody is to have it */
+void ngx_http_sszip_drop_body(ngx_chain_t *in);
+
+/* bytes for the client, who may have gone while they are worth having */
+ngx_int_t ngx_http_sszip_pass_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+
+/* a connection that can always be written to, and leads nowhere */
+ngx_connection_t *ngx_http_sszip_nobody(ngx_http_request_t *r);
 
 /* stored answers */
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
@@ -170,7 +213,15 @@ ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
 ngx_int_t ngx_http_sszip_name_space(ngx_http_request_t *r,
     sszip_str *name_space);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+
+/* what is fetched for the cache alone */
 void ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_update_begins(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+
+/* NULL: it is another request */
+ngx_http_sszip_ctx_t *ngx_http_sszip_update_ctx(ngx_http_request_t *r);
 
 /* the cache's owner */
 ngx_int_t ngx_http_sszip_link_start(ngx_cycle_t *cycle,
@@ -185,12 +236,11 @@ void ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
     ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle);
 
-/* the body, coded as it comes */
-ngx_int_t ngx_http_sszip_stream(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+/* of no connection */
+void ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler);
 
 /* what chose an answer */
-ngx_int_t ngx_http_sszip_wrap_passes(ngx_conf_t *cf);
+void ngx_http_sszip_wrap_directives(ngx_conf_t *cf);
 ngx_int_t ngx_http_sszip_init_places(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
 ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked);
@@ -212,14 +262,6 @@ void ngx_http_sszip_store_job(ngx_http_request_t *r, sszip_job *job);
 #if (NGX_THREADS)
 void ngx_http_sszip_thread_init(void);
 #endif
-
-
-/* bytes for the client, who may have gone while they are worth having */
-ngx_int_t ngx_http_sszip_pass_body(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
-
-/* a connection that can always be written to, and leads nowhere */
-ngx_connection_t *ngx_http_sszip_nobody(ngx_http_request_t *r);
 
 
 /* a module that is nothing but a place among the filters */
@@ -244,7 +286,8 @@ ngx_module_t  module = {                                                      \
 
 extern ngx_module_t  ngx_http_sszip_module;
 
-extern ngx_http_output_body_filter_pt  ngx_http_sszip_next_body_filter;
+extern ngx_http_output_header_filter_pt  ngx_http_sszip_next_header_filter;
+extern ngx_http_output_body_filter_pt    ngx_http_sszip_next_body_filter;
 
 
 static ngx_inline sszip_str
@@ -256,6 +299,53 @@ ngx_http_sszip_str(ngx_str_t *s)
     str.len = s->len;
 
     return str;
+}
+
+
+static ngx_inline ngx_str_t
+ngx_http_sszip_ngx_str(sszip_str str)
+{
+    ngx_str_t  s;
+
+    s.data = (u_char *) str.data;
+    s.len = str.len;
+
+    return s;
+}
+
+
+/* what a buffer has in memory */
+
+static ngx_inline sszip_str
+ngx_http_sszip_piece(ngx_buf_t *b)
+{
+    sszip_str  piece;
+
+    piece.data = b->pos;
+    piece.len = ngx_buf_in_memory(b) ? (size_t) (b->last - b->pos) : 0;
+
+    return piece;
+}
+
+
+static ngx_inline void
+ngx_http_sszip_take_buf(ngx_buf_t *b)
+{
+    b->pos = b->last;
+
+    if (b->in_file) {
+        b->file_pos = b->file_last;
+    }
+}
+
+
+static ngx_inline ngx_uint_t
+ngx_http_sszip_is_field(ngx_table_elt_t *header, const sszip_edit *edit)
+{
+    return header->key.len == edit->name.len
+           && ngx_strncasecmp(header->key.data, (u_char *) edit->name.data,
+                              edit->name.len)
+              == 0;
 }
 
 

@@ -23,19 +23,23 @@
 typedef struct {
     ngx_str_t                    directive;
     const char                  *module;
+    ngx_int_t                  (*heed)(ngx_conf_t *cf,
+                                     ngx_http_sszip_loc_conf_t *slcf,
+                                     ngx_uint_t i);
+    ngx_http_handler_pt          ours;
+
+    /* the module's own */
+    ngx_http_handler_pt          handler;
     char                      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd,
                                      void *conf);
-    ngx_http_handler_pt          handler;          /* the module's own */
-    ngx_http_handler_pt          ours;
-} ngx_http_sszip_pass_t;
+} ngx_http_sszip_wrapped_t;
 
 
-static ngx_command_t *ngx_http_sszip_pass_command(ngx_conf_t *cf,
-    ngx_http_sszip_pass_t *pass);
-static char *ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-static char *ngx_http_sszip_set_header(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+static char *ngx_http_sszip_set(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+static ngx_int_t ngx_http_sszip_heed_pass(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *slcf, ngx_uint_t i);
+static ngx_int_t ngx_http_sszip_heed_header(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *slcf, ngx_uint_t i);
 static ngx_module_t *ngx_http_sszip_module_named(ngx_conf_t *cf,
     const char *name);
 static ngx_http_upstream_srv_conf_t *ngx_http_sszip_block(
@@ -56,89 +60,72 @@ static ngx_int_t ngx_http_sszip_grpc_handler(ngx_http_request_t *r);
  * in a location), so each module's handler has a stand-in of its own.
  */
 
-static ngx_http_sszip_pass_t  ngx_http_sszip_passes[] = {
+static ngx_http_sszip_wrapped_t  ngx_http_sszip_wrapped[] = {
 
     { ngx_string("proxy_pass"), "ngx_http_proxy_module",
-      NULL, NULL, ngx_http_sszip_proxy_handler },
+      ngx_http_sszip_heed_pass, ngx_http_sszip_proxy_handler, NULL, NULL },
 
     { ngx_string("fastcgi_pass"), "ngx_http_fastcgi_module",
-      NULL, NULL, ngx_http_sszip_fastcgi_handler },
+      ngx_http_sszip_heed_pass, ngx_http_sszip_fastcgi_handler, NULL, NULL },
 
     { ngx_string("uwsgi_pass"), "ngx_http_uwsgi_module",
-      NULL, NULL, ngx_http_sszip_uwsgi_handler },
+      ngx_http_sszip_heed_pass, ngx_http_sszip_uwsgi_handler, NULL, NULL },
 
     { ngx_string("scgi_pass"), "ngx_http_scgi_module",
-      NULL, NULL, ngx_http_sszip_scgi_handler },
+      ngx_http_sszip_heed_pass, ngx_http_sszip_scgi_handler, NULL, NULL },
 
     { ngx_string("grpc_pass"), "ngx_http_grpc_module",
-      NULL, NULL, ngx_http_sszip_grpc_handler }
+      ngx_http_sszip_heed_pass, ngx_http_sszip_grpc_handler, NULL, NULL },
+
+    { ngx_string("proxy_set_header"), "ngx_http_proxy_module",
+      ngx_http_sszip_heed_header, NULL, NULL, NULL },
+
+    { ngx_null_string, NULL, NULL, NULL, NULL, NULL }
 };
 
-static ngx_http_sszip_pass_t  ngx_http_sszip_proxy_headers = {
-    ngx_string("proxy_set_header"), "ngx_http_proxy_module", NULL, NULL, NULL
-};
+
+#define ngx_http_sszip_stand_in(name, i)                                      \
+                                                                              \
+static ngx_int_t                                                              \
+name(ngx_http_request_t *r)                                                   \
+{                                                                             \
+    return ngx_http_sszip_pass_on(r, ngx_http_sszip_wrapped[i].handler);      \
+}
+
+ngx_http_sszip_stand_in(ngx_http_sszip_proxy_handler, 0)
+ngx_http_sszip_stand_in(ngx_http_sszip_fastcgi_handler, 1)
+ngx_http_sszip_stand_in(ngx_http_sszip_uwsgi_handler, 2)
+ngx_http_sszip_stand_in(ngx_http_sszip_scgi_handler, 3)
+ngx_http_sszip_stand_in(ngx_http_sszip_grpc_handler, 4)
 
 
-#define NGX_HTTP_SSZIP_PASSES                                                 \
-    (sizeof(ngx_http_sszip_passes) / sizeof(ngx_http_sszip_passes[0]))
+/* before the configuration is read; the table outlives a configuration */
 
-
-/* before the configuration is read; the tables outlive a configuration */
-
-ngx_int_t
-ngx_http_sszip_wrap_passes(ngx_conf_t *cf)
+void
+ngx_http_sszip_wrap_directives(ngx_conf_t *cf)
 {
-    ngx_uint_t              i;
-    ngx_command_t          *cmd;
-    ngx_http_sszip_pass_t  *pass;
+    ngx_module_t              *module;
+    ngx_command_t             *cmd;
+    ngx_http_sszip_wrapped_t  *w;
 
-    for (i = 0; i < NGX_HTTP_SSZIP_PASSES; i++) {
+    for (w = ngx_http_sszip_wrapped; w->module; w++) {
 
-        pass = &ngx_http_sszip_passes[i];
-        cmd = ngx_http_sszip_pass_command(cf, pass);
+        module = ngx_http_sszip_module_named(cf, w->module);
 
-        if (cmd == NULL || cmd->set == ngx_http_sszip_set_pass) {
+        if (module == NULL) {
             continue;
         }
 
-        pass->set = cmd->set;
-        cmd->set = ngx_http_sszip_set_pass;
-    }
+        for (cmd = module->commands; cmd->name.len; cmd++) {
 
-    cmd = ngx_http_sszip_pass_command(cf, &ngx_http_sszip_proxy_headers);
-
-    if (cmd != NULL && cmd->set != ngx_http_sszip_set_header) {
-        ngx_http_sszip_proxy_headers.set = cmd->set;
-        cmd->set = ngx_http_sszip_set_header;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_command_t *
-ngx_http_sszip_pass_command(ngx_conf_t *cf, ngx_http_sszip_pass_t *pass)
-{
-    ngx_module_t   *module;
-    ngx_command_t  *cmd;
-
-    module = ngx_http_sszip_module_named(cf, pass->module);
-
-    if (module == NULL) {
-        return NULL;
-    }
-
-    for (cmd = module->commands; cmd->name.len; cmd++) {
-
-        if (cmd->name.len == pass->directive.len
-            && ngx_strncmp(cmd->name.data, pass->directive.data, cmd->name.len)
-               == 0)
-        {
-            return cmd;
+            if (ngx_strcmp(cmd->name.data, w->directive.data) == 0
+                && cmd->set != ngx_http_sszip_set)
+            {
+                w->set = cmd->set;
+                cmd->set = ngx_http_sszip_set;
+            }
         }
     }
-
-    return NULL;
 }
 
 
@@ -159,55 +146,57 @@ ngx_http_sszip_module_named(ngx_conf_t *cf, const char *name)
 
 
 static char *
-ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_sszip_set(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    char                              *rv;
-    ngx_str_t                         *value;
-    ngx_uint_t                         i;
-    ngx_http_sszip_pass_t             *pass;
-    ngx_http_core_loc_conf_t          *clcf;
-    ngx_http_sszip_loc_conf_t         *slcf;
-    ngx_http_compile_complex_value_t   ccv;
+    char                       *rv;
+    ngx_uint_t                  i;
+    ngx_http_sszip_wrapped_t   *w;
+    ngx_http_sszip_loc_conf_t  *slcf;
 
-    pass = NULL;
+    for (i = 0; /* void */ ; i++) {
 
-    for (i = 0; i < NGX_HTTP_SSZIP_PASSES; i++) {
+        w = &ngx_http_sszip_wrapped[i];
 
-        if (ngx_strcmp(cmd->name.data, ngx_http_sszip_passes[i].directive.data)
-            == 0)
-        {
-            pass = &ngx_http_sszip_passes[i];
+        if (w->module == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        if (w->set && ngx_strcmp(cmd->name.data, w->directive.data) == 0) {
             break;
         }
     }
 
-    if (pass == NULL || pass->set == NULL) {
-        return NGX_CONF_ERROR;
-    }
+    rv = w->set(cf, cmd, conf);
 
-    rv = pass->set(cf, cmd, conf);
-
-    if (rv != NGX_CONF_OK) {
+    if (rv != NGX_CONF_OK
+        || ngx_http_sszip_module_named(cf, "ngx_http_sszip_module")
+           != &ngx_http_sszip_module)
+    {
+        /* or this is not loaded any more, or another build of it is */
         return rv;
     }
 
-    if (ngx_http_sszip_module_named(cf, "ngx_http_sszip_module")
-        != &ngx_http_sszip_module)
-    {
-        /* it is not loaded any more, or another build of it is */
-        return NGX_CONF_OK;
-    }
-
     slcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_sszip_module);
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    return (w->heed(cf, slcf, i) == NGX_OK) ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_heed_pass(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
+    ngx_uint_t i)
+{
+    ngx_str_t                         *value;
+    ngx_http_core_loc_conf_t          *clcf;
+    ngx_http_compile_complex_value_t   ccv;
 
     value = cf->args->elts;
 
-    slcf->pass = pass;
+    slcf->pass = ngx_http_sszip_wrapped[i].module;
     slcf->url = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
 
     if (slcf->url == NULL) {
-        return NGX_CONF_ERROR;
+        return NGX_ERROR;
     }
 
     ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
@@ -216,14 +205,12 @@ ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ccv.value = &value[1];
     ccv.complex_value = slcf->url;
 
-    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    pass->handler = clcf->handler;
-    clcf->handler = pass->ours;
+    ngx_http_sszip_wrapped[i].handler = clcf->handler;
+    clcf->handler = ngx_http_sszip_wrapped[i].ours;
 
-    return NGX_CONF_OK;
+    return ngx_http_compile_complex_value(&ccv);
 }
 
 
@@ -232,43 +219,30 @@ ngx_http_sszip_set_pass(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
  * the node gets no other: of a batch all is asked.
  */
 
-static char *
-ngx_http_sszip_set_header(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+static ngx_int_t
+ngx_http_sszip_heed_header(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
+    ngx_uint_t i)
 {
-    char                       *rv;
-    ngx_str_t                  *value;
-    ngx_http_sszip_loc_conf_t  *slcf;
-
-    rv = ngx_http_sszip_proxy_headers.set(cf, cmd, conf);
-
-    if (rv != NGX_CONF_OK
-        || ngx_http_sszip_module_named(cf, "ngx_http_sszip_module")
-           != &ngx_http_sszip_module)
-    {
-        return rv;
-    }
-
-    slcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_sszip_module);
-    slcf->sets_fields = 1;
+    ngx_str_t  *value;
 
     value = cf->args->elts;
 
-    if (value[1].len == sizeof("Content-Length") - 1
-        && ngx_strcasecmp(value[1].data, (u_char *) "Content-Length") == 0
+    slcf->sets_fields = 1;
+
+    if (ngx_strcasecmp(value[1].data, (u_char *) "Content-Length") == 0
         && ngx_strcmp(value[2].data, "$content_length") != 0
         && ngx_strcmp(value[2].data, "$http_content_length") != 0)
     {
         slcf->sets_length = 1;
     }
 
-    if (value[1].len == sizeof("Accept-Encoding") - 1
-        && ngx_strcasecmp(value[1].data, (u_char *) "Accept-Encoding") == 0
-        && ngx_strlchr(value[2].data, value[2].data + value[2].len, '$'))
+    if (ngx_strcasecmp(value[1].data, (u_char *) "Accept-Encoding") == 0
+        && ngx_strchr(value[2].data, '$') != NULL)
     {
         slcf->sets_codings = 1;
     }
 
-    return NGX_CONF_OK;
+    return NGX_OK;
 }
 
 
@@ -447,41 +421,6 @@ ngx_http_sszip_block(ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url)
 }
 
 
-static ngx_int_t
-ngx_http_sszip_proxy_handler(ngx_http_request_t *r)
-{
-    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[0].handler);
-}
-
-
-static ngx_int_t
-ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r)
-{
-    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[1].handler);
-}
-
-
-static ngx_int_t
-ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r)
-{
-    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[2].handler);
-}
-
-
-static ngx_int_t
-ngx_http_sszip_scgi_handler(ngx_http_request_t *r)
-{
-    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[3].handler);
-}
-
-
-static ngx_int_t
-ngx_http_sszip_grpc_handler(ngx_http_request_t *r)
-{
-    return ngx_http_sszip_pass_on(r, ngx_http_sszip_passes[4].handler);
-}
-
-
 /* what proxy_hide_header and the like hide, on hits as on misses */
 
 ngx_int_t
@@ -493,10 +432,9 @@ ngx_http_sszip_hide(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
     ngx_uint_t                 i;
     ngx_module_t              *module;
     ngx_http_conf_ctx_t       *ctx;
-    ngx_http_sszip_pass_t     *pass = slcf->pass;
     ngx_http_upstream_conf_t  *uconf;
 
-    module = pass ? ngx_http_sszip_module_named(cf, pass->module) : NULL;
+    module = slcf->pass ? ngx_http_sszip_module_named(cf, slcf->pass) : NULL;
 
     if (module == NULL) {
         return NGX_OK;

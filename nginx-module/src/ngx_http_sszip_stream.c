@@ -117,8 +117,11 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     b = ctx->in_buf;
 
-    piece.data = (b != NULL) ? b->pos : NULL;
-    piece.len = (b != NULL) ? b->last - b->pos : 0;
+    ngx_memzero(&piece, sizeof(sszip_str));
+
+    if (b != NULL) {
+        piece = ngx_http_sszip_piece(b);
+    }
 
     if (sszip_exchange_stream(ctx->exchange, piece, ctx->flush,
                               ctx->out_buf->last,
@@ -143,9 +146,7 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
         if (b->pos == b->last) {
 
-            if (b->in_file) {
-                b->file_pos = b->file_last;
-            }
+            ngx_http_sszip_take_buf(b);
 
             /*
              * Its owner may fill it again at once, while the encoder still

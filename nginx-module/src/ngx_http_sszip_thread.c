@@ -16,7 +16,7 @@
  * leave no core to the event loop.  The others wait in a queue of their own.
  *
  * A job codes an answer, and its request waits for it, or it codes what is to
- * be stored of an answer that is out, and has a pool of its own.
+ * be stored of an answer that is out.
  */
 
 
@@ -24,9 +24,8 @@
 
 
 typedef struct {
-    ngx_http_request_t          *request;      /* NULL: nobody waits */
-    ngx_http_sszip_ctx_t        *ctx;
-    ngx_pool_t                  *pool;         /* NULL: the request's */
+    ngx_http_sszip_ctx_t        *ctx;          /* NULL: nobody waits */
+    ngx_pool_t                  *pool;
     ngx_thread_pool_t           *thread_pool;
     ngx_thread_task_t           *task;
     ngx_queue_t                  queue;
@@ -37,11 +36,10 @@ typedef struct {
 static void ngx_http_sszip_guard_handler(ngx_event_t *ev);
 static ngx_int_t ngx_http_sszip_start_job(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, sszip_job *work);
-static void ngx_http_sszip_submit(ngx_http_sszip_job_t *job);
-static void ngx_http_sszip_post(ngx_http_sszip_job_t *job);
+static void ngx_http_sszip_post_jobs(void);
 static void ngx_http_sszip_thread_handler(void *data, ngx_log_t *log);
 static void ngx_http_sszip_thread_done(ngx_event_t *ev);
-static void ngx_http_sszip_coded(ngx_http_sszip_job_t *job);
+static void ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work);
 
 
 static ngx_queue_t  ngx_http_sszip_waiting;
@@ -55,17 +53,12 @@ static ngx_event_t  ngx_http_sszip_guard;
 void
 ngx_http_sszip_thread_init(void)
 {
-    static ngx_connection_t  dumb;
-
     ngx_queue_init(&ngx_http_sszip_waiting);
     ngx_http_sszip_running = 0;
     ngx_http_sszip_pending = 0;
 
-    dumb.fd = (ngx_socket_t) -1;
-
-    ngx_http_sszip_guard.handler = ngx_http_sszip_guard_handler;
-    ngx_http_sszip_guard.data = &dumb;
-    ngx_http_sszip_guard.log = ngx_cycle->log;
+    ngx_http_sszip_own_timer(&ngx_http_sszip_guard,
+                             ngx_http_sszip_guard_handler);
 }
 
 
@@ -80,8 +73,6 @@ ngx_http_sszip_guard_handler(ngx_event_t *ev)
     ngx_add_timer(ev, NGX_HTTP_SSZIP_GUARD);
 }
 
-
-/* a context waits for it, or nobody does, and it has a pool of its own */
 
 static ngx_int_t
 ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
@@ -98,7 +89,7 @@ ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_DECLINED;
     }
 
-    pool = (ctx != NULL) ? r->pool : ngx_create_pool(1024, ngx_cycle->log);
+    pool = ngx_create_pool(1024, ngx_cycle->log);
     if (pool == NULL) {
         return NGX_DECLINED;
     }
@@ -106,18 +97,14 @@ ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     task = ngx_thread_task_alloc(pool, sizeof(ngx_http_sszip_job_t));
 
     if (task == NULL) {
-
-        if (ctx == NULL) {
-            ngx_destroy_pool(pool);
-        }
-
+        ngx_destroy_pool(pool);
         return NGX_DECLINED;
     }
 
     job = task->ctx;
 
-    ngx_memzero(job, sizeof(ngx_http_sszip_job_t));
-
+    job->ctx = ctx;
+    job->pool = pool;
     job->thread_pool = slcf->thread_pool;
     job->task = task;
     job->work = work;
@@ -127,12 +114,7 @@ ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     task->event.data = job;
     task->event.log = ngx_cycle->log;
 
-    if (ctx == NULL) {
-        job->pool = pool;
-
-    } else {
-        job->request = r;
-        job->ctx = ctx;
+    if (ctx != NULL) {
 
         /* the request stays, whoever closes it, until the thread is done */
 
@@ -147,54 +129,57 @@ ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         r->connection->write->delayed = 1;
     }
 
-    ngx_http_sszip_submit(job);
+    if (ngx_http_sszip_pending++ == 0) {
+        ngx_add_timer(&ngx_http_sszip_guard, NGX_HTTP_SSZIP_GUARD);
+    }
+
+    ngx_queue_insert_tail(&ngx_http_sszip_waiting, &job->queue);
+
+    ngx_http_sszip_post_jobs();
 
     return NGX_OK;
 }
 
 
-static void
-ngx_http_sszip_submit(ngx_http_sszip_job_t *job)
-{
-    if (ngx_http_sszip_pending++ == 0) {
-        ngx_add_timer(&ngx_http_sszip_guard, NGX_HTTP_SSZIP_GUARD);
-    }
-
-    if (ngx_http_sszip_running < (ngx_uint_t) ngx_max(ngx_ncpu - 1, 1)) {
-        ngx_http_sszip_post(job);
-
-    } else {
-        ngx_queue_insert_tail(&ngx_http_sszip_waiting, &job->queue);
-    }
-}
-
+/* as many as may run */
 
 static void
-ngx_http_sszip_post(ngx_http_sszip_job_t *job)
+ngx_http_sszip_post_jobs(void)
 {
-    ngx_http_sszip_running++;
+    ngx_queue_t           *q;
+    ngx_http_sszip_job_t  *job;
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, job->task->event.log, 0,
-                   "http sszip thread job:%p running:%ui", job,
-                   ngx_http_sszip_running);
-
-    if (job->request == NULL
-        || !job->request->connection->error
-        || sszip_job_is_to_be_stored(job->work))
+    while (!ngx_queue_empty(&ngx_http_sszip_waiting)
+           && ngx_http_sszip_running < (ngx_uint_t) ngx_max(ngx_ncpu - 1, 1))
     {
+        q = ngx_queue_head(&ngx_http_sszip_waiting);
+        ngx_queue_remove(q);
 
-        if (ngx_thread_task_post(job->thread_pool, job->task) == NGX_OK) {
-            return;
+        ngx_http_sszip_running++;
+
+        job = ngx_queue_data(q, ngx_http_sszip_job_t, queue);
+
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                       "http sszip thread job:%p running:%ui", job,
+                       ngx_http_sszip_running);
+
+        if (job->ctx == NULL
+            || !job->ctx->request->connection->error
+            || sszip_job_is_to_be_stored(job->work))
+        {
+            if (ngx_thread_task_post(job->thread_pool, job->task) == NGX_OK) {
+                continue;
+            }
+
+            /* the pool's queue is full, and has said so in the log */
+            ngx_http_sszip_thread_handler(job, ngx_cycle->log);
         }
 
-        /* the pool's queue is full, and has said so in the log */
-        ngx_http_sszip_thread_handler(job, job->task->event.log);
+        /* done already, or nobody waits for it any more */
+
+        job->task->event.complete = 1;
+        ngx_post_event(&job->task->event, &ngx_posted_events);
     }
-
-    /* done already, or nobody waits for it any more */
-
-    job->task->event.complete = 1;
-    ngx_post_event(&job->task->event, &ngx_posted_events);
 }
 
 
@@ -210,8 +195,7 @@ ngx_http_sszip_thread_handler(void *data, ngx_log_t *log)
 static void
 ngx_http_sszip_thread_done(ngx_event_t *ev)
 {
-    ngx_queue_t           *q;
-    ngx_http_sszip_job_t  *job, *next;
+    ngx_http_sszip_job_t  *job;
 
     job = ev->data;
 
@@ -220,41 +204,31 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
 
     ngx_http_sszip_running--;
 
-    while (!ngx_queue_empty(&ngx_http_sszip_waiting)
-           && ngx_http_sszip_running
-              < (ngx_uint_t) ngx_max(ngx_ncpu - 1, 1))
-    {
-        q = ngx_queue_head(&ngx_http_sszip_waiting);
-        ngx_queue_remove(q);
-
-        next = ngx_queue_data(q, ngx_http_sszip_job_t, queue);
-        ngx_http_sszip_post(next);
-    }
+    ngx_http_sszip_post_jobs();
 
     if (--ngx_http_sszip_pending == 0) {
         ngx_del_timer(&ngx_http_sszip_guard);
     }
 
-    if (job->request) {
-        ngx_http_sszip_coded(job);
-        return;
-    }
+    if (job->ctx != NULL) {
+        ngx_http_sszip_coded(job->ctx, job->work);
 
-    (void) sszip_job_store(job->work, ngx_http_sszip_now());
-    ngx_http_sszip_wake();
+    } else {
+        (void) sszip_job_store(job->work, ngx_http_sszip_now());
+        ngx_http_sszip_wake();
+    }
 
     ngx_destroy_pool(job->pool);
 }
 
 
 static void
-ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
+ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
 {
-    ngx_connection_t      *c;
-    ngx_http_request_t    *r;
-    ngx_http_sszip_ctx_t  *ctx;
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
 
-    r = job->request;
+    r = ctx->request;
     c = r->connection;
 
     ngx_http_set_log_request(c->log, r);
@@ -262,11 +236,9 @@ ngx_http_sszip_coded(ngx_http_sszip_job_t *job)
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "http sszip coded: \"%V?%V\"", &r->uri, &r->args);
 
-    ctx = job->ctx;
-
     ctx->done = 1;
 
-    if (sszip_exchange_done(ctx->exchange, job->work, &ctx->step)
+    if (sszip_exchange_done(ctx->exchange, work, &ctx->step)
         != SSZIP_STATUS_OK)
     {
         ctx->step.act = SSZIP_DO_FAIL;

@@ -10,30 +10,15 @@
 /*
  * A new answer is fetched in a background subrequest, as proxy_cache does, in
  * which all goes as in the main request from the content phase on.  What it
- * fetches is for the cache alone, so its body is taken before the postpone
- * filter, which would keep it for the client, and the subrequest with it.
- * That is another place than sszip's, hence a module of its own.
+ * fetches is for the cache alone.
  */
 
 
 static ngx_int_t ngx_http_sszip_update_done(ngx_http_request_t *r, void *data,
     ngx_int_t rc);
-static ngx_int_t ngx_http_sszip_update_header_filter(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_update_detach(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_update_input_filter_init(void *data);
-static ngx_int_t ngx_http_sszip_update_body_filter(ngx_http_request_t *r,
-    ngx_chain_t *in);
-static ngx_http_sszip_ctx_t *ngx_http_sszip_update_ctx(ngx_http_request_t *r);
-static ngx_int_t ngx_http_sszip_update_init(ngx_conf_t *cf);
-
-
-ngx_http_sszip_filter_place(ngx_http_sszip_update_filter_module,
-                            ngx_http_sszip_update_init);
-
-
-static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
-static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
 /*
@@ -45,7 +30,6 @@ void
 ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     sszip_exchange              *exchange;
-    ngx_pool_cleanup_t          *cln;
     ngx_http_request_t          *sr;
     ngx_http_sszip_ctx_t        *update;
     ngx_http_post_subrequest_t  *ps;
@@ -56,32 +40,25 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
-    update = ngx_pcalloc(r->pool, sizeof(ngx_http_sszip_ctx_t));
-    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
-    cln = ngx_pool_cleanup_add(r->pool, 0);
-
-    if (update == NULL || ps == NULL || cln == NULL) {
-        sszip_exchange_free(exchange);
-        ngx_http_sszip_wake();
+    update = ngx_http_sszip_create_ctx(r, exchange);
+    if (update == NULL) {
         return;
     }
 
-    update->exchange = exchange;
-    update->last_out = &update->out;
+    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
 
-    cln->handler = ngx_http_sszip_free_exchange;
-    cln->data = update;
+    if (ps != NULL) {
+        ps->handler = ngx_http_sszip_update_done;
+        ps->data = update;
+    }
 
-    ps->handler = ngx_http_sszip_update_done;
-    ps->data = update;
-
-    if (ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
-                            NGX_HTTP_SUBREQUEST_CLONE
-                            |NGX_HTTP_SUBREQUEST_BACKGROUND)
-        != NGX_OK)
+    if (ps == NULL
+        || ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
+                               NGX_HTTP_SUBREQUEST_CLONE
+                               |NGX_HTTP_SUBREQUEST_BACKGROUND)
+           != NGX_OK)
     {
         ngx_http_sszip_free_exchange(update);
-        update->exchange = NULL;
         return;
     }
 
@@ -137,7 +114,6 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
     ctx->step.act = SSZIP_DO_PASS;
 
     ngx_http_sszip_free_exchange(ctx);
-    ctx->exchange = NULL;
 
     if (breaks && !r->connection->error && !r->aio) {
         r->buffered = 0;
@@ -148,33 +124,17 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 }
 
 
-static ngx_int_t
-ngx_http_sszip_update_header_filter(ngx_http_request_t *r)
+/* its head was judged */
+
+void
+ngx_http_sszip_update_begins(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_int_t              rc;
-    ngx_http_upstream_t   *u;
-    ngx_http_sszip_ctx_t  *ctx;
-
-    ctx = ngx_http_sszip_update_ctx(r);
-
-    if (ctx == NULL) {
-        return ngx_http_next_header_filter(r);
-    }
+    ngx_http_upstream_t  *u;
 
     u = r->upstream;
 
-    if (u) {
-        /*
-         * Filters that change a body leave the length of a subrequest's as it
-         * is; the upstream module says itself if it was not reached.
-         */
-        ngx_http_clear_content_length(r);
-    }
-
-    rc = ngx_http_next_header_filter(r);
-
     if (u == NULL) {
-        return rc;
+        return;
     }
 
     /* sszip alone keeps it: files wait for the client's connection, too */
@@ -185,7 +145,7 @@ ngx_http_sszip_update_header_filter(ngx_http_request_t *r)
         && ngx_http_sszip_update_detach(r, ctx) == NGX_OK)
     {
         u->buffering = 1;
-        return rc;
+        return;
     }
 
     /* nobody is to have it: an error page perhaps, after a redirect */
@@ -194,8 +154,6 @@ ngx_http_sszip_update_header_filter(ngx_http_request_t *r)
 
     u->buffering = 0;
     r->header_only = 1;
-
-    return rc;
 }
 
 
@@ -241,35 +199,6 @@ ngx_http_sszip_update_detach(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-ngx_connection_t *
-ngx_http_sszip_nobody(ngx_http_request_t *r)
-{
-    ngx_connection_t  *c;
-
-    c = ngx_pcalloc(r->pool, sizeof(ngx_connection_t));
-    if (c == NULL) {
-        return NULL;
-    }
-
-    c->write = ngx_pcalloc(r->pool, sizeof(ngx_event_t));
-    if (c->write == NULL) {
-        return NULL;
-    }
-
-    c->fd = (ngx_socket_t) -1;
-    c->data = r;
-    c->log = r->connection->log;
-    c->pool = r->pool;
-
-    c->write->data = c;
-    c->write->log = c->log;
-    c->write->write = 1;
-    c->write->ready = 1;
-
-    return c;
-}
-
-
 static ngx_int_t
 ngx_http_sszip_update_input_filter_init(void *data)
 {
@@ -285,56 +214,34 @@ ngx_http_sszip_update_input_filter_init(void *data)
 }
 
 
-static ngx_int_t
-ngx_http_sszip_update_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+void
+ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
 {
-    ngx_buf_t             *b;
-    sszip_str              piece;
-    sszip_step             step;
-    ngx_chain_t           *cl;
-    ngx_http_sszip_ctx_t  *ctx;
+    ngx_chain_t  *cl;
 
-    ctx = ngx_http_sszip_update_ctx(r);
+    if (ctx->step.act == SSZIP_DO_SHOW) {
 
-    if (ctx == NULL) {
-        return ngx_http_next_body_filter(r, in);
-    }
+        for (cl = in; cl; cl = cl->next) {
 
-    for (cl = in; cl; cl = cl->next) {
-
-        b = cl->buf;
-
-        if (ctx->step.act == SSZIP_DO_SHOW) {
-
-            if (ngx_buf_in_memory(b)) {
-                piece.data = b->pos;
-                piece.len = b->last - b->pos;
-
-                (void) sszip_exchange_piece(ctx->exchange, piece, &step);
-
-            } else if (b->in_file) {
+            if (cl->buf->in_file && !ngx_buf_in_memory(cl->buf)) {
                 /* in spite of filter_need_in_memory */
                 ctx->upstream_failed = 1;
             }
         }
 
-        b->pos = b->last;
-
-        if (b->in_file) {
-            b->file_pos = b->file_last;
-        }
+        (void) ngx_http_sszip_show(ctx, in);
     }
+
+    ngx_http_sszip_drop_body(in);
 
     /* it may have become too long to be stored */
     ngx_http_sszip_wake();
-
-    return NGX_OK;
 }
 
 
 /* NULL: it is another request */
 
-static ngx_http_sszip_ctx_t *
+ngx_http_sszip_ctx_t *
 ngx_http_sszip_update_ctx(ngx_http_request_t *r)
 {
     if (r->post_subrequest == NULL
@@ -344,17 +251,4 @@ ngx_http_sszip_update_ctx(ngx_http_request_t *r)
     }
 
     return r->post_subrequest->data;
-}
-
-
-static ngx_int_t
-ngx_http_sszip_update_init(ngx_conf_t *cf)
-{
-    ngx_http_next_header_filter = ngx_http_top_header_filter;
-    ngx_http_top_header_filter = ngx_http_sszip_update_header_filter;
-
-    ngx_http_next_body_filter = ngx_http_top_body_filter;
-    ngx_http_top_body_filter = ngx_http_sszip_update_body_filter;
-
-    return NGX_OK;
 }

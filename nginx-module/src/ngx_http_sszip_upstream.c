@@ -31,27 +31,23 @@ struct ngx_http_sszip_window_s {
     ngx_chain_t                 *bufs;
     off_t                        length;
     ngx_str_t                    length_value;
-    ngx_http_variable_value_t    length_variables[2];
+    ngx_http_variable_value_t    length_variables[NGX_HTTP_SSZIP_LENGTHS];
     unsigned                     chunked:1;
     unsigned                     body:1;
 };
 
 
+static void ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+static void ngx_http_sszip_client_says(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
 static void ngx_http_sszip_open_window(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
 static void ngx_http_sszip_replace_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
-static ngx_int_t ngx_http_sszip_edit(ngx_http_request_t *r,
-    ngx_list_part_t *fields, const sszip_edit *edit);
+static ngx_table_elt_t *ngx_http_sszip_edit_head_in(ngx_http_request_t *r,
+    const sszip_edit *edits, size_t n, ngx_uint_t *nelts);
 static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
-static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
-static void ngx_http_sszip_outlive_client(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx);
-static void ngx_http_sszip_client_says(ngx_http_request_t *r);
-static void ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
-    ngx_str_t *length, ngx_http_variable_value_t *before);
-static void ngx_http_sszip_node_failed(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, ngx_uint_t status);
 static ngx_int_t ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r,
     ngx_table_elt_t *h, size_t prefix);
 static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
@@ -77,11 +73,8 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
     /* an error page within a window must see the client's fields */
     ngx_http_sszip_close_window(r);
 
-    if (!slcf->enable) {
-        return handler(r);
-    }
+    ctx = slcf->enable ? ngx_http_sszip_get_ctx(r) : NULL;
 
-    ctx = ngx_http_sszip_get_ctx(r);
     if (ctx == NULL) {
         return handler(r);
     }
@@ -115,29 +108,21 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
     u = r->upstream;
 
-    if (slcf->caches
-        && u != NULL
-        && u->cleanup != NULL
-        && ngx_http_get_module_ctx(r, ngx_http_sszip_module) == ctx)
+    if (u == NULL
+        || ngx_http_get_module_ctx(r, ngx_http_sszip_module) != ctx)
     {
-        ngx_http_sszip_watch_upstream(r, ctx);
+        return rc;
     }
 
-    if (u != NULL
-        && u->create_request != NULL
-        && u->create_request != ngx_http_sszip_create_request
-        && ngx_http_get_module_ctx(r, ngx_http_sszip_module) == ctx)
+    if (u->create_request != NULL
+        && u->create_request != ngx_http_sszip_create_request)
     {
         ctx->create_request = u->create_request;
         u->create_request = ngx_http_sszip_create_request;
     }
 
-    if (u != NULL
-        && u->cleanup != NULL
-        && u->request_bufs != NULL
-        && ngx_http_get_module_ctx(r, ngx_http_sszip_module) == ctx)
-    {
-        ngx_http_sszip_outlive_client(r, ctx);
+    if (slcf->caches && u->cleanup != NULL) {
+        ngx_http_sszip_upstream_starts(r, ctx);
     }
 
     return rc;
@@ -150,10 +135,15 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
  */
 
 static void
-ngx_http_sszip_outlive_client(ngx_http_request_t *r,
+ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    if (r != r->main || !sszip_exchange_is_filling(ctx->exchange)) {
+    ngx_http_sszip_watch_upstream(r, ctx);
+
+    if (r != r->main
+        || r->upstream->request_bufs == NULL
+        || !sszip_exchange_is_filling(ctx->exchange))
+    {
         return;
     }
 
@@ -206,8 +196,7 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
     rc = ctx->create_request(r);
 
     if (slcf->caches) {
-        ngx_http_sszip_watch_upstream(r, ctx);
-        ngx_http_sszip_outlive_client(r, ctx);
+        ngx_http_sszip_upstream_starts(r, ctx);
     }
 
     ngx_http_sszip_close_window(r);
@@ -221,9 +210,10 @@ static void
 ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_window_t *window)
 {
-    size_t                       i, n;
+    size_t                       n;
     ngx_list_t                  *headers;
-    ngx_list_part_t              fields, *part;
+    ngx_uint_t                   nelts;
+    ngx_table_elt_t             *fields;
     const sszip_edit            *edits;
     ngx_http_sszip_main_conf_t  *smcf;
 
@@ -248,40 +238,21 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
     (void) ngx_http_get_indexed_variable(r, smcf->accept_encoding);
 
-    headers = &r->headers_in.headers;
-
-    for (part = &headers->part; part; part = part->next) {
-        n += part->nelts;
-    }
-
-    fields.elts = ngx_palloc(r->pool, n * sizeof(ngx_table_elt_t));
-    if (fields.elts == NULL) {
+    fields = ngx_http_sszip_edit_head_in(r, edits, n, &nelts);
+    if (fields == NULL) {
         return;
     }
 
-    fields.nelts = 0;
-    fields.next = NULL;
-
-    for (part = &headers->part; part; part = part->next) {
-        ngx_memcpy((ngx_table_elt_t *) fields.elts + fields.nelts, part->elts,
-                   part->nelts * sizeof(ngx_table_elt_t));
-
-        fields.nelts += part->nelts;
-        n -= part->nelts;
-    }
-
-    for (i = 0; i < n; i++) {
-        if (ngx_http_sszip_edit(r, &fields, &edits[i]) != NGX_OK) {
-            return;
-        }
-    }
+    headers = &r->headers_in.headers;
 
     window->headers = *headers;
     window->edited = 1;
 
-    headers->part = fields;
+    headers->part.elts = fields;
+    headers->part.nelts = nelts;
+    headers->part.next = NULL;
     headers->last = &headers->part;
-    headers->nalloc = fields.nelts;
+    headers->nalloc = nelts;
 }
 
 
@@ -297,7 +268,8 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 {
     u_char                      *p;
     ngx_str_t                    length;
-    ngx_table_elt_t             *h;
+    ngx_uint_t                   i;
+    ngx_http_variable_value_t   *v;
     ngx_http_sszip_main_conf_t  *smcf;
 
     if (ctx->request_bufs == NULL || r->request_body == NULL) {
@@ -312,21 +284,27 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     length.data = p;
     length.len = ngx_sprintf(p, "%O", ctx->request_length) - p;
 
-    h = r->headers_in.content_length;
-
-    if (h != NULL) {
-        window->length_value = h->value;
-        h->value = length;
+    if (r->headers_in.content_length != NULL) {
+        window->length_value = r->headers_in.content_length->value;
+        r->headers_in.content_length->value = length;
     }
 
     /* as the node is told by a variable, evaluated before or not */
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
 
-    ngx_http_sszip_set_length(r, smcf->content_length, &length,
-                              &window->length_variables[0]);
-    ngx_http_sszip_set_length(r, smcf->http_content_length, &length,
-                              &window->length_variables[1]);
+    for (i = 0; i < NGX_HTTP_SSZIP_LENGTHS; i++) {
+
+        v = &r->variables[smcf->lengths[i]];
+
+        window->length_variables[i] = *v;
+
+        v->valid = 1;
+        v->no_cacheable = 0;
+        v->not_found = 0;
+        v->len = length.len;
+        v->data = length.data;
+    }
 
     window->bufs = r->request_body->bufs;
     window->length = r->headers_in.content_length_n;
@@ -339,83 +317,71 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
-static void
-ngx_http_sszip_set_length(ngx_http_request_t *r, ngx_int_t index,
-    ngx_str_t *length, ngx_http_variable_value_t *before)
-{
-    ngx_http_variable_value_t  *v;
+/* the client's fields without those that are edited, then these */
 
-    v = &r->variables[index];
-
-    *before = *v;
-
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-    v->len = length->len;
-    v->data = length->data;
-}
-
-
-/* the field has one value, where its first was, or goes */
-
-static ngx_int_t
-ngx_http_sszip_edit(ngx_http_request_t *r, ngx_list_part_t *fields,
-    const sszip_edit *edit)
+static ngx_table_elt_t *
+ngx_http_sszip_edit_head_in(ngx_http_request_t *r, const sszip_edit *edits,
+    size_t n, ngx_uint_t *nelts)
 {
     u_char           *lowcase;
-    ngx_str_t         name, value;
-    ngx_uint_t        i, n, set;
-    ngx_table_elt_t  *header;
+    ngx_uint_t        i, j;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *fields, *field, *header;
 
-    name.data = (u_char *) edit->name.data;
-    name.len = edit->name.len;
+    i = n;
 
-    value.data = (u_char *) edit->value.data;
-    value.len = edit->value.len;
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        i += part->nelts;
+    }
 
-    header = fields->elts;
-    set = (value.data == NULL);
-    n = 0;
+    fields = ngx_palloc(r->pool, i * sizeof(ngx_table_elt_t));
+    if (fields == NULL) {
+        return NULL;
+    }
 
-    for (i = 0; i < fields->nelts; i++) {
+    field = fields;
 
-        if (header[i].key.len == name.len
-            && ngx_strncasecmp(header[i].key.data, name.data, name.len) == 0)
-        {
-            if (set) {
-                continue;
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            for (j = 0; j < n; j++) {
+                if (ngx_http_sszip_is_field(&header[i], &edits[j])) {
+                    break;
+                }
             }
 
-            header[i].value = value;
-            set = 1;
+            if (j == n) {
+                *field++ = header[i];
+            }
+        }
+    }
+
+    for (j = 0; j < n; j++) {
+
+        if (edits[j].value.data == NULL) {
+            continue;
         }
 
-        header[n++] = header[i];
+        lowcase = ngx_pnalloc(r->pool, edits[j].name.len);
+        if (lowcase == NULL) {
+            return NULL;
+        }
+
+        ngx_memzero(field, sizeof(ngx_table_elt_t));
+
+        field->key = ngx_http_sszip_ngx_str(edits[j].name);
+        field->value = ngx_http_sszip_ngx_str(edits[j].value);
+        field->hash = ngx_hash_strlow(lowcase, field->key.data,
+                                      field->key.len);
+        field->lowcase_key = lowcase;
+        field++;
     }
 
-    fields->nelts = n;
+    *nelts = field - fields;
 
-    if (set) {
-        return NGX_OK;
-    }
-
-    lowcase = ngx_pnalloc(r->pool, name.len);
-    if (lowcase == NULL) {
-        return NGX_ERROR;
-    }
-
-    header = &header[fields->nelts++];
-
-    header->hash = ngx_hash_strlow(lowcase, name.data, name.len);
-    header->lowcase_key = lowcase;
-    header->key = name;
-    header->value = value;
-#if (nginx_version >= 1023000)
-    header->next = NULL;
-#endif
-
-    return NGX_OK;
+    return fields;
 }
 
 
@@ -438,6 +404,7 @@ ngx_http_sszip_close_window(ngx_http_request_t *r)
 static void
 ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
 {
+    ngx_uint_t                   i;
     ngx_http_request_t          *r;
     ngx_http_sszip_main_conf_t  *smcf;
 
@@ -454,8 +421,9 @@ ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
 
         smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
 
-        r->variables[smcf->content_length] = window->length_variables[0];
-        r->variables[smcf->http_content_length] = window->length_variables[1];
+        for (i = 0; i < NGX_HTTP_SSZIP_LENGTHS; i++) {
+            r->variables[smcf->lengths[i]] = window->length_variables[i];
+        }
 
         window->body = 0;
     }
@@ -480,28 +448,22 @@ ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
 {
 #if (NGX_HTTP_CACHE)
 
-    u_char     *p;
-    sszip_str   vary;
+    ngx_str_t  *vary;
+    sszip_str   ours;
 
-    if (r->cache == NULL
-        || r->cache->vary.len == 0
-        || sszip_exchange_upstream_vary(ctx->exchange,
-                                        ngx_http_sszip_str(&r->cache->vary),
-                                        &vary)
-           != SSZIP_STATUS_OK)
+    if (r->cache == NULL || r->cache->vary.len == 0) {
+        return;
+    }
+
+    vary = &r->cache->vary;
+
+    if (sszip_exchange_upstream_vary(ctx->exchange, ngx_http_sszip_str(vary),
+                                     &ours)
+        == SSZIP_STATUS_OK)
     {
-        return;
+        /* lives as long as the request's pool */
+        *vary = ngx_http_sszip_ngx_str(ours);
     }
-
-    p = ngx_pnalloc(r->pool, vary.len);
-    if (p == NULL) {
-        return;
-    }
-
-    ngx_memcpy(p, vary.data, vary.len);
-
-    r->cache->vary.data = p;
-    r->cache->vary.len = vary.len;
 
 #endif
 }
@@ -577,6 +539,7 @@ ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r, ngx_table_elt_t *h,
 static void
 ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
 {
+    bool                   stands_in;
     ngx_http_sszip_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
@@ -589,33 +552,23 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
     if (ctx->step.act != SSZIP_DO_AWAIT) {
         ctx->upstream_failed = (rc >= NGX_HTTP_SPECIAL_RESPONSE);
 
-    } else if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
-        ngx_http_sszip_node_failed(r, ctx, rc);
+    } else if (rc >= NGX_HTTP_SPECIAL_RESPONSE
+               && sszip_exchange_fails(ctx->exchange,
+                                       ngx_http_sszip_failure(r, rc),
+                                       (uint16_t) rc, ngx_http_sszip_now(),
+                                       &stands_in)
+                  == SSZIP_STATUS_OK
+               && stands_in)
+    {
+        /*
+         * Before the head that says so.  A stored answer that stands in for
+         * the node's comes before error pages, which this rules out.
+         */
+
+        r->error_page = 1;
     }
 
     ctx->finalize_request(r, rc);
-}
-
-
-/*
- * Before the head that says so.  A stored answer that stands in for the
- * node's comes before error pages, which are what "r->error_page" rules out.
- */
-
-static void
-ngx_http_sszip_node_failed(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    ngx_uint_t status)
-{
-    bool  stands_in;
-
-    if (sszip_exchange_fails(ctx->exchange, ngx_http_sszip_failure(r, status),
-                             (uint16_t) status, ngx_http_sszip_now(),
-                             &stands_in)
-        == SSZIP_STATUS_OK
-        && stands_in)
-    {
-        r->error_page = 1;
-    }
 }
 
 

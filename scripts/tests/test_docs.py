@@ -75,9 +75,10 @@ class Links(unittest.TestCase):
 class Directives(unittest.TestCase):
     def setUp(self):
         code = (MODULE / "ngx_http_sszip_module.c").read_text()
-        self.code = dict(re.findall(r'\{ ngx_string\("(sszip\w*)"\),\s+([A-Z_0-9|]+?)\|NGX_CONF_\w+,', code))
-        rules = re.findall(r'ngx_http_sszip_rule\("(sszip\w*)", ((?:NGX_HTTP_\w+\|)*)NGX_CONF_\w+\)', code)
-        self.code |= {name: "|".join(["NGX_HTTP_SSZIP_ANY_CONF", *more.split("|")[:-1]]) for name, more in rules}
+        row = r'ngx_http_sszip_(own|slot|rule)\("(sszip\w*)",\s+((?:NGX_HTTP_\w+\|)*)NGX_CONF_\w+\b'
+        anywhere = {"own": [], "slot": ["NGX_HTTP_SSZIP_ANY_CONF"], "rule": ["NGX_HTTP_SSZIP_ANY_CONF"]}
+        rows = re.findall(row, code)
+        self.code = {name: "|".join(anywhere[macro] + more.split("|")[:-1]) for macro, name, more in rows}
         sections = re.split(r"^### ", DIRECTIVES.read_text(), flags=re.M)[1:]
         named = {section.split("\n", 1)[0]: section for section in sections}
         self.page = {name: section for name, section in named.items() if name.startswith("sszip")}

@@ -575,9 +575,9 @@ typedef struct {
      */
     sszip_job *job;
     /*
-     For logs; static.
+     For logs, ended by NUL; static. NULL unless the answer fails.
      */
-    sszip_str why;
+    const char *why;
 } sszip_step;
 
 /*

@@ -137,7 +137,7 @@ fn said() -> sszip_step {
     sszip_step {
         act: sszip_do::SSZIP_DO_WAIT,
         job: null_mut(),
-        why: text(""),
+        why: null(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a host is to do, and the work that it is given.
 
+use std::ffi::CStr;
+
 use super::cache::fill::Fill;
 use super::machine::Exchange;
 use crate::mode::Mode;
@@ -66,12 +68,12 @@ impl Lack {
     }
 
     /// For logs.
-    pub const fn text(self) -> &'static str {
+    pub const fn text(self) -> &'static CStr {
         match self {
-            Lack::Short => "the response ended before its length was reached",
-            Lack::Memory => "no memory for the whole answer",
-            Lack::Format => "the response can't be had as SSZ, and was longer than sszip_ssz_hold",
-            Lack::Judgement => "the response was not judged, and is to be sent as SSZ only",
+            Lack::Short => c"the response ended before its length was reached",
+            Lack::Memory => c"no memory for the whole answer",
+            Lack::Format => c"the response can't be had as SSZ, and was longer than sszip_ssz_hold",
+            Lack::Judgement => c"the response was not judged, and is to be sent as SSZ only",
         }
     }
 }

@@ -409,7 +409,7 @@ pub(super) unsafe fn give_step(step: Result<Step, Misuse>, out: *mut sszip_step)
     let Ok(step) = step else {
         return sszip_status::SSZIP_STATUS_MISUSE;
     };
-    let (mut job, mut why) = (std::ptr::null_mut(), sszip_str::ABSENT);
+    let (mut job, mut why) = (std::ptr::null_mut(), std::ptr::null());
     let act = match step {
         Step::Await => sszip_do::SSZIP_DO_AWAIT,
         Step::Forward => sszip_do::SSZIP_DO_FORWARD,
@@ -427,7 +427,7 @@ pub(super) unsafe fn give_step(step: Result<Step, Misuse>, out: *mut sszip_step)
             sszip_do::SSZIP_DO_RUN
         }
         Step::Fail(failure) => {
-            why = sszip_str::of(failure.text().as_bytes());
+            why = failure.text().as_ptr();
             sszip_do::SSZIP_DO_FAIL
         }
     };

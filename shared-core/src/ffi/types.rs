@@ -1,5 +1,6 @@
 //! Plain data that crosses the boundary.
 
+use std::ffi::c_char;
 use std::slice;
 
 use super::job::sszip_job;
@@ -221,8 +222,8 @@ pub struct sszip_step {
     pub act: sszip_do,
     /// The host's own from here on; NULL unless it is to be run.
     pub job: *mut sszip_job,
-    /// For logs; static.
-    pub why: sszip_str,
+    /// For logs, ended by NUL; static. NULL unless the answer fails.
+    pub why: *const c_char,
 }
 
 /// What a look-up needs of the host.

@@ -1,0 +1,232 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/* lives as long as the exchange: until the request's pool goes */
+
+ngx_chain_t *
+ngx_http_sszip_chain(ngx_http_request_t *r, sszip_str piece)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    b = ngx_calloc_buf(r->pool);
+    cl = ngx_alloc_chain_link(r->pool);
+
+    if (b == NULL || cl == NULL) {
+        return NULL;
+    }
+
+    if (piece.len) {
+        b->start = (u_char *) piece.data;
+        b->pos = b->start;
+        b->last = b->start + piece.len;
+        b->end = b->last;
+        b->memory = 1;
+    }
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    return cl;
+}
+
+
+/* a buffer that says nothing but "flush" or "last" */
+
+ngx_chain_t *
+ngx_http_sszip_mark(ngx_http_request_t *r, ngx_uint_t last)
+{
+    sszip_str     none;
+    ngx_chain_t  *cl;
+
+    ngx_memzero(&none, sizeof(sszip_str));
+
+    cl = ngx_http_sszip_chain(r, none);
+
+    if (cl != NULL) {
+        cl->buf->last_buf = last;
+        cl->buf->flush = !last;
+    }
+
+    return cl;
+}
+
+
+ngx_int_t
+ngx_http_sszip_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *rest, ngx_chain_t **out)
+{
+    size_t            i, n;
+    ngx_chain_t      *cl, **ll;
+    const sszip_str  *pieces;
+
+    if (sszip_exchange_body(ctx->exchange, &pieces, &n) != SSZIP_STATUS_OK) {
+        return NGX_ERROR;
+    }
+
+    if (n == 0 && rest == NULL) {
+        *out = ngx_http_sszip_mark(r, 1);
+        return (*out != NULL) ? NGX_OK : NGX_ERROR;
+    }
+
+    ll = out;
+
+    for (i = 0; i < n; i++) {
+
+        cl = ngx_http_sszip_chain(r, pieces[i]);
+        if (cl == NULL) {
+            return NGX_ERROR;
+        }
+
+        if (i == n - 1 && rest == NULL) {
+            cl->buf->last_buf = 1;
+            cl->buf->last_in_chain = 1;
+        }
+
+        *ll = cl;
+        ll = &cl->next;
+    }
+
+    *ll = rest;
+
+    return NGX_OK;
+}
+
+
+ngx_uint_t
+ngx_http_sszip_show(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
+{
+    sszip_str     piece;
+    sszip_step    step;
+    ngx_uint_t    last;
+    ngx_chain_t  *cl;
+
+    last = 0;
+
+    for (cl = in; cl; cl = cl->next) {
+
+        piece = ngx_http_sszip_piece(cl->buf);
+
+        if (piece.len) {
+            (void) sszip_exchange_piece(ctx->exchange, piece, &step);
+        }
+
+        last |= cl->buf->last_buf;
+    }
+
+    return last;
+}
+
+
+void
+ngx_http_sszip_drop_body(ngx_chain_t *in)
+{
+    ngx_chain_t  *cl;
+
+    for (cl = in; cl; cl = cl->next) {
+        ngx_http_sszip_take_buf(cl->buf);
+    }
+}
+
+
+/*
+ * A client that goes takes nothing from those who want the same: what is to be
+ * stored comes to its end, as far as the upstream module can go on without a
+ * connection to write to.
+ */
+
+ngx_int_t
+ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_int_t             rc;
+    ngx_chain_t          *cl;
+    ngx_connection_t     *nobody;
+    ngx_http_upstream_t  *u;
+
+    if (!ctx->orphan) {
+
+        rc = ngx_http_sszip_next_body_filter(r, in);
+
+        u = r->upstream;
+
+        if (rc != NGX_ERROR
+            || !r->connection->error
+            || u == NULL
+            || !sszip_exchange_is_filling(ctx->exchange))
+        {
+            return rc;
+        }
+
+        /* without a cleanup the node's answer is all there */
+
+        if (u->cleanup != NULL) {
+
+            if (u->pipe == NULL || !u->buffering) {
+                return NGX_ERROR;
+            }
+
+            nobody = ngx_http_sszip_nobody(r);
+            if (nobody == NULL) {
+                return NGX_ERROR;
+            }
+
+            u->pipe->downstream = nobody;
+
+            /*
+             * What is on its way may still be read: it stays where it is, and
+             * the other buffers do without.
+             */
+
+            u->pipe->busy = NULL;
+        }
+
+        ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "http sszip client has gone: \"%V\"", &r->uri);
+
+        ctx->orphan = 1;
+
+        for (cl = ctx->busy; cl; cl = cl->next) {
+            cl->buf->pos = cl->buf->last;
+        }
+    }
+
+    ngx_http_sszip_drop_body(in);
+
+    return NGX_OK;
+}
+
+
+ngx_connection_t *
+ngx_http_sszip_nobody(ngx_http_request_t *r)
+{
+    ngx_connection_t  *c;
+
+    c = ngx_pcalloc(r->pool, sizeof(ngx_connection_t));
+    if (c == NULL) {
+        return NULL;
+    }
+
+    c->write = ngx_pcalloc(r->pool, sizeof(ngx_event_t));
+    if (c->write == NULL) {
+        return NULL;
+    }
+
+    c->fd = (ngx_socket_t) -1;
+    c->data = r;
+    c->log = r->connection->log;
+    c->pool = r->pool;
+
+    c->write->data = c;
+    c->write->log = c->log;
+    c->write->write = 1;
+    c->write->ready = 1;
+
+    return c;
+}
