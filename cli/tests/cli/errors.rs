@@ -1,0 +1,260 @@
+//! How it ends, and what it says.
+
+use crate::support::{checkpoint, right, update, with, wrong, CHECKPOINT, OPTIMISTIC};
+
+#[test]
+fn bad_data_is_1_and_bad_usage_is_2() {
+    let short = &checkpoint()[..39];
+    let data: [(Vec<&str>, &[u8], &str); 6] = [
+        (
+            with("check", &[]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40\n",
+        ),
+        (
+            with("ssz2json", &[]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40\n",
+        ),
+        (
+            with("root", &[]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40\n",
+        ),
+        (
+            with("json2ssz", &[]),
+            b"{\"epoch\":7}",
+            "sszip: epoch, byte 9: a number, not a string\n",
+        ),
+        (
+            with("json2ssz", &[]),
+            b"",
+            "sszip: byte 0: the input ends here, inside a value; it is empty\n",
+        ),
+        (
+            with("ssz2json", &["--select", "nothing"]),
+            short,
+            "sszip: byte 0: 39 bytes, not 40 or more\n",
+        ),
+    ];
+    for (arguments, input, why) in data {
+        assert_eq!(wrong(&arguments, input), (1, why.into()), "{arguments:?}");
+    }
+    let (code, why) = wrong(&with("check", &["/does/not/exist"]), b"");
+    assert_eq!(code, 1);
+    assert!(why.contains("/does/not/exist: No such file"), "{why}");
+    for arguments in [
+        &["check"][..],
+        &["check", "--type", "BeaconBlock"],
+        &["check", "--type", "Nonsense", "--fork", "deneb"],
+        &["check", "--type", "Checkpoint", "--fork", "atlantis"],
+        &[
+            "check",
+            "--type",
+            "Checkpoint",
+            "--fork",
+            "deneb",
+            "--preset",
+            "moon",
+        ],
+        &[
+            "check",
+            "--type",
+            "ExecutionWitness",
+            "--limit",
+            "NOTHING=1",
+        ],
+        &[
+            "check",
+            "--type",
+            "ExecutionWitness",
+            "--limit",
+            "MAX_WITNESS_HEADERS",
+        ],
+        &["json2ssz", "--type", "Nonsense"],
+        &["json2ssz", "--type", "Checkpoint", "--form", "value"],
+        &["ssz2json", "--type", "ExecutionWitness", "--envelope"],
+        &["types", "Nonsense"],
+        &["fly"],
+    ] {
+        let (code, why) = wrong(arguments, b"");
+        assert_eq!(code, 2, "{arguments:?}");
+        assert!(!why.is_empty() && !why.contains("panicked"), "{why}");
+    }
+}
+
+#[test]
+fn what_it_is_instead_is_told() {
+    let said = |arguments: &[&str], input: &[u8]| {
+        let (code, said) = wrong(arguments, input);
+        assert_eq!(code, 1, "{said}");
+        said.trim_end().to_owned()
+    };
+    // what nodes say instead of an answer
+    for free in [
+        &["json2ssz", "--type", "SignedBeaconBlock"][..],
+        &with("json2ssz", &[]),
+    ] {
+        for (json, why) in [
+            (
+                r#"{"code":404,"message":"Block not found"}"#,
+                "404: Block not found",
+            ),
+            (
+                r#"{"statusCode":404,"error":"Not Found","message":"no\u001b such"}"#,
+                "404: no  such",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the method x does not exist"}}"#,
+                "-32601: the method x does not exist",
+            ),
+        ] {
+            let expected = format!("sszip: the node's answer is an error: {why}");
+            assert_eq!(said(free, json.as_bytes()), expected);
+        }
+    }
+    // what is neither
+    for (input, why) in [
+        (&b"\x1f\x8b\x08\0"[..], "; it is gzip: gunzip it first"),
+        (
+            b"\xef\xbb\xbf{}",
+            "; it is a byte order mark that it begins with, which JSON has not",
+        ),
+        (b"<html><body>502</body></html>", "; it is HTML or XML"),
+        (b"", "; it is empty"),
+    ] {
+        for command in ["json2ssz", "ssz2json", "check", "root"] {
+            let said = said(&with(command, &[]), input);
+            assert!(said.ends_with(why), "{said}");
+        }
+    }
+    let json = said(&with("check", &[]), CHECKPOINT.as_bytes());
+    assert!(
+        json.ends_with("; it is JSON: json2ssz reads that"),
+        "{json}"
+    );
+    let ssz = said(&with("json2ssz", &[]), &checkpoint());
+    assert!(
+        ssz.ends_with("; it is no text: ssz2json reads SSZ"),
+        "{ssz}"
+    );
+    // another fork, or another preset
+    let update = update();
+    let of = |command: &'static str, fork: &'static str| {
+        [&[command][..], &OPTIMISTIC, &["--fork", fork]].concat()
+    };
+    let others = "; it is one of altair, bellatrix";
+    let ssz = right(&of("json2ssz", "altair"), update.as_bytes());
+    for fork in ["capella", "electra"] {
+        let json = said(&of("json2ssz", fork), update.as_bytes());
+        assert!(json.ends_with(others), "{json}");
+        let check = said(&of("check", fork), &ssz);
+        assert!(check.ends_with(others), "{check}");
+    }
+    let answer = format!("{{\"data\":{update},\"version\":\"bellatrix\"}}");
+    let late = said(&of("json2ssz", "deneb"), answer.as_bytes());
+    assert_eq!(
+        late,
+        "sszip: the answer's version is \"bellatrix\", not deneb"
+    );
+    // older forks read what newer ones have added, too, and leave it out
+    let request = |more: &str| {
+        let zeros = "0".repeat(96);
+        format!(
+            "{{\"parent_hash\":\"0x{h}\",\"fee_recipient\":\"0x{a}\",\"state_root\":\"0x{h}\",\
+             \"receipts_root\":\"0x{h}\",\"logs_bloom\":\"0x{}\",\"prev_randao\":\"0x{h}\",\
+             \"block_number\":\"1\",\"gas_limit\":\"1\",\"gas_used\":\"1\",\"timestamp\":\"1\",\
+             \"extra_data\":\"0x\",\"base_fee_per_gas\":\"1\",\"block_hash\":\"0x{h}\",\
+             \"transactions\":[]{more}}}",
+            "0".repeat(512),
+            h = &zeros[..64],
+            a = &zeros[..40],
+        )
+    };
+    for (more, fork) in [("", "bellatrix"), (",\"withdrawals\":[]", "capella")] {
+        let payload = [
+            "json2ssz",
+            "--type",
+            "ExecutionPayload",
+            "--fork",
+            "electra",
+        ];
+        let json = said(&payload, request(more).as_bytes());
+        assert!(
+            json.ends_with(&format!(" is missing; it is one of {fork}")),
+            "{json}"
+        );
+    }
+    let mainnet = ["check", "--type", OPTIMISTIC[1], "--fork", "altair"];
+    let preset = said(&mainnet, &ssz);
+    assert!(
+        preset.ends_with("; it is one of preset minimal"),
+        "{preset}"
+    );
+    // the path is wrong, and not the fork
+    let path = [&of("root", "bellatrix")[..], &["--select", "slot"]].concat();
+    let path = said(&path, &ssz);
+    assert!(
+        path.ends_with("LightClientOptimisticUpdate has no field \"slot\""),
+        "{path}"
+    );
+    // a value that begins as no value does
+    let more = CHECKPOINT.replace('{', "{\"more\":1,");
+    let hint = said(&with("json2ssz", &[]), more.as_bytes());
+    assert!(
+        hint.ends_with("; if it is the value itself, --form value says so"),
+        "{hint}"
+    );
+    let value = right(&with("json2ssz", &["--form", "value"]), more.as_bytes());
+    assert_eq!(value, checkpoint());
+}
+
+#[test]
+fn a_misspelt_type_is_guessed() {
+    for (arguments, why) in [
+        (
+            &["check", "--fork", "electra", "--type", "BeconState"][..],
+            "electra, mainnet: BeconState is no type here; did you mean BeaconState?",
+        ),
+        (
+            &[
+                "check",
+                "--fork",
+                "gloas",
+                "--type",
+                "SignedBlindedBeaconBlock",
+            ],
+            "gloas, mainnet: SignedBlindedBeaconBlock is no type here; bellatrix to fulu have it",
+        ),
+        (
+            &["check", "--fork", "phase0", "--type", "List[Withdrawl, 16]"],
+            "phase0, mainnet: Withdrawl is no type here",
+        ),
+        (
+            &[
+                "check",
+                "--fork",
+                "capella",
+                "--type",
+                "Lst[Withdrawal, 16]",
+            ],
+            "capella, mainnet: Lst is no type here; did you mean List?",
+        ),
+        (
+            &["json2ssz", "--type", "signedbeaconblock"],
+            "no fork has signedbeaconblock; did you mean SignedBeaconBlock?",
+        ),
+        (
+            &["root", "--type", "ExecutionWitnes"],
+            "no fork has ExecutionWitnes; did you mean ExecutionWitness?",
+        ),
+        (
+            &["types", "Blob", "--fork", "phase0"],
+            "phase0 has no type Blob; deneb to heze have it",
+        ),
+        (&["json2ssz", "--type", "Nonsense"], "no fork has Nonsense"),
+    ] {
+        let expected = format!("sszip: {why}\n");
+        assert_eq!(wrong(arguments, b""), (2, expected), "{arguments:?}");
+    }
+}

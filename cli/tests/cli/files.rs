@@ -1,0 +1,174 @@
+//! Where input comes from, and where output goes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::support::{checkpoint, right, with, wrong, CHECKPOINT, TYPE};
+
+#[test]
+fn files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("in.json"), CHECKPOINT).unwrap();
+    right(
+        &with("json2ssz", &[&path("in.json"), &path("out.ssz")]),
+        b"",
+    );
+    assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
+    right(
+        &with("ssz2json", &[&path("out.ssz"), &path("out.json")]),
+        b"",
+    );
+    assert_eq!(
+        std::fs::read_to_string(path("out.json")).unwrap(),
+        format!("{CHECKPOINT}\n")
+    );
+    // what fails leaves nothing behind, and what was there as it was
+    std::fs::write(path("bad.json"), "{}").unwrap();
+    for command in ["json2ssz", "ssz2json"] {
+        wrong(&with(command, &[&path("bad.json"), &path("new")]), b"");
+        assert!(!Path::new(&path("new")).exists());
+        wrong(&with(command, &[&path("bad.json"), &path("out.ssz")]), b"");
+        assert_eq!(std::fs::read(path("out.ssz")).unwrap(), checkpoint());
+    }
+}
+
+/// Runs it by a shell, which can take away what it stands on.
+fn shell(script: &str, folder: &Path) -> Output {
+    Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_sszip")])
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+/// A disk that is full, or a process that is killed while it writes.
+#[test]
+fn a_file_is_written_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let ssz = checkpoint().repeat(100_000);
+    std::fs::write(folder.path().join("in.ssz"), ssz).unwrap();
+    std::fs::write(folder.path().join("out.json"), "what was there").unwrap();
+    let many = "ssz2json --type 'List[Checkpoint, 1000000]' --fork phase0 in.ssz";
+    let names = || {
+        let mut names: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    for out in ["out.json", "new.json"] {
+        let script = format!("trap '' XFSZ; ulimit -f 8; \"$1\" {many} {out}");
+        let output = shell(&script, folder.path());
+        let why = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(why.starts_with(&format!("sszip: {out}: ")), "{why}");
+        let there = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
+        assert_eq!(there, "what was there");
+        assert_eq!(names(), ["in.ssz", "out.json"]);
+    }
+    let killed = shell(
+        &format!("ulimit -f 8; exec \"$1\" {many} out.json"),
+        folder.path(),
+    );
+    assert!(!killed.status.success());
+    let there = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
+    assert_eq!(there, "what was there");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_file_was_it_stays() {
+    use std::os::unix::fs::{symlink, PermissionsExt};
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("real"), "old").unwrap();
+    std::fs::set_permissions(path("real"), PermissionsExt::from_mode(0o640)).unwrap();
+    symlink("real", path("link")).unwrap();
+    let link = path("link").to_str().unwrap().to_owned();
+    right(&with("json2ssz", &["-", &link]), CHECKPOINT.as_bytes());
+    assert!(path("link").is_symlink());
+    assert_eq!(std::fs::read(path("real")).unwrap(), checkpoint());
+    let mode = std::fs::metadata(path("real"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o640);
+    // in place, too; and what is no file is not replaced
+    right(&with("ssz2json", &[&link, &link]), b"");
+    let json = std::fs::read_to_string(path("real")).unwrap();
+    assert_eq!(json, format!("{CHECKPOINT}\n"));
+    right(&with("ssz2json", &["-", "/dev/null"]), &checkpoint());
+    let (code, why) = wrong(
+        &with("ssz2json", &["-", folder.path().to_str().unwrap()]),
+        &checkpoint(),
+    );
+    assert_eq!(code, 1, "{why}");
+}
+
+#[test]
+fn a_dash_is_what_comes_in_or_goes_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "printf '%s' '{CHECKPOINT}' | \"$1\" json2ssz {} - - | \"$1\" check {} -",
+        TYPE.join(" "),
+        TYPE.join(" ")
+    );
+    let output = shell(&script, folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let ssz = right(&with("json2ssz", &["-", "-"]), CHECKPOINT.as_bytes());
+    assert_eq!(ssz, checkpoint());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn without_an_output_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = shell("\"$1\" types >&-", folder.path());
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), &*why),
+        (Some(1), "sszip: the output: it is closed\n")
+    );
+    let full = shell("\"$1\" types >/dev/full", folder.path());
+    assert_eq!(full.status.code(), Some(1));
+    // what writes nothing, or a file, needs none
+    std::fs::write(folder.path().join("in.ssz"), checkpoint()).unwrap();
+    let script = format!(
+        "\"$1\" check {kind} in.ssz >&- && \"$1\" ssz2json {kind} in.ssz out.json >&- && \"$1\" types >/dev/null",
+        kind = TYPE.join(" ")
+    );
+    let output = shell(&script, folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let json = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
+    assert_eq!(json, format!("{CHECKPOINT}\n"));
+}
+
+/// `sszip ssz2json ... | head -c 1` is no error.
+#[test]
+fn a_reader_that_has_had_enough() {
+    let mut ssz = Vec::new();
+    for _ in 0..100_000 {
+        ssz.extend(checkpoint());
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sszip"))
+        .args([
+            "ssz2json",
+            "--type",
+            "List[Checkpoint, 1000000]",
+            "--fork",
+            "phase0",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    child.stdin.take().unwrap().write_all(&ssz).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}

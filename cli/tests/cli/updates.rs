@@ -1,0 +1,202 @@
+//! `light_client/updates`: several answers in one, each framed.
+
+use std::path::Path;
+
+use crate::support::{right, wrong};
+
+const UPDATES: [&str; 4] = ["--type", "LightClientUpdates", "--preset", "minimal"];
+
+/// `light_client/updates`, of two forks, and how each of them is framed.
+#[test]
+fn light_client_updates() {
+    let hex = |byte: &str, len: usize| format!("\"0x{}\"", byte.repeat(len));
+    let root = hex("22", 32);
+    let array = |value: &str, len: usize| format!("[{}]", vec![value; len].join(","));
+    let header = format!(
+        "{{\"beacon\":{{\"slot\":\"1\",\"proposer_index\":\"2\",\"parent_root\":{root},\
+         \"state_root\":{root},\"body_root\":{root}}}}}"
+    );
+    let committee = format!(
+        "{{\"pubkeys\":{},\"aggregate_pubkey\":{}}}",
+        array(&hex("44", 48), 32),
+        hex("44", 48)
+    );
+    let update = format!(
+        "{{\"attested_header\":{header},\"next_sync_committee\":{committee},\
+         \"next_sync_committee_branch\":{},\"finalized_header\":{header},\
+         \"finality_branch\":{},\"sync_aggregate\":{{\"sync_committee_bits\":{},\
+         \"sync_committee_signature\":{}}},\"signature_slot\":\"3\"}}",
+        array(&root, 5),
+        array(&root, 6),
+        hex("00", 4),
+        hex("33", 96)
+    );
+    let one = [
+        "json2ssz",
+        "--type",
+        "LightClientUpdate",
+        "--preset",
+        "minimal",
+        "--fork",
+        "altair",
+    ];
+    let ssz = right(&one, update.as_bytes());
+    let framed = |digest: &[u8; 4]| {
+        let len = (ssz.len() as u64 + 4).to_le_bytes();
+        [&len[..], digest, &ssz].concat()
+    };
+    let octets = [framed(&[1, 2, 3, 4]), framed(&[0xff, 6, 7, 8])].concat();
+    let digests = [
+        "--fork-digest",
+        "altair=0x01020304",
+        "--fork-digest",
+        "bellatrix=0xff060708",
+    ];
+    let with = |command: &'static str, more: &[&'static str]| {
+        [&[command][..], &UPDATES, &digests, more].concat()
+    };
+    let json = format!(
+        "[{{\"version\":\"altair\",\"data\":{update}}},{{\"version\":\"bellatrix\",\"data\":{update}}}]\n"
+    );
+    assert!(right(&with("json2ssz", &[]), json.as_bytes()) == octets);
+    let late = format!(
+        "[{{\"data\":{update},\"version\":\"altair\"}}, {{\"data\":{update},\"version\":\"bellatrix\"}}]"
+    );
+    assert!(right(&with("json2ssz", &[]), late.as_bytes()) == octets);
+    assert_eq!(right(&with("ssz2json", &[]), &octets), json.as_bytes());
+    assert_eq!(right(&with("check", &[]), &octets), b"");
+    assert_eq!(right(&with("json2ssz", &[]), b"[]"), b"");
+    assert_eq!(right(&with("ssz2json", &[]), b""), b"[]\n");
+    // one of them
+    let second = right(&with("ssz2json", &["--select", "[1]"]), &octets);
+    assert_eq!(second, format!("{update}\n").as_bytes());
+    let slot = right(
+        &with("ssz2json", &["--select", "[0].signature_slot"]),
+        &octets,
+    );
+    assert_eq!(slot, b"\"3\"\n");
+    let mut root_of = one;
+    root_of[0] = "root";
+    let root = right(&with("root", &["--select", "[1]"]), &octets);
+    assert_eq!(root, right(&root_of, &ssz));
+
+    let bad = |command: &'static str, more: &[&'static str], input: &[u8], why: &str| {
+        let (code, said) = wrong(&with(command, more), input);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains(why), "{said}");
+    };
+    let mut other = octets.clone();
+    other[11] = 9;
+    bad(
+        "check",
+        &[],
+        &other,
+        "[0], byte 0: the fork digest 0x01020309 is not known",
+    );
+    bad("check", &[], &octets[..octets.len() - 1], "[1], byte ");
+    bad(
+        "check",
+        &[],
+        &octets[..5],
+        "[0], byte 0: 5 bytes, where a length should be",
+    );
+    bad(
+        "check",
+        &[],
+        &[3, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3],
+        "3 bytes have no fork digest",
+    );
+    bad(
+        "check",
+        &[],
+        &[0xff; 20],
+        "18446744073709551615 bytes, of which 12 are there",
+    );
+    bad("ssz2json", &[], json.as_bytes(), "[0], byte 0: ");
+    bad(
+        "ssz2json",
+        &["--select", "[2]"],
+        &octets,
+        "no element 2 of 2",
+    );
+    bad(
+        "ssz2json",
+        &["--select", "data"],
+        &octets,
+        "should begin with an index",
+    );
+    bad(
+        "json2ssz",
+        &[],
+        b"{\"code\":400,\"message\":\"no\"}",
+        "is an error: 400: no",
+    );
+    bad(
+        "json2ssz",
+        &[],
+        b"[{\"version\":\"altair\",\"data\":{}}]",
+        "[0], from byte 1 on: data, ",
+    );
+    let other = json.replace("altair", "capella");
+    bad(
+        "json2ssz",
+        &[],
+        other.as_bytes(),
+        "[0], from byte 1 on: data.attested_header",
+    );
+    for (arguments, why) in [
+        (
+            &["check", "--type", "LightClientUpdates"][..],
+            "--network or --fork-digest is missing",
+        ),
+        (
+            &[
+                "check",
+                "--type",
+                "Checkpoint",
+                "--fork",
+                "deneb",
+                "--network",
+                "mainnet",
+            ],
+            "are for",
+        ),
+        (&with("check", &["--fork", "altair"]), "--fork has no place"),
+        (
+            &with("check", &["--network", "mainnet"]),
+            "mainnet's preset",
+        ),
+        (&with("root", &[]), "no root"),
+        (
+            &with("check", &["--fork-digest", "altair=1"]),
+            "no digest of four bytes",
+        ),
+    ] {
+        let (code, said) = wrong(arguments, b"");
+        assert!(code == 2 && said.contains(why), "{said}");
+    }
+}
+
+/// Mainnet's updates as they were recorded.
+#[test]
+fn recorded_updates() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus/beacon");
+    let Ok(json) = std::fs::read(folder.join("updates.json")) else {
+        eprintln!("skipped: no ../shared/corpus");
+        return;
+    };
+    let of = ["--type", "LightClientUpdates", "--network", "mainnet"];
+    let octets = right(&[&["json2ssz"], &of[..]].concat(), &json);
+    assert_eq!(octets[8..12], [0xbb, 0xa4, 0xda, 0x96]);
+    let back = right(&[&["ssz2json"], &of[..]].concat(), &octets);
+    let value = |json: &[u8]| serde_json::from_slice::<serde_json::Value>(json).unwrap();
+    assert_eq!(value(&back), value(&json));
+    // of another network
+    let text = String::from_utf8(back).unwrap();
+    let early = text.replace("\"slot\":\"7", "\"slot\":\"5");
+    let (_, said) = wrong(&[&["json2ssz"], &of[..]].concat(), early.as_bytes());
+    assert!(
+        said.contains("its version is capella, and mainnet's at slot 5061719 bellatrix"),
+        "{said}"
+    );
+}

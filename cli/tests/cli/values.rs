@@ -1,0 +1,184 @@
+//! One made of the other, and the types that there are.
+
+use crate::support::{checkpoint, right, update, with, wrong, CHECKPOINT, OPTIMISTIC};
+
+#[test]
+fn a_value_goes_both_ways() {
+    assert_eq!(
+        right(&with("json2ssz", &[]), CHECKPOINT.as_bytes()),
+        checkpoint()
+    );
+    let line = format!("{CHECKPOINT}\n");
+    assert_eq!(
+        right(&with("ssz2json", &[]), &checkpoint()),
+        line.as_bytes()
+    );
+    assert_eq!(right(&with("check", &[]), &checkpoint()), b"");
+    // sha256 of the epoch's chunk and the root
+    let root = right(&with("root", &[]), &checkpoint());
+    let expected = "0xff9439c6476cc86b1a323d5c3dafa1cbc5a7fa96b34907688b6ed56a7cf428ec\n";
+    assert_eq!(root, expected.as_bytes());
+    assert_eq!(
+        right(&with("root", &["--select", "root"]), &checkpoint()),
+        format!("0x{}\n", "11".repeat(32)).as_bytes()
+    );
+    assert_eq!(
+        right(&with("ssz2json", &["--select", "epoch"]), &checkpoint()),
+        b"\"7\"\n"
+    );
+}
+
+#[test]
+fn an_answer_names_its_fork() {
+    let answer = format!("{{\"version\":\"capella\",\"finalized\":true,\"data\":{CHECKPOINT}}}");
+    let free = ["json2ssz", "--type", "Checkpoint"];
+    assert_eq!(right(&free, answer.as_bytes()), checkpoint());
+    let enveloped = [
+        "ssz2json",
+        "--type",
+        "Checkpoint",
+        "--fork",
+        "capella",
+        "--envelope",
+    ];
+    let expected = format!("{{\"version\":\"capella\",\"data\":{CHECKPOINT}}}\n");
+    assert_eq!(right(&enveloped, &checkpoint()), expected.as_bytes());
+    let (code, why) = wrong(&with("json2ssz", &[]), answer.as_bytes());
+    assert_eq!(
+        (code, &*why),
+        (1, "sszip: the answer's version is \"capella\", not deneb\n")
+    );
+    let (code, why) = wrong(&free, CHECKPOINT.as_bytes());
+    assert_eq!(code, 1);
+    assert!(why.contains("neither data nor result"), "{why}");
+    let unknown = answer.replace("capella", "atlantis");
+    let (code, why) = wrong(&free, unknown.as_bytes());
+    assert_eq!(code, 1);
+    assert!(
+        why.contains("\"atlantis\" is none of phase0, altair"),
+        "{why}"
+    );
+}
+
+/// Lodestar's answers have their version at the end.
+#[test]
+fn a_version_may_come_after_the_value() {
+    let all = |more: &[&'static str]| [&["json2ssz"][..], &OPTIMISTIC, more].concat();
+    let update = update();
+    let expected = right(&all(&["--fork", "altair"]), update.as_bytes());
+    let answer =
+        format!("{{\"data\":{update},\"execution_optimistic\":false,\"version\":\"altair\"}}");
+    assert_eq!(right(&all(&[]), answer.as_bytes()), expected);
+    assert_eq!(
+        right(&all(&["--fork", "altair"]), answer.as_bytes()),
+        expected
+    );
+    // longer than what is read at a time
+    let long = answer.replacen("{", &format!("{{{}", " ".repeat(200_000)), 2);
+    assert_eq!(right(&all(&[]), long.as_bytes()), expected);
+    for (json, why) in [
+        (
+            format!("{{\"data\":{update}}}"),
+            "the answer has no version: --fork is missing",
+        ),
+        (
+            answer.replace("altair", "atlantis"),
+            "the version \"atlantis\" is none of",
+        ),
+        (
+            answer.replace("altair", "phase0"),
+            "phase0 has no LightClientOptimisticUpdate",
+        ),
+        (
+            answer.replace("\"altair\"}", "\"altair\""),
+            "the input ends here",
+        ),
+    ] {
+        let (code, said) = wrong(&all(&[]), json.as_bytes());
+        assert!(code == 1 && said.contains(why), "{said}");
+    }
+    let other = answer.replace("altair", "bellatrix");
+    let (_, said) = wrong(&all(&["--fork", "altair"]), other.as_bytes());
+    assert_eq!(
+        said,
+        "sszip: the answer's version is \"bellatrix\", not altair\n"
+    );
+}
+
+#[test]
+fn limits_and_presets() {
+    let json = br#"{"state":[],"codes":[],"headers":["0xc0","0xc0"],"keys":["0x02"]}"#;
+    let ssz = right(&["json2ssz", "--type", "ExecutionWitness"], json);
+    let small = [
+        "--type",
+        "ExecutionWitness",
+        "--limit",
+        "MAX_WITNESS_HEADERS=1",
+    ];
+    let (code, why) = wrong(&[&["json2ssz"], &small[..]].concat(), json);
+    assert_eq!(
+        (code, &*why),
+        (1, "sszip: headers, byte 41: more than 1 elements\n")
+    );
+    let (code, why) = wrong(&[&["check"], &small[..]].concat(), &ssz);
+    assert_eq!(
+        (code, &*why),
+        (1, "sszip: headers, byte 12: 2 are more than 1\n")
+    );
+    let one = |preset| {
+        let arguments = [
+            "types",
+            "SyncCommittee",
+            "--preset",
+            preset,
+            "--fork",
+            "altair",
+        ];
+        String::from_utf8(right(&arguments, b"")).unwrap()
+    };
+    assert!(
+        one("mainnet").starts_with("SyncCommittee: 24624 bytes\n"),
+        "{}",
+        one("mainnet")
+    );
+    assert!(one("minimal").starts_with("SyncCommittee: 1584 bytes\n"));
+    let written = ["check", "--type", "List[Checkpoint, 2]", "--fork", "phase0"];
+    right(&written, &[checkpoint(), checkpoint()].concat());
+}
+
+#[test]
+fn the_list_of_types() {
+    let list = String::from_utf8(right(&["types"], b"")).unwrap();
+    for name in [
+        "BeaconState",
+        "SignedBeaconBlock",
+        "ExecutionWitness",
+        "DataColumnSidecar",
+    ] {
+        assert!(
+            list.lines()
+                .any(|line| line.starts_with(&format!("{name} "))),
+            "{name}"
+        );
+    }
+    let early = String::from_utf8(right(&["types", "--fork", "phase0"], b"")).unwrap();
+    assert!(!early.contains("SyncCommittee") && early.contains("BeaconState"));
+}
+
+#[test]
+fn a_witness_for_geth_has_a_fourth_list() {
+    let status = |rlp: &str| {
+        format!(
+            "{{\"status\":\"VALID\",\"latestValidHash\":null,\"validationError\":null,\
+             \"witness\":\"{rlp}\"}}\n"
+        )
+    };
+    let (three, four) = (status("0xc5c0c0c28003"), status("0xc6c0c0c28003c0"));
+    let to_ssz = ["json2ssz", "--type", "NewPayloadWithWitness"];
+    let ssz = right(&to_ssz, three.as_bytes());
+    assert_eq!(right(&to_ssz, four.as_bytes()), ssz);
+    let to_json = ["ssz2json", "--type", "NewPayloadWithWitness"];
+    assert_eq!(right(&to_json, &ssz), three.as_bytes());
+    let with_keys = [&to_json[..], &["--rlp-keys"]].concat();
+    assert_eq!(right(&with_keys, &ssz), four.as_bytes());
+}

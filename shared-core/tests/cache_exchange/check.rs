@@ -1,0 +1,107 @@
+//! What a client may get.
+
+use serde_json::value::RawValue;
+
+use crate::steps::{Caller, CALLS};
+use crate::support::gunzip;
+use crate::world::{Open, World};
+
+impl World {
+    pub fn check_hit(&mut self, open: &Open, body: Vec<u8>) {
+        let edit = |name: &str| {
+            open.exchange
+                .head_edits()
+                .iter()
+                .find(|edit| edit.name.eq_ignore_ascii_case(name))
+                .and_then(|edit| edit.value.as_deref().map(<[u8]>::to_vec))
+        };
+        assert_eq!(
+            edit("Content-Length"),
+            Some(body.len().to_string().into_bytes())
+        );
+        assert_eq!(edit("Content-Type"), Some(b"application/json".to_vec()));
+        let coded = edit("Content-Encoding").is_some();
+        assert!(open.gzip || !coded);
+        let allowed = match open.caller {
+            Caller {
+                chain: 1 | 2,
+                origin: Some(origin),
+                ..
+            } => Some(vec![b'o', b'0' + origin]),
+            _ => None,
+        };
+        assert_eq!(
+            edit("Access-Control-Allow-Origin"),
+            allowed,
+            "{:?}",
+            open.caller
+        );
+        let body = if coded { gunzip(&body).unwrap() } else { body };
+        self.check_body(open, &body, true);
+    }
+
+    /// Whether the client got its own answers, under its ids, in its order.
+    fn check_body(&mut self, open: &Open, body: &[u8], stored: bool) {
+        let text = std::str::from_utf8(body).unwrap();
+        let answers: Vec<&str> = if open.is_batch {
+            let answers: Vec<&RawValue> = serde_json::from_str(text).unwrap();
+            answers.into_iter().map(RawValue::get).collect()
+        } else {
+            // one that came in a batch had no end of line of its own
+            vec![text.trim_end()]
+        };
+        assert_eq!(answers.len(), open.calls.len(), "{text}");
+        let whole = self.told_apart(open.caller);
+        for ((answer, call), id) in answers.iter().zip(&open.calls).zip(&open.ids) {
+            let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"#);
+            let result = answer
+                .strip_prefix(&head)
+                .and_then(|rest| rest.strip_suffix('}'))
+                .and_then(|rest| match rest.strip_prefix(r#""result":"#) {
+                    // who waits shares an error, too
+                    None if open.waits => rest.strip_prefix(r#""error":"#),
+                    result => result,
+                })
+                .unwrap_or_else(|| panic!("{answer} under {id}"));
+            let key = (*call, whole);
+            let (asked_at, _) = *self
+                .said
+                .get(&key)
+                .and_then(|said| said.iter().find(|(_, text)| text == result))
+                .as_ref()
+                .unwrap_or_else(|| panic!("the node did not say {result:.200} to {key:?}"));
+            if stored && open.asked_at == self.now && !open.waits {
+                let good = CALLS[*call].2;
+                assert!(
+                    asked_at + good > self.now,
+                    "asked at {asked_at}, sent at {}: {result:.200}",
+                    self.now
+                );
+                let seen = self
+                    .seen
+                    .entry((key.0, key.1, open.caller.origin.is_some()))
+                    .or_default();
+                assert!(*seen <= *asked_at, "back from {seen} to {asked_at}");
+                *seen = *asked_at;
+            }
+        }
+    }
+
+    pub fn check_body_of_node(&mut self, open: &Open, received: &[u8]) {
+        if open.is_batch && open.exchange.request_body().is_empty() {
+            // the node's own order is the node's affair
+            let mut answers: Vec<&RawValue> = serde_json::from_slice(received).unwrap();
+            answers.sort_by_key(|answer| {
+                let id = open
+                    .ids
+                    .iter()
+                    .position(|id| answer.get().contains(&format!(r#""id":{id},"#)));
+                id.unwrap()
+            });
+            let text = serde_json::to_vec(&answers).unwrap();
+            self.check_body(open, &text, false);
+        } else {
+            self.check_body(open, received, false);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What the node says, and how it comes.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+use serde_json::{json, Value};
+use sszip_core::exchange::transitions::State;
+use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction, ResponseHead};
+use sszip_core::gzip::stream::Flush;
+
+use crate::steps::{Answer, Outcome, CALLS};
+use crate::support::gunzip;
+use crate::world::{Open, World};
+
+impl World {
+    /// The node's answer, up to where the client has all of it but the end.
+    pub fn answer(&mut self, n: usize, how: Answer) {
+        let asking: Vec<usize> = (0..self.open.len())
+            .filter(|n| !self.open[*n].waits)
+            .collect();
+        if asking.is_empty() {
+            return;
+        }
+        let mut open = self.open.remove(asking[n % asking.len()]);
+        let (body, fields) = self.node(&open, how);
+        let (status, kept) = match how.outcome {
+            Outcome::Status(status) => (status, false),
+            outcome => (200, outcome != Outcome::NotKept),
+        };
+        let mut fields: Vec<(&[u8], &[u8])> =
+            fields.iter().map(|(n, v)| (n.as_bytes(), &v[..])).collect();
+        if !kept {
+            fields.push((b"Set-Cookie", b"a=b"));
+        }
+        let action = open
+            .exchange
+            .response_head(ResponseHead {
+                status,
+                content_length: how.declared.then_some(body.len() as u64),
+                fields: fields.into_iter(),
+                delimited: true,
+                unbuffered: false,
+                subrequest: false,
+                coding_allowed: true,
+                host_writes_vary: false,
+                now: 0,
+            })
+            .unwrap();
+        let pieces = match how.outcome {
+            Outcome::Cut => &body[..body.len() / 2],
+            _ => &body[..],
+        };
+        let Some(received) = through(
+            &mut open.exchange,
+            action,
+            pieces,
+            how.piece,
+            how.outcome == Outcome::Cut,
+        ) else {
+            return;
+        };
+        let coded =
+            open.exchange.head_edits().iter().any(|edit| {
+                edit.name == "Content-Encoding" && edit.value.as_deref() == Some(b"gzip")
+            });
+        assert!(open.gzip || !coded);
+        let received = if coded {
+            gunzip(&received).unwrap()
+        } else {
+            received
+        };
+        if how.outcome == Outcome::Whole && open.forwarded != b"[]" {
+            self.check_body_of_node(&open, &received);
+        } else if status == 200 && !open.is_batch {
+            assert_eq!(received, body);
+        }
+        if let Some(fill) = open.exchange.take_fill() {
+            assert!(kept);
+            self.unsent.push((open.exchange, fill));
+        }
+    }
+
+    /// What the node says to what it was asked.
+    fn node(&mut self, open: &Open, how: Answer) -> (Vec<u8>, Vec<(&'static str, Vec<u8>)>) {
+        let caller = self.told_apart(open.caller);
+        let forwarded: &RawValue = serde_json::from_slice(&open.forwarded).unwrap();
+        let calls: Vec<&RawValue> = if open.is_batch {
+            serde_json::from_str(forwarded.get()).unwrap()
+        } else {
+            vec![forwarded]
+        };
+        self.count += 1;
+        let mut answers = Vec::new();
+        for asked in calls {
+            let members: BTreeMap<&str, &RawValue> = serde_json::from_str(asked.get()).unwrap();
+            let id = members["id"].get();
+            // the same call may be in a batch twice: any of the two will do
+            let at = open.ids.iter().position(|own| own == id).unwrap();
+            let call = open.calls[at];
+            let asked: Value =
+                serde_json::from_str(&members["params"].get().to_ascii_lowercase()).unwrap();
+            let own: Value = serde_json::from_str(&CALLS[call].1[0].to_ascii_lowercase()).unwrap();
+            assert_eq!(
+                (members["method"].get().trim_matches('"'), asked),
+                (CALLS[call].0, own)
+            );
+            let filler = "x".repeat([0, 50, 3000][self.count % 3]);
+            let result = json!([
+                CALLS[call].0,
+                call,
+                caller.chain,
+                caller.user,
+                caller.origin,
+                self.count,
+                filler
+            ])
+            .to_string();
+            let mut say = |text: &str| {
+                let said = self.said.entry((call, caller)).or_default();
+                said.push((open.dispatched_at, text.to_owned()));
+            };
+            answers.push(if how.outcome == Outcome::Error {
+                let error = format!(r#"{{"code":1,"message":{result}}}"#);
+                say(&error);
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+            } else {
+                if how.outcome == Outcome::Whole {
+                    say(&result);
+                }
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+            });
+        }
+        if how.reversed {
+            answers.reverse();
+        }
+        let body = if open.is_batch {
+            format!("[{}]\n", answers.join(","))
+        } else {
+            answers[0].clone() + "\n"
+        };
+        let mut fields = vec![("Content-Type", b"application/json".to_vec())];
+        if let (1 | 2, Some(origin)) = (caller.chain, caller.origin) {
+            fields.push(("Access-Control-Allow-Origin", vec![b'o', b'0' + origin]));
+        }
+        if caller.chain == 1 {
+            fields.push(("Vary", b"Origin".to_vec()));
+        }
+        (body.into_bytes(), fields)
+    }
+}
+
+/// What the client gets of an answer in pieces; `None`: it is cut or broken
+/// off.
+fn through(
+    exchange: &mut Exchange,
+    action: HeadAction,
+    body: &[u8],
+    size: usize,
+    cut: bool,
+) -> Option<Vec<u8>> {
+    let mut action = action;
+    let mut received = Vec::new();
+    for piece in body.chunks(size) {
+        if action == HeadAction::Hold {
+            match exchange.piece(piece).unwrap() {
+                PieceAction::Taken => continue,
+                PieceAction::Stream => action = HeadAction::Stream,
+                PieceAction::GiveUp => {
+                    received.extend(exchange.body().flatten());
+                    action = HeadAction::Pass;
+                }
+            }
+        }
+        match action {
+            HeadAction::Tee => exchange.observe(piece).unwrap(),
+            HeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
+            HeadAction::Pass | HeadAction::Hold => {}
+        }
+        if action != HeadAction::Stream {
+            received.extend_from_slice(piece);
+        }
+    }
+    if cut {
+        if exchange.state() != State::Passing {
+            exchange.cut_short().unwrap();
+        }
+        assert!(exchange.take_fill().is_none() || action == HeadAction::Tee);
+        return None;
+    }
+    match action {
+        HeadAction::Hold => match exchange.end().unwrap() {
+            EndAction::Code { .. } => {
+                exchange.code().unwrap();
+                received.extend(exchange.body().flatten());
+            }
+            EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+            EndAction::Send => received.extend(exchange.body().flatten()),
+            EndAction::Fail => return None,
+        },
+        HeadAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),
+        HeadAction::Pass | HeadAction::Tee => {}
+    }
+    Some(received)
+}
+
+fn stream(exchange: &mut Exchange, mut piece: &[u8], flush: Flush, received: &mut Vec<u8>) {
+    loop {
+        let mut output = [0; 4096];
+        let progress = exchange.stream(piece, flush, &mut output).unwrap();
+        received.extend_from_slice(&output[..progress.written]);
+        piece = &piece[progress.consumed..];
+        if progress.complete {
+            return;
+        }
+    }
+}

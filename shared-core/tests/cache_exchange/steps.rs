@@ -1,0 +1,163 @@
+//! What may happen.
+
+use proptest::prelude::*;
+
+/// Methods, their params as two callers write the same, and for how many
+/// milliseconds an answer is good; 0: never for another.
+pub const CALLS: [(&str, [&str; 2], u64); 7] = [
+    ("eth_chainId", ["[]", " [ ]"], 3_600_000),
+    (
+        "eth_getBlockByHash",
+        [
+            r#"["0xabababababababababababababababababababababababababababababababab",true]"#,
+            r#"[ "0xABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABABAB" , true ]"#,
+        ],
+        3_600_000,
+    ),
+    (
+        "eth_getLogs",
+        [
+            r#"[{"fromBlock":"0x1","toBlock":"0x2","topics":[["0xa","0xb"]]}]"#,
+            r#"[{"topics":[["0xa","0xb"]],"toBlock":"0x2","fromBlock":"0x1"}]"#,
+        ],
+        2_000,
+    ),
+    (
+        "eth_getLogs",
+        [
+            r#"[{"fromBlock":"0x1","toBlock":"0x2","topics":["0xa","0xb"]}]"#,
+            r#"[{"topics":["0xa","0xb"],"toBlock":"0x2","fromBlock":"0x1"}]"#,
+        ],
+        2_000,
+    ),
+    ("eth_blockNumber", ["[]", "[]"], 1_000),
+    (
+        "eth_call",
+        [
+            r#"[{"to":"0xaa"},"latest"]"#,
+            r#"[{"to":"0xaa"} ,"latest"]"#,
+        ],
+        1_000,
+    ),
+    ("eth_syncing", ["[]", "[]"], 0),
+];
+
+pub const IDS: [&str; 6] = [
+    "1",
+    "null",
+    "1.5",
+    r#""a""#,
+    r#""\u0061\n""#,
+    "9007199254740993",
+];
+
+/// What the node's answers depend on besides the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Caller {
+    /// 0: same for all; 1: says that it varies on Origin; 2: does not say it.
+    pub chain: usize,
+    pub user: Option<u8>,
+    pub origin: Option<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Question {
+    Single(usize),
+    Batch(Vec<usize>),
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Ask {
+        caller: Caller,
+        question: Question,
+        /// How it is written, and which id it begins with.
+        form: usize,
+        gzip: bool,
+        waits: bool,
+        bypass: bool,
+    },
+    /// The node answers one of those that ask it.
+    Answer(usize, Answer),
+    /// All of an answer has gone to its client.
+    Sent(usize),
+    /// A client leaves.
+    Leave(usize),
+    /// One has waited long enough.
+    Impatient(usize),
+    Pause(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    pub declared: bool,
+    pub reversed: bool,
+    /// Pieces are of so many bytes.
+    pub piece: usize,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    Whole,
+    Error,
+    NotKept,
+    Status(u16),
+    Cut,
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    let caller = (
+        0usize..3,
+        prop::option::weighted(0.3, 0u8..2),
+        prop::option::of(0u8..2),
+    )
+        .prop_map(|(chain, user, origin)| Caller {
+            chain,
+            user,
+            origin,
+        });
+    let question = prop_oneof![
+        3 => (0..CALLS.len()).prop_map(Question::Single),
+        1 => prop::collection::vec(0..CALLS.len(), 1..5).prop_map(Question::Batch),
+    ];
+    let ask = (
+        caller,
+        question,
+        0usize..12,
+        any::<bool>(),
+        prop::bool::weighted(0.8),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(caller, question, form, gzip, waits, bypass)| Step::Ask {
+            caller,
+            question,
+            form,
+            gzip,
+            waits,
+            bypass,
+        });
+    let outcome = prop_oneof![
+        10 => Just(Outcome::Whole),
+        1 => Just(Outcome::Error),
+        1 => Just(Outcome::NotKept),
+        1 => prop::sample::select(vec![500u16, 429, 204]).prop_map(Outcome::Status),
+        1 => Just(Outcome::Cut),
+    ];
+    let answer = (any::<bool>(), any::<bool>(), 1usize..5000, outcome).prop_map(
+        |(declared, reversed, piece, outcome)| Answer {
+            declared,
+            reversed,
+            piece,
+            outcome,
+        },
+    );
+    prop_oneof![
+        6 => ask,
+        5 => (any::<usize>(), answer).prop_map(|(n, answer)| Step::Answer(n, answer)),
+        5 => any::<usize>().prop_map(Step::Sent),
+        1 => any::<usize>().prop_map(Step::Leave),
+        1 => any::<usize>().prop_map(Step::Impatient),
+        2 => prop::sample::select(vec![1u64, 400, 999, 1500, 5000]).prop_map(Step::Pause),
+    ]
+}

@@ -1,0 +1,285 @@
+//! Who asks, who waits, and what the node has said.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sszip_core::cache::process::wake::{EventLoop, Queue};
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Need};
+use sszip_core::exchange::{Asked, Exchange, Fill, LookUp, RequestHead};
+
+use crate::steps::{Answer, Caller, Outcome, Question, Step, CALLS, IDS};
+
+pub struct Open {
+    pub number: usize,
+    pub caller: Caller,
+    pub calls: Vec<usize>,
+    pub ids: Vec<String>,
+    pub body: Vec<u8>,
+    /// What the node gets.
+    pub forwarded: Vec<u8>,
+    pub is_batch: bool,
+    pub gzip: bool,
+    pub bypass: bool,
+    pub asked_at: u64,
+    pub dispatched_at: u64,
+    pub exchange: Exchange,
+    pub waits: bool,
+}
+
+/// What the node said, and when it was asked that.
+pub type Said = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
+
+pub struct World {
+    pub config: Arc<Config>,
+    pub process: Process,
+    pub woken: Arc<Queue>,
+    pub policy: &'static str,
+    pub now: u64,
+    pub count: usize,
+    pub open: Vec<Open>,
+    pub unsent: Vec<(Exchange, Box<Fill>)>,
+    pub said: Said,
+    /// The newest that was sent of what was stored, to browsers and others.
+    pub seen: BTreeMap<(usize, Caller, bool), u64>,
+}
+
+impl World {
+    pub fn new(policy: &'static str) -> Self {
+        let mut directives = Directives::default();
+        for (name, value) in [
+            ("enable", "on"),
+            ("cache", "on"),
+            ("min_length", "200"),
+            ("hold", "1k"),
+            ("cache_credentials", policy),
+            ("batch_max", "4"),
+        ] {
+            directives.set(name, &[value.as_bytes()]).unwrap();
+        }
+        let process = Process::default();
+        let woken = Arc::new(Queue::default());
+        process.shared.event_loop(woken.clone());
+        process.shared.start(4 << 20, 4 << 20, 1);
+        Self {
+            config: Arc::new(directives.resolve(process.clone())),
+            process,
+            woken,
+            policy,
+            now: 10_000,
+            count: 0,
+            open: Vec::new(),
+            unsent: Vec::new(),
+            said: Said::new(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// What the node tells apart.
+    pub fn told_apart(&self, caller: Caller) -> Caller {
+        Caller {
+            user: caller.user.filter(|_| self.policy != "ignore"),
+            origin: caller.origin.filter(|_| caller.chain > 0),
+            ..caller
+        }
+    }
+
+    fn ask(
+        &mut self,
+        caller: Caller,
+        question: &Question,
+        form: usize,
+        gzip: bool,
+        waits: bool,
+        bypass: bool,
+    ) {
+        let (calls, is_batch) = match question {
+            Question::Single(call) => (vec![*call], false),
+            Question::Batch(calls) => (calls.clone(), true),
+        };
+        let ids: Vec<String> = (0..calls.len())
+            .map(|n| IDS[(form / 2 + n) % IDS.len()].into())
+            .collect();
+        let texts: Vec<String> = calls
+            .iter()
+            .zip(&ids)
+            .map(|(call, id)| {
+                let (method, params, _) = CALLS[*call];
+                let params = params[form % 2];
+                if form.is_multiple_of(2) {
+                    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
+                } else {
+                    format!(r#" {{ "params": {params},"method":"{method}", "id" : {id},"jsonrpc":"2.0" }}"#)
+                }
+            })
+            .collect();
+        let body = if is_batch {
+            format!("[{}]", texts.join(" ,"))
+        } else {
+            texts[0].clone()
+        };
+        let mut fields: Vec<(&[u8], Vec<u8>)> = vec![
+            (b"Content-Type", b"application/json".to_vec()),
+            (b"Host", b"here".to_vec()),
+        ];
+        if gzip {
+            fields.push((b"accept-encoding", b"gzip".to_vec()));
+        }
+        if let Some(user) = caller.user {
+            fields.push((b"authorization", vec![b'u', user]));
+        }
+        if let Some(origin) = caller.origin {
+            fields.push((b"ORIGIN", vec![b'o', b'0' + origin]));
+        }
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: fields.iter().map(|(name, value)| (*name, &value[..])),
+            })
+            .unwrap();
+        let looks = exchange.need(BodyLength::Unknown) != Need::Nothing;
+        assert_eq!(looks, caller.user.is_none() || self.policy != "bypass");
+        self.count += 1;
+        let mut open = Open {
+            number: self.count,
+            caller,
+            calls,
+            ids,
+            forwarded: body.clone().into_bytes(),
+            body: body.into_bytes(),
+            is_batch,
+            gzip,
+            bypass,
+            asked_at: self.now,
+            dispatched_at: self.now,
+            exchange,
+            waits: false,
+        };
+        if looks {
+            let waiter = waits.then_some(self.count);
+            self.look_up(open, waiter);
+        } else {
+            open.dispatched_at = self.now;
+            self.open.push(open);
+        }
+    }
+
+    fn look_up(&mut self, mut open: Open, waiter: Option<usize>) {
+        let namespace = format!("chain {}", open.caller.chain);
+        let place = open.caller.chain.to_string();
+        let found = open
+            .exchange
+            .look_up(Asked {
+                namespace: (open.caller.chain != 2).then_some(namespace.as_bytes()),
+                place: place.as_bytes(),
+                host: b"here",
+                port: 8545,
+                body: &open.body,
+                now: self.now,
+                coding_allowed: true,
+                whole: false,
+                filters: false,
+                host_writes_vary: false,
+                forwards_codings: false,
+                waiter: waiter.map(|id| EventLoop::default().waiter(id)),
+                bypass: open.bypass,
+            })
+            .unwrap();
+        open.dispatched_at = self.now;
+        match found {
+            LookUp::Respond | LookUp::RespondOffLoop => {
+                if found == LookUp::RespondOffLoop {
+                    open.exchange.code().unwrap();
+                }
+                let body: Vec<u8> = open.exchange.body().flatten().copied().collect();
+                assert!(!open.bypass);
+                self.check_hit(&open, body);
+            }
+            LookUp::Wait => {
+                assert!(waiter.is_some() && !open.waits);
+                open.waits = true;
+                self.open.push(open);
+            }
+            LookUp::Forward => {
+                open.waits = false;
+                self.open.push(open);
+            }
+            LookUp::ForwardRewritten => {
+                open.waits = false;
+                open.forwarded = open.exchange.request_body().to_vec();
+                self.open.push(open);
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        while let Some(waiter) = self.woken.next() {
+            let at = self.open.iter().position(|open| open.number == waiter);
+            let open = self.open.remove(at.expect("who is woken is there"));
+            assert!(open.waits);
+            self.look_up(open, None);
+        }
+    }
+
+    pub fn take(&mut self, step: &Step) {
+        match step {
+            Step::Ask {
+                caller,
+                question,
+                form,
+                gzip,
+                waits,
+                bypass,
+            } => {
+                self.ask(*caller, question, *form, *gzip, *waits, *bypass);
+            }
+            Step::Answer(n, how) => self.answer(*n, *how),
+            Step::Sent(n) => {
+                if !self.unsent.is_empty() {
+                    let (_exchange, mut fill) = self.unsent.remove(n % self.unsent.len());
+                    fill.build();
+                    fill.publish(self.now);
+                }
+            }
+            Step::Leave(n) => {
+                if !self.open.is_empty() {
+                    drop(self.open.remove(n % self.open.len()));
+                }
+            }
+            Step::Impatient(n) => {
+                let waiting: Vec<usize> = (0..self.open.len())
+                    .filter(|n| self.open[*n].waits)
+                    .collect();
+                if !waiting.is_empty() {
+                    let open = self.open.remove(waiting[n % waiting.len()]);
+                    self.look_up(open, None);
+                }
+            }
+            Step::Pause(milliseconds) => self.now += milliseconds,
+        }
+        self.wake();
+    }
+
+    /// Everybody is answered, and nothing is left.
+    pub fn finish(mut self) {
+        for _ in 0..10_000 {
+            if self.open.is_empty() && self.unsent.is_empty() {
+                break;
+            }
+            let whole = Answer {
+                declared: true,
+                reversed: false,
+                piece: 1 << 20,
+                outcome: Outcome::Whole,
+            };
+            self.take(&Step::Answer(0, whole));
+            self.take(&Step::Sent(0));
+        }
+        assert!(self.open.is_empty(), "{} wait for ever", self.open.len());
+        assert!(self.process.shared.flights.is_empty());
+        assert_eq!(self.process.budget.used(), 0);
+    }
+}
