@@ -117,7 +117,8 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     rc = ngx_http_test_predicates(r, slcf->cache_bypass);
 
     if (rc == NGX_ERROR
-        || ngx_http_sszip_name_space(r, &asked.name_space) != NGX_OK
+        || ngx_http_sszip_value(r, slcf->cache_namespace, &asked.name_space)
+           != NGX_OK
         || ngx_http_sszip_place(r, &asked) != NGX_OK)
     {
         return NGX_ERROR;
@@ -149,30 +150,26 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* NULL data: the location has none */
+/* an empty one is one, too: of none there are no data */
 
 ngx_int_t
-ngx_http_sszip_name_space(ngx_http_request_t *r, sszip_str *name_space)
+ngx_http_sszip_value(ngx_http_request_t *r, ngx_http_complex_value_t *cv,
+    sszip_str *str)
 {
-    ngx_str_t                   value;
-    ngx_http_sszip_loc_conf_t  *slcf;
+    ngx_str_t  value;
 
-    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+    ngx_memzero(str, sizeof(sszip_str));
 
-    ngx_memzero(name_space, sizeof(sszip_str));
-
-    if (slcf->cache_namespace == NULL) {
+    if (cv == NULL) {
         return NGX_OK;
     }
 
-    if (ngx_http_complex_value(r, slcf->cache_namespace, &value) != NGX_OK) {
+    if (ngx_http_complex_value(r, cv, &value) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    /* an empty one is one, too */
-
-    name_space->data = value.len ? value.data : (u_char *) "";
-    name_space->len = value.len;
+    str->data = value.len ? value.data : (u_char *) "";
+    str->len = value.len;
 
     return NGX_OK;
 }

@@ -46,19 +46,14 @@ static ngx_err_t          ngx_http_sszip_link_err;
 
 /* in a process that serves */
 
-ngx_int_t
-ngx_http_sszip_link_start(ngx_cycle_t *cycle,
-    ngx_http_sszip_main_conf_t *smcf)
+void
+ngx_http_sszip_link_start(ngx_addr_t *owner)
 {
-    if (smcf->owner == NULL) {
-        return NGX_OK;
+    if (owner == NULL) {
+        return;
     }
 
-    if (sszip_link_start(sszip_plan_max_entry(smcf->plan)) != SSZIP_STATUS_OK) {
-        return NGX_ERROR;
-    }
-
-    ngx_http_sszip_owner = smcf->owner;
+    ngx_http_sszip_owner = owner;
 
     ngx_http_sszip_own_timer(&ngx_http_sszip_link_timer,
                              ngx_http_sszip_link_timer_handler);
@@ -67,12 +62,10 @@ ngx_http_sszip_link_start(ngx_cycle_t *cycle,
     ngx_http_sszip_link_timer.cancelable = 1;
 
     ngx_http_sszip_link_posted.handler = ngx_http_sszip_link_run;
-    ngx_http_sszip_link_posted.log = cycle->log;
+    ngx_http_sszip_link_posted.log = ngx_cycle->log;
 
     /* there is no event yet after which posted ones would be looked at */
     ngx_http_sszip_link_run(&ngx_http_sszip_link_posted);
-
-    return NGX_OK;
 }
 
 

@@ -13,8 +13,8 @@ static char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 static char *ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 #endif
-static char *ngx_http_sszip_cache_owner(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+static char *ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd,
+    sszip_status status, sszip_str *said);
 static void *ngx_http_sszip_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_sszip_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent,
@@ -23,28 +23,31 @@ static ngx_int_t ngx_http_sszip_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
 static void ngx_http_sszip_free_plan(void *data);
-static void ngx_http_sszip_free_conf(void *data);
-static char *ngx_http_sszip_add_place(ngx_conf_t *cf,
-    ngx_http_sszip_loc_conf_t *conf);
+static void ngx_http_sszip_check_places(ngx_conf_t *cf,
+    ngx_http_sszip_main_conf_t *smcf);
 
 
 #define NGX_HTTP_SSZIP_ANY_CONF                                               \
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
 
-#define ngx_http_sszip_own(name, type, set, level)                            \
-    { ngx_string(name), type, set, level, 0, NULL }
+#define ngx_http_sszip_own(name, type, set)                                   \
+    { ngx_string(name), type, set, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL }
 
-#define ngx_http_sszip_slot(name, type, set, field)                           \
-    { ngx_string(name), NGX_HTTP_SSZIP_ANY_CONF|type, set,                    \
-      NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_sszip_loc_conf_t, field),   \
-      NULL }
+#define ngx_http_sszip_slot(name, type, set, field, post)                     \
+    { ngx_string(name), type, set, NGX_HTTP_LOC_CONF_OFFSET,                  \
+      offsetof(ngx_http_sszip_loc_conf_t, field), post }
 
 /* read, checked and inherited by the core, as in all hosts */
 
 #define ngx_http_sszip_rule(name, type)                                       \
     ngx_http_sszip_own(name, NGX_HTTP_SSZIP_ANY_CONF|type,                    \
-                       ngx_http_sszip_directive, NGX_HTTP_LOC_CONF_OFFSET)
+                       ngx_http_sszip_directive)
+
+
+static ngx_conf_post_t  ngx_http_sszip_purge_post = {
+    ngx_http_sszip_cache_purge
+};
 
 
 static ngx_command_t  ngx_http_sszip_commands[] = {
@@ -78,28 +81,29 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_cache_head", NGX_CONF_1MORE),
 
     ngx_http_sszip_own("sszip_cache_memory", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-                       ngx_http_sszip_directive, NGX_HTTP_LOC_CONF_OFFSET),
-
+                       ngx_http_sszip_directive),
     ngx_http_sszip_own("sszip_cache_owner", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-                       ngx_http_sszip_cache_owner, NGX_HTTP_MAIN_CONF_OFFSET),
-
+                       ngx_http_sszip_directive),
     ngx_http_sszip_own("sszip_cache_path", NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
-                       ngx_http_sszip_cache_path, NGX_HTTP_MAIN_CONF_OFFSET),
+                       ngx_http_sszip_directive),
 
-    ngx_http_sszip_own("sszip_cache_purge", NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-                       ngx_http_sszip_cache_purge, NGX_HTTP_LOC_CONF_OFFSET),
-
-    ngx_http_sszip_slot("sszip_cache_namespace", NGX_CONF_TAKE1,
-                        ngx_http_set_complex_value_slot, cache_namespace),
-    ngx_http_sszip_slot("sszip_cache_bypass", NGX_CONF_1MORE,
-                        ngx_http_set_predicate_slot, cache_bypass),
-    ngx_http_sszip_slot("sszip_no_cache", NGX_CONF_1MORE,
-                        ngx_http_set_predicate_slot, no_cache),
+    ngx_http_sszip_slot("sszip_cache_purge", NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+                        ngx_conf_set_flag_slot, purges,
+                        &ngx_http_sszip_purge_post),
+    ngx_http_sszip_slot("sszip_cache_namespace",
+                        NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
+                        ngx_http_set_complex_value_slot, cache_namespace, NULL),
+    ngx_http_sszip_slot("sszip_cache_bypass",
+                        NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+                        ngx_http_set_predicate_slot, cache_bypass, NULL),
+    ngx_http_sszip_slot("sszip_no_cache",
+                        NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_1MORE,
+                        ngx_http_set_predicate_slot, no_cache, NULL),
 
 #if (NGX_THREADS)
     ngx_http_sszip_own("sszip_thread_pool",
                        NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
-                       ngx_http_sszip_thread_pool, NGX_HTTP_LOC_CONF_OFFSET),
+                       ngx_http_sszip_thread_pool),
 #endif
 
     ngx_null_command
@@ -142,60 +146,59 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_sszip_loc_conf_t  *slcf = conf;
 
-    u_char                      *p;
-    ngx_str_t                   *file;
-    sszip_str                   *values, at, said;
+    ngx_str_t                   *value;
+    sszip_str                    said;
     sszip_status                 status;
+    sszip_directive              directive;
     ngx_http_sszip_main_conf_t  *smcf;
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
     smcf->used = 1;
 
-    file = &cf->conf_file->file.name;
+    value = cf->args->elts;
 
-    values = ngx_http_sszip_arguments(cf);
-    p = ngx_pnalloc(cf->temp_pool, file->len + 1 + NGX_INT_T_LEN);
+    ngx_memzero(&directive, sizeof(sszip_directive));
 
-    if (values == NULL || p == NULL) {
+    directive.size = sizeof(sszip_directive);
+    directive.name = ngx_http_sszip_str(&cmd->name);
+    directive.nvalues = cf->args->nelts - 1;
+    directive.values = ngx_http_sszip_strs(cf->temp_pool, &value[1],
+                                           directive.nvalues);
+    directive.file = ngx_http_sszip_str(&cf->conf_file->file.name);
+    directive.line = cf->conf_file->line;
+
+    if (directive.values == NULL) {
         return NGX_CONF_ERROR;
     }
 
-    at.data = p;
-    at.len = ngx_sprintf(p, "%V:%ui", file, cf->conf_file->line) - p;
-
-    status = sszip_directives_set(slcf->directives,
-                                  ngx_http_sszip_str(&cmd->name), values,
-                                  cf->args->nelts - 1, at,
-                                  ngx_http_sszip_str(&cf->cycle->conf_prefix),
-                                  &said);
+    status = sszip_plan_set(smcf->plan, &slcf->block, &directive, &said);
 
     return ngx_http_sszip_said(cf, cmd, status, &said);
 }
 
 
 sszip_str *
-ngx_http_sszip_arguments(ngx_conf_t *cf)
+ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n)
 {
-    ngx_str_t   *value;
-    sszip_str   *values;
-    ngx_uint_t   i;
+    size_t      i;
+    sszip_str  *copies;
 
-    value = cf->args->elts;
-
-    values = ngx_palloc(cf->temp_pool, cf->args->nelts * sizeof(sszip_str));
-    if (values == NULL) {
+    copies = ngx_palloc(pool, (n + 1) * sizeof(sszip_str));
+    if (copies == NULL) {
         return NULL;
     }
 
-    for (i = 1; i < cf->args->nelts; i++) {
-        values[i - 1] = ngx_http_sszip_str(&value[i]);
+    for (i = 0; i < n; i++) {
+        copies[i] = ngx_http_sszip_str(&strs[i]);
     }
 
-    return values;
+    return copies;
 }
 
 
-char *
+/* what the core has to say of a directive or, without one, of all of them */
+
+static char *
 ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd, sszip_status status,
     sszip_str *said)
 {
@@ -260,44 +263,6 @@ ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #endif
 
 
-static char *
-ngx_http_sszip_cache_owner(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_sszip_main_conf_t  *smcf = conf;
-
-    ngx_url_t   u;
-    ngx_str_t  *value;
-
-    if (smcf->owner != NULL) {
-        return "is duplicate, or there is an \"sszip_cache_path\"";
-    }
-
-    value = cf->args->elts;
-
-    ngx_memzero(&u, sizeof(ngx_url_t));
-
-    u.url = value[1];
-    u.no_resolve = 1;
-
-    if (value[1].len <= 5
-        || ngx_strncasecmp(value[1].data, (u_char *) "unix:", 5) != 0
-        || ngx_parse_url(cf->pool, &u) != NGX_OK
-        || u.naddrs != 1)
-    {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" directive has an invalid value \"%V\": "
-                           "it must be \"unix:\" and the path of a socket%s%s",
-                           &cmd->name, &value[1], u.err ? ": " : "",
-                           u.err ? u.err : "");
-        return NGX_CONF_ERROR;
-    }
-
-    smcf->owner = u.addrs;
-
-    return NGX_CONF_OK;
-}
-
-
 static void *
 ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
 {
@@ -312,7 +277,10 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
         || ngx_array_init(&smcf->caching, cf->pool, 4,
                           sizeof(ngx_http_sszip_loc_conf_t *))
            != NGX_OK
-        || sszip_plan_new(&smcf->plan) != SSZIP_STATUS_OK)
+        || sszip_plan_new(ngx_http_sszip_str(&cf->cycle->prefix),
+                          ngx_http_sszip_str(&cf->cycle->conf_prefix),
+                          &smcf->plan)
+           != SSZIP_STATUS_OK)
     {
         return NULL;
     }
@@ -324,25 +292,24 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
 }
 
 
+static void
+ngx_http_sszip_free_plan(void *data)
+{
+    sszip_plan_free(data);
+}
+
+
 static void *
 ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
 {
-    ngx_pool_cleanup_t         *cln;
     ngx_http_sszip_loc_conf_t  *slcf;
 
     slcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_loc_conf_t));
-    cln = ngx_pool_cleanup_add(cf->pool, 0);
-
-    if (slcf == NULL
-        || cln == NULL
-        || sszip_directives_new(&slcf->directives) != SSZIP_STATUS_OK)
-    {
+    if (slcf == NULL) {
         return NULL;
     }
 
-    cln->handler = ngx_http_sszip_free_conf;
-    cln->data = slcf;
-
+    slcf->purges = NGX_CONF_UNSET;
     slcf->cache_bypass = NGX_CONF_UNSET_PTR;
     slcf->no_cache = NGX_CONF_UNSET_PTR;
 
@@ -354,30 +321,17 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
 }
 
 
-static void
-ngx_http_sszip_free_plan(void *data)
-{
-    sszip_plan_free(data);
-}
-
-
-static void
-ngx_http_sszip_free_conf(void *data)
-{
-    ngx_http_sszip_loc_conf_t  *slcf = data;
-
-    sszip_config_free(slcf->config);
-    sszip_directives_free(slcf->directives);
-}
-
-
 static char *
 ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 {
     ngx_http_sszip_loc_conf_t  *prev = parent;
     ngx_http_sszip_loc_conf_t  *conf = child;
 
+    sszip_str                    said;
     sszip_rules                  rules;
+    sszip_place                  place;
+    sszip_status                 status;
+    ngx_http_complex_value_t    *cv;
     ngx_http_core_loc_conf_t    *clcf;
     ngx_http_sszip_loc_conf_t  **slcfp;
     ngx_http_sszip_main_conf_t  *smcf;
@@ -407,22 +361,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->sets_codings = prev->sets_codings;
     }
 
-    if (sszip_directives_inherit(conf->directives, prev->directives)
-        != SSZIP_STATUS_OK
-        || ngx_http_sszip_hide(cf, conf) != NGX_OK
-        || sszip_config_new(conf->directives, &conf->config)
-           != SSZIP_STATUS_OK
-        || sszip_config_rules(conf->config, &rules) != SSZIP_STATUS_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    conf->enable = rules.enable;
-    conf->caches = rules.caches;
-    conf->reads = rules.reads;
-    conf->bufs.num = rules.buffers;
-    conf->bufs.size = rules.buffer_size;
-
+    ngx_conf_init_value(conf->purges, 0);
     ngx_conf_merge_ptr_value(conf->cache_bypass, prev->cache_bypass, NULL);
     ngx_conf_merge_ptr_value(conf->no_cache, prev->no_cache, NULL);
 
@@ -430,9 +369,44 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->cache_namespace = prev->cache_namespace;
     }
 
-    if (conf->caches || (conf->enable && smcf->config == NULL)) {
-        smcf->config = conf->config;
+    ngx_memzero(&place, sizeof(sszip_place));
+
+    place.size = sizeof(sszip_place);
+    place.name = ngx_http_sszip_str(&conf->location);
+    place.answers = (bool) conf->answers;
+    place.purges = (bool) conf->purges;
+
+    if (conf->url != NULL && conf->url->lengths == NULL) {
+        place.url = ngx_http_sszip_str(&conf->url->value);
     }
+
+    cv = conf->cache_namespace;
+
+    if (cv != NULL) {
+        place.name_space.data = cv->value.len ? cv->value.data : (u_char *) "";
+        place.name_space.len = cv->value.len;
+        place.per_request = (cv->lengths != NULL);
+    }
+
+    if (ngx_http_sszip_hidden(cf, conf, &place) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    status = sszip_plan_add(smcf->plan, &conf->block, prev->block, &place,
+                            &rules, &said);
+
+    if (ngx_http_sszip_said(cf, NULL, status, &said) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    conf->config = rules.config;
+    conf->enable = rules.enable;
+    conf->caches = rules.caches;
+    conf->reads = rules.reads;
+    conf->bufs.num = rules.buffers;
+    conf->bufs.size = rules.buffer_size;
+
+    smcf->enable |= conf->enable;
 
     if (conf->caches) {
         slcfp = ngx_array_push(&smcf->caching);
@@ -460,39 +434,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
 #endif
 
-    return ngx_http_sszip_add_place(cf, conf);
-}
-
-
-static char *
-ngx_http_sszip_add_place(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *conf)
-{
-    sszip_str                    said;
-    sszip_place                  place;
-    sszip_status                 status;
-    ngx_http_complex_value_t    *cv;
-    ngx_http_sszip_main_conf_t  *smcf;
-
-    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
-
-    ngx_memzero(&place, sizeof(sszip_place));
-
-    place.size = sizeof(sszip_place);
-    place.name = ngx_http_sszip_str(&conf->location);
-    place.answers = (bool) conf->answers;
-    place.purges = (bool) conf->purges;
-
-    cv = conf->cache_namespace;
-
-    if (cv != NULL) {
-        place.name_space.data = cv->value.len ? cv->value.data : (u_char *) "";
-        place.name_space.len = cv->value.len;
-        place.per_request = (cv->lengths != NULL);
-    }
-
-    status = sszip_plan_add(smcf->plan, conf->config, &place, &said);
-
-    return ngx_http_sszip_said(cf, NULL, status, &said);
+    return NGX_CONF_OK;
 }
 
 
@@ -537,15 +479,21 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    status = sszip_plan_check(smcf->plan, smcf->owner != NULL, &said);
+    if (ngx_http_sszip_add_upstreams(cf, smcf->plan) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    status = sszip_plan_check(smcf->plan, &said);
 
     if (ngx_http_sszip_said(cf, NULL, status, &said) != NGX_CONF_OK
-        || ngx_http_sszip_init_places(cf, smcf) != NGX_OK)
+        || ngx_http_sszip_find_owner(cf, smcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (smcf->config != NULL) {
+    ngx_http_sszip_check_places(cf, smcf);
+
+    if (smcf->enable) {
 
         cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
@@ -563,6 +511,38 @@ ngx_http_sszip_init(ngx_conf_t *cf)
 }
 
 
+/* what has no name, and no node that would tell it from others */
+
+static void
+ngx_http_sszip_check_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
+{
+    ngx_uint_t                   i;
+    ngx_http_sszip_loc_conf_t  **slcfp, *slcf;
+
+    slcfp = smcf->caching.elts;
+
+    for (i = 0; i < smcf->caching.nelts; i++) {
+
+        slcf = slcfp[i];
+
+        if (slcf->cache_namespace == NULL
+            && slcf->url == NULL
+            && slcf->answers
+            && !slcf->purges
+            && smcf->owner != NULL)
+        {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"sszip_cache on\" has no effect in location "
+                          "\"%V\": nothing tells what makes its answers; it "
+                          "needs an \"sszip_cache_namespace\"",
+                          &slcf->location);
+            slcf->caches = 0;
+            slcf->reads = 0;
+        }
+    }
+}
+
+
 static ngx_int_t
 ngx_http_sszip_init_process(ngx_cycle_t *cycle)
 {
@@ -577,19 +557,21 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
     smcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_sszip_module);
 
     if (smcf != NULL
-        && smcf->config != NULL
+        && smcf->enable
         && (ngx_process == NGX_PROCESS_WORKER
             || ngx_process == NGX_PROCESS_SINGLE))
     {
         ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_core_module);
 
-        ngx_http_sszip_owner_single(cycle, smcf);
+        ngx_http_sszip_owner_single(smcf);
 
-        if (sszip_process_start(smcf->config, ccf->worker_processes)
-               != SSZIP_STATUS_OK
-            || ngx_http_sszip_link_start(cycle, smcf) != NGX_OK)
+        if (sszip_plan_start(smcf->plan, ccf->worker_processes)
+            == SSZIP_STATUS_OK)
         {
+            ngx_http_sszip_link_start(smcf->owner);
+
+        } else {
             ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
                           "sszip: nothing will be cached in this process");
         }

@@ -20,11 +20,11 @@
 
 
 typedef struct {
-    ngx_flag_t                   used;             /* a "sszip" directive */
+    ngx_flag_t                   used;             /* a directive of ours */
+    ngx_flag_t                   enable;           /* somewhere */
     ngx_int_t                    accept_encoding;  /* index of a variable */
     ngx_int_t                    lengths[NGX_HTTP_SSZIP_LENGTHS];
     ngx_array_t                  caching;          /* location confs */
-    sszip_config                *config;           /* best of a cache */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
     ngx_flag_t                   store;            /* ours to start */
     ngx_str_t                    library;          /* that does it */
@@ -33,8 +33,8 @@ typedef struct {
 
 
 typedef struct {
-    sszip_directives            *directives;
-    sszip_config                *config;
+    size_t                       block;            /* its number in the plan */
+    const sszip_config          *config;
     ngx_flag_t                   enable;
     ngx_bufs_t                   bufs;
 
@@ -48,7 +48,6 @@ typedef struct {
 
     ngx_flag_t                   caches;
     ngx_flag_t                   reads;            /* requests */
-    ngx_str_t                    place;            /* without variables */
     ngx_http_complex_value_t    *cache_namespace;
     ngx_array_t                 *cache_bypass;     /* complex values */
     ngx_array_t                 *no_cache;         /* complex values */
@@ -129,12 +128,8 @@ void ngx_http_sszip_free_exchange(void *data);
 
 ngx_int_t ngx_http_sszip_add_variables(ngx_conf_t *cf);
 
-/* a directive's arguments as the core reads them; NULL: there is no memory */
-sszip_str *ngx_http_sszip_arguments(ngx_conf_t *cf);
-
-/* what the core has to say of it */
-char *ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd,
-    sszip_status status, sszip_str *said);
+/* as the core reads them; NULL: there is no memory */
+sszip_str *ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n);
 
 /* heads */
 sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
@@ -210,8 +205,10 @@ ngx_connection_t *ngx_http_sszip_nobody(ngx_http_request_t *r);
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-ngx_int_t ngx_http_sszip_name_space(ngx_http_request_t *r,
-    sszip_str *name_space);
+
+/* what it comes to; NULL: nothing */
+ngx_int_t ngx_http_sszip_value(ngx_http_request_t *r,
+    ngx_http_complex_value_t *cv, sszip_str *str);
 void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
 /* what is fetched for the cache alone */
@@ -224,16 +221,13 @@ void ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 ngx_http_sszip_ctx_t *ngx_http_sszip_update_ctx(ngx_http_request_t *r);
 
 /* the cache's owner */
-ngx_int_t ngx_http_sszip_link_start(ngx_cycle_t *cycle,
-    ngx_http_sszip_main_conf_t *smcf);
+void ngx_http_sszip_link_start(ngx_addr_t *owner);
 void ngx_http_sszip_wake(void);
 uint64_t ngx_http_sszip_now(void);
-char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-void ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
+char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data);
+ngx_int_t ngx_http_sszip_find_owner(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
+void ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle);
 
 /* of no connection */
@@ -241,10 +235,12 @@ void ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler);
 
 /* what chose an answer */
 void ngx_http_sszip_wrap_directives(ngx_conf_t *cf);
-ngx_int_t ngx_http_sszip_init_places(ngx_conf_t *cf,
-    ngx_http_sszip_main_conf_t *smcf);
+ngx_int_t ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_plan *plan);
 ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked);
-ngx_int_t ngx_http_sszip_hide(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf);
+
+/* what proxy_hide_header and the like hide, on hits as on misses */
+ngx_int_t ngx_http_sszip_hidden(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *slcf, sszip_place *place);
 
 /* the request that goes to the node */
 ngx_int_t ngx_http_sszip_pass_on(ngx_http_request_t *r,

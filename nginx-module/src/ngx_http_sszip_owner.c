@@ -34,8 +34,7 @@ typedef const char *(*ngx_http_sszip_owner_version_pt)(void);
 
 static ngx_int_t ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib);
 static ngx_msec_t ngx_http_sszip_owner_manager(void *data);
-static void ngx_http_sszip_owner_start(ngx_log_t *log,
-    ngx_http_sszip_main_conf_t *smcf);
+static void ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 static ngx_msec_t ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf);
 static ngx_int_t ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf);
@@ -53,88 +52,57 @@ static uint64_t  (*ngx_http_sszip_owner_run_f)(
                                             bool *serves);
 static bool      (*ngx_http_sszip_owner_exit_f)(sszip_owner_say say);
 
+static ngx_http_sszip_main_conf_t  *ngx_http_sszip_owner_conf;
+
 
 /*
- * sszip_cache_path path [max_size=size] [memory=size] [inactive=time]
- *                       [recompress=on|off]
- *
- * nginx makes the folder once the configuration is read, and gives it to the
- * workers' user, with "-t" too: the core has looked into it before that.
+ * Once all is read.  nginx makes a store's folder after that, and gives it to
+ * the workers' user, with "-t" too: the core has looked into it before.
  */
 
-char *
-ngx_http_sszip_cache_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_int_t
+ngx_http_sszip_find_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 {
-    ngx_http_sszip_main_conf_t  *smcf = conf;
-
-    char          *rv;
-    u_char        *p;
-    ngx_url_t      u;
-    sszip_str     *values, said;
-    ngx_path_t    *path;
-    sszip_store    store;
-    sszip_status   status;
-
-    if (smcf->owner != NULL) {
-        return "is duplicate, or there is an \"sszip_cache_owner\"";
-    }
-
-    values = ngx_http_sszip_arguments(cf);
-    path = ngx_pcalloc(cf->pool, sizeof(ngx_path_t));
-
-    if (values == NULL
-        || path == NULL
-        || ngx_http_sszip_owner_lib(cf, &smcf->library) != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    status = sszip_plan_set_store(smcf->plan, values, cf->args->nelts - 1,
-                                  ngx_http_sszip_str(&cf->cycle->prefix),
-                                  &said);
-
-    rv = ngx_http_sszip_said(cf, cmd, status, &said);
-
-    if (rv != NGX_CONF_OK
-        || sszip_plan_store(smcf->plan, &store) != SSZIP_STATUS_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    p = ngx_pnalloc(cf->pool, store.folder.len + 1
-                              + sizeof("unix:") + store.socket.len);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    path->name.data = p;
-    path->name.len = store.folder.len;
-
-    p = ngx_cpymem(p, store.folder.data, store.folder.len + 1);
+    ngx_url_t     u;
+    ngx_path_t   *path;
+    sszip_store   store;
 
     ngx_memzero(&u, sizeof(ngx_url_t));
 
     u.no_resolve = 1;
-    u.url.data = p;
-    u.url.len = ngx_sprintf(p, "unix:%s", store.socket.data) - p;
+    u.url = ngx_http_sszip_ngx_str(sszip_plan_owner(smcf->plan));
 
-    if (ngx_parse_url(cf->pool, &u) != NGX_OK || u.naddrs != 1) {
-        return NGX_CONF_ERROR;
+    if (u.url.len == 0) {
+        return NGX_OK;
     }
 
+    if (ngx_parse_url(cf->pool, &u) != NGX_OK || u.naddrs != 1) {
+        return NGX_ERROR;
+    }
+
+    smcf->owner = u.addrs;
+
+    if (sszip_plan_store(smcf->plan, &store) != SSZIP_STATUS_OK) {
+        return NGX_OK;
+    }
+
+    smcf->store = 1;
+
+    path = ngx_pcalloc(cf->pool, sizeof(ngx_path_t));
+
+    if (path == NULL
+        || ngx_http_sszip_owner_lib(cf, &smcf->library) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    path->name = ngx_http_sszip_ngx_str(store.folder);
     path->manager = ngx_http_sszip_owner_manager;
     path->data = smcf;
     path->conf_file = cf->conf_file->file.name.data;
     path->line = cf->conf_file->line;
 
-    if (ngx_add_path(cf, &path) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    smcf->owner = u.addrs;
-    smcf->store = 1;
-
-    return NGX_CONF_OK;
+    return ngx_add_path(cf, &path);
 }
 
 
@@ -169,9 +137,9 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
     lib->len = p - lib->data - 1;
 
     if (access((char *) lib->data, R_OK) == -1) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           "\"sszip_cache_path\" needs \"%V\", beside the "
-                           "module", lib);
+        ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
+                      "\"sszip_cache_path\" needs \"%V\", beside the module",
+                      lib);
         return NGX_ERROR;
     }
 
@@ -187,7 +155,7 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
 static ngx_msec_t
 ngx_http_sszip_owner_manager(void *data)
 {
-    ngx_http_sszip_owner_start(ngx_cycle->log, data);
+    ngx_http_sszip_owner_start(data);
 
     return NGX_HTTP_SSZIP_OWNER_NEVER;
 }
@@ -196,11 +164,10 @@ ngx_http_sszip_owner_manager(void *data)
 /* where there is no cache manager */
 
 void
-ngx_http_sszip_owner_single(ngx_cycle_t *cycle,
-    ngx_http_sszip_main_conf_t *smcf)
+ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf)
 {
     if (smcf->store && ngx_process == NGX_PROCESS_SINGLE) {
-        ngx_http_sszip_owner_start(cycle->log, smcf);
+        ngx_http_sszip_owner_start(smcf);
     }
 }
 
@@ -217,16 +184,12 @@ ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle)
 
 
 static void
-ngx_http_sszip_owner_start(ngx_log_t *log, ngx_http_sszip_main_conf_t *smcf)
+ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf)
 {
-    static ngx_event_t       ev;
-    static ngx_connection_t  dumb;
+    static ngx_event_t  ev;
 
-    dumb.fd = (ngx_socket_t) -1;
+    ngx_http_sszip_own_timer(&ev, ngx_http_sszip_owner_timer_handler);
 
-    ev.handler = ngx_http_sszip_owner_timer_handler;
-    ev.data = &dumb;
-    ev.log = log;
     ev.cancelable = 1;
 
     /*
@@ -234,7 +197,7 @@ ngx_http_sszip_owner_start(ngx_log_t *log, ngx_http_sszip_main_conf_t *smcf)
      * it starts with when it has to start again: the last one's is freed.
      */
 
-    dumb.data = smcf;
+    ngx_http_sszip_owner_conf = smcf;
 
     if (!ev.timer_set) {
         ngx_http_sszip_owner_timer_handler(&ev);
@@ -245,11 +208,7 @@ ngx_http_sszip_owner_start(ngx_log_t *log, ngx_http_sszip_main_conf_t *smcf)
 static void
 ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 {
-    ngx_connection_t  *dumb;
-
-    dumb = ev->data;
-
-    ngx_add_timer(ev, ngx_http_sszip_owner_run(dumb->data));
+    ngx_add_timer(ev, ngx_http_sszip_owner_run(ngx_http_sszip_owner_conf));
 }
 
 

@@ -11,9 +11,7 @@
  * What chose an answer: the node that a location passes requests to, as the
  * directive names it (with what its variables came to), the servers of an
  * upstream block of that name, the port that was asked and the location.  It
- * is what keeps answers apart where the operator has not named them, and it
- * is the same after a reload, in another process and after a restart: nothing
- * in it is the place of a line in a file.
+ * is what keeps answers apart where the operator has not named them.
  *
  * nginx's upstream modules keep the text of their directives to themselves,
  * so it is read on its way to them: their directives' handlers are wrapped,
@@ -42,12 +40,6 @@ static ngx_int_t ngx_http_sszip_heed_header(ngx_conf_t *cf,
     ngx_http_sszip_loc_conf_t *slcf, ngx_uint_t i);
 static ngx_module_t *ngx_http_sszip_module_named(ngx_conf_t *cf,
     const char *name);
-static ngx_http_upstream_srv_conf_t *ngx_http_sszip_block(
-    ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url);
-static ngx_int_t ngx_http_sszip_place_text(ngx_pool_t *pool,
-    ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url, ngx_str_t *location,
-    ngx_str_t *place);
-
 static ngx_int_t ngx_http_sszip_proxy_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_fastcgi_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_uwsgi_handler(ngx_http_request_t *r);
@@ -246,50 +238,42 @@ ngx_http_sszip_heed_header(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
 }
 
 
-/* once all upstream blocks are known: where no variable has a say in it */
-
 ngx_int_t
-ngx_http_sszip_init_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
+ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_plan *plan)
 {
-    ngx_uint_t                      i;
-    ngx_http_sszip_loc_conf_t     **slcfs, *slcf;
-    ngx_http_upstream_main_conf_t  *umcf;
+    sszip_str                       *names;
+    ngx_uint_t                       i, j, n;
+    ngx_http_upstream_server_t      *server;
+    ngx_http_upstream_srv_conf_t   **uscfp;
+    ngx_http_upstream_main_conf_t   *umcf;
 
     umcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_upstream_module);
 
-    slcfs = smcf->caching.elts;
+    uscfp = umcf->upstreams.elts;
 
-    for (i = 0; i < smcf->caching.nelts; i++) {
+    for (i = 0; i < umcf->upstreams.nelts; i++) {
 
-        slcf = slcfs[i];
-
-        if (slcf->cache_namespace != NULL) {
+        if (!(uscfp[i]->flags & NGX_HTTP_UPSTREAM_CREATE)
+            || uscfp[i]->servers == NULL)
+        {
             continue;
         }
 
-        if (slcf->url == NULL) {
+        server = uscfp[i]->servers->elts;
+        n = uscfp[i]->servers->nelts;
 
-            if (slcf->answers && !slcf->purges && smcf->owner != NULL) {
-                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                              "\"sszip_cache on\" has no effect in location "
-                              "\"%V\": nothing tells what makes its answers; "
-                              "it needs an \"sszip_cache_namespace\"",
-                              &slcf->location);
-                slcf->caches = 0;
-                slcf->reads = 0;
-            }
-
-            slcf->place = slcf->location;
-            continue;
+        names = ngx_palloc(cf->temp_pool, n * sizeof(sszip_str));
+        if (names == NULL) {
+            return NGX_ERROR;
         }
 
-        if (slcf->url->lengths != NULL) {
-            continue;
+        for (j = 0; j < n; j++) {
+            names[j] = ngx_http_sszip_str(&server[j].name);
         }
 
-        if (ngx_http_sszip_place_text(cf->pool, umcf, &slcf->url->value,
-                                      &slcf->location, &slcf->place)
-            != NGX_OK)
+        if (sszip_plan_add_upstream(plan, ngx_http_sszip_str(&uscfp[i]->host),
+                                    names, n)
+            != SSZIP_STATUS_OK)
         {
             return NGX_ERROR;
         }
@@ -302,9 +286,7 @@ ngx_http_sszip_init_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 ngx_int_t
 ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked)
 {
-    ngx_str_t                       url, place;
-    ngx_http_sszip_loc_conf_t      *slcf;
-    ngx_http_upstream_main_conf_t  *umcf;
+    ngx_http_sszip_loc_conf_t  *slcf;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
@@ -314,122 +296,22 @@ ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *asked)
     /* as nginx reads it, of an absolute target, too */
     asked->host = ngx_http_sszip_str(&r->headers_in.server);
 
-    if (slcf->url == NULL || slcf->url->lengths == NULL) {
-        asked->place = ngx_http_sszip_str(&slcf->place);
+    if (slcf->cache_namespace != NULL
+        || slcf->url == NULL
+        || slcf->url->lengths == NULL)
+    {
         return NGX_OK;
     }
 
-    umcf = ngx_http_get_module_main_conf(r, ngx_http_upstream_module);
-
-    if (ngx_http_complex_value(r, slcf->url, &url) != NGX_OK
-        || ngx_http_sszip_place_text(r->pool, umcf, &url, &slcf->location,
-                                     &place)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    asked->place = ngx_http_sszip_str(&place);
-
-    return NGX_OK;
+    return ngx_http_sszip_value(r, slcf->url, &asked->url);
 }
 
-
-/* a line feed ends each part: no configuration has one in a name */
-
-static ngx_int_t
-ngx_http_sszip_place_text(ngx_pool_t *pool,
-    ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url, ngx_str_t *location,
-    ngx_str_t *place)
-{
-    size_t                         len;
-    u_char                        *p;
-    ngx_uint_t                     i, n;
-    ngx_http_upstream_server_t    *server;
-    ngx_http_upstream_srv_conf_t  *uscf;
-
-    uscf = ngx_http_sszip_block(umcf, url);
-
-    server = NULL;
-    n = 0;
-
-    if (uscf != NULL && uscf->servers != NULL) {
-        server = uscf->servers->elts;
-        n = uscf->servers->nelts;
-    }
-
-    len = location->len + 1 + url->len + 1;
-
-    for (i = 0; i < n; i++) {
-        len += server[i].name.len + 1;
-    }
-
-    p = ngx_pnalloc(pool, len);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    place->data = p;
-    place->len = len;
-
-    p = ngx_sprintf(p, "%V\n%V\n", location, url);
-
-    for (i = 0; i < n; i++) {
-        p = ngx_sprintf(p, "%V\n", &server[i].name);
-    }
-
-    return NGX_OK;
-}
-
-
-/* the upstream block that a URL names, or NULL */
-
-static ngx_http_upstream_srv_conf_t *
-ngx_http_sszip_block(ngx_http_upstream_main_conf_t *umcf, ngx_str_t *url)
-{
-    u_char                         *p, *last, *host;
-    size_t                          len;
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t  **uscfp;
-
-    host = url->data;
-    last = url->data + url->len;
-
-    for (p = host; p + 3 <= last; p++) {
-        if (p[0] == ':' && p[1] == '/' && p[2] == '/') {
-            host = p + 3;
-            break;
-        }
-    }
-
-    for (p = host; p < last && *p != '/' && *p != '?'; p++) { /* void */ }
-
-    len = p - host;
-    uscfp = umcf->upstreams.elts;
-
-    for (i = 0; i < umcf->upstreams.nelts; i++) {
-
-        if ((uscfp[i]->flags & NGX_HTTP_UPSTREAM_CREATE)
-            && uscfp[i]->host.len == len
-            && ngx_strncasecmp(uscfp[i]->host.data, host, len) == 0)
-        {
-            return uscfp[i];
-        }
-    }
-
-    return NULL;
-}
-
-
-/* what proxy_hide_header and the like hide, on hits as on misses */
 
 ngx_int_t
-ngx_http_sszip_hide(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
+ngx_http_sszip_hidden(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
+    sszip_place *place)
 {
-    size_t                     n;
-    ngx_str_t                 *hidden;
-    sszip_str                 *names;
-    ngx_uint_t                 i;
+    ngx_array_t               *hidden;
     ngx_module_t              *module;
     ngx_http_conf_ctx_t       *ctx;
     ngx_http_upstream_conf_t  *uconf;
@@ -444,25 +326,15 @@ ngx_http_sszip_hide(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf)
 
     ctx = cf->ctx;
     uconf = ctx->loc_conf[module->ctx_index];
+    hidden = uconf->hide_headers;
 
-    if (uconf->hide_headers == NULL
-        || uconf->hide_headers == NGX_CONF_UNSET_PTR)
-    {
+    if (hidden == NULL || hidden == NGX_CONF_UNSET_PTR) {
         return NGX_OK;
     }
 
-    hidden = uconf->hide_headers->elts;
-    n = uconf->hide_headers->nelts;
+    place->nhidden = hidden->nelts;
+    place->hidden = ngx_http_sszip_strs(cf->temp_pool, hidden->elts,
+                                        hidden->nelts);
 
-    names = ngx_palloc(cf->temp_pool, (n + 1) * sizeof(sszip_str));
-    if (names == NULL) {
-        return NGX_ERROR;
-    }
-
-    for (i = 0; i < n; i++) {
-        names[i] = ngx_http_sszip_str(&hidden[i]);
-    }
-
-    return sszip_directives_hide(slcf->directives, names, n)
-           == SSZIP_STATUS_OK ? NGX_OK : NGX_ERROR;
+    return (place->hidden != NULL) ? NGX_OK : NGX_ERROR;
 }

@@ -19,25 +19,15 @@ static void ngx_http_sszip_purge_cleanup(void *data);
 
 
 char *
-ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data)
 {
-    ngx_http_sszip_loc_conf_t  *slcf = conf;
+    ngx_flag_t  *purges = data;
 
-    ngx_str_t                   *value;
     ngx_http_core_loc_conf_t    *clcf;
     ngx_http_sszip_main_conf_t  *smcf;
 
-    value = cf->args->elts;
-
-    if (ngx_strcmp(value[1].data, "off") == 0) {
+    if (!*purges) {
         return NGX_CONF_OK;
-    }
-
-    if (ngx_strcmp(value[1].data, "on") != 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" directive has an invalid value \"%V\": it "
-                           "must be \"on\" or \"off\"", &cmd->name, &value[1]);
-        return NGX_CONF_ERROR;
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -47,7 +37,6 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     clcf->handler = ngx_http_sszip_purge_handler;
-    slcf->purges = 1;
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
     smcf->used = 1;
@@ -61,13 +50,16 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static ngx_int_t
 ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 {
-    size_t                 n;
-    ngx_int_t              rc;
-    ngx_uint_t             level, status;
-    sszip_asked            asked;
-    const sszip_str       *text;
-    ngx_pool_cleanup_t    *cln;
-    ngx_http_sszip_ctx_t  *ctx;
+    size_t                      n;
+    ngx_int_t                   rc;
+    ngx_uint_t                  level, status;
+    sszip_asked                 asked;
+    const sszip_str            *text;
+    ngx_pool_cleanup_t         *cln;
+    ngx_http_sszip_ctx_t       *ctx;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
     ctx = ngx_http_sszip_get_ctx(r);
 
@@ -78,7 +70,8 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
     asked.waiter = (uintptr_t) ctx;
 
     if (ctx == NULL
-        || ngx_http_sszip_name_space(r, &asked.name_space) != NGX_OK
+        || ngx_http_sszip_value(r, slcf->cache_namespace, &asked.name_space)
+           != NGX_OK
         || sszip_exchange_purge(ctx->exchange,
                                 ngx_http_sszip_str(&r->method_name),
                                 ngx_http_sszip_str(&r->args), &asked,

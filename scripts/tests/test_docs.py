@@ -76,9 +76,9 @@ class Directives(unittest.TestCase):
     def setUp(self):
         code = (MODULE / "ngx_http_sszip_module.c").read_text()
         row = r'ngx_http_sszip_(own|slot|rule)\("(sszip\w*)",\s+((?:NGX_HTTP_\w+\|)*)NGX_CONF_\w+\b'
-        anywhere = {"own": [], "slot": ["NGX_HTTP_SSZIP_ANY_CONF"], "rule": ["NGX_HTTP_SSZIP_ANY_CONF"]}
+        anywhere = {"rule": ["NGX_HTTP_SSZIP_ANY_CONF"]}
         rows = re.findall(row, code)
-        self.code = {name: "|".join(anywhere[macro] + more.split("|")[:-1]) for macro, name, more in rows}
+        self.code = {name: "|".join(anywhere.get(macro, []) + more.split("|")[:-1]) for macro, name, more in rows}
         sections = re.split(r"^### ", DIRECTIVES.read_text(), flags=re.M)[1:]
         named = {section.split("\n", 1)[0]: section for section in sections}
         self.page = {name: section for name, section in named.items() if name.startswith("sszip")}

@@ -315,11 +315,6 @@ typedef enum {
 typedef struct sszip_config sszip_config;
 
 /*
- What one block of a configuration says.
- */
-typedef struct sszip_directives sszip_directives;
-
-/*
  One HTTP exchange: one a request. docs/exchange.md has the order of calls.
  */
 typedef struct sszip_exchange sszip_exchange;
@@ -331,7 +326,8 @@ typedef struct sszip_exchange sszip_exchange;
 typedef struct sszip_job sszip_job;
 
 /*
- A whole configuration.
+ A whole configuration: what each block of it says, and what each place has
+ inherited.
  */
 typedef struct sszip_plan sszip_plan;
 
@@ -350,34 +346,37 @@ typedef struct {
 } sszip_str;
 
 /*
- What a host has to know of a place's settings.
+ A directive.
  */
 typedef struct {
     /*
-     sszip acts there.
+     `sizeof(sszip_directive)`, so that the struct may grow.
      */
-    bool enable;
+    size_t size;
     /*
-     Answers are cached there.
+     As docs/directives.md has it.
      */
-    bool caches;
+    sszip_str name;
     /*
-     Requests may be [needed](super::cache::sszip_exchange_need) before they are
-     sent.
+     Its arguments.
      */
-    bool reads;
+    const sszip_str *values;
     /*
-     How many buffers a stream has at most.
+     How many.
      */
-    size_t buffers;
+    size_t nvalues;
     /*
-     Bytes of each.
+     The file that it is in.
      */
-    size_t buffer_size;
-} sszip_rules;
+    sszip_str file;
+    /*
+     The line there.
+     */
+    size_t line;
+} sszip_directive;
 
 /*
- A place, once it has inherited.
+ A place, once all of it was read.
  */
 typedef struct {
     /*
@@ -404,7 +403,52 @@ typedef struct {
      It purges.
      */
     bool purges;
+    /*
+     Which node its requests go to, as the configuration names it; NULL `data`:
+     to none, or that is another one for each request.
+     */
+    sszip_str url;
+    /*
+     Fields of the node's answers that the host's own configuration hides from
+     clients there. Places inside do not inherit them.
+     */
+    const sszip_str *hidden;
+    /*
+     How many.
+     */
+    size_t nhidden;
 } sszip_place;
+
+/*
+ What a host has to know of a place's settings.
+ */
+typedef struct {
+    /*
+     For `sszip_exchange_new`; the plan's, and freed with it.
+     */
+    const sszip_config *config;
+    /*
+     sszip acts there.
+     */
+    bool enable;
+    /*
+     Answers are cached there.
+     */
+    bool caches;
+    /*
+     Requests may be [needed](super::cache::sszip_exchange_need) before they are
+     sent.
+     */
+    bool reads;
+    /*
+     How many buffers a stream has at most.
+     */
+    size_t buffers;
+    /*
+     Bytes of each.
+     */
+    size_t buffer_size;
+} sszip_rules;
 
 /*
  A store of the host's own. Where a number is 0 the owner has its default.
@@ -609,13 +653,15 @@ typedef struct {
     size_t size;
     /*
      What keeps answers of one chain apart from those of another; NULL
-     `data`: `place`, `port`, `host` and the request's target.
+     `data`: which node the place passes requests to, `port`, `host` and the
+     request's target.
      */
     sszip_str name_space;
     /*
-     Which node the request goes to, as the configuration names it.
+     Which node that is, as the configuration names it, if each request has its
+     own; NULL `data`: the place's.
      */
-    sszip_str place;
+    sszip_str url;
     /*
      The host that is asked, as the proxy itself reads it.
      */
@@ -686,17 +732,19 @@ sszip_str sszip_version(void);
 sszip_str sszip_coders(void);
 
 /*
- An empty block.
+ Nothing yet. A folder that is not absolute is one in `prefix`, other files are
+ in `file_prefix`.
 
  # Safety
- `out` points at memory of its type.
+ The strings are valid; `out` points at memory of its type.
  */
-sszip_status sszip_directives_new(sszip_directives **out);
+sszip_status sszip_plan_new(sszip_str prefix,
+                            sszip_str file_prefix,
+                            sszip_plan **out);
 
 /*
- Takes the directive `name`, as docs/directives.md has it, with its arguments.
- `at` says where it stands, for people; files that it names are relative to
- `base`.
+ Takes a directive for the block `*block`; 0: that has said nothing yet, and gets
+ its number.
 
  On `SSZIP_STATUS_INVALID` `said` goes on from the directive's name and says
  what is allowed, for the operator; nothing has changed then. On
@@ -704,158 +752,96 @@ sszip_status sszip_directives_new(sszip_directives **out);
  the same, and is empty where there is nothing. Valid until the next call.
 
  # Safety
- `directives` is NULL or from `sszip_directives_new` and not freed; `values`
- are `nvalues` valid strings, and so are `name`, `at` and `base`; `said` points
- at memory of its type.
+ `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
+ number of that plan or 0; `directive` is NULL or valid with all that it points
+ at; `said` points at memory of its type.
  */
-sszip_status sszip_directives_set(sszip_directives *directives,
-                                  sszip_str name,
-                                  const sszip_str *values,
-                                  size_t nvalues,
-                                  sszip_str at,
-                                  sszip_str base,
-                                  sszip_str *said);
+sszip_status sszip_plan_set(sszip_plan *plan,
+                            size_t *block,
+                            const sszip_directive *directive,
+                            sszip_str *said);
 
 /*
- Fields of the node's answers that the host's own configuration hides from
- clients here. Blocks inside do not inherit them.
-
- # Safety
- `directives` is NULL or from `sszip_directives_new` and not freed; `names`
- are `nnames` valid strings.
- */
-sszip_status sszip_directives_hide(sszip_directives *directives,
-                                   const sszip_str *names,
-                                   size_t nnames);
-
-/*
- Takes from the enclosing block what this one does not say.
-
- # Safety
- Both are NULL or from `sszip_directives_new`, not freed, and not the same.
- */
-sszip_status sszip_directives_inherit(sszip_directives *directives,
-                                      const sszip_directives *outer);
-
-/*
- # Safety
- `directives` is NULL or from `sszip_directives_new` and not freed.
- */
-void sszip_directives_free(sszip_directives *directives);
-
-/*
- The settings that `directives` say, with defaults for the rest.
-
- # Safety
- `directives` is NULL or from `sszip_directives_new` and not freed.
- */
-sszip_status sszip_config_new(const sszip_directives *directives,
-                              sszip_config **out);
-
-/*
- Prepares the process that will serve, one of `processes`, after any fork:
- makes the hot tier, with its share of `cache_memory`, if `config` has a cache,
- opens what would else be opened when it is needed first, and there may be no
- memory, and sets how the C library keeps what is freed.
- Without it nothing is cached.
-
- # Safety
- `config` is NULL or from `sszip_config_new` and not freed.
- */
-sszip_status sszip_process_start(const sszip_config *config,
-                                 size_t processes);
-
-/*
- Some of the settings.
-
- # Safety
- `config` is NULL or from `sszip_config_new` and not freed; `out` points at
- memory of its type.
- */
-sszip_status sszip_config_rules(const sszip_config *config,
-                                sszip_rules *out);
-
-/*
- Exchanges made from it go on.
-
- # Safety
- `config` is NULL or from `sszip_config_new` and not freed.
- */
-void sszip_config_free(sszip_config *config);
-
-/*
- Nothing yet.
-
- # Safety
- `out` points at memory of its type.
- */
-sszip_status sszip_plan_new(sszip_plan **out);
-
-/*
- Adds a place with its settings.
+ Adds the place that the block `*block` makes, inside of the block `outer`, and
+ says what is to be known of it. 0: a block that says nothing; `*block` gets a
+ number then.
 
  On `SSZIP_STATUS_INVALID` `said` is what is wrong, for the operator, with
  the place in the configuration; on `SSZIP_STATUS_OK` what the operator should
  know all the same, or empty. Valid until the next call.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed, `config` NULL or
- from `sszip_config_new` and not freed; `place` is NULL or valid with all that
- it points at; `said` points at memory of its type.
+ `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
+ number of that plan or 0, which `outer` is, too; `place` is NULL or valid with
+ all that it points at; the results point at memory of their type.
  */
 sszip_status sszip_plan_add(sszip_plan *plan,
-                            const sszip_config *config,
+                            size_t *block,
+                            size_t outer,
                             const sszip_place *place,
+                            sszip_rules *rules,
                             sszip_str *said);
 
 /*
- Whether all of it goes together, once all places are added. `has_owner`:
- there is an owner of a store. `said` is as of `sszip_plan_add`.
+ Adds servers that the configuration names together, and `url`s of places by
+ that name.
+
+ # Safety
+ `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are `nservers`
+ valid strings, and `name` is one.
+ */
+sszip_status sszip_plan_add_upstream(sszip_plan *plan,
+                                     sszip_str name,
+                                     const sszip_str *servers,
+                                     size_t nservers);
+
+/*
+ Whether all of it goes together, once all was added. `said` is as of
+ `sszip_plan_add`.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `said` points at
  memory of its type.
  */
-sszip_status sszip_plan_check(sszip_plan *plan,
-                              bool has_owner,
-                              sszip_str *said);
+sszip_status sszip_plan_check(sszip_plan *plan, sszip_str *said);
 
 /*
- Takes `sszip_cache_path`, with its arguments; a path that is not absolute is
- one in `base`. The folder is made if need be, and is none of somebody else's.
- `said` is as of `sszip_directives_set`.
+ After `sszip_plan_check`: where the owner of a store listens, "unix:" and a path,
+ ended by NUL; empty: there is none. Valid as long as the plan.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `values` are `nvalues`
- valid strings, and `base` is one; `said` points at memory of its type.
+ `plan` is NULL or from `sszip_plan_new` and not freed.
  */
-sszip_status sszip_plan_set_store(sszip_plan *plan,
-                                  const sszip_str *values,
-                                  size_t nvalues,
-                                  sszip_str base,
-                                  sszip_str *said);
+sszip_str sszip_plan_owner(const sszip_plan *plan);
 
 /*
- The store that was taken last, and all that its owner is to know; valid until
- the next call. `SSZIP_STATUS_MISUSE`: there is none.
+ Prepares the process that will serve, one of `processes`, after any fork:
+ makes the hot tier, with its share of `cache_memory`, if there is a cache,
+ opens what would else be opened when it is needed first, and there may be no
+ memory, sets how the C library keeps what is freed, and joins the owner of a
+ store, to which `sszip_link_tick` opens the connections. A second call changes
+ nothing. Without it nothing is cached.
+
+ # Safety
+ `plan` is NULL or from `sszip_plan_new` and not freed.
+ */
+sszip_status sszip_plan_start(const sszip_plan *plan,
+                              size_t processes);
+
+/*
+ After `sszip_plan_check`: the host's own store, and all that its owner is to
+ know, valid as long as the plan. `SSZIP_STATUS_MISUSE`: there is none.
 
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed; `out` points at
  memory of its type.
  */
-sszip_status sszip_plan_store(sszip_plan *plan,
+sszip_status sszip_plan_store(const sszip_plan *plan,
                               sszip_store *out);
 
 /*
- The longest entry that is kept anywhere, in bytes before compression. 0 for
- NULL.
+ What was made from it goes on.
 
- # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed.
- */
-uint64_t sszip_plan_max_entry(const sszip_plan *plan);
-
-/*
  # Safety
  `plan` is NULL or from `sszip_plan_new` and not freed.
  */
@@ -1296,14 +1282,6 @@ sszip_status sszip_job_store(sszip_job *job, uint64_t now);
 sszip_status sszip_exchange_done(sszip_exchange *exchange,
                                  sszip_job *job,
                                  sszip_step *step);
-
-/*
- Joins this process to the owner of a store, after any fork; a second call
- changes nothing. `max_entry` is the longest entry that is kept anywhere, in
- bytes: what the owner sends beyond it is not taken. `sszip_link_tick` opens
- the connections.
- */
-sszip_status sszip_link_start(uint64_t max_entry);
 
 /*
  What the host is to do with the connection `slot`, a small number. To be

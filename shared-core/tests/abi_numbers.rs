@@ -21,29 +21,57 @@ fn text(text: &'static str) -> sszip_str {
 
 /// A place with a cache, and exchanges there.
 struct Host {
-    config: *mut sszip_config,
+    plan: *mut sszip_plan,
+    config: *const sszip_config,
     exchanges: Vec<*mut sszip_exchange>,
+}
+
+fn plan() -> *mut sszip_plan {
+    let mut plan = null_mut();
+    // SAFETY: it is there.
+    let made = unsafe { sszip_plan_new(text(""), text(""), &mut plan) };
+    assert_eq!(made, SSZIP_STATUS_OK);
+    plan
+}
+
+/// One that says "on".
+fn directive(name: &'static str) -> sszip_directive {
+    sszip_directive {
+        size: size_of::<sszip_directive>(),
+        name: text(name),
+        values: Box::leak(Box::new(text("on"))),
+        nvalues: 1,
+        file: text("f"),
+        line: 1,
+    }
+}
+
+fn place() -> sszip_place {
+    // SAFETY: all zeros are one.
+    sszip_place {
+        size: size_of::<sszip_place>(),
+        ..unsafe { zeroed() }
+    }
 }
 
 impl Host {
     fn new() -> Self {
-        let mut directives = null_mut();
-        let mut config = null_mut();
+        let (plan, mut block, mut said) = (plan(), 0, text(""));
         // SAFETY: all that the pointers point at is there.
-        unsafe {
-            assert_eq!(sszip_directives_new(&mut directives), SSZIP_STATUS_OK);
+        let rules = unsafe {
             for name in ["sszip", "sszip_cache"] {
-                let (on, none, mut said) = (text("on"), text(""), text(""));
-                let name = text(name);
-                let set = sszip_directives_set(directives, name, &on, 1, none, none, &mut said);
+                let set = sszip_plan_set(plan, &mut block, &directive(name), &mut said);
                 assert_eq!(set, SSZIP_STATUS_OK);
             }
-            assert_eq!(sszip_config_new(directives, &mut config), SSZIP_STATUS_OK);
-            assert_eq!(sszip_process_start(config, 1), SSZIP_STATUS_OK);
-            sszip_directives_free(directives);
-        }
+            let mut rules = zeroed::<sszip_rules>();
+            let added = sszip_plan_add(plan, &mut block, 0, &place(), &mut rules, &mut said);
+            assert_eq!(added, SSZIP_STATUS_OK);
+            assert_eq!(sszip_plan_start(plan, 1), SSZIP_STATUS_OK);
+            rules
+        };
         Self {
-            config,
+            plan,
+            config: rules.config,
             exchanges: Vec::new(),
         }
     }
@@ -90,7 +118,7 @@ impl Drop for Host {
             unsafe { sszip_exchange_free(exchange) };
         }
         // SAFETY: the same.
-        unsafe { sszip_config_free(self.config) };
+        unsafe { sszip_plan_free(self.plan) };
     }
 }
 
@@ -283,7 +311,7 @@ impl Drop for Short {
 }
 
 /// `call` with each size that the struct has not; `sized` gives it one.
-fn other_sizes<T>(sized: impl Fn(usize) -> T, call: impl Fn(*const T) -> sszip_status) {
+fn other_sizes<T>(sized: impl Fn(usize) -> T, mut call: impl FnMut(*const T) -> sszip_status) {
     let own = size_of::<T>();
     for size in [0, 1, 7, own - 1, own + 1, own + 8, 2 * own, usize::MAX] {
         assert_eq!(call(&sized(size)), SSZIP_STATUS_MISUSE, "{size}");
@@ -302,6 +330,31 @@ fn the_size_comes_first() {
     assert_eq!(offset_of!(sszip_request_head, size), 0);
     assert_eq!(offset_of!(sszip_response_head, size), 0);
     assert_eq!(offset_of!(sszip_asked, size), 0);
+    assert_eq!(offset_of!(sszip_directive, size), 0);
+    assert_eq!(offset_of!(sszip_place, size), 0);
+}
+
+#[test]
+fn a_directive_and_a_place_of_another_size() {
+    let (plan, mut block, mut said) = (plan(), 0, text(""));
+    other_sizes(
+        |size| sszip_directive {
+            size,
+            ..directive("sszip")
+        },
+        // SAFETY: valid for the size that it says.
+        |directive| unsafe { sszip_plan_set(plan, &mut block, directive, &mut said) },
+    );
+    other_sizes(
+        |size| sszip_place { size, ..place() },
+        // SAFETY: the same.
+        |place| unsafe {
+            let mut rules = zeroed::<sszip_rules>();
+            sszip_plan_add(plan, &mut block, 0, place, &mut rules, &mut said)
+        },
+    );
+    // SAFETY: made above.
+    unsafe { sszip_plan_free(plan) };
 }
 
 #[test]

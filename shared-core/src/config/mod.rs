@@ -13,6 +13,7 @@ pub mod follows;
 pub mod plan;
 mod ssz;
 pub mod store;
+pub mod upstreams;
 mod values;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::transcode;
 pub use cache::{CacheConfig, Credentials};
 pub use filters::Filters;
 pub use ssz::{SszConfig, SszRequest};
+use upstreams::Destination;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
 
@@ -81,6 +83,8 @@ pub struct Config {
     pub hidden: Arc<[Vec<u8>]>,
     /// What has shown of the host's other filters here.
     pub filters: Filters,
+    /// Where requests go.
+    pub destination: Destination,
     /// Shared by every place of the process.
     pub process: Process,
 }
@@ -266,6 +270,7 @@ impl Directives {
             }),
             hidden: Arc::clone(&self.hidden),
             filters: Filters::default(),
+            destination: Destination::default(),
             cache: self.cache.resolve(),
             ssz,
             process: process.into(),

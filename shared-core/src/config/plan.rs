@@ -1,7 +1,9 @@
 //! What a whole configuration comes to, beside what each place of it says.
 
+use super::endpoint::LONGEST_SOCKET;
 use super::follows::{Follows, Named};
 use super::store::Store;
+use super::values::{invalid, one, DirectiveError};
 use super::Config;
 
 /// What all places of a configuration need together.
@@ -11,6 +13,8 @@ pub struct Plan {
     pub follows: Follows,
     /// A store of the host's own.
     pub store: Option<Store>,
+    /// The socket of an owner that is another process's affair.
+    foreign_owner: Option<String>,
     /// Where the first head stands, whether it is followed or not.
     first_head: Option<String>,
     purges: bool,
@@ -31,6 +35,29 @@ pub struct Place<'a> {
 }
 
 impl Plan {
+    /// Takes a directive that is of no place; `None`: it is none of those. A path
+    /// that is not absolute is one in `base`.
+    pub fn set(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+        base: &str,
+    ) -> Option<Result<(), DirectiveError>> {
+        let read = match name {
+            "cache_owner" | "cache_path" if self.owner().is_some() => Err(DirectiveError::OneOwner),
+            "cache_owner" => socket(values).map(|path| self.foreign_owner = Some(path)),
+            "cache_path" => Store::parse(values, base).map(|store| self.store = Some(store)),
+            _ => return None,
+        };
+        Some(read)
+    }
+
+    /// The socket of the owner of a store, if there is one.
+    pub fn owner(&self) -> Option<String> {
+        let own = self.store.as_ref().map(Store::socket);
+        own.or_else(|| self.foreign_owner.clone())
+    }
+
     /// Adds a place with its settings. What the operator should know of it all
     /// the same is returned.
     ///
@@ -61,12 +88,12 @@ impl Plan {
         Ok(None)
     }
 
-    /// Whether all of it goes together, once all places are known. `has_owner`:
-    /// there is an owner of a store, this one's or another.
+    /// Whether all of it goes together, once all places are known.
     ///
     /// # Errors
     /// As of [`add`](Self::add).
-    pub fn check(&self, has_owner: bool) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
+        let has_owner = self.owner().is_some();
         if self.purges && !has_owner {
             return Err("\"cache_purge\" needs an \"cache_path\" or an \"cache_owner\"".into());
         }
@@ -87,6 +114,19 @@ impl Plan {
     /// The longest entry that is kept anywhere, in bytes.
     pub fn max_entry(&self) -> u64 {
         self.max_entry
+    }
+}
+
+fn socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
+    let value = one(values)?;
+    let path = value.split_at_checked(5);
+    let path = path.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"unix:"));
+    match path.and_then(|(_, path)| std::str::from_utf8(path).ok()) {
+        Some(path) if (1..=LONGEST_SOCKET).contains(&path.len()) => Ok(path.into()),
+        _ => Err(invalid(
+            value,
+            format!("\"unix:\" and the path of a socket, of at most {LONGEST_SOCKET} bytes"),
+        )),
     }
 }
 
@@ -152,11 +192,44 @@ mod tests {
             ..PLACE
         };
         plan.add(&config(&[]), purges).unwrap();
-        assert!(plan
-            .check(false)
-            .unwrap_err()
-            .contains("\"cache_purge\" needs"));
-        assert_eq!(plan.check(true), Ok(()));
+        assert!(plan.check().unwrap_err().contains("\"cache_purge\" needs"));
+        plan.set("cache_owner", &[b"unix:/s"], "").unwrap().unwrap();
+        assert_eq!(plan.check(), Ok(()));
+    }
+
+    #[test]
+    fn there_is_one_owner_of_a_store() {
+        for (first, second, socket) in [
+            (("cache_owner", "unix:/s"), ("cache_owner", "unix:/s"), "/s"),
+            (("cache_owner", "UNIX:s"), ("cache_path", "/p"), "s"),
+            (
+                ("cache_path", "p"),
+                ("cache_owner", "unix:/s"),
+                "/b/p/owner.sock",
+            ),
+            (("cache_path", "/p"), ("cache_path", "/p"), "/p/owner.sock"),
+        ] {
+            let mut plan = Plan::default();
+            let mut set = |(name, value): (&str, &str)| plan.set(name, &[value.as_bytes()], "/b/");
+            assert_eq!(set(first), Some(Ok(())));
+            let error = set(second).unwrap().unwrap_err().to_string();
+            assert!(error.starts_with("is duplicate"), "{error}");
+            assert_eq!(plan.owner().as_deref(), Some(socket));
+        }
+        assert_eq!(Plan::default().owner(), None);
+        assert_eq!(Plan::default().set("cache", &[b"on"], ""), None);
+    }
+
+    #[test]
+    fn an_owner_is_a_socket() {
+        let long = format!("unix:/{}", "s".repeat(107));
+        for value in ["/run/owner", "unix:", "127.0.0.1:80", "unix", "", &long] {
+            let mut plan = Plan::default();
+            let error = plan.set("cache_owner", &[value.as_bytes()], "");
+            let error = error.unwrap().unwrap_err().to_string();
+            assert!(error.contains("must be \"unix:\" and the path"), "{error}");
+            assert_eq!(plan.owner(), None);
+        }
     }
 
     #[test]
@@ -174,11 +247,13 @@ mod tests {
                 ..PLACE
             };
             plan.add(&config(lines), named).unwrap();
-            let error = plan.check(false).unwrap_err();
+            let error = plan.check().unwrap_err();
             assert_eq!(error, "\"cache_head\" needs \"cache_path\" in f:7");
-            assert!(plan.check(true).unwrap_err().contains("it is the daemon"));
+            plan.foreign_owner = Some("/s".into());
+            assert!(plan.check().unwrap_err().contains("it is the daemon"));
+            plan.foreign_owner = None;
             plan.store = Some(Store::default());
-            assert_eq!(plan.check(true), Ok(()));
+            assert_eq!(plan.check(), Ok(()));
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum DirectiveError {
     Unknown,
     /// The block has it already.
     Duplicate,
+    /// There is one, or the other directive that says where the owner of a store is.
+    OneOwner,
     /// It takes exactly one value.
     OneValue,
     /// It takes one value, or two.
@@ -46,6 +48,9 @@ impl fmt::Display for DirectiveError {
         match self {
             DirectiveError::Unknown => f.write_str("there is no such directive"),
             DirectiveError::Duplicate => f.write_str("is duplicate"),
+            DirectiveError::OneOwner => {
+                f.write_str("is duplicate: a store has one owner, and there is one already")
+            }
             DirectiveError::OneValue => f.write_str("takes exactly one value"),
             DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
             DirectiveError::TwoValues => f.write_str("takes exactly two values"),

@@ -72,6 +72,11 @@ impl Exchange {
         }
     }
 
+    /// The settings of its place.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
     /// Where the exchange stands.
     pub fn state(&self) -> State {
         self.phase.state()

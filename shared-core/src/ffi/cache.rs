@@ -1,5 +1,8 @@
 //! Stored answers.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use super::config::{waiter_of, WOKEN};
 use super::exchange::{ask, fields_of, give_step, read, response_head_of, sszip_exchange};
 use super::job::sszip_job;
@@ -49,11 +52,19 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         let asked = borrow_sized!(asked);
+        let config = driver.exchange().map(|open| Arc::clone(open.config()));
+        // SAFETY: the function's contract.
+        let url = (!asked.url.data.is_null()).then(|| unsafe { asked.url.bytes() });
+        let is_named = !asked.name_space.data.is_null();
+        let place = match &config {
+            Some(config) if !is_named => config.destination.text(url),
+            _ => Cow::default(),
+        };
         // SAFETY: the function's contract.
         let (body, asked) = unsafe {
             let known = Asked {
-                namespace: (!asked.name_space.data.is_null()).then(|| asked.name_space.bytes()),
-                place: asked.place.bytes(),
+                namespace: is_named.then(|| asked.name_space.bytes()),
+                place: &place,
                 host: asked.host.bytes(),
                 port: asked.port,
                 body: &[],

@@ -10,27 +10,21 @@ use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{Bounds, Link, Need, News};
 use crate::cache::process::ownership::Owner;
 
-/// Joins this process to the owner of a store, after any fork; a second call
-/// changes nothing. `max_entry` is the longest entry that is kept anywhere, in
-/// bytes: what the owner sends beyond it is not taken. `sszip_link_tick` opens
-/// the connections.
-#[no_mangle]
-pub extern "C" fn sszip_link_start(max_entry: u64) -> sszip_status {
-    boundary(|| {
-        let link = LINK.get_or_init(|| {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH);
-            let started = since.unwrap_or_default().as_nanos();
-            let name = format!("{}-{started:x}", std::process::id());
-            let bounds = Bounds {
-                // and its head
-                max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
-                ..Bounds::default()
-            };
-            Arc::new(Link::new(name, bounds))
-        });
-        PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
-        sszip_status::SSZIP_STATUS_OK
-    })
+/// Joins this process to the owner of a store. What the owner sends beyond
+/// `max_entry` bytes is not taken.
+pub(super) fn join(max_entry: u64) {
+    let link = LINK.get_or_init(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let started = since.unwrap_or_default().as_nanos();
+        let name = format!("{}-{started:x}", std::process::id());
+        let bounds = Bounds {
+            // and its head
+            max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
+            ..Bounds::default()
+        };
+        Arc::new(Link::new(name, bounds))
+    });
+    PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
 }
 
 /// One for the process.

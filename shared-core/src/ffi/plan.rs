@@ -1,24 +1,58 @@
 //! What a whole configuration comes to.
 
-use super::config::{free, sszip_config, values_of};
+use std::sync::Arc;
+
+use super::config::{free, own_name, sszip_config, sszip_rules, values_of, PROCESS};
 use super::files;
+use super::link;
 use super::panic::{borrow, borrow_mut, borrow_sized, boundary, give};
 use super::types::{sszip_status, sszip_str};
+use crate::allocator;
 use crate::config::follows::Named;
 use crate::config::plan::{Place, Plan};
-use crate::config::store::Store;
+use crate::config::upstreams::{Destination, Upstreams};
+use crate::config::{Config, Directives, Source};
+use crate::exchange;
 
-/// A whole configuration.
+/// A whole configuration: what each block of it says, and what each place has
+/// inherited.
 #[derive(Default)]
 pub struct sszip_plan {
     plan: Plan,
+    blocks: Vec<Directives>,
+    #[allow(clippy::vec_box)] // pointers to them are given out
+    configs: Vec<Box<sszip_config>>,
+    upstreams: Upstreams,
+    /// What paths and files begin with that are not absolute.
+    prefix: Vec<u8>,
+    file_prefix: Vec<u8>,
     /// What the last call had to say.
     said: String,
-    /// What `sszip_plan_store` gave out, each ended by NUL.
+    /// Folder, socket, data and heads of a store, and where its owner listens; each
+    /// ended by NUL, once all was checked.
     store: [String; 4],
+    owner: String,
 }
 
-/// A place, once it has inherited.
+/// A directive.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_directive {
+    /// `sizeof(sszip_directive)`, so that the struct may grow.
+    pub size: usize,
+    /// As docs/directives.md has it.
+    pub name: sszip_str,
+    /// Its arguments.
+    pub values: *const sszip_str,
+    /// How many.
+    pub nvalues: usize,
+    /// The file that it is in.
+    pub file: sszip_str,
+    /// The line there.
+    pub line: usize,
+}
+
+/// A place, once all of it was read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_place {
@@ -34,6 +68,14 @@ pub struct sszip_place {
     pub answers: bool,
     /// It purges.
     pub purges: bool,
+    /// Which node its requests go to, as the configuration names it; NULL `data`:
+    /// to none, or that is another one for each request.
+    pub url: sszip_str,
+    /// Fields of the node's answers that the host's own configuration hides from
+    /// clients there. Places inside do not inherit them.
+    pub hidden: *const sszip_str,
+    /// How many.
+    pub nhidden: usize,
 }
 
 /// A store of the host's own. Where a number is 0 the owner has its default.
@@ -62,61 +104,145 @@ pub struct sszip_store {
     pub heads: sszip_str,
 }
 
-/// Nothing yet.
+/// Nothing yet. A folder that is not absolute is one in `prefix`, other files are
+/// in `file_prefix`.
 ///
 /// # Safety
-/// `out` points at memory of its type.
+/// The strings are valid; `out` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_plan_new(out: *mut *mut sszip_plan) -> sszip_status {
+pub unsafe extern "C" fn sszip_plan_new(
+    prefix: sszip_str,
+    file_prefix: sszip_str,
+    out: *mut *mut sszip_plan,
+) -> sszip_status {
     boundary(|| {
-        give!(out, Box::into_raw(Box::default()));
+        // SAFETY: the function's contract.
+        let (prefix, file_prefix) = unsafe { (prefix.bytes(), file_prefix.bytes()) };
+        let plan = sszip_plan {
+            prefix: prefix.to_vec(),
+            file_prefix: file_prefix.to_vec(),
+            ..sszip_plan::default()
+        };
+        give!(out, Box::into_raw(Box::new(plan)));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// Adds a place with its settings.
+/// Takes a directive for the block `*block`; 0: that has said nothing yet, and gets
+/// its number.
+///
+/// On `SSZIP_STATUS_INVALID` `said` goes on from the directive's name and says
+/// what is allowed, for the operator; nothing has changed then. On
+/// `SSZIP_STATUS_OK` it says what the operator should know of the directive all
+/// the same, and is empty where there is nothing. Valid until the next call.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
+/// number of that plan or 0; `directive` is NULL or valid with all that it points
+/// at; `said` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_plan_set(
+    plan: *mut sszip_plan,
+    block: *mut usize,
+    directive: *const sszip_directive,
+    said: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow_mut!(plan);
+        let block = borrow_mut!(block);
+        let directive = borrow_sized!(directive);
+        // SAFETY: the function's contract.
+        let values = unsafe { values_of(directive.values, directive.nvalues) };
+        // SAFETY: the function's contract.
+        let (name, file) = unsafe { (directive.name.bytes(), directive.file.bytes()) };
+        let at = format!("{}:{}", String::from_utf8_lossy(file), directive.line);
+        let set = plan.set(block, own_name(name), &values, &at);
+        // SAFETY: the function's contract.
+        unsafe { plan.say(set, said) }
+    })
+}
+
+/// Adds the place that the block `*block` makes, inside of the block `outer`, and
+/// says what is to be known of it. 0: a block that says nothing; `*block` gets a
+/// number then.
 ///
 /// On `SSZIP_STATUS_INVALID` `said` is what is wrong, for the operator, with
 /// the place in the configuration; on `SSZIP_STATUS_OK` what the operator should
 /// know all the same, or empty. Valid until the next call.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_plan_new` and not freed, `config` NULL or
-/// from `sszip_config_new` and not freed; `place` is NULL or valid with all that
-/// it points at; `said` points at memory of its type.
+/// `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
+/// number of that plan or 0, which `outer` is, too; `place` is NULL or valid with
+/// all that it points at; the results point at memory of their type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_plan_add(
     plan: *mut sszip_plan,
-    config: *const sszip_config,
+    block: *mut usize,
+    outer: usize,
     place: *const sszip_place,
+    rules: *mut sszip_rules,
     said: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
         let plan = borrow_mut!(plan);
-        let config = borrow!(config);
+        let block = borrow_mut!(block);
         let place = borrow_sized!(place);
         // SAFETY: the function's contract.
+        let hidden = unsafe { values_of(place.hidden, place.nhidden) };
+        // SAFETY: the function's contract.
         let (name, name_space) = unsafe { (place.name.bytes(), place.name_space.bytes()) };
-        let added = plan.plan.add(
-            &config.0,
-            Place {
-                name: &String::from_utf8_lossy(name),
-                named: match (place.per_request, place.name_space.data.is_null()) {
-                    (true, _) => Named::PerRequest,
-                    (false, true) => Named::No,
-                    (false, false) => Named::Always(name_space),
-                },
-                answers: place.answers,
-                purges: place.purges,
+        // SAFETY: the function's contract.
+        let url = (!place.url.data.is_null()).then(|| unsafe { place.url.bytes() });
+        let Some(mut config) = plan.inherit(block, outer, &hidden) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        config.destination = Destination::new(name, url, &plan.upstreams);
+        let place = Place {
+            name: &String::from_utf8_lossy(name),
+            named: match (place.per_request, place.name_space.data.is_null()) {
+                (true, _) => Named::PerRequest,
+                (false, true) => Named::No,
+                (false, false) => Named::Always(name_space),
             },
-        );
+            answers: place.answers,
+            purges: place.purges,
+        };
+        let added = plan.plan.add(&config, place);
+        let added = added
+            .map(|said| said.map(|said| in_hosts_words(&said)))
+            .map_err(|error| in_hosts_words(&error));
+        let config = Box::new(sszip_config(Arc::new(config)));
+        give!(rules, sszip_rules::of(&config));
+        plan.configs.push(config);
         // SAFETY: the function's contract.
         unsafe { plan.say(added, said) }
     })
 }
 
-/// Whether all of it goes together, once all places are added. `has_owner`:
-/// there is an owner of a store. `said` is as of `sszip_plan_add`.
+/// Adds servers that the configuration names together, and `url`s of places by
+/// that name.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are `nservers`
+/// valid strings, and `name` is one.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_plan_add_upstream(
+    plan: *mut sszip_plan,
+    name: sszip_str,
+    servers: *const sszip_str,
+    nservers: usize,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow_mut!(plan);
+        // SAFETY: the function's contract.
+        let (name, servers) = unsafe { (name.bytes(), values_of(servers, nservers)) };
+        plan.upstreams.add(name, servers.into_iter());
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Whether all of it goes together, once all was added. `said` is as of
+/// `sszip_plan_add`.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `said` points at
@@ -124,74 +250,76 @@ pub unsafe extern "C" fn sszip_plan_add(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_plan_check(
     plan: *mut sszip_plan,
-    has_owner: bool,
     said: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
         let plan = borrow_mut!(plan);
-        let checked = plan.plan.check(has_owner).map(|()| None);
+        let checked = plan.check().map(|()| None);
+        let checked = checked.map_err(|error| in_hosts_words(&error));
         // SAFETY: the function's contract.
         unsafe { plan.say(checked, said) }
     })
 }
 
-/// Takes `sszip_cache_path`, with its arguments; a path that is not absolute is
-/// one in `base`. The folder is made if need be, and is none of somebody else's.
-/// `said` is as of `sszip_directives_set`.
+/// After `sszip_plan_check`: where the owner of a store listens, "unix:" and a path,
+/// ended by NUL; empty: there is none. Valid as long as the plan.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_plan_new` and not freed; `values` are `nvalues`
-/// valid strings, and `base` is one; `said` points at memory of its type.
+/// `plan` is NULL or from `sszip_plan_new` and not freed.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_plan_set_store(
-    plan: *mut sszip_plan,
-    values: *const sszip_str,
-    nvalues: usize,
-    base: sszip_str,
-    said: *mut sszip_str,
+pub unsafe extern "C" fn sszip_plan_owner(plan: *const sszip_plan) -> sszip_str {
+    // SAFETY: the function's contract.
+    let plan = unsafe { plan.as_ref() };
+    plan.map_or(sszip_str::ABSENT, |plan| ended(&plan.owner))
+}
+
+/// Prepares the process that will serve, one of `processes`, after any fork:
+/// makes the hot tier, with its share of `cache_memory`, if there is a cache,
+/// opens what would else be opened when it is needed first, and there may be no
+/// memory, sets how the C library keeps what is freed, and joins the owner of a
+/// store, to which `sszip_link_tick` opens the connections. A second call changes
+/// nothing. Without it nothing is cached.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_plan_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_plan_start(
+    plan: *const sszip_plan,
+    processes: usize,
 ) -> sszip_status {
     boundary(|| {
-        let plan = borrow_mut!(plan);
-        // SAFETY: the function's contract.
-        let (values, base) = unsafe { (values_of(values, nvalues), base.bytes()) };
-        let base = String::from_utf8_lossy(base);
-        let store = Store::parse(&values, &base).map_err(|error| error.to_string());
-        let taken = store.and_then(|store| {
-            files::take_folder(&store.folder)?;
-            plan.plan.store = Some(store);
-            Ok(None)
-        });
-        // SAFETY: the function's contract.
-        unsafe { plan.say(taken, said) }
+        let plan = borrow!(plan);
+        let mut configs = plan.configs.iter().map(|config| &config.0);
+        if let Some(config) = configs.find(|config| config.caches()) {
+            let share = config.cache.memory / processes.max(1) as u64;
+            config.process.shared.start(share, share, 1);
+        }
+        exchange::prepare();
+        allocator::keep_freed();
+        if plan.plan.owner().is_some() {
+            link::join(plan.plan.max_entry());
+        }
+        sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// The store that was taken last, and all that its owner is to know; valid until
-/// the next call. `SSZIP_STATUS_MISUSE`: there is none.
+/// After `sszip_plan_check`: the host's own store, and all that its owner is to
+/// know, valid as long as the plan. `SSZIP_STATUS_MISUSE`: there is none.
 ///
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed; `out` points at
 /// memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_plan_store(
-    plan: *mut sszip_plan,
+    plan: *const sszip_plan,
     out: *mut sszip_store,
 ) -> sszip_status {
     boundary(|| {
-        let sszip_plan { plan, store, .. } = borrow_mut!(plan);
-        let Some(own) = &plan.store else {
+        let plan = borrow!(plan);
+        let Some(own) = &plan.plan.store else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let texts = [
-            own.folder.clone(),
-            own.socket(),
-            own.data(),
-            plan.follows.to_json(),
-        ];
-        *store = texts.map(|text| text + "\0");
-        let [folder, socket, data, heads] = store
-            .each_ref()
-            .map(|text| sszip_str::of(&text.as_bytes()[..text.len() - 1]));
+        let [folder, socket, data, heads] = plan.store.each_ref().map(|text| ended(text));
         give!(
             out,
             sszip_store {
@@ -200,7 +328,7 @@ pub unsafe extern "C" fn sszip_plan_store(
                 data,
                 max_size: own.max_size.unwrap_or(0),
                 memory: own.memory.unwrap_or(0),
-                max_entry: plan.max_entry(),
+                max_entry: plan.plan.max_entry(),
                 inactive: own.inactive.unwrap_or(0),
                 no_recompress: own.recompress == Some(false),
                 heads,
@@ -210,17 +338,8 @@ pub unsafe extern "C" fn sszip_plan_store(
     })
 }
 
-/// The longest entry that is kept anywhere, in bytes before compression. 0 for
-/// NULL.
+/// What was made from it goes on.
 ///
-/// # Safety
-/// `plan` is NULL or from `sszip_plan_new` and not freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_plan_max_entry(plan: *const sszip_plan) -> u64 {
-    // SAFETY: the function's contract.
-    unsafe { plan.as_ref() }.map_or(0, |plan| plan.plan.max_entry())
-}
-
 /// # Safety
 /// `plan` is NULL or from `sszip_plan_new` and not freed.
 #[no_mangle]
@@ -230,6 +349,65 @@ pub unsafe extern "C" fn sszip_plan_free(plan: *mut sszip_plan) {
 }
 
 impl sszip_plan {
+    /// The block of that number; 0: a new one. `None`: there is no such block.
+    fn block(&mut self, number: &mut usize) -> Option<&mut Directives> {
+        if *number == 0 {
+            self.blocks.push(Directives::default());
+            *number = self.blocks.len();
+        }
+        self.blocks.get_mut(*number - 1)
+    }
+
+    /// What the operator should know is returned.
+    fn set(
+        &mut self,
+        block: &mut usize,
+        name: &str,
+        values: &[&[u8]],
+        at: &str,
+    ) -> Result<Option<String>, String> {
+        let prefix = String::from_utf8_lossy(&self.prefix);
+        if let Some(set) = self.plan.set(name, values, &prefix) {
+            set.map_err(|error| error.to_string())?;
+            if let ("cache_path", Some(store)) = (name, self.plan.store.take()) {
+                files::take_folder(&store.folder)?;
+                self.plan.store = Some(store);
+            }
+            return Ok(None);
+        }
+        let values = files::with_files(name, values, &self.file_prefix)?;
+        let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
+        let directives = self.block(block).ok_or("is in no block")?;
+        let set = directives.set_at(name, &values, Source { at });
+        set.map_err(|error| error.to_string())?;
+        Ok(directives.take_warning())
+    }
+
+    /// The settings of a place; `None`: there is no such block.
+    fn inherit(&mut self, block: &mut usize, outer: usize, hidden: &[&[u8]]) -> Option<Config> {
+        let outer = match outer {
+            0 => Directives::default(),
+            number => self.blocks.get(number - 1)?.clone(),
+        };
+        let directives = self.block(block)?;
+        directives.inherit(&outer);
+        directives.hide(hidden.iter().copied());
+        Some(directives.resolve(PROCESS.clone()))
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        self.upstreams.finish();
+        self.plan.check()?;
+        if let Some(own) = &self.plan.store {
+            let heads = self.plan.follows.to_json();
+            let texts = [own.folder.clone(), own.socket(), own.data(), heads];
+            self.store = texts.map(|text| text + "\0");
+        }
+        let owner = self.plan.owner();
+        self.owner = owner.map_or_else(String::new, |socket| format!("unix:{socket}\0"));
+        Ok(())
+    }
+
     /// # Safety
     /// `said` is NULL or points at memory of its type.
     unsafe fn say(
@@ -241,11 +419,15 @@ impl sszip_plan {
             Ok(_) => sszip_status::SSZIP_STATUS_OK,
             Err(_) => sszip_status::SSZIP_STATUS_INVALID,
         };
-        let text = result.unwrap_or_else(Some).unwrap_or_default();
-        self.said = in_hosts_words(&text);
+        self.said = result.unwrap_or_else(Some).unwrap_or_default();
         give!(said, sszip_str::of(self.said.as_bytes()));
         status
     }
+}
+
+/// A text without the NUL that ends it.
+fn ended(text: &str) -> sszip_str {
+    sszip_str::of(text.strip_suffix('\0').unwrap_or(text).as_bytes())
 }
 
 /// The core calls directives as all hosts do; here they have a prefix.

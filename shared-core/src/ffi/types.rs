@@ -112,10 +112,12 @@ pub struct sszip_asked {
     /// `sizeof(sszip_asked)`, so that the struct may grow.
     pub size: usize,
     /// What keeps answers of one chain apart from those of another; NULL
-    /// `data`: `place`, `port`, `host` and the request's target.
+    /// `data`: which node the place passes requests to, `port`, `host` and the
+    /// request's target.
     pub name_space: sszip_str,
-    /// Which node the request goes to, as the configuration names it.
-    pub place: sszip_str,
+    /// Which node that is, as the configuration names it, if each request has its
+    /// own; NULL `data`: the place's.
+    pub url: sszip_str,
     /// The host that is asked, as the proxy itself reads it.
     pub host: sszip_str,
     /// The port on which the proxy was asked.

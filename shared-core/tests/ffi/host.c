@@ -43,23 +43,40 @@ static const sszip_str  none;
 
 
 static sszip_status
-set_said(sszip_directives *directives, const char *name, const char *value,
+set_all(sszip_plan *plan, size_t *block, const char *name,
+    const sszip_str *values, size_t n, sszip_str *said)
+{
+    sszip_directive  directive;
+
+    memset(&directive, 0, sizeof(directive));
+    directive.size = sizeof(directive);
+    directive.name = str(name);
+    directive.values = values;
+    directive.nvalues = n;
+    directive.file = str("f");
+    directive.line = 1;
+
+    return sszip_plan_set(plan, block, &directive, said);
+}
+
+
+static sszip_status
+set_said(sszip_plan *plan, size_t *block, const char *name, const char *value,
     sszip_str *said)
 {
     sszip_str  argument = str(value);
 
-    return sszip_directives_set(directives, str(name), &argument, 1,
-                                str("f:1"), none, said);
+    return set_all(plan, block, name, &argument, 1, said);
 }
 
 
 static void
-set(sszip_directives *directives, const char *name, const char *value)
+set(sszip_plan *plan, size_t *block, const char *name, const char *value)
 {
     sszip_str  said;
 
-    ok(set_said(directives, name, value, &said));
-    check(said.len == 0);
+    ok(set_said(plan, block, name, value, &said));
+    check(said.len == 0 && *block != 0);
 }
 
 
@@ -81,39 +98,64 @@ has(sszip_str said, const char *text)
 static void
 check_directive_errors(void)
 {
-    sszip_str          said, arguments[2];
-    sszip_directives  *directives;
+    size_t        block;
+    sszip_str     said, arguments[2];
+    sszip_plan   *plan;
+    sszip_store   store;
 
-    ok(sszip_directives_new(&directives));
+    ok(sszip_plan_new(none, str("/no-such-folder/"), &plan));
+    block = 0;
 
-    check(set_said(directives, "sszip_comp_level", "13", &said)
+    check(set_said(plan, &block, "sszip_comp_level", "13", &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "from 0 to 12"));
-    check(set_said(directives, "comp_level", "1", &said)
+    check(set_said(plan, &block, "comp_level", "1", &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "no such directive"));
-    check(set_said(directives, "sszip_comp_level", "1", NULL)
+    check(set_said(plan, &block, "sszip_comp_level", "1", NULL)
           == SSZIP_STATUS_NULL);
-    check(set_said(NULL, "sszip_comp_level", "1", &said)
+    check(set_said(NULL, &block, "sszip_comp_level", "1", &said)
           == SSZIP_STATUS_NULL);
+    check(set_said(plan, NULL, "sszip_comp_level", "1", &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_set(plan, &block, NULL, &said) == SSZIP_STATUS_NULL);
+
+    /* a block that is none */
+    block = 99;
+    check(set_said(plan, &block, "sszip", "on", &said)
+          == SSZIP_STATUS_INVALID);
+    check(block == 99);
+    block = 0;
 
     /* a file is looked for where it is said to be */
     arguments[0] = str("https://node");
     arguments[1] = str("ca=no-such-file");
-    check(sszip_directives_set(directives, str("sszip_cache_head"), arguments,
-                               2, none, str("/no-such-folder/"), &said)
+    check(set_all(plan, &block, "sszip_cache_head", arguments, 2, &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "\"/no-such-folder/no-such-file\", that can't be read (2"));
 
     /* taken, and worth a word */
     arguments[0] = str("eth_gasPrise");
     arguments[1] = str("1s");
-    ok(sszip_directives_set(directives, str("sszip_cache_valid"), arguments, 2,
-                            none, none, &said));
+    ok(set_all(plan, &block, "sszip_cache_valid", arguments, 2, &said));
     check(has(said, "\"eth_gasPrise\""));
 
-    sszip_directives_free(directives);
-    sszip_directives_free(NULL);
+    /* a store's folder is looked into, and it has one owner */
+    check(set_said(plan, &block, "sszip_cache_path", "/dev/null", &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "must be a folder of its own, and this is none"));
+    ok(set_said(plan, &block, "sszip_cache_owner", "unix:/s", &said));
+    check(set_said(plan, &block, "sszip_cache_owner", "unix:/t", &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "is duplicate"));
+    check(sszip_plan_owner(plan).len == 0);
+    ok(sszip_plan_check(plan, &said));
+    check(memcmp(sszip_plan_owner(plan).data, "unix:/s", 8) == 0);
+    check(sszip_plan_store(plan, &store) == SSZIP_STATUS_MISUSE);
+    check(sszip_plan_store(NULL, &store) == SSZIP_STATUS_NULL);
+    check(sszip_plan_owner(NULL).len == 0);
+
+    sszip_plan_free(plan);
 }
 
 
@@ -122,58 +164,65 @@ check_directive_errors(void)
 static void
 check_plan(void)
 {
-    sszip_str          said, value;
-    sszip_plan        *plan;
-    sszip_place        place;
-    sszip_store        store;
-    sszip_config      *config;
-    sszip_directives  *directives;
+    size_t        block, of_another;
+    sszip_str     said, servers[2];
+    sszip_plan   *plan;
+    sszip_place   place;
+    sszip_rules   rules;
 
-    ok(sszip_directives_new(&directives));
-    set(directives, "sszip", "on");
-    set(directives, "sszip_cache", "on");
-    set(directives, "sszip_cache_max_entry", "2m");
-    set(directives, "sszip_cache_head", "http://node");
-    ok(sszip_config_new(directives, &config));
-    sszip_directives_free(directives);
+    ok(sszip_plan_new(none, none, &plan));
+    block = 0;
+    of_another = 99;
 
-    ok(sszip_plan_new(&plan));
-    check(sszip_plan_max_entry(plan) == 0);
+    set(plan, &block, "sszip", "on");
+    set(plan, &block, "sszip_cache", "on");
+    set(plan, &block, "sszip_cache_head", "http://node");
 
     memset(&place, 0, sizeof(place));
-    check(sszip_plan_add(plan, config, &place, &said) == SSZIP_STATUS_MISUSE);
+    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_MISUSE);
     place.size = sizeof(place);
     place.name = str("/p");
     place.answers = true;
-    check(sszip_plan_add(plan, config, &place, &said) == SSZIP_STATUS_INVALID);
+    check(sszip_plan_add(plan, &block, of_another, &place, &rules, &said)
+          == SSZIP_STATUS_MISUSE);
+    check(sszip_plan_add(plan, &of_another, block, &place, &rules, &said)
+          == SSZIP_STATUS_MISUSE);
+    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_INVALID);
     check(has(said, "\"sszip_cache_head\" directive, in location \"/p\""));
     check(has(said, "\"namespace=NAME\" in f:1"));
     place.name_space = str("main");
     place.per_request = true;
-    check(sszip_plan_add(plan, config, &place, &said) == SSZIP_STATUS_INVALID);
+    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_INVALID);
     check(has(said, "\"sszip_cache_namespace\" has variables"));
     place.per_request = false;
-    ok(sszip_plan_add(plan, config, &place, &said));
+    ok(sszip_plan_add(plan, &block, 0, &place, &rules, &said));
     check(said.len == 0);
-    check(sszip_plan_max_entry(plan) == 2 << 20);
 
-    check(sszip_plan_check(plan, true, &said) == SSZIP_STATUS_INVALID);
-    check(has(said, "needs \"sszip_cache_path\": with \"sszip_cache_owner\""));
-    check(sszip_plan_store(plan, &store) == SSZIP_STATUS_MISUSE);
-    value = str("/dev/null");
-    check(sszip_plan_set_store(plan, &value, 1, none, &said)
-          == SSZIP_STATUS_INVALID);
-    check(has(said, "must be a folder of its own, and this is none"));
-    check(sszip_plan_store(plan, &store) == SSZIP_STATUS_MISUSE);
+    servers[0] = str("10.0.0.1:8545");
+    servers[1] = str("10.0.0.2:8545");
+    ok(sszip_plan_add_upstream(plan, str("nodes"), servers, 2));
+    ok(sszip_plan_add_upstream(plan, str("nobody"), NULL, 0));
 
-    check(sszip_plan_add(NULL, config, &place, &said) == SSZIP_STATUS_NULL);
-    check(sszip_plan_add(plan, NULL, &place, &said) == SSZIP_STATUS_NULL);
-    check(sszip_plan_add(plan, config, NULL, &said) == SSZIP_STATUS_NULL);
-    check(sszip_plan_check(plan, true, NULL) == SSZIP_STATUS_NULL);
-    check(sszip_plan_new(NULL) == SSZIP_STATUS_NULL);
-    check(sszip_plan_max_entry(NULL) == 0);
+    check(sszip_plan_check(plan, &said) == SSZIP_STATUS_INVALID);
+    check(has(said, "needs \"sszip_cache_path\""));
+    check(sszip_plan_owner(plan).len == 0);
 
-    sszip_config_free(config);
+    check(sszip_plan_add(NULL, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, NULL, 0, &place, &rules, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, &block, 0, NULL, &rules, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, &block, 0, &place, NULL, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add_upstream(NULL, none, NULL, 0) == SSZIP_STATUS_NULL);
+    check(sszip_plan_check(plan, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_plan_start(NULL, 1) == SSZIP_STATUS_NULL);
+    check(sszip_plan_new(none, none, NULL) == SSZIP_STATUS_NULL);
+
     sszip_plan_free(plan);
     sszip_plan_free(NULL);
 }
@@ -323,7 +372,6 @@ ask(const sszip_config *config, const char *body, uintptr_t waiter,
     memset(&asked, 0, sizeof(asked));
     asked.size = sizeof(asked);
     asked.name_space = str("chain");
-    asked.place = str("0");
     asked.body = str(body);
     asked.has_body = true;
     asked.now = 1000;
@@ -453,9 +501,6 @@ check_cache(const sszip_config *config)
     sszip_exchange      *first, *second, *third;
     sszip_request_head   post;
 
-    ok(sszip_process_start(config, 1));
-    ok(sszip_process_start(config, 1));
-    check(sszip_process_start(NULL, 1) == SSZIP_STATUS_NULL);
     check(sszip_next_woken() == 0);
 
     /* one asks, another waits for it, and both have the answer */
@@ -760,41 +805,44 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
 int
 main(int argc, char **argv)
 {
-    sszip_rules        rules;
-    sszip_config      *config;
-    sszip_directives  *inner, *outer;
+    size_t               inner, outer;
+    sszip_str            said;
+    sszip_plan          *plan;
+    sszip_place          place;
+    sszip_rules          rules;
+    const sszip_config  *config;
 
     check(argc == 5);
 
     check_directive_errors();
     check_plan();
 
-    ok(sszip_directives_new(&outer));
-    ok(sszip_directives_new(&inner));
-    set(outer, "sszip", "on");
-    set(inner, "sszip_min_length", "100");
-    set(inner, "sszip_cache", "on");
-    ok(sszip_directives_inherit(inner, outer));
-    ok(sszip_config_new(inner, &config));
-    ok(sszip_config_rules(config, &rules));
+    ok(sszip_plan_new(none, none, &plan));
+    inner = 0;
+    outer = 0;
+    set(plan, &outer, "sszip", "on");
+    set(plan, &inner, "sszip_min_length", "100");
+    set(plan, &inner, "sszip_cache", "on");
+    memset(&place, 0, sizeof(place));
+    place.size = sizeof(place);
+    ok(sszip_plan_add(plan, &inner, outer, &place, &rules, &said));
     check(rules.enable && rules.caches && rules.reads);
     check(rules.buffers == 2 && rules.buffer_size == 6144);
-    check(sszip_config_rules(NULL, &rules) == SSZIP_STATUS_NULL);
-    sszip_directives_free(inner);
-    sszip_directives_free(outer);
+    config = rules.config;
 
     check_misuse(config);
 
     if (getenv("SSZIP_FAULT") == NULL || *getenv("SSZIP_FAULT") == 0) {
         /* what it expects is what happens when nothing fails */
+        ok(sszip_plan_start(plan, 1));
+        ok(sszip_plan_start(plan, 1));
         check_cache(config);
     }
 
     run(config, (size_t) atol(argv[1]), (size_t) atol(argv[2]), argv[3],
         strcmp(argv[4], "chunked") == 0);
 
-    sszip_config_free(config);
-    sszip_config_free(NULL);
+    sszip_plan_free(plan);
 
     return 0;
 }
