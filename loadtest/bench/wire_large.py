@@ -76,7 +76,7 @@ def run(client, work, body, rounds, say):
             "kind": body.kind,
             "megabytes": body.megabytes,
             "json": body.json.stat().st_size,
-            "ssz": body.ssz.stat().st_size if body.ssz else None,
+            "ssz": body.ssz.stat().st_size,
             "samples": [],
             "left_out": [],
             "complaints": [],
@@ -124,8 +124,6 @@ def fetch(client, server, body, row, transport, turn):
     """None: there is no SSZ of it with this module."""
     spec = {"same_as": [body.json], "requests": body.asked(row.media, row.accept)}
     if row.is_ssz:
-        if body.ssz is None:
-            return None
         spec = {
             # where there is no SSZ, it is the JSON for who takes both
             "same_as": [body.ssz, body.json],
@@ -276,5 +274,4 @@ def bodies(client, corpus, work, megabytes):
 
 def forget(body):
     for file in (body.json, body.ssz):
-        if file:
-            file.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)

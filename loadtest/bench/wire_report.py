@@ -295,10 +295,10 @@ def large_text(large):
                 + ("" if growth is None else f"{growth / 1e6:,.1f}",)
             )
     decode = ", ".join(f"{how} {ms:,.0f} ms" for how, ms in large.decode().items())
-    ssz = f", {data['ssz'] / 1e6:,.0f} MB of SSZ" if data["ssz"] else ""
     header = ["", "Over", "Whole, ms", "of the best proxy_pass", "Head, ms", "MB sent"]
     return [
-        f"### {large.name()} ({data['json'] / 1e6:,.0f} MB of JSON{ssz})",
+        f"### {large.name()} ({data['json'] / 1e6:,.0f} MB of JSON, {data['ssz'] / 1e6:,.0f} MB "
+        "of SSZ)",
         table([*header, "Worker CPU ms", "Growth, MB"], rows),
         *([f"Decoding it, once it is there: {decode}."] if decode else []),
         *logged(data),

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,8 @@ JSON = "application/json"
 SSZ = "application/octet-stream"
 EITHER = f"{SSZ};q=1.0,{JSON};q=0.9"
 MB = 1_000_000
+WITNESS, PAYLOAD_WITH_WITNESS = "debug_executionWitness", "engine_newPayloadWithWitnessV5"
+VALID_HASH = re.compile(rb'"latestValidHash":"0x([0-9a-f]{64})"')
 # Of a state's JSON, bytes of each validator with all that is about it, and of the rest.
 VALIDATOR_BYTES, STATE_BYTES = 456, 5_800_000
 
@@ -56,14 +60,14 @@ class Client:
 
 @dataclass(frozen=True)
 class Large:
-    """A large body: how it is asked for, and files with what it must be.
-    `ssz`: None, if there is no SSZ of it to compare with."""
+    """A large body: how it is asked for, and files with what it must be. `of`:
+    its type, where the client has a struct of it."""
 
     kind: str
     megabytes: int
     requests: tuple
     json: Path
-    ssz: Path | None
+    ssz: Path
     of: str | None
     node: tuple
 
@@ -101,37 +105,57 @@ def state(client, corpus, work, megabytes):
 
 def witness(work, megabytes, coupled):
     """`coupled`: with the payload, in one call; else the payload first."""
+    to = work / f"{'coupled' if coupled else 'decoupled'}-{megabytes}"
+    calls = (call(work, PAYLOAD_WITH_WITNESS),)
+    if not coupled:
+        calls = (call(work, "engine_newPayloadV5"), call(work, WITNESS))
+    return Large(
+        to.stem.partition("-")[0], megabytes, calls, to.with_suffix(".json"),
+        to.with_suffix(".ssz"), None if coupled else "ExecutionWitness",
+        ("--witness", f"{megabytes}M"),
+    )
+
+
+def call(work, method):
     folder = work / "calls"
     folder.mkdir(exist_ok=True)
-
-    def call(method):
-        file = folder / f"{method}.json"
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": ["latest"]}
-        file.write_text(json.dumps(request))
-        return {"path": "/", "body": str(file)}
-
-    node = ("--witness", f"{megabytes}M")
-    if coupled:
-        to = work / f"coupled-{megabytes}"
-        calls = (call("engine_newPayloadWithWitnessV5"),)
-        return Large("coupled", megabytes, calls, to.with_suffix(".json"), None, None, node)
-    to = work / f"decoupled-{megabytes}"
-    calls = (call("engine_newPayloadV5"), call("debug_executionWitness"))
-    json_, ssz = to.with_suffix(".json"), to.with_suffix(".ssz")
-    return Large("decoupled", megabytes, calls, json_, ssz, "ExecutionWitness", node)
+    file = folder / f"{method}.json"
+    request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": ["latest"]}
+    file.write_text(json.dumps(request))
+    return {"path": "/", "body": str(file)}
 
 
 def record(client, node, body):
     """What the node itself sends is what all else is compared with; its SSZ comes
     from a typed peer."""
     if body.kind == "state":
-        return body
-    spec = {"write": body.json}
-    if body.ssz:
-        spec |= {"decode": ["serde_json"], "of": body.of, "ssz": body.ssz, "writes_ssz": True}
-    said = client.do(
-        do="fetch", to=f"127.0.0.1:{node.port}", requests=body.asked(JSON), **spec
-    )
-    if said["status"] != 200:
-        raise SystemExit(f"{body.kind}: the node answers {said['status']}")
-    return body
+        return
+    to = f"127.0.0.1:{node.port}"
+
+    def ask(requests, **spec):
+        said = client.do(do="fetch", to=to, requests=requests, **spec)
+        if said["status"] != 200:
+            raise SystemExit(f"{body.kind}: the node answers {said['status']}")
+
+    typed = {"decode": ["serde_json"], "ssz": body.ssz, "writes_ssz": True}
+    typed["of"] = "ExecutionWitness"
+    if body.of:
+        ask(body.asked(JSON), write=body.json, **typed)
+        return
+    # of the same node and size it is the same witness
+    ask(body.asked(JSON), write=body.json)
+    ask([call(client.work, WITNESS)], **typed)
+    with body.json.open("rb") as file:
+        file.seek(-300, 2)
+        block = VALID_HASH.search(file.read())[1]
+    witness = body.ssz.read_bytes()
+    body.ssz.write_bytes(with_payload(bytes.fromhex(block.decode()), witness))
+
+
+def with_payload(block, witness):
+    """NewPayloadWithWitness: VALID, the block's hash, no error, the witness; what
+    is optional is a list of one."""
+    hash_at = 1 + 3 * 4
+    error_at = witness_at = hash_at + len(block)
+    offsets = struct.pack("<III", hash_at, error_at, witness_at)
+    return bytes([0]) + offsets + block + struct.pack("<I", 4) + witness
