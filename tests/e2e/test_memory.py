@@ -9,7 +9,7 @@ import pytest
 
 from harness import bodies
 from harness.client import gunzip, request_bytes
-from harness.nginx import resident
+from harness.nginx import peak, resident
 from harness.nodes import plain
 from harness.origin import Until, answer, gzipped
 from harness.origin import head as head_of
@@ -116,11 +116,6 @@ def test_a_bomb_does_not_go_off(nginx, origin, coded):
     assert len(response.body) < 200_000
     (worker,) = nginx.workers()
     assert peak(worker) < 60_000 * SLACK
-
-
-def peak(pid):
-    with open(f"/proc/{pid}/status") as status:
-        return int(next(line for line in status if line.startswith("VmHWM")).split()[1])
 
 
 def test_several_members_are_inflated(nginx, origin):

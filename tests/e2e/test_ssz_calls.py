@@ -4,16 +4,18 @@ specifications' SSZ, in each form that nodes have, and what stays JSON."""
 import itertools
 import json
 import pathlib
+import random
 import subprocess
 import threading
 
 import pytest
 
 from harness.client import fetch
-from harness.nginx import resident
+from harness.nginx import peak, resident
 from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
 from harness.rpc import call
 
+CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "witness"
 SSZ_TESTS = pathlib.Path(__file__).resolve().parents[1] / "ssz"
 
 JSON = ("Content-Type", "application/json")
@@ -25,6 +27,7 @@ proxy_http_version 1.1;
 sszip on;
 sszip_ssz on;
 client_body_buffer_size 1m;
+client_max_body_size 8m;
 server {
     listen 127.0.0.1:@port@;
     location / { proxy_pass http://@origin_unix@; }
@@ -56,8 +59,11 @@ METHODS = {
         "eth_getRawTransactionByBlockNumberAndIndex",
         "eth_getRawTransactionByHash",
     ],
+    "ByteStrings": ["debug_getRawReceipts", "debug_getRawTransactions"],
+    "ExecutionWitness": ["debug_executionWitness", "debug_executionWitnessByBlockHash"],
+    "NewPayloadWithWitness": [f"engine_newPayloadWithWitnessV{number}" for number in range(1, 6)],
+    "ForkchoiceUpdatedWithWitness": [f"engine_forkchoiceUpdatedWithWitnessV{number}" for number in range(1, 5)],
 }
-VERSIONS = {"ByteString": 1}
 
 CODE = call("eth_getCode", '["0x%s","latest"]' % ("11" * 20))
 _runs = itertools.count(1)
@@ -87,7 +93,7 @@ def is_ssz(response, octets, type_):
     assert response.status == 200, response.body[:200]
     assert response.decoded == octets
     assert response.header("Content-Type") == "application/octet-stream"
-    assert response.header("Sszip-Type") == f"{type_};v={VERSIONS[type_]}"
+    assert response.header("Sszip-Type") == f"{type_};v=1"
     assert "Accept" in response.header("Vary").split(", ")
     assert response.framing == "length"
 
@@ -122,6 +128,108 @@ def test_every_method(nginx, origin, specified):
         origin.answers(result(json.dumps(value["result"]).encode(), split=bytewise))
         for method in methods:
             is_ssz(post(nginx, call(method, '["latest"]')), bytes.fromhex(value["ssz"]), type_)
+
+
+recorded = pytest.mark.skipif(not CORPUS.is_dir(), reason="no ../shared/corpus beside the clone")
+
+
+def octets_of(text):
+    return bytes.fromhex(text[2:])
+
+
+def decoded(ssz):
+    """The three lists of a witness, by their offsets."""
+
+    def parts(octets, count):
+        offsets = [int.from_bytes(octets[4 * n : 4 * n + 4], "little") for n in range(count)]
+        return [octets[a:b] for a, b in itertools.pairwise([*offsets, len(octets)])]
+
+    lists = parts(ssz, 3)
+    return [parts(one, int.from_bytes(one[:4], "little") // 4) for one in lists]
+
+
+@recorded
+def test_recorded_witnesses(nginx, origin):
+    """Of geth, whose headers are objects, and of reth in both its forms."""
+    forms = set()
+    for path in sorted(CORPUS.glob("test_*.json")):
+        for number, pair in enumerate(json.loads(path.read_bytes())):
+            body = json.dumps(pair["response"]).encode()
+            origin.answers(answer(body, split=scattered(number)))
+            response = post(nginx, json.dumps(pair["request"]).encode())
+            found = pair["response"].get("result")
+            if found is None:
+                is_json(response, body)
+                continue
+            assert response.header("Sszip-Type") == "ExecutionWitness;v=1", path
+            state, codes, headers = decoded(response.body)
+            assert state == [octets_of(node) for node in found["state"]], path
+            assert codes == [octets_of(code) for code in found["codes"]], path
+            assert len(headers) == len(found["headers"]), path
+            for header, one in zip(headers, found["headers"], strict=True):
+                if isinstance(one, str):
+                    assert header == octets_of(one), path
+                else:
+                    # the walker has compared their hashes
+                    assert octets_of(one["stateRoot"]) in header and octets_of(one["extraData"]) in header, path
+                forms.add((type(one), found["keys"] is None))
+    assert forms == {(dict, True), (str, False)}
+
+
+@recorded
+def test_a_recorded_witness_of_a_prover(nginx, origin):
+    found = json.loads((CORPUS / "cache_hoodi_1265656.json").read_bytes())["witness"]
+    origin.answers(result(json.dumps(found).encode(), framing="chunked"))
+    response = post(nginx, call("debug_executionWitness", '["0x134ff8"]'), coding="gzip")
+    assert response.header("Sszip-Type") == "ExecutionWitness;v=1" and response.coding == "gzip"
+    expected = [[octets_of(it) for it in found[name]] for name in ("state", "codes", "headers")]
+    assert decoded(response.decoded) == expected
+    assert len(expected[0]) > 1000
+
+
+def test_a_long_witness_takes_little_more_than_its_ssz(start_nginx, origin):
+    """50 MB of JSON, of which no more than sszip_ssz_hold is kept."""
+    nodes = 48_000
+    node = random.Random(3).randbytes(532).hex().encode()
+    parts = [b'{"jsonrpc":"2.0","id":1,"result":{"state":["0x', node]
+    parts += [b'","0x', node] * (nodes - 1)
+    parts += [b'"],"codes":[],"keys":[],"headers":["0xc0"]}}']
+    body = b"".join(parts)
+    assert len(body) > 50_000_000
+    nginx = start_nginx(CONFIG, files=OPTIONS["files"])
+    origin.answers(result(b'"0x60"'))
+    is_ssz(post(nginx, CODE), b"\x60", "ByteString")
+    worker = nginx.workers()[0]
+    before = resident(worker)
+    origin.answers(answer(body, framing="chunked"))
+    response = post(nginx, call("debug_executionWitness", '["latest"]'))
+    assert response.header("Sszip-Type") == "ExecutionWitness;v=1"
+    ssz = response.body
+    state, codes, headers = decoded(ssz)
+    assert len(state) == nodes and set(state) == {bytes.fromhex(node.decode())}
+    assert (codes, headers) == ([], [b"\xc0"])
+    assert (peak(worker) - before) << 10 < 1.15 * len(ssz) + (32 << 20)
+
+
+def test_a_payload_is_sent_once_whatever_comes_of_it(nginx, origin):
+    """Its body is megabytes, which nginx keeps in a file; nothing is repeated."""
+    asked = call("engine_newPayloadWithWitnessV4", '[{"transactions":["0x%s"]}]' % ("ab" * 400_000))
+    basic = ("Authorization", "Basic YTpi")
+    nginx.expect("prematurely closed|reset by peer")
+    valid = b'{"status":"VALID","latestValidHash":null,"validationError":null}'
+    for script, status in (
+        (result(valid), 200),
+        (result(valid, status=500), 500),
+        (answer(b'{"jsonrpc":"2.0","id":1,"error":{"code":-38005,"message":"Unsupported fork"}}'), 200),
+        ([CLOSE], 502),
+    ):
+        origin.requests.clear()
+        origin.answers(script)
+        response = post(nginx, asked, path="/tiny/", headers=[basic])
+        assert response.status == status
+        assert (response.header("Sszip-Type") is None) == (script != result(valid))
+        assert [request.body for request in origin.requests] == [asked]
+        assert origin.requests[0].header("Authorization") == basic[1]
 
 
 # What is no result of its type, and what $sszip_mode says of it.

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import results
 import specs
 from eth_consensus_specs.utils.ssz.ssz_typing import (
     ByteList,
@@ -100,6 +101,23 @@ def test_values(value, text, fork, walkers):
         assert json.loads(walkers.ask("to_json", ssz, piece=piece, **about)) == text
         written = json.dumps(text).encode()
         assert walkers.ask("to_ssz", written, piece=piece, **about) == ssz
+
+
+RESULTS = [
+    (name, value, result) for name, values in results.VALUES.items() for value, result in values()
+]
+
+
+@pytest.mark.parametrize(("name", "value", "result"), RESULTS)
+def test_results_of_calls(name, value, result, walkers):
+    about = {"fork": specs.FORKS[0], "preset": "mainnet", "type": name}
+    ssz = value.encode_bytes()
+    walkers.ask("check", ssz, **about)
+    assert walkers.ask("root", ssz, **about) == bytes(value.hash_tree_root())
+    for piece in (13, 100_000):
+        assert walkers.ask("to_ssz", json.dumps(result).encode(), piece=piece, **about) == ssz
+    text = walkers.ask("to_json", ssz, piece=100_000, **about)
+    assert walkers.ask("to_ssz", text, piece=100_000, **about) == ssz
 
 
 @pytest.mark.parametrize(

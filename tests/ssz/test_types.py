@@ -9,6 +9,7 @@ import specs
 # Of the execution layer, which tests/ssz/test_execution.py is about.
 EXECUTION = {
     "ExecutionWitness",
+    "ForkchoiceUpdatedWithWitness",
     "NewPayloadWithWitness",
     "PayloadStatus",
     "PayloadStatusWithWitness",

@@ -10,14 +10,31 @@ use crate::negotiate::{cache_control, media_type};
 const V1: u8 = 1;
 
 const BYTES: Gives = Gives::Result("ByteString", V1);
+const LIST: Gives = Gives::Result("ByteStrings", V1);
+const WITNESS: Gives = Gives::Result("ExecutionWitness", V1);
+const NEW_PAYLOAD: Gives = Gives::Result("NewPayloadWithWitness", V1);
+const FORKCHOICE: Gives = Gives::Result("ForkchoiceUpdatedWithWitness", V1);
 
 /// Sorted by name.
 #[rustfmt::skip]
 static METHODS: &[(&str, Gives)] = &[
+    ("debug_executionWitness", WITNESS),
+    ("debug_executionWitnessByBlockHash", WITNESS),
     ("debug_getRawBlock", BYTES),
     ("debug_getRawBlockAccessList", BYTES),
     ("debug_getRawHeader", BYTES),
+    ("debug_getRawReceipts", LIST),
     ("debug_getRawTransaction", BYTES),
+    ("debug_getRawTransactions", LIST),
+    ("engine_forkchoiceUpdatedWithWitnessV1", FORKCHOICE),
+    ("engine_forkchoiceUpdatedWithWitnessV2", FORKCHOICE),
+    ("engine_forkchoiceUpdatedWithWitnessV3", FORKCHOICE),
+    ("engine_forkchoiceUpdatedWithWitnessV4", FORKCHOICE),
+    ("engine_newPayloadWithWitnessV1", NEW_PAYLOAD),
+    ("engine_newPayloadWithWitnessV2", NEW_PAYLOAD),
+    ("engine_newPayloadWithWitnessV3", NEW_PAYLOAD),
+    ("engine_newPayloadWithWitnessV4", NEW_PAYLOAD),
+    ("engine_newPayloadWithWitnessV5", NEW_PAYLOAD),
     ("eth_call", BYTES),
     ("eth_getCode", BYTES),
     ("eth_getRawTransactionByBlockHashAndIndex", BYTES),

@@ -352,6 +352,12 @@ def resident(pid):
     return int(re.search(r"VmRSS:\s+(\d+)", text)[1])
 
 
+def peak(pid):
+    """The most that it has ever been, in KiB."""
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", text)[1])
+
+
 def cpu_ticks(pid, thread=None):
     """User and system time of a process or one of its threads, in ticks."""
     path = f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat"
