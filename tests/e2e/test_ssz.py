@@ -92,11 +92,25 @@ ROUTES = {
     "SignedExecutionPayloadEnvelope": "/eth/v1/beacon/execution_payload_envelopes/head",
     "BlockContents": "/eth/v3/validator/blocks/1",
     "BlindedBeaconBlock": "/eth/v3/validator/blocks/1",
+    "PayloadAttestationMessages": "/eth/v1/beacon/pool/payload_attestations",
+    "ExecutionPayloadEnvelope": "/eth/v1/validator/execution_payload_envelopes/7/0xaa",
+    "ExecutionPayloadBid": "/eth/v1/validator/execution_payload_bids/7/1",
+    "PayloadAttestationData": "/eth/v1/validator/payload_attestation_data/7",
     "Attestation": "/eth/v2/validator/aggregate_attestation",
     "AttestationData": "/eth/v1/validator/attestation_data",
 }
-# of gloas and later there is another route
-NOT_PRODUCED = {(fork, name) for fork in ("gloas", "heze") for name in ("BlockContents", "BlindedBeaconBlock")}
+# from gloas on there are no blinded blocks, and contents have another route
+CONTENTS_BESIDE = "/eth/v4/validator/blocks/1"
+
+
+# the same in each
+OF_NO_FORK = ("Blobs", "ValidatorBalances", "AttestationData", "PayloadAttestationData")
+
+
+def route(value):
+    beside = value["type"] == "BlockContents" and value["fork"] in ("gloas", "heze")
+    return CONTENTS_BESIDE if beside else ROUTES[value["type"]]
+
 
 BLOCKS = "/eth/v2/beacon/blocks/7"
 CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
@@ -116,13 +130,15 @@ def specified(cache_directory):
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert {value["type"] for value in found} == set(ROUTES)
-    return [value for value in found if (value["fork"], value["type"]) not in NOT_PRODUCED]
+    return found
 
 
 def enveloped(value):
     body = {"version": value["fork"], "execution_optimistic": False, "finalized": True, "data": value["data"]}
     headers = [("Eth-Consensus-Version", value["fork"])]
-    if "validator/blocks" in ROUTES[value["type"]]:
+    if route(value) == CONTENTS_BESIDE:
+        headers.append(("Eth-Execution-Payload-Included", "true"))
+    elif "validator/blocks" in route(value):
         headers.append(("Eth-Execution-Payload-Blinded", str(value["type"].startswith("Blinded")).lower()))
     return json.dumps(body).encode(), headers
 
@@ -134,10 +150,10 @@ def test_values_of_every_route_and_fork(nginx, origin, specified, framing, codin
         body, headers = enveloped(value)
         split = scattered(number)
         script = answer(body, headers=headers, framing=framing, coding=coding, split=split)
-        origin.answers(script, ROUTES[value["type"]])
+        origin.answers(script, route(value))
         # the shortest are not compressed
         accept = "gzip" if number % 2 else None
-        response = nginx.get(ROUTES[value["type"]], accept, port="port_minimal", headers=[OCTETS])
+        response = nginx.get(route(value), accept, port="port_minimal", headers=[OCTETS])
         about = value["fork"], value["type"]
         assert response.status == 200, (about, response.body[:200])
         assert response.decoded == bytes.fromhex(value["ssz"]), about
@@ -152,12 +168,12 @@ def test_the_version_of_the_body_where_the_head_has_none(nginx, origin, specifie
         if value["type"] in ("SignedBlindedBeaconBlock", "BlockContents", "BlindedBeaconBlock"):
             continue
         body, _ = enveloped(value)
-        path = ROUTES[value["type"]]
+        path = route(value)
         origin.answers(answer(body, split=bytewise), path)
         response = nginx.get(path, None, port="port_minimal", headers=[EITHER])
         about = value["fork"], value["type"]
         assert response.body == bytes.fromhex(value["ssz"]), about
-        said = None if value["type"] in ("Blobs", "ValidatorBalances", "AttestationData") else value["fork"]
+        said = None if value["type"] in OF_NO_FORK else value["fork"]
         assert response.header("Eth-Consensus-Version") == said, about
 
 
@@ -167,7 +183,7 @@ def test_json_of_every_route_and_fork(nginx, origin, specified, coding):
         if value["type"] in ("BlockContents", "BlindedBeaconBlock"):
             continue
         body, headers = enveloped(value)
-        path = ROUTES[value["type"]]
+        path = route(value)
         octets = bytes.fromhex(value["ssz"])
         split = scattered(number)
         fields = {"type": "application/octet-stream", "headers": headers, "coding": coding, "split": split}
@@ -178,7 +194,7 @@ def test_json_of_every_route_and_fork(nginx, origin, specified, coding):
         assert response.header("Content-Type") == "application/json", about
         # what SSZ does not say is not said
         expected = {"data": value["data"]}
-        if value["type"] not in ("Blobs", "ValidatorBalances", "AttestationData"):
+        if value["type"] not in OF_NO_FORK:
             expected["version"] = value["fork"]
         assert json.loads(response.decoded) == expected, about
         assert response.mode == "json", about

@@ -7,7 +7,7 @@ use sszip_core::ssz::{to_json, Error, Fork, Form as Enveloped, Preset, Schema, T
 use sszip_core::transcode::route::{gives, Gives};
 
 use crate::answers::Answers;
-use crate::page::{Form, Page, BLINDED, CONSENSUS_VERSION};
+use crate::page::{Form, Page, CONSENSUS_VERSION};
 
 /// Which forms the Beacon API is served in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -60,8 +60,11 @@ fn make(path: &str, page: &mut Page, form: Form, preset: Preset) -> Result<(), S
         (_, Some(Ok(fork))) => fork.parse().map_err(|unknown| format!("{unknown}"))?,
         _ => return Err("nothing names its fork".to_owned()),
     };
-    let blinded = page.field(&BLINDED).map(|value| value == "true");
-    let Some((schema, ty)) = type_of(gives, fork, blinded, preset) else {
+    let kind = gives.kind().and_then(|name| name.parse().ok());
+    let kind = kind
+        .and_then(|name| page.field(&name))
+        .map(|value| value == "true");
+    let Some((schema, ty)) = type_of(gives, fork, kind, preset) else {
         return Err(format!("{fork} has no such value"));
     };
     let made = match (form, &page.json, &page.ssz) {
@@ -85,17 +88,10 @@ fn of_path(path: &str) -> Option<Gives> {
 fn type_of(
     gives: Gives,
     fork: Fork,
-    blinded: Option<bool>,
+    kind: Option<bool>,
     preset: Preset,
 ) -> Option<(&'static Schema, TypeId)> {
-    let name = match gives {
-        Gives::Type(name) | Gives::Same(name, _) | Gives::Result(name, _) => name,
-        Gives::Blinded if fork < Fork::Bellatrix => "SignedBeaconBlock",
-        Gives::Blinded => "SignedBlindedBeaconBlock",
-        Gives::Produced if blinded? => "BlindedBeaconBlock",
-        Gives::Produced if fork < Fork::Deneb => "BeaconBlock",
-        Gives::Produced => "BlockContents",
-    };
+    let name = gives.name(fork, kind)?;
     let schema = Schema::of(fork, preset);
     Some((schema, schema.find(name)?))
 }

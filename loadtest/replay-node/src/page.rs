@@ -12,8 +12,6 @@ use crate::payload::Payload;
 
 /// The fork that a value of the Beacon API is of.
 pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
-/// The kind of a block that is to be signed.
-pub const BLINDED: HeaderName = HeaderName::from_static("eth-execution-payload-blinded");
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,15 +13,18 @@ pub enum Gives {
     Same(&'static str, Fork),
     /// A block without its payload, where payloads are.
     Blinded,
-    /// A block to be signed: the answer's head says what kind.
+    /// A block to be signed: the answer's head says whether it is blinded.
     Produced,
+    /// One without a payload of its own: the answer's head says whether that comes
+    /// beside it.
+    ProducedBeside,
     /// The result of a call: the type of that name, which is no fork's, and which
     /// of those that have had this name it is.
     Result(&'static str, u8),
 }
 
-/// The field that says what kind of block is to be signed.
-pub(super) const BLINDED: &str = "Eth-Execution-Payload-Blinded";
+const BLINDED: &str = "Eth-Execution-Payload-Blinded";
+const INCLUDED: &str = "Eth-Execution-Payload-Included";
 
 /// Below `/eth`; `*` is any one segment.
 const ROUTES: &[(&str, Gives)] = &[
@@ -70,7 +73,24 @@ const ROUTES: &[(&str, Gives)] = &[
         "v1/beacon/execution_payload_envelopes/*",
         Gives::Type("SignedExecutionPayloadEnvelope"),
     ),
+    (
+        "v1/beacon/pool/payload_attestations",
+        Gives::Type("PayloadAttestationMessages"),
+    ),
     ("v3/validator/blocks/*", Gives::Produced),
+    ("v4/validator/blocks/*", Gives::ProducedBeside),
+    (
+        "v1/validator/execution_payload_envelopes/*/*",
+        Gives::Type("ExecutionPayloadEnvelope"),
+    ),
+    (
+        "v1/validator/execution_payload_bids/*/*",
+        Gives::Type("ExecutionPayloadBid"),
+    ),
+    (
+        "v1/validator/payload_attestation_data/*",
+        Gives::Same("PayloadAttestationData", Fork::Gloas),
+    ),
     (
         "v2/validator/aggregate_attestation",
         Gives::Type("Attestation"),
@@ -119,19 +139,33 @@ pub fn gives(method: &[u8], target: &[u8]) -> Option<&'static Gives> {
 }
 
 impl Gives {
-    /// The type's name in a fork; `blinded` is what the answer's head says of a
-    /// block to be signed.
-    pub(super) fn name(self, fork: Fork, blinded: Option<bool>) -> Option<&'static str> {
+    /// The field of the answer's head, `true` or `false`, that says what kind of
+    /// block it is.
+    pub fn kind(self) -> Option<&'static str> {
+        match self {
+            Gives::Produced => Some(BLINDED),
+            Gives::ProducedBeside => Some(INCLUDED),
+            _ => None,
+        }
+    }
+
+    /// The type's name in a fork; `kind` is what [that field](Self::kind) says.
+    pub fn name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
         match self {
             Gives::Type(name) | Gives::Same(name, _) | Gives::Result(name, _) => Some(name),
             Gives::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
             Gives::Blinded => Some("SignedBlindedBeaconBlock"),
-            // gloas has another route for them
+            // each has its own route
             Gives::Produced if fork > Fork::Fulu => None,
-            Gives::Produced => match blinded? {
+            Gives::ProducedBeside if fork <= Fork::Fulu => None,
+            Gives::Produced => match kind? {
                 true => Some("BlindedBeaconBlock"),
                 false if fork < Fork::Deneb => Some("BeaconBlock"),
                 false => Some("BlockContents"),
+            },
+            Gives::ProducedBeside => match kind? {
+                true => Some("BlockContents"),
+                false => Some("BeaconBlock"),
             },
         }
     }
@@ -142,7 +176,7 @@ impl Gives {
         match self {
             Gives::Same(_, fork) => Some(fork),
             Gives::Result(..) => Some(Fork::Phase0),
-            Gives::Type(_) | Gives::Blinded | Gives::Produced => None,
+            Gives::Type(_) | Gives::Blinded | Gives::Produced | Gives::ProducedBeside => None,
         }
     }
 
@@ -161,7 +195,7 @@ impl Gives {
 
     /// Whether its JSON has more beside the value than the fork.
     pub(super) fn says_more(self) -> bool {
-        matches!(self, Gives::Produced)
+        matches!(self, Gives::Produced | Gives::ProducedBeside)
     }
 
     /// The type's name where the fork will be known later; `None`: it depends on
@@ -249,5 +283,10 @@ mod tests {
             Some("BlindedBeaconBlock")
         );
         assert_eq!(gives.name(Fork::Gloas, Some(false)), None);
+        let gives = Gives::ProducedBeside;
+        assert_eq!(gives.name(Fork::Fulu, Some(true)), None);
+        assert_eq!(gives.name(Fork::Gloas, None), None);
+        assert_eq!(gives.name(Fork::Gloas, Some(true)), Some("BlockContents"));
+        assert_eq!(gives.name(Fork::Gloas, Some(false)), Some("BeaconBlock"));
     }
 }

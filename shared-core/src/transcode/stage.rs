@@ -3,7 +3,7 @@
 //! JSON is read while it comes. SSZ is not: where its parts lie is known when all
 //! of it is there, so the one who holds it hands it over at the end.
 
-use super::route::{Gives, BLINDED};
+use super::route::Gives;
 use super::why::Why;
 use super::{Format, VERSION};
 use crate::ssz::to_json::MIN_ROOM;
@@ -56,15 +56,16 @@ impl Transcoder {
         max_size: u64,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Why> {
-        let (mut version, mut blinded) = (None, None);
+        let (mut version, mut kind) = (None, None);
+        let says_kind = gives.kind();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(VERSION.as_bytes()) {
                 version = Some(value);
-            } else if name.eq_ignore_ascii_case(BLINDED.as_bytes()) {
-                blinded = value
-                    .eq_ignore_ascii_case(b"true")
+            } else if says_kind.is_some_and(|it| name.eq_ignore_ascii_case(it.as_bytes())) {
+                let is = |known: &[u8]| value.eq_ignore_ascii_case(known);
+                kind = is(b"true")
                     .then_some(true)
-                    .or(value.eq_ignore_ascii_case(b"false").then_some(false));
+                    .or(is(b"false").then_some(false));
             }
         }
         let first_fork = gives.first_fork();
@@ -76,7 +77,7 @@ impl Transcoder {
         let way = match (named, format) {
             (_, Format::Json) if gives.says_more() => return Err(Why::More),
             (Some(fork), _) => {
-                let (schema, ty) = type_of(gives, fork, preset, blinded)?;
+                let (schema, ty) = type_of(gives, fork, preset, kind)?;
                 match format {
                     Format::Ssz => Way::ToSsz(Box::new(ToSsz::new(schema, ty, Form::Enveloped))),
                     Format::Json => Way::ToJson(schema, ty, 0),
@@ -231,9 +232,9 @@ fn type_of(
     gives: Gives,
     fork: Fork,
     preset: Preset,
-    blinded: Option<bool>,
+    kind: Option<bool>,
 ) -> Result<(&'static Schema, TypeId), Why> {
-    let name = gives.name(fork, blinded);
+    let name = gives.name(fork, kind);
     let name = name.ok_or_else(|| Why::Fork(fork.name().into()))?;
     named_type(name, fork, preset)
 }
