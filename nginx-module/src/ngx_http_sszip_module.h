@@ -248,6 +248,8 @@ ngx_int_t ngx_http_sszip_pass_on(ngx_http_request_t *r,
 void ngx_http_sszip_close_window(ngx_http_request_t *r);
 void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
+
+/* what comes of it */
 void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status);

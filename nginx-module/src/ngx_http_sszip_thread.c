@@ -11,9 +11,10 @@
 
 
 /*
- * Large bodies are coded in nginx's thread pools, at most cores - 1 at a time
- * in a process: a pool has 32 threads by default, and that many coders would
- * leave no core to the event loop.  The others wait in a queue of their own.
+ * Large bodies are coded in nginx's thread pools, as many at a time in a
+ * process as the core says: a pool has 32 threads by default, and that many
+ * coders would leave none to the event loop.  The others wait in a queue of
+ * their own.
  *
  * A job codes an answer, and its request waits for it, or it codes what is to
  * be stored of an answer that is out.
@@ -44,6 +45,7 @@ static void ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work);
 
 static ngx_queue_t  ngx_http_sszip_waiting;
 static ngx_uint_t   ngx_http_sszip_running;
+static ngx_uint_t   ngx_http_sszip_at_once;
 
 /* running and waiting */
 static ngx_uint_t   ngx_http_sszip_pending;
@@ -54,6 +56,7 @@ void
 ngx_http_sszip_thread_init(void)
 {
     ngx_queue_init(&ngx_http_sszip_waiting);
+    ngx_http_sszip_at_once = sszip_jobs_at_once();
     ngx_http_sszip_running = 0;
     ngx_http_sszip_pending = 0;
 
@@ -150,7 +153,7 @@ ngx_http_sszip_post_jobs(void)
     ngx_http_sszip_job_t  *job;
 
     while (!ngx_queue_empty(&ngx_http_sszip_waiting)
-           && ngx_http_sszip_running < (ngx_uint_t) ngx_max(ngx_ncpu - 1, 1))
+           && ngx_http_sszip_running < ngx_http_sszip_at_once)
     {
         q = ngx_queue_head(&ngx_http_sszip_waiting);
         ngx_queue_remove(q);

@@ -1247,6 +1247,12 @@ sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
 size_t sszip_next_woken(void);
 
 /*
+ How many jobs a process should run at once, at most; the others wait. To be asked
+ after any fork, once the process is bound to its processors.
+ */
+size_t sszip_jobs_at_once(void);
+
+/*
  Runs it, milliseconds for each megabyte. If the library fails inside, the
  answer is the original, or nothing is stored.
 

@@ -91,6 +91,13 @@ pub(super) enum Work {
 }
 
 impl Job {
+    /// How many a process should run at once, at most: a core is left to the event
+    /// loop, where there is more than one.
+    pub fn at_once() -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        cores.saturating_sub(1).max(1)
+    }
+
     /// Milliseconds for each megabyte.
     pub fn run(&mut self) {
         match &mut self.0 {

@@ -1,7 +1,7 @@
 //! Work for threads that serve no connections.
 
 use super::exchange::{give_step, sszip_exchange};
-use super::panic::{borrow_mut, boundary};
+use super::panic::{borrow_mut, boundary, caught};
 use super::types::{sszip_status, sszip_step};
 use crate::exchange::drive::Job;
 
@@ -13,6 +13,13 @@ impl sszip_job {
     pub(super) fn given(job: Job) -> *mut Self {
         Box::into_raw(Box::new(Self(job)))
     }
+}
+
+/// How many jobs a process should run at once, at most; the others wait. To be asked
+/// after any fork, once the process is bound to its processors.
+#[no_mangle]
+pub extern "C" fn sszip_jobs_at_once() -> usize {
+    caught(Job::at_once).unwrap_or(1)
 }
 
 /// Runs it, milliseconds for each megabyte. If the library fails inside, the

@@ -1,0 +1,174 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/* what the upstream module makes of the node and of its answer */
+
+
+static ngx_int_t ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r,
+    ngx_table_elt_t *h, size_t prefix);
+static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
+    ngx_int_t rc);
+
+
+/*
+ * An upstream that fails after it has passed on the head sends an empty flush
+ * and says nothing else about it.  So its module is asked for what it was
+ * finalized with, just before that flush.
+ */
+
+void
+ngx_http_sszip_watch_upstream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL
+        || u->finalize_request == NULL
+        || u->finalize_request == ngx_http_sszip_finalize_upstream)
+    {
+        return;
+    }
+
+    ctx->finalize_request = u->finalize_request;
+    u->finalize_request = ngx_http_sszip_finalize_upstream;
+
+    if (u->rewrite_redirect != NULL) {
+        ctx->rewrite_redirect = u->rewrite_redirect;
+        u->rewrite_redirect = ngx_http_sszip_rewrite_redirect;
+    }
+}
+
+
+/*
+ * proxy_redirect: it writes over what the node sent, which is what is stored,
+ * and may do so in another way for the next client.
+ */
+
+static ngx_int_t
+ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r, ngx_table_elt_t *h,
+    size_t prefix)
+{
+    u_char                *p;
+    ngx_int_t              rc;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL || ctx->rewrite_redirect == NULL) {
+        return NGX_DECLINED;
+    }
+
+    p = ngx_pnalloc(r->pool, h->value.len + 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    *ngx_cpymem(p, h->value.data, h->value.len) = '\0';
+    h->value.data = p;
+
+    rc = ctx->rewrite_redirect(r, h, prefix);
+
+    if (rc == NGX_OK) {
+        (void) sszip_exchange_redirected(ctx->exchange);
+    }
+
+    return rc;
+}
+
+
+static void
+ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
+{
+    bool                   stands_in;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
+
+    if (ctx == NULL || ctx->finalize_request == NULL) {
+        /* an internal redirect has taken the context away */
+        return;
+    }
+
+    if (ctx->step.act != SSZIP_DO_AWAIT) {
+        ctx->upstream_failed = (rc >= NGX_HTTP_SPECIAL_RESPONSE);
+
+    } else if (rc >= NGX_HTTP_SPECIAL_RESPONSE
+               && sszip_exchange_fails(ctx->exchange,
+                                       ngx_http_sszip_failure(r, rc),
+                                       (uint16_t) rc, ngx_http_sszip_now(),
+                                       &stands_in)
+                  == SSZIP_STATUS_OK
+               && stands_in)
+    {
+        /*
+         * Before the head that says so.  A stored answer that stands in for
+         * the node's comes before error pages, which this rules out.
+         */
+
+        r->error_page = 1;
+    }
+
+    ctx->finalize_request(r, rc);
+}
+
+
+/*
+ * The upstream module makes statuses of its own for what keeps it from an
+ * answer, and says no more about it.  A status is the node's if the module has
+ * read it from the node, for this request, and has not failed since.  Of its
+ * own ones a 502 is for a head that it could not read if there is one, and the
+ * connection neither ended nor failed.
+ */
+
+sszip_failure
+ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status)
+{
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL) {
+        return SSZIP_FAILURE_STATUS;
+    }
+
+    if (u->cleanup != NULL && r->headers_out.status == status) {
+        /* it passes the node's head on */
+        return SSZIP_FAILURE_STATUS;
+    }
+
+    c = u->peer.connection;
+
+    if (c != NULL && u->request_sent && u->headers_in.status_n == status) {
+        /* it leaves the node's answer to an error page */
+        return SSZIP_FAILURE_STATUS;
+    }
+
+    switch (status) {
+
+    case NGX_HTTP_GATEWAY_TIME_OUT:
+        return SSZIP_FAILURE_TIMEOUT;
+
+    case NGX_HTTP_BAD_GATEWAY:
+
+        if (c != NULL
+            && u->buffer.last != u->buffer.start
+            && !c->read->eof
+            && !c->read->error)
+        {
+            return SSZIP_FAILURE_INVALID_HEADER;
+        }
+
+        return SSZIP_FAILURE_ERROR;
+
+    default:
+        return SSZIP_FAILURE_STATUS;
+    }
+}
