@@ -357,10 +357,16 @@ def test_what_was_too_long_to_be_kept_is_a_502(nginx, origin):
     for accept in (OCTETS, EITHER):
         origin.answers(result(text + b'"', split=bytewise))
         is_ssz(post(nginx, CODE, accept=accept, path="/small/"), b"\x60" * 40_000, "ByteString")
-        nginx.expect("can't be had as SSZ")
-        origin.answers(result(text + b'0"', split=bytewise))
-        response = post(nginx, CODE, accept=accept, path="/small/")
-        assert (response.status, response.mode) == (502, "ssz-invalid")
+        for framing, id in (("length", b"1"), ("chunked", b'"a\\u00e9 b"')):
+            origin.answers(result(text + b'0"', split=bytewise, framing=framing))
+            asked = CODE.replace(b'"id":1', b'"id":' + id)
+            response = post(nginx, asked, accept=accept, path="/small/", coding="gzip")
+            assert (response.status, response.mode) == (502, "ssz-invalid")
+            assert response.header("Content-Type") == "application/json"
+            assert response.header("Sszip-Type") is None
+            said = json.loads(response.body)
+            assert said["id"] == json.loads(id) and said["error"]["code"] == -32603
+            assert said["error"]["message"].startswith("this result can't be had as SSZ: result, byte 80")
 
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])

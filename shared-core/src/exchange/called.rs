@@ -9,7 +9,7 @@ use crate::cache::status::CacheStatus;
 use crate::jsonrpc::request::{parse, Request};
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
-use crate::transcode::{call, Negotiated};
+use crate::transcode::{call, Negotiated, Why};
 
 impl Exchange {
     /// Whether a request with such a body may be a call whose result is to be SSZ.
@@ -37,11 +37,11 @@ impl Exchange {
         let Ok(Request::Single(call)) = parse(body, 0) else {
             return self.looked.is_for_result;
         };
-        let gives = call::gives(call.method).filter(|_| call.id.is_some());
-        let Some(gives) = gives else {
+        let (Some(gives), Some(id)) = (call::gives(call.method), call.id) else {
             return self.looked.is_for_result;
         };
         self.looked.rpc_method = call.method.to_vec();
+        self.looked.rpc_id = id.to_vec();
         self.negotiate(Some(Negotiated { gives, wish }));
         if self.config.caches() {
             self.cache_status = CacheStatus::Bypass;
@@ -49,4 +49,17 @@ impl Exchange {
         }
         true
     }
+}
+
+/// What is said where nothing can be sent of the result of such a call.
+pub(super) fn error(id: &[u8], why: &Why) -> Vec<u8> {
+    const INTERNAL: i32 = -32603;
+    let message = format!("this result can't be had as SSZ: {why}");
+    let error = serde_json::json!({ "code": INTERNAL, "message": message });
+    let mut body = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+    body.extend_from_slice(id);
+    body.extend_from_slice(b",\"error\":");
+    body.extend_from_slice(error.to_string().as_bytes());
+    body.push(b'}');
+    body
 }

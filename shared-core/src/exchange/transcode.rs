@@ -6,6 +6,7 @@
 //! nothing else is told so with a 406.
 
 use super::actions::{Misuse, PieceAction};
+use super::called;
 use super::head::{Coding, Field, HeadEdit, Response, ResponseHead};
 use super::held::{Gzip, Held, Stages, Whole};
 use super::judgement::Judged;
@@ -73,6 +74,7 @@ impl Exchange {
         let transcoding = Box::new(Transcoding {
             stage,
             takes_original: negotiated.takes_other(),
+            is_result: negotiated.is_call(),
             is_original_lost: false,
             came: 0,
             refused_edits,
@@ -152,7 +154,7 @@ impl Exchange {
                 Ok(PieceAction::Taken)
             }
             // the client will be told at the end
-            (Err(why), Some(transcoding)) if !transcoding.takes_original => {
+            (Err(why), Some(transcoding)) if transcoding.refuses() => {
                 transcoding.fail(why);
                 transcoding.came += piece.len() as u64;
                 whole.held.body = Vec::new();
@@ -234,16 +236,22 @@ impl Exchange {
             whole.stages.gzip = None;
             whole.held.recoded_edits.clear();
             self.code_whole()?;
-        } else if transcoding.takes_original {
+        } else if !transcoding.refuses() {
             return self.fail(why.mode());
         } else {
-            let body = refusal(why, self.request.ssz.and_then(Negotiated::format));
+            let (status, body) = match transcoding.is_result {
+                true => (502, called::error(&self.looked.rpc_id, why)),
+                false => (
+                    406,
+                    refusal(why, self.request.ssz.and_then(Negotiated::format)),
+                ),
+            };
             self.head_edits.extend(transcoding.refused_edits);
             self.head_edits.push(HeadEdit::content_length(body.len()));
             whole.held.body = body;
             self.move_on(Event::Coded, |phase| phase.coded(None))?;
             if let Some(answer) = self.answer_mut() {
-                answer.status = 406;
+                answer.status = status;
             }
         }
         self.mode = why.mode();

@@ -9,6 +9,8 @@ pub(super) struct Transcoding {
     pub(super) stage: Result<Transcoder, Why>,
     /// The client can do with the original, too.
     pub(super) takes_original: bool,
+    /// It is the result of a call: what has become of that is said in any case.
+    pub(super) is_result: bool,
     /// It was too long to be kept.
     pub(super) is_original_lost: bool,
     /// Bytes of it that came.
@@ -26,6 +28,11 @@ impl Transcoding {
     /// Whether the original can be sent.
     pub(super) fn keeps_original(&self) -> bool {
         self.takes_original && !self.is_original_lost
+    }
+
+    /// Whether an answer of ours says why nothing comes of it.
+    pub(super) fn refuses(&self) -> bool {
+        !self.takes_original || self.is_result && self.is_original_lost
     }
 
     /// Nothing comes of it: what was made is freed.

@@ -120,6 +120,11 @@ impl Negotiated {
         !self.takes_other() && self.wish == Wish::SszOnly
     }
 
+    /// Whether it is a call.
+    pub fn is_call(self) -> bool {
+        self.gives.is_result()
+    }
+
     /// What an answer in SSZ says of its type, where the route does not.
     pub fn label(self) -> Option<String> {
         self.gives.label()

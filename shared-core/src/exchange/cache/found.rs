@@ -29,6 +29,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) may_code: bool,
     pub(in crate::exchange) host_writes_vary: bool,
     pub(in crate::exchange) rpc_method: Vec<u8>,
+    /// The id of one whose result is to be SSZ, as it was written.
+    pub(in crate::exchange) rpc_id: Vec<u8>,
     /// The cache has no use for the request's body.
     pub(in crate::exchange) is_for_result: bool,
     pub(in crate::exchange) batch_size: Option<usize>,
