@@ -68,11 +68,11 @@ def run(args, work, say):
                 wire_large.forget(body)
     if "many" in args.only:
         megabytes, clients, memory = (8, 4, 32 << 20) if quick else (100, 10, 256 << 20)
-        body = wire_values.state(client, corpus, work, megabytes)
+        body = wire_values.witness(work, megabytes, coupled=False)
         out["many"] = wire_large.many(client, work, body, clients, memory, say)
     if "beside" in args.only:
         megabytes, rounds, seconds = (8, 1, 2) if quick else (500, 5, 10)
-        body = wire_values.state(client, corpus, work, megabytes)
+        body = wire_values.witness(work, megabytes, coupled=False)
         out["beside"] = wire_large.beside(client, work, body, rounds, seconds, say)
     return out
 

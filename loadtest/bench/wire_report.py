@@ -309,7 +309,7 @@ def many_text(data):
     times = sorted(ns / 1e6 for ns in data["done_ns"])
     return [
         f"## {data['clients']} at once",
-        f"A {data['kind']} of {data['megabytes']} MB, `sszip_memory` {data['memory'] >> 20} MiB, "
+        f"Answers (*{data['kind']}*) of {data['megabytes']} MB, `sszip_memory` {data['memory'] >> 20} MiB, "
         "clients that take both formats and get the JSON where there is no memory for more: "
         f"{data['as_ssz']} got SSZ. The worker grew by {data['growth'] / 1e6:,.0f} MB; the first "
         f"was done after {times[0]:,.0f} ms, the last after {times[-1]:,.0f} ms.",
@@ -327,7 +327,7 @@ def beside_text(data):
     ]
     return [
         "## Small requests beside it",
-        f"Four connections with pauses, while one {data['kind']} of {data['megabytes']} MB after "
-        "the other is under way. Times in ms.",
+        f"Four connections with pauses, while one answer (*{data['kind']}*) of "
+        f"{data['megabytes']} MB after the other is under way. Times in ms.",
         table(["Beside", "p99 alone", "p50", "p99", "max", "Large ones"], rows),
     ]
