@@ -21,8 +21,6 @@ static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_decoded(ngx_http_request_t *r);
-static ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
@@ -351,7 +349,7 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
 
 /* what the node is asked; the upstream module gets it within a window */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     sszip_str     body;

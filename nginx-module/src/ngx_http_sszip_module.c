@@ -62,6 +62,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_buffers", NGX_CONF_TAKE2),
     ngx_http_sszip_rule("sszip_memory", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_upstream_encoding", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_request_decoding", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_preset", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_max_size", NGX_CONF_TAKE1),

@@ -203,6 +203,8 @@ ngx_connection_t *ngx_http_sszip_nobody(ngx_http_request_t *r);
 
 /* stored answers */
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 

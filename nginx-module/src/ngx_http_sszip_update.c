@@ -53,6 +53,8 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     if (ps == NULL
+        || (sszip_exchange_request_body(exchange).len != 0
+            && ngx_http_sszip_rewrite_body(r, update) == NGX_ERROR)
         || ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
                                NGX_HTTP_SUBREQUEST_CLONE
                                |NGX_HTTP_SUBREQUEST_BACKGROUND)

@@ -1,6 +1,7 @@
 """The sequences of the parity table on nginx: what is stored, and for whom,
 with the node's answers whole, byte by byte and split at random."""
 
+import gzip
 import itertools
 import time
 import zlib
@@ -76,7 +77,9 @@ def judge(where, step, response, asked):
     assert response.status == expect["status"], where
     assert len(asked) == (step.node is not None), where
     if "forwarded" in expect:
-        assert asked[0].body == sequences.expanded(expect["forwarded"]), where
+        is_coded = step.coding and asked[0].header("Content-Encoding")
+        body = gzip.decompress(asked[0].body) if is_coded else asked[0].body
+        assert body == sequences.expanded(expect["forwarded"]), where
     for name, value in expect.get("upstream", []):
         assert asked[0].header(name) == value, f"{where}: upstream {name}"
     for name in expect.get("upstream_absent", []):

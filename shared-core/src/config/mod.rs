@@ -6,6 +6,7 @@
 //! directive `sszip_min_length` in nginx and `min_length` in Envoy.
 
 mod cache;
+mod decoding;
 pub mod endpoint;
 mod filters;
 pub mod follow;
@@ -23,6 +24,7 @@ use crate::negotiate::media_type::MediaTypes;
 use crate::transcode;
 
 pub use cache::{CacheConfig, Credentials};
+pub use decoding::{CodedRequests, RequestDecoding};
 pub use filters::Filters;
 pub use ssz::{SszConfig, SszRequest};
 use upstreams::Destination;
@@ -72,6 +74,8 @@ pub struct Config {
     pub memory: u64,
     /// What the node is asked for.
     pub upstream_encoding: UpstreamEncoding,
+    /// What is done with requests whose bodies are compressed.
+    pub coded_requests: CodedRequests,
     /// What a host that has no buffers of its own sends a stream in.
     pub buffers: Buffers,
     /// What is stored and looked up.
@@ -101,6 +105,7 @@ pub struct Directives {
     stream_level: Option<u8>,
     memory: Option<u64>,
     upstream_encoding: Option<UpstreamEncoding>,
+    request_decoding: Option<RequestDecoding>,
     buffers: Option<Buffers>,
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheDirectives,
@@ -211,6 +216,9 @@ impl Directives {
             "upstream_encoding" => once(&mut self.upstream_encoding, || {
                 upstream_encoding(one(values)?)
             }),
+            "request_decoding" => once(&mut self.request_decoding, || {
+                request_decoding(one(values)?)
+            }),
             "buffers" => once(&mut self.buffers, || buffers(values)),
             _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set(name, values),
             _ => self.cache.set(name, values, source),
@@ -240,6 +248,7 @@ impl Directives {
         fill(&mut self.stream_level, &outer.stream_level);
         fill(&mut self.memory, &outer.memory);
         fill(&mut self.upstream_encoding, &outer.upstream_encoding);
+        fill(&mut self.request_decoding, &outer.request_decoding);
         fill(&mut self.buffers, &outer.buffers);
         self.cache.inherit(&outer.cache);
         self.ssz.inherit(&outer.ssz);
@@ -264,6 +273,7 @@ impl Directives {
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
             upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
+            coded_requests: CodedRequests::new(self.request_decoding.unwrap_or_default()),
             buffers: self.buffers.unwrap_or(Buffers {
                 number: 2,
                 size: 6144,
@@ -283,6 +293,15 @@ fn upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveError> {
         b"identity" => Ok(UpstreamEncoding::Identity),
         b"pass" => Ok(UpstreamEncoding::Pass),
         _ => Err(invalid(value, "\"identity\" or \"pass\"")),
+    }
+}
+
+fn request_decoding(value: &[u8]) -> Result<RequestDecoding, DirectiveError> {
+    match value {
+        b"off" => Ok(RequestDecoding::Off),
+        b"auto" => Ok(RequestDecoding::Auto),
+        b"always" => Ok(RequestDecoding::Always),
+        _ => Err(invalid(value, "\"off\", \"auto\" or \"always\"")),
     }
 }
 
@@ -339,6 +358,7 @@ mod tests {
             "max_oneshot 1m",
             "memory 1g",
             "upstream_encoding pass",
+            "request_decoding always",
             "buffers 8 4k",
         ] {
             set(&mut directives, line).unwrap();
@@ -348,6 +368,7 @@ mod tests {
         assert_eq!((config.min_length, config.comp_level), (2048, 12));
         assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
         assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
+        assert!(config.coded_requests.go_decoded());
         assert_eq!((config.buffers.number, config.buffers.size), (8, 4096));
     }
 
@@ -398,6 +419,10 @@ mod tests {
             (
                 "upstream_encoding gzip",
                 "has an invalid value \"gzip\": it must be \"identity\" or \"pass\"",
+            ),
+            (
+                "request_decoding on",
+                "has an invalid value \"on\": it must be \"off\", \"auto\" or \"always\"",
             ),
             (
                 "types json",

@@ -96,6 +96,8 @@ pub(super) struct CacheRequest {
     /// Why it is of no kind.
     pub(super) why: Reason,
     pub(super) credentials: bool,
+    /// The body is coded with gzip.
+    pub(super) coded: bool,
     /// The client wants nothing of it stored (RFC 9111, 5.2.1.5).
     pub(super) no_store: bool,
     pub(super) target: Vec<u8>,
@@ -119,7 +121,8 @@ impl Request {
         self.ssz.is_some() || self.call.is_some()
     }
 
-    pub(super) fn read<'a, I>(head: RequestHead<'_, I>, caches: bool) -> Self
+    /// `decodes`: what is coded with gzip is of the kind that it is without.
+    pub(super) fn read<'a, I>(head: RequestHead<'_, I>, caches: bool, decodes: bool) -> Self
     where
         I: Iterator<Item = Field<'a>>,
     {
@@ -129,7 +132,8 @@ impl Request {
             ..Request::default()
         };
         let mut json = false;
-        let mut coded = false;
+        // `None`: no field speaks of one
+        let mut coding = None;
         if caches {
             let expected = head.fields.size_hint().0;
             request.cache.fields.make_room(expected.min(64));
@@ -138,7 +142,9 @@ impl Request {
             if caches {
                 request.cache.read_field(name, value);
                 json |= name.eq_ignore_ascii_case(b"content-type") && media_type::is_json(value);
-                coded |= name.eq_ignore_ascii_case(b"content-encoding");
+                if name.eq_ignore_ascii_case(b"content-encoding") {
+                    coding.get_or_insert(Coding::Identity).read(value);
+                }
             }
             if name.eq_ignore_ascii_case(b"accept-encoding") {
                 request.accept_encoding.read_line(value);
@@ -155,12 +161,15 @@ impl Request {
             let (kind, why) = match head.method {
                 _ if request.untouched => (CacheKind::None, Reason::Upgrade),
                 b"POST" if !json => (CacheKind::Change, Reason::RequestType),
-                b"POST" if coded => (CacheKind::Change, Reason::RequestCoding),
-                b"POST" => (CacheKind::Call, Reason::None),
+                b"POST" if coding.is_none() || coding == Some(Coding::Gzip) && decodes => {
+                    (CacheKind::Call, Reason::None)
+                }
+                b"POST" => (CacheKind::Change, Reason::RequestCoding),
                 b"GET" | b"HEAD" => (CacheKind::Resource, Reason::None),
                 method if SAFE.contains(&method) => (CacheKind::None, Reason::Method),
                 _ => (CacheKind::Change, Reason::Method),
             };
+            request.cache.coded = kind == CacheKind::Call && coding.is_some();
             request.cache.kind = kind;
             request.cache.why = why;
         }
@@ -210,7 +219,7 @@ pub struct ResponseHead<I> {
     pub host_writes_vary: bool,
 }
 
-/// The content coding of a response.
+/// The content coding of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Coding {
     #[default]

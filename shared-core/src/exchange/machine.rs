@@ -37,8 +37,8 @@ pub struct Exchange {
     /// Bytes of the body that came, and that the client got.
     pub(super) received: u64,
     pub(super) sent: u64,
-    /// What the node gets in place of the request's body: a part of a batch, or JSON
-    /// of SSZ. It lives as long as the exchange.
+    /// What the node gets in place of the request's body: a part of a batch, JSON of
+    /// SSZ, or what was coded. It lives as long as the exchange.
     pub(super) request_body: Vec<u8>,
     /// The memory that it takes where it may be long.
     pub(super) request_memory: Option<Reservation>,
@@ -216,7 +216,7 @@ impl Exchange {
                 submitted = Submitted::read(head.method, head.target, head.fields.clone());
             }
         }
-        self.request = Request::read(head, caches);
+        self.request = Request::read(head, caches, self.config.coded_requests.are_read());
         self.request.call = call.filter(|_| !self.request.untouched);
         self.negotiate(ssz);
         self.request.submitted = submitted.filter(|_| !self.request.untouched);

@@ -114,11 +114,16 @@ impl Exchange {
         self.answer().is_some_and(|answer| answer.is_ours)
     }
 
-    /// The node's status: whether it takes SSZ shows in that.
+    /// The node's status: whether it takes SSZ, or what is coded, shows in that.
     pub(super) fn learn_of_status(&self, status: u16) {
-        if let (415, Some(submitted), false) = (status, self.request.submitted, self.is_rewritten())
-        {
+        if status != 415 || self.is_rewritten() {
+            return;
+        }
+        if let Some(submitted) = self.request.submitted {
             self.config.ssz.json_only.learn(submitted.route());
+        }
+        if self.request.cache.coded {
+            self.config.coded_requests.saw_refusal();
         }
     }
 }

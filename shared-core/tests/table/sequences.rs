@@ -44,6 +44,7 @@ struct Step {
     headers: Option<Fields>,
     #[serde(default)]
     body: String,
+    coding: Option<String>,
     node: Option<Node>,
     #[serde(default)]
     expect: Expect,
@@ -167,9 +168,14 @@ fn check(step: &Step, answer: &Answer) -> Result<(), String> {
         step.node.is_some(),
     )?;
     if let (Some(forwarded), Some(got)) = (&expect.forwarded, &answer.forwarded) {
+        let coding = joined(&answer.upstream, "Content-Encoding");
+        let got = match coding.is_some() && step.coding.is_some() {
+            true => gunzip(got).map_err(|error| format!("not gzip: {error}"))?,
+            false => got.clone(),
+        };
         same(
             "forwarded",
-            String::from_utf8_lossy(got).into_owned(),
+            String::from_utf8_lossy(&got).into_owned(),
             expanded(forwarded),
         )?;
     }
@@ -231,13 +237,18 @@ fn request(step: &Step, split: usize, config: Arc<Config>) -> host::Request {
     if step.method == "POST" && !is_typed {
         headers.push(("Content-Type".into(), "application/json".into()));
     }
+    let mut body = expanded(&step.body).into_bytes();
+    if let Some(coding) = &step.coding {
+        body = gzip(&body);
+        headers.push(("Content-Encoding".into(), coding.clone()));
+    }
     let node = step.node.as_ref().map(|node| node_of(node, split));
     host::Request {
         config,
         method: step.method.clone(),
         target: step.target.clone(),
         headers,
-        body: expanded(&step.body).into_bytes(),
+        body,
         coding_allowed: true,
         place: Vec::new(),
         now: 0,

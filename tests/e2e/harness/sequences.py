@@ -1,6 +1,7 @@
 """The sequences of the parity table (tests/cases/cache*.toml), with their
 defaults filled in."""
 
+import gzip
 import re
 import tomllib
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from .cases import DIRECTORY
 from .origin import CLOSE, answer
 
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
-_STEP = {"pause", "method", "target", "headers", "body", "node", "expect"}
+_STEP = {"pause", "method", "target", "headers", "body", "coding", "node", "expect"}
 _NODE = {"status", "headers", "body", "coding", "framing", "cut_at"}
 _EXPECT = {"cache", "status", "coding", "body", "hex", "headers", "absent", "forwarded", "upstream", "upstream_absent"}
 
@@ -21,6 +22,7 @@ class Step:
     target: str
     headers: list
     body: bytes
+    coding: str | None
     node: dict | None
     expect: dict
 
@@ -73,12 +75,17 @@ def _step(raw, name):
     headers = [tuple(line) for line in raw.get("headers", [["Accept-Encoding", "gzip"]])]
     if method == "POST" and "Content-Type" not in dict(headers):
         headers.append(("Content-Type", "application/json"))
+    body = expanded(raw["body"]) if "body" in raw else None
+    if coding := raw.get("coding"):
+        body = gzip.compress(body)
+        headers.append(("Content-Encoding", coding))
     return Step(
         raw.get("pause", 0) / 1000,
         method,
         raw.get("target", "/"),
         headers,
-        expanded(raw["body"]) if "body" in raw else None,
+        body,
+        coding,
         node,
         expect,
     )

@@ -19,7 +19,7 @@ pub enum Need {
     Nothing,
     /// Nothing more: look it up.
     LookUp,
-    /// The request's body, in no content coding: read it, then look it up.
+    /// The request's body, as it came but for chunks: read it, then look it up.
     Body,
     /// The same, wherever the host keeps it: in a file, too.
     WholeBody,

@@ -8,6 +8,7 @@ use super::fill::wanted::What;
 use super::fill::{Fill, Settings};
 use super::found::{Found, Looked, StandIn};
 use crate::beacon::Route;
+use crate::bytes::copy_of;
 use crate::cache::entry::Gate;
 use crate::cache::process::flights::Token;
 use crate::cache::scope::Scope;
@@ -84,6 +85,7 @@ impl Exchange {
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
+        update.request_body = copy_of(&self.request_body)?;
         update.cache_status = CacheStatus::Miss;
         update.looked = Looked {
             at: self.looked.at,

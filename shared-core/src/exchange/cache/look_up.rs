@@ -35,7 +35,8 @@ impl Exchange {
 
     fn need_of_cache(&mut self, length: BodyLength) -> Need {
         let (request, cache) = (&self.request.cache, &self.config.cache);
-        let bypasses = request.credentials && cache.credentials == Credentials::Bypass;
+        let goes_decoded = request.coded && self.config.coded_requests.go_decoded();
+        let bypasses = self.bypasses() && !goes_decoded;
         let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);
         if !looks || !self.config.process.shared.keeps() {
             return Need::Nothing;
@@ -60,6 +61,11 @@ impl Exchange {
         need
     }
 
+    /// Whether what is stored is not for who asks.
+    pub(super) fn bypasses(&self) -> bool {
+        self.request.cache.credentials && self.config.cache.credentials == Credentials::Bypass
+    }
+
     /// Whether a body is too long to be looked up, after all.
     pub(in crate::exchange) fn is_too_long(&self, body: &[u8]) -> bool {
         self.is_call() && body.len() as u64 > self.config.cache.max_request
@@ -82,6 +88,9 @@ impl Exchange {
         self.cache_status = CacheStatus::Bypass;
         let found = self.find(&asked, waited);
         let (event, phase, look_up) = match found {
+            Found::Nothing if !self.request_body.is_empty() => {
+                (Event::Miss, Phase::AwaitingHead, LookUp::ForwardRewritten)
+            }
             Found::Nothing => (Event::Miss, Phase::AwaitingHead, LookUp::Forward),
             Found::Answer(answer) => (Event::Hit, Phase::Ready(answer), LookUp::Respond),
             Found::ToDecode(decoding) => (
@@ -121,6 +130,13 @@ impl Exchange {
         if self.request.cache.kind == CacheKind::Resource {
             return self.look_up_resource(asked, waited);
         }
+        match self.request.cache.coded {
+            true => self.find_decoded(asked, waited),
+            false => self.find_calls(asked, waited),
+        }
+    }
+
+    pub(super) fn find_calls(&mut self, asked: &Asked<'_>, waited: Option<Box<Waits>>) -> Found {
         let (config, scope) = (Arc::clone(&self.config), self.scope(asked));
         let mut judge = Calls::new(&config, &scope, asked.body);
         match judge.read(config.cache.batch_max) {
@@ -216,7 +232,7 @@ impl Exchange {
 /// What there must be to look up a request with a body of `length` bytes, in
 /// bytes. The calls in it are read into structures of which only all together
 /// are long: the shortest call has some 40 bytes, and takes twelve times that.
-fn room_for(length: usize) -> usize {
+pub(super) fn room_for(length: usize) -> usize {
     match length {
         0..=0x1000 => 0,
         _ => length.saturating_mul(16),

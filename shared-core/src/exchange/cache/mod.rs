@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `asked`, `found` | what is looked for, and what comes of that |
 //! | `look_up`, `seek`, `batch`, `resource` | looking for it: of any request, of one answer, of a batch, of a GET |
+//! | `decoded` | the same of a body that is coded |
 //! | `calls`, `scope` | where it would be |
 //! | `waits` | waiting for what others fetch |
 //! | `hit`, `stand_in` | giving it out: fresh, and when it has expired |
@@ -17,6 +18,7 @@ pub(super) mod asked;
 mod batch;
 mod calls;
 mod changing;
+mod decoded;
 mod fetch;
 pub(super) mod fill;
 pub(super) mod found;
