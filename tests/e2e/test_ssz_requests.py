@@ -49,6 +49,13 @@ server {
     location / { proxy_pass http://@origin@; }
 }
 server {
+    listen 127.0.0.1:@port_small_cached@;
+    sszip_memory 64k;
+    sszip_cache on;
+    client_body_buffer_size 1k;
+    location / { proxy_pass http://@origin@; }
+}
+server {
     listen 127.0.0.1:@port_several@;
     location / { proxy_pass http://several; }
 }
@@ -198,14 +205,26 @@ def test_a_large_one_is_made_on_another_thread(nginx, origin):
     assert [len(json.loads(asked.body)) for asked in origin.received(REGISTRATIONS)] == [20_000] * 3
 
 
-def test_more_than_the_memory_that_there_is_goes_on_as_it_came(nginx, origin):
+@pytest.mark.parametrize("port", ["port_small", "port_small_cached"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_more_than_the_memory_that_there_is_goes_on_as_it_came(nginx, origin, port, framing):
+    """Whether its head says so, or only its end; looked up for what it changes, or not."""
     origin.answers(answer(b"", type=None))
     for body in (ONE * 10, ONE * 1000, ONE * 10):
         origin.requests.clear()
-        request = {"method": "POST", "headers": [OCTETS], "body": body}
-        assert fetch(nginx.ports["port_small"], REGISTRATIONS, **request).status == 200
+        headers = [OCTETS] if framing == "length" else [OCTETS, ("Transfer-Encoding", "chunked")]
+        sent = body if framing == "length" else chunked(body)
+        whole = request_bytes(REGISTRATIONS, method="POST", headers=headers, body=sent)
+        with nginx.connect(port) as connection:
+            # the body comes after its head was looked at
+            connection.send(whole[: len(whole) - len(sent) + 100])
+            time.sleep(0.02)
+            connection.send(whole[len(whole) - len(sent) + 100 :])
+            assert connection.read("POST").status == 200
         (asked,) = origin.received(REGISTRATIONS)
-        assert (asked.body == body) == (len(body) > 10_000)
+        is_long = len(body) > 10_000
+        assert (asked.body == body) == is_long
+        assert asked.header("Content-Type") == ("application/octet-stream" if is_long else "application/json")
 
 
 def test_a_node_that_goes_away_is_not_asked_again(nginx, origin):

@@ -35,7 +35,10 @@ impl Exchange {
     /// Whether that can be, with a body of that length.
     pub(super) fn is_to_rewrite(&self, length: BodyLength) -> bool {
         match length {
-            BodyLength::Known(length) => length <= self.config.ssz.max_size,
+            BodyLength::Known(length) => {
+                let memory = length.saturating_mul(LENGTHS as u64);
+                length <= self.config.ssz.max_size && memory <= self.config.memory
+            }
             BodyLength::Unknown => true,
         }
     }

@@ -22,8 +22,12 @@ use crate::mode::Mode;
 impl Exchange {
     /// What a look-up needs, of a request with such a body.
     pub fn need(&mut self, length: BodyLength) -> Need {
-        if self.rewrites() && self.is_to_rewrite(length) {
-            return Need::WholeBody;
+        if self.rewrites() {
+            if self.is_to_rewrite(length) {
+                return Need::WholeBody;
+            }
+            // nor will it be, though it is looked up without its body
+            self.request.submitted = None;
         }
         let need = self.need_of_cache(length);
         if self.may_give_result(length) {
