@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from harness.origin import answer
+from harness.specified import values as specified_values
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = TESTS / "clients" / "lodestar" / "ask.js"
@@ -72,11 +73,8 @@ FORK = "electra"
 @pytest.fixture(scope="module")
 def specified(cache_directory):
     """By type, as JSON and SSZ."""
-    python = cache_directory / "ssz-venv" / "bin" / "python"
     names = {line[-1] for line in [*GETS, *POSTS]}
-    command = [python, TESTS / "ssz" / "answers.py", "--safe", "mainnet", *names]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = specified_values(cache_directory, "answers.py", "--safe", "mainnet", *names)
     of_fork = {value["type"]: value for value in found if value["fork"] == FORK}
     assert set(of_fork) == names
     return of_fork

@@ -16,10 +16,10 @@ import pytest
 from harness.client import fetch
 from harness.nginx import resident
 from harness.origin import CLOSE, RESET, answer, bytewise, gzipped, head, scattered
+from harness.specified import values as specified_values
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "beacon"
 SSZIP = pathlib.Path(__file__).resolve().parents[2] / "build" / "bin" / "sszip"
-SSZ_TESTS = pathlib.Path(__file__).resolve().parents[1] / "ssz"
 
 OCTETS = ("Accept", "application/octet-stream")
 EITHER = ("Accept", "application/octet-stream;q=1.0,application/json;q=0.9")
@@ -125,10 +125,7 @@ _runs = itertools.count(1)
 @pytest.fixture(scope="module")
 def specified(cache_directory):
     """Values of each fork and type with a route, by the specifications."""
-    python = cache_directory / "ssz-venv" / "bin" / "python"
-    command = [python, SSZ_TESTS / "answers.py", "minimal", *ROUTES]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = specified_values(cache_directory, "answers.py", "minimal", *ROUTES)
     assert {value["type"] for value in found} == set(ROUTES)
     return found
 

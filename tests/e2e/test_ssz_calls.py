@@ -5,7 +5,6 @@ import itertools
 import json
 import pathlib
 import random
-import subprocess
 import threading
 
 import pytest
@@ -14,9 +13,9 @@ from harness.client import fetch
 from harness.nginx import peak, resident
 from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
 from harness.rpc import call
+from harness.specified import values as specified_values
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "witness"
-SSZ_TESTS = pathlib.Path(__file__).resolve().parents[1] / "ssz"
 
 JSON = ("Content-Type", "application/json")
 OCTETS = ("Accept", "application/octet-stream")
@@ -72,10 +71,7 @@ _runs = itertools.count(1)
 @pytest.fixture(scope="module")
 def specified(cache_directory):
     """Results of each type that has a method, by the specifications' SSZ."""
-    python = cache_directory / "ssz-venv" / "bin" / "python"
-    command = [python, SSZ_TESTS / "results.py", *METHODS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = specified_values(cache_directory, "results.py", *METHODS)
     assert {value["type"] for value in found} == set(METHODS)
     return found
 

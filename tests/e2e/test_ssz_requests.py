@@ -3,16 +3,14 @@ specifications, found out and remembered, refused before the node sees them, and
 never sent twice."""
 
 import json
-import pathlib
-import subprocess
 import time
 
 import pytest
 
 from harness.client import Connection, fetch, request_bytes
 from harness.origin import RESET, answer
+from harness.specified import values as specified_values
 
-SSZ_TESTS = pathlib.Path(__file__).resolve().parents[1] / "ssz"
 
 CONFIG = """
 proxy_http_version 1.1;
@@ -87,10 +85,7 @@ OCTETS = ("Content-Type", "application/octet-stream")
 
 @pytest.fixture(scope="module")
 def specified(cache_directory):
-    python = cache_directory / "ssz-venv" / "bin" / "python"
-    command = [python, SSZ_TESTS / "answers.py", "minimal", *ROUTES]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    found = specified_values(cache_directory, "answers.py", "minimal", *ROUTES)
     assert {value["type"] for value in found} == set(ROUTES)
     # the blocks of these forks come with their blobs
     return [v for v in found if (v["type"], v["fork"] in WITH_CONTENTS) != ("SignedBeaconBlock", True)]
@@ -249,3 +244,21 @@ def test_clients_that_go_away_while_they_send(nginx, origin):
     time.sleep(0.2)
     assert origin.requests == []
     assert fetch(nginx.ports["port"], REGISTRATIONS, method="POST", headers=[OCTETS], body=ONE).status == 200
+
+
+@pytest.mark.parametrize("reloads", [False, True], ids=["gone", "gone, and a reload"])
+def test_clients_that_go_away_while_a_thread_works(nginx, origin, reloads):
+    """What reaches the node is whole, and once; and all goes on."""
+    origin.answers(answer(b"", type=None))
+    origin.requests.clear()
+    whole = request_bytes(REGISTRATIONS, method="POST", headers=[OCTETS], body=ONE * 20_000)
+    for _ in range(10):
+        with Connection(nginx.ports["port_cached"]) as connection:
+            connection.send(whole)
+        if reloads:
+            nginx.reload()
+    response = fetch(nginx.ports["port_cached"], REGISTRATIONS, method="POST", headers=[OCTETS], body=ONE)
+    assert response.status == 200
+    time.sleep(0.3)
+    lengths = [len(json.loads(asked.body)) for asked in origin.received(REGISTRATIONS)]
+    assert lengths.count(1) == 1 and set(lengths) <= {1, 20_000} and len(lengths) <= 11

@@ -1,7 +1,6 @@
 //! Requests whose bodies are compressed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use super::refused::Refused;
 
 /// Which of them are decoded, to be looked up, and for whom else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,14 +19,17 @@ pub enum RequestDecoding {
 pub struct CodedRequests {
     decoding: RequestDecoding,
     /// The node has said that it takes none.
-    refused: Arc<AtomicBool>,
+    refused: Refused,
 }
+
+/// They are all of one kind.
+const CODED: usize = 0;
 
 impl CodedRequests {
     pub(super) fn new(decoding: RequestDecoding) -> Self {
         Self {
             decoding,
-            refused: Arc::default(),
+            refused: Refused::default(),
         }
     }
 
@@ -40,14 +42,14 @@ impl CodedRequests {
     pub fn go_decoded(&self) -> bool {
         match self.decoding {
             RequestDecoding::Off => false,
-            RequestDecoding::Auto => self.refused.load(Ordering::Relaxed),
+            RequestDecoding::Auto => self.refused.has(CODED),
             RequestDecoding::Always => true,
         }
     }
 
     /// The node has answered one with 415 (RFC 9110, 15.5.16).
     pub fn saw_refusal(&self) {
-        self.refused.store(true, Ordering::Relaxed);
+        self.refused.learn(CODED);
     }
 }
 

@@ -12,6 +12,7 @@ mod filters;
 pub mod follow;
 pub mod follows;
 pub mod plan;
+mod refused;
 mod ssz;
 pub mod store;
 pub mod upstreams;

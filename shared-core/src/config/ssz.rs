@@ -1,10 +1,9 @@
 //! Whether and how answers are given as SSZ.
 
+use super::refused::Refused;
 use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
 
 /// The settings of a place.
 #[derive(Clone, Debug)]
@@ -20,8 +19,8 @@ pub struct SszConfig {
     pub hold: u64,
     /// What becomes of SSZ that clients send.
     pub request: SszRequest,
-    /// Which routes the node takes JSON for only.
-    pub json_only: JsonOnly,
+    /// Routes for which the node has refused SSZ.
+    pub refused: Refused,
 }
 
 /// What becomes of SSZ that clients send.
@@ -33,27 +32,6 @@ pub enum SszRequest {
     Auto,
     /// The node gets JSON.
     Always,
-}
-
-/// Routes for which the node behind a place has refused SSZ (415). JSON all nodes
-/// take: that is never wrong, whichever of several has refused.
-#[derive(Clone, Debug, Default)]
-pub struct JsonOnly(Arc<AtomicU32>);
-
-impl JsonOnly {
-    /// Whether the node takes JSON only for a route, below 32, as far as is known.
-    pub fn has(&self, route: usize) -> bool {
-        self.0.load(Ordering::Relaxed) & bit(route) != 0
-    }
-
-    /// It has refused SSZ for that route.
-    pub fn learn(&self, route: usize) {
-        self.0.fetch_or(bit(route), Ordering::Relaxed);
-    }
-}
-
-fn bit(route: usize) -> u32 {
-    u32::try_from(route).map_or(0, |route| 1_u32.checked_shl(route).unwrap_or(0))
 }
 
 /// What one block says; `None` where it says nothing.
@@ -106,7 +84,7 @@ impl SszDirectives {
             max_size: self.max_size.unwrap_or(512 * MIB),
             hold: self.hold.unwrap_or(4 * MIB),
             request: self.request.unwrap_or(SszRequest::Auto),
-            json_only: JsonOnly::default(),
+            refused: Refused::default(),
         }
     }
 }

@@ -28,7 +28,7 @@ impl Exchange {
         let submitted = self
             .request
             .submitted
-            .filter(|it| ssz.request == SszRequest::Always || ssz.json_only.has(it.route()));
+            .filter(|it| ssz.request == SszRequest::Always || ssz.refused.has(it.route()));
         submitted.is_some() && self.request_body.is_empty() && self.state() == State::AwaitingHead
     }
 
@@ -123,7 +123,7 @@ impl Exchange {
             return;
         }
         if let Some(submitted) = self.request.submitted {
-            self.config.ssz.json_only.learn(submitted.route());
+            self.config.ssz.refused.learn(submitted.route());
         }
         if self.request.cache.coded {
             self.config.coded_requests.saw_refusal();
