@@ -20,6 +20,7 @@ use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
 use sszip_core::cache::owner::state::{Found, LookUp, Refused};
 use sszip_core::cache::owner::Owner;
+use sszip_core::cache::resource::other_form;
 use sszip_core::cache::store::StoreError;
 use sszip_core::cache::{Key, Namespace};
 use tokio::sync::{Notify, Semaphore};
@@ -286,12 +287,16 @@ impl Engine {
 
     async fn purge_here(&self, scope: Scope) -> Result<Purged, Failure> {
         // of others nothing is counted on the disk: it would have to be searched
-        let is_stored = match scope {
+        let stored = match scope {
             Scope::Key(key) => {
-                let has_stored = move |owner: &Owner| owner.disk().get(&key, now()).is_some();
-                self.writing(has_stored).await?
+                let has = |owner: &Owner, key: &Key| owner.disk().get(key, now()).is_some();
+                let count = move |owner: &Owner| {
+                    let forms = [key, other_form(&key)];
+                    forms.iter().filter(|key| has(owner, key)).count() as u64
+                };
+                self.writing(count).await?
             }
-            _ => false,
+            _ => 0,
         };
         let (purged, swept) = (scope.clone(), scope.clone());
         let generation = self.on_disk(move |owner| owner.purge(&scope, now)).await?;
@@ -312,7 +317,7 @@ impl Engine {
             if !self.owner.is_waiting(generation) {
                 return Ok(Purged {
                     generation,
-                    entries: swept.max(is_stored.into()),
+                    entries: swept.max(stored),
                 });
             }
             settled.await;

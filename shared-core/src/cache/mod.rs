@@ -9,6 +9,7 @@
 //! | [`http`]      | what a head says of that (RFC 9111)                        |
 //! | [`stale`]     | when an expired answer may be sent                         |
 //! | [`scope`]     | what tells answers apart                                   |
+//! | [`resource`]  | what a resource is stored under, in each of its formats    |
 //! | [`status`]    | what the cache had to do with an answer                    |
 //! | [`reason`]    | and why no more                                            |
 //! | [`entry`]     | one answer, and its forms: in batches, as bytes, smaller   |
@@ -52,7 +53,7 @@ pub mod link;
 pub mod owner;
 pub mod process;
 pub mod reason;
-pub(crate) mod resource;
+pub mod resource;
 pub mod scope;
 pub mod stale;
 pub mod status;

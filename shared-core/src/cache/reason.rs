@@ -87,4 +87,6 @@ named! {
     SszInvalid "ssz-invalid",
     /// It is too much SSZ.
     SszLength "ssz-length",
+    /// It has another root than was asked for.
+    SszRoot "ssz-root",
 }

@@ -12,6 +12,22 @@ pub(crate) fn key_of(scope: &Scope, name: &[u8]) -> Key {
     *hasher.finalize().as_bytes()
 }
 
+/// The key of a resource in one of its two formats. Those of both differ in one
+/// bit, so that whoever has one knows the other.
+pub(crate) fn of_form(mut key: Key, is_ssz: bool) -> Key {
+    let last = &mut key[size_of::<Key>() - 1];
+    *last = *last & !1 | u8::from(is_ssz);
+    key
+}
+
+/// The key of the same resource in its other format. What has no formats has none
+/// under that key: it is no hash that anything has.
+pub fn other_form(key: &Key) -> Key {
+    let mut other = *key;
+    other[size_of::<Key>() - 1] ^= 1;
+    other
+}
+
 /// A strong entity tag of these bytes.
 pub(crate) fn tag_of(body: &[u8]) -> Vec<u8> {
     let hash = blake3::hash(body).to_hex();

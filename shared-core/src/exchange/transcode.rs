@@ -209,6 +209,12 @@ impl Exchange {
         held.body = made.body;
         held.declared = None;
         held.delimited = true;
+        let refused = self.storing.fill.as_ref().and_then(|fill| fill.refused());
+        if let Some(reason) = refused {
+            // who waits for it asks for itself
+            self.not_stored_for_now(reason);
+            self.detail_edit();
+        }
         let tag = self.storing.fill.as_ref().and_then(|fill| fill.tag());
         self.code_whole()?;
         if let Some(tag) = tag {

@@ -6,6 +6,7 @@
 //! | [`call`]  | which calls of JSON-RPC there are, and what each gives       |
 //! | [`route`] | which routes there are, and the type of what each gives      |
 //! | [`submitted`] | which bodies of requests are SSZ, and the same as JSON   |
+//! | [`root`]  | whether a value is the one that was asked for by its root     |
 //! | [`stage`] | a body as it comes, and what there is at its end             |
 //! | [`why`]   | why an answer can't be had in the other format               |
 //!
@@ -13,6 +14,7 @@
 //! body is theirs.
 
 pub mod call;
+pub mod root;
 pub mod route;
 pub mod stage;
 pub mod submitted;

@@ -20,6 +20,8 @@ pub struct Transcoder {
     fork: Option<Fork>,
     /// Whether the answer has one to say.
     is_of_a_fork: bool,
+    /// The type of its SSZ, as far as the head says.
+    of: Of,
     max_size: u64,
 }
 
@@ -28,6 +30,23 @@ enum Way {
     ToSsz(Box<ToSsz<'static>>),
     /// So many bytes came.
     ToJson(&'static Schema, TypeId, u64),
+}
+
+/// A type of SSZ.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Type(&'static Schema, TypeId),
+    /// That of the name in the fork that the envelope will say.
+    Name(&'static str, Preset),
+}
+
+impl Of {
+    fn in_fork(self, fork: Option<&str>) -> Option<(&'static Schema, TypeId)> {
+        match self {
+            Of::Type(schema, ty) => Some((schema, ty)),
+            Of::Name(name, preset) => named_type(name, fork?.parse().ok()?, preset).ok(),
+        }
+    }
 }
 
 /// What came of it.
@@ -41,6 +60,8 @@ pub struct Made {
     pub fork: Option<&'static str>,
     /// What the envelope has said of the value.
     pub flags: Flags,
+    /// The type of the body, if that is SSZ.
+    pub of: Option<(&'static Schema, TypeId)>,
 }
 
 impl Transcoder {
@@ -74,18 +95,20 @@ impl Transcoder {
             Some(version) => Some(fork_of(version)?),
             None => None,
         };
-        let way = match (named, format) {
+        let (way, of) = match (named, format) {
             (_, Format::Json) if gives.says_more() => return Err(Why::More),
             (Some(fork), _) => {
                 let (schema, ty) = type_of(gives, fork, preset, kind)?;
-                match format {
+                let way = match format {
                     Format::Ssz => Way::ToSsz(Box::new(ToSsz::new(schema, ty, Form::Enveloped))),
                     Format::Json => Way::ToJson(schema, ty, 0),
-                }
+                };
+                (way, Of::Type(schema, ty))
             }
             (None, Format::Ssz) => {
                 let name = gives.name_in_any().ok_or(Why::NoVersion)?;
-                Way::ToSsz(Box::new(ToSsz::by_version(preset, name)))
+                let reader = ToSsz::by_version(preset, name);
+                (Way::ToSsz(Box::new(reader)), Of::Name(name, preset))
             }
             (None, Format::Json) => return Err(Why::NoVersion),
         };
@@ -94,6 +117,7 @@ impl Transcoder {
             way,
             fork: named.filter(|_| is_of_a_fork),
             is_of_a_fork,
+            of,
             max_size,
         })
     }
@@ -165,6 +189,7 @@ impl Transcoder {
             format: Format::Ssz,
             fork,
             flags,
+            of: self.of.in_fork(fork),
         })
     }
 }
@@ -198,6 +223,7 @@ fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> 
         format: Format::Json,
         fork: None,
         flags: Flags::default(),
+        of: None,
     })
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Entry;
 use crate::cache::class::Class;
+use crate::cache::resource::other_form;
 use crate::cache::{Key, Namespace};
 
 /// The longest name of a method, in bytes.
@@ -86,7 +87,7 @@ pub enum Scope {
         /// The last.
         to: u64,
     },
-    /// One.
+    /// One, and the same resource in its [other format](other_form).
     Key(Key),
 }
 
@@ -110,7 +111,7 @@ impl Scope {
                         .block
                         .is_none_or(|block| (*from..=*to).contains(&block))
             }
-            Self::Key(purged) => key == purged,
+            Self::Key(purged) => key == purged || other_form(key) == *purged,
         }
     }
 }
@@ -154,6 +155,7 @@ mod tests {
             (blocks([1; 16], 11, u64::MAX), false),
             (blocks([2; 16], 0, u64::MAX), false),
             (Scope::Key(key), true),
+            (Scope::Key(other_form(&key)), true),
             (Scope::Key([8; 32]), false),
         ] {
             assert_eq!(scope.covers(&key, &about()), covers, "{scope:?}");

@@ -171,6 +171,8 @@ pub struct Entry {
     kept_stale: AtomicBool,
     /// The last change before the node was asked for it.
     changes: u64,
+    /// It came from elsewhere, and what its other format is of was not compared.
+    uncompared: AtomicBool,
 }
 
 /// The identity form of a coded payload.
@@ -274,6 +276,7 @@ impl Entry {
             unread: AtomicBool::new(false),
             kept_stale: AtomicBool::new(false),
             changes: 0,
+            uncompared: AtomicBool::new(false),
         }
     }
 
@@ -313,6 +316,23 @@ impl Entry {
     /// The last change before the node was asked for it.
     pub fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// The same, to be compared with the same resource in its other format before it
+    /// is given out.
+    pub fn uncompared(mut self) -> Self {
+        self.uncompared = AtomicBool::new(true);
+        self
+    }
+
+    /// Whether it is to be.
+    pub fn is_uncompared(&self) -> bool {
+        self.uncompared.load(Ordering::Relaxed)
+    }
+
+    /// It was, and may be given out.
+    pub fn was_compared(&self) {
+        self.uncompared.store(false, Ordering::Relaxed);
     }
 
     /// The same; if its chain is one of `chains`, it has to hold against that.
@@ -565,6 +585,15 @@ impl Entry {
             Plain::Never => Plain::Never,
         };
         Some(bytes)
+    }
+
+    /// The payload in identity, to be looked at once: it is not kept. `None` when
+    /// memory is refused.
+    pub fn decoded(&self) -> Option<Bytes> {
+        match &self.payload {
+            Payload::Raw(bytes) => Some(bytes.clone()),
+            Payload::Open(open) => Some(Bytes::from(open.inflate()?)),
+        }
     }
 
     /// Drops the decoded bytes, and never keeps them again: for a tier that

@@ -12,6 +12,7 @@ use crate::cache::entry::Entry;
 use crate::cache::process::flights::Outcome;
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::Shared;
+use crate::cache::resource::other_form;
 use crate::cache::told::Event;
 use crate::cache::Key;
 use crate::memory;
@@ -91,8 +92,14 @@ impl Link {
                 // what was seen here may be on its way to the owner
                 match entry.filter(Entry::holds) {
                     Some(entry) => {
+                        let other = other_form(&look_up.key);
+                        let hot = shared.hot();
+                        let entry = match hot.and_then(|hot| hot.stale(&other)) {
+                            Some(_) => entry.uncompared(),
+                            None => entry,
+                        };
                         let entry = Arc::new(entry);
-                        if let Some(hot) = shared.hot() {
+                        if let Some(hot) = hot {
                             hot.insert(look_up.key, Arc::clone(&entry));
                         }
                         let answer = Outcome::Answer(entry);

@@ -18,6 +18,7 @@ use super::now::Now;
 use super::processes::{Name, Next, NoSuchPurge, Processes, Stream, TooMany};
 use crate::cache::chain::Chains;
 use crate::cache::entry::about::{About, Scope};
+use crate::cache::resource::other_form;
 use crate::cache::told::Event;
 use crate::cache::Key;
 
@@ -370,7 +371,11 @@ impl Owner {
             kept.about().generation < generation && scope.covers(key, kept.about())
         };
         match scope {
-            Scope::Key(key) => self.memory.take_out(key, is_about).into(),
+            Scope::Key(key) => {
+                let forms = [*key, other_form(key)];
+                let taken = forms.map(|key| self.memory.take_out(&key, is_about));
+                taken.into_iter().map(u64::from).sum()
+            }
             _ => self.memory.sweep(is_about),
         }
     }

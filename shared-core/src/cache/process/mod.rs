@@ -28,6 +28,7 @@ use self::ownership::Owner;
 use self::repeated::Repeated;
 use self::varying::Varying;
 use self::wake::{EventLoop, Waiter, Wake, Wakers};
+use super::resource::other_form;
 use super::Key;
 use crate::memory::Budget;
 
@@ -151,11 +152,15 @@ impl Shared {
         }
     }
 
-    /// What was purged is given to nobody any more: what is under `key`, or
-    /// perhaps anything.
+    /// What was purged is given to nobody any more: what is under `key`, in both
+    /// formats, or perhaps anything.
     pub fn drop_from_memory(&self, key: Option<Key>) {
         match (self.hot(), key) {
-            (Some(hot), Some(key)) => drop(hot.remove(&key)),
+            (Some(hot), Some(key)) => {
+                for key in [key, other_form(&key)] {
+                    drop(hot.remove(&key));
+                }
+            }
             // entries in memory don't say what they are of; they come back from
             // the owner. Nothing is searched or freed here: the loop has others to
             // serve

@@ -13,6 +13,7 @@
 use std::collections::{btree_map, BTreeMap};
 
 use crate::cache::entry::about::{About, Scope};
+use crate::cache::resource::other_form;
 use crate::cache::{Key, Namespace};
 
 /// Records, of whatever.
@@ -65,6 +66,7 @@ impl Purges {
             of_method(None),
             of_method(Some(about.namespace)),
             Some(Scope::Key(*key)),
+            Some(Scope::Key(other_form(key))),
         ];
         let named = scopes.iter().flatten();
         let named = named.filter_map(|scope| self.records.get(scope));

@@ -11,6 +11,7 @@
 //! | `part`, `merge` | a batch of which the node gets a part |
 //! | `fetch`, `keep`, `storing` | having it fetched, and keeping a copy |
 //! | `fill` | the copy on its way into the cache |
+//! | `forms` | one resource in two formats |
 //! | `changing` | requests that make what is stored out of date |
 //! | `purging` | requests that purge |
 
@@ -21,6 +22,7 @@ mod changing;
 mod decoded;
 mod fetch;
 pub(super) mod fill;
+mod forms;
 pub(super) mod found;
 mod hit;
 mod keep;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::asked::{Asked, Sought};
 use super::fill::wanted::{Resource, What};
+use super::forms::key_in;
 use super::found::Found;
 use super::waits::Waits;
 use crate::beacon;
@@ -23,6 +24,7 @@ use crate::exchange::phase::Phase;
 use crate::gzip::splice::Body;
 use crate::negotiate::list::members;
 use crate::negotiate::media_type::is_event_stream;
+use crate::transcode::{root, Negotiated};
 
 impl Exchange {
     pub(in crate::exchange) fn look_up_resource(
@@ -41,20 +43,26 @@ impl Exchange {
         let partial = has("range") || has("if-range");
         let route = Route::of(&request.target);
         let known = route != Route::Other;
-        let name = name_of(&request.target, || request.fields.values("accept"));
+        let ssz = self.request.ssz;
+        // which of two formats it is to have is a part of its key
+        let accept = || {
+            let is_said = ssz.and_then(Negotiated::format).is_some();
+            request.fields.values("accept").filter(move |_| !is_said)
+        };
+        let name = name_of(&request.target, accept);
         let mut scope = self.scope(asked);
         if !beacon::is_beacon(&request.target) {
             // not all GETs of a host vary alike
             scope = self.scope_of(asked, Some(&name));
         }
         let sought = Sought {
-            key: key_of(&scope, &name),
+            key: key_in(&scope, &name, ssz),
             id: None,
             is_whole: !self.request.head && !partial,
             coalesces: known || self.may_share_other(&scope, &name),
         };
         let valid = Arc::clone(&self.config.cache.valid);
-        let ssz = self.request.ssz;
+        let root = ssz.and_then(|ssz| root::asked(*ssz.gives, &request.target));
         let found = self.seek(&sought, &scope, asked, waited, || {
             What::Resource(Resource {
                 key: sought.key,
@@ -66,6 +74,7 @@ impl Exchange {
                 status: 0,
                 compresses: false,
                 ssz,
+                root,
                 transcoder: None,
                 transcoded: None,
             })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::asked::{Asked, Sought};
 use super::fill::wanted::What;
+use super::forms::say_the_same;
 use super::found::Found;
 use super::waits::{Awaited, Waits};
 use crate::cache::entry::Entry;
@@ -14,10 +15,12 @@ use crate::cache::process::unkept::Unkept;
 use crate::cache::process::wake::Waiter;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
+use crate::cache::resource::other_form;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::exchange::machine::Exchange;
+use crate::gzip::oneshot::off_loop_length;
 
 impl Exchange {
     /// Looks for one answer. `what` is made only if it is to be fetched.
@@ -45,7 +48,8 @@ impl Exchange {
                 self.remove_changed(hot, &key, scope);
             }
             let entry = hot.and_then(|hot| hot.get(&key, asked.now));
-            if let Some(entry) = entry.filter(|_| trusted) {
+            let entry = entry.filter(|entry| trusted && self.says_the_same(&key, entry));
+            if let Some(entry) = entry {
                 self.keep_stale(&entry);
                 self.cache_status = CacheStatus::Miss;
                 if let Some(found) = self.give(&key, entry, sought.id, asked) {
@@ -140,6 +144,31 @@ impl Exchange {
         }
     }
 
+    /// Whether a stored answer is not another one than its other format, which is
+    /// here. If it is, the node is to say which of them holds.
+    pub(in crate::exchange) fn says_the_same(&self, key: &Key, entry: &Arc<Entry>) -> bool {
+        if !entry.is_uncompared() {
+            return true;
+        }
+        let (Some(negotiated), Some(hot)) = (self.request.ssz, self.config.process.shared.hot())
+        else {
+            return true;
+        };
+        let says_the_same = match hot.stale(&other_form(key)) {
+            None => true,
+            Some(other) => {
+                let most = off_loop_length(self.config.comp_level) as u64;
+                let is_long = entry.length(b"").max(other.length(b"")) > most;
+                !is_long && say_the_same(negotiated, &self.config.ssz, entry, &other)
+            }
+        };
+        match says_the_same {
+            true => entry.was_compared(),
+            false => hot.remove_this(key, entry),
+        }
+        says_the_same
+    }
+
     /// What came of waiting. It is not done twice.
     fn after_waiting(
         &mut self,
@@ -174,6 +203,7 @@ impl Exchange {
                     .filter(|_| !parted && shared.may_send(asked.now))
                     .filter(|entry| since.admits(&shared, entry))
                     .filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
+                    .filter(|entry| self.says_the_same(&key, entry))
                     .and_then(|entry| self.give(&key, entry, sought.id, asked));
                 if let Some(found) = found {
                     return found;

@@ -1,5 +1,7 @@
 //! Making entries of a body.
 
+use std::sync::Arc;
+
 use super::wanted::{Resource, Wanted, What};
 use super::{Built, Fill};
 use crate::beacon::Route;
@@ -11,8 +13,9 @@ use crate::cache::freshness::{Came, Judged, Known};
 use crate::cache::http::Stale;
 use crate::cache::process::repeated::Said;
 use crate::cache::reason::Reason;
-use crate::cache::resource::tag_of;
+use crate::cache::resource::{other_form, tag_of};
 use crate::cache::Key;
+use crate::exchange::cache::forms::say_the_same;
 use crate::exchange::head::{is_bytewise, Coding};
 use crate::gzip::inflate;
 use crate::gzip::oneshot::off_loop_length;
@@ -22,7 +25,7 @@ use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::response::{Outcome, Response};
 use crate::jsonrpc::{response, scan};
 use crate::memory;
-use crate::transcode::{Made, VERSION};
+use crate::transcode::{Format, Made, VERSION};
 
 /// Answers of at least so many bytes are not read strictly before they are
 /// asked for again. Below, reading takes two microseconds at the most.
@@ -87,9 +90,16 @@ impl Fill {
         if let Some(fork) = made.fork {
             set(VERSION, fork.as_bytes());
         }
-        if made.body.len() > self.settings.max_entry {
+        let refused = match made.body.len() > self.settings.max_entry {
+            true => Some(Reason::Length),
+            false if made.format == Format::Ssz && !resource.is_asked_for(made) => {
+                Some(Reason::SszRoot)
+            }
+            false => None,
+        };
+        if refused.is_some() {
             self.built = true;
-            self.refused = Some(Reason::Length);
+            self.refused = refused;
             return;
         }
         self.built_from(&made.body, room);
@@ -161,11 +171,26 @@ impl Fill {
                 built.into_iter().collect()
             }
         };
+        self.contradicts = self.contradicted();
         let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
         self.denied = has_nothing && self.updates.is_some() && self.denies(body);
         if has_nothing {
             self.refused = Some(self.why_nothing(body));
         }
+    }
+
+    /// The resource in its other format, if that is here and says something else.
+    fn contradicted(&self) -> Option<(Key, Arc<Entry>)> {
+        let What::Resource(resource) = &self.what else {
+            return None;
+        };
+        let negotiated = resource.ssz.filter(|ssz| ssz.format().is_some())?;
+        let built = self.entries.first().filter(|it| !it.entry.is_nothing())?;
+        let other_key = other_form(&resource.key);
+        let other = self.shared.hot()?.stale(&other_key)?;
+        let ssz = &self.settings.ssz;
+        let is_one_value = say_the_same(negotiated, ssz, &built.entry, &other);
+        (!is_one_value).then_some((other_key, other))
     }
 
     /// Whether a whole answer is none that could ever be stored.

@@ -59,6 +59,8 @@ pub struct Fill {
     had_no_waiters: Cell<bool>,
     /// Why there are none.
     refused: Option<Reason>,
+    /// The resource in its other format, which says something else.
+    contradicts: Option<(Key, Arc<Entry>)>,
 }
 
 /// An entry, where it belongs, and for how many milliseconds it is fresh.
@@ -123,6 +125,7 @@ impl Fill {
             built: false,
             had_no_waiters: Cell::new(false),
             refused: None,
+            contradicts: None,
         }
     }
 

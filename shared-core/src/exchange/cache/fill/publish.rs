@@ -76,6 +76,19 @@ impl Fill {
         }
         let is_current = || self.shared.generation() == generation && entry.is_untouched();
         let is_fresh = entry.is_fresh(now);
+        if let Some((other_key, other)) = &self.contradicts {
+            if other.meta().stored_at > asked_at && other.is_fresh(now) {
+                // what the other format says is newer
+                if let Some(owner) = self.shared.owner() {
+                    owner.give_back(built.key);
+                }
+                let is_current = is_current();
+                return (entry, is_current);
+            }
+            if let Some(hot) = self.shared.hot() {
+                hot.remove_this(other_key, other);
+            }
+        }
         if let (Some(hot), true) = (self.shared.hot(), is_current()) {
             // one that has expired may be sent, too: never an older one after it
             let is_newest = hot.stale(&built.key).is_none_or(|other| {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crate::beacon::Route;
 use crate::cache::freshness::{Prospect, Valid};
 use crate::cache::http::Said;
-use crate::cache::resource::key_of;
 use crate::cache::scope::Scope;
 use crate::cache::Key;
+use crate::exchange::cache::forms::key_in;
 use crate::jsonrpc::request::Call;
 use crate::ssz::Flags;
-use crate::transcode::{Negotiated, Transcoder};
+use crate::transcode::root::{self, Root};
+use crate::transcode::{Made, Negotiated, Transcoder};
 
 /// An answer to a call that is to be stored.
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl What {
     pub(in crate::exchange) fn rekey(&mut self, scope: &Scope) -> bool {
         let calls = match self {
             What::Resource(resource) => {
-                resource.key = key_of(scope, &resource.name);
+                resource.key = key_in(scope, &resource.name, resource.ssz);
                 return true;
             }
             What::Call(wanted) => std::slice::from_mut(wanted),
@@ -96,9 +97,21 @@ pub(in crate::exchange) struct Resource {
     pub(in crate::exchange) compresses: bool,
     /// Which of two formats it is to have; `None`: whichever comes.
     pub(in crate::exchange) ssz: Option<Negotiated>,
+    /// The root that the value has to have.
+    pub(in crate::exchange) root: Option<Root>,
     /// What makes another format of it.
     pub(in crate::exchange) transcoder: Option<Box<Transcoder>>,
     /// It was made: what the envelope has said of the value, and whether that is
     /// empty. Then what is stored has nothing to ask the node by.
     pub(in crate::exchange) transcoded: Option<(Flags, bool)>,
+}
+
+impl Resource {
+    /// Whether what was made has the root that was asked for.
+    pub(in crate::exchange) fn is_asked_for(&self, made: &Made) -> bool {
+        match (&self.root, self.ssz) {
+            (Some(root), Some(ssz)) => root::is_of(made, *ssz.gives, root),
+            _ => true,
+        }
+    }
 }

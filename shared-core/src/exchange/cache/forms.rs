@@ -1,0 +1,68 @@
+//! One resource in two formats. What was made of an answer is stored beside it, and
+//! neither is given out beside a newer one that says something else: who asks for
+//! both would see two states of one thing, and go back in time.
+
+use crate::bytes::Bytes;
+use crate::cache::class::Class;
+use crate::cache::entry::Entry;
+use crate::cache::resource::{key_of, of_form};
+use crate::cache::scope::Scope;
+use crate::cache::Key;
+use crate::config::SszConfig;
+use crate::memory;
+use crate::transcode::{Format, Negotiated, Transcoder};
+
+/// What a resource is stored under.
+pub(in crate::exchange) fn key_in(scope: &Scope, name: &[u8], ssz: Option<Negotiated>) -> Key {
+    let key = key_of(scope, name);
+    match ssz.and_then(Negotiated::format) {
+        Some(format) => of_form(key, format == Format::Ssz),
+        None => key,
+    }
+}
+
+/// Whether two entries of one resource, in two formats, are of one value. Where that
+/// can't be told they are not.
+pub(in crate::exchange) fn say_the_same(
+    negotiated: Negotiated,
+    config: &SszConfig,
+    one: &Entry,
+    other: &Entry,
+) -> bool {
+    let is = |class| one.meta().class == class && other.meta().class == class;
+    if is(Class::Immutable) {
+        return true;
+    }
+    if one.meta().status != 200 || other.meta().status != 200 {
+        return one.meta().status == other.meta().status;
+    }
+    let length = one.length(b"").saturating_add(other.length(b""));
+    let needed = usize::try_from(length).unwrap_or(usize::MAX);
+    if memory::is_short() || !memory::is_there(needed) {
+        return false;
+    }
+    let ssz_of = |entry: &Entry| {
+        let plain = entry.decoded()?;
+        let fields = &entry.meta().fields;
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_slice()));
+        let mut types = fields
+            .clone()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
+        match Format::of(types.next()?.1)? {
+            Format::Ssz => Some(plain),
+            Format::Json => {
+                let (gives, preset) = (*negotiated.gives, config.preset);
+                let made = Transcoder::new(gives, Format::Ssz, preset, config.max_size, fields);
+                let mut made = made.ok()?;
+                made.feed(&plain).ok()?;
+                Some(Bytes::from(made.finish(&plain).ok()?.body))
+            }
+        }
+    };
+    match (ssz_of(one), ssz_of(other)) {
+        (Some(one), Some(other)) => *one == *other,
+        _ => false,
+    }
+}

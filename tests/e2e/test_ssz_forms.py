@@ -1,0 +1,321 @@
+"""One resource in two formats: what was made of an answer is purged with it, ends
+with it, and is never given out beside a newer one that says something else. And
+what was made of JSON is stored only if it has the root that was asked for."""
+
+import itertools
+import json
+import random
+import subprocess
+import time
+
+import pytest
+
+from harness.chain import Chain
+from harness.client import fetch
+from harness.origin import answer
+from harness.owner import Client
+from harness.specified import values as specified_values
+from test_ssz import EITHER, ELECTRA, JSON, OCTETS, SSZIP, VALUE
+
+pytestmark = pytest.mark.carried("which of two entries holds is the core's to say")
+
+# Long enough that nothing expires: what goes has been taken away.
+SERVER = """
+proxy_http_version 1.1;
+sszip on;
+sszip_ssz on;
+sszip_cache on;
+sszip_cache_valid unfinalized 1h;
+sszip_cache_valid tip 1h;
+sszip_cache_valid immutable 1h;
+%s
+server {
+    listen 127.0.0.1:@port@;
+    location / {
+        sszip_cache_namespace $arg_run;
+        add_header X-Key $sszip_cache_key;
+        proxy_pass http://@origin@;
+    }
+    location /roots/ {
+        sszip_ssz_preset minimal;
+        sszip_cache_namespace $arg_run;
+        proxy_pass http://@origin@/;
+    }
+    location /brief/ {
+        sszip_cache_valid tip 10ms;
+        sszip_cache_namespace $arg_run;
+        proxy_pass http://@origin@/;
+    }
+    location /updated/ {
+        sszip_cache_valid tip 1ms;
+        sszip_cache_use_stale updating error;
+        sszip_cache_background_update on;
+        sszip_cache_namespace $arg_run;
+        proxy_pass http://@origin@/;
+    }
+    %s
+}
+"""
+STORE = "sszip_cache_path @prefix@/cache max_size=64m memory=32m;"
+PURGE = "location = /purge { sszip_cache_purge on; }"
+
+MOVING = "/eth/v1/beacon/states/head/pending_consolidations"
+FORMS = [OCTETS, JSON]
+
+_runs = itertools.count(1)
+
+
+@pytest.fixture(scope="module", params=["memory", "store"])
+def nginx(request, start_nginx):
+    store, purge = (STORE, PURGE) if request.param == "store" else ("", "")
+    nginx = start_nginx(SERVER % (store, purge))
+    if store:
+        wait_until_linked(nginx)
+    return nginx
+
+
+@pytest.fixture(scope="module")
+def stored(start_nginx):
+    nginx = start_nginx(SERVER % (STORE, PURGE))
+    wait_until_linked(nginx)
+    return nginx
+
+
+def wait_until_linked(nginx):
+    owner = Client(nginx.prefix / "cache/owner.sock")
+    pids = {str(pid) for pid in nginx.workers()}
+    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
+
+
+class Node:
+    """Its one value has a number, `state`, and it answers in JSON, or in what it is
+    asked for."""
+
+    def __init__(self, origin, *, has_ssz=False, is_final=False):
+        self.state, self.asked = 1, 0
+        self.has_ssz = has_ssz
+        self.value = VALUE if is_final else VALUE.replace(b'"finalized":true', b'"finalized":false')
+        origin.answers(self)
+
+    def __call__(self, request):
+        self.asked += 1
+        if self.has_ssz and request.header("Accept").startswith("application/octet-stream"):
+            body, type_ = ssz(self.state), "application/octet-stream"
+            # SSZ does not say whether it is final
+            return answer(body, type=type_, headers=[*ELECTRA, ("Cache-Control", "max-age=3600")])
+        return answer(self.value % json_of(self.state), headers=ELECTRA)
+
+
+def json_of(state):
+    return b'{"source_index":"%d","target_index":"515"}' % state
+
+
+def ssz(state):
+    return state.to_bytes(8, "little") + (515).to_bytes(8, "little")
+
+
+def state_of(response):
+    """What it says, in either format."""
+    assert response.status == 200, response.body
+    if response.header("Content-Type") == "application/octet-stream":
+        return int.from_bytes(response.decoded[:8], "little")
+    return int(json.loads(response.decoded)["data"][0]["source_index"])
+
+
+def is_hit(response):
+    return "; hit" in (response.header("Cache-Status") or "")
+
+
+class Place:
+    """A place of its own, where nothing is stored yet."""
+
+    def __init__(self, nginx, path, prefix=""):
+        self.nginx, self.run = nginx, f"run{next(_runs)}"
+        self.target = f"{prefix}{path}?run={self.run}"
+
+    def ask(self, accept, *more):
+        response = fetch(self.nginx.port, self.target, headers=[accept, *more])
+        assert response.status == 200, response.body
+        return response
+
+    def states(self, *accepts):
+        return [state_of(self.ask(accept)) for accept in accepts]
+
+
+@pytest.mark.parametrize("first, second", [(OCTETS, JSON), (JSON, OCTETS)], ids=["ssz first", "json first"])
+@pytest.mark.parametrize("has_ssz", [False, True], ids=["a JSON-only node", "a node with both"])
+def test_an_answer_that_is_replaced_in_one_format_goes_in_the_other(nginx, origin, first, second, has_ssz):
+    node = Node(origin, has_ssz=has_ssz)
+    place = Place(nginx, MOVING)
+    assert place.states(first, first) == [1, 1]
+    node.state = 2
+    # it was stored before that, and is fresh
+    assert place.states(first) == [1]
+    assert place.states(second, first) == [2, 2]
+    assert all(is_hit(place.ask(accept)) for accept in FORMS)
+
+
+@pytest.mark.parametrize("has_ssz", [False, True], ids=["a JSON-only node", "a node with both"])
+def test_formats_that_say_the_same_are_stored_beside_each_other(nginx, origin, has_ssz):
+    node = Node(origin, has_ssz=has_ssz)
+    place = Place(nginx, MOVING)
+    for accept in (OCTETS, JSON, EITHER, JSON, OCTETS, JSON):
+        assert place.states(accept) == [1]
+    assert node.asked == 2
+
+
+def test_what_is_final_is_stored_in_both_formats_whatever_the_node_says_then(nginx, origin):
+    node = Node(origin, is_final=True)
+    place = Place(nginx, "/eth/v1/beacon/states/9/pending_consolidations")
+    assert place.states(OCTETS) == [1]
+    # a node that is no longer right about it takes nothing from anybody
+    node.state = 2
+    assert place.states(JSON, OCTETS, JSON) == [2, 1, 2]
+    assert node.asked == 2
+
+
+@pytest.mark.parametrize("prefix", ["/brief", "/updated"])
+def test_no_client_goes_back_in_time(nginx, origin, prefix):
+    """Fresh, stale, updated in the background, and asked at random."""
+    node = Node(origin)
+    place = Place(nginx, MOVING, prefix)
+    chance = random.Random(3)
+    seen, hits = 0, 0
+    for _ in range(600):
+        if chance.random() < 0.2:
+            node.state += 1
+        if chance.random() < 0.1:
+            time.sleep(0.004)
+        response = place.ask(chance.choice([OCTETS, EITHER, JSON]))
+        state = state_of(response)
+        hits += is_hit(response) or "fwd=stale" in response.header("Cache-Status")
+        assert state >= seen
+        seen = state
+    assert node.state > 50 and 10 < hits < 590
+
+
+def test_what_the_owner_has_does_not_bring_back_what_was_replaced(stored, origin):
+    node = Node(origin)
+    place = Place(stored, MOVING)
+    assert place.states(OCTETS) == [1]
+    key = place.ask(OCTETS).header("X-Key")
+    owner = Client(stored.prefix / "cache/owner.sock")
+    stored.wait_for(lambda: owner.request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
+    node.state = 2
+    assert place.states(JSON) == [2]
+    # what this worker has not any more the owner has
+    assert owner.request("GET", f"/v1/entries/{key}")[0] == 200
+    assert place.states(OCTETS, OCTETS, JSON) == [2, 2, 2]
+    assert node.asked == 3
+
+
+@pytest.mark.parametrize("query", ["everything", "namespace=@run@", "blocks=0-99&namespace=@run@", "key=@ssz@", "key=@json@"])
+@pytest.mark.parametrize("is_final", [False, True], ids=["in memory", "final"])
+def test_both_formats_are_purged(stored, origin, query, is_final):
+    node = Node(origin, is_final=is_final)
+    place = Place(stored, "/eth/v1/beacon/states/9/pending_consolidations")
+    keys = {}
+    for _ in range(3):
+        for name, accept in (("ssz", OCTETS), ("json", JSON)):
+            response = place.ask(accept)
+            keys[name] = response.header("X-Key")
+    assert node.asked == 2 and keys["ssz"] != keys["json"]
+    owner = Client(stored.prefix / "cache/owner.sock")
+    for key in keys.values():
+        stored.wait_for(lambda key=key: owner.request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
+    node.state = 2
+    assert place.states(OCTETS, JSON) == [1, 1]
+    query = query.replace("@run@", place.run)
+    for name, key in keys.items():
+        query = query.replace(f"@{name}@", key)
+    response = fetch(stored.port, f"/purge?{query}", method="POST")
+    assert response.status == 200, response.body
+    if "key" in query:
+        assert json.loads(response.body)["entries"] == 2
+    for key in keys.values():
+        assert owner.request("GET", f"/v1/entries/{key}")[0] == 404
+    assert place.states(OCTETS, JSON) == [2, 2]
+
+
+def test_a_request_that_changes_it_ends_both_formats(nginx, origin):
+    node = Node(origin)
+    place = Place(nginx, MOVING)
+    assert place.states(OCTETS, JSON) == [1, 1]
+    node.state = 2
+    origin.answers(answer(b""), MOVING)
+    assert fetch(nginx.port, place.target, method="DELETE").status == 200
+    origin.answers(node, MOVING)
+    assert place.states(OCTETS, JSON) == [2, 2]
+
+
+def test_both_formats_end_with_the_head_and_at_a_reorganisation(start_nginx, origin):
+    chain = Chain()
+    try:
+        head = f"{STORE} sszip_cache_head http://{chain.address} api=beacon interval=100ms;"
+        nginx = start_nginx(SERVER.replace("$arg_run", "main") % (head, PURGE))
+        wait_until_linked(nginx)
+        owner = Client(nginx.prefix / "cache/owner.sock")
+
+        def follows():
+            (said,) = owner.status()["chains"]
+            return said["state"] == "following" and said["head"] == chain.state["served_head"]["number"]
+
+        nginx.wait_for(follows, "the chain to be followed")
+        time.sleep(0.05)
+        node = Node(origin)
+        young = chain.state["served_head"]["number"] - 1
+        head_of, named = (Place(nginx, f"/eth/v1/beacon/states/{id}/pending_consolidations") for id in ("head", young))
+        for place in (head_of, named):
+            assert place.states(OCTETS, JSON, OCTETS, JSON) == [1] * 4
+        assert node.asked == 4
+        for command, ended in (({"extend": 1}, [head_of]), ({"reorg": {"depth": 4, "length": 4}}, [head_of, named])):
+            before = node.state
+            node.state += 1
+            chain.do(command)
+            nginx.wait_for(follows, "the chain to be followed")
+            time.sleep(0.05)
+            for place in (head_of, named):
+                expected = node.state if place in ended else before
+                assert place.states(OCTETS, JSON) == [expected] * 2, (command, place.target)
+    finally:
+        chain.stop()
+
+
+# Its route, and what of it has the root.
+ROOTED = {
+    "SignedBeaconBlock": ("/eth/v2/beacon/blocks/", "message"),
+    "SignedBlindedBeaconBlock": ("/eth/v1/beacon/blinded_blocks/", "message"),
+    "BeaconState": ("/eth/v2/debug/beacon/states/", ""),
+    "LightClientBootstrap": ("/eth/v1/beacon/light_client/bootstrap/", "header.beacon"),
+}
+
+
+@pytest.fixture(scope="module")
+def rooted(cache_directory):
+    return specified_values(cache_directory, "answers.py", "minimal", *ROOTED)
+
+
+@pytest.mark.parametrize("is_in_head", [True, False], ids=["head", "envelope"])
+def test_what_has_another_root_than_was_asked_for_is_not_stored(stored, origin, rooted, is_in_head):
+    asked = 0
+    for value in rooted:
+        path, part = ROOTED[value["type"]]
+        if value["type"] == "SignedBlindedBeaconBlock" and (not is_in_head or value["fork"] in ("gloas", "heze")):
+            continue
+        octets = bytes.fromhex(value["ssz"])
+        command = [SSZIP, "root", "--type", value["type"], "--fork", value["fork"], "--preset", "minimal", "--select", part]
+        root = subprocess.run(command, input=octets, capture_output=True, check=True).stdout.decode().strip()
+        body = {"version": value["fork"], "execution_optimistic": False, "finalized": True, "data": value["data"]}
+        fields = [("Eth-Consensus-Version", value["fork"])] if is_in_head else []
+        origin.answers(answer(json.dumps(body).encode(), headers=[*fields, ("Cache-Control", "max-age=3600")]))
+        wrong = "0x" + "ab" * 32
+        for id, is_right in ((root, True), (root.upper().replace("X", "x"), True), (wrong, False), ("7", True)):
+            place = Place(stored, path + id, "/roots")
+            for turn in range(2):
+                response = place.ask(OCTETS)
+                about = value["fork"], value["type"], id, response.headers
+                assert response.body == octets, about
+                assert is_hit(response) == (is_right and turn == 1), about
+                assert ("detail=ssz-root" in response.header("Cache-Status")) == (not is_right), about
+        asked += 1
+    assert asked > 15
