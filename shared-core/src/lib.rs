@@ -11,6 +11,7 @@
 //! | [`exchange`]  | the state machine, its transition table               |
 //! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
 //! | [`gzip`]      | coding at once and by pieces, decoding (RFC 1952)     |
+//! | [`coded`]     | bodies that clients have coded                        |
 //! | [`json`]      | telling a whole text from one cut short (RFC 8259)    |
 //! | [`jsonrpc`]   | calls, answers, the method table, keys (JSON-RPC 2.0) |
 //! | [`beacon`]    | routes of the Beacon API, and how long they may be kept |
@@ -31,6 +32,7 @@ pub mod allocator;
 pub mod beacon;
 pub mod bytes;
 pub mod cache;
+pub mod coded;
 pub mod config;
 pub mod exchange;
 mod faults;

@@ -70,6 +70,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// How many they are.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes as much as makes it `bytes`, unless more than `limit` would then
     /// be in use. `false` if not. Never gives back.
     pub fn grow_to(&mut self, bytes: usize, limit: usize) -> bool {

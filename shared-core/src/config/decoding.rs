@@ -1,8 +1,9 @@
 //! Requests whose bodies are compressed.
 
 use super::refused::Refused;
+use crate::coded::Coded;
 
-/// Which of them are decoded, to be looked up, and for whom else.
+/// Which of them are decoded, to be read, and for whom else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestDecoding {
     /// None.
@@ -18,12 +19,9 @@ pub enum RequestDecoding {
 #[derive(Clone, Debug, Default)]
 pub struct CodedRequests {
     decoding: RequestDecoding,
-    /// The node has said that it takes none.
+    /// What the node has said that it does not take.
     refused: Refused,
 }
-
-/// They are all of one kind.
-const CODED: usize = 0;
 
 impl CodedRequests {
     pub(super) fn new(decoding: RequestDecoding) -> Self {
@@ -33,29 +31,29 @@ impl CodedRequests {
         }
     }
 
-    /// Whether they are decoded to be looked up.
+    /// Whether they are decoded to be read.
     pub fn are_read(&self) -> bool {
         self.decoding != RequestDecoding::Off
     }
 
-    /// Whether the node gets them decoded.
-    pub fn go_decoded(&self) -> bool {
+    /// Whether the node gets those decoded that are coded like that.
+    pub fn go_decoded(&self, coded: Coded) -> bool {
         match self.decoding {
             RequestDecoding::Off => false,
-            RequestDecoding::Auto => self.refused.has(CODED),
+            RequestDecoding::Auto => self.refused.has(coded.number()),
             RequestDecoding::Always => true,
         }
     }
 
     /// The node has answered one with 415 (RFC 9110, 15.5.16).
-    pub fn saw_refusal(&self) {
-        self.refused.learn(CODED);
+    pub fn saw_refusal(&self, coded: Coded) {
+        self.refused.learn(coded.number());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CodedRequests, RequestDecoding};
+    use super::{Coded, CodedRequests, RequestDecoding};
 
     #[test]
     fn a_refusal_is_remembered_where_it_matters() {
@@ -68,9 +66,9 @@ mod tests {
             let requests = CodedRequests::new(decoding);
             assert_eq!(requests.are_read(), reads);
             let shared = requests.clone();
-            assert_eq!(requests.go_decoded(), before);
-            shared.saw_refusal();
-            assert_eq!(requests.go_decoded(), after);
+            assert_eq!(requests.go_decoded(Coded::Gzip), before);
+            shared.saw_refusal(Coded::Gzip);
+            assert_eq!(requests.go_decoded(Coded::Gzip), after);
         }
     }
 }

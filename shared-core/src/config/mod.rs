@@ -176,6 +176,11 @@ impl Config {
     pub fn transcodes(&self) -> bool {
         self.enable && self.ssz.enable
     }
+
+    /// Whether bodies of requests may be read here before they are sent.
+    pub fn reads(&self) -> bool {
+        self.enable && (self.cache.enable || self.ssz.enable || self.coded_requests.are_read())
+    }
 }
 
 impl Directives {
@@ -337,6 +342,7 @@ fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
 #[cfg(test)]
 mod tests {
     use super::{Directives, UpstreamEncoding};
+    use crate::coded::Coded;
     use crate::memory::Budget;
 
     fn set(directives: &mut Directives, line: &str) -> Result<(), String> {
@@ -369,7 +375,7 @@ mod tests {
         assert_eq!((config.min_length, config.comp_level), (2048, 12));
         assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
         assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
-        assert!(config.coded_requests.go_decoded());
+        assert!(config.coded_requests.go_decoded(Coded::Gzip));
         assert_eq!((config.buffers.number, config.buffers.size), (8, 4096));
     }
 

@@ -6,6 +6,7 @@ use super::machine::Exchange;
 use super::transitions::State;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
+use crate::gzip::inflate::InflateError;
 use crate::jsonrpc::request::{parse, Request};
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
@@ -18,27 +19,59 @@ impl Exchange {
     }
 
     fn wants_result(&self) -> Option<Wish> {
-        let is_asked = self.state() == State::AwaitingHead;
+        let is_asked = matches!(self.state(), State::AwaitingHead | State::Rewriting);
         let wish = self.request.call.filter(|_| is_asked);
         wish.filter(|wish| matches!(wish, Wish::Ssz | Wish::SszOnly))
+    }
+
+    /// Whether what was called has not been read yet, and may be such a call.
+    pub(super) fn may_still_give_result(&self) -> bool {
+        self.wants_result().is_some() && self.request.ssz.is_none()
     }
 
     /// Whether the request's body (`None`: there is no memory for it) has nothing to do
     /// with the cache: its result is to be SSZ, or the cache never asked for it.
     pub(super) fn is_for_result(&mut self, body: Option<&[u8]>) -> bool {
+        let is_for_others = self.looked.is_for_others;
+        if self.wants_result().is_none() {
+            return is_for_others;
+        }
+        let Some(body) = body else {
+            self.not_ssz = Some(Mode::Memory);
+            return is_for_others;
+        };
+        if self.request.coding.coded().is_none() {
+            return self.is_call_for_result(body) || is_for_others;
+        }
+        if is_for_others {
+            // that is left to a thread
+            return true;
+        }
+        let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
+        match self.decoded(body, cap, None) {
+            Ok(decoded) => {
+                self.looked.was_decoded = Some(true);
+                self.is_call_for_result(&decoded.body)
+            }
+            Err(InflateError::OutOfMemory) => {
+                self.not_ssz = Some(Mode::Memory);
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether a body is such a call.
+    pub(super) fn is_call_for_result(&mut self, body: &[u8]) -> bool {
         let Some(wish) = self.wants_result() else {
             return false;
         };
-        let Some(body) = body else {
-            self.not_ssz = Some(Mode::Memory);
-            return self.looked.is_for_result;
-        };
         // of a batch not even the second call is read
         let Ok(Request::Single(call)) = parse(body, 0) else {
-            return self.looked.is_for_result;
+            return false;
         };
         let (Some(gives), Some(id)) = (call::gives(call.method), call.id) else {
-            return self.looked.is_for_result;
+            return false;
         };
         self.looked.rpc_method = call.method.to_vec();
         self.looked.rpc_id = id.to_vec();

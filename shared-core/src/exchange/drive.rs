@@ -122,12 +122,15 @@ impl Driver {
     pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Miss)?;
         if exchange.rewrites() {
+            if exchange.config.caches() {
+                caught(|| exchange.may_change(&asked)).unwrap_or_default();
+            }
             self.seeking = Seeking::Over;
-            return self.rewrite(body, asked);
+            return self.rewrite(body);
         }
         if caught(|| exchange.is_for_result(body)).unwrap_or(false) {
             self.seeking = Seeking::Over;
-            return Ok(Step::Forward);
+            return self.forward(body);
         }
         let why_not = match body {
             Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
@@ -137,13 +140,12 @@ impl Driver {
         if why_not != Reason::None {
             exchange.not_looked_up(why_not);
             self.seeking = Seeking::Over;
-            return Ok(Step::Forward);
+            return self.forward(body);
         }
-        // of what is no call it says nothing
-        let body = body.unwrap_or_default();
         let filters = &exchange.config.filters;
         let asked = Asked {
-            body,
+            // of what is no call it says nothing
+            body: body.unwrap_or_default(),
             coding_allowed: asked.coding_allowed && !filters.change(),
             whole: asked.whole || asked.filters && !filters.change_nothing(),
             ..asked
@@ -163,7 +165,7 @@ impl Driver {
             self.seeking = Seeking::Over;
         }
         Ok(match found {
-            LookUp::Forward => Step::Forward,
+            LookUp::Forward => return self.forward(body),
             LookUp::ForwardRewritten => Step::ForwardRewritten,
             LookUp::Respond => Step::Respond,
             LookUp::RespondOffLoop => self.off_loop(),
@@ -171,12 +173,18 @@ impl Driver {
         })
     }
 
-    /// The node is to get the request's body in another format.
-    fn rewrite(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
-        let exchange = self.open(Event::Rewrite)?;
-        if exchange.config.caches() {
-            caught(|| exchange.may_change(&asked)).unwrap_or_default();
+    /// The node is asked: as the client has, unless what that has coded is to be
+    /// decoded first.
+    fn forward(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
+        match self.open(Event::Miss)?.is_to_be_decoded() {
+            true => self.rewrite(body),
+            false => Ok(Step::Forward),
         }
+    }
+
+    /// The request's body is wanted in another form.
+    fn rewrite(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::Rewrite)?;
         let begins = match body {
             Some(body) => exchange.begin_to_rewrite(body)?,
             // it could not be read from where it is

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use crate::cache::reason::Reason;
 use crate::cache::scope::{Fields, CREDENTIALS};
+use crate::coded::BodyCoding;
 use crate::negotiate::accept::Wish;
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
@@ -72,6 +73,9 @@ pub(super) struct Request {
     pub(super) ssz: Option<Negotiated>,
     /// Its body is SSZ, which the node may not take.
     pub(super) submitted: Option<Submitted>,
+    /// How the body is coded that the node gets; of what is not decoded it is not
+    /// said how.
+    pub(super) coding: BodyCoding,
     pub(super) cache: CacheRequest,
 }
 
@@ -96,8 +100,6 @@ pub(super) struct CacheRequest {
     /// Why it is of no kind.
     pub(super) why: Reason,
     pub(super) credentials: bool,
-    /// The body is coded with gzip.
-    pub(super) coded: bool,
     /// The client wants nothing of it stored (RFC 9111, 5.2.1.5).
     pub(super) no_store: bool,
     pub(super) target: Vec<u8>,
@@ -121,7 +123,7 @@ impl Request {
         self.ssz.is_some() || self.call.is_some()
     }
 
-    /// `decodes`: what is coded with gzip is of the kind that it is without.
+    /// `decodes`: what is coded is of the kind that it is without.
     pub(super) fn read<'a, I>(head: RequestHead<'_, I>, caches: bool, decodes: bool) -> Self
     where
         I: Iterator<Item = Field<'a>>,
@@ -131,9 +133,7 @@ impl Request {
             untouched: head.method == b"CONNECT",
             ..Request::default()
         };
-        let mut json = false;
-        // `None`: no field speaks of one
-        let mut coding = None;
+        let (mut json, mut octets) = (false, false);
         if caches {
             let expected = head.fields.size_hint().0;
             request.cache.fields.make_room(expected.min(64));
@@ -141,10 +141,6 @@ impl Request {
         for (name, value) in head.fields {
             if caches {
                 request.cache.read_field(name, value);
-                json |= name.eq_ignore_ascii_case(b"content-type") && media_type::is_json(value);
-                if name.eq_ignore_ascii_case(b"content-encoding") {
-                    coding.get_or_insert(Coding::Identity).read(value);
-                }
             }
             if name.eq_ignore_ascii_case(b"accept-encoding") {
                 request.accept_encoding.read_line(value);
@@ -153,23 +149,30 @@ impl Request {
             } else if name.eq_ignore_ascii_case(b"upgrade") {
                 request.untouched |= members(value).any(is_websocket);
             } else if name.eq_ignore_ascii_case(b"content-type") {
+                json |= media_type::is_json(value);
+                octets |= media_type::is_octets(value);
                 request.untouched |= media_type::is_grpc(value);
+            } else if name.eq_ignore_ascii_case(b"content-encoding") {
+                request.coding.read(value);
             }
+        }
+        let is_read = decodes && !request.untouched && head.method == b"POST" && (json || octets);
+        if request.coding.coded().is_some() && !is_read {
+            request.coding = BodyCoding::Other;
         }
         if caches {
             request.cache.target = head.target.to_vec();
             let (kind, why) = match head.method {
                 _ if request.untouched => (CacheKind::None, Reason::Upgrade),
                 b"POST" if !json => (CacheKind::Change, Reason::RequestType),
-                b"POST" if coding.is_none() || coding == Some(Coding::Gzip) && decodes => {
-                    (CacheKind::Call, Reason::None)
+                b"POST" if request.coding == BodyCoding::Other => {
+                    (CacheKind::Change, Reason::RequestCoding)
                 }
-                b"POST" => (CacheKind::Change, Reason::RequestCoding),
+                b"POST" => (CacheKind::Call, Reason::None),
                 b"GET" | b"HEAD" => (CacheKind::Resource, Reason::None),
                 method if SAFE.contains(&method) => (CacheKind::None, Reason::Method),
                 _ => (CacheKind::Change, Reason::Method),
             };
-            request.cache.coded = kind == CacheKind::Call && coding.is_some();
             request.cache.kind = kind;
             request.cache.why = why;
         }

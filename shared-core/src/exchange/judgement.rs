@@ -39,7 +39,7 @@ impl Exchange {
             return Err(self.misuse(Event::HeadToPass));
         }
         panic_if(Fault::PanicHead);
-        self.learn_of_status(head.status);
+        self.learn_of_status(head.status, head.fields.clone());
         if let Phase::AwaitingUpdate = self.phase {
             return self.judge_update(head);
         }

@@ -13,6 +13,7 @@ use super::phase::Phase;
 use super::transitions::{Event, State};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
+use crate::coded::BodyCoding;
 use crate::config::{Config, SszRequest, UpstreamEncoding};
 use crate::gzip::splice::Body;
 use crate::memory::Reservation;
@@ -217,9 +218,11 @@ impl Exchange {
             }
         }
         self.request = Request::read(head, caches, self.config.coded_requests.are_read());
-        self.request.call = call.filter(|_| !self.request.untouched);
+        // what it says may be known
+        let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;
+        self.request.call = call.filter(|_| is_read);
         self.negotiate(ssz);
-        self.request.submitted = submitted.filter(|_| !self.request.untouched);
+        self.request.submitted = submitted.filter(|_| is_read);
         if self.config.enable
             && !self.request.untouched
             && self.config.upstream_encoding == UpstreamEncoding::Identity

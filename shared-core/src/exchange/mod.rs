@@ -15,6 +15,7 @@ mod body;
 mod cache;
 mod called;
 mod coding;
+mod decoding;
 pub mod drive;
 mod head;
 mod held;

@@ -38,7 +38,7 @@ impl Exchange {
         if !self.awaits_head() {
             return Err(self.misuse(Event::HeadToPass));
         }
-        self.learn_of_status(head.status);
+        self.learn_of_status(head.status, head.fields.clone());
         self.storing.node_length = head.content_length.filter(|_| head.status != 304);
         match self.phase {
             // it becomes a part of no other answer

@@ -1,4 +1,5 @@
-//! A request's body that is SSZ, for a node that takes JSON only.
+//! A request's body in another form: what was coded decoded, and JSON of SSZ, for a
+//! node that takes JSON only.
 //!
 //! With `sszip_ssz_request auto` a node that has refused SSZ once (415) gets JSON
 //! from then on. What is no value of its type is refused before the node sees it:
@@ -7,7 +8,8 @@
 use super::actions::Misuse;
 use super::answer::Answer;
 use super::cache::asked::BodyLength;
-use super::head::HeadEdit;
+use super::decoding::Decoded;
+use super::head::{Field, HeadEdit};
 use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::{Event, State};
@@ -16,7 +18,7 @@ use crate::config::SszRequest;
 use crate::faults::{injected, panic_if, Fault};
 use crate::gzip::oneshot::off_loop_length;
 use crate::memory;
-use crate::transcode::{Why, JSON};
+use crate::transcode::{Submitted, Why, JSON};
 
 /// What the SSZ and its JSON likely take, in lengths of the SSZ.
 const LENGTHS: usize = 4;
@@ -24,19 +26,35 @@ const LENGTHS: usize = 4;
 impl Exchange {
     /// Whether the node is to get the request's body as JSON.
     pub(super) fn rewrites(&self) -> bool {
+        let is_to_be = self.to_be_json().is_some();
+        is_to_be && self.request_body.is_empty() && self.state() == State::AwaitingHead
+    }
+
+    /// What is SSZ and goes to a node that takes JSON.
+    fn to_be_json(&self) -> Option<Submitted> {
         let ssz = &self.config.ssz;
-        let submitted = self
-            .request
-            .submitted
-            .filter(|it| ssz.request == SszRequest::Always || ssz.refused.has(it.route()));
-        submitted.is_some() && self.request_body.is_empty() && self.state() == State::AwaitingHead
+        let submitted = self.request.submitted;
+        submitted.filter(|it| ssz.request == SszRequest::Always || ssz.refused.has(it.route()))
+    }
+
+    /// No longer body is taken as it came, nor decoded.
+    fn longest_to_rewrite(&self) -> usize {
+        let most = match self.to_be_json() {
+            Some(_) => self.config.ssz.max_size,
+            None => self.config.max_oneshot,
+        };
+        usize::try_from(most).unwrap_or(usize::MAX)
     }
 
     /// Whether that can be, with a body of that length.
     pub(super) fn is_to_rewrite(&self, length: BodyLength) -> bool {
         match length {
             BodyLength::Known(length) => {
-                let memory = length.saturating_mul(LENGTHS as u64);
+                let memory = match self.request.coding.coded() {
+                    // it will be longer, who knows by how much
+                    Some(_) => length,
+                    None => length.saturating_mul(LENGTHS as u64),
+                };
                 length <= self.config.ssz.max_size && memory <= self.config.memory
             }
             BodyLength::Unknown => true,
@@ -50,13 +68,17 @@ impl Exchange {
     /// [`Misuse`] unless a response head is awaited.
     pub(super) fn begin_to_rewrite(&mut self, body: &[u8]) -> Result<bool, Misuse> {
         self.allows(Event::Rewrite)?;
-        let most = usize::try_from(self.config.ssz.max_size).unwrap_or(usize::MAX);
-        if body.len() > most || memory::is_short() || injected(Fault::FailAlloc) {
+        let is_short = memory::is_short() || injected(Fault::FailAlloc);
+        if body.len() > self.longest_to_rewrite() || is_short {
             return Ok(false);
         }
+        let lengths = match self.request.coding.coded() {
+            Some(_) => 1,
+            None => LENGTHS,
+        };
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let budget = &self.config.process.budget;
-        let reserved = budget.reserve(body.len().saturating_mul(LENGTHS), limit);
+        let reserved = budget.reserve(body.len().saturating_mul(lengths), limit);
         let (Some(reserved), Some(body)) = (reserved, copy_of(body)) else {
             return Ok(false);
         };
@@ -68,21 +90,77 @@ impl Exchange {
     /// Whether an event loop should not wait for it.
     pub(super) fn is_long_to_rewrite(&self) -> bool {
         match &self.phase {
+            Phase::Rewriting(_) if self.request.coding.coded().is_some() => true,
             Phase::Rewriting(body) => body.len() > off_loop_length(self.config.comp_level),
             _ => false,
         }
     }
 
-    /// Makes JSON of the body, or an answer of what is wrong with it.
+    /// Decodes the body, and makes JSON of it, or an answer of what is wrong with it.
     pub(super) fn rewrite(&mut self) -> Result<(), Misuse> {
-        let (Phase::Rewriting(body), Some(submitted)) = (&self.phase, self.request.submitted)
-        else {
+        let Phase::Rewriting(body) = &mut self.phase else {
             return Err(self.misuse(Event::Rewritten));
         };
+        let body = std::mem::take(body);
         panic_if(Fault::PanicCompress);
-        match submitted.to_json(self.config.ssz.preset, body) {
+        let submitted = self.to_be_json();
+        let Some(body) = self.decode_to_rewrite(body) else {
+            return self.not_rewritten();
+        };
+        match submitted {
+            Some(submitted) => self.rewrite_as_json(submitted, &body),
+            None => self.rewrite_decoded(body),
+        }
+    }
+
+    /// The node gets what the client sent.
+    fn not_rewritten(&mut self) -> Result<(), Misuse> {
+        self.request_memory = None;
+        self.move_on(Event::GiveUp, Phase::given_up)
+    }
+
+    /// What was coded is decoded; `None`: it can't be.
+    fn decode_to_rewrite(&mut self, body: Vec<u8>) -> Option<Vec<u8>> {
+        if self.request.coding.coded().is_none() {
+            return Some(body);
+        }
+        let beside = self.request_memory.take();
+        let decoded = self.decoded(&body, self.longest_to_rewrite(), beside);
+        drop(body);
+        let Decoded { body, mut memory } = decoded.ok()?;
+        let lengths = match self.to_be_json() {
+            Some(_) => LENGTHS,
+            None => 1,
+        };
+        let needed = body.capacity().saturating_mul(lengths);
+        memory.shrink_to(needed);
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        if !memory.grow_to(needed, limit) {
+            return None;
+        }
+        self.request_memory = Some(memory);
+        Some(body)
+    }
+
+    /// The node gets what was coded decoded, if it takes nothing else.
+    fn rewrite_decoded(&mut self, body: Vec<u8>) -> Result<(), Misuse> {
+        if self.may_still_give_result() {
+            self.is_call_for_result(&body);
+        }
+        if body.is_empty() || !self.goes_decoded() {
+            return self.not_rewritten();
+        }
+        self.request_body = body;
+        self.say_decoded();
+        self.move_on(Event::Rewritten, |_| Phase::AwaitingHead)
+    }
+
+    fn rewrite_as_json(&mut self, submitted: Submitted, ssz: &[u8]) -> Result<(), Misuse> {
+        match submitted.to_json(self.config.ssz.preset, ssz) {
             Ok(json) => {
                 self.request_body = json;
+                self.say_decoded();
+                self.request.submitted = None;
                 self.upstream_edits
                     .push(HeadEdit::set("Content-Type", JSON));
                 self.move_on(Event::Rewritten, |_| Phase::AwaitingHead)
@@ -103,7 +181,7 @@ impl Exchange {
                 self.move_on(Event::Refuse, |_| Phase::Ready(answer))
             }
             // the node is to say what it thinks of it
-            Err(_) => self.move_on(Event::GiveUp, Phase::given_up),
+            Err(_) => self.not_rewritten(),
         }
     }
 
@@ -117,16 +195,27 @@ impl Exchange {
         self.answer().is_some_and(|answer| answer.is_ours)
     }
 
-    /// The node's status: whether it takes SSZ, or what is coded, shows in that.
-    pub(super) fn learn_of_status(&self, status: u16) {
-        if status != 415 || self.is_rewritten() {
+    /// The node's status: whether it takes SSZ, or what is coded, shows in that. Where
+    /// it may be either it is both, unless `Accept-Encoding` says that it is the coding
+    /// (RFC 9110, 15.5.16): what a node gets instead every node takes.
+    pub(super) fn learn_of_status<'a>(
+        &self,
+        status: u16,
+        mut fields: impl Iterator<Item = Field<'a>>,
+    ) {
+        if status != 415 {
+            return;
+        }
+        let coded = self.request.coding.coded();
+        if let Some(coded) = coded {
+            self.config.coded_requests.saw_refusal(coded);
+        }
+        let is_coding = |(name, _): Field<'_>| name.eq_ignore_ascii_case(b"accept-encoding");
+        if coded.is_some() && fields.any(is_coding) {
             return;
         }
         if let Some(submitted) = self.request.submitted {
             self.config.ssz.refused.learn(submitted.route());
-        }
-        if self.request.cache.coded {
-            self.config.coded_requests.saw_refusal();
         }
     }
 }

@@ -72,7 +72,7 @@ impl sszip_rules {
             config,
             enable: rules.enable,
             caches: rules.caches(),
-            reads: rules.caches() || rules.transcodes(),
+            reads: rules.reads(),
             buffers: rules.buffers.number as usize,
             buffer_size: rules.buffers.size as usize,
         }

@@ -1,8 +1,8 @@
 //! A whole gzip-coded body back into what was coded, under a cap.
 //!
-//! Only for nodes that send gzip although they were asked for identity. A
-//! thousand bytes of gzip can claim a megabyte, so the cap is not the input's
-//! length but what the operator lets one body take.
+//! For nodes that send gzip although they were asked for identity, and for clients
+//! that code what they ask. A thousand bytes of gzip can claim a megabyte, so the
+//! cap is not the input's length but what the operator lets one body take.
 
 use super::libdeflate::{Decoded, Decompressor};
 
@@ -23,8 +23,25 @@ pub enum InflateError {
 /// # Errors
 /// [`InflateError`]; nothing is lost, the input is only borrowed.
 pub fn gunzip(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
+    gunzip_within(coded, cap, |_| true)
+}
+
+/// The same; `may_take` is asked before so many bytes are taken in all.
+///
+/// # Errors
+/// As of [`gunzip`]; [`InflateError::OutOfMemory`] where they may not be taken.
+pub fn gunzip_within(
+    coded: &[u8],
+    cap: usize,
+    mut may_take: impl FnMut(usize) -> bool,
+) -> Result<Vec<u8>, InflateError> {
     let mut decompressor = Decompressor::new().ok_or(InflateError::OutOfMemory)?;
     let mut body = Vec::new();
+    let mut reserve = |body: &mut Vec<u8>, length: usize| {
+        let more = length - body.len();
+        let taken = may_take(length) && body.try_reserve_exact(more).is_ok();
+        taken.then_some(()).ok_or(InflateError::OutOfMemory)
+    };
     reserve(&mut body, claimed_length(coded).min(cap))?;
     let mut rest = coded;
     loop {
@@ -34,8 +51,7 @@ pub fn gunzip(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
             Decoded::NoRoom if body.capacity() >= cap => return Err(InflateError::TooLarge),
             Decoded::NoRoom => {
                 let length = body.capacity().saturating_mul(2).max(1 << 10).min(cap);
-                let more = length - body.len();
-                reserve(&mut body, more)?;
+                reserve(&mut body, length)?;
                 continue;
             }
         }
@@ -59,16 +75,11 @@ pub fn claimed_length(coded: &[u8]) -> usize {
     }
 }
 
-fn reserve(body: &mut Vec<u8>, more: usize) -> Result<(), InflateError> {
-    body.try_reserve_exact(more)
-        .map_err(|_| InflateError::OutOfMemory)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
-    use super::{gunzip, InflateError};
+    use super::{gunzip, gunzip_within, InflateError};
 
     fn gzip(body: &[u8]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -94,6 +105,23 @@ mod tests {
         assert_eq!(gunzip(&lies, 20_000), Err(InflateError::Bad));
         lies[isize_at..].copy_from_slice(&0u32.to_le_bytes());
         assert_eq!(gunzip(&lies, 20_000), Err(InflateError::Bad));
+    }
+
+    #[test]
+    fn no_more_is_taken_than_may_be() {
+        // the trailer of the last member says next to nothing of the first
+        let coded = [gzip(&vec![0; 100_000]), gzip(b"x")].concat();
+        let mut asked = Vec::new();
+        let taken = gunzip_within(&coded, 1 << 20, |length| {
+            asked.push(length);
+            true
+        });
+        assert_eq!(taken.unwrap().len(), 100_001);
+        assert!(asked.is_sorted() && *asked.last().unwrap() >= 100_001);
+        for most in asked {
+            let refused = gunzip_within(&coded, 1 << 20, |length| length < most);
+            assert_eq!(refused, Err(InflateError::OutOfMemory));
+        }
     }
 
     #[test]

@@ -66,9 +66,7 @@ pub fn wish<'a>(
             accept.read_line(value);
         } else if is("content-type") {
             is_json = media_type::is_json(value);
-        } else if is("content-encoding")
-            || is("cache-control") && cache_control::has_no_transform(value)
-        {
+        } else if is("cache-control") && cache_control::has_no_transform(value) {
             return None;
         }
     }
@@ -122,8 +120,7 @@ mod tests {
         assert_eq!(of("POST", "/eth/v2/beacon/blocks", &[json, octets]), None);
         assert_eq!(of("POST", "/", &[octets]), None);
         for field in [
-            (&b"Content-Encoding"[..], &b"gzip"[..]),
-            (b"Cache-Control", b"no-transform"),
+            (&b"Cache-Control"[..], &b"no-transform"[..]),
             (b"Content-Type", b"application/octet-stream"),
         ] {
             assert_eq!(of("POST", "/", &[json, octets, field]), None);

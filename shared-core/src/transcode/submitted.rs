@@ -99,9 +99,7 @@ impl Submitted {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             if is("content-type") {
                 is_ssz = media_type::is_octets(value);
-            } else if is("content-encoding")
-                || is("cache-control") && cache_control::has_no_transform(value)
-            {
+            } else if is("cache-control") && cache_control::has_no_transform(value) {
                 return None;
             } else if is(VERSION) {
                 fork = Some(fork_of(value).ok()?);
@@ -228,8 +226,6 @@ mod tests {
         let json = (&b"Content-Type"[..], &b"application/json"[..]);
         assert!(read("POST", blocks, &[json, electra]).is_none());
         assert!(read("POST", blocks, &[electra]).is_none());
-        let gzip = (&b"Content-Encoding"[..], &b"gzip"[..]);
-        assert!(read("POST", blocks, &[OCTETS, electra, gzip]).is_none());
         let as_it_is = (&b"Cache-Control"[..], &b"no-transform"[..]);
         assert!(read("POST", blocks, &[OCTETS, electra, as_it_is]).is_none());
     }

@@ -1,51 +1,43 @@
-//! Requests whose bodies are coded with gzip: they are looked up by what they say,
-//! and the node gets them as they came, or decoded where it takes none that are.
+//! Requests whose bodies are coded, looked up by what they say.
 
 use super::asked::Asked;
 use super::found::Found;
 use super::look_up::room_for;
 use super::waits::Waits;
 use crate::cache::reason::Reason;
-use crate::exchange::head::HeadEdit;
 use crate::exchange::machine::Exchange;
-use crate::gzip::inflate::{gunzip, InflateError};
+use crate::gzip::inflate::InflateError;
 use crate::memory;
 
 impl Exchange {
-    /// What `find` finds for the decoded body. One that can't be decoded within
-    /// `cache_max_request` goes to the node as it came.
+    /// What `find` finds for the decoded body, of `cache_max_request` at most.
     pub(super) fn find_decoded(&mut self, asked: &Asked<'_>, waited: Option<Box<Waits>>) -> Found {
         let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
-        let body = match gunzip(asked.body, cap) {
-            Ok(body) => body,
+        let decoded = match self.decoded(asked.body, cap, None) {
+            Ok(decoded) => decoded,
             Err(why) => {
                 self.reason = match why {
                     InflateError::Bad => Reason::RequestCoding,
                     InflateError::TooLarge => Reason::RequestLength,
                     InflateError::OutOfMemory => Reason::Memory,
                 };
+                if why != InflateError::TooLarge {
+                    self.looked.was_decoded = Some(false);
+                }
                 self.may_change(asked);
                 return Found::Nothing;
             }
         };
-        let why_not = match () {
-            // it is here only to be decoded
-            () if self.bypasses() => Reason::Credentials,
-            () if !memory::is_there(room_for(body.len())) => Reason::Memory,
-            () => Reason::None,
-        };
-        let found = match why_not {
-            Reason::None => {
-                let asked = Asked {
-                    body: &body,
-                    ..*asked
-                };
-                self.find_calls(&asked, waited)
-            }
-            why_not => {
-                self.reason = why_not;
-                Found::Nothing
-            }
+        self.looked.was_decoded = Some(true);
+        let found = if memory::is_there(room_for(decoded.body.len())) {
+            let asked = Asked {
+                body: &decoded.body,
+                ..*asked
+            };
+            self.find_calls(&asked, waited)
+        } else {
+            self.reason = Reason::Memory;
+            Found::Nothing
         };
         let may_be_asked = match &found {
             Found::Nothing | Found::ToDecode(_) => true,
@@ -53,12 +45,10 @@ impl Exchange {
             // of a part it is another body
             Found::Part(_) | Found::OnItsWay(_) => false,
         };
-        if may_be_asked && self.config.coded_requests.go_decoded() {
-            self.request_body = body;
-        }
-        if !self.request_body.is_empty() {
-            self.upstream_edits
-                .push(HeadEdit::remove("Content-Encoding"));
+        if let Found::Part(_) = &found {
+            self.say_decoded();
+        } else if may_be_asked && self.goes_decoded() {
+            self.send_decoded(decoded);
         }
         found
     }

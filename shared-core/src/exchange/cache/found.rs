@@ -32,7 +32,9 @@ pub(in crate::exchange) struct Looked {
     /// The id of one whose result is to be SSZ, as it was written.
     pub(in crate::exchange) rpc_id: Vec<u8>,
     /// The cache has no use for the request's body.
-    pub(in crate::exchange) is_for_result: bool,
+    pub(in crate::exchange) is_for_others: bool,
+    /// The body was coded and could be decoded, or could not.
+    pub(in crate::exchange) was_decoded: Option<bool>,
     pub(in crate::exchange) batch_size: Option<usize>,
     /// Of these, answers that came from the cache.
     pub(in crate::exchange) batch_hits: usize,

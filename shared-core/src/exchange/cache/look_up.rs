@@ -30,8 +30,8 @@ impl Exchange {
             self.request.submitted = None;
         }
         let need = self.need_of_cache(length);
-        if self.may_give_result(length) {
-            self.looked.is_for_result = need == Need::Nothing;
+        if self.may_give_result(length) || self.is_for_node(length) {
+            self.looked.is_for_others = need == Need::Nothing;
             return Need::WholeBody;
         }
         need
@@ -39,8 +39,6 @@ impl Exchange {
 
     fn need_of_cache(&mut self, length: BodyLength) -> Need {
         let (request, cache) = (&self.request.cache, &self.config.cache);
-        let goes_decoded = request.coded && self.config.coded_requests.go_decoded();
-        let bypasses = self.bypasses() && !goes_decoded;
         let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);
         if !looks || !self.config.process.shared.keeps() {
             return Need::Nothing;
@@ -48,7 +46,7 @@ impl Exchange {
         let (fits, need) = match request.kind {
             CacheKind::Change => return Need::LookUp,
             CacheKind::None => return Need::Nothing,
-            _ if bypasses => return Need::Nothing,
+            _ if self.bypasses() => return Need::Nothing,
             CacheKind::Resource => (length == BodyLength::Known(0), Need::LookUp),
             CacheKind::Call => {
                 let fits = match length {
@@ -134,7 +132,7 @@ impl Exchange {
         if self.request.cache.kind == CacheKind::Resource {
             return self.look_up_resource(asked, waited);
         }
-        match self.request.cache.coded {
+        match self.request.coding.coded().is_some() {
             true => self.find_decoded(asked, waited),
             false => self.find_calls(asked, waited),
         }

@@ -1,0 +1,104 @@
+//! Bodies of requests that clients have coded (RFC 9110, 8.4), and what they are
+//! without that.
+
+use crate::gzip::inflate::{gunzip_within, InflateError};
+use crate::negotiate::list::members;
+
+/// A coding that is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coded {
+    /// RFC 1952; `x-gzip` is the same (RFC 9110, 8.4.1.3).
+    Gzip,
+}
+
+impl Coded {
+    fn of(name: &[u8]) -> Option<Self> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        (is("gzip") || is("x-gzip")).then_some(Coded::Gzip)
+    }
+
+    /// Which of them it is, below 32.
+    pub fn number(self) -> usize {
+        match self {
+            Coded::Gzip => 0,
+        }
+    }
+
+    /// The whole of a body, of at most `cap` bytes; `may_take` is asked before so
+    /// many bytes are taken in all.
+    ///
+    /// # Errors
+    /// [`InflateError`].
+    pub fn decode(
+        self,
+        body: &[u8],
+        cap: usize,
+        may_take: impl FnMut(usize) -> bool,
+    ) -> Result<Vec<u8>, InflateError> {
+        match self {
+            Coded::Gzip => gunzip_within(body, cap, may_take),
+        }
+    }
+}
+
+/// What a request's head says of the coding of its body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BodyCoding {
+    /// Nothing: it is what it is.
+    #[default]
+    None,
+    /// One that is undone.
+    Coded(Coded),
+    /// Another one, or several: what it says is not known.
+    Other,
+}
+
+impl BodyCoding {
+    /// A line of `Content-Encoding`.
+    pub fn read(&mut self, value: &[u8]) {
+        for name in members(value) {
+            *self = match (*self, Coded::of(name)) {
+                (BodyCoding::None, Some(coded)) => BodyCoding::Coded(coded),
+                _ => BodyCoding::Other,
+            };
+        }
+    }
+
+    /// The one that is undone.
+    pub fn coded(self) -> Option<Coded> {
+        match self {
+            BodyCoding::Coded(coded) => Some(coded),
+            BodyCoding::None | BodyCoding::Other => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BodyCoding, Coded};
+
+    #[test]
+    fn one_coding_that_is_known_is_undone() {
+        let of = |lines: &[&str]| {
+            let mut coding = BodyCoding::None;
+            lines.iter().for_each(|line| coding.read(line.as_bytes()));
+            coding
+        };
+        for lines in [&[][..], &[""], &[" , "]] {
+            assert_eq!(of(lines), BodyCoding::None, "{lines:?}");
+        }
+        for lines in [&["gzip"][..], &["X-GZip"], &["", " gzip ,"]] {
+            assert_eq!(of(lines), BodyCoding::Coded(Coded::Gzip), "{lines:?}");
+        }
+        for lines in [
+            &["br"][..],
+            &["identity"],
+            &["gzip, gzip"],
+            &["gzip", "br"],
+            &["identity", "gzip"],
+            &["gzi"],
+        ] {
+            assert_eq!(of(lines), BodyCoding::Other, "{lines:?}");
+        }
+    }
+}

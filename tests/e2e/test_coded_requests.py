@@ -1,0 +1,267 @@
+"""Bodies that clients have compressed and that are more than a look-up: SSZ that is
+published, JSON for nodes that take nothing coded, calls whose results are to be SSZ.
+In every framing, made by the tools that clients have."""
+
+import gzip
+import json
+import random
+import subprocess
+import time
+
+import pytest
+
+from harness.client import Connection, fetch, request_bytes
+from harness.origin import answer
+from harness.rpc import call
+
+
+CONFIG = """
+proxy_http_version 1.1;
+client_max_body_size 64m;
+sszip on;
+server {
+    listen 127.0.0.1:@port@;
+    sszip_ssz on;
+    sszip_ssz_request always;
+    location / { proxy_pass http://@origin@; }
+    location /file/ { client_body_in_file_only clean; proxy_pass http://@origin@/; }
+    location /unbuffered/ { proxy_request_buffering off; proxy_pass http://@origin@/; }
+    location /cached/ {
+        sszip_cache on;
+        client_body_buffer_size 1k;
+        proxy_pass http://@origin@/;
+    }
+}
+server {
+    listen 127.0.0.1:@port_decoded@;
+    sszip_request_decoding always;
+    location / { proxy_pass http://@origin@; }
+    location /file/ { client_body_in_file_only clean; proxy_pass http://@origin@/; }
+    location /unbuffered/ { proxy_request_buffering off; proxy_pass http://@origin@/; }
+    location /cached/ {
+        sszip_cache on;
+        client_body_buffer_size 1k;
+        proxy_pass http://@origin@/;
+    }
+}
+server {
+    listen 127.0.0.1:@port_auto@;
+    sszip_ssz on;
+    location / { proxy_pass http://@origin@; }
+    location /either/ { proxy_pass http://@origin@/; }
+}
+server {
+    listen 127.0.0.1:@port_small@;
+    sszip_ssz on;
+    sszip_ssz_request always;
+    sszip_request_decoding always;
+    sszip_memory 1m;
+    location / { proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_off@;
+    sszip_ssz on;
+    sszip_ssz_request always;
+    sszip_request_decoding off;
+    location / { proxy_pass http://@origin@; }
+}
+"""
+
+REGISTRATIONS = "/eth/v1/validator/register_validator"
+OCTETS = ("Content-Type", "application/octet-stream")
+JSON = ("Content-Type", "application/json")
+# nothing that compresses: more than a buffer of 1k has room for
+SOME = random.Random(7).randbytes(180 * 100)
+PLACES = ["", "/file", "/unbuffered", "/cached"]
+
+
+def by_tool(*command):
+    return lambda body: subprocess.run(command, input=body, capture_output=True, check=True).stdout
+
+
+CODERS = {
+    "gzip": ("gzip", by_tool("gzip", "-c")),
+    "gzip -1": ("gzip", by_tool("gzip", "-1", "-c")),
+    "python": ("x-gzip", gzip.compress),
+}
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx):
+    return start_nginx(CONFIG)
+
+
+@pytest.fixture(autouse=True)
+def taken(origin):
+    origin.requests.clear()
+    origin.answers(answer(b"", type=None))
+
+
+def chunked(body, size=700):
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+def post(nginx, port, target, body, *headers, coding="gzip", framing="length"):
+    headers = [*headers, ("Content-Encoding", coding)]
+    if framing == "chunked":
+        headers, body = [*headers, ("Transfer-Encoding", "chunked")], chunked(body)
+    return fetch(nginx.ports[port], target, method="POST", headers=headers, body=body)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("coder", CODERS)
+def test_what_is_published_is_decoded_and_made_json(nginx, origin, coder, place, framing):
+    coding, code = CODERS[coder]
+    for body in (SOME[:180], SOME):
+        origin.requests.clear()
+        response = post(nginx, "port", place + REGISTRATIONS, code(body), OCTETS, coding=coding, framing=framing)
+        assert response.status == 200
+        (asked,) = origin.received(REGISTRATIONS)
+        pubkeys = [one["message"]["pubkey"] for one in json.loads(asked.body)]
+        assert pubkeys == ["0x" + body[at + 36 : at + 84].hex() for at in range(0, len(body), 180)]
+        assert asked.header("Content-Type") == "application/json"
+        assert asked.header("Content-Length") == str(len(asked.body))
+        assert asked.all("Content-Encoding") == asked.all("Transfer-Encoding") == []
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("coder", CODERS)
+def test_a_node_that_takes_nothing_coded_gets_it_decoded(nginx, origin, coder, place, framing):
+    coding, code = CODERS[coder]
+    blocks = "/eth/v2/beacon/blocks"
+    for kind, body in ((OCTETS, SOME), (JSON, b'{"message":"0x%b"}' % SOME.hex().encode())):
+        origin.requests.clear()
+        version = ("Eth-Consensus-Version", "electra")
+        response = post(nginx, "port_decoded", place + blocks, code(body), kind, version, coding=coding, framing=framing)
+        assert response.status == 200
+        (asked,) = origin.received(blocks)
+        assert asked.body == body
+        assert (asked.header("Content-Type"), asked.header("Content-Length")) == (kind[1], str(len(body)))
+        assert asked.header("Eth-Consensus-Version") == "electra"
+        assert asked.all("Content-Encoding") == asked.all("Transfer-Encoding") == []
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("coder", CODERS)
+def test_the_result_of_a_call_is_ssz(nginx, origin, coder, place, framing):
+    coding, code = CODERS[coder]
+    origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x60016002"}'))
+    # a payload is long
+    body = call("debug_getRawBlock", '["latest","%s"]' % SOME.hex())
+    coded = code(body)
+    octets = ("Accept", "application/octet-stream")
+    response = post(nginx, "port", place + "/", coded, JSON, octets, coding=coding, framing=framing)
+    assert (response.header("Sszip-Type"), response.body) == ("ByteString;v=1", bytes.fromhex("60016002"))
+    (asked,) = origin.received()
+    assert (asked.body, asked.header("Content-Encoding")) == (coded, coding)
+
+
+SOUND = gzip.compress(SOME)
+AS_THEY_CAME = {
+    "garbage after it": SOUND + b"x",
+    "cut": SOUND[:-1],
+    "cut in the middle": SOUND[: len(SOUND) // 2],
+    "another checksum": SOUND[:-5] + bytes([SOUND[-5] ^ 1]) + SOUND[-4:],
+    "not coded": SOME,
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("port", ["port", "port_decoded"])
+@pytest.mark.parametrize("what", AS_THEY_CAME)
+def test_what_cannot_be_decoded_goes_on_as_it_came(nginx, origin, what, port):
+    body = AS_THEY_CAME[what]
+    assert post(nginx, port, REGISTRATIONS, body, OCTETS).status == 200
+    (asked,) = origin.received(REGISTRATIONS)
+    assert (asked.body, asked.header("Content-Encoding")) == (body, "gzip")
+    assert asked.header("Content-Type") == "application/octet-stream"
+
+
+def test_several_members_are_one_body(nginx, origin):
+    body = gzip.compress(SOME[:200]) + gzip.compress(b"") + gzip.compress(SOME[200:])
+    assert post(nginx, "port", REGISTRATIONS, body, OCTETS).status == 200
+    (asked,) = origin.received(REGISTRATIONS)
+    assert len(json.loads(asked.body)) == 100
+
+
+def test_what_is_wrong_is_said_of_what_was_decoded(nginx, origin):
+    response = post(nginx, "port", REGISTRATIONS, gzip.compress(SOME[:-1]), OCTETS)
+    assert (response.status, json.loads(response.body)["code"]) == (400, 400)
+    assert b"17999 bytes, not a multiple of 180" in response.body
+    assert origin.requests == []
+
+
+@pytest.mark.parametrize("headers", [[OCTETS], [JSON]], ids=["ssz", "json"])
+def test_bombs_go_on_as_they_came(nginx, origin, headers):
+    """Some 40 KB that are 40 MB, where a worker may hold 1 MB; what is sound goes
+    on being decoded after as many as would have taken all the memory."""
+    bomb = gzip.compress(bytes(40 << 20))
+    for _ in range(5):
+        assert post(nginx, "port_small", REGISTRATIONS, bomb, *headers).status == 200
+    asked = origin.received(REGISTRATIONS)
+    assert [(one.body, one.header("Content-Encoding")) for one in asked] == [(bomb, "gzip")] * 5
+    origin.requests.clear()
+    for _ in range(100):
+        assert post(nginx, "port_small", REGISTRATIONS, SOUND, OCTETS).status == 200
+    assert [len(json.loads(one.body)) for one in origin.received(REGISTRATIONS)] == [100] * 100
+
+
+def test_left_alone_where_that_is_off(nginx, origin):
+    assert post(nginx, "port_off", REGISTRATIONS, SOUND, OCTETS).status == 200
+    (asked,) = origin.received(REGISTRATIONS)
+    assert (asked.body, asked.header("Content-Encoding")) == (SOUND, "gzip")
+
+
+def test_a_node_that_refuses_what_is_coded_gets_it_decoded(nginx, origin):
+    """It says that it is the coding: SSZ it takes."""
+
+    def refuses(request):
+        coded = request.all("Content-Encoding")
+        fields = [("Accept-Encoding", "identity")]
+        return answer(b"no", status=415, type="text/plain", headers=fields) if coded else answer(b"", type=None)
+
+    origin.answers(refuses)
+    workers = 5
+    statuses = [post(nginx, "port_auto", REGISTRATIONS, SOUND, OCTETS).status for _ in range(60)]
+    assert 1 <= statuses.count(415) <= workers and set(statuses) == {200, 415}
+    origin.requests.clear()
+    for kind, body in ((OCTETS, SOME), (JSON, b"[]")):
+        assert post(nginx, "port_auto", REGISTRATIONS, gzip.compress(body), kind).status == 200
+        # none is sent twice
+        (asked,) = origin.requests
+        assert (asked.body, asked.header("Content-Type")) == (body, kind[1])
+        origin.requests.clear()
+
+
+def test_a_node_that_may_refuse_either_gets_neither(nginx, origin):
+    def refuses(request):
+        refused = request.all("Content-Encoding") or request.header("Content-Type") != "application/json"
+        return answer(b"no", status=415, type="text/plain") if refused else answer(b"", type=None)
+
+    origin.answers(refuses)
+    workers = 5
+    statuses = [post(nginx, "port_auto", "/either" + REGISTRATIONS, SOUND, OCTETS).status for _ in range(60)]
+    # one 415 tells each worker of both
+    assert 1 <= statuses.count(415) <= workers and set(statuses) == {200, 415}
+    assert len(json.loads(origin.last().body)) == 100
+
+
+@pytest.mark.parametrize("reloads", [False, True], ids=["gone", "gone, and a reload"])
+def test_clients_that_go_away_while_a_thread_decodes(nginx, origin, reloads):
+    """What reaches the node is whole, and once."""
+    headers = [OCTETS, ("Content-Encoding", "gzip")]
+    many = gzip.compress(b"a" * 180 * 20_000)
+    whole = request_bytes(REGISTRATIONS, method="POST", headers=headers, body=many)
+    for _ in range(10):
+        with Connection(nginx.ports["port"]) as connection:
+            connection.send(whole)
+        if reloads:
+            nginx.reload()
+    assert post(nginx, "port", REGISTRATIONS, gzip.compress(b"a" * 180), OCTETS).status == 200
+    time.sleep(0.3)
+    lengths = [len(json.loads(asked.body)) for asked in origin.received(REGISTRATIONS)]
+    assert lengths.count(1) == 1 and set(lengths) <= {1, 20_000} and len(lengths) <= 11
