@@ -4,6 +4,7 @@
 #[path = "../../tests/jsonrpc/oracle.rs"]
 pub mod oracle;
 pub mod ssz;
+pub mod transcoding;
 
 use std::sync::Arc;
 

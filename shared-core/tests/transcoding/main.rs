@@ -1,0 +1,52 @@
+//! Answers that change their format, bodies of requests that do, and results of
+//! calls, through the whole driver: chosen values, and what becomes of them on
+//! their way. `make fuzz` goes on where this ends.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+#[path = "../support/driven.rs"]
+mod driven;
+mod exchanges;
+#[allow(dead_code)] // the table's, which has more cases
+#[path = "../table/fields.rs"]
+mod fields;
+#[allow(dead_code)]
+#[path = "../table/host.rs"]
+mod host;
+#[allow(dead_code)]
+#[path = "../ssz/laws.rs"]
+mod laws;
+#[allow(dead_code)]
+#[path = "../ssz/naive.rs"]
+mod naive;
+#[path = "../ssz/roots.rs"]
+mod roots;
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use exchanges::an_exchange;
+use naive::Choices;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn exchanges(choices in prop::collection::vec(any::<u8>(), 0..1500)) {
+        an_exchange(&mut Choices(&choices));
+    }
+}
+
+/// What the fuzzer begins with, and what it has found.
+#[test]
+fn seeds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/transcoding");
+    let mut count = 0;
+    for seed in std::fs::read_dir(folder).unwrap() {
+        let choices = std::fs::read(seed.unwrap().path()).unwrap();
+        an_exchange(&mut Choices(&choices));
+        count += 1;
+    }
+    assert!(count > 10, "{count} seeds");
+}
