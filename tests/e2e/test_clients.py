@@ -13,6 +13,7 @@ from harness.specified import values as specified_values
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = TESTS / "clients" / "lodestar" / "ask.js"
+PYTHON_SOURCE = TESTS / "clients" / "python" / "ask.py"
 
 CONFIG = """
 proxy_http_version 1.1;
@@ -69,15 +70,36 @@ POSTS = [
 ]
 FORK = "electra"
 
+# What the others ask for: its route, its name for the Go client, and what it gives.
+MORE_GETS = [
+    ("/eth/v2/beacon/blocks/7", "block", "SignedBeaconBlock"),
+    ("/eth/v2/debug/beacon/states/9", "state", "BeaconState"),
+    ("/eth/v1/beacon/blob_sidecars/7", "blobs", "BlobSidecars"),
+    ("/eth/v2/validator/aggregate_attestation", None, "Attestation"),
+    ("/eth/v1/beacon/states/9/validator_balances", None, "ValidatorBalances"),
+]
+MORE_POSTS = [
+    ("/eth/v2/beacon/blocks", "SignedBlockContents"),
+    ("/eth/v2/beacon/blinded_blocks", "SignedBlindedBeaconBlock"),
+    ("/eth/v2/beacon/pool/attestations", "SubmittedAttestations"),
+    ("/eth/v2/validator/aggregate_and_proofs", "SignedAggregateAndProofs"),
+]
+# The client knows no later one.
+GO_FORK = "deneb"
+
 
 @pytest.fixture(scope="module")
-def specified(cache_directory):
+def of_forks(cache_directory):
+    """By fork and type, as JSON and SSZ."""
+    names = {line[-1] for line in [*GETS, *POSTS, *MORE_GETS, *MORE_POSTS]}
+    found = specified_values(cache_directory, "answers.py", "--safe", f"--forks={GO_FORK},{FORK}", "mainnet", *names)
+    return {(value["fork"], value["type"]): value for value in found}
+
+
+@pytest.fixture(scope="module")
+def specified(of_forks):
     """By type, as JSON and SSZ."""
-    names = {line[-1] for line in [*GETS, *POSTS]}
-    found = specified_values(cache_directory, "answers.py", "--safe", "mainnet", *names)
-    of_fork = {value["type"]: value for value in found if value["fork"] == FORK}
-    assert set(of_fork) == names
-    return of_fork
+    return {type_: value for (fork, type_), value in of_forks.items() if fork == FORK}
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +169,122 @@ def test_lodestar_is_told_what_went_wrong(nginx, origin, lodestar):
     origin.answers(answer(b'{"version":"electra","data":{}}', headers=[("Eth-Consensus-Version", FORK)]))
     (got,) = lodestar([{**job, "type": "SignedBeaconBlock"}])
     assert "error" in got
+
+
+def enveloped(value):
+    body = {"version": value["fork"], "execution_optimistic": False, "finalized": True, "data": value["data"]}
+    return answer(json.dumps(body).encode(), headers=[("Eth-Consensus-Version", value["fork"])])
+
+
+def run(command, jobs):
+    done = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def python(nginx, cache_directory):
+    url = f"http://127.0.0.1:{nginx.ports['port']}"
+    return lambda jobs: run([cache_directory / "ssz-venv" / "bin" / "python", PYTHON_SOURCE, url, FORK], jobs)
+
+
+def test_a_python_client_gets_values(nginx, origin, specified, python):
+    """From the node, and then from the cache."""
+    jobs, expected = [], []
+    for path, _, type_ in MORE_GETS:
+        origin.answers(enveloped(specified[type_]), path)
+        jobs.append({"path": path, "type": type_})
+        expected.append({"status": 200, "version": FORK, "ssz": specified[type_]["ssz"]})
+    for _ in range(2):
+        for job, got, wanted in zip(jobs, python(jobs), expected, strict=True):
+            # what is mostly random does not become shorter
+            coding = got.pop("coding")
+            assert got == wanted, job
+            assert coding in (None, "gzip")
+
+
+@pytest.mark.parametrize("takes_ssz", [False, True])
+def test_a_python_client_publishes(nginx, origin, specified, python, takes_ssz):
+    """The first try comes through, whatever the node takes."""
+    refused = answer(b'{"code":415,"message":"no SSZ here"}', status=415)
+    accepts = answer(b"", type=None)
+
+    def node(request):
+        is_ssz = request.header("Content-Type") == "application/octet-stream"
+        return refused if is_ssz and not takes_ssz else accepts
+
+    origin.answers(node)
+    origin.requests.clear()
+    jobs = []
+    for path, type_ in MORE_POSTS:
+        value = specified[type_]
+        jobs.append({"path": path, "type": type_, "ssz": value["ssz"], "json": value["data"]})
+    assert python(jobs) == [{"status": 200, "tries": 1}] * len(jobs)
+    for path, type_ in MORE_POSTS:
+        (asked,) = origin.received(path)
+        assert json.loads(asked.body) == specified[type_]["data"]
+
+
+def test_a_python_client_is_told_what_went_wrong(nginx, origin, specified, python):
+    path, type_ = MORE_POSTS[0]
+    value = {"path": path, "type": type_, "ssz": specified[type_]["ssz"], "json": specified[type_]["data"]}
+    missing = "/eth/v2/beacon/blocks/404"
+    origin.answers(answer(b'{"code":404,"message":"block not found"}', status=404), missing)
+    got = python([{"path": missing, "type": "SignedBeaconBlock"}])
+    assert got == [{"status": 404, "error": "block not found"}]
+    origin.answers(answer(b'{"code":503,"message":"syncing"}', status=503), path)
+    assert python([value]) == [{"status": 503, "tries": 1, "error": "syncing"}]
+
+
+STATIC = {
+    "/eth/v1/beacon/genesis": {
+        "genesis_time": "1606824023",
+        "genesis_validators_root": HASH,
+        "genesis_fork_version": "0x00000000",
+    },
+    "/eth/v1/config/spec": {"CONFIG_NAME": "mainnet", "SLOTS_PER_EPOCH": "32", "SECONDS_PER_SLOT": "12"},
+    "/eth/v1/config/deposit_contract": {"chain_id": "1", "address": "0x" + "22" * 20},
+    "/eth/v1/config/fork_schedule": [
+        {"previous_version": "0x00000000", "current_version": "0x00000000", "epoch": "0"}
+    ],
+    "/eth/v1/node/version": {"version": "Node/1.0"},
+}
+
+
+@pytest.fixture
+def go(nginx, origin, cache_directory):
+    for path, data in STATIC.items():
+        origin.answers(answer(json.dumps({"data": data}).encode()), path)
+    url = f"http://127.0.0.1:{nginx.ports['port']}"
+    return lambda jobs: run([cache_directory / "go-client", url], jobs)
+
+
+def test_a_go_client_gets_values(nginx, origin, of_forks, go):
+    """From the node, and then from the cache."""
+    jobs, expected = [], []
+    for path, call, type_ in MORE_GETS:
+        if call is None:
+            continue
+        # other values than other clients' of the same
+        path = path.rsplit("/", 1)[0] + "/11"
+        value = of_forks[GO_FORK, type_]
+        origin.answers(enveloped(value), path)
+        jobs.append({"call": call, "id": "11"})
+        said = {"ssz": value["ssz"]}
+        expected.append(said if call == "blobs" else {"version": GO_FORK, **said})
+    for _ in range(2):
+        for job, got, wanted in zip(jobs, go(jobs), expected, strict=True):
+            assert got == wanted, (job, got.get("error"))
+
+
+def test_a_go_client_publishes_and_is_told_what_went_wrong(nginx, origin, of_forks, go):
+    value = of_forks[GO_FORK, "SignedBlockContents"]
+    origin.answers(answer(b"", type=None), "/eth/v1/beacon/blocks")
+    origin.requests.clear()
+    missing = "/eth/v2/beacon/blocks/404"
+    origin.answers(answer(b'{"code":404,"message":"block not found"}', status=404), missing)
+    published, got = go([{"call": "publish", "json": value["data"]}, {"call": "block", "id": "404"}])
+    assert published == {}
+    (asked,) = origin.received("/eth/v1/beacon/blocks")
+    assert json.loads(asked.body.lower()) == value["data"]
+    assert got["status"] == 404 and "block not found" in got["error"]

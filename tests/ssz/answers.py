@@ -1,7 +1,7 @@
 """Values as the specifications' own code writes them, for tests that run in
 another Python: a line of JSON for each fork and type that is named.
 
-answers.py [--safe] PRESET TYPE...
+answers.py [--safe] [--forks=FORK,...] PRESET TYPE...
 
 --safe: no number is larger than JavaScript can hold.
 """
@@ -13,10 +13,16 @@ import faster  # noqa: F401
 import specs
 import values
 
-is_safe = sys.argv[1] == "--safe"
-preset, *names = sys.argv[1 + is_safe :]
-limit = values.SAFE if is_safe else None
-for fork in specs.FORKS:
+arguments = sys.argv[1:]
+limit, forks = None, specs.FORKS
+while arguments[0].startswith("--"):
+    option, _, value = arguments.pop(0).partition("=")
+    if option == "--safe":
+        limit = values.SAFE
+    else:
+        forks = value.split(",")
+preset, *names = arguments
+for fork in forks:
     types = specs.of(fork, preset)
     for name in names:
         if name not in types:
