@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+import payloads
 import results
 import specs
 from eth_consensus_specs.utils.ssz.ssz_typing import (
@@ -118,6 +119,22 @@ def test_results_of_calls(name, value, result, walkers):
         assert walkers.ask("to_ssz", json.dumps(result).encode(), piece=piece, **about) == ssz
     text = walkers.ask("to_json", ssz, piece=100_000, **about)
     assert walkers.ask("to_ssz", text, piece=100_000, **about) == ssz
+
+
+@pytest.mark.parametrize("case", list(payloads.calls()), ids=lambda case: case[0])
+def test_payloads_that_are_submitted(case, walkers):
+    fork, _, value, params = case
+    names = ["payload", None, "parentBeaconBlockRoot", "executionRequests"]
+    text = {name: part for name, part in zip(names, params, strict=False) if name}
+    # which is prague's
+    name = "Prague" if fork == "osaka" else fork.capitalize()
+    about = {"fork": specs.FORKS[0], "preset": "mainnet", "type": f"ExecutionPayloadEnvelope{name}"}
+    ssz = value.encode_bytes()
+    walkers.ask("check", ssz, **about)
+    assert walkers.ask("root", ssz, **about) == bytes(value.hash_tree_root())
+    for piece in (13, 100_000):
+        assert json.loads(walkers.ask("to_json", ssz, piece=piece, **about)) == text
+        assert walkers.ask("to_ssz", json.dumps(text).encode(), piece=piece, **about) == ssz
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ impl Random<'_> {
     fn value(&mut self, ty: TypeId, out: &mut Vec<u8>) {
         let schema = self.schema;
         match &schema.get(ty).kind {
-            Kind::Uint(size) | Kind::ByteVector(size) => self.bytes(*size, out),
+            Kind::Uint(size) | Kind::Quantity(size) | Kind::ByteVector(size) => {
+                self.bytes(*size, out);
+            }
             Kind::Boolean => out.push(self.rng.u8(..2)),
             Kind::Enum(words) => out.push(self.rng.u8(..words.len() as u8)),
             Kind::ByteList(limit) => {

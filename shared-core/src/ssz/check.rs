@@ -36,7 +36,7 @@ impl Check<'_> {
         }
         let bytes = &self.ssz[range.clone()];
         match &ty.kind {
-            Kind::Uint(_) | Kind::ByteVector(_) => Ok(()),
+            Kind::Uint(_) | Kind::Quantity(_) | Kind::ByteVector(_) => Ok(()),
             Kind::Boolean => match bytes {
                 [0 | 1] => Ok(()),
                 _ => Err(Error::because(at, "a boolean is 0 or 1")),

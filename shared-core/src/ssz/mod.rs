@@ -10,7 +10,7 @@
 //! | [`check`](mod@check)     | whether bytes are a value of a type             |
 //! | [`root`]                 | hash_tree_root                                  |
 //! | [`path`]                 | one part of a value, without the rest           |
-//! | `rlp`                    | what execution witnesses have of it             |
+//! | `rlp`                    | what witnesses and transactions have of it      |
 //! | [`error`]                | what is wrong with an input, and where          |
 
 pub mod check;
@@ -25,6 +25,7 @@ pub mod to_ssz;
 pub use self::check::check;
 pub use self::error::{Error, Problem};
 pub use self::path::select;
+pub use self::rlp::blob_hashes;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{to_json, ToJson};

@@ -32,6 +32,18 @@ pub fn select(
     Ok(here)
 }
 
+/// Where the elements of a list are that have no size. What they are made of is not
+/// looked at.
+///
+/// # Errors
+/// An offset is wrong; at it, if it is not the first.
+pub fn elements(
+    ssz: &[u8],
+    list: Range<usize>,
+) -> Result<impl Iterator<Item = Result<Range<usize>, Error>> + '_, Error> {
+    Elements::new(ssz, list)
+}
+
 /// The first step of a path, and the steps after it.
 fn step<'p>(
     schema: &Schema,

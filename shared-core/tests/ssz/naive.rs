@@ -59,6 +59,8 @@ class Outer(Container):
     votes: List[Vote, LIMIT]
     named: List[Named, 3]
     longer_named: List[LongerNamed, 3]
+    quantity: Quantity[uint64]
+    quantities: List[Quantity[uint256], 3]
 class Places(ProgressiveContainer(active_fields=[1, 0, 0, 1, 1])):
     slot: uint64
     points: ProgressiveList[Point]
@@ -154,6 +156,7 @@ fn allows(limit: Limit, count: usize) -> Option<()> {
 pub fn to_ssz(schema: &Schema, ty: TypeId, json: &Json) -> Option<Vec<u8>> {
     Some(match (&schema.get(ty).kind, json) {
         (Kind::Uint(size), Json::Text(text)) => number(text, *size)?,
+        (Kind::Quantity(size), Json::Text(text)) => quantity(text, *size)?,
         (Kind::Boolean, Json::Bool(value)) => vec![u8::from(*value)],
         (Kind::ByteVector(len), Json::Text(text)) => {
             hex(text).filter(|bytes| bytes.len() == *len)?
@@ -285,6 +288,37 @@ fn number(text: &str, size: usize) -> Option<Vec<u8>> {
     Some(value)
 }
 
+fn quantity(text: &str, size: usize) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x")?.as_bytes();
+    let is_number = !digits.is_empty()
+        && digits.iter().all(u8::is_ascii_hexdigit)
+        && (digits.len() == 1 || digits[0] != b'0');
+    if !is_number {
+        return None;
+    }
+    let even = format!("0x{}{}", "0".repeat(digits.len() % 2), &text[2..]);
+    let mut value = hex(&even)?;
+    value.reverse();
+    if value.len() > size {
+        return None;
+    }
+    value.resize(size, 0);
+    Some(value)
+}
+
+fn to_quantity(bytes: &[u8]) -> Json {
+    let digits: String = bytes
+        .iter()
+        .rev()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let digits = match digits.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
+    Json::Text(format!("0x{digits}"))
+}
+
 fn decimal(bytes: &[u8]) -> String {
     let mut digits = vec![0_u8];
     for byte in bytes.iter().rev() {
@@ -326,6 +360,7 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Option<Json> {
     }
     Some(match &ty.kind {
         Kind::Uint(_) => Json::Text(decimal(ssz)),
+        Kind::Quantity(_) => to_quantity(ssz),
         Kind::Boolean if ssz[0] < 2 => Json::Bool(ssz[0] == 1),
         Kind::ByteVector(_) => to_hex(ssz),
         Kind::ByteList(limit) => {
@@ -477,6 +512,11 @@ pub fn choose(schema: &Schema, ty: TypeId, choices: &mut Choices<'_>) -> Json {
             let mut bytes = choices.bytes(*size);
             bytes[choices.below(size + 1)..].fill(0);
             Json::Text(decimal(&bytes))
+        }
+        Kind::Quantity(size) => {
+            let mut bytes = choices.bytes(*size);
+            bytes[choices.below(size + 1)..].fill(0);
+            to_quantity(&bytes)
         }
         Kind::Boolean => Json::Bool(choices.below(2) == 1),
         Kind::ByteVector(len) => to_hex(&choices.bytes(*len)),

@@ -16,7 +16,7 @@ pub fn root(schema: &Schema, ty: TypeId, json: &Json) -> Node {
     let kind = &schema.get(ty).kind;
     let bytes = || to_ssz(schema, ty, json).expect("a value of the type");
     match (kind, json) {
-        (Kind::Uint(_) | Kind::Boolean | Kind::Enum(_), _) => pack(&bytes())[0],
+        (Kind::Uint(_) | Kind::Quantity(_) | Kind::Boolean | Kind::Enum(_), _) => pack(&bytes())[0],
         (Kind::ByteVector(_) | Kind::Bitvector(_), _) => whole(&pack(&bytes())),
         (Kind::ByteList(limit), _) => {
             let bytes = bytes();
@@ -100,7 +100,7 @@ fn leaves(limit: Limit, each: u128) -> Option<u128> {
 fn elements(schema: &Schema, of: TypeId, all: &[Json]) -> (Vec<Node>, u128) {
     let ty = schema.get(of);
     match (&ty.kind, ty.size) {
-        (Kind::Uint(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => {
+        (Kind::Uint(_) | Kind::Quantity(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => {
             let bytes = all
                 .iter()
                 .flat_map(|one| to_ssz(schema, of, one).expect("a value"));

@@ -101,8 +101,12 @@ impl Values<'_> {
     fn value(&mut self, ty: TypeId, count: usize, out: &mut Vec<u8>) {
         let schema = self.schema;
         match &schema.get(ty).kind {
-            Kind::Uint(8) => out.extend(self.dice.below(40_000_000_000).to_le_bytes()),
-            Kind::Uint(size) | Kind::ByteVector(size) => out.extend(self.dice.bytes(*size)),
+            Kind::Uint(8) | Kind::Quantity(8) => {
+                out.extend(self.dice.below(40_000_000_000).to_le_bytes());
+            }
+            Kind::Uint(size) | Kind::Quantity(size) | Kind::ByteVector(size) => {
+                out.extend(self.dice.bytes(*size));
+            }
             Kind::Boolean => out.push(0),
             Kind::Enum(words) => out.push(self.dice.below(words.len() as u64) as u8),
             Kind::ByteList(limit) => {

@@ -1,7 +1,10 @@
-//! RLP (Ethereum yellow paper, appendix B), where execution witnesses have it.
+//! RLP (Ethereum yellow paper, appendix B), where execution witnesses and transactions
+//! have it.
 
+mod blobs;
 mod header;
 
+pub use self::blobs::blob_hashes;
 pub(super) use self::header::encode as encode_header;
 
 /// What an item begins with.

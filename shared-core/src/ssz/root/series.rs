@@ -62,6 +62,7 @@ impl Series {
                 Kind::List(of, limit) => Self::list(leaves(schema, *of), *limit),
                 Kind::Optional(of) => Self::list(leaves(schema, *of), one),
                 Kind::Uint(_)
+                | Kind::Quantity(_)
                 | Kind::Boolean
                 | Kind::Enum(_)
                 | Kind::Container(_)
@@ -111,7 +112,9 @@ impl Series {
 fn leaves(schema: &Schema, of: TypeId) -> Leaves {
     let ty = schema.get(of);
     match (&ty.kind, ty.size) {
-        (Kind::Uint(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => Leaves::Bytes(size),
+        (Kind::Uint(_) | Kind::Quantity(_) | Kind::Boolean | Kind::Enum(_), Some(size)) => {
+            Leaves::Bytes(size)
+        }
         // their roots are themselves
         (Kind::ByteVector(_) | Kind::Bitvector(_), Some(32)) => Leaves::Bytes(32),
         (_, size) => Leaves::Values(of, size),

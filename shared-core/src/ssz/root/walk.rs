@@ -252,6 +252,11 @@ pub(super) fn node_of(bytes: &[u8]) -> Node {
 fn is_leaf(kind: &Kind) -> bool {
     matches!(
         kind,
-        Kind::Uint(_) | Kind::Boolean | Kind::Enum(_) | Kind::ByteVector(_) | Kind::Bitvector(_)
+        Kind::Uint(_)
+            | Kind::Quantity(_)
+            | Kind::Boolean
+            | Kind::Enum(_)
+            | Kind::ByteVector(_)
+            | Kind::Bitvector(_)
     )
 }

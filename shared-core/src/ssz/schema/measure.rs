@@ -8,7 +8,7 @@ const MAX_BOUNDS: usize = 64;
 impl Schema {
     pub(super) fn size(&self, kind: &Kind) -> Option<usize> {
         match kind {
-            Kind::Uint(bytes) => Some(*bytes),
+            Kind::Uint(bytes) | Kind::Quantity(bytes) => Some(*bytes),
             Kind::Boolean | Kind::Enum(_) => Some(1),
             Kind::ByteVector(len) => Some(*len),
             Kind::Bitvector(bits) => Some(bits.div_ceil(8)),
@@ -45,6 +45,7 @@ impl Schema {
             Kind::Bitlist(_) | Kind::Union(_) => 1,
             Kind::ByteList(_) | Kind::List(..) | Kind::Optional(_) | Kind::Text(_) => 0,
             Kind::Uint(_)
+            | Kind::Quantity(_)
             | Kind::Boolean
             | Kind::Enum(_)
             | Kind::ByteVector(_)
@@ -94,7 +95,7 @@ impl Schema {
 
     pub(super) fn is_plain(&self, kind: &Kind) -> bool {
         match kind {
-            Kind::Uint(_) | Kind::ByteVector(_) => true,
+            Kind::Uint(_) | Kind::Quantity(_) | Kind::ByteVector(_) => true,
             Kind::Bitvector(bits) => bits % 8 == 0,
             Kind::Vector(of, _) => self.get(*of).is_plain,
             Kind::Container(container) => container

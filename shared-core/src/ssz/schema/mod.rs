@@ -97,6 +97,9 @@ pub enum Kind {
     Text(u64),
     /// A byte in SSZ, one of these words in JSON. The Engine API's.
     Enum(Words),
+    /// An unsigned number of so many bytes in SSZ, a quantity in JSON: hex without
+    /// zeros before it. The Engine API's.
+    Quantity(usize),
 }
 
 /// The words of an enumeration, in the order of their numbers.
@@ -131,9 +134,11 @@ impl Type {
     pub fn opening(&self) -> &'static str {
         match self.kind {
             _ if self.json == Json::Rlp => "\"0x",
-            Kind::ByteVector(_) | Kind::ByteList(_) | Kind::Bitvector(_) | Kind::Bitlist(_) => {
-                "\"0x"
-            }
+            Kind::ByteVector(_)
+            | Kind::ByteList(_)
+            | Kind::Bitvector(_)
+            | Kind::Bitlist(_)
+            | Kind::Quantity(_) => "\"0x",
             Kind::Uint(_) | Kind::Enum(_) => "\"",
             Kind::Vector(..) | Kind::List(..) => "[",
             Kind::Boolean

@@ -248,6 +248,13 @@ impl Schema {
                 let (name, kind) = (format!("Rlp[{}]", of.name), of.kind.clone());
                 return Ok(self.find_or_add(name, kind, Json::Rlp));
             }
+            "Quantity" => {
+                let of = self.only_type(tokens, depth)?;
+                match self.get(of).kind {
+                    Kind::Uint(bytes) => Kind::Quantity(bytes),
+                    _ => return Err(BadSchema::new("a quantity of no number")),
+                }
+            }
             "Enum" => Kind::Enum(words(tokens)?),
             "CompatibleUnion" => Kind::Union(self.options(tokens, depth)?),
             name => return self.named_type(name, depth),
@@ -313,6 +320,7 @@ impl Schema {
         let name = |id: &TypeId| &self.get(*id).name;
         match kind {
             Kind::Uint(bytes) => format!("uint{}", 8 * bytes),
+            Kind::Quantity(bytes) => format!("Quantity[uint{}]", 8 * bytes),
             Kind::Boolean => "boolean".into(),
             Kind::ByteVector(len) => format!("ByteVector[{len}]"),
             Kind::ByteList(Limit::AtMost(limit)) => format!("ByteList[{limit}]"),

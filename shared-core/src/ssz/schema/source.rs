@@ -14,6 +14,9 @@
 //! # (EIP-7495)
 //! class BeaconState(BeaconState):
 //!     proposer_lookahead: ProposerLookahead
+//! # the fields of another container of this table, and more after them
+//! class ExecutionPayloadShanghai(ExecutionPayloadParis):
+//!     withdrawals: List[EngineWithdrawal, MAX_WITHDRAWALS]
 //! # what this fork no longer has
 //! del BlindedBeaconBlock
 //! ```
@@ -80,7 +83,7 @@ pub(super) fn read(
             class = None;
             read_removal(gone, all)
         } else {
-            read_definition(content, preset, all).and_then(|(name, means)| {
+            read_definition(content, preset, all, &here).and_then(|(name, means)| {
                 class = matches!(means, Meaning::Class { .. }).then(|| name.clone());
                 match here.insert(name.clone(), Definition { place, means }) {
                     Some(_) => Err(BadSchema::new(format!("{name} is there twice"))),
@@ -109,11 +112,12 @@ fn read_definition(
     line: &str,
     preset: Preset,
     all: &BTreeMap<String, Definition>,
+    here: &BTreeMap<String, Definition>,
 ) -> Result<(String, Meaning), BadSchema> {
     let mut tokens = Tokens::new(line);
     let name = tokens.name()?;
     if name == "class" {
-        return read_class(tokens, all);
+        return read_class(tokens, all, here);
     }
     tokens.expect('=')?;
     let rest = tokens.rest();
@@ -137,6 +141,7 @@ fn read_definition(
 fn read_class(
     mut tokens: Tokens<'_>,
     all: &BTreeMap<String, Definition>,
+    here: &BTreeMap<String, Definition>,
 ) -> Result<(String, Meaning), BadSchema> {
     let name = tokens.name()?.to_owned();
     tokens.expect('(')?;
@@ -168,7 +173,14 @@ fn read_class(
             };
             return Ok((name, means));
         }
-        _ => return Err(BadSchema::new(format!("{base} has no fields"))),
+        base => match here.get(base).map(|other| &other.means) {
+            Some(Meaning::Class {
+                active: None,
+                fields,
+                ..
+            }) => (None, false, fields.clone()),
+            _ => return Err(BadSchema::new(format!("{base} has no fields"))),
+        },
     };
     tokens.expect(')')?;
     tokens.expect(':')?;

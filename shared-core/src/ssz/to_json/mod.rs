@@ -400,6 +400,10 @@ fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
             out.number(bytes);
             out.put(b"\"");
         }
+        Kind::Quantity(_) => {
+            out.quantity(bytes);
+            out.put(b"\"");
+        }
         Kind::ByteVector(_) | Kind::ByteList(_) | Kind::Bitvector(_) | Kind::Bitlist(_)
             if bytes.len() <= SHORT =>
         {
@@ -468,6 +472,11 @@ impl Out<'_> {
     #[inline(always)]
     fn number(&mut self, bytes: &[u8]) {
         self.len += number::write(bytes, &mut self.to[self.len..]);
+    }
+
+    #[inline(never)]
+    fn quantity(&mut self, bytes: &[u8]) {
+        self.len += number::write_quantity(bytes, &mut self.to[self.len..]);
     }
 
     #[inline(always)]

@@ -20,6 +20,21 @@ pub(super) fn write(bytes: &[u8], to: &mut [u8]) -> usize {
     text.len()
 }
 
+/// Writes a little-endian number as a quantity, behind its `0x`: hex without zeros
+/// before it; how many digits it has.
+pub(super) fn write_quantity(bytes: &[u8], to: &mut [u8]) -> usize {
+    let digits = bytes.iter().rev().flat_map(|byte| [byte >> 4, byte & 15]);
+    let mut digits = digits.skip_while(|digit| *digit == 0);
+    // nothing is one, too
+    let first = digits.next().unwrap_or(0);
+    let mut len = 0;
+    for (to, digit) in to.iter_mut().zip(std::iter::once(first).chain(digits)) {
+        *to = b"0123456789abcdef"[usize::from(digit)];
+        len += 1;
+    }
+    len
+}
+
 /// The largest power of ten in a word.
 const PLACES: u64 = 10_000_000_000_000_000_000;
 
@@ -60,6 +75,23 @@ mod tests {
         let mut to = [0; DIGITS];
         let len = write(bytes, &mut to);
         String::from_utf8(to[..len].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn quantities() {
+        for n in [0, 1, 15, 16, 255, 256, 0x1_0000, u128::MAX] {
+            let mut to = [0; DIGITS];
+            for bytes in [
+                n.to_le_bytes().to_vec(),
+                [n.to_le_bytes(), [0; 16]].concat(),
+            ] {
+                let len = write_quantity(&bytes, &mut to);
+                assert_eq!(to[..len], *format!("{n:x}").as_bytes());
+            }
+        }
+        let mut to = [0; DIGITS];
+        let len = write_quantity(&[255; 32], &mut to);
+        assert_eq!(to[..len], [b'f'; 64]);
     }
 
     #[test]

@@ -157,6 +157,16 @@ impl<'s> ToSsz<'s> {
         ToSsz::to(Target::Named(preset, name.into()), schema, Form::Enveloped)
     }
 
+    /// Leaves so many zeros before the value, for who has to put something there.
+    ///
+    /// # Errors
+    /// Memory is refused.
+    pub fn behind(mut self, zeros: usize) -> Result<Self, Error> {
+        let made = self.output.zeros(zeros);
+        made.map_err(|problem| self.error(0, problem))?;
+        Ok(self)
+    }
+
     fn to(target: Target, schema: &'s Schema, form: Form) -> Self {
         Self {
             schema,

@@ -164,6 +164,25 @@ pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Wro
     Ok(Some((value, digits.len() + 2)))
 }
 
+/// A quantity of JSON-RPC that fits 256 bits, little-endian: `0x` and hex without zeros
+/// before it.
+pub(super) fn quantity(text: &str) -> Result<[u8; 32], &'static str> {
+    let digits = text.strip_prefix("0x").ok_or("no 0x before a quantity")?;
+    if digits.len() > 1 && digits.starts_with('0') {
+        return Err("a leading zero");
+    }
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err("no hex digits");
+    }
+    let mut value = [0; 32];
+    let digits = digits.chars().rev().filter_map(|digit| digit.to_digit(16));
+    for (n, digit) in digits.enumerate() {
+        let byte = value.get_mut(n / 2).ok_or("more than 256 bits")?;
+        *byte |= (digit as u8) << (4 * (n % 2));
+    }
+    Ok(value)
+}
+
 /// The digits of a string that holds nothing else, `most` at most.
 fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, Wrong> {
     match bytes.first() {
@@ -261,6 +280,36 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn quantities() {
+        for n in [0, 1, 15, 16, 0xabcd, u128::MAX] {
+            let mut wide = [0; 32];
+            wide[..16].copy_from_slice(&n.to_le_bytes());
+            for text in [format!("{n:#x}"), format!("0x{n:X}")] {
+                assert_eq!(quantity(&text), Ok(wide));
+            }
+        }
+        assert_eq!(quantity(&format!("0x{}", "f".repeat(64))), Ok([255; 32]));
+        let long = format!("0x1{}", "0".repeat(64));
+        for text in [
+            "",
+            "0x",
+            "0x01",
+            "0x00",
+            "0X1",
+            "1",
+            "0x+1",
+            "0xg",
+            " 0x1",
+            "0x1 ",
+            "-0x1",
+            "0x\u{665}",
+            &long,
+        ] {
+            assert!(quantity(text).is_err(), "{text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::frame::{Elements, Fields, Frame, Places, Union, NONE};
 use super::hex::{self, Hex, Place, Stop};
 use super::rlp::Witness;
-use super::scan::{quoted_u256, quoted_u64, what_begins_with, Wrong};
+use super::scan::{quantity, quoted_u256, quoted_u64, what_begins_with, Wrong};
 use super::text::{after, beginning, literal, text, Length};
 use super::{template, Expect, Got, Inside, Skip, ToSsz};
 use crate::ssz::check::{bitlist, bitvector};
@@ -246,6 +246,18 @@ impl<'s> ToSsz<'s> {
                     None => None,
                 }
             }
+            Kind::Quantity(size) => match text(rest).map_err(|wrong| after(*at, wrong))? {
+                Some((text, len)) => {
+                    let value = quantity(&text).map_err(|why| wrong(why.into()))?;
+                    let (value, rest) = value.split_at(*size);
+                    if rest.iter().any(|byte| *byte != 0) {
+                        return Err(wrong(format!("more than {} bits", 8 * size)));
+                    }
+                    self.output.bytes[place..place + size].copy_from_slice(value);
+                    Some(len)
+                }
+                None => None,
+            },
             Kind::Text(limit) => {
                 let read = beginning(rest, *limit).map_err(|wrong| after(*at, wrong))?;
                 let Some((text, len)) = read else {

@@ -1,0 +1,118 @@
+//! Transactions with blobs (EIP-4844), as payloads have them.
+
+use super::prefix;
+
+/// Their type (EIP-2718).
+const TYPE: u8 = 0x03;
+
+/// What is before the hashes: chain id, nonce, two fees, gas limit, to, value, data,
+/// access list, the fee for blobs.
+const FIELDS_BEFORE: usize = 10;
+
+/// Bytes of a hash.
+const HASH: usize = 32;
+
+/// The versioned hashes of a transaction's blobs. One without blobs has none, and so has
+/// what is no transaction, which is for a node to judge.
+pub fn blob_hashes(transaction: &[u8]) -> Vec<&[u8]> {
+    hashes(transaction).unwrap_or_default()
+}
+
+fn hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
+    let (type_, fields) = transaction.split_first()?;
+    if *type_ != TYPE {
+        return None;
+    }
+    let (true, mut fields, []) = item(fields)? else {
+        return None;
+    };
+    for _ in 0..FIELDS_BEFORE {
+        (_, _, fields) = item(fields)?;
+    }
+    let (true, mut list, _) = item(fields)? else {
+        return None;
+    };
+    let mut hashes = Vec::new();
+    while !list.is_empty() {
+        let (false, hash, rest) = item(list)? else {
+            return None;
+        };
+        hashes.push(Some(hash).filter(|hash| hash.len() == HASH)?);
+        list = rest;
+    }
+    Some(hashes)
+}
+
+/// The item that is first: whether it is a list, what is in it, and what follows it.
+fn item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
+    let prefix = prefix(bytes).ok()??;
+    let rest = bytes.get(prefix.size..)?;
+    let (content, rest) = rest.split_at_checked(usize::try_from(prefix.len).ok()?)?;
+    Some((prefix.is_list, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::blob_hashes;
+    use crate::ssz::rlp::write_prefix;
+
+    fn list(content: &[u8]) -> Vec<u8> {
+        let mut list = Vec::new();
+        write_prefix(true, content.len() as u64, &mut list);
+        list.extend_from_slice(content);
+        list
+    }
+
+    fn transaction(hashes: &[u8]) -> Vec<u8> {
+        // an address, data and an access list of one; a signature after the hashes
+        let before = [
+            &[1, 0x82, 1, 2, 3, 4, 5, 0x94][..],
+            &[7; 20],
+            &[0x80, 0xb8, 60],
+            &[8; 60],
+            &list(&list(b"\x01")),
+            &[9],
+        ];
+        let fields = [&before.concat(), hashes, &[0x80, 1, 2]].concat();
+        [&[3], &list(&fields)[..]].concat()
+    }
+
+    #[test]
+    fn hashes_are_found() {
+        let hash = |byte| [&[0xa0][..], &[byte; 32]].concat();
+        for count in [0, 1, 2, 9] {
+            let all: Vec<u8> = (0..count).flat_map(hash).collect();
+            let transaction = transaction(&list(&all));
+            let found = blob_hashes(&transaction);
+            assert_eq!(found.len(), usize::from(count));
+            for (found, byte) in found.into_iter().zip(0..) {
+                assert_eq!(found, [byte; 32]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_none_has_none() {
+        let hash = [&[0xa0][..], &[1; 32]].concat();
+        let right = transaction(&list(&hash));
+        assert_eq!(blob_hashes(&right).len(), 1);
+        for end in 0..right.len() {
+            assert!(blob_hashes(&right[..end]).is_empty(), "{end}");
+        }
+        let other = [&[2][..], &right[1..]].concat();
+        let more = [&right[..], &[0]].concat();
+        let short = transaction(&list(&[0x82, 1, 2]));
+        let inner = transaction(&list(&list(&[1; 32])));
+        for wrong in [
+            other,
+            more,
+            short,
+            inner,
+            transaction(&hash),
+            vec![3],
+            vec![],
+        ] {
+            assert!(blob_hashes(&wrong).is_empty());
+        }
+    }
+}
