@@ -21,6 +21,8 @@ static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_decoded(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_rewrite_target(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
@@ -367,7 +369,45 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ctx->request_bufs = cl;
     ctx->request_length = body.len;
 
+    if (ngx_http_sszip_rewrite_target(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_rewrite_target(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    size_t     len;
+    u_char    *p, *src, *dst;
+    ngx_str_t  target;
+
+    target = ngx_http_sszip_ngx_str(
+                                sszip_exchange_request_target(ctx->exchange));
+
+    if (target.len == 0) {
+        return NGX_OK;
+    }
+
+    p = ngx_strlchr(target.data, target.data + target.len, '?');
+    len = p ? (size_t) (p - target.data) : target.len;
+
+    dst = ngx_pnalloc(r->pool, len);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    ctx->request_path.data = dst;
+
+    src = target.data;
+    ngx_unescape_uri(&dst, &src, len, 0);
+
+    ctx->request_path.len = dst - ctx->request_path.data;
+    ctx->request_target = target;
+
+    return NGX_OK;
 }
 
 

@@ -68,6 +68,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_ssz_max_size", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_hold", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_request", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_ssz_witness", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_batch_max", NGX_CONF_TAKE1),
 
     ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
@@ -460,7 +461,8 @@ ngx_http_sszip_init(ngx_conf_t *cf)
     static ngx_str_t  names[] = {
         ngx_string("http_accept_encoding"),
         ngx_string("content_length"),
-        ngx_string("http_content_length")
+        ngx_string("http_content_length"),
+        ngx_string("request_uri")
     };
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
@@ -472,10 +474,12 @@ ngx_http_sszip_init(ngx_conf_t *cf)
     smcf->accept_encoding = ngx_http_get_variable_index(cf, &names[0]);
     smcf->lengths[0] = ngx_http_get_variable_index(cf, &names[1]);
     smcf->lengths[1] = ngx_http_get_variable_index(cf, &names[2]);
+    smcf->request_uri = ngx_http_get_variable_index(cf, &names[3]);
 
     if (smcf->accept_encoding == NGX_ERROR
         || smcf->lengths[0] == NGX_ERROR
-        || smcf->lengths[1] == NGX_ERROR)
+        || smcf->lengths[1] == NGX_ERROR
+        || smcf->request_uri == NGX_ERROR)
     {
         return NGX_ERROR;
     }

@@ -24,6 +24,7 @@ typedef struct {
     ngx_flag_t                   enable;           /* somewhere */
     ngx_int_t                    accept_encoding;  /* index of a variable */
     ngx_int_t                    lengths[NGX_HTTP_SSZIP_LENGTHS];
+    ngx_int_t                    request_uri;      /* the same */
     ngx_array_t                  caching;          /* location confs */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
     ngx_flag_t                   store;            /* ours to start */
@@ -101,6 +102,10 @@ typedef struct {
     /* what the node gets in place of the client's body, or NULL */
     ngx_chain_t                 *request_bufs;
     off_t                        request_length;
+
+    /* where the node has it, escaped and with a query, and not; or empty */
+    ngx_str_t                    request_target;
+    ngx_str_t                    request_path;
 
     /* the upstream module's, while ours stand in their place */
     ngx_int_t                  (*create_request)(ngx_http_request_t *r);

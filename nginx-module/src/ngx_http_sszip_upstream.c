@@ -34,6 +34,12 @@ struct ngx_http_sszip_window_s {
     ngx_http_variable_value_t    length_variables[NGX_HTTP_SSZIP_LENGTHS];
     unsigned                     chunked:1;
     unsigned                     body:1;
+
+    /* of what the client asks for */
+    ngx_str_t                    uri;
+    ngx_str_t                    unparsed_uri;
+    unsigned                     valid_unparsed_uri:1;
+    unsigned                     target:1;
 };
 
 
@@ -45,6 +51,10 @@ static void ngx_http_sszip_open_window(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
 static void ngx_http_sszip_replace_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
+static void ngx_http_sszip_replace_target(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
+static ngx_uint_t ngx_http_sszip_is_within(ngx_http_request_t *r,
+    ngx_str_t *path);
 static ngx_table_elt_t *ngx_http_sszip_edit_head_in(ngx_http_request_t *r,
     const sszip_edit *edits, size_t n, ngx_uint_t *nelts);
 static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
@@ -216,11 +226,13 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     window->request = r;
     window->edited = 0;
     window->body = 0;
+    window->target = 0;
     window->outer = ngx_http_sszip_windows;
 
     ngx_http_sszip_windows = window;
 
     ngx_http_sszip_replace_body(r, ctx, window);
+    ngx_http_sszip_replace_target(r, ctx, window);
 
     if (sszip_exchange_upstream_edits(ctx->exchange, &edits, &n)
         != SSZIP_STATUS_OK
@@ -310,6 +322,58 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     r->request_body->bufs = ctx->request_bufs;
     r->headers_in.content_length_n = ctx->request_length;
     r->headers_in.chunked = 0;
+}
+
+
+/*
+ * Without a URI in proxy_pass the node gets the one that is unparsed.
+ * Otherwise that of the location is cut off the parsed one, which must have
+ * it; where another is asked for, the URI in proxy_pass says where the node
+ * has it.
+ */
+
+static void
+ngx_http_sszip_replace_target(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window)
+{
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    if (ctx->request_target.len == 0) {
+        return;
+    }
+
+    /* remembered by the variable, so that no script sees ours */
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+    (void) ngx_http_get_indexed_variable(r, smcf->request_uri);
+
+    window->uri = r->uri;
+    window->unparsed_uri = r->unparsed_uri;
+    window->valid_unparsed_uri = r->valid_unparsed_uri;
+    window->target = 1;
+
+    r->unparsed_uri = ctx->request_target;
+    r->valid_unparsed_uri = 1;
+
+    if (ngx_http_sszip_is_within(r, &ctx->request_path)) {
+        r->uri = ctx->request_path;
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_sszip_is_within(ngx_http_request_t *r, ngx_str_t *path)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    /* of a rewritten URI nothing is cut off */
+
+    return !r->valid_location
+           || (path->len >= clcf->name.len
+               && ngx_strncmp(path->data, clcf->name.data, clcf->name.len)
+                  == 0);
 }
 
 
@@ -422,6 +486,13 @@ ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
         }
 
         window->body = 0;
+    }
+
+    if (window->target) {
+        r->uri = window->uri;
+        r->unparsed_uri = window->unparsed_uri;
+        r->valid_unparsed_uri = window->valid_unparsed_uri;
+        window->target = 0;
     }
 
     if (window->edited) {

@@ -1105,6 +1105,16 @@ sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
 sszip_str sszip_exchange_request_body(const sszip_exchange *exchange);
 
 /*
+ Path and query of what the node is to be asked for, after
+ `SSZIP_DO_FORWARD_REWRITTEN`; none: those that were shown. Valid until
+ `sszip_exchange_free`.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+sszip_str sszip_exchange_request_target(const sszip_exchange *exchange);
+
+/*
  The status of a stored answer; 0: there is none.
 
  # Safety

@@ -38,6 +38,11 @@ server {
         client_max_body_size 4m;
         proxy_pass http://@origin@;
     }
+    location /engine/ {
+        sszip_ssz on;
+        sszip_ssz_witness rpc;
+        proxy_pass http://@origin@;
+    }
 }
 server {
     listen 127.0.0.1:@port_h2@ http2;
@@ -247,3 +252,38 @@ def test_what_is_submitted_as_ssz_arrives_as_that(broken, origin, count):
     is_json = asked.header("Content-Type") == "application/json"
     assert is_json == (broken.fault not in ("panic-compress", "fail-alloc"))
     assert len(json.loads(asked.body)) == count if is_json else asked.body == body
+
+
+# of paris, with no transactions: all that has a length of its own is zeros
+PAYLOAD = b"\4\0\0\0" + bytes(436) + b"\xfc\1\0\0" + bytes(64) + b"\xfc\1\0\0"
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("coding", ["gzip", None])
+def test_a_payload_gets_its_status_in_ssz_or_none(broken, origin, framing, coding):
+    """Never JSON as SSZ, and the node is asked once at most."""
+    broken.expect("sszip: (the response|no memory)")
+    status = b'{"jsonrpc":"2.0","id":1,"result":{"status":"SYNCING"}}'
+
+    def node(request):
+        is_call = request.header("Content-Type") == "application/json"
+        if is_call:
+            assert json.loads(request.body)["method"] == "engine_newPayloadWithWitnessV1"
+        return answer(status, framing=framing) if is_call else answer(b"no", status=404, type="text/plain")
+
+    origin.answers(node)
+    path = "/engine/v1/payloads/witness"
+    headers = [("Content-Type", "application/octet-stream"), ("Eth-Execution-Version", "paris")]
+    for _ in range(3):
+        origin.requests.clear()
+        response = broken.get(path, coding, method="POST", headers=headers, body=PAYLOAD)
+        if response.status == 200:
+            assert response.header("Content-Type") == "application/octet-stream"
+            assert response.decoded == bytes.fromhex("08000000" + "11000000" + "02" + "09000000" * 2)
+        elif response.status == 404:
+            # as it came: it was not to be read
+            assert broken.fault == "panic-compress" and origin.requests[0].body == PAYLOAD
+        else:
+            assert response.status in (502, 503)
+            assert response.mode in broken.modes
+        assert len(origin.requests) <= 1

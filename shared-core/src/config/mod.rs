@@ -27,7 +27,7 @@ use crate::transcode;
 pub use cache::{CacheConfig, Credentials};
 pub use decoding::{CodedRequests, RequestDecoding};
 pub use filters::Filters;
-pub use ssz::{SszConfig, SszRequest};
+pub use ssz::{SszConfig, SszRequest, SszWitness};
 use upstreams::Destination;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};

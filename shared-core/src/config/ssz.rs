@@ -21,6 +21,18 @@ pub struct SszConfig {
     pub request: SszRequest,
     /// Routes for which the node has refused SSZ.
     pub refused: Refused,
+    /// Where the node gives the witness of a payload that is submitted.
+    pub witness: SszWitness,
+}
+
+/// Where a node gives the witness of a payload that is submitted to it: who asks
+/// elsewhere gets it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SszWitness {
+    /// Wherever it does: what is asked goes to it as it is.
+    Off,
+    /// Over JSON-RPC, not over REST.
+    Rpc,
 }
 
 /// What becomes of SSZ that clients send.
@@ -42,6 +54,7 @@ pub(super) struct SszDirectives {
     max_size: Option<u64>,
     hold: Option<u64>,
     request: Option<SszRequest>,
+    witness: Option<SszWitness>,
 }
 
 /// No offset reaches further than 2^32.
@@ -64,6 +77,7 @@ impl SszDirectives {
             "ssz_preset" => once(&mut self.preset, || preset(one(values)?)),
             "ssz_max_size" => once(&mut self.max_size, || MAX_SIZES.read(one(values)?)),
             "ssz_request" => once(&mut self.request, || request(one(values)?)),
+            "ssz_witness" => once(&mut self.witness, || witness(one(values)?)),
             "ssz_hold" => once(&mut self.hold, || HOLDS.read(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
@@ -75,6 +89,7 @@ impl SszDirectives {
         fill(&mut self.max_size, &outer.max_size);
         fill(&mut self.hold, &outer.hold);
         fill(&mut self.request, &outer.request);
+        fill(&mut self.witness, &outer.witness);
     }
 
     pub(super) fn resolve(&self) -> SszConfig {
@@ -85,6 +100,7 @@ impl SszDirectives {
             hold: self.hold.unwrap_or(4 * MIB),
             request: self.request.unwrap_or(SszRequest::Auto),
             refused: Refused::default(),
+            witness: self.witness.unwrap_or(SszWitness::Off),
         }
     }
 }
@@ -95,6 +111,14 @@ fn request(value: &[u8]) -> Result<SszRequest, DirectiveError> {
         b"auto" => Ok(SszRequest::Auto),
         b"always" => Ok(SszRequest::Always),
         _ => Err(invalid(value, "\"off\", \"auto\" or \"always\"")),
+    }
+}
+
+fn witness(value: &[u8]) -> Result<SszWitness, DirectiveError> {
+    match value {
+        b"off" => Ok(SszWitness::Off),
+        b"rpc" => Ok(SszWitness::Rpc),
+        _ => Err(invalid(value, "\"off\" or \"rpc\"")),
     }
 }
 

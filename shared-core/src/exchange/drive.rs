@@ -185,12 +185,7 @@ impl Driver {
     /// The request's body is wanted in another form.
     fn rewrite(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Rewrite)?;
-        let begins = match body {
-            Some(body) => exchange.begin_to_rewrite(body)?,
-            // it could not be read from where it is
-            None => false,
-        };
-        match begins {
+        match exchange.begin_to_rewrite(body)? {
             true if exchange.is_long_to_rewrite() => return Ok(self.off_loop()),
             true => code(exchange),
             false => {}

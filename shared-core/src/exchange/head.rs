@@ -10,6 +10,7 @@ use crate::negotiate::accept::Wish;
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
+use crate::transcode::engine::Asked;
 use crate::transcode::{Negotiated, Submitted};
 
 /// A header field: name, value. Bytes, since HTTP does not promise UTF-8.
@@ -76,6 +77,8 @@ pub(super) struct Request {
     /// How the body is coded that the node gets; of what is not decoded it is not
     /// said how.
     pub(super) coding: BodyCoding,
+    /// It submits a payload over REST, to a node that takes it over JSON-RPC.
+    pub(super) payload: Option<Asked>,
     pub(super) cache: CacheRequest,
 }
 
@@ -120,7 +123,8 @@ const SAFE: [&[u8]; 6] = [
 impl Request {
     /// Whether the answer depends on `Accept`.
     pub(super) fn varies_on_accept(&self) -> bool {
-        self.ssz.is_some() || self.call.is_some()
+        let is_negotiated = self.ssz.is_some_and(|ssz| !ssz.is_bridged());
+        is_negotiated || self.call.is_some()
     }
 
     /// `decodes`: what is coded is of the kind that it is without.

@@ -14,11 +14,12 @@ use super::transitions::{Event, State};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::coded::BodyCoding;
-use crate::config::{Config, SszRequest, UpstreamEncoding};
+use crate::config::{Config, SszRequest, SszWitness, UpstreamEncoding};
 use crate::gzip::splice::Body;
 use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::vary;
+use crate::transcode::engine::{asked, Asked};
 use crate::transcode::{call, Format, Negotiated, Submitted};
 
 const ACCEPT: &str = "Accept";
@@ -41,7 +42,9 @@ pub struct Exchange {
     /// What the node gets in place of the request's body: a part of a batch, JSON of
     /// SSZ, or what was coded. It lives as long as the exchange.
     pub(super) request_body: Vec<u8>,
-    /// The memory that it takes where it may be long.
+    /// Where the node has what is asked for, if that is elsewhere. As long.
+    pub(super) request_target: Vec<u8>,
+    /// The memory that the body takes where it may be long.
     pub(super) request_memory: Option<Reservation>,
     pub(super) cache_status: CacheStatus,
     /// Why it is no hit, or will not be stored.
@@ -65,6 +68,7 @@ impl Exchange {
             received: 0,
             sent: 0,
             request_body: Vec::new(),
+            request_target: Vec::new(),
             request_memory: None,
             cache_status: CacheStatus::None,
             reason: Reason::None,
@@ -126,6 +130,12 @@ impl Exchange {
     /// What the node is to get after `LookUp::ForwardRewritten`.
     pub fn request_body(&self) -> &[u8] {
         &self.request_body
+    }
+
+    /// Path and query of what the node is to be asked for instead, as they were shown;
+    /// empty: they are right.
+    pub fn request_target(&self) -> &[u8] {
+        &self.request_target
     }
 
     /// The status of a stored answer that is to be sent; 0: the status is the
@@ -210,11 +220,18 @@ impl Exchange {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let caches = self.config.caches();
         let (mut ssz, mut submitted, mut call) = (None, None, None);
+        let mut payload = None;
         if self.config.transcodes() {
             ssz = Negotiated::read(head.method, head.target, head.fields.clone());
             call = call::wish(head.method, head.target, head.fields.clone());
             if self.config.ssz.request != SszRequest::Off {
                 submitted = Submitted::read(head.method, head.target, head.fields.clone());
+            }
+        }
+        if self.config.transcodes() && self.config.ssz.witness == SszWitness::Rpc {
+            payload = Asked::read(head.method, head.target, head.fields.clone());
+            if let Some(base) = payload.as_ref().and_then(|_| asked::base(head.target)) {
+                self.request_target = base;
             }
         }
         self.request = Request::read(head, caches, self.config.coded_requests.are_read());
@@ -223,6 +240,7 @@ impl Exchange {
         self.request.call = call.filter(|_| is_read);
         self.negotiate(ssz);
         self.request.submitted = submitted.filter(|_| is_read);
+        self.request.payload = payload.filter(|_| !self.request.untouched);
         if self.config.enable
             && !self.request.untouched
             && self.config.upstream_encoding == UpstreamEncoding::Identity

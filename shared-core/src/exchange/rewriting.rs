@@ -4,6 +4,10 @@
 //! With `sszip_ssz_request auto` a node that has refused SSZ once (415) gets JSON
 //! from then on. What is no value of its type is refused before the node sees it:
 //! nothing of it was published. No request is sent twice.
+//!
+//! A payload that is submitted over REST becomes a call, where the node has that only
+//! (`sszip_ssz_witness rpc`). As it is the node has no use for it, so what can't be a
+//! call is refused, whatever the reason.
 
 use super::actions::Misuse;
 use super::answer::Answer;
@@ -14,11 +18,14 @@ use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::{Event, State};
 use crate::bytes::copy_of;
-use crate::config::SszRequest;
+use crate::config::{SszRequest, UpstreamEncoding};
 use crate::faults::{injected, panic_if, Fault};
 use crate::gzip::oneshot::off_loop_length;
 use crate::memory;
-use crate::transcode::{Submitted, Why, JSON};
+use crate::mode::Mode;
+use crate::negotiate::accept::Wish;
+use crate::transcode::engine::{self, problem};
+use crate::transcode::{Negotiated, Submitted, Why, JSON};
 
 /// What the SSZ and its JSON likely take, in lengths of the SSZ.
 const LENGTHS: usize = 4;
@@ -26,7 +33,7 @@ const LENGTHS: usize = 4;
 impl Exchange {
     /// Whether the node is to get the request's body as JSON.
     pub(super) fn rewrites(&self) -> bool {
-        let is_to_be = self.to_be_json().is_some();
+        let is_to_be = self.to_be_json().is_some() || self.request.payload.is_some();
         is_to_be && self.request_body.is_empty() && self.state() == State::AwaitingHead
     }
 
@@ -39,9 +46,10 @@ impl Exchange {
 
     /// No longer body is taken as it came, nor decoded.
     fn longest_to_rewrite(&self) -> usize {
-        let most = match self.to_be_json() {
-            Some(_) => self.config.ssz.max_size,
-            None => self.config.max_oneshot,
+        let is_ssz = self.to_be_json().is_some() || self.request.payload.is_some();
+        let most = match is_ssz {
+            true => self.config.ssz.max_size,
+            false => self.config.max_oneshot,
         };
         usize::try_from(most).unwrap_or(usize::MAX)
     }
@@ -49,6 +57,7 @@ impl Exchange {
     /// Whether that can be, with a body of that length.
     pub(super) fn is_to_rewrite(&self, length: BodyLength) -> bool {
         match length {
+            _ if self.request.payload.is_some() => true,
             BodyLength::Known(length) => {
                 let memory = match self.request.coding.coded() {
                     // it will be longer, who knows by how much
@@ -61,28 +70,40 @@ impl Exchange {
         }
     }
 
-    /// Copies the body, to be [coded](Self::code). `false`: it goes to the node as
-    /// it is.
+    /// Copies the body, to be [coded](Self::code); `None`: there is no memory to read
+    /// it. `false`: it goes to the node as it is.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub(super) fn begin_to_rewrite(&mut self, body: &[u8]) -> Result<bool, Misuse> {
+    pub(super) fn begin_to_rewrite(&mut self, body: Option<&[u8]>) -> Result<bool, Misuse> {
         self.allows(Event::Rewrite)?;
+        let is_long = body.is_some_and(|body| body.len() > self.longest_to_rewrite());
         let is_short = memory::is_short() || injected(Fault::FailAlloc);
-        if body.len() > self.longest_to_rewrite() || is_short {
-            return Ok(false);
-        }
         let lengths = match self.request.coding.coded() {
             Some(_) => 1,
             None => LENGTHS,
         };
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let budget = &self.config.process.budget;
-        let reserved = budget.reserve(body.len().saturating_mul(lengths), limit);
-        let (Some(reserved), Some(body)) = (reserved, copy_of(body)) else {
-            return Ok(false);
+        let body = body.filter(|_| !is_long && !is_short);
+        let copied = body.and_then(|body| {
+            let reserved = budget.reserve(body.len().saturating_mul(lengths), limit)?;
+            Some((reserved, copy_of(body)?))
+        });
+        let body = match (copied, &mut self.request.payload) {
+            (Some((reserved, body)), _) => {
+                self.request_memory = Some(reserved);
+                body
+            }
+            (None, Some(payload)) => {
+                payload.refuse(match is_long {
+                    true => Why::Length(self.config.ssz.max_size),
+                    false => Why::Memory,
+                });
+                Vec::new()
+            }
+            (None, None) => return Ok(false),
         };
-        self.request_memory = Some(reserved);
         self.move_on(Event::Rewrite, |_| Phase::Rewriting(body))?;
         Ok(true)
     }
@@ -103,6 +124,15 @@ impl Exchange {
         };
         let body = std::mem::take(body);
         panic_if(Fault::PanicCompress);
+        if let Some(payload) = &self.request.payload {
+            return match payload.to_call(self.config.ssz.preset, &body) {
+                Ok(call) => self.ask_by_call(call),
+                Err((problem, mode)) => {
+                    let refused = (problem.status(), problem::MEDIA_TYPE, problem.body());
+                    self.refuse(mode, refused)
+                }
+            };
+        }
         let submitted = self.to_be_json();
         let Some(body) = self.decode_to_rewrite(body) else {
             return self.not_rewritten();
@@ -167,22 +197,47 @@ impl Exchange {
             }
             Err(why @ Why::Invalid(_)) => {
                 let body = refusal(submitted.type_name(), &why);
-                self.mode = why.mode();
-                self.head_edits = vec![
-                    HeadEdit::set("Content-Type", JSON),
-                    HeadEdit::content_length(body.len()),
-                ];
-                let answer = Box::new(Answer {
-                    status: 400,
-                    is_ours: true,
-                    body,
-                    ..Answer::default()
-                });
-                self.move_on(Event::Refuse, |_| Phase::Ready(answer))
+                self.refuse(why.mode(), (400, JSON, body))
             }
             // the node is to say what it thinks of it
             Err(_) => self.not_rewritten(),
         }
+    }
+
+    /// The node gets that call in place of the request.
+    fn ask_by_call(&mut self, call: Vec<u8>) -> Result<(), Misuse> {
+        self.request_body = call;
+        self.negotiate(Some(Negotiated {
+            gives: &engine::STATUS,
+            wish: Wish::SszOnly,
+        }));
+        let edits = &mut self.upstream_edits;
+        edits.push(HeadEdit::set("Content-Type", JSON));
+        if self.config.upstream_encoding != UpstreamEncoding::Identity {
+            // an error is read before it is decoded
+            edits.push(HeadEdit::set("Accept-Encoding", b"identity"));
+        }
+        self.move_on(Event::Rewritten, |_| Phase::AwaitingHead)
+    }
+
+    /// An answer of ours: no node is asked.
+    fn refuse(
+        &mut self,
+        mode: Mode,
+        (status, media_type, body): (u16, &'static [u8], Vec<u8>),
+    ) -> Result<(), Misuse> {
+        self.mode = mode;
+        self.head_edits = vec![
+            HeadEdit::set("Content-Type", media_type),
+            HeadEdit::content_length(body.len()),
+        ];
+        let answer = Box::new(Answer {
+            status,
+            is_ours: true,
+            body,
+            ..Answer::default()
+        });
+        self.move_on(Event::Refuse, |_| Phase::Ready(answer))
     }
 
     /// Whether the node gets another body than the client sent.

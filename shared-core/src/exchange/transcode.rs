@@ -12,13 +12,14 @@ use super::held::{Gzip, Held, Stages, Whole};
 use super::judgement::Judged;
 use super::machine::Exchange;
 use super::phase::Phase;
-use super::transcoding::Transcoding;
+use super::transcoding::{Of, Transcoding};
 use super::transitions::Event;
 use crate::config::Config;
 use crate::faults::{panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::{etag, vary};
+use crate::transcode::engine::{problem, Problem};
 use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, TYPE, VERSION};
 
 impl Exchange {
@@ -74,7 +75,11 @@ impl Exchange {
         let transcoding = Box::new(Transcoding {
             stage,
             takes_original: negotiated.takes_other(),
-            is_result: negotiated.is_call(),
+            of: match () {
+                () if negotiated.is_bridged() => Of::Payload(Vec::new()),
+                () if negotiated.is_call() => Of::Call,
+                () => Of::Route,
+            },
             is_original_lost: false,
             came: 0,
             refused_edits,
@@ -245,14 +250,20 @@ impl Exchange {
         } else if !transcoding.refuses() {
             return self.fail(why.mode());
         } else {
-            let (status, body) = match transcoding.is_result {
-                true => (502, called::error(&self.looked.rpc_id, why)),
-                false => (
+            self.head_edits.extend(transcoding.refused_edits);
+            let (status, body) = match &transcoding.of {
+                Of::Call => (502, called::error(&self.looked.rpc_id, why)),
+                Of::Route => (
                     406,
                     refusal(why, self.request.ssz.and_then(Negotiated::format)),
                 ),
+                Of::Payload(said) => {
+                    let media_type = HeadEdit::set("Content-Type", problem::MEDIA_TYPE);
+                    self.head_edits.push(media_type);
+                    let problem = Problem::of_answer(said, why);
+                    (problem.status(), problem.body())
+                }
             };
-            self.head_edits.extend(transcoding.refused_edits);
             self.head_edits.push(HeadEdit::content_length(body.len()));
             whole.held.body = body;
             self.move_on(Event::Coded, |phase| phase.coded(None))?;
@@ -299,6 +310,7 @@ impl Whole {
             return Err(Why::Failed);
         };
         let held = &mut self.held;
+        transcoding.hear(piece);
         let length = transcoding.came.saturating_add(piece.len() as u64);
         if held.declared.is_some_and(|it| length > it as u64) {
             // not ours to repair

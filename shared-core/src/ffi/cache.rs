@@ -198,6 +198,25 @@ pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exch
     body.unwrap_or(sszip_str::ABSENT)
 }
 
+/// Path and query of what the node is to be asked for, after
+/// `SSZIP_DO_FORWARD_REWRITTEN`; none: those that were shown. Valid until
+/// `sszip_exchange_free`.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_request_target(
+    exchange: *const sszip_exchange,
+) -> sszip_str {
+    // SAFETY: the function's contract.
+    let target = unsafe {
+        read(exchange, |exchange| {
+            sszip_str::of(exchange.request_target())
+        })
+    };
+    target.unwrap_or(sszip_str::ABSENT)
+}
+
 /// The status of a stored answer; 0: there is none.
 ///
 /// # Safety

@@ -3,6 +3,7 @@
 //!
 //! | module    | concern                                                      |
 //! |-----------|--------------------------------------------------------------|
+//! | [`engine`] | payloads and their witnesses over REST or JSON-RPC          |
 //! | [`call`]  | which calls of JSON-RPC there are, and what each gives       |
 //! | [`route`] | which routes there are, and the type of what each gives      |
 //! | [`submitted`] | which bodies of requests are SSZ, and the same as JSON   |
@@ -14,6 +15,7 @@
 //! body is theirs.
 
 pub mod call;
+pub mod engine;
 pub mod root;
 pub mod route;
 pub mod stage;
@@ -127,6 +129,11 @@ impl Negotiated {
         self.gives.is_result()
     }
 
+    /// Whether the client has asked for it over REST, and the node over JSON-RPC.
+    pub fn is_bridged(self) -> bool {
+        matches!(self.gives, Gives::Status(..))
+    }
+
     /// What an answer in SSZ says of its type, where the route does not.
     pub fn label(self) -> Option<String> {
         self.gives.label()
@@ -143,7 +150,7 @@ impl Negotiated {
     pub fn accept(self) -> Option<&'static [u8]> {
         match self.wish {
             // no node has another
-            _ if self.gives.is_result() => Some(JSON),
+            _ if self.gives.is_result() || self.is_bridged() => Some(JSON),
             Wish::Ssz | Wish::SszOnly => {
                 Some(b"application/octet-stream;q=1.0,application/json;q=0.9")
             }

@@ -21,6 +21,9 @@ pub enum Gives {
     /// The result of a call: the type of that name, which is no fork's, and which
     /// of those that have had this name it is.
     Result(&'static str, u8),
+    /// The same, which becomes another type, and that has a version: JSON-RPC's status
+    /// of a payload as REST has it.
+    Status(&'static str, &'static str, u8),
 }
 
 const BLINDED: &str = "Eth-Execution-Payload-Blinded";
@@ -152,7 +155,10 @@ impl Gives {
     /// The type's name in a fork; `kind` is what [that field](Self::kind) says.
     pub fn name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
         match self {
-            Gives::Type(name) | Gives::Same(name, _) | Gives::Result(name, _) => Some(name),
+            Gives::Type(name)
+            | Gives::Same(name, _)
+            | Gives::Result(name, _)
+            | Gives::Status(name, ..) => Some(name),
             Gives::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
             Gives::Blinded => Some("SignedBlindedBeaconBlock"),
             // each has its own route
@@ -175,7 +181,7 @@ impl Gives {
     pub(super) fn first_fork(self) -> Option<Fork> {
         match self {
             Gives::Same(_, fork) => Some(fork),
-            Gives::Result(..) => Some(Fork::Phase0),
+            Gives::Result(..) | Gives::Status(..) => Some(Fork::Phase0),
             Gives::Type(_) | Gives::Blinded | Gives::Produced | Gives::ProducedBeside => None,
         }
     }
@@ -188,7 +194,9 @@ impl Gives {
     /// What an answer says of its type, where the route does not (RFC 9651).
     pub(super) fn label(self) -> Option<String> {
         match self {
-            Gives::Result(name, version) => Some(format!("{name};v={version}")),
+            Gives::Result(name, version) | Gives::Status(_, name, version) => {
+                Some(format!("{name};v={version}"))
+            }
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 //! JSON is read while it comes. SSZ is not: where its parts lie is known when all
 //! of it is there, so the one who holds it hands it over at the end.
 
+use super::engine::status;
 use super::route::Gives;
 use super::why::Why;
 use super::{Format, VERSION};
@@ -22,6 +23,8 @@ pub struct Transcoder {
     is_of_a_fork: bool,
     /// The type of its SSZ, as far as the head says.
     of: Of,
+    /// Whether it is a payload's status, which REST nests.
+    nests: bool,
     max_size: u64,
 }
 
@@ -89,6 +92,7 @@ impl Transcoder {
                     .or(is(b"false").then_some(false));
             }
         }
+        let nests = matches!(gives, Gives::Status(..));
         let first_fork = gives.first_fork();
         let named = match version {
             _ if first_fork.is_some() => first_fork,
@@ -100,7 +104,11 @@ impl Transcoder {
             (Some(fork), _) => {
                 let (schema, ty) = type_of(gives, fork, preset, kind)?;
                 let way = match format {
-                    Format::Ssz => Way::ToSsz(Box::new(ToSsz::new(schema, ty, Form::Enveloped))),
+                    Format::Ssz => {
+                        let reader = ToSsz::new(schema, ty, Form::Enveloped);
+                        let lead = if nests { status::LEAD } else { 0 };
+                        Way::ToSsz(Box::new(reader.behind(lead)?))
+                    }
                     Format::Json => Way::ToJson(schema, ty, 0),
                 };
                 (way, Of::Type(schema, ty))
@@ -118,6 +126,7 @@ impl Transcoder {
             fork: named.filter(|_| is_of_a_fork),
             is_of_a_fork,
             of,
+            nests,
             max_size,
         })
     }
@@ -175,7 +184,10 @@ impl Transcoder {
         };
         let said = reader.version().map(str::to_owned);
         let flags = reader.flags();
-        let body = reader.end()?;
+        let mut body = reader.end()?;
+        if self.nests {
+            status::nest(&mut body).ok_or(Why::Failed)?;
+        }
         let fork = match (self.fork, said) {
             _ if !self.is_of_a_fork => None,
             (Some(head), Some(body)) if head.name() != body => {
@@ -189,7 +201,7 @@ impl Transcoder {
             format: Format::Ssz,
             fork,
             flags,
-            of: self.of.in_fork(fork),
+            of: self.of.in_fork(fork).filter(|_| !self.nests),
         })
     }
 }

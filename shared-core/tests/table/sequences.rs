@@ -44,6 +44,7 @@ struct Step {
     headers: Option<Fields>,
     #[serde(default)]
     body: String,
+    hex: Option<String>,
     coding: Option<String>,
     node: Option<Node>,
     #[serde(default)]
@@ -237,7 +238,10 @@ fn request(step: &Step, split: usize, config: Arc<Config>) -> host::Request {
     if step.method == "POST" && !is_typed {
         headers.push(("Content-Type".into(), "application/json".into()));
     }
-    let mut body = expanded(&step.body).into_bytes();
+    let mut body = match &step.hex {
+        Some(hex) => const_hex::decode(expanded(hex)).unwrap(),
+        None => expanded(&step.body).into_bytes(),
+    };
     if let Some(coding) = &step.coding {
         body = gzip(&body);
         headers.push(("Content-Encoding".into(), coding.clone()));

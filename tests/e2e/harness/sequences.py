@@ -10,7 +10,7 @@ from .cases import DIRECTORY
 from .origin import CLOSE, answer
 
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
-_STEP = {"pause", "method", "target", "headers", "body", "coding", "node", "expect"}
+_STEP = {"pause", "method", "target", "headers", "body", "hex", "coding", "node", "expect"}
 _NODE = {"status", "headers", "body", "coding", "framing", "cut_at"}
 _EXPECT = {"cache", "status", "coding", "body", "hex", "headers", "absent", "forwarded", "upstream", "upstream_absent"}
 
@@ -76,6 +76,8 @@ def _step(raw, name):
     if method == "POST" and "Content-Type" not in dict(headers):
         headers.append(("Content-Type", "application/json"))
     body = expanded(raw["body"]) if "body" in raw else None
+    if "hex" in raw:
+        body = bytes.fromhex(expanded(raw["hex"]).decode())
     if coding := raw.get("coding"):
         body = gzip.compress(body)
         headers.append(("Content-Encoding", coding))
