@@ -17,6 +17,8 @@ static void ngx_http_sszip_set_content_type(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
     ngx_table_elt_t *header);
 static ngx_uint_t ngx_http_sszip_from_node(ngx_http_request_t *r);
+static void ngx_http_sszip_set_read_size(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 
 
 /* where nginx also keeps those that it knows; 0: nowhere */
@@ -464,8 +466,53 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
                    "http sszip head step:%d length:%O", (int) ctx->step.act,
                    r->headers_out.content_length_n);
 
-    return (ctx->step.act == SSZIP_DO_HOLD)
-           ? NGX_OK : ngx_http_sszip_edit_head_out(r, ctx);
+    if (ctx->step.act == SSZIP_DO_HOLD) {
+        ngx_http_sszip_set_read_size(r, ctx);
+        return NGX_OK;
+    }
+
+    return ngx_http_sszip_edit_head_out(r, ctx);
+}
+
+
+/*
+ * The upstream module makes the buffers for the body when the head is out.  Of
+ * a long one that is taken as it comes they are as long as the core has them
+ * best, and no more memory in all than the configuration has, or three of
+ * them.  One is sent when it is no longer than what may be busy.
+ */
+
+static void
+ngx_http_sszip_set_read_size(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    size_t                     size, all;
+    ngx_http_upstream_t       *u;
+    ngx_http_upstream_conf_t  *conf;
+
+    size = sszip_exchange_read_size(ctx->exchange);
+    u = r->upstream;
+
+    if (!ngx_http_sszip_from_node(r)
+        || !u->buffering
+        || u->conf->bufs.size >= size)
+    {
+        return;
+    }
+
+    conf = ngx_palloc(r->pool, sizeof(ngx_http_upstream_conf_t));
+    if (conf == NULL) {
+        return;
+    }
+
+    *conf = *u->conf;
+
+    all = conf->bufs.num * conf->bufs.size;
+
+    conf->bufs.size = size;
+    conf->bufs.num = ngx_max(3, all / size);
+    conf->busy_buffers_size = ngx_max(conf->busy_buffers_size, size);
+
+    u->conf = conf;
 }
 
 

@@ -933,6 +933,15 @@ sszip_status sszip_exchange_release(sszip_exchange *exchange,
                                     sszip_step *step);
 
 /*
+ After `SSZIP_DO_HOLD`, how many bytes of the body it is best to read at once; 0:
+ as many as the host reads by itself.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+size_t sszip_exchange_read_size(const sszip_exchange *exchange);
+
+/*
  In how many milliseconds the host is to call `sszip_exchange_release`, or to
  flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
  look up again; negative: it may wait for what comes.

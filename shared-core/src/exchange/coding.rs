@@ -9,9 +9,11 @@ use super::phase::Phase;
 use super::transitions::Event;
 use crate::config::Config;
 use crate::gzip::oneshot;
+use crate::gzip::shrinking::{self, Refused};
 use crate::gzip::splice::Body;
 use crate::memory;
 use crate::mode::Mode;
+use crate::ssz::Parts;
 
 /// What was made of a body.
 struct Coded {
@@ -83,6 +85,44 @@ impl Exchange {
         };
         held.shrink_to(length);
         self.move_on(Event::Coded, |phase| phase.coded(stored))
+    }
+
+    /// The same of what is long, or lies in parts, and is not stored: it stays where
+    /// it is, and goes as it is compressed.
+    pub(super) fn code_parts(&mut self, parts: Parts) -> Result<(), Misuse> {
+        let Phase::Coding(whole) = &mut self.phase else {
+            return Err(self.misuse(Event::Coded));
+        };
+        let held = &mut whole.held;
+        // the node's own form is of no use any more
+        held.body = Vec::new();
+        let (plain, order) = parts.into_pieces();
+        self.mode = Mode::AcceptEncoding;
+        let gzip = whole.stages.gzip.filter(|_| !memory::is_short());
+        let coded = match gzip {
+            None => Err(Refused::Plain(plain)),
+            Some(gzip) => {
+                let any_length = gzip.at_any_length;
+                shrinking::gzip(plain, &order, self.config.comp_level, any_length)
+            }
+        };
+        let body = match coded {
+            Ok(body) => {
+                self.head_edits
+                    .push(HeadEdit::set("Content-Encoding", b"gzip"));
+                self.mode = Mode::Oneshot;
+                Some(body)
+            }
+            Err(Refused::Plain(plain)) => Body::of_parts(plain, &order, false),
+            Err(Refused::Nothing) => None,
+        };
+        let Some(body) = body else {
+            return self.fail(Mode::Memory);
+        };
+        let length = usize::try_from(body.length()).unwrap_or(usize::MAX);
+        self.head_edits.push(HeadEdit::content_length(length));
+        held.shrink_to(length);
+        self.move_on(Event::Coded, |phase| phase.coded(Some(body)))
     }
 
     pub(super) fn set_content_length(&mut self, length: usize) {

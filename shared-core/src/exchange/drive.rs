@@ -531,6 +531,12 @@ impl Driver {
         stored(fill?, now)
     }
 
+    /// After [`Step::Hold`], how many bytes of the body it is best to read at once;
+    /// `None`: as many as the host reads by itself.
+    pub fn read_size(&self) -> Option<usize> {
+        self.exchange().and_then(Exchange::read_size)
+    }
+
     /// In how many milliseconds the host is to call [`Driver::release`], or to
     /// flush a stream that has been given all there is, or, after [`Step::Wait`],
     /// to look up again; `None`: it may wait for what comes.

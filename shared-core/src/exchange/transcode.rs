@@ -22,6 +22,9 @@ use crate::negotiate::{etag, vary};
 use crate::transcode::engine::{problem, Problem};
 use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, TYPE, VERSION};
 
+/// Bytes of what is compressed in pieces, rather than at once.
+const LONG: usize = 8 << 20;
+
 impl Exchange {
     /// What the answer with this head is to become, and what of.
     pub(super) fn is_to_be_made<'a, I>(
@@ -109,7 +112,7 @@ impl Exchange {
         let config = &self.config;
         let (preset, max_size) = (config.ssz.preset, config.ssz.max_size);
         let fields = head.fields.clone();
-        let transcoder = Transcoder::new(*negotiated.gives, format, preset, max_size, fields)?;
+        let mut transcoder = Transcoder::new(*negotiated.gives, format, preset, max_size, fields)?;
         let declared = held.declared.unwrap_or(0);
         let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
         // half of JSON is hex, mostly
@@ -118,6 +121,7 @@ impl Exchange {
             Format::Json => (declared, declared.saturating_mul(2)),
         };
         held.claim(config, kept, made).map_err(|_| Why::Memory)?;
+        transcoder.expect(declared);
         Ok(transcoder)
     }
 
@@ -191,7 +195,7 @@ impl Exchange {
         }
     }
 
-    fn transcoded(&mut self, made: Made) -> Result<(), Misuse> {
+    fn transcoded(&mut self, mut made: Made) -> Result<(), Misuse> {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Coded));
         };
@@ -205,13 +209,12 @@ impl Exchange {
             self.head_edits
                 .push(HeadEdit::set(TYPE, label.into_bytes()));
         }
-        self.head_edits
-            .push(HeadEdit::content_length(made.body.len()));
+        let length = made.body.len();
+        self.head_edits.push(HeadEdit::content_length(length));
         let format = made.format;
         if let Some(fill) = self.storing.of_sent() {
-            fill.build_transcoded(&made, &mut whole.room);
+            fill.build_transcoded(&mut made, &mut whole.room);
         }
-        held.body = made.body;
         held.declared = None;
         held.delimited = true;
         let refused = self.storing.fill.as_ref().and_then(|fill| fill.refused());
@@ -221,7 +224,15 @@ impl Exchange {
             self.detail_edit();
         }
         let tag = self.storing.fill.as_ref().and_then(|fill| fill.tag());
-        self.code_whole()?;
+        let is_long = length > LONG && tag.is_none();
+        if is_long || !made.body.is_in_order() {
+            self.code_parts(made.body)?;
+        } else {
+            if let Phase::Coding(whole) = &mut self.phase {
+                whole.held.body = made.body.into_pieces().0;
+            }
+            self.code_whole()?;
+        }
         if let Some(tag) = tag {
             // the one that its copies will have
             let weak = etag::weakened(&tag).filter(|_| self.mode == Mode::Oneshot);

@@ -198,6 +198,19 @@ pub unsafe extern "C" fn sszip_exchange_release(
     })
 }
 
+/// After `SSZIP_DO_HOLD`, how many bytes of the body it is best to read at once; 0:
+/// as many as the host reads by itself.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_read_size(exchange: *const sszip_exchange) -> usize {
+    // SAFETY: the function's contract.
+    let exchange = unsafe { exchange.as_ref() };
+    let bytes = exchange.and_then(|exchange| caught(|| exchange.driver.read_size()).flatten());
+    bytes.unwrap_or(0)
+}
+
 /// In how many milliseconds the host is to call `sszip_exchange_release`, or to
 /// flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
 /// look up again; negative: it may wait for what comes.

@@ -19,6 +19,7 @@ mod libdeflate;
 pub mod oneshot;
 pub mod open;
 mod pool;
+pub(crate) mod shrinking;
 pub mod splice;
 pub mod stream;
 mod walk;

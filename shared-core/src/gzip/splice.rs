@@ -67,6 +67,20 @@ impl Body {
         Self::default()
     }
 
+    /// What lies in these parts of `own`. `None` when memory is refused.
+    pub(crate) fn of_parts(own: Vec<u8>, parts: &[Range<usize>], is_gzip: bool) -> Option<Self> {
+        let mut slices = Vec::new();
+        slices.try_reserve_exact(parts.len()).ok()?;
+        slices.extend(parts.iter().cloned().map(Slice::Own));
+        Some(Self {
+            sliced: own.len(),
+            own,
+            slices,
+            length: parts.iter().map(|part| part.len() as u64).sum(),
+            is_gzip,
+        })
+    }
+
     /// Its exact length in bytes.
     pub fn length(&self) -> u64 {
         self.length + (self.own.len() - self.sliced) as u64
@@ -186,6 +200,16 @@ const STORED_MAX: usize = 0xFFFF;
 /// An empty last block, of the fixed codes: the shortest there is.
 pub(super) const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 
+/// The end of a member of that sum.
+pub(super) fn trailer(crc: &Crc) -> [u8; TRAILER] {
+    let mut trailer = [0; TRAILER];
+    let (sum, length) = trailer.split_at_mut(4);
+    sum.copy_from_slice(&crc.sum().to_le_bytes());
+    // ISIZE is modulo 2^32
+    length.copy_from_slice(&(crc.length() as u32).to_le_bytes());
+    trailer
+}
+
 /// A member that is being written. `None` of its functions: memory is refused,
 /// and it is of no use any more.
 pub(crate) struct Member {
@@ -251,12 +275,7 @@ impl Member {
         } else {
             self.body.copy(&EMPTY_LAST)?;
         }
-        let mut trailer = [0; TRAILER];
-        let (sum, length) = trailer.split_at_mut(4);
-        sum.copy_from_slice(&self.crc.sum().to_le_bytes());
-        // ISIZE is modulo 2^32
-        length.copy_from_slice(&(self.crc.length() as u32).to_le_bytes());
-        self.body.copy(&trailer)?;
+        self.body.copy(&trailer(&self.crc))?;
         Some(self.body)
     }
 

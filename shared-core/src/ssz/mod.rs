@@ -29,4 +29,4 @@ pub use self::rlp::blob_hashes;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{to_json, ToJson};
-pub use self::to_ssz::{to_ssz, version, Flags, Form, ToSsz};
+pub use self::to_ssz::{to_ssz, version, Flags, Form, Parts, ToSsz};

@@ -30,10 +30,13 @@ pub fn asked(gives: Gives, target: &[u8]) -> Option<Root> {
 
 /// Whether what was made is the value of that root. What can't be told is not.
 /// Takes a millisecond for each megabyte, or two.
-pub fn is_of(made: &Made, gives: Gives, root: &Root) -> bool {
+pub fn is_of(made: &mut Made, gives: Gives, root: &Root) -> bool {
+    let Some(body) = made.body.in_order() else {
+        return false;
+    };
     let root_of = |(schema, ty): (&Schema, TypeId)| {
-        let (ty, range) = select(schema, ty, &made.body, part(gives)?).ok()?;
-        hash_tree_root(schema, ty, &made.body[range]).ok()
+        let (ty, range) = select(schema, ty, body, part(gives)?).ok()?;
+        hash_tree_root(schema, ty, &body[range]).ok()
     };
     made.of.and_then(root_of).as_ref() == Some(root)
 }

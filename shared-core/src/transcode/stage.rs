@@ -8,7 +8,7 @@ use super::route::Gives;
 use super::why::Why;
 use super::{Format, VERSION};
 use crate::ssz::to_json::MIN_ROOM;
-use crate::ssz::{Flags, Fork, Form, Preset, Schema, ToJson, ToSsz, TypeId};
+use crate::ssz::{Flags, Fork, Form, Parts, Preset, Schema, ToJson, ToSsz, TypeId};
 
 /// JSON is written in pieces of so many bytes.
 const PIECE: usize = 16 << 10;
@@ -56,7 +56,7 @@ impl Of {
 #[derive(Debug)]
 pub struct Made {
     /// The body.
-    pub body: Vec<u8>,
+    pub body: Parts,
     /// Its format.
     pub format: Format,
     /// The fork that only the envelope has named: the head is to say so.
@@ -131,6 +131,15 @@ impl Transcoder {
         })
     }
 
+    /// Makes room for all that will likely be made of so many bytes, so that it
+    /// need not grow. Where memory for that is refused it grows.
+    pub fn expect(&mut self, length: usize) {
+        if let Way::ToSsz(reader) = &mut self.way {
+            // half of JSON is hex, mostly
+            let _ = reader.make_room(length / 2);
+        }
+    }
+
     /// A piece of the body, of any size.
     ///
     /// # Errors
@@ -184,9 +193,9 @@ impl Transcoder {
         };
         let said = reader.version().map(str::to_owned);
         let flags = reader.flags();
-        let mut body = reader.end()?;
+        let mut body = reader.end_in_parts()?;
         if self.nests {
-            status::nest(&mut body).ok_or(Why::Failed)?;
+            status::nest(body.as_it_lies()).ok_or(Why::Failed)?;
         }
         let fork = match (self.fork, said) {
             _ if !self.is_of_a_fork => None,
@@ -231,7 +240,7 @@ fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> 
     write_json(schema, ty, ssz, &mut body)?;
     body.push(b'}');
     Ok(Made {
-        body,
+        body: body.into(),
         format: Format::Json,
         fork: None,
         flags: Flags::default(),

@@ -111,6 +111,69 @@ fn rlp_goes_both_ways_in_pieces_of_any_length() {
     }
 }
 
+/// Parts of megabytes stay where they are read, and are sent from there.
+#[test]
+fn long_parts_in_any_order() {
+    let lengths: Vec<usize> = (0..2500).map(|n| n % 1025).collect();
+    let lists = [
+        elements(&lengths),
+        elements(&[60_000; 40]),
+        elements(&[5, 0]),
+    ];
+    let strings = |all: &[Vec<u8>]| {
+        let all: Vec<String> = all
+            .iter()
+            .map(|one| format!("\"0x{}\"", hex(one)))
+            .collect();
+        format!("[{}]", all.join(","))
+    };
+    let list = |all: &[Vec<u8>]| {
+        let mut bytes = Vec::new();
+        let mut offset = 4 * all.len();
+        for one in all {
+            bytes.extend((offset as u32).to_le_bytes());
+            offset += one.len();
+        }
+        [bytes, all.concat()].concat()
+    };
+    let ty = schema().find("ExecutionWitness").unwrap();
+    // in which order the fields come, and which list each is
+    for order in [
+        [0, 1, 2],
+        [2, 1, 0],
+        [1, 2, 0],
+        [2, 0, 1],
+        [0, 2, 1],
+        [1, 0, 2],
+    ] {
+        let names = ["state", "codes", "headers"];
+        let fields = order.map(|n| format!("\"{}\":{}", names[n], strings(&lists[n])));
+        let json = format!("{{{}}}", fields.join(","));
+        let parts = [0, 1, 2].map(|field| list(&lists[field]));
+        let mut expected = Vec::new();
+        let mut offset = 12;
+        for part in &parts {
+            expected.extend((offset as u32).to_le_bytes());
+            offset += part.len();
+        }
+        let expected = [expected, parts.concat()].concat();
+        let reader = || {
+            let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+            for piece in json.as_bytes().chunks(65_536) {
+                reader.push(piece).unwrap();
+            }
+            reader
+        };
+        assert!(reader().end().unwrap() == expected, "{order:?}");
+        let parts = reader().end_in_parts().unwrap();
+        assert!(!parts.is_in_order());
+        assert_eq!(parts.len(), expected.len());
+        let (bytes, order) = parts.into_pieces();
+        let pieces: Vec<&[u8]> = order.into_iter().map(|part| &bytes[part]).collect();
+        assert!(pieces.concat() == expected);
+    }
+}
+
 /// geth from v1.16.4 on writes `[headers, codes, state, keys]`, and reads
 /// nothing else.
 #[test]

@@ -57,7 +57,9 @@ pub(in crate::exchange) fn say_the_same(
                 let made = Transcoder::new(gives, Format::Ssz, preset, config.max_size, fields);
                 let mut made = made.ok()?;
                 made.feed(&plain).ok()?;
-                Some(Bytes::from(made.finish(&plain).ok()?.body))
+                let mut body = made.finish(&plain).ok()?.body;
+                body.in_order()?;
+                Some(Bytes::from(body.into_pieces().0))
             }
         }
     };

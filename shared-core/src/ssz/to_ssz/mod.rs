@@ -14,6 +14,7 @@ mod frame;
 mod hex;
 mod inside;
 mod output;
+mod parts;
 mod rlp;
 mod scan;
 mod skip;
@@ -32,6 +33,7 @@ use super::error::{Error, Problem};
 use super::schema::{Fork, Preset, Schema, Type, TypeId};
 
 pub use self::envelope::{Flags, Form};
+pub use self::parts::Parts;
 
 /// A name, a number or a header's object that is longer is refused: it is looked
 /// at again with each piece of it. Bytes.
@@ -233,11 +235,23 @@ impl<'s> ToSsz<'s> {
         Ok(())
     }
 
-    /// The SSZ, once the text has ended.
+    /// The SSZ in one piece, once the text has ended.
     ///
     /// # Errors
     /// The text is no whole value.
-    pub fn end(mut self) -> Result<Vec<u8>, Error> {
+    pub fn end(self) -> Result<Vec<u8>, Error> {
+        let mut parts = self.end_in_parts()?;
+        match parts.in_order() {
+            Some(_) => Ok(parts.into_pieces().0),
+            None => Err(Error::new(0, Problem::NoMemory(parts.len()))),
+        }
+    }
+
+    /// The SSZ as it lies, once the text has ended: what is long is not moved.
+    ///
+    /// # Errors
+    /// As [`end`](Self::end).
+    pub fn end_in_parts(mut self) -> Result<Parts, Error> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -249,7 +263,7 @@ impl<'s> ToSsz<'s> {
             Expect::End if self.carry.is_empty() => {
                 // no offset reaches further, so nothing of that length is a value
                 match u32::try_from(self.output.len()) {
-                    Ok(_) => Ok(self.output.bytes),
+                    Ok(_) => Ok(self.output.end()),
                     Err(_) => Err(Error::because(0, "2^32 bytes of SSZ or more")),
                 }
             }
@@ -265,6 +279,15 @@ impl<'s> ToSsz<'s> {
     /// What else it has said of the value so far.
     pub fn flags(&self) -> Flags {
         self.flags
+    }
+
+    /// Makes room for so many bytes of SSZ, so that it need not grow.
+    ///
+    /// # Errors
+    /// The memory was refused.
+    pub fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
+        let refused = |problem| Error::new(0, problem);
+        self.output.reserve(bytes).map_err(refused)
     }
 
     /// How many bytes of SSZ there are so far.

@@ -1,13 +1,25 @@
 //! The SSZ that grows: offsets come before what they point at, but JSON says
 //! only at a list's end how many there are.
+//!
+//! What is short is put in order at once. Of what is long it is noted where its
+//! parts lie, so that it can be sent from there: moving them takes longer than
+//! decoding them.
 
+use std::ops::Range;
+
+use super::parts::{Move, Parts};
 use crate::ssz::error::Problem;
 use crate::ssz::schema::OFFSET;
+
+/// From so many bytes on parts stay where they are.
+const LONG: usize = 1 << 20;
 
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
+    /// What belongs in another order, each after those inside of it.
+    moves: Vec<Move>,
     /// Where the elements of open lists begin, those of the innermost last.
     starts: Vec<u32>,
     /// Which fields of open containers came, and where they begin, those of
@@ -64,13 +76,23 @@ impl Output {
         Ok(())
     }
 
-    /// The list that began at `base` ends here: its offsets are put before it.
+    /// The list that began at `base` ends here: its offsets belong before it.
     pub(super) fn end_list(&mut self, list: usize, base: usize) -> Result<(), Problem> {
         let offsets = (self.starts.len() - list) * OFFSET;
         let end = self.zeros(offsets)?;
+        let table = match end - base < LONG {
+            true => {
+                self.bytes.copy_within(base..end, base + offsets);
+                base
+            }
+            false => {
+                let all = self.position()?;
+                self.defer([end as u32..all, base as u32..end as u32])?;
+                end
+            }
+        };
         self.position()?;
-        self.bytes.copy_within(base..end, base + offsets);
-        let slots = self.bytes[base..].chunks_exact_mut(OFFSET);
+        let slots = self.bytes[table..].chunks_exact_mut(OFFSET);
         for (slot, start) in slots.zip(self.starts.drain(list..)) {
             let offset = start as usize - base + offsets;
             slot.copy_from_slice(&(offset as u32).to_le_bytes());
@@ -105,18 +127,59 @@ impl Output {
         let mut end = self.position()?;
         let arrivals = &mut self.arrivals[container..];
         if !arrivals.is_sorted() {
-            sort(&mut self.bytes, arrivals, end);
+            let first = arrivals[0].1;
+            if ((end - first) as usize) < LONG {
+                sort(&mut self.bytes, arrivals, end);
+            } else {
+                let parts = sorted(arrivals, end)?;
+                self.defer(parts)?;
+            }
         }
-        for (field, start) in arrivals.iter().rev() {
-            debug_assert!(*start <= end);
-            end = *start;
-            let at = base + slot(*field);
+        for (field, start) in self.arrivals.drain(container..).rev() {
+            debug_assert!(start <= end);
+            end = start;
+            let at = base + slot(field);
             let offset = end - base as u32;
             self.bytes[at..at + OFFSET].copy_from_slice(&offset.to_le_bytes());
         }
-        self.arrivals.truncate(container);
         Ok(())
     }
+
+    /// These parts, which lie side by side, belong in this order.
+    fn defer(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), Problem> {
+        let refused = |_| Problem::NoMemory(size_of::<Move>());
+        self.moves.try_reserve(1).map_err(refused)?;
+        self.moves.push(Move(parts.into()));
+        Ok(())
+    }
+
+    /// All of it.
+    pub(super) fn end(self) -> Parts {
+        Parts::new(self.bytes, self.moves)
+    }
+}
+
+/// The same as [`sort`] without moving a byte: where the parts lie, in the order
+/// of the fields, and in `parts` where they will begin.
+fn sorted(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, Problem> {
+    let refused = |_| Problem::NoMemory(size_of_val(parts));
+    let mut order = Vec::new();
+    order.try_reserve_exact(parts.len()).map_err(refused)?;
+    let first = parts[0].1;
+    let ends = parts.iter().skip(1).map(|part| part.1).chain([end]);
+    order.extend(
+        parts
+            .iter()
+            .zip(ends)
+            .map(|(part, end)| (part.0, part.1..end)),
+    );
+    order.sort_unstable_by_key(|(field, _)| *field);
+    let mut begin = first;
+    for (part, (field, lies)) in parts.iter_mut().zip(&order) {
+        *part = (*field, begin);
+        begin += lies.end - lies.start;
+    }
+    Ok(order.into_iter().map(|(_, lies)| lies).collect())
 }
 
 /// Moves the parts of a container from the order in which they came to that of

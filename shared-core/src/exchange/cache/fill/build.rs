@@ -63,7 +63,7 @@ impl Fill {
             Err(why) => Err(why),
         };
         match made {
-            Ok(made) => self.build_transcoded(&made, room),
+            Ok(mut made) => self.build_transcoded(&mut made, room),
             Err(why) => {
                 self.built = true;
                 self.refused = Some(why.reason());
@@ -72,7 +72,7 @@ impl Fill {
     }
 
     /// Makes an entry of what was made of a body.
-    pub(in crate::exchange) fn build_transcoded(&mut self, made: &Made, room: &mut Vec<u8>) {
+    pub(in crate::exchange) fn build_transcoded(&mut self, made: &mut Made, room: &mut Vec<u8>) {
         let What::Resource(resource) = &mut self.what else {
             return;
         };
@@ -90,19 +90,20 @@ impl Fill {
         if let Some(fork) = made.fork {
             set(VERSION, fork.as_bytes());
         }
-        let refused = match made.body.len() > self.settings.max_entry {
-            true => Some(Reason::Length),
-            false if made.format == Format::Ssz && !resource.is_asked_for(made) => {
-                Some(Reason::SszRoot)
-            }
-            false => None,
+        let format = made.format;
+        let refused = match format {
+            _ if made.body.len() > self.settings.max_entry => Some(Reason::Length),
+            _ if made.body.in_order().is_none() => Some(Reason::Memory),
+            Format::Ssz if !resource.is_asked_for(made) => Some(Reason::SszRoot),
+            _ => None,
         };
-        if refused.is_some() {
-            self.built = true;
-            self.refused = refused;
-            return;
+        match made.body.in_order() {
+            Some(body) if refused.is_none() => self.built_from(body, room),
+            _ => {
+                self.built = true;
+                self.refused = refused;
+            }
         }
-        self.built_from(&made.body, room);
     }
 
     /// What was collected as it went to the client, coded.

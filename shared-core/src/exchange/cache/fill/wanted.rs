@@ -108,7 +108,7 @@ pub(in crate::exchange) struct Resource {
 
 impl Resource {
     /// Whether what was made has the root that was asked for.
-    pub(in crate::exchange) fn is_asked_for(&self, made: &Made) -> bool {
+    pub(in crate::exchange) fn is_asked_for(&self, made: &mut Made) -> bool {
         match (&self.root, self.ssz) {
             (Some(root), Some(ssz)) => root::is_of(made, *ssz.gives, root),
             _ => true,

@@ -1,0 +1,176 @@
+//! A long body into one gzip member, whose plain bytes go as the coded ones come:
+//! together they take little more than the body did.
+
+use std::ops::Range;
+
+use super::crc::{Crc, Shift};
+use super::oneshot::bound;
+use super::open::open_in;
+use super::splice::{trailer, Body, EMPTY_LAST, HEADER};
+use crate::faults::{injected, panic_if, Fault};
+
+/// So many plain bytes are coded at once.
+const PIECE: usize = 1 << 20;
+
+/// What an open stream ends with, at most.
+const END: usize = 16;
+
+/// Why there is no member.
+pub(crate) enum Refused {
+    /// It would not be shorter, or there is no memory for it. The plain bytes are
+    /// as they were.
+    Plain(Vec<u8>),
+    /// Memory was refused when some of the plain bytes were gone.
+    Nothing,
+}
+
+/// A piece of the plain bytes, and its coded form.
+#[derive(Clone, Default)]
+struct Piece {
+    plain: Range<usize>,
+    coded: Range<usize>,
+    crc: u32,
+}
+
+/// Codes what lies in these parts of `plain` at a [level](super::open::open).
+///
+/// It begins at the end of the memory and gives back what was coded, so that no
+/// more than a piece is there in both forms. Only of the first piece can it be
+/// taken back, so that decides whether the code is shorter than the plain bytes,
+/// unless it may be of `any_length`.
+pub(crate) fn gzip(
+    mut plain: Vec<u8>,
+    parts: &[Range<usize>],
+    level: u8,
+    any_length: bool,
+) -> Result<Body, Refused> {
+    panic_if(Fault::PanicCompress);
+    let Some((mut pieces, mut coded)) = prepared(&plain, parts) else {
+        return Err(Refused::Plain(plain));
+    };
+    coded.extend_from_slice(&HEADER);
+    let head = 0..coded.len();
+    let mut from_the_end: Vec<&mut Piece> = pieces.iter_mut().collect();
+    from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
+    let mut room = Vec::new();
+    for piece in from_the_end {
+        let is_first = coded.len() == head.len();
+        let open = open_in(&plain[piece.plain.clone()], level, &mut room);
+        let fits = |length| coded.capacity() - coded.len() >= length;
+        let is_of_use = |length| any_length || !is_first || length < piece.plain.len();
+        match open.filter(|it| fits(it.bytes.len()) && is_of_use(it.bytes.len())) {
+            Some(open) => {
+                piece.coded = coded.len()..coded.len() + open.bytes.len();
+                piece.crc = open.crc;
+                coded.extend_from_slice(&open.bytes);
+            }
+            None if is_first => return Err(Refused::Plain(plain)),
+            None => return Err(Refused::Nothing),
+        }
+        plain.truncate(piece.plain.start);
+        plain.shrink_to_fit();
+    }
+    member(coded, head, &pieces).ok_or(Refused::Nothing)
+}
+
+/// The pieces, in their order, and room for what is made of them: of address space,
+/// of which memory is taken as it is written.
+fn prepared(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Piece>, Vec<u8>)> {
+    if injected(Fault::FailCompress) {
+        return None;
+    }
+    let count = parts.iter().map(|part| part.len().div_ceil(PIECE)).sum();
+    let mut pieces = Vec::new();
+    pieces.try_reserve_exact(count).ok()?;
+    for part in parts {
+        pieces.extend(part.clone().step_by(PIECE).map(|start| Piece {
+            plain: start..part.end.min(start + PIECE),
+            ..Piece::default()
+        }));
+    }
+    let mut coded = Vec::new();
+    coded
+        .try_reserve_exact(bound(plain.len()).checked_add(END * count)?)
+        .ok()?;
+    Some((pieces, coded))
+}
+
+/// Puts the coded pieces into a member, in their order.
+fn member(mut coded: Vec<u8>, head: Range<usize>, pieces: &[Piece]) -> Option<Body> {
+    let mut crc = Crc::new();
+    let mut order = Vec::new();
+    order.try_reserve_exact(pieces.len() + 2).ok()?;
+    order.push(head);
+    for piece in pieces {
+        let length = piece.plain.len() as u64;
+        crc.append(piece.crc, length, Shift::by(length));
+        order.push(piece.coded.clone());
+    }
+    let end = coded.len();
+    coded.extend_from_slice(&EMPTY_LAST);
+    coded.extend_from_slice(&trailer(&crc));
+    order.push(end..coded.len());
+    coded.shrink_to_fit();
+    Body::of_parts(coded, &order, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gzip, Refused, PIECE};
+    use crate::support::gunzip;
+
+    fn text(length: usize) -> Vec<u8> {
+        let words = (0u32..).flat_map(|n| (n / 3).to_be_bytes());
+        words.take(length).collect()
+    }
+
+    #[test]
+    fn parts_in_any_order_are_one_member() {
+        let plain = text(3 * PIECE + 1000);
+        let (a, b) = (PIECE + 7, 2 * PIECE + 20);
+        let whole = 0..plain.len();
+        for parts in [
+            vec![whole.clone()],
+            vec![b..plain.len(), 0..10, a..b, 10..a],
+            vec![0..5, 5..6, a..b, 6..a, b..plain.len()],
+        ] {
+            let expected: Vec<u8> = parts
+                .iter()
+                .flat_map(|it| plain[it.clone()].to_vec())
+                .collect();
+            for level in [1, 6] {
+                let Ok(body) = gzip(plain.clone(), &parts, level, false) else {
+                    panic!("{parts:?} at level {level}");
+                };
+                let coded = body.to_vec();
+                assert_eq!(coded.len() as u64, body.length());
+                assert!(coded.len() < plain.len());
+                assert_eq!(body.plain_length(), plain.len() as u64);
+                assert!(gunzip(&coded).unwrap() == expected, "{parts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_shorter_stays_unless_it_may_be_longer() {
+        let mut state = 1u64;
+        let random = std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        });
+        let plain: Vec<u8> = random.take(2 * PIECE + 3).collect();
+        let whole = 0..plain.len();
+        for level in [1, 6] {
+            match gzip(plain.clone(), std::slice::from_ref(&whole), level, false) {
+                Err(Refused::Plain(kept)) => assert!(kept == plain),
+                _ => panic!("level {level}"),
+            }
+            let Ok(body) = gzip(plain.clone(), std::slice::from_ref(&whole), level, true) else {
+                panic!("level {level}");
+            };
+            assert!(gunzip(&body.to_vec()).unwrap() == plain);
+        }
+    }
+}

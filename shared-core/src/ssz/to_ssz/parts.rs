@@ -1,0 +1,182 @@
+//! SSZ whose long parts lie where they were read, and the order that they belong in.
+
+use std::ops::Range;
+
+/// Parts that lie side by side, in the order that they belong in.
+#[derive(Clone, Debug)]
+pub(super) struct Move(pub(super) Vec<Range<u32>>);
+
+/// SSZ in one piece of memory, but not in its order.
+#[derive(Debug, Default)]
+pub struct Parts {
+    bytes: Vec<u8>,
+    /// Each after those inside of it.
+    moves: Vec<Move>,
+}
+
+impl From<Vec<u8>> for Parts {
+    fn from(bytes: Vec<u8>) -> Self {
+        let moves = Vec::new();
+        Self { bytes, moves }
+    }
+}
+
+impl Parts {
+    pub(super) fn new(bytes: Vec<u8>, moves: Vec<Move>) -> Self {
+        Self { bytes, moves }
+    }
+
+    /// Bytes of SSZ.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether they lie as they belong.
+    pub fn is_in_order(&self) -> bool {
+        self.moves.is_empty()
+    }
+
+    /// All of it as it lies: the fixed part of what was read comes first.
+    pub fn as_it_lies(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// The memory, and where in it the parts lie, in their order.
+    pub fn into_pieces(self) -> (Vec<u8>, Vec<Range<usize>>) {
+        let whole = 0..self.bytes.len();
+        let mut order: Vec<_> = Some(whole)
+            .into_iter()
+            .filter(|it| !it.is_empty())
+            .collect();
+        // from the outermost on: each lies within one of the parts so far
+        for it in self.moves.iter().rev() {
+            let all = it.range();
+            let is_around = |part: &Range<usize>| part.start <= all.start && all.end <= part.end;
+            let Some(at) = order.iter().position(is_around) else {
+                debug_assert!(false, "{all:?} is in no part of {order:?}");
+                continue;
+            };
+            let around = order[at].clone();
+            let before = std::iter::once(around.start..all.start);
+            let parts = before
+                .chain(it.parts())
+                .chain(std::iter::once(all.end..around.end));
+            order.splice(at..=at, parts.filter(|part| !part.is_empty()));
+        }
+        (self.bytes, order)
+    }
+
+    /// The SSZ in one piece, its parts moved to where they belong.
+    ///
+    /// `None`: memory for that was refused, and it lies as it did.
+    pub fn in_order(&mut self) -> Option<&[u8]> {
+        let away = self.moves.iter().map(Move::len_away).max().unwrap_or(0);
+        let mut room = Vec::new();
+        room.try_reserve_exact(away).ok()?;
+        for it in self.moves.drain(..) {
+            it.apply(&mut self.bytes, &mut room);
+        }
+        Some(&self.bytes)
+    }
+}
+
+impl Move {
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> + Clone + '_ {
+        self.0
+            .iter()
+            .map(|part| part.start as usize..part.end as usize)
+    }
+
+    /// All that it moves.
+    fn range(&self) -> Range<usize> {
+        let begin = self.parts().map(|part| part.start).min().unwrap_or(0);
+        let end = self.parts().map(|part| part.end).max().unwrap_or(0);
+        begin..end
+    }
+
+    fn longest(&self) -> Range<usize> {
+        self.parts().max_by_key(Range::len).unwrap_or(0..0)
+    }
+
+    /// Bytes of all parts but the longest.
+    fn len_away(&self) -> usize {
+        self.range().len() - self.longest().len()
+    }
+
+    /// Puts all but the longest part away, moves that, and puts the others back.
+    fn apply(&self, bytes: &mut [u8], room: &mut Vec<u8>) {
+        let longest = self.longest();
+        room.clear();
+        for part in self.parts().filter(|part| *part != longest) {
+            room.extend_from_slice(&bytes[part]);
+        }
+        let before = self.parts().take_while(|part| *part != longest);
+        let mut to = self.range().start;
+        bytes.copy_within(
+            longest.clone(),
+            to + before.map(|part| part.len()).sum::<usize>(),
+        );
+        let mut away = &room[..];
+        for part in self.parts() {
+            let next = to + part.len();
+            if part != longest {
+                let (first, rest) = away.split_at(part.len());
+                bytes[to..next].copy_from_slice(first);
+                away = rest;
+            }
+            to = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Move, Parts};
+
+    /// Moves inside of moves, empty parts, and all of it.
+    #[test]
+    fn pieces_are_the_same_as_bytes() {
+        /// How the bytes lie, what belongs in another order, and what that comes to.
+        type Case = (&'static str, &'static [&'static [(u32, u32)]], &'static str);
+        let cases: [Case; 5] = [
+            ("", &[], ""),
+            ("abc", &[], "abc"),
+            ("abcd", &[&[(3, 4), (0, 3)]], "dabc"),
+            (
+                "0abcT1xyU2",
+                &[
+                    &[(4, 5), (1, 4)],
+                    &[(8, 9), (6, 8)],
+                    &[(5, 9), (5, 5), (1, 5)],
+                ],
+                "01UxyTabc2",
+            ),
+            (
+                "abcTdefU",
+                &[&[(3, 4), (0, 3)], &[(7, 8), (4, 7)], &[(4, 8), (0, 4)]],
+                "UdefTabc",
+            ),
+        ];
+        for (lies, moves, expected) in cases {
+            let moves = moves
+                .iter()
+                .map(|parts| Move(parts.iter().map(|it| it.0..it.1).collect()));
+            let parts = || Parts::new(lies.into(), moves.clone().collect());
+            let mut all = parts();
+            assert_eq!(all.in_order().unwrap(), expected.as_bytes());
+            assert!(all.is_in_order());
+            let (bytes, order) = parts().into_pieces();
+            assert!(order.iter().all(|part| !part.is_empty()));
+            let pieces: Vec<u8> = order
+                .into_iter()
+                .flat_map(|it| bytes[it].to_vec())
+                .collect();
+            assert_eq!(pieces, expected.as_bytes());
+        }
+    }
+}
