@@ -156,6 +156,94 @@ def test_a_body_that_lua_changes(start_nginx, origin, order):
     assert len(origin.received("/")) == 1
 
 
+CONSOLIDATIONS = "/eth/v1/beacon/states/7/pending_consolidations"
+ELECTRA = ("Eth-Consensus-Version", "electra")
+OCTETS = "application/octet-stream"
+VALUE = {"version": "electra", "execution_optimistic": False, "finalized": True}
+VALUE = json.dumps({**VALUE, "data": [{"source_index": "1", "target_index": "515"}] * 300}).encode()
+VALUE_SSZ = ((1).to_bytes(8, "little") + (515).to_bytes(8, "little")) * 300
+# Who reads: a key, a check of what is asked, and a field.
+CHECKED = """
+    sszip_ssz on;
+    sszip_ssz_request always;
+    sszip_min_length 1k;
+    access_by_lua_block {
+        if ngx.var.http_x_key ~= 'let me' then return ngx.exit(401) end
+        ngx.req.read_body()
+        local body = ngx.req.get_body_data() or ''
+        if string.find(body, 'debug_', 1, true) then return ngx.exit(403) end
+    }
+    header_filter_by_lua_block { ngx.header['X-Lua'] = (ngx.header['X-Lua'] or '') .. 'once' }
+"""
+COUNTED = "body_filter_by_lua_block { ngx.ctx.bytes = (ngx.ctx.bytes or 0) + #ngx.arg[1] }"
+
+
+@pytest.mark.parametrize("counts", [False, True], ids=["head", "head and body"])
+def test_lua_beside_ssz(start_nginx, origin, order, counts):
+    """A filter of bodies might change them: what it saw is not stored as SSZ."""
+    origin.answers(answer(VALUE, headers=[ELECTRA]))
+    inside = CHECKED + (COUNTED if counts else "")
+    nginx = start(start_nginx, order, ["ndk_http_module", "ngx_http_lua_module"], inside)
+    for turn, coding in enumerate([None, "gzip"] * 3):
+        for accept, expected in ((OCTETS, VALUE_SSZ), ("application/json", VALUE)):
+            headers = [("Accept", accept), ("X-Key", "let me"), ("Accept-Encoding", coding or "identity")]
+            response = fetch(nginx.port, CONSOLIDATIONS, headers=headers)
+            assert (response.status, decoded(response)) == (200, expected)
+            assert response.header("Content-Type") == accept
+            assert response.coding in ((None, coding) if counts else (coding,))
+            assert response.all("X-Lua") == ["once"]
+            is_hit = (response.header("Cache-Status") or "").startswith("sszip; hit")
+            assert is_hit == (turn > 0 and (accept != OCTETS or not counts))
+        assert fetch(nginx.port, CONSOLIDATIONS, headers=[("Accept", OCTETS)]).status == 401
+    assert len(origin.received(CONSOLIDATIONS)) == (7 if counts else 2)
+    # what can't be had, and what the script refuses
+    origin.answers(answer(b'{"data":[]}'))
+    response = fetch(nginx.port, CONSOLIDATIONS + "?x", headers=[("Accept", OCTETS), ("X-Key", "let me")])
+    assert response.status == 406 and json.loads(response.body)["code"] == 406
+    witness = call("debug_executionWitness", '["latest"]')
+    headers = [("Accept", OCTETS), ("X-Key", "let me"), JSON]
+    assert fetch(nginx.port, "/", method="POST", body=witness, headers=headers).status == 403
+
+
+def test_lua_beside_submitted_ssz(start_nginx, origin, order):
+    """The script has read the body before it is made JSON."""
+    path = "/eth/v1/validator/register_validator"
+    origin.answers(answer(b"", type=None))
+    nginx = start(start_nginx, order, ["ndk_http_module", "ngx_http_lua_module"], CHECKED)
+    message = b"\x11" * 20 + (30_000_000).to_bytes(8, "little") + (7).to_bytes(8, "little") + b"\x22" * 48
+    headers = [("Content-Type", OCTETS), ("X-Key", "let me")]
+    for count in (1, 200):
+        origin.requests.clear()
+        body = (message + b"\x33" * 96) * count
+        assert fetch(nginx.port, path, method="POST", body=body, headers=headers).status == 200
+        (asked,) = origin.received(path)
+        assert asked.header("Content-Type") == "application/json"
+        registrations = json.loads(asked.body)
+        assert len(registrations) == count
+        assert registrations[-1]["message"]["gas_limit"] == "30000000"
+    assert fetch(nginx.port, path, method="POST", body=body[:-1], headers=headers).status == 400
+    assert fetch(nginx.port, path, method="POST", body=body, headers=headers[:1]).status == 401
+
+
+def test_a_value_that_lua_changes(start_nginx, origin, order):
+    """Before it is made SSZ or after it, as the modules are loaded: one and the same
+    each time, and never JSON."""
+    origin.answers(answer(VALUE, headers=[ELECTRA]))
+    inside = """
+        sszip_ssz on;
+        header_filter_by_lua_block { ngx.header.content_length = nil }
+        body_filter_by_lua_block { ngx.arg[1] = string.gsub(ngx.arg[1], '"515"', '"516"') }
+    """
+    nginx = start(start_nginx, order, ["ndk_http_module", "ngx_http_lua_module"], inside)
+    got = set()
+    for coding in ("gzip", "identity", "gzip", "identity"):
+        response = fetch(nginx.port, CONSOLIDATIONS, headers=[("Accept", OCTETS), ("Accept-Encoding", coding)])
+        assert (response.status, response.header("Content-Type")) == (200, OCTETS)
+        got.add(decoded(response))
+    changed = VALUE_SSZ.replace((515).to_bytes(2, "little"), (516).to_bytes(2, "little"))
+    assert len(got) == 1 and got < {VALUE_SSZ, changed}
+
+
 SCRIPT = """
 sszip on;
 sszip_cache on;

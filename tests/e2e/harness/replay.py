@@ -6,6 +6,8 @@ import pathlib
 import subprocess
 from dataclasses import dataclass
 
+from . import client
+
 BINARY = os.environ.get("SSZIP_REPLAY_NODE", "build/bin/replay-node")
 
 
@@ -19,6 +21,12 @@ class ReplayNode:
         line = self._process.stdout.readline()
         self.address = line.strip().rpartition("/")[2]
         self.port = int(self.address.rpartition(":")[2])
+
+    def stats(self):
+        """Its counters."""
+        response = client.fetch(self.port, "/stats")
+        assert response.status == 200, response.body
+        return json.loads(response.body)
 
     def stop(self):
         self._process.terminate()

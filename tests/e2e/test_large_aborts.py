@@ -1,0 +1,185 @@
+"""Witnesses of a hundred megabytes and more that end before their time: given up by
+the client, by the node, or with a reload on the way. The worker is the same
+afterwards, has its memory and descriptors back, and gives the next one whole.
+
+SSZIP_WITNESS_MB=500 makes them as long as the longest."""
+
+import hashlib
+import os
+import random
+import threading
+import time
+
+import pytest
+
+from harness import bodies
+from harness.client import Truncated, request_bytes
+from harness.nginx import SANITIZED, resident
+from harness.origin import answer
+from harness.replay import ReplayNode
+from harness.rpc import call
+from harness.watch import settled
+
+MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
+JSON_LENGTH = MEGABYTES * 1_000_000
+ROUNDS = 6
+# What a worker may have more than before, in KiB, less than a witness: that of small
+# pieces, and under the sanitizer what it keeps of what was freed.
+SLACK = (128 if SANITIZED else 32) << 10
+
+EXACT = bodies.json(30000)
+CONFIG = """
+proxy_http_version 1.1;
+sszip on;
+sszip_ssz on;
+sszip_memory 4g;
+sszip_ssz_max_size 2g;
+proxy_read_timeout 120s;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://%s; }
+    # exactly what holding 30000 bytes takes
+    location /exact { sszip_memory 60000; proxy_pass http://@origin@; }
+    location /status { sszip off; stub_status; }
+}
+"""
+WITNESS = call("debug_executionWitness", '["latest"]')
+OCTETS, EITHER = "application/octet-stream", "application/octet-stream, application/json;q=0.5"
+
+
+@pytest.fixture(scope="module")
+def node():
+    node = ReplayNode("--witness", f"{JSON_LENGTH}")
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx, node):
+    nginx = start_nginx(CONFIG % node.address)
+    # threads and coders have their share from then on
+    clients_leave(nginx, node, "length")
+    return nginx
+
+
+def ask(nginx, *options, accept=OCTETS, coding=None, receive_buffer=None):
+    """A connection on which a witness is asked for; the options are the node's."""
+    connection = nginx.connect(receive_buffer=receive_buffer)
+    connection.socket.settimeout(120)
+    headers = [("Content-Type", "application/json"), ("Accept", accept)]
+    if coding:
+        headers.append(("Accept-Encoding", coding))
+    if options:
+        headers.append(("X-Replay", "&".join(options)))
+    connection.send(request_bytes("/", method="POST", headers=headers, body=WITNESS))
+    return connection
+
+
+def whole(connection):
+    """The witness that comes, by its hash."""
+    with connection:
+        response = connection.read("POST")
+        assert response.status == 200, response.body[:300]
+        assert response.header("Sszip-Type") == "ExecutionWitness;v=1"
+        assert response.framing == "length" and len(response.body) > JSON_LENGTH // 3
+        return hashlib.sha256(response.body).hexdigest()
+
+
+def clients_leave(nginx, node, framing):
+    """While the node sends, while it is coded, and while they are sent to; closed or
+    reset."""
+    chance = random.Random(framing)
+    for when in ["node", "coder", "client"] * ROUNDS:
+        options = [f"framing={framing}"]
+        if when == "node":
+            options.append(f"stall={chance.randrange(JSON_LENGTH * 9 // 10)}")
+        accept, coding = chance.choice([OCTETS, EITHER]), chance.choice([None, "gzip"])
+        asked = node.stats()["requests"]
+        connection = ask(nginx, *options, accept=accept, coding=coding, receive_buffer=chance.choice([None, 4096]))
+        if when == "client":
+            connection.take(chance.randrange(JSON_LENGTH // 4))
+        else:
+            expected = {"requests": asked + 1, "in_flight": 1 if when == "node" else 0}
+            nginx.wait_for(lambda expected=expected: expected.items() <= node.stats().items(), "the node to send it")
+            time.sleep(chance.uniform(0, 0.2))
+        chance.choice([connection.close, connection.reset])()
+        nginx.wait_for(lambda: node.stats()["in_flight"] == 0, "the node to be left")
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def is_unharmed(nginx, origin, worker, before, had):
+    """All that it had for those is given back, to the byte."""
+    settled(nginx)
+    assert nginx.workers() == [worker]
+    nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
+    nginx.wait_for(lambda: resident(worker) < before + SLACK, f"no more than {before} KiB, not {resident(worker)}")
+    origin.answers(answer(EXACT))
+    response = nginx.get("/exact")
+    assert (response.mode, response.decoded) == ("oneshot", EXACT)
+
+
+@pytest.fixture
+def worker(nginx, origin):
+    """It has given one witness out, and is no worse after the test."""
+    expected = whole(ask(nginx))
+    settled(nginx)
+    (worker,) = nginx.workers()
+    before, had = resident(worker), descriptors(worker)
+    # none of it stays
+    assert before < (JSON_LENGTH // 3 >> 10) + SLACK
+    yield worker
+    is_unharmed(nginx, origin, worker, before, had)
+    assert whole(ask(nginx)) == expected
+    is_unharmed(nginx, origin, worker, before, had)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_clients_that_go_away(nginx, node, worker, framing):
+    clients_leave(nginx, node, framing)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_nodes_that_go_away(nginx, node, worker, framing):
+    """The head is out only when all has come: a 502, never a part."""
+    chance = random.Random(framing)
+    for number in range(ROUNDS):
+        cut = chance.choice([1, 100, chance.randrange(JSON_LENGTH), JSON_LENGTH * 99 // 100])
+        options = [f"framing={framing}", f"cut={cut}"] + (["reset=on"] if number % 2 else [])
+        with ask(nginx, *options, accept=chance.choice([OCTETS, EITHER])) as connection:
+            assert connection.read("POST").status == 502, options
+    # who wants JSON gets as much of it as there is
+    with ask(nginx, f"framing={framing}", f"cut={JSON_LENGTH // 2}", accept="application/json") as connection:
+        with pytest.raises(Truncated):
+            connection.read("POST")
+
+
+def test_a_reload_under_way(nginx, node, origin):
+    """What the node still sends, and what the client still reads, comes from the worker
+    that was there."""
+    expected = whole(ask(nginx))
+    chance = random.Random(7)
+    for _ in range(2):
+        (before,) = nginx.workers()
+        halfway = f"stall={chance.randrange(JSON_LENGTH)}"
+        stalls = ask(nginx, halfway, "stall_ms=600")
+        reads = ask(nginx, receive_buffer=4096)
+        head = reads.read_head()
+        begun = reads.take(chance.randrange(JSON_LENGTH // 3))
+        got = []
+        thread = threading.Thread(target=lambda stalls=stalls, got=got: got.append(whole(stalls)))
+        thread.start()
+        nginx.reload()
+        rest = reads.take(int(head.header("Content-Length")) - len(begun))
+        assert hashlib.sha256(begun + rest).hexdigest() == expected
+        reads.close()
+        thread.join(120)
+        assert got == [expected]
+        assert nginx.workers() != [before]
+    (worker,) = nginx.workers()
+    assert whole(ask(nginx)) == expected
+    settled(nginx)
+    is_unharmed(nginx, origin, worker, resident(worker), descriptors(worker))
+    assert resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK
