@@ -53,11 +53,12 @@ const HEADER: usize = ALIGN;
 
 /// Freed memory at the heap's end that the process keeps, in bytes.
 #[cfg(target_env = "gnu")]
-const KEPT: c_int = 8 << 20;
+const KEPT: c_int = 16 << 20;
 
-/// Allocations from this many bytes on are mapped, each on its own.
+/// Allocations from this many bytes on are mapped, each on its own: what is shorter
+/// is kept when it is freed.
 #[cfg(target_env = "gnu")]
-const MAPPED: c_int = 4 << 20;
+const MAPPED: c_int = 8 << 20;
 
 /// Sets how the C library keeps what is freed, in this process.
 ///

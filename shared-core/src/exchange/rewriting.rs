@@ -20,7 +20,6 @@ use super::transitions::{Event, State};
 use crate::bytes::copy_of;
 use crate::config::{SszRequest, UpstreamEncoding};
 use crate::faults::{injected, panic_if, Fault};
-use crate::gzip::oneshot::off_loop_length;
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
@@ -29,6 +28,10 @@ use crate::transcode::{Negotiated, Submitted, Why, JSON};
 
 /// What the SSZ and its JSON likely take, in lengths of the SSZ.
 const LENGTHS: usize = 4;
+
+/// Longer SSZ is not made JSON in an event loop, in bytes: what takes 2 to 3 ms, more
+/// than a block with its blobs has.
+const OFF_LOOP: usize = 4 << 20;
 
 impl Exchange {
     /// Whether the node is to get the request's body as JSON.
@@ -112,7 +115,7 @@ impl Exchange {
     pub(super) fn is_long_to_rewrite(&self) -> bool {
         match &self.phase {
             Phase::Rewriting(_) if self.request.coding.coded().is_some() => true,
-            Phase::Rewriting(body) => body.len() > off_loop_length(self.config.comp_level),
+            Phase::Rewriting(body) => body.len() > OFF_LOOP,
             _ => false,
         }
     }
