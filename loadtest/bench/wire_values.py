@@ -14,8 +14,6 @@ from stack import ROOT, pinned
 BLOCK = "/eth/v2/beacon/blocks/head"
 PUBLISH = "/eth/v2/beacon/blocks"
 STATE = "/eth/v2/debug/beacon/states/head"
-# Named by its root, and final: it is kept for as long as there is room.
-BLOCK_BY_ROOT = f"/eth/v2/beacon/blocks/0x{'5a' * 32}"
 JSON = "application/json"
 SSZ = "application/octet-stream"
 EITHER = f"{SSZ};q=1.0,{JSON};q=0.9"
@@ -81,10 +79,12 @@ class Large:
 
 
 def block(client, corpus, work, most):
-    """Files of a block, and whether it is a recorded one."""
+    """Files of a block, its path by its root, and whether it is a recorded one. By
+    that name, and final, it is kept for as long as there is room."""
     to = work / "block"
     said = client.do(do="values", corpus=corpus, to=to, block=most)
-    return to.with_suffix(".json"), to.with_suffix(".ssz"), said["recorded"]
+    path = f"{PUBLISH}/0x{said['root']}"
+    return to.with_suffix(".json"), to.with_suffix(".ssz"), path, said["recorded"]
 
 
 def contents(client, corpus, work, most, blobs):

@@ -43,7 +43,14 @@ impl Values {
                 0 => self.put(&block)?,
                 blobs => self.put_contents(&block, blobs)?,
             }
-            println!("{}", serde_json::json!({ "recorded": is_recorded }));
+            let root: String = block
+                .message
+                .root()
+                .iter()
+                .map(|it| format!("{it:02x}"))
+                .collect();
+            let said = serde_json::json!({ "recorded": is_recorded, "root": root });
+            println!("{said}");
         }
         if let Some(validators) = self.validators {
             self.put(&BeaconState::decode(&state::state(validators)?)?)?;
