@@ -33,6 +33,8 @@ pub enum SszWitness {
     Off,
     /// Over JSON-RPC, not over REST.
     Rpc,
+    /// Over REST, not over JSON-RPC.
+    Rest,
 }
 
 /// What becomes of SSZ that clients send.
@@ -118,7 +120,8 @@ fn witness(value: &[u8]) -> Result<SszWitness, DirectiveError> {
     match value {
         b"off" => Ok(SszWitness::Off),
         b"rpc" => Ok(SszWitness::Rpc),
-        _ => Err(invalid(value, "\"off\" or \"rpc\"")),
+        b"rest" => Ok(SszWitness::Rest),
+        _ => Err(invalid(value, "\"off\", \"rpc\" or \"rest\"")),
     }
 }
 

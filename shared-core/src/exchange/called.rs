@@ -10,6 +10,7 @@ use crate::gzip::inflate::InflateError;
 use crate::jsonrpc::request::{parse, Request};
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
+use crate::transcode::engine::called::Called;
 use crate::transcode::{call, Negotiated, Why};
 
 impl Exchange {
@@ -59,6 +60,32 @@ impl Exchange {
             }
             Err(_) => false,
         }
+    }
+
+    /// Whether a request with such a body may be a call that the node has at a route.
+    pub(super) fn may_be_for_route(&self, length: BodyLength) -> bool {
+        self.request.route.is_some() && length != BodyLength::Known(0)
+    }
+
+    /// Whether the request's body is such a call.
+    pub(super) fn is_for_route(&mut self, body: Option<&[u8]>) -> bool {
+        let (Some((_, fork)), State::AwaitingHead) = (&self.request.route, self.state()) else {
+            return false;
+        };
+        let Some(Ok(Request::Single(call))) = body.map(|body| parse(body, 0)) else {
+            return false;
+        };
+        let (Some(called), Some(id)) = (Called::of(call.method, *fork), call.id) else {
+            return false;
+        };
+        self.request.called = Some(called);
+        self.looked.rpc_method = call.method.to_vec();
+        self.looked.rpc_id = id.to_vec();
+        if self.config.caches() {
+            self.cache_status = CacheStatus::Bypass;
+            self.reason = Reason::Ssz;
+        }
+        true
     }
 
     /// Whether a body is such a call.

@@ -128,6 +128,10 @@ impl Driver {
             self.seeking = Seeking::Over;
             return self.rewrite(body);
         }
+        if caught(|| exchange.is_for_route(body)).unwrap_or(false) {
+            self.seeking = Seeking::Over;
+            return self.rewrite(body);
+        }
         if caught(|| exchange.is_for_result(body)).unwrap_or(false) {
             self.seeking = Seeking::Over;
             return self.forward(body);

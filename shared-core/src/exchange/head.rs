@@ -10,7 +10,8 @@ use crate::negotiate::accept::Wish;
 use crate::negotiate::accept_encoding::AcceptEncoding;
 use crate::negotiate::list::members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
-use crate::transcode::engine::Asked;
+use crate::transcode::engine::called::Called;
+use crate::transcode::engine::{Asked, Fork};
 use crate::transcode::{Negotiated, Submitted};
 
 /// A header field: name, value. Bytes, since HTTP does not promise UTF-8.
@@ -79,6 +80,10 @@ pub(super) struct Request {
     pub(super) coding: BodyCoding,
     /// It submits a payload over REST, to a node that takes it over JSON-RPC.
     pub(super) payload: Option<Asked>,
+    /// It may be a call that the node has at a route: that, and the fork that it names.
+    pub(super) route: Option<(Vec<u8>, Option<Fork>)>,
+    /// It is.
+    pub(super) called: Option<Called>,
     pub(super) cache: CacheRequest,
 }
 

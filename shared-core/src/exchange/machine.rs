@@ -19,7 +19,7 @@ use crate::gzip::splice::Body;
 use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::vary;
-use crate::transcode::engine::{asked, Asked};
+use crate::transcode::engine::{asked, called, Asked, Fork};
 use crate::transcode::{call, Format, Negotiated, Submitted};
 
 const ACCEPT: &str = "Accept";
@@ -220,7 +220,7 @@ impl Exchange {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let caches = self.config.caches();
         let (mut ssz, mut submitted, mut call) = (None, None, None);
-        let mut payload = None;
+        let (mut payload, mut route) = (None, None);
         if self.config.transcodes() {
             ssz = Negotiated::read(head.method, head.target, head.fields.clone());
             call = call::wish(head.method, head.target, head.fields.clone());
@@ -228,11 +228,15 @@ impl Exchange {
                 submitted = Submitted::read(head.method, head.target, head.fields.clone());
             }
         }
-        if self.config.transcodes() && self.config.ssz.witness == SszWitness::Rpc {
+        let witness = self.config.ssz.witness;
+        if self.config.transcodes() && witness == SszWitness::Rpc {
             payload = Asked::read(head.method, head.target, head.fields.clone());
             if let Some(base) = payload.as_ref().and_then(|_| asked::base(head.target)) {
                 self.request_target = base;
             }
+        } else if call.is_some() && witness == SszWitness::Rest {
+            let fork = Fork::of_head(head.fields.clone());
+            route = Some((called::target(head.target), fork));
         }
         self.request = Request::read(head, caches, self.config.coded_requests.are_read());
         // what it says may be known
@@ -240,6 +244,8 @@ impl Exchange {
         self.request.call = call.filter(|_| is_read);
         self.negotiate(ssz);
         self.request.submitted = submitted.filter(|_| is_read);
+        let is_plain = self.request.call.is_some() && self.request.coding == BodyCoding::None;
+        self.request.route = route.filter(|_| is_plain);
         self.request.payload = payload.filter(|_| !self.request.untouched);
         if self.config.enable
             && !self.request.untouched

@@ -7,7 +7,8 @@
 //!
 //! A payload that is submitted over REST becomes a call, where the node has that only
 //! (`sszip_ssz_witness rpc`). As it is the node has no use for it, so what can't be a
-//! call is refused, whatever the reason.
+//! call is refused, whatever the reason. So is a call for a witness that can't be such a
+//! payload, where the node has the route only (`sszip_ssz_witness rest`).
 
 use super::actions::Misuse;
 use super::answer::Answer;
@@ -23,8 +24,9 @@ use crate::faults::{injected, panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
-use crate::transcode::engine::{self, problem};
-use crate::transcode::{Negotiated, Submitted, Why, JSON};
+use crate::transcode::engine::called::{Refusal, Submission};
+use crate::transcode::engine::{self, problem, status};
+use crate::transcode::{Negotiated, Submitted, Why, JSON, OCTETS};
 
 /// What the SSZ and its JSON likely take, in lengths of the SSZ.
 const LENGTHS: usize = 4;
@@ -49,8 +51,8 @@ impl Exchange {
 
     /// No longer body is taken as it came, nor decoded.
     fn longest_to_rewrite(&self) -> usize {
-        let is_ssz = self.to_be_json().is_some() || self.request.payload.is_some();
-        let most = match is_ssz {
+        let is_payload = self.request.payload.is_some() || self.request.called.is_some();
+        let most = match is_payload || self.to_be_json().is_some() {
             true => self.config.ssz.max_size,
             false => self.config.max_oneshot,
         };
@@ -93,22 +95,30 @@ impl Exchange {
             let reserved = budget.reserve(body.len().saturating_mul(lengths), limit)?;
             Some((reserved, copy_of(body)?))
         });
-        let body = match (copied, &mut self.request.payload) {
-            (Some((reserved, body)), _) => {
+        let why = match is_long {
+            true => Why::Length(self.config.ssz.max_size),
+            false => Why::Memory,
+        };
+        let body = match copied {
+            Some((reserved, body)) => {
                 self.request_memory = Some(reserved);
                 body
             }
-            (None, Some(payload)) => {
-                payload.refuse(match is_long {
-                    true => Why::Length(self.config.ssz.max_size),
-                    false => Why::Memory,
-                });
-                Vec::new()
-            }
-            (None, None) => return Ok(false),
+            None if self.is_refused(why) => Vec::new(),
+            None => return Ok(false),
         };
         self.move_on(Event::Rewrite, |_| Phase::Rewriting(body))?;
         Ok(true)
+    }
+
+    /// Whether what can't be rewritten for that reason is refused.
+    fn is_refused(&mut self, why: Why) -> bool {
+        match (&mut self.request.payload, &mut self.request.called) {
+            (Some(payload), _) => payload.refuse(why),
+            (None, Some(called)) => called.refuse(why),
+            (None, None) => return false,
+        }
+        true
     }
 
     /// Whether an event loop should not wait for it.
@@ -135,6 +145,15 @@ impl Exchange {
                     self.refuse(mode, refused)
                 }
             };
+        }
+        if let Some(called) = &self.request.called {
+            let id = &self.looked.rpc_id;
+            let (mode, refused) = match called.to_submission(self.config.ssz.preset, &body) {
+                Ok(submission) => return self.ask_at_route(submission),
+                Err(Refusal::Wrong(problem, mode)) => (mode, problem.to_call(id)),
+                Err(Refusal::OtherBlobs) => (Mode::SszInvalid, status::other_blobs(id)),
+            };
+            return self.refuse(mode, (200, JSON, refused));
         }
         let submitted = self.to_be_json();
         let Some(body) = self.decode_to_rewrite(body) else {
@@ -218,6 +237,23 @@ impl Exchange {
         edits.push(HeadEdit::set("Content-Type", JSON));
         if self.config.upstream_encoding != UpstreamEncoding::Identity {
             // an error is read before it is decoded
+            edits.push(HeadEdit::set("Accept-Encoding", b"identity"));
+        }
+        self.move_on(Event::Rewritten, |_| Phase::AwaitingHead)
+    }
+
+    /// The node gets that at its route in place of the call.
+    fn ask_at_route(&mut self, submission: Submission) -> Result<(), Misuse> {
+        self.request_body = submission.ssz;
+        self.request_target = self.request.route.take().unwrap_or_default().0;
+        self.negotiate(Some(Negotiated {
+            gives: &engine::REPLY,
+            wish: self.request.call.unwrap_or(Wish::Json),
+        }));
+        let edits = &mut self.upstream_edits;
+        edits.push(HeadEdit::set("Content-Type", OCTETS));
+        edits.push(HeadEdit::set(engine::VERSION, submission.fork));
+        if self.config.upstream_encoding != UpstreamEncoding::Identity {
             edits.push(HeadEdit::set("Accept-Encoding", b"identity"));
         }
         self.move_on(Event::Rewritten, |_| Phase::AwaitingHead)

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::faults::{panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
-use crate::negotiate::{etag, vary};
+use crate::negotiate::{etag, media_type, vary};
 use crate::transcode::engine::{problem, Problem};
 use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, TYPE, VERSION};
 
@@ -35,8 +35,13 @@ impl Exchange {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
-        let negotiated = self.request.ssz.filter(|_| head.status == 200)?;
-        let format = negotiated.makes(response.content_type?)?;
+        let negotiated = self.request.ssz?;
+        let content_type = response.content_type?;
+        let format = match head.status {
+            200 => negotiated.makes(content_type)?,
+            _ if negotiated.is_reply() && media_type::is_problem(content_type) => Format::Json,
+            _ => return None,
+        };
         Some((negotiated, format))
     }
 
@@ -54,6 +59,7 @@ impl Exchange {
         let mut held = Held::of(head);
         let stage = match response.coding {
             _ if response.no_transform => Err(Why::NoTransform),
+            _ if head.status != 200 => Err(Why::Nothing),
             Coding::Other => Err(Why::Coding),
             _ => self.open_transcoder(negotiated, format, head, &mut held),
         };
@@ -80,6 +86,7 @@ impl Exchange {
             takes_original: negotiated.takes_other(),
             of: match () {
                 () if negotiated.is_bridged() => Of::Payload(Vec::new()),
+                () if negotiated.is_reply() => Of::Reply(Vec::new()),
                 () if negotiated.is_call() => Of::Call,
                 () => Of::Route,
             },
@@ -112,7 +119,8 @@ impl Exchange {
         let config = &self.config;
         let (preset, max_size) = (config.ssz.preset, config.ssz.max_size);
         let fields = head.fields.clone();
-        let mut transcoder = Transcoder::new(*negotiated.gives, format, preset, max_size, fields)?;
+        let transcoder = Transcoder::new(*negotiated.gives, format, preset, max_size, fields)?;
+        let mut transcoder = transcoder.for_call(&self.looked.rpc_id);
         let declared = held.declared.unwrap_or(0);
         let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
         // half of JSON is hex, mostly
@@ -205,7 +213,8 @@ impl Exchange {
             self.head_edits
                 .push(HeadEdit::set(VERSION, fork.as_bytes()));
         }
-        if let Some(label) = self.request.ssz.and_then(Negotiated::label) {
+        let label = self.request.ssz.and_then(Negotiated::label);
+        if let Some(label) = label.filter(|_| made.format == Format::Ssz) {
             self.head_edits
                 .push(HeadEdit::set(TYPE, label.into_bytes()));
         }
@@ -268,6 +277,12 @@ impl Exchange {
                     406,
                     refusal(why, self.request.ssz.and_then(Negotiated::format)),
                 ),
+                Of::Reply(said) => match Problem::of_route(said) {
+                    Some(problem) if *why == Why::Nothing => {
+                        (200, problem.to_call(&self.looked.rpc_id))
+                    }
+                    _ => (502, called::error(&self.looked.rpc_id, why)),
+                },
                 Of::Payload(said) => {
                     let media_type = HeadEdit::set("Content-Type", problem::MEDIA_TYPE);
                     self.head_edits.push(media_type);
@@ -290,7 +305,8 @@ impl Exchange {
     /// not take: it was asked for in both formats.
     pub(super) fn must_not_pass(&self) -> bool {
         let is_awaited = matches!(self.phase, Phase::AwaitingHead);
-        is_awaited && self.request.ssz.is_some_and(Negotiated::takes_ssz_only)
+        let must_be_made = |ssz: Negotiated| ssz.takes_ssz_only() || ssz.is_reply();
+        is_awaited && self.request.ssz.is_some_and(must_be_made)
     }
 
     /// Whether what is held can't be sent as it is.

@@ -30,6 +30,8 @@ pub(super) enum Of {
     /// A route of the Engine API, which is a call at the node. The beginning of the
     /// answer, for it may be an error.
     Payload(Vec<u8>),
+    /// A call, which is a route at the node. The same.
+    Reply(Vec<u8>),
 }
 
 impl Transcoding {
@@ -50,7 +52,7 @@ impl Transcoding {
 
     /// What came, if that is of use for an error.
     pub(super) fn hear(&mut self, piece: &[u8]) {
-        if let Of::Payload(said) = &mut self.of {
+        if let Of::Payload(said) | Of::Reply(said) = &mut self.of {
             let more = piece.len().min(problem::LOOKED_AT - said.len());
             if said.try_reserve(more).is_ok() {
                 said.extend_from_slice(&piece[..more]);

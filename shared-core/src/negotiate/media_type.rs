@@ -15,6 +15,11 @@ pub fn is_octets(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"application/octet-stream")
 }
 
+/// Whether a `Content-Type` value is `application/problem+json` (RFC 7807).
+pub fn is_problem(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(b"application/problem+json")
+}
+
 /// A set of media types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaTypes(Vec<Pattern>);

@@ -116,6 +116,11 @@ impl Negotiated {
     /// Whether the client can do with the other format. Who makes a call can: errors
     /// come in nothing else.
     pub fn takes_other(self) -> bool {
+        // REST's is none of JSON-RPC's in any format
+        !self.is_reply() && self.is_for_either()
+    }
+
+    fn is_for_either(self) -> bool {
         self.gives.is_result() || matches!(self.wish, Wish::Ssz | Wish::Json)
     }
 
@@ -134,6 +139,11 @@ impl Negotiated {
         matches!(self.gives, Gives::Status(..))
     }
 
+    /// Whether the client has asked for it over JSON-RPC, and the node over REST.
+    pub fn is_reply(self) -> bool {
+        matches!(self.gives, Gives::Reply(..))
+    }
+
     /// What an answer in SSZ says of its type, where the route does not.
     pub fn label(self) -> Option<String> {
         self.gives.label()
@@ -141,6 +151,15 @@ impl Negotiated {
 
     /// What an answer of that type is to become; `None`: it is that, or neither.
     pub fn makes(self, content_type: &[u8]) -> Option<Format> {
+        if self.is_reply() {
+            let wants_ssz = matches!(self.wish, Wish::Ssz | Wish::SszOnly);
+            let format = if wants_ssz { Format::Ssz } else { Format::Json };
+            return match () {
+                () if media_type::is_octets(content_type) => Some(format),
+                () if media_type::is_problem(content_type) => Some(Format::Json),
+                () => None,
+            };
+        }
         let (wanted, came) = (self.format()?, Format::of(content_type)?);
         (wanted != came).then_some(wanted)
     }
@@ -150,6 +169,7 @@ impl Negotiated {
     pub fn accept(self) -> Option<&'static [u8]> {
         match self.wish {
             // no node has another
+            _ if self.is_reply() => Some(OCTETS),
             _ if self.gives.is_result() || self.is_bridged() => Some(JSON),
             Wish::Ssz | Wish::SszOnly => {
                 Some(b"application/octet-stream;q=1.0,application/json;q=0.9")

@@ -24,6 +24,8 @@ pub enum Gives {
     /// The same, which becomes another type, and that has a version: JSON-RPC's status
     /// of a payload as REST has it.
     Status(&'static str, &'static str, u8),
+    /// The other way round: what REST has of it, which becomes that type, or JSON.
+    Reply(&'static str, u8),
 }
 
 const BLINDED: &str = "Eth-Execution-Payload-Blinded";
@@ -158,7 +160,8 @@ impl Gives {
             Gives::Type(name)
             | Gives::Same(name, _)
             | Gives::Result(name, _)
-            | Gives::Status(name, ..) => Some(name),
+            | Gives::Status(name, ..)
+            | Gives::Reply(name, _) => Some(name),
             Gives::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
             Gives::Blinded => Some("SignedBlindedBeaconBlock"),
             // each has its own route
@@ -181,7 +184,7 @@ impl Gives {
     pub(super) fn first_fork(self) -> Option<Fork> {
         match self {
             Gives::Same(_, fork) => Some(fork),
-            Gives::Result(..) | Gives::Status(..) => Some(Fork::Phase0),
+            Gives::Result(..) | Gives::Status(..) | Gives::Reply(..) => Some(Fork::Phase0),
             Gives::Type(_) | Gives::Blinded | Gives::Produced | Gives::ProducedBeside => None,
         }
     }
@@ -194,9 +197,9 @@ impl Gives {
     /// What an answer says of its type, where the route does not (RFC 9651).
     pub(super) fn label(self) -> Option<String> {
         match self {
-            Gives::Result(name, version) | Gives::Status(_, name, version) => {
-                Some(format!("{name};v={version}"))
-            }
+            Gives::Result(name, version)
+            | Gives::Status(_, name, version)
+            | Gives::Reply(name, version) => Some(format!("{name};v={version}")),
             _ => None,
         }
     }

@@ -25,6 +25,8 @@ pub struct Transcoder {
     of: Of,
     /// Whether it is a payload's status, which REST nests.
     nests: bool,
+    /// The id of the call that it is for.
+    id: Vec<u8>,
     max_size: u64,
 }
 
@@ -33,6 +35,8 @@ enum Way {
     ToSsz(Box<ToSsz<'static>>),
     /// So many bytes came.
     ToJson(&'static Schema, TypeId, u64),
+    /// The same of what REST has of a payload's status and JSON-RPC otherwise.
+    Reply(Format, Preset, u64),
 }
 
 /// A type of SSZ.
@@ -93,6 +97,7 @@ impl Transcoder {
             }
         }
         let nests = matches!(gives, Gives::Status(..));
+        let is_reply = matches!(gives, Gives::Reply(..));
         let first_fork = gives.first_fork();
         let named = match version {
             _ if first_fork.is_some() => first_fork,
@@ -104,6 +109,7 @@ impl Transcoder {
             (Some(fork), _) => {
                 let (schema, ty) = type_of(gives, fork, preset, kind)?;
                 let way = match format {
+                    format if is_reply => Way::Reply(format, preset, 0),
                     Format::Ssz => {
                         let reader = ToSsz::new(schema, ty, Form::Enveloped);
                         let lead = if nests { status::LEAD } else { 0 };
@@ -127,8 +133,15 @@ impl Transcoder {
             is_of_a_fork,
             of,
             nests,
+            id: Vec::new(),
             max_size,
         })
+    }
+
+    /// The same for a call with that id.
+    pub fn for_call(mut self, id: &[u8]) -> Self {
+        self.id = id.to_vec();
+        self
     }
 
     /// Makes room for all that will likely be made of so many bytes, so that it
@@ -150,7 +163,7 @@ impl Transcoder {
                 reader.push(piece)?;
                 reader.written() as u64
             }
-            Way::ToJson(_, _, came) => {
+            Way::ToJson(_, _, came) | Way::Reply(_, _, came) => {
                 *came += piece.len() as u64;
                 *came
             }
@@ -163,14 +176,15 @@ impl Transcoder {
 
     /// Whether all of the body is wanted again at its end.
     pub fn wants_all(&self) -> bool {
-        matches!(self.way, Way::ToJson(..))
+        matches!(self.way, Way::ToJson(..) | Way::Reply(..))
     }
 
     /// Bytes that will be made, or have been so far.
     pub fn written(&self) -> usize {
         match &self.way {
             Way::ToSsz(reader) => reader.written(),
-            Way::ToJson(_, _, came) => json_of(*came),
+            Way::ToJson(_, _, came) | Way::Reply(Format::Json, _, came) => json_of(*came),
+            Way::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
         }
     }
 
@@ -178,7 +192,8 @@ impl Transcoder {
     pub fn room(&self) -> usize {
         match &self.way {
             Way::ToSsz(reader) => reader.room(),
-            Way::ToJson(_, _, came) => json_of(*came),
+            Way::ToJson(_, _, came) | Way::Reply(Format::Json, _, came) => json_of(*came),
+            Way::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
         }
     }
 
@@ -190,6 +205,15 @@ impl Transcoder {
         let reader = match self.way {
             Way::ToSsz(reader) => reader,
             Way::ToJson(schema, ty, _) => return json(schema, ty, self.fork, all),
+            Way::Reply(format, preset, _) => {
+                return Ok(Made {
+                    body: status::result(preset, &self.id, format, all)?.into(),
+                    format,
+                    fork: None,
+                    flags: Flags::default(),
+                    of: None,
+                });
+            }
         };
         let said = reader.version().map(str::to_owned);
         let flags = reader.flags();
@@ -217,7 +241,7 @@ impl Transcoder {
 
 /// How long the JSON of so much SSZ likely is: hex is twice as long, and what is
 /// mostly numbers longer than that.
-fn json_of(ssz: u64) -> usize {
+pub(super) fn json_of(ssz: u64) -> usize {
     let ssz = usize::try_from(ssz).unwrap_or(usize::MAX);
     ssz.saturating_mul(2)
         .saturating_add(ssz / 4)
@@ -255,10 +279,15 @@ pub(super) fn write_json(
     ssz: &[u8],
     body: &mut Vec<u8>,
 ) -> Result<(), Why> {
-    const _: () = assert!(PIECE >= MIN_ROOM);
-    let mut writer = ToJson::new(schema, ty, ssz)?;
+    let writer = ToJson::new(schema, ty, ssz)?;
     let likely = json_of(ssz.len() as u64);
     body.try_reserve(likely).map_err(|_| Why::Memory)?;
+    write(writer, body)
+}
+
+/// The same of one that is written already, in part or not.
+pub(super) fn write(mut writer: ToJson<'_, &[u8]>, body: &mut Vec<u8>) -> Result<(), Why> {
+    const _: () = assert!(PIECE >= MIN_ROOM);
     let mut piece = [0; PIECE];
     loop {
         let written = writer.write(&mut piece)?;

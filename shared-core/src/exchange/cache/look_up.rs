@@ -30,7 +30,8 @@ impl Exchange {
             self.request.submitted = None;
         }
         let need = self.need_of_cache(length);
-        if self.may_give_result(length) || self.is_for_node(length) {
+        let others = self.may_give_result(length) || self.may_be_for_route(length);
+        if others || self.is_for_node(length) {
             self.looked.is_for_others = need == Need::Nothing;
             return Need::WholeBody;
         }

@@ -159,6 +159,7 @@ mod tests {
 
     use super::{base, Asked};
     use crate::ssz::{to_ssz, Fork, Preset, Schema};
+    use crate::transcode::engine::called::Called;
 
     const ROUTE: &str = "/engine/v1/payloads/witness";
     const OCTETS: (&str, &str) = ("content-type", "application/octet-stream");
@@ -292,8 +293,12 @@ mod tests {
             let ssz = to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
             let asked = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
             let call = asked.to_call(Preset::Mainnet, &ssz).unwrap();
-            let call: Value = serde_json::from_slice(&call).unwrap();
+            // and back
             let method = format!("engine_newPayloadWithWitnessV{version}");
+            let called = Called::of(method.as_bytes(), Some(fork)).unwrap();
+            let submission = called.to_submission(Preset::Mainnet, &call).unwrap();
+            assert_eq!((submission.fork, &submission.ssz), (name.as_bytes(), &ssz));
+            let call: Value = serde_json::from_slice(&call).unwrap();
             let expected = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
             assert_eq!(call, expected, "{name}");
             let (problem, _) = asked.to_call(Preset::Mainnet, &ssz[1..]).unwrap_err();

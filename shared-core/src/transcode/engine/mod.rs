@@ -6,10 +6,12 @@
 //! | module      | concern                                                   |
 //! |-------------|-----------------------------------------------------------|
 //! | [`asked`]   | a request of the route, and the call that says the same   |
+//! | [`called`]  | a call, and the request of the route that says the same    |
 //! | [`problem`] | errors of the route, and those of JSON-RPC                |
 //! | [`status`]  | what both answer: the status of a payload, with a witness |
 
 pub mod asked;
+pub mod called;
 pub mod problem;
 pub mod status;
 
@@ -22,10 +24,13 @@ pub use self::problem::Problem;
 const ROUTE: &[u8] = b"engine/v1/payloads/witness";
 
 /// The field that names a fork.
-const VERSION: &str = "Eth-Execution-Version";
+pub const VERSION: &str = "Eth-Execution-Version";
 
 /// What the result of the call becomes.
 pub static STATUS: Gives = Gives::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
+
+/// What the answer of the route becomes.
+pub static REPLY: Gives = Gives::Reply("NewPayloadWithWitness", 1);
 
 /// Forks of the execution layer since there are payloads. Which of them a payload is
 /// of is said by the request's head.
@@ -46,16 +51,37 @@ pub enum Fork {
 }
 
 impl Fork {
+    const ALL: [Self; 6] = [
+        Self::Paris,
+        Self::Shanghai,
+        Self::Cancun,
+        Self::Prague,
+        Self::Osaka,
+        Self::Amsterdam,
+    ];
+
+    /// As heads name it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Paris => "paris",
+            Self::Shanghai => "shanghai",
+            Self::Cancun => "cancun",
+            Self::Prague => "prague",
+            Self::Osaka => "osaka",
+            Self::Amsterdam => "amsterdam",
+        }
+    }
+
     fn named(name: &[u8]) -> Option<Self> {
-        Some(match name {
-            b"paris" => Self::Paris,
-            b"shanghai" => Self::Shanghai,
-            b"cancun" => Self::Cancun,
-            b"prague" => Self::Prague,
-            b"osaka" => Self::Osaka,
-            b"amsterdam" => Self::Amsterdam,
-            _ => return None,
-        })
+        let mut all = Self::ALL.into_iter();
+        all.find(|fork| fork.name().as_bytes() == name)
+    }
+
+    /// The one that a request's head names.
+    pub fn of_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
+        let is_version = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(VERSION.as_bytes());
+        let (_, name) = fields.filter(is_version).last()?;
+        Self::named(name)
     }
 
     /// The method's version.
@@ -77,6 +103,16 @@ impl Fork {
             Self::Cancun => "ExecutionPayloadEnvelopeCancun",
             Self::Prague | Self::Osaka => "ExecutionPayloadEnvelopePrague",
             Self::Amsterdam => "ExecutionPayloadEnvelopeAmsterdam",
+        }
+    }
+
+    /// The type of a payload.
+    fn payload(self) -> &'static str {
+        match self {
+            Self::Paris => "ExecutionPayloadParis",
+            Self::Shanghai => "ExecutionPayloadShanghai",
+            Self::Cancun | Self::Prague | Self::Osaka => "ExecutionPayloadCancun",
+            Self::Amsterdam => "ExecutionPayloadAmsterdam",
         }
     }
 }

@@ -2,6 +2,9 @@
 //! route's has a status and a witness beside it. Their parts are the same bytes.
 
 use crate::ssz::schema::OFFSET;
+use crate::ssz::{self, check, select, Preset, Schema, ToJson};
+use crate::transcode::stage::{json_of, write};
+use crate::transcode::{Format, Why};
 
 /// So much room is left before the SSZ of JSON-RPC's, for the route's is longer.
 pub const LEAD: usize = OFFSET;
@@ -40,11 +43,79 @@ pub fn nest(ssz: &mut [u8]) -> Option<()> {
     Some(())
 }
 
+/// What the route has answered, as the result of a call: in SSZ, or as the answer to the
+/// one with that id.
+///
+/// # Errors
+/// It is none, or there is no memory for it.
+pub fn result(preset: Preset, id: &[u8], format: Format, ssz: &[u8]) -> Result<Vec<u8>, Why> {
+    // the same in each fork of the consensus layer
+    let schema = Schema::of(ssz::Fork::Phase0, preset);
+    let first = ssz.first_chunk().copied().map(u32::from_le_bytes);
+    let name = match first.and_then(|first| usize::try_from(first).ok()) {
+        // a key for each transaction, too, which the call has not
+        Some(first) if first == 3 * OFFSET => "PayloadStatusWithWitnessAndKeys",
+        _ => "PayloadStatusWithWitness",
+    };
+    let ty = schema.find(name).ok_or(Why::Failed)?;
+    check(schema, ty, ssz)?;
+    let (status_type, status) = select(schema, ty, ssz, "payload_status")?;
+    let (_, witness) = select(schema, ty, ssz, "witness")?;
+    let (status, witness) = (&ssz[status], &ssz[witness]);
+    let mut result = Vec::new();
+    let reserve = |result: &mut Vec<u8>, more| result.try_reserve(more).map_err(|_| Why::Memory);
+    if format == Format::Ssz {
+        reserve(&mut result, OFFSET + status.len() + witness.len())?;
+        let (head, parts) = status.split_at_checked(STATUS).ok_or(Why::Failed)?;
+        let offset = |at: usize| -> Option<u32> {
+            let bytes = head.get(at..)?.first_chunk()?;
+            u32::from_le_bytes(*bytes).checked_add(OFFSET as u32)
+        };
+        result.push(head[0]);
+        for offset in [
+            offset(1),
+            offset(1 + OFFSET),
+            u32::try_from(status.len() + OFFSET).ok(),
+        ] {
+            result.extend_from_slice(&offset.ok_or(Why::Failed)?.to_le_bytes());
+        }
+        result.extend_from_slice(parts);
+        result.extend_from_slice(witness);
+        return Ok(result);
+    }
+    reserve(&mut result, json_of(ssz.len() as u64) + id.len())?;
+    for part in [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",\"result\":"] {
+        result.extend_from_slice(part);
+    }
+    write(ToJson::new(schema, status_type, status)?, &mut result)?;
+    // its fields are the result's
+    result.pop();
+    result.extend_from_slice(b",\"witness\":");
+    let ty = schema.find("OptionalRlpWitness").ok_or(Why::Failed)?;
+    write(
+        ToJson::new(schema, ty, witness)?.with_rlp_keys(),
+        &mut result,
+    )?;
+    reserve(&mut result, 2)?;
+    result.extend_from_slice(b"}}");
+    Ok(result)
+}
+
+/// The result of a call whose payload has other blobs than it says (execution-apis,
+/// src/engine/cancun.md).
+pub fn other_blobs(id: &[u8]) -> Vec<u8> {
+    const RESULT: &[u8] = b",\"result\":{\"status\":\"INVALID\",\"latestValidHash\":null,\
+        \"validationError\":\"the versioned hashes are not those of the payload's transactions\"}}";
+    [b"{\"jsonrpc\":\"2.0\",\"id\":", id, RESULT].concat()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{nest, LEAD};
+    use super::{nest, result, LEAD};
     use crate::ssz::{check, to_json, to_ssz, Fork, Preset, Schema};
+    use crate::transcode::Format;
 
+    const KEYS: &str = "0xcec1c0c7821234837890abc281ffc0";
     const WITNESS: &str = "0xcdc1c0c7821234837890abc281ff";
 
     #[test]
@@ -75,6 +146,26 @@ mod tests {
                 text,
                 format!("{{\"payloadStatus\":{{{status}}},\"witness\":{lists}}}")
             );
+            // and back, with a fourth list, of keys
+            let back = |format| result(Preset::Mainnet, b"7", format, &made).unwrap();
+            assert_eq!(back(Format::Ssz), ssz);
+            let witness = witness.replace("0xcdc1c0c7821234837890abc281ff", KEYS);
+            let json = format!("{{{status},\"witness\":{witness}}}");
+            let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{json}}}");
+            assert_eq!(String::from_utf8(back(Format::Json)).unwrap(), answer);
+            // keys of transactions are left out
+            let begin = u32::from_le_bytes(made[4..8].try_into().unwrap());
+            let offsets = [12, begin + 4, made.len() as u32 + 4].map(u32::to_le_bytes);
+            let keyed = [&offsets.concat(), &made[8..], &[4; 2 * 65]].concat();
+            assert_eq!(
+                result(Preset::Mainnet, b"7", Format::Ssz, &keyed),
+                Ok(ssz.clone())
+            );
+            for wrong in [&made[1..], b"", &keyed[..keyed.len() - 1]] {
+                for format in [Format::Json, Format::Ssz] {
+                    assert!(result(Preset::Mainnet, b"7", format, wrong).is_err());
+                }
+            }
         }
     }
 

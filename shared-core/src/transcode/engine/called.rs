@@ -1,0 +1,309 @@
+//! A call for a payload's witness, for a node that has the route.
+
+use super::problem::{self, Problem};
+use super::{path_of, Fork, ROUTE};
+use crate::jsonrpc::request::{parse, Request};
+use crate::jsonrpc::response::member;
+use crate::jsonrpc::scan::{Scanner, Value};
+use crate::mode::Mode;
+use crate::ssz::schema::OFFSET;
+use crate::ssz::{self, blob_hashes, path, select, to_ssz, Error, Form, Preset, Schema, ToSsz};
+use crate::transcode::Why;
+
+const METHOD: &[u8] = b"engine_newPayloadWithWitnessV";
+
+/// Bytes of a root.
+const ROOT: usize = 32;
+
+/// What the node is to be asked for instead.
+#[derive(Debug)]
+pub struct Submission {
+    /// The fork of the payload, as a head names it.
+    pub fork: &'static [u8],
+    /// The body.
+    pub ssz: Vec<u8>,
+}
+
+/// Why it is not.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The call is wrong, or there is no room for it.
+    Wrong(Problem, Mode),
+    /// The payload is not valid, since its blobs are not those that the call names: at
+    /// the route nothing names them.
+    OtherBlobs,
+}
+
+impl From<Why> for Refusal {
+    fn from(why: Why) -> Self {
+        let mode = why.mode();
+        let kind = match why {
+            Why::Invalid(_) => &problem::BODY,
+            Why::Length(_) => &problem::LENGTH,
+            _ => &problem::BUSY,
+        };
+        Self::Wrong(Problem::new(kind, why.to_string()), mode)
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Why::from(error).into()
+    }
+}
+
+/// A call of the method.
+#[derive(Clone, Debug)]
+pub struct Called {
+    version: u8,
+    /// The fork that the request's head names, if it does: a version may be of two.
+    named: Option<Fork>,
+    /// Why it can't be read.
+    unread: Option<Why>,
+}
+
+impl Called {
+    /// One of that method; `None`: it is another one.
+    pub fn of(method: &[u8], named: Option<Fork>) -> Option<Self> {
+        Some(Self {
+            version: version(method)?,
+            named,
+            unread: None,
+        })
+    }
+
+    /// It can't be asked for at the route, whatever it is, for that reason.
+    pub fn refuse(&mut self, why: Why) {
+        self.unread = Some(why);
+    }
+
+    /// What says the same as the call in that body.
+    ///
+    /// # Errors
+    /// Why the node is not asked.
+    pub fn to_submission(&self, preset: Preset, body: &[u8]) -> Result<Submission, Refusal> {
+        if let Some(why) = &self.unread {
+            return Err(why.clone().into());
+        }
+        match parse(body, 0) {
+            Ok(Request::Single(call)) => {
+                let params = call.params.unwrap_or(b"[]");
+                submission(self.version, params, self.named, preset)
+            }
+            _ => Err(Why::Failed.into()),
+        }
+    }
+}
+
+/// Which version of the method that is; `None`: it is another one.
+fn version(method: &[u8]) -> Option<u8> {
+    match method.strip_prefix(METHOD)? {
+        [digit @ b'1'..=b'5'] => Some(digit - b'0'),
+        _ => None,
+    }
+}
+
+/// Where a node has the route that is called at a target.
+pub fn target(target: &[u8]) -> Vec<u8> {
+    let (path, query) = path_of(target);
+    let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
+    [path, slash, ROUTE, query].concat()
+}
+
+/// What says the same as a call of that version with these params.
+fn submission(
+    version: u8,
+    params: &[u8],
+    named: Option<Fork>,
+    preset: Preset,
+) -> Result<Submission, Refusal> {
+    let params = split(params).ok_or_else(|| wrong("params are no array"))?;
+    let payload = *params.first().ok_or_else(|| wrong("no params"))?;
+    let fork = match version {
+        1 => Fork::Paris,
+        2 if is_there(member(payload, "withdrawals")) => Fork::Shanghai,
+        2 => Fork::Paris,
+        3 => Fork::Cancun,
+        4 => named
+            .filter(|it| *it == Fork::Prague)
+            .unwrap_or(Fork::Osaka),
+        _ => Fork::Amsterdam,
+    };
+    let (count, head) = match fork {
+        Fork::Paris | Fork::Shanghai => (1, OFFSET),
+        Fork::Cancun => (3, OFFSET + ROOT),
+        Fork::Prague | Fork::Osaka | Fork::Amsterdam => (4, 2 * OFFSET + ROOT),
+    };
+    if params.len() != count {
+        return Err(wrong(&format!("{} params, not {count}", params.len())));
+    }
+    // the same in each fork of the consensus layer
+    let schema = Schema::of(ssz::Fork::Phase0, preset);
+    let ty = |name: &str| schema.find(name).ok_or(Why::Failed);
+    let param = |at: usize, name: &str| -> Result<Vec<u8>, Refusal> {
+        let read = to_ssz(schema, ty(name)?, params[at]);
+        Ok(read.map_err(|error| error.in_field(&format!("params[{at}]")))?)
+    };
+    let payload_type = ty(fork.payload())?;
+    let in_payload = |error: Error| error.in_field("params[0]");
+    let mut reader = ToSsz::new(schema, payload_type, Form::Bare).behind(head)?;
+    reader.push(payload).map_err(in_payload)?;
+    let mut ssz = reader.end().map_err(in_payload)?;
+    put_offset(&mut ssz, 0, head);
+    if fork >= Fork::Cancun {
+        let named = param(1, "EngineVersionedHashes")?;
+        let (_, transactions) = select(schema, payload_type, &ssz[head..], "transactions")?;
+        let mut rest = &named[..];
+        for transaction in path::elements(&ssz[head..], transactions)? {
+            for hash in blob_hashes(&ssz[head..][transaction?]) {
+                rest = rest.strip_prefix(hash).ok_or(Refusal::OtherBlobs)?;
+            }
+        }
+        if !rest.is_empty() {
+            return Err(Refusal::OtherBlobs);
+        }
+        ssz[OFFSET..OFFSET + ROOT].copy_from_slice(&param(2, "EngineRoot")?);
+    }
+    if fork >= Fork::Prague {
+        let requests = param(3, "EngineExecutionRequests")?;
+        let begin = ssz.len();
+        put_offset(&mut ssz, OFFSET + ROOT, begin);
+        ssz.try_reserve(requests.len()).map_err(|_| Why::Memory)?;
+        ssz.extend_from_slice(&requests);
+    }
+    Ok(Submission {
+        fork: fork.name().as_bytes(),
+        ssz,
+    })
+}
+
+/// The elements of an array.
+fn split(array: &[u8]) -> Option<Vec<&[u8]>> {
+    // no version has more
+    const MOST: usize = 8;
+    let mut scanner = Scanner::of_value(array);
+    let mut elements = Vec::new();
+    let mut another = scanner.first_element().ok()?;
+    while another && elements.len() < MOST {
+        let Value { span, .. } = scanner.value().ok()?;
+        elements.push(&array[span]);
+        another = scanner.next_element().ok()?;
+    }
+    Some(elements)
+}
+
+fn is_there(value: Option<&[u8]>) -> bool {
+    value.is_some_and(|value| value != b"null")
+}
+
+fn put_offset(ssz: &mut [u8], at: usize, offset: usize) {
+    // what has no offsets is refused before
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    ssz[at..at + OFFSET].copy_from_slice(&offset.to_le_bytes());
+}
+
+fn wrong(why: &str) -> Refusal {
+    Refusal::Wrong(
+        Problem::new(&problem::BODY, why.to_owned()),
+        Mode::SszInvalid,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{submission, target, version, Called, Refusal};
+    use crate::mode::Mode;
+    use crate::ssz::Preset;
+    use crate::transcode::engine::Fork;
+    use crate::transcode::Why;
+
+    #[test]
+    fn each_version_of_the_method_is_known() {
+        let of = |method: &str| version(method.as_bytes());
+        assert_eq!(of("engine_newPayloadWithWitnessV1"), Some(1));
+        assert_eq!(of("engine_newPayloadWithWitnessV5"), Some(5));
+        for other in ["V0", "V6", "V55", "V", "", "v1"] {
+            assert_eq!(of(&format!("engine_newPayloadWithWitness{other}")), None);
+        }
+        assert_eq!(of("engine_newPayloadV4"), None);
+    }
+
+    #[test]
+    fn the_route_is_below_the_path_of_the_call() {
+        let of = |path: &str| String::from_utf8(target(path.as_bytes())).unwrap();
+        assert_eq!(of("/"), "/engine/v1/payloads/witness");
+        assert_eq!(of("/key"), "/key/engine/v1/payloads/witness");
+        assert_eq!(of("/key/?a/b?"), "/key/engine/v1/payloads/witness?a/b?");
+    }
+
+    fn payload(withdrawals: &str) -> String {
+        let bytes = |count| format!("\"0x{}\"", "00".repeat(count));
+        format!(
+            r#"{{"parentHash":{h},"feeRecipient":{},"stateRoot":{h},"receiptsRoot":{h},"logsBloom":{},
+            "prevRandao":{h},"blockNumber":"0x0","gasLimit":"0x0","gasUsed":"0x0","timestamp":"0x0",
+            "extraData":"0x","baseFeePerGas":"0x0","blockHash":{h},"transactions":[]{withdrawals}}}"#,
+            bytes(20),
+            bytes(256),
+            h = bytes(32)
+        )
+    }
+
+    #[test]
+    fn a_version_of_two_forks_is_told_by_the_payload_or_the_head() {
+        let fork = |version, params: &str, named| {
+            let made = submission(version, params.as_bytes(), named, Preset::Mainnet);
+            made.map(|made| made.fork)
+        };
+        let paris = format!("[{}]", payload(""));
+        let null = format!("[{}]", payload(",\"withdrawals\":null"));
+        let shanghai = format!("[{}]", payload(",\"withdrawals\":[]"));
+        assert_eq!(fork(1, &paris, None), Ok(&b"paris"[..]));
+        assert_eq!(fork(2, &paris, Some(Fork::Amsterdam)), Ok(&b"paris"[..]));
+        assert_eq!(fork(2, &null, None), Ok(&b"paris"[..]));
+        assert_eq!(fork(2, &shanghai, None), Ok(&b"shanghai"[..]));
+        let blobs = r#","withdrawals":[],"blobGasUsed":"0x0","excessBlobGas":"0x0""#;
+        let root = format!("\"0x{}\"", "11".repeat(32));
+        let osaka = format!("[{},[],{root},[]]", payload(blobs));
+        for named in [None, Some(Fork::Osaka), Some(Fork::Cancun)] {
+            assert_eq!(fork(4, &osaka, named), Ok(&b"osaka"[..]));
+        }
+        assert_eq!(fork(4, &osaka, Some(Fork::Prague)), Ok(&b"prague"[..]));
+        let other = format!("[{},[{root}],{root}]", payload(blobs));
+        assert_eq!(fork(3, &other, None), Err(Refusal::OtherBlobs));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let why = |params: &str| {
+            let made = submission(4, params.as_bytes(), None, Preset::Mainnet);
+            match made.unwrap_err() {
+                Refusal::Wrong(problem, mode) => {
+                    assert_eq!(mode, Mode::SszInvalid, "{params}");
+                    String::from_utf8(problem.to_call(b"1")).unwrap()
+                }
+                other => panic!("{params}: {other:?}"),
+            }
+        };
+        assert!(why("[]").contains("no params"));
+        assert!(why("null").contains("no array"));
+        assert!(why("[{}]").contains("1 params, not 4"));
+        assert!(why("[1,2,3,4,5,6,7,8,9,10]").contains("8 params, not 4"));
+        let said = why("[{\"parentHash\":\"0x\"},[],\"0x\",[]]");
+        assert!(said.contains("params[0].parentHash, byte"), "{said}");
+        assert!(said.contains("-32602"), "{said}");
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_refused() {
+        let mut called = Called::of(b"engine_newPayloadWithWitnessV1", None).unwrap();
+        let refusal = |called: &Called| match called.to_submission(Preset::Mainnet, b"") {
+            Err(Refusal::Wrong(_, mode)) => mode,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refusal(&called), Mode::Failed);
+        called.refuse(Why::Memory);
+        assert_eq!(refusal(&called), Mode::Memory);
+        called.refuse(Why::Length(1));
+        assert_eq!(refusal(&called), Mode::SszLength);
+    }
+}

@@ -1,0 +1,372 @@
+"""Calls for the witness of a payload, to a node that has the REST route only: values by
+the specifications' SSZ, in JSON and as SSZ, errors, and what is never sent, or never sent
+twice."""
+
+import json
+import random
+
+import pytest
+
+from harness.nginx import peak, resident
+from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
+from harness.rpc import call
+from harness.specified import values as specified_values
+
+ROUTE = "/engine/v1/payloads/witness"
+OCTETS = "application/octet-stream"
+PROBLEM = "application/problem+json"
+TYPE = "NewPayloadWithWitness;v=1"
+
+CONFIG = """
+proxy_http_version 1.1;
+client_max_body_size 64m;
+client_body_buffer_size 1m;
+sszip on;
+sszip_ssz on;
+sszip_ssz_witness rest;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://@origin_unix@; }
+    location /key/ { proxy_pass http://@origin@/; }
+    location = /exact { proxy_pass http://@origin@; }
+    location ~ ^/(?:expression) { proxy_pass http://@origin@; }
+    location /off/ { sszip_ssz_witness off; proxy_pass http://@origin@; }
+    location /short/ { sszip_ssz_max_size 4k; proxy_pass http://@origin@; }
+    location /small/ { sszip_memory 64k; proxy_pass http://@origin@; }
+    location /tiny/ { client_body_buffer_size 16; proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_cached@;
+    sszip_cache on;
+    client_body_buffer_size 1k;
+    location / { proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_several@;
+    location / { proxy_pass http://several; }
+}
+upstream several {
+    server @origin@ max_fails=0;
+    server unix:/nowhere backup;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def specified(cache_directory):
+    return specified_values(cache_directory, "payloads.py")
+
+
+@pytest.fixture(scope="module")
+def calls(specified):
+    return [value for value in specified if value["kind"] == "call"]
+
+
+@pytest.fixture(scope="module")
+def statuses(specified):
+    """Those that SSZ keeps as they are: a longer text is cut, a witness has no keys."""
+    return [value for value in specified if value["kind"] == "status"]
+
+
+def asked_for(value, id=1):
+    method = f"engine_newPayloadWithWitnessV{value['version']}"
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": value["params"]}).encode()
+
+
+@pytest.fixture(scope="module")
+def payload(calls):
+    return asked_for(next(it for it in calls if it["fork"] == "amsterdam"))
+
+
+def octets(ssz, **options):
+    return answer(ssz, type=OCTETS, **options)
+
+
+def problem(name, status, detail=None, **options):
+    body = {"type": f"/engine-api/errors/{name}"} | ({"detail": detail} if detail else {})
+    return answer(json.dumps(body).encode(), status=status, type=PROBLEM, **options)
+
+
+SYNCING = bytes.fromhex("08000000" + "11000000" + "02" + "09000000" * 2)
+
+
+def post(nginx, body, path="/", accept=None, fields=(), coding=None, port="port"):
+    fields = [*fields, ("Accept", accept)] if accept else list(fields)
+    return nginx.post(path, body, coding, fields, port=port)
+
+
+def is_error(response, code, text="", id=1):
+    assert response.status == 200, response.body[:300]
+    assert response.header("Content-Type") == "application/json"
+    assert response.header("Sszip-Type") is None
+    said = json.loads(response.decoded)
+    assert (said["jsonrpc"], said["id"], said["error"]["code"]) == ("2.0", id, code)
+    assert text in said["error"]["message"]
+
+
+def flat(nested):
+    """The status with its witness in one container, which REST has apart."""
+
+    def number(at):
+        return int.from_bytes(nested[at : at + 4], "little")
+
+    status, witness = nested[8 : number(4)], nested[number(4) :]
+    offsets = [int.from_bytes(status[n : n + 4], "little") + 4 for n in (1, 5)] + [len(status) + 4]
+    return status[:1] + b"".join(it.to_bytes(4, "little") for it in offsets) + status[9:] + witness
+
+
+@pytest.mark.parametrize("port", ["port", "port_cached"])
+def test_payloads_of_every_fork(nginx, origin, calls, port):
+    origin.answers(octets(SYNCING))
+    for value in calls:
+        origin.requests.clear()
+        fields = [("Authorization", "Bearer a.b.c"), ("Eth-Execution-Version", value["fork"])]
+        response = post(nginx, asked_for(value, "é"), fields=fields, port=port)
+        result = {"status": "SYNCING", "latestValidHash": None, "validationError": None, "witness": None}
+        assert json.loads(response.body) == {"jsonrpc": "2.0", "id": "é", "result": result}
+        assert response.header("Content-Type") == "application/json"
+        assert (response.mode, response.framing) == ("json", "length")
+        assert "Accept" in response.header("Vary").split(", ")
+        (asked,) = origin.requests
+        assert asked.body == bytes.fromhex(value["ssz"]), value["fork"]
+        assert (asked.method, asked.path) == ("POST", ROUTE)
+        assert asked.header("Content-Type") == asked.header("Accept") == OCTETS
+        assert asked.header("Eth-Execution-Version") == value["fork"]
+        assert asked.header("Content-Length") == str(len(asked.body))
+        assert asked.header("Authorization") == "Bearer a.b.c"
+        assert "stored" not in (response.header("Cache-Status") or "")
+
+
+def test_a_fork_that_no_head_names(nginx, origin, calls):
+    origin.answers(octets(SYNCING))
+    for value in calls:
+        origin.requests.clear()
+        assert post(nginx, asked_for(value)).status == 200
+        (asked,) = origin.requests
+        # which prague's are taken for
+        fork = "osaka" if value["fork"] == "prague" else value["fork"]
+        assert asked.header("Eth-Execution-Version") == fork
+        assert asked.body == bytes.fromhex(value["ssz"])
+
+
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_statuses_with_and_without_witnesses(nginx, origin, statuses, payload, coding):
+    seen = set()
+    for number, value in enumerate(statuses):
+        ssz = bytes.fromhex(value["ssz"])
+        for split in (bytewise, scattered(number)):
+            script = octets(ssz, split=split, framing="chunked" if number % 2 else "length")
+            origin.answers(script)
+            response = post(nginx, payload, accept=OCTETS, coding=coding)
+            assert response.header("Sszip-Type") == TYPE
+            assert response.header("Content-Type") == OCTETS
+            assert response.decoded == flat(ssz)
+            assert response.mode in ("ssz", "oneshot")
+            response = post(nginx, payload, accept="application/json" if number % 2 else None, coding=coding)
+            assert response.header("Sszip-Type") is None
+            assert response.header("Content-Type") == "application/json"
+            said = json.loads(response.decoded)["result"]
+            expected = {"validationError": None, "latestValidHash": None, "witness": None, **value["result"]}
+            if expected["status"] == "INVALID_BLOCK_HASH":
+                expected["status"] = "INVALID"
+            if len(expected["validationError"] or "") > 1024:
+                expected["validationError"] = said["validationError"]
+            if expected["witness"]:
+                # four lists, the last of them empty
+                assert said.pop("witness").endswith("c0") and expected.pop("witness")
+            assert said == expected
+            seen.add((said["status"], "witness" in said))
+    assert seen >= {("VALID", False), ("VALID", True), ("SYNCING", True), ("INVALID", True)}
+
+
+@pytest.mark.parametrize(
+    "path, expected",
+    [
+        ("/", ROUTE),
+        ("/key/", ROUTE),
+        ("/a%20b", "/a%20b" + ROUTE),
+        ("/a/b/", "/a/b" + ROUTE),
+        ("/exact", "/exact" + ROUTE),
+        ("/expression", "/expression" + ROUTE),
+    ],
+)
+def test_where_the_node_is_asked(nginx, origin, payload, path, expected):
+    origin.answers(octets(SYNCING))
+    response = post(nginx, payload, path=path + "?x=%2f")
+    assert json.loads(response.body)["result"]["status"] == "SYNCING"
+    (asked,) = origin.requests
+    path, _, query = asked.target.partition("?")
+    assert path == expected and query.startswith("x=%2f&n=")
+    assert response.logged["status"] == 200
+
+
+@pytest.mark.parametrize(
+    "name, status, code",
+    [
+        ("parse-error", 400, -32700),
+        ("ssz-decode-error", 400, -32602),
+        ("unsupported-fork", 400, -38005),
+        ("method-not-found", 404, -32601),
+        ("request-too-large", 413, -38004),
+        ("unsupported-media-type", 415, -32603),
+        ("invalid-body", 422, -32602),
+        ("internal", 500, -32603),
+        ("service-unavailable", 503, -32603),
+    ],
+)
+@pytest.mark.parametrize("accept", [None, OCTETS])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_errors_of_the_route_are_those_of_the_call(nginx, origin, payload, name, status, code, accept, framing):
+    for detail in (None, 'é "x"'):
+        origin.requests.clear()
+        origin.answers(problem(name, status, detail, split=bytewise, framing=framing))
+        response = post(nginx, payload, accept=accept, coding="gzip")
+        is_error(response, code, detail or name)
+        assert response.mode == "ssz-nothing"
+        assert len(origin.requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500])
+def test_what_else_the_node_says_stays(nginx, origin, payload, status):
+    origin.answers(answer(b"missing token", status=status, type="text/plain"))
+    for accept in (None, OCTETS):
+        response = post(nginx, payload, accept=accept)
+        assert (response.status, response.body) == (status, b"missing token")
+        assert response.header("Content-Type") == "text/plain"
+
+
+WRONG = {
+    "nothing": b"",
+    "a text": b"<html>",
+    "zeros": bytes(40),
+    "a status that is none": SYNCING[:8] + b"\4" + SYNCING[9:],
+    "more": SYNCING + b"\0",
+    "less": SYNCING[:-1],
+    "flat": bytes.fromhex("02" + "0d000000" * 3),
+}
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("accept", [None, OCTETS])
+def test_what_is_no_status_is_a_502(nginx, origin, payload, body, accept):
+    origin.answers(octets(body, framing="chunked", split=bytewise))
+    response = post(nginx, payload, accept=accept)
+    assert (response.status, response.mode) == (502, "ssz-invalid")
+    assert response.header("Content-Type") == "application/json"
+    said = json.loads(response.body)
+    assert (said["id"], said["error"]["code"]) == (1, -32603)
+    assert len(origin.requests) == 1
+
+
+def test_a_call_that_is_wrong_reaches_no_node(nginx, origin, calls):
+    origin.answers(octets(SYNCING))
+    value = next(it for it in calls if it["fork"] == "amsterdam")
+    params = value["params"]
+    first = params[0]
+    withdrawal = {"index": "0x0", "validatorIndex": "0x0", "address": "0x" + "00" * 20, "amount": "0x00"}
+    for wrong, text in [
+        ([], "no params"),
+        (params[:3], "3 params, not 4"),
+        ([*params, []], "5 params, not 4"),
+        ([{**first, "gasUsed": "0x01"}, *params[1:]], "params[0].gasUsed, byte "),
+        ([{**first, "gasUsed": 1}, *params[1:]], "params[0].gasUsed, byte "),
+        ([{**first, "withdrawals": [withdrawal]}, *params[1:]], "params[0].withdrawals[0].amount, byte "),
+        ([{k: v for k, v in first.items() if k != "slotNumber"}, *params[1:]], "params[0]"),
+        ([first, ["0x00"], *params[2:]], "params[1]"),
+        ([first, params[1], "0x00", params[3]], "params[2]"),
+        ([*params[:3], ["0x0"]], "params[3][0]"),
+    ]:
+        origin.requests.clear()
+        response = post(nginx, asked_for({**value, "params": wrong}, "x"), coding="gzip")
+        is_error(response, -32602, text, "x")
+        assert response.mode == "ssz-invalid"
+        assert origin.requests == []
+
+
+def test_other_blobs_than_the_payloads_are_invalid(nginx, origin, calls):
+    """The route has no place for them, and the node would not see that."""
+    origin.answers(octets(SYNCING))
+    origin.requests.clear()
+    value = next(it for it in calls if it["version"] > 2 and len(it["params"][1]) > 2)
+    hashes = value["params"][1]
+    for wrong in ([], hashes[1:], hashes[:-1], [*hashes, hashes[0]], hashes[::-1]):
+        params = [value["params"][0], wrong, *value["params"][2:]]
+        for accept in (None, OCTETS):
+            response = post(nginx, asked_for({**value, "params": params}), accept=accept)
+            said = json.loads(response.body)["result"]
+            assert (said["status"], said["latestValidHash"]) == ("INVALID", None)
+            assert "versioned hashes" in said["validationError"]
+            assert response.header("Content-Type") == "application/json"
+    assert origin.requests == []
+
+
+def test_other_requests_are_left_alone(nginx, origin, payload):
+    result = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
+    origin.answers(answer(result))
+    for path, body in (
+        ("/", call("engine_newPayloadV4", "[]")),
+        ("/", call("engine_newPayloadWithWitnessV6", "[]")),
+        ("/", call("eth_chainId")),
+        ("/", b"[" + payload + b"]"),
+        ("/", payload.replace(b'"id": 1, ', b"")),
+        ("/", payload[:-1]),
+        ("/off/", payload),
+    ):
+        origin.requests.clear()
+        response = post(nginx, body, path=path)
+        assert response.body == result
+        (asked,) = origin.requests
+        assert (asked.body, asked.path) == (body, path)
+        assert asked.header("Content-Type") == "application/json"
+
+
+def test_more_than_there_may_be_is_refused(nginx, origin, payload):
+    origin.answers(octets(SYNCING))
+    origin.requests.clear()
+    long = payload[:-1] + b" " * 70_000 + b"}"
+    is_error(post(nginx, long, path="/short/"), -38004, "4096 bytes")
+    is_error(post(nginx, long, path="/small/"), -32603, "no memory")
+    assert origin.requests == []
+
+
+def test_a_call_that_is_in_a_file(nginx, origin, calls):
+    origin.answers(octets(SYNCING))
+    value = max(calls, key=lambda it: len(it["ssz"]))
+    fields = [("Eth-Execution-Version", value["fork"])]
+    assert post(nginx, asked_for(value), path="/tiny/", fields=fields).status == 200
+    assert origin.requests[-1].body == bytes.fromhex(value["ssz"])
+
+
+@pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
+@pytest.mark.parametrize("came", [0, 30])
+def test_a_node_that_goes_away_is_not_asked_again(nginx, origin, payload, end, came):
+    nginx.expect("the response ended before|prematurely closed|reset by peer|no live upstreams")
+    begun = head(headers=[("Content-Type", OCTETS), ("Content-Length", "9000")])
+    origin.requests.clear()
+    origin.answers([begun + SYNCING.ljust(came, b"\0")[:came], end] if came else [end])
+    for accept in (None, OCTETS):
+        origin.requests.clear()
+        assert post(nginx, payload, accept=accept, port="port_several").status == 502
+        assert len(origin.requests) == 1
+
+
+def test_a_long_witness(start_nginx, origin, payload):
+    """25 MB of SSZ: what is held is that, and what is made of it."""
+    node, nodes = random.Random(3).randbytes(532), 48_000
+    offsets = b"".join((4 * nodes + len(node) * n).to_bytes(4, "little") for n in range(nodes))
+    state = offsets + node * nodes
+    end = (12 + len(state)).to_bytes(4, "little")
+    ssz = SYNCING.replace(b"\2", b"\0") + b"\4\0\0\0" + b"\x0c\0\0\0" + end * 2 + state
+    nginx = start_nginx(CONFIG)
+    origin.answers(octets(SYNCING))
+    assert post(nginx, payload).status == 200
+    worker = nginx.workers()[0]
+    before = resident(worker)
+    origin.answers(octets(ssz, framing="chunked"))
+    response = post(nginx, payload, accept=OCTETS)
+    assert response.header("Sszip-Type") == TYPE
+    assert response.body == flat(ssz)
+    response = post(nginx, payload)
+    witness = json.loads(response.body)["result"]["witness"]
+    assert witness.count(node.hex()) == nodes
+    assert (peak(worker) - before) << 10 < len(ssz) + 1.5 * len(response.body) + (32 << 20)
