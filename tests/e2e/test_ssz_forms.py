@@ -319,3 +319,27 @@ def test_what_has_another_root_than_was_asked_for_is_not_stored(stored, origin, 
                 assert ("detail=ssz-root" in response.header("Cache-Status")) == (not is_right), about
         asked += 1
     assert asked > 15
+
+
+def test_ssz_of_the_node_is_stored_if_it_is_what_was_asked_for(stored, origin, rooted):
+    """It goes out as it is."""
+    value = next(value for value in rooted if (value["type"], value["fork"]) == ("SignedBeaconBlock", "electra"))
+    octets = bytes.fromhex(value["ssz"])
+    command = [SSZIP, "root", "--type", value["type"], "--fork", "electra", "--preset", "minimal", "--select", "message"]
+    root = subprocess.run(command, input=octets, capture_output=True, check=True).stdout.decode().strip()
+    path = ROOTED["SignedBeaconBlock"][0]
+    wrong = "0x" + "ab" * 32
+    for id, body, is_right in (
+        (root, octets, True),
+        ("7", octets, True),
+        (wrong, octets, False),
+        ("7", octets[:-1], False),
+        (root, octets + b"x", False),
+        ("7", b"", False),
+    ):
+        origin.answers(answer(body, type="application/octet-stream", headers=[*ELECTRA, ("Cache-Control", "max-age=3600")]))
+        place = Place(stored, path + id, "/roots")
+        for turn in range(3):
+            response = place.ask(OCTETS)
+            assert response.body == body
+            assert is_hit(response) == (is_right and turn > 0), (id, len(body), response.headers)

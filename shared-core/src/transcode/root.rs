@@ -29,16 +29,21 @@ pub fn asked(gives: Gives, target: &[u8]) -> Option<Root> {
 }
 
 /// Whether what was made is the value of that root. What can't be told is not.
-/// Takes a millisecond for each megabyte, or two.
 pub fn is_of(made: &mut Made, gives: Gives, root: &Root) -> bool {
     let Some(body) = made.body.in_order() else {
         return false;
     };
-    let root_of = |(schema, ty): (&Schema, TypeId)| {
-        let (ty, range) = select(schema, ty, body, part(gives)?).ok()?;
-        hash_tree_root(schema, ty, &body[range]).ok()
+    made.of.is_some_and(|of| has(of, body, gives, root))
+}
+
+/// Whether a value of a type has that root. Takes a millisecond for each megabyte,
+/// or two.
+pub fn has((schema, ty): (&Schema, TypeId), ssz: &[u8], gives: Gives, root: &Root) -> bool {
+    let found = || {
+        let (ty, range) = select(schema, ty, ssz, part(gives)?).ok()?;
+        hash_tree_root(schema, ty, &ssz[range]).ok()
     };
-    made.of.and_then(root_of).as_ref() == Some(root)
+    found().as_ref() == Some(root)
 }
 
 #[cfg(test)]

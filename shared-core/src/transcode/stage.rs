@@ -144,6 +144,11 @@ impl Transcoder {
         self
     }
 
+    /// The type of an answer's SSZ, as its head says it.
+    pub fn type_by_head(&self) -> Option<(&'static Schema, TypeId)> {
+        self.of.in_fork(None).filter(|_| !self.nests)
+    }
+
     /// Makes room for all that will likely be made of so many bytes, so that it
     /// need not grow. Where memory for that is refused it grows.
     pub fn expect(&mut self, length: usize) {

@@ -74,6 +74,7 @@ impl Exchange {
                 status: 0,
                 compresses: false,
                 ssz,
+                of: None,
                 root,
                 transcoder: None,
                 transcoded: None,

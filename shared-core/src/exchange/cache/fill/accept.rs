@@ -12,6 +12,7 @@ use crate::negotiate::etag::weakened;
 use crate::negotiate::list::members;
 use crate::negotiate::media_type;
 use crate::negotiate::media_type::MediaTypes;
+use crate::ssz::{Schema, TypeId};
 use crate::transcode::{Format, Negotiated, Transcoder};
 
 impl Fill {
@@ -66,8 +67,9 @@ impl Fill {
                     return Err(Reason::Lifetime);
                 }
                 if let (Some(negotiated), 200) = (resource.ssz, head.status) {
-                    resource.transcoder =
-                        transcoder_for(negotiated, &self.settings.ssz, head, content_type)?;
+                    let config = &self.settings.ssz;
+                    resource.transcoder = transcoder_for(negotiated, config, head, content_type)?;
+                    resource.of = type_of(negotiated, config, head, content_type);
                 }
             }
             What::Call(_) | What::Batch(_) if is_coded => return Err(Reason::Coding),
@@ -183,6 +185,26 @@ where
         }
         None => Err(Reason::Type),
     }
+}
+
+/// The type of an answer that is SSZ, and is stored as that.
+fn type_of<'a, I>(
+    negotiated: Negotiated,
+    config: &SszConfig,
+    head: &ResponseHead<I>,
+    content_type: &[u8],
+) -> Option<(&'static Schema, TypeId)>
+where
+    I: Iterator<Item = Field<'a>> + Clone,
+{
+    let is_stored = negotiated.format() != Some(Format::Json);
+    if !is_stored || Format::of(content_type) != Some(Format::Ssz) {
+        return None;
+    }
+    let (preset, max_size) = (config.preset, config.max_size);
+    let fields = head.fields.clone();
+    let reader = Transcoder::new(*negotiated.gives, Format::Ssz, preset, max_size, fields);
+    reader.ok()?.type_by_head()
 }
 
 /// Fields of an answer to a call that its copies carry too.

@@ -164,6 +164,13 @@ impl Fill {
             // it could not be decoded
             return;
         }
+        if let What::Resource(resource) = &self.what {
+            let is_plain = self.coding == Coding::Identity && resource.transcoded.is_none();
+            self.refused = is_plain.then(|| resource.refuses(body)).flatten();
+            if self.refused.is_some() {
+                return;
+            }
+        }
         self.entries = match &self.what {
             What::Batch(wanted) => self.of_batch(wanted, body, room),
             What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),

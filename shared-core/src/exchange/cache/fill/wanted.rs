@@ -5,11 +5,12 @@ use std::sync::Arc;
 use crate::beacon::Route;
 use crate::cache::freshness::{Prospect, Valid};
 use crate::cache::http::Said;
+use crate::cache::reason::Reason;
 use crate::cache::scope::Scope;
 use crate::cache::Key;
 use crate::exchange::cache::forms::key_in;
 use crate::jsonrpc::request::Call;
-use crate::ssz::Flags;
+use crate::ssz::{check, Flags, Schema, TypeId};
 use crate::transcode::root::{self, Root};
 use crate::transcode::{Made, Negotiated, Transcoder};
 
@@ -97,6 +98,8 @@ pub(in crate::exchange) struct Resource {
     pub(in crate::exchange) compresses: bool,
     /// Which of two formats it is to have; `None`: whichever comes.
     pub(in crate::exchange) ssz: Option<Negotiated>,
+    /// The type of what comes, where that is SSZ and its head says it.
+    pub(in crate::exchange) of: Option<(&'static Schema, TypeId)>,
     /// The root that the value has to have.
     pub(in crate::exchange) root: Option<Root>,
     /// What makes another format of it.
@@ -107,6 +110,17 @@ pub(in crate::exchange) struct Resource {
 }
 
 impl Resource {
+    /// What speaks against storing SSZ that the node sent, if its type is known.
+    pub(in crate::exchange) fn refuses(&self, ssz: &[u8]) -> Option<Reason> {
+        let (schema, ty) = self.of?;
+        if check(schema, ty, ssz).is_err() {
+            return Some(Reason::SszInvalid);
+        }
+        let (root, negotiated) = self.root.as_ref().zip(self.ssz)?;
+        let is_it = root::has((schema, ty), ssz, *negotiated.gives, root);
+        (!is_it).then_some(Reason::SszRoot)
+    }
+
     /// Whether what was made has the root that was asked for.
     pub(in crate::exchange) fn is_asked_for(&self, made: &mut Made) -> bool {
         match (&self.root, self.ssz) {
