@@ -3,24 +3,32 @@
 
 use crate::gzip::inflate::{gunzip_within, InflateError};
 use crate::negotiate::list::members;
+use crate::zstd::unzstd;
 
 /// A coding that is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coded {
     /// RFC 1952; `x-gzip` is the same (RFC 9110, 8.4.1.3).
     Gzip,
+    /// RFC 8878.
+    Zstd,
 }
 
 impl Coded {
     fn of(name: &[u8]) -> Option<Self> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        (is("gzip") || is("x-gzip")).then_some(Coded::Gzip)
+        match () {
+            () if is("gzip") || is("x-gzip") => Some(Coded::Gzip),
+            () if is("zstd") => Some(Coded::Zstd),
+            () => None,
+        }
     }
 
     /// Which of them it is, below 32.
     pub fn number(self) -> usize {
         match self {
             Coded::Gzip => 0,
+            Coded::Zstd => 1,
         }
     }
 
@@ -37,6 +45,7 @@ impl Coded {
     ) -> Result<Vec<u8>, InflateError> {
         match self {
             Coded::Gzip => gunzip_within(body, cap, may_take),
+            Coded::Zstd => unzstd(body, cap, may_take),
         }
     }
 }
@@ -90,8 +99,10 @@ mod tests {
         for lines in [&["gzip"][..], &["X-GZip"], &["", " gzip ,"]] {
             assert_eq!(of(lines), BodyCoding::Coded(Coded::Gzip), "{lines:?}");
         }
+        assert_eq!(of(&["Zstd"]), BodyCoding::Coded(Coded::Zstd));
         for lines in [
             &["br"][..],
+            &["zstd, gzip"],
             &["identity"],
             &["gzip, gzip"],
             &["gzip", "br"],

@@ -11,6 +11,7 @@
 //! | [`exchange`]  | the state machine, its transition table               |
 //! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
 //! | [`gzip`]      | coding at once and by pieces, decoding (RFC 1952)     |
+//! | [`zstd`]      | decoding (RFC 8878)                                   |
 //! | [`coded`]     | bodies that clients have coded                        |
 //! | [`json`]      | telling a whole text from one cut short (RFC 8259)    |
 //! | [`jsonrpc`]   | calls, answers, the method table, keys (JSON-RPC 2.0) |
@@ -52,3 +53,4 @@ pub mod ssz;
 mod support;
 pub mod transcode;
 pub mod variable;
+pub mod zstd;

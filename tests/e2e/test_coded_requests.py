@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from harness import zstd
 from harness.client import Connection, fetch, request_bytes
 from harness.origin import answer
 from harness.rpc import call
@@ -83,6 +84,8 @@ CODERS = {
     "gzip": ("gzip", by_tool("gzip", "-c")),
     "gzip -1": ("gzip", by_tool("gzip", "-1", "-c")),
     "python": ("x-gzip", gzip.compress),
+    "zstd": ("zstd", zstd.compress),
+    "zstd -19": ("zstd", lambda body: zstd.compress(body, 19)),
 }
 
 
@@ -169,23 +172,36 @@ AS_THEY_CAME = {
     "not coded": SOME,
     "empty": b"",
 }
+SOUND_ZSTD = zstd.compress(b"a" * 18_000)
+AS_THEY_CAME_ZSTD = {
+    "garbage after it": SOUND_ZSTD + b"x",
+    "cut": SOUND_ZSTD[:-1],
+    "not coded": SOME,
+    "another coding": SOUND,
+    "empty": b"",
+}
 
 
 @pytest.mark.parametrize("port", ["port", "port_decoded"])
-@pytest.mark.parametrize("what", AS_THEY_CAME)
-def test_what_cannot_be_decoded_goes_on_as_it_came(nginx, origin, what, port):
-    body = AS_THEY_CAME[what]
-    assert post(nginx, port, REGISTRATIONS, body, OCTETS).status == 200
+@pytest.mark.parametrize(
+    ("coding", "what"),
+    [*(("gzip", what) for what in AS_THEY_CAME), *(("zstd", what) for what in AS_THEY_CAME_ZSTD)],
+)
+def test_what_cannot_be_decoded_goes_on_as_it_came(nginx, origin, coding, what, port):
+    body = {"gzip": AS_THEY_CAME, "zstd": AS_THEY_CAME_ZSTD}[coding][what]
+    assert post(nginx, port, REGISTRATIONS, body, OCTETS, coding=coding).status == 200
     (asked,) = origin.received(REGISTRATIONS)
-    assert (asked.body, asked.header("Content-Encoding")) == (body, "gzip")
+    assert (asked.body, asked.header("Content-Encoding")) == (body, coding)
     assert asked.header("Content-Type") == "application/octet-stream"
 
 
 def test_several_members_are_one_body(nginx, origin):
-    body = gzip.compress(SOME[:200]) + gzip.compress(b"") + gzip.compress(SOME[200:])
-    assert post(nginx, "port", REGISTRATIONS, body, OCTETS).status == 200
-    (asked,) = origin.received(REGISTRATIONS)
-    assert len(json.loads(asked.body)) == 100
+    for coding, code in (("gzip", gzip.compress), ("zstd", zstd.compress)):
+        origin.requests.clear()
+        body = code(SOME[:200]) + code(b"") + code(SOME[200:])
+        assert post(nginx, "port", REGISTRATIONS, body, OCTETS, coding=coding).status == 200
+        (asked,) = origin.received(REGISTRATIONS)
+        assert len(json.loads(asked.body)) == 100
 
 
 def test_what_is_wrong_is_said_of_what_was_decoded(nginx, origin):
@@ -196,14 +212,15 @@ def test_what_is_wrong_is_said_of_what_was_decoded(nginx, origin):
 
 
 @pytest.mark.parametrize("headers", [[OCTETS], [JSON]], ids=["ssz", "json"])
-def test_bombs_go_on_as_they_came(nginx, origin, headers):
-    """Some 40 KB that are 40 MB, where a worker may hold 1 MB; what is sound goes
+@pytest.mark.parametrize(("coding", "code"), [("gzip", gzip.compress), ("zstd", zstd.compress)], ids=["gzip", "zstd"])
+def test_bombs_go_on_as_they_came(nginx, origin, headers, coding, code):
+    """A few KB that are 40 MB, where a worker may hold 1 MB; what is sound goes
     on being decoded after as many as would have taken all the memory."""
-    bomb = gzip.compress(bytes(40 << 20))
+    bomb = code(bytes(40 << 20))
     for _ in range(5):
-        assert post(nginx, "port_small", REGISTRATIONS, bomb, *headers).status == 200
+        assert post(nginx, "port_small", REGISTRATIONS, bomb, *headers, coding=coding).status == 200
     asked = origin.received(REGISTRATIONS)
-    assert [(one.body, one.header("Content-Encoding")) for one in asked] == [(bomb, "gzip")] * 5
+    assert [(one.body, one.header("Content-Encoding")) for one in asked] == [(bomb, coding)] * 5
     origin.requests.clear()
     for _ in range(100):
         assert post(nginx, "port_small", REGISTRATIONS, SOUND, OCTETS).status == 200

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from harness import sequences
+from harness import sequences, zstd
 from harness.origin import answer, bytewise, scattered
 
 pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
@@ -78,7 +78,8 @@ def judge(where, step, response, asked):
     assert len(asked) == (step.node is not None), where
     if "forwarded" in expect:
         is_coded = step.coding and asked[0].header("Content-Encoding")
-        body = gzip.decompress(asked[0].body) if is_coded else asked[0].body
+        decode = zstd.decompress if step.coding == "zstd" else gzip.decompress
+        body = decode(asked[0].body) if is_coded else asked[0].body
         assert body == sequences.expanded(expect["forwarded"]), where
     for name, value in expect.get("upstream", []):
         assert asked[0].header(name) == value, f"{where}: upstream {name}"

@@ -69,6 +69,8 @@ mod tests {
             assert_eq!(requests.go_decoded(Coded::Gzip), before);
             shared.saw_refusal(Coded::Gzip);
             assert_eq!(requests.go_decoded(Coded::Gzip), after);
+            // of another coding it has said nothing
+            assert_eq!(requests.go_decoded(Coded::Zstd), before);
         }
     }
 }

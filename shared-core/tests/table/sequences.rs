@@ -170,9 +170,10 @@ fn check(step: &Step, answer: &Answer) -> Result<(), String> {
     )?;
     if let (Some(forwarded), Some(got)) = (&expect.forwarded, &answer.forwarded) {
         let coding = joined(&answer.upstream, "Content-Encoding");
-        let got = match coding.is_some() && step.coding.is_some() {
-            true => gunzip(got).map_err(|error| format!("not gzip: {error}"))?,
-            false => got.clone(),
+        let got = match coding.as_deref().filter(|_| step.coding.is_some()) {
+            Some("zstd") => zstd::decode_all(&got[..]).map_err(|e| format!("not zstd: {e}"))?,
+            Some(_) => gunzip(got).map_err(|error| format!("not gzip: {error}"))?,
+            None => got.clone(),
         };
         same(
             "forwarded",
@@ -243,7 +244,10 @@ fn request(step: &Step, split: usize, config: Arc<Config>) -> host::Request {
         None => expanded(&step.body).into_bytes(),
     };
     if let Some(coding) = &step.coding {
-        body = gzip(&body);
+        body = match &**coding {
+            "zstd" => zstd::encode_all(&body[..], 3).expect("a body in memory"),
+            _ => gzip(&body),
+        };
         headers.push(("Content-Encoding".into(), coding.clone()));
     }
     let node = step.node.as_ref().map(|node| node_of(node, split));

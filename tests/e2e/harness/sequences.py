@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 
+from . import zstd
 from .cases import DIRECTORY
 from .origin import CLOSE, answer
 
@@ -79,7 +80,7 @@ def _step(raw, name):
     if "hex" in raw:
         body = bytes.fromhex(expanded(raw["hex"]).decode())
     if coding := raw.get("coding"):
-        body = gzip.compress(body)
+        body = zstd.compress(body) if coding == "zstd" else gzip.compress(body)
         headers.append(("Content-Encoding", coding))
     return Step(
         raw.get("pause", 0) / 1000,
