@@ -30,6 +30,24 @@ pub fn is_beacon(target: &[u8]) -> bool {
     path(target).is_some()
 }
 
+/// What routes begin with, after the version.
+const PARTS: [&[u8]; 7] = [
+    b"beacon",
+    b"builder",
+    b"config",
+    b"debug",
+    b"events",
+    b"node",
+    b"validator",
+];
+
+/// Whether a target is that of a route: below one of the parts of that API. Others are
+/// paths that only look so (`/eth/v1/a-key`).
+pub fn is_route(target: &[u8]) -> bool {
+    let part = path(target).and_then(|(_, mut segments)| segments.next());
+    part.is_some_and(|part| PARTS.contains(&part))
+}
+
 /// The version of a path of the Beacon API (`v1`), and the segments after it.
 /// Before it there may be what the host takes off: a name of the chain, a key.
 pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> + Clone)> {
@@ -212,6 +230,29 @@ mod tests {
             let target = format!("/eth/v1/beacon/states/{id}/root");
             assert_eq!(class(&target, &body(false, true)), Some(Class::Tip), "{id}");
             assert_eq!(class(&target, &body(true, false)), None);
+        }
+    }
+
+    #[test]
+    fn a_route_is_below_one_of_the_parts() {
+        for target in [
+            "/eth/v1/events",
+            "/eth/v2/beacon/blocks?x",
+            "/gnosis/a-key/eth/v12/validator/duties/ptc/1",
+        ] {
+            assert!(super::is_route(target.as_bytes()), "{target}");
+        }
+        for target in [
+            "/",
+            "/eth/v1",
+            "/eth/v1/",
+            "/eth/v1/a-key",
+            "/eth/v1/beacons",
+            "/eth/v1?/beacon",
+            "/eth/v1/mainnet/beacon",
+            "/beacon/eth/v1",
+        ] {
+            assert!(!super::is_route(target.as_bytes()), "{target}");
         }
     }
 

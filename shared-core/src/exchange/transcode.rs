@@ -64,16 +64,20 @@ impl Exchange {
             _ => self.open_transcoder(negotiated, format, head, &mut held),
         };
         let stage = match stage {
-            Err(why) if negotiated.takes_other() || self.request.head => return Err(why),
+            Err(why) if negotiated.takes_other() => return Err(why),
             stage => stage,
         };
         self.varies = true;
         response.vary_edits(head.host_writes_vary, &mut self.head_edits);
         response.transcoded_edits(format, &mut held.recoded_edits);
-        if self.request.head {
+        if self.request.head && stage.is_ok() {
             self.head_edits.push(HeadEdit::remove("Content-Length"));
             self.head_edits.append(&mut held.recoded_edits);
             return Ok(Err(Mode::Head));
+        }
+        if self.request.head {
+            // the length is that of a body which does not come
+            held.declared = None;
         }
         let accept = self.request.accept_encoding;
         let gzip = (accept.prefers_gzip() && head.coding_allowed).then_some(Gzip {
@@ -291,7 +295,10 @@ impl Exchange {
                 }
             };
             self.head_edits.push(HeadEdit::content_length(body.len()));
-            whole.held.body = body;
+            whole.held.body = match self.request.head {
+                true => Vec::new(),
+                false => body,
+            };
             self.move_on(Event::Coded, |phase| phase.coded(None))?;
             if let Some(answer) = self.answer_mut() {
                 answer.status = status;

@@ -55,7 +55,7 @@ pub fn wish<'a>(
     target: &[u8],
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Option<Wish> {
-    if method != b"POST" || beacon::path(target).is_some() {
+    if method != b"POST" || beacon::is_route(target) {
         return None;
     }
     let mut accept = Accept::default();
@@ -118,6 +118,8 @@ mod tests {
         assert_eq!(of("POST", "/key?x", &[json]), Some(Wish::Json));
         assert_eq!(of("GET", "/", &[json, octets]), None);
         assert_eq!(of("POST", "/eth/v2/beacon/blocks", &[json, octets]), None);
+        let below = of("POST", "/eth/v1/a-key", &[json, octets]);
+        assert_eq!(below, Some(Wish::SszOnly));
         assert_eq!(of("POST", "/", &[octets]), None);
         for field in [
             (&b"Cache-Control"[..], &b"no-transform"[..]),
