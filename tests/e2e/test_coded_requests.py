@@ -3,6 +3,7 @@ published, JSON for nodes that take nothing coded, calls whose results are to be
 In every framing, made by the tools that clients have."""
 
 import gzip
+import itertools
 import json
 import random
 import subprocess
@@ -73,6 +74,7 @@ OCTETS = ("Content-Type", "application/octet-stream")
 JSON = ("Content-Type", "application/json")
 # nothing that compresses: more than a buffer of 1k has room for
 SOME = random.Random(7).randbytes(180 * 100)
+_numbers = itertools.count(1)
 PLACES = ["", "/file", "/unbuffered", "/cached"]
 
 
@@ -153,14 +155,18 @@ def test_a_node_that_takes_nothing_coded_gets_it_decoded(nginx, origin, coder, p
 def test_the_result_of_a_call_is_ssz(nginx, origin, coder, place, framing):
     coding, code = CODERS[coder]
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x60016002"}'))
-    # a payload is long
-    body = call("debug_getRawBlock", '["latest","%s"]' % SOME.hex())
+    # a payload is long; and none that is stored
+    body = call("debug_getRawBlock", '["0x%x","%s"]' % (next(_numbers), SOME.hex()))
     coded = code(body)
     octets = ("Accept", "application/octet-stream")
     response = post(nginx, "port", place + "/", coded, JSON, octets, coding=coding, framing=framing)
     assert (response.header("Sszip-Type"), response.body) == ("ByteString;v=1", bytes.fromhex("60016002"))
     (asked,) = origin.received()
     assert (asked.body, asked.header("Content-Encoding")) == (coded, coding)
+    if place == "/cached":
+        again = post(nginx, "port", place + "/", coded, JSON, octets, coding=coding, framing=framing)
+        assert (again.header("Sszip-Type"), again.body) == ("ByteString;v=1", bytes.fromhex("60016002"))
+        assert again.header("Cache-Status").startswith("sszip; hit") and len(origin.received()) == 1
 
 
 SOUND = gzip.compress(SOME)

@@ -77,7 +77,7 @@ named! {
     Condition "condition",
     /// The host rewrites where it points to: for each client anew.
     Redirect "redirect",
-    /// The result of a call that is to be SSZ: that is not stored.
+    /// A call that the node has at a route: what that gives is not stored.
     Ssz "ssz",
     /// It was to be in another format, and nothing names its fork.
     SszVersion "ssz-version",

@@ -30,11 +30,11 @@ impl Exchange {
         self.wants_result().is_some() && self.request.ssz.is_none()
     }
 
-    /// Whether the request's body (`None`: there is no memory for it) has nothing to do
-    /// with the cache: its result is to be SSZ, or the cache never asked for it.
-    pub(super) fn is_for_result(&mut self, body: Option<&[u8]>) -> bool {
+    /// Whether the request's body (`None`: there is no memory for it) is of no account
+    /// to the cache. Reads whether its result is to be SSZ.
+    pub(super) fn is_for_others(&mut self, body: Option<&[u8]>) -> bool {
         let is_for_others = self.looked.is_for_others;
-        if self.wants_result().is_none() {
+        if !self.may_still_give_result() {
             return is_for_others;
         }
         let Some(body) = body else {
@@ -42,7 +42,8 @@ impl Exchange {
             return is_for_others;
         };
         if self.request.coding.coded().is_none() {
-            return self.is_call_for_result(body) || is_for_others;
+            self.read_call(body);
+            return is_for_others;
         }
         if is_for_others {
             // that is left to a thread
@@ -52,14 +53,12 @@ impl Exchange {
         match self.decoded(body, cap, None) {
             Ok(decoded) => {
                 self.looked.was_decoded = Some(true);
-                self.is_call_for_result(&decoded.body)
+                self.read_call(&decoded.body);
             }
-            Err(InflateError::OutOfMemory) => {
-                self.not_ssz = Some(Mode::Memory);
-                false
-            }
-            Err(_) => false,
+            Err(InflateError::OutOfMemory) => self.not_ssz = Some(Mode::Memory),
+            Err(_) => {}
         }
+        false
     }
 
     /// Whether a request with such a body may be a call that the node has at a route.
@@ -88,26 +87,21 @@ impl Exchange {
         true
     }
 
-    /// Whether a body is such a call.
-    pub(super) fn is_call_for_result(&mut self, body: &[u8]) -> bool {
+    /// Whether a body is a call whose result is to be SSZ.
+    pub(super) fn read_call(&mut self, body: &[u8]) {
         let Some(wish) = self.wants_result() else {
-            return false;
+            return;
         };
         // of a batch not even the second call is read
         let Ok(Request::Single(call)) = parse(body, 0) else {
-            return false;
+            return;
         };
         let (Some(gives), Some(id)) = (call::gives(call.method), call.id) else {
-            return false;
+            return;
         };
         self.looked.rpc_method = call.method.to_vec();
         self.looked.rpc_id = id.to_vec();
         self.negotiate(Some(Negotiated { gives, wish }));
-        if self.config.caches() {
-            self.cache_status = CacheStatus::Bypass;
-            self.reason = Reason::Ssz;
-        }
-        true
     }
 }
 

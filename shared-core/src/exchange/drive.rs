@@ -132,7 +132,7 @@ impl Driver {
             self.seeking = Seeking::Over;
             return self.rewrite(body);
         }
-        if caught(|| exchange.is_for_result(body)).unwrap_or(false) {
+        if caught(|| exchange.is_for_others(body)).unwrap_or(false) {
             self.seeking = Seeking::Over;
             return self.forward(body);
         }

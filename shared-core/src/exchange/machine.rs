@@ -264,8 +264,11 @@ impl Exchange {
         };
         self.request.ssz = Some(ssz);
         if let Some(format) = ssz.format() {
-            // however a client says it, it gets the same
-            let accept = format.media_type();
+            // however a client says it, it gets the same; of a call that is in JSON
+            let accept = match ssz.is_call() {
+                true => Format::Json.media_type(),
+                false => format.media_type(),
+            };
             self.request.cache.fields.set(ACCEPT.as_bytes(), accept);
         }
         if let Some(accept) = ssz.accept() {

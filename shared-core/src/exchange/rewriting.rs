@@ -197,7 +197,7 @@ impl Exchange {
     /// The node gets what was coded decoded, if it takes nothing else.
     fn rewrite_decoded(&mut self, body: Vec<u8>) -> Result<(), Misuse> {
         if self.may_still_give_result() {
-            self.is_call_for_result(&body);
+            self.read_call(&body);
         }
         if body.is_empty() || !self.goes_decoded() {
             return self.not_rewritten();

@@ -168,6 +168,11 @@ impl Exchange {
             return Err(self.misuse(Event::Piece));
         };
         panic_if(Fault::PanicBody);
+        if self.request.ssz.is_some_and(Negotiated::is_call) {
+            // what is stored of it is JSON
+            self.storing
+                .copy_of_sent(&self.config, &mut self.reason, piece);
+        }
         let taken = whole.transcode_piece(&self.config, piece);
         match (taken, whole.stages.transcoding.as_deref_mut()) {
             (Ok(()), _) => {
@@ -225,6 +230,8 @@ impl Exchange {
         let length = made.body.len();
         self.head_edits.push(HeadEdit::content_length(length));
         let format = made.format;
+        let is_call = self.request.ssz.is_some_and(Negotiated::is_call);
+        let of_json = self.storing.fill.take_if(|_| is_call);
         if let Some(fill) = self.storing.of_sent() {
             fill.build_transcoded(&mut made, &mut whole.room);
         }
@@ -245,6 +252,9 @@ impl Exchange {
                 whole.held.body = made.body.into_pieces().0;
             }
             self.code_whole()?;
+        }
+        if of_json.is_some() {
+            self.storing.fill = of_json;
         }
         if let Some(tag) = tag {
             // the one that its copies will have

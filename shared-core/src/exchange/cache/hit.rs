@@ -33,9 +33,12 @@ impl Exchange {
         id: Option<&[u8]>,
         asked: &Asked<'_>,
     ) -> Option<Found> {
-        let is_to_decode = !self.may_gzip(asked) && (id.is_some() || self.needs_body(&entry));
+        let is_result = id.is_some() && self.gives_result();
+        let is_plain = is_result || !self.may_gzip(asked);
+        let is_to_decode = is_plain && (id.is_some() || self.needs_body(&entry));
+        let may_be_coded = !is_result && self.can_gzip(&entry, asked);
         let mut borrowed = Borrowed::default();
-        if is_to_decode && !self.borrow(&entry, &mut borrowed) && !self.can_gzip(&entry, asked) {
+        if is_to_decode && !self.borrow(&entry, &mut borrowed) && !may_be_coded {
             self.reason = Reason::Memory;
             return Some(Found::Nothing);
         }
@@ -79,7 +82,8 @@ impl Exchange {
         let decodes = !self.may_gzip(asked)
             && (id.is_some() || self.needs_body(entry))
             && entry.inflates() > most;
-        decodes || entry.is_unread() && entry.length(b"") > most
+        let is_read = id.is_some() && self.gives_result() || entry.is_unread();
+        decodes || is_read && entry.length(b"") > most
     }
 
     /// Decodes a stored answer. If that can't be, there is none, and the node is
@@ -135,6 +139,9 @@ impl Exchange {
     ) -> Option<Box<Answer>> {
         if id.is_none() && !self.needs_body(entry) {
             return Some(self.respond(entry, None, asked, borrowed));
+        }
+        if let Some(id) = id.filter(|_| self.gives_result()) {
+            return self.respond_with_result(entry, id, asked, borrowed);
         }
         let id = id.unwrap_or_default();
         let body = if self.may_gzip(asked) {

@@ -8,6 +8,7 @@
 //! | `calls`, `scope` | where it would be |
 //! | `waits` | waiting for what others fetch |
 //! | `hit`, `stand_in` | giving it out: fresh, and when it has expired |
+//! | `result` | the same as SSZ, of a call |
 //! | `part`, `merge` | a batch of which the node gets a part |
 //! | `fetch`, `keep`, `storing` | having it fetched, and keeping a copy |
 //! | `fill` | the copy on its way into the cache |
@@ -31,6 +32,7 @@ mod merge;
 pub(super) mod part;
 pub(super) mod purging;
 mod resource;
+mod result;
 mod scope;
 mod seek;
 mod stand_in;

@@ -1,0 +1,109 @@
+//! The result of a call as SSZ, made of the JSON that is stored, for each hit.
+
+use super::asked::Asked;
+use crate::cache::entry::Entry;
+use crate::exchange::answer::Answer;
+use crate::exchange::head::{is_bytewise, HeadEdit};
+use crate::exchange::held::{Borrowed, Loan};
+use crate::exchange::machine::Exchange;
+use crate::gzip::open::open;
+use crate::gzip::splice::{splice, Body, Part};
+use crate::memory;
+use crate::memory::Reservation;
+use crate::transcode::{Format, Negotiated, Transcoder, Why, OCTETS, TYPE};
+
+/// So much is read before the memory for what is made of it is taken.
+const PIECE: usize = 256 << 10;
+
+impl Exchange {
+    /// Whether the result of a call is to be SSZ.
+    pub(in crate::exchange) fn gives_result(&self) -> bool {
+        self.result_wanted().is_some()
+    }
+
+    fn result_wanted(&self) -> Option<Negotiated> {
+        let ssz = self.request.ssz;
+        ssz.filter(|ssz| ssz.is_call() && ssz.format() == Some(Format::Ssz))
+    }
+
+    /// The result in the entry as it is sent: as SSZ or, where it has none, under an
+    /// id. `None`: there is no memory for it.
+    pub(super) fn respond_with_result(
+        &mut self,
+        entry: &Entry,
+        id: &[u8],
+        asked: &Asked<'_>,
+        mut borrowed: Borrowed,
+    ) -> Option<Box<Answer>> {
+        let ssz = self.result_wanted()?;
+        if !self.borrow(entry, &mut borrowed) {
+            return None;
+        }
+        let json = entry.identity(id)?;
+        let (result, memory) = match self.result_of(ssz, &json) {
+            Ok(made) => made,
+            Err(Why::Memory) => return None,
+            // errors, and what is none of its type: as the node has it
+            Err(why) => {
+                self.not_ssz = Some(why.mode());
+                let body = match self.may_gzip(asked) {
+                    true => entry.gzip(id)?,
+                    false => json,
+                };
+                return Some(self.respond(entry, Some(body), asked, borrowed));
+            }
+        };
+        borrowed.push(Loan::Assembled { _memory: memory });
+        let body = self.coded_result(result, asked)?;
+        let answer = self.respond(entry, Some(body), asked, borrowed);
+        self.head_edits.retain(|edit| {
+            let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
+            !is("content-type") && !is("etag") && !is_bytewise(edit.name.as_bytes())
+        });
+        self.head_edits.push(HeadEdit::set("Content-Type", OCTETS));
+        if let Some(label) = ssz.label() {
+            self.head_edits
+                .push(HeadEdit::set(TYPE, label.into_bytes()));
+        }
+        Some(answer)
+    }
+
+    /// The SSZ, and the memory that it takes.
+    fn result_of(&self, ssz: Negotiated, json: &Body) -> Result<(Vec<u8>, Reservation), Why> {
+        let config = &self.config;
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        let mut memory = config.process.budget.reserve(0, limit).ok_or(Why::Memory)?;
+        let (preset, most) = (config.ssz.preset, config.ssz.max_size);
+        let none = std::iter::empty();
+        let mut stage = Transcoder::new(*ssz.gives, Format::Ssz, preset, most, none)?;
+        for piece in json.slices().flat_map(|slice| slice.chunks(PIECE)) {
+            if memory::is_short() {
+                return Err(Why::Memory);
+            }
+            stage.feed(piece)?;
+            if !memory.grow_to(stage.room(), limit) {
+                return Err(Why::Memory);
+            }
+        }
+        let mut result = stage.finish(&[])?.body;
+        result.in_order().ok_or(Why::Memory)?;
+        Ok((result.into_pieces().0, memory))
+    }
+
+    /// Coded, where the client takes that and it is worth it.
+    fn coded_result(&self, result: Vec<u8>, asked: &Asked<'_>) -> Option<Body> {
+        let is_long = result.len() as u64 >= self.config.min_length;
+        if self.may_gzip(asked) && (is_long || self.request.accept_encoding.refuses_identity()) {
+            let coded = open(&result, self.config.comp_level);
+            let coded = coded.and_then(|coded| splice([Part::Open(&coded)]));
+            let is_shorter = |coded: &Body| coded.length() < result.len() as u64;
+            let refuses = self.request.accept_encoding.refuses_identity();
+            if let Some(coded) = coded.filter(|coded| refuses || is_shorter(coded)) {
+                return Some(coded);
+            }
+        }
+        let mut body = Body::identity();
+        body.push(result)?;
+        Some(body)
+    }
+}
