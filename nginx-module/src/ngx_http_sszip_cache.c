@@ -51,6 +51,10 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
+    if (slcf->inquires) {
+        ngx_http_sszip_inquire(r, ctx);
+    }
+
     length = r->headers_in.chunked ? -1
                                    : ngx_max(r->headers_in.content_length_n, 0);
 

@@ -405,6 +405,13 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     conf->enable = rules.enable;
     conf->caches = rules.caches;
     conf->reads = rules.reads;
+
+    /* what other modules ask need not be what the URI says */
+
+    conf->inquires = rules.inquires
+                     && conf->pass != NULL
+                     && ngx_strcmp(conf->pass, "ngx_http_proxy_module") == 0;
+
     conf->bufs.num = rules.buffers;
     conf->bufs.size = rules.buffer_size;
 

@@ -49,6 +49,7 @@ typedef struct {
 
     ngx_flag_t                   caches;
     ngx_flag_t                   reads;            /* requests */
+    ngx_flag_t                   inquires;         /* of the node */
     ngx_http_complex_value_t    *cache_namespace;
     ngx_array_t                 *cache_bypass;     /* complex values */
     ngx_array_t                 *no_cache;         /* complex values */
@@ -223,9 +224,14 @@ void ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_update_begins(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+ngx_http_request_t *ngx_http_sszip_background(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_str_t *uri, ngx_str_t *args);
 
 /* NULL: it is another request */
 ngx_http_sszip_ctx_t *ngx_http_sszip_update_ctx(ngx_http_request_t *r);
+
+/* what the core has to know of the node */
+void ngx_http_sszip_inquire(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
 /* the cache's owner */
 void ngx_http_sszip_link_start(ngx_addr_t *owner);

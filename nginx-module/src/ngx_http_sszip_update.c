@@ -29,10 +29,8 @@ static ngx_int_t ngx_http_sszip_update_input_filter_init(void *data);
 void
 ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_exchange              *exchange;
-    ngx_http_request_t          *sr;
-    ngx_http_sszip_ctx_t        *update;
-    ngx_http_post_subrequest_t  *ps;
+    sszip_exchange        *exchange;
+    ngx_http_sszip_ctx_t  *update;
 
     exchange = sszip_exchange_take_update(ctx->exchange);
 
@@ -45,22 +43,14 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return;
     }
 
-    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
-
-    if (ps != NULL) {
-        ps->handler = ngx_http_sszip_update_done;
-        ps->data = update;
-    }
-
-    if (ps == NULL
-        || (sszip_exchange_request_body(exchange).len != 0
-            && ngx_http_sszip_rewrite_body(r, update) == NGX_ERROR)
-        || ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
-                               NGX_HTTP_SUBREQUEST_CLONE
-                               |NGX_HTTP_SUBREQUEST_BACKGROUND)
-           != NGX_OK)
+    if (sszip_exchange_request_body(exchange).len != 0
+        && ngx_http_sszip_rewrite_body(r, update) == NGX_ERROR)
     {
         ngx_http_sszip_free_exchange(update);
+        return;
+    }
+
+    if (ngx_http_sszip_background(r, update, &r->uri, &r->args) == NULL) {
         return;
     }
 
@@ -69,12 +59,42 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     /* the body that it sends is the main request's */
     r->preserve_body = 1;
+}
 
-    update->request = sr;
+
+/* NULL: there is none, and nothing more comes of the context */
+
+ngx_http_request_t *
+ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_str_t *uri, ngx_str_t *args)
+{
+    ngx_http_request_t          *sr;
+    ngx_http_post_subrequest_t  *ps;
+
+    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
+
+    if (ps != NULL) {
+        ps->handler = ngx_http_sszip_update_done;
+        ps->data = ctx;
+    }
+
+    if (ps == NULL
+        || ngx_http_subrequest(r, uri, args, &sr, ps,
+                               NGX_HTTP_SUBREQUEST_CLONE
+                               |NGX_HTTP_SUBREQUEST_BACKGROUND)
+           != NGX_OK)
+    {
+        ngx_http_sszip_free_exchange(ctx);
+        return NULL;
+    }
+
+    ctx->request = sr;
 
     sr->filter_need_in_memory = 1;
 
-    ngx_http_set_ctx(sr, update, ngx_http_sszip_module);
+    ngx_http_set_ctx(sr, ctx, ngx_http_sszip_module);
+
+    return sr;
 }
 
 

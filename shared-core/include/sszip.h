@@ -441,6 +441,10 @@ typedef struct {
      */
     bool reads;
     /*
+     Requests may have [something to ask](super::cache::sszip_exchange_take_inquiry).
+     */
+    bool inquires;
+    /*
      How many buffers a stream has at most.
      */
     size_t buffers;
@@ -944,7 +948,7 @@ size_t sszip_exchange_read_size(const sszip_exchange *exchange);
 /*
  In how many milliseconds the host is to call `sszip_exchange_release`, or to
  flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
- look up again; negative: it may wait for what comes.
+ look up again, or to drop what was to be asked; negative: it may wait for what comes.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1077,6 +1081,34 @@ sszip_status sszip_exchange_purge(sszip_exchange *exchange,
  `exchange` is NULL or valid.
  */
 sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
+
+/*
+ Before anything else becomes of the request: an exchange that awaits the response
+ head of a GET without a body, which the host is to make in the background, to
+ `sszip_exchange_path_of_inquiry` of this request's path; NULL: none is to be made.
+ To be called until then. `url` is where the request goes, if each has its own; NULL
+ `data`: the place's. If `sszip_exchange_next_timer` is over before there is an answer,
+ the host drops it. It is freed like any other.
+
+ # Safety
+ `exchange` is NULL or valid, `url` a valid string.
+ */
+sszip_exchange *sszip_exchange_take_inquiry(sszip_exchange *exchange,
+                                            sszip_str url,
+                                            uint64_t now);
+
+/*
+ Of an exchange of `sszip_exchange_take_inquiry`: the path that is to be asked in
+ place of `path`, which is the request's. Valid until the next call, or
+ `sszip_exchange_free`. `SSZIP_STATUS_MISUSE`: there is none.
+
+ # Safety
+ `exchange` is NULL or valid, `path` a valid string; `out` points at memory of its
+ type.
+ */
+sszip_status sszip_exchange_path_of_inquiry(sszip_exchange *exchange,
+                                            sszip_str path,
+                                            sszip_str *out);
 
 /*
  The node fails the request: to be said before the head of what the client

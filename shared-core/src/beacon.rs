@@ -8,6 +8,9 @@ use crate::jsonrpc::response::{content, member, Content};
 use crate::jsonrpc::scan;
 use crate::ssz::Flags;
 
+/// What all paths have before the version.
+const ROOT: &[u8] = b"/eth/";
+
 /// What a route gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -60,6 +63,19 @@ pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> 
         }
     }
     None
+}
+
+/// What is before that in a target; `None`: it is none of the Beacon API.
+pub(crate) fn before(target: &[u8]) -> Option<&[u8]> {
+    let (version, _) = path(target)?;
+    let at = version.as_ptr() as usize - target.as_ptr() as usize;
+    target.get(..at.checked_sub(ROOT.len())?)
+}
+
+/// The path of another route, which is below `/eth/`, beside that of a target.
+pub(crate) fn beside(target: &[u8], route: &str) -> Option<Vec<u8>> {
+    let before = before(target)?;
+    Some([before, ROOT, route.as_bytes()].concat())
 }
 
 impl Route {
@@ -292,6 +308,21 @@ mod tests {
             let target = format!("/eth/v1/beacon/{target}");
             assert_eq!(class(&target, &envelope(data)), expected, "{target} {data}");
         }
+    }
+
+    #[test]
+    fn another_route_is_below_the_same_prefix() {
+        let route = "v1/config/spec";
+        for (target, before) in [
+            ("/eth/v2/beacon/blocks/head?x=/eth/v1/y", ""),
+            ("/gnosis/a-key/eth/v1/beacon/blobs/1", "/gnosis/a-key"),
+            ("/eth/eth/v1/x", "/eth"),
+            ("//eth/v1/x", "/"),
+        ] {
+            let beside = super::beside(target.as_bytes(), route).unwrap();
+            assert_eq!(beside, format!("{before}/eth/{route}").into_bytes());
+        }
+        assert_eq!(super::beside(b"/x?/eth/v1/y", route), None);
     }
 
     #[test]

@@ -32,7 +32,7 @@ server {
     listen 127.0.0.1:@port@;
     location / { error_page 502 =502 /page; proxy_pass http://@origin@; }
     location = /page { sszip off; return 502 "the page"; }
-    location /eth/ { sszip_ssz on; sszip_cache off; error_page 502 =502 /page; proxy_pass http://@origin@; }
+    location /eth/ { sszip_ssz on; sszip_ssz_preset mainnet; sszip_cache off; error_page 502 =502 /page; proxy_pass http://@origin@; }
     location /status { sszip off; stub_status; }
 }
 server {

@@ -24,6 +24,7 @@ SERVER = """
 proxy_http_version 1.1;
 sszip on;
 sszip_ssz on;
+sszip_ssz_preset mainnet;
 sszip_cache on;
 sszip_cache_valid unfinalized 1h;
 sszip_cache_valid tip 1h;

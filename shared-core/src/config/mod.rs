@@ -11,6 +11,7 @@ pub mod endpoint;
 mod filters;
 pub mod follow;
 pub mod follows;
+pub mod learnt;
 pub mod plan;
 mod refused;
 mod ssz;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use crate::cache::process::Process;
 use crate::negotiate::media_type::MediaTypes;
+use crate::ssz::Preset;
 use crate::transcode;
 
 pub use cache::{CacheConfig, Credentials};
@@ -266,7 +268,7 @@ impl Directives {
         let ssz = self.ssz.resolve();
         if ssz.enable {
             // not while a client waits
-            transcode::prepare(ssz.preset);
+            transcode::prepare(ssz.preset.unwrap_or(Preset::Mainnet));
         }
         Config {
             hold,

@@ -1,5 +1,6 @@
 //! Whether and how answers are given as SSZ.
 
+use super::learnt::Learnt;
 use super::refused::Refused;
 use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit};
 use super::values::{GIB, MIB};
@@ -10,8 +11,8 @@ use crate::ssz::Preset;
 pub struct SszConfig {
     /// Whether clients get SSZ that the node has not.
     pub enable: bool,
-    /// The constants of the chain behind it.
-    pub preset: Preset,
+    /// The constants of the chain behind it; `None`: the node says it.
+    pub preset: Option<Preset>,
     /// No longer SSZ is made. Bytes.
     pub max_size: u64,
     /// So much of an answer is kept beside what is made of it, to be sent if that
@@ -23,6 +24,8 @@ pub struct SszConfig {
     pub refused: Refused,
     /// Where the node gives the witness of a payload that is submitted.
     pub witness: SszWitness,
+    /// What the node has said of its chain.
+    pub learnt: Learnt,
 }
 
 /// Where a node gives the witness of a payload that is submitted to it: who asks
@@ -52,7 +55,7 @@ pub enum SszRequest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SszDirectives {
     enable: Option<bool>,
-    preset: Option<Preset>,
+    preset: Option<Option<Preset>>,
     max_size: Option<u64>,
     hold: Option<u64>,
     request: Option<SszRequest>,
@@ -97,12 +100,13 @@ impl SszDirectives {
     pub(super) fn resolve(&self) -> SszConfig {
         SszConfig {
             enable: self.enable.unwrap_or(false),
-            preset: self.preset.unwrap_or(Preset::Mainnet),
+            preset: self.preset.unwrap_or(None),
             max_size: self.max_size.unwrap_or(512 * MIB),
             hold: self.hold.unwrap_or(4 * MIB),
             request: self.request.unwrap_or(SszRequest::Auto),
             refused: Refused::default(),
             witness: self.witness.unwrap_or(SszWitness::Off),
+            learnt: Learnt::default(),
         }
     }
 }
@@ -125,8 +129,12 @@ fn witness(value: &[u8]) -> Result<SszWitness, DirectiveError> {
     }
 }
 
-fn preset(value: &[u8]) -> Result<Preset, DirectiveError> {
+fn preset(value: &[u8]) -> Result<Option<Preset>, DirectiveError> {
+    if value == b"auto" {
+        return Ok(None);
+    }
     let name = std::str::from_utf8(value).unwrap_or_default();
-    name.parse()
-        .map_err(|_| invalid(value, "\"mainnet\", \"minimal\" or \"gnosis\""))
+    let allowed = "\"auto\", \"mainnet\", \"minimal\" or \"gnosis\"";
+    let preset = name.parse().map_err(|_| invalid(value, allowed))?;
+    Ok(Some(preset))
 }

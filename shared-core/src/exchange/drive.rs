@@ -217,6 +217,22 @@ impl Driver {
         self.update.take().map(|update| *update)
     }
 
+    /// Before a look-up, or whatever else becomes of the request: what awaits the
+    /// node's answer to a question of its own, if there is one to be asked; to be
+    /// called until there is none. `url` is where the request goes, where each has its
+    /// own. The host makes that request in the background, to the
+    /// [path](Self::path_of_inquiry) beside this one's, or drops it.
+    pub fn take_inquiry(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
+        let inquiry = self.tell(|exchange| caught(|| exchange.inquire(url, now)));
+        inquiry.flatten().flatten().map(Self::of)
+    }
+
+    /// Of what [inquires](Self::take_inquiry): the path that is asked in place of that
+    /// one.
+    pub fn path_of_inquiry(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.exchange()?.path_of_inquiry(path)
+    }
+
     /// Nothing more comes of it, and nobody waits for it; what it gave out
     /// stays.
     pub fn abandon(&mut self) {
@@ -531,6 +547,7 @@ impl Driver {
     /// with [`Job::store`].
     pub fn sent(&mut self, now: u64) -> Option<Job> {
         self.compare_with_node();
+        self.tell(|exchange| caught(|| exchange.learn(now)));
         let fill = self.tell(|exchange| caught(|| exchange.take_fill()))??;
         stored(fill?, now)
     }
@@ -543,9 +560,13 @@ impl Driver {
 
     /// In how many milliseconds the host is to call [`Driver::release`], or to
     /// flush a stream that has been given all there is, or, after [`Step::Wait`],
-    /// to look up again; `None`: it may wait for what comes.
+    /// to look up again, or to drop what [inquires](Self::take_inquiry); `None`: it may
+    /// wait for what comes.
     pub fn next_timer(&self) -> Option<u64> {
         let exchange = self.exchange()?;
+        if let Some(patience) = exchange.patience() {
+            return Some(patience);
+        }
         match exchange.state() {
             State::Waiting => Some(exchange.wait_ms()),
             State::Streaming if self.is_flushed => None,

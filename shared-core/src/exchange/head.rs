@@ -84,6 +84,9 @@ pub(super) struct Request {
     pub(super) route: Option<(Vec<u8>, Option<Fork>)>,
     /// It is.
     pub(super) called: Option<Called>,
+    /// What is before its route of the Beacon API in its path, where it is of use what
+    /// the chain is like.
+    pub(super) prefix: Option<Vec<u8>>,
     pub(super) cache: CacheRequest,
 }
 

@@ -9,11 +9,14 @@ use super::cache::found::Looked;
 use super::cache::part::Mixed;
 use super::cache::storing::Storing;
 use super::head::{Field, HeadEdit, Request, RequestHead};
+use super::inquiry::Inquiry;
 use super::phase::Phase;
 use super::transitions::{Event, State};
+use crate::beacon;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::coded::BodyCoding;
+use crate::config::learnt::Known;
 use crate::config::{Config, SszRequest, SszWitness, UpstreamEncoding};
 use crate::gzip::splice::Body;
 use crate::memory::Reservation;
@@ -51,6 +54,10 @@ pub struct Exchange {
     pub(super) reason: Reason,
     pub(super) looked: Looked,
     pub(super) storing: Storing,
+    /// Of the chain of the node that it goes to.
+    pub(super) learnt: Known,
+    /// It is no client's, but asks the node what its chain is like.
+    pub(super) inquiry: Option<Box<Inquiry>>,
 }
 
 impl Exchange {
@@ -74,6 +81,8 @@ impl Exchange {
             reason: Reason::None,
             looked: Looked::default(),
             storing: Storing::default(),
+            learnt: Known::default(),
+            inquiry: None,
         }
     }
 
@@ -219,6 +228,7 @@ impl Exchange {
     {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let caches = self.config.caches();
+        let target = head.target;
         let (mut ssz, mut submitted, mut call) = (None, None, None);
         let (mut payload, mut route) = (None, None);
         if self.config.transcodes() {
@@ -247,6 +257,9 @@ impl Exchange {
         let is_plain = self.request.call.is_some() && self.request.coding == BodyCoding::None;
         self.request.route = route.filter(|_| is_plain);
         self.request.payload = payload.filter(|_| !self.request.untouched);
+        if self.request.ssz.is_some() || self.request.submitted.is_some() {
+            self.request.prefix = beacon::before(target).map(<[u8]>::to_vec);
+        }
         if self.config.enable
             && !self.request.untouched
             && self.config.upstream_encoding == UpstreamEncoding::Identity

@@ -19,6 +19,8 @@ mod decoding;
 pub mod drive;
 mod head;
 mod held;
+mod inquiring;
+mod inquiry;
 mod judgement;
 mod machine;
 mod node;

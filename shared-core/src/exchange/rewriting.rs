@@ -24,6 +24,7 @@ use crate::faults::{injected, panic_if, Fault};
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
+use crate::ssz::Preset;
 use crate::transcode::engine::called::{Refusal, Submission};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{Negotiated, Submitted, Why, JSON, OCTETS};
@@ -138,7 +139,7 @@ impl Exchange {
         let body = std::mem::take(body);
         panic_if(Fault::PanicCompress);
         if let Some(payload) = &self.request.payload {
-            return match payload.to_call(self.config.ssz.preset, &body) {
+            return match payload.to_call(self.chain().preset, &body) {
                 Ok(call) => self.ask_by_call(call),
                 Err((problem, mode)) => {
                     let refused = (problem.status(), problem::MEDIA_TYPE, problem.body());
@@ -148,7 +149,7 @@ impl Exchange {
         }
         if let Some(called) = &self.request.called {
             let id = &self.looked.rpc_id;
-            let (mode, refused) = match called.to_submission(self.config.ssz.preset, &body) {
+            let (mode, refused) = match called.to_submission(self.chain().preset, &body) {
                 Ok(submission) => return self.ask_at_route(submission),
                 Err(Refusal::Wrong(problem, mode)) => (mode, problem.to_call(id)),
                 Err(Refusal::OtherBlobs) => (Mode::SszInvalid, status::other_blobs(id)),
@@ -208,7 +209,7 @@ impl Exchange {
     }
 
     fn rewrite_as_json(&mut self, submitted: Submitted, ssz: &[u8]) -> Result<(), Misuse> {
-        match submitted.to_json(self.config.ssz.preset, ssz) {
+        match self.json_of(submitted, ssz) {
             Ok(json) => {
                 self.request_body = json;
                 self.say_decoded();
@@ -277,6 +278,21 @@ impl Exchange {
             ..Answer::default()
         });
         self.move_on(Event::Refuse, |_| Phase::Ready(answer))
+    }
+
+    /// Where nobody has said the preset, in that of which it is a value: what they have
+    /// in common is written alike.
+    fn json_of(&self, submitted: Submitted, body: &[u8]) -> Result<Vec<u8>, Why> {
+        let preset = self.chain().preset;
+        let made = submitted.to_json(preset, body);
+        let others = Preset::ALL.iter().filter(|other| **other != preset);
+        match &made {
+            Err(Why::Invalid(_)) if !self.knows_preset() => others
+                .filter_map(|other| submitted.to_json(*other, body).ok())
+                .next()
+                .map_or(made, Ok),
+            _ => made,
+        }
     }
 
     /// Whether the node gets another body than the client sent.

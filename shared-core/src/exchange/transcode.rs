@@ -121,9 +121,9 @@ impl Exchange {
             return Err(Why::Memory);
         }
         let config = &self.config;
-        let (preset, max_size) = (config.ssz.preset, config.ssz.max_size);
+        let (chain, max_size) = (self.chain(), config.ssz.max_size);
         let fields = head.fields.clone();
-        let transcoder = Transcoder::new(*negotiated.gives, format, preset, max_size, fields)?;
+        let transcoder = Transcoder::new(*negotiated.gives, format, &chain, max_size, fields)?;
         let mut transcoder = transcoder.for_call(&self.looked.rpc_id);
         let declared = held.declared.unwrap_or(0);
         let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));

@@ -139,6 +139,57 @@ pub unsafe extern "C" fn sszip_exchange_take_update(
     })
 }
 
+/// Before anything else becomes of the request: an exchange that awaits the response
+/// head of a GET without a body, which the host is to make in the background, to
+/// `sszip_exchange_path_of_inquiry` of this request's path; NULL: none is to be made.
+/// To be called until then. `url` is where the request goes, if each has its own; NULL
+/// `data`: the place's. If `sszip_exchange_next_timer` is over before there is an answer,
+/// the host drops it. It is freed like any other.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `url` a valid string.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_take_inquiry(
+    exchange: *mut sszip_exchange,
+    url: sszip_str,
+    now: u64,
+) -> *mut sszip_exchange {
+    // SAFETY: the function's contract.
+    let inquiry = unsafe {
+        let url = (!url.data.is_null()).then(|| url.bytes());
+        ask(exchange, |driver| driver.take_inquiry(url, now))
+    };
+    inquiry.flatten().map_or(std::ptr::null_mut(), |inquiry| {
+        Box::into_raw(Box::new(sszip_exchange::of(inquiry)))
+    })
+}
+
+/// Of an exchange of `sszip_exchange_take_inquiry`: the path that is to be asked in
+/// place of `path`, which is the request's. Valid until the next call, or
+/// `sszip_exchange_free`. `SSZIP_STATUS_MISUSE`: there is none.
+///
+/// # Safety
+/// `exchange` is NULL or valid, `path` a valid string; `out` points at memory of its
+/// type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_path_of_inquiry(
+    exchange: *mut sszip_exchange,
+    path: sszip_str,
+    out: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let exchange = borrow_mut!(exchange);
+        // SAFETY: the function's contract.
+        let path = unsafe { path.bytes() };
+        let Some(path) = exchange.driver.path_of_inquiry(path) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        exchange.text = path;
+        give!(out, sszip_str::of(&exchange.text));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
 /// The node fails the request: to be said before the head of what the client
 /// would get, of which `status` is the status. `failure` is an `sszip_failure`.
 /// Whether a stored answer will be sent in its place.

@@ -59,6 +59,8 @@ pub struct sszip_rules {
     /// Requests may be [needed](super::cache::sszip_exchange_need) before they are
     /// sent.
     pub reads: bool,
+    /// Requests may have [something to ask](super::cache::sszip_exchange_take_inquiry).
+    pub inquires: bool,
     /// How many buffers a stream has at most.
     pub buffers: usize,
     /// Bytes of each.
@@ -73,6 +75,7 @@ impl sszip_rules {
             enable: rules.enable,
             caches: rules.caches(),
             reads: rules.reads(),
+            inquires: rules.transcodes(),
             buffers: rules.buffers.number as usize,
             buffer_size: rules.buffers.size as usize,
         }

@@ -26,7 +26,7 @@ pub struct sszip_exchange {
     upstream_vary: Vec<u8>,
     /// What `sszip_exchange_body` gave out.
     body: Vec<sszip_str>,
-    /// What `sszip_exchange_variable` gave out.
+    /// What `sszip_exchange_variable` or `sszip_exchange_path_of_inquiry` gave out.
     pub(super) text: Vec<u8>,
 }
 
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn sszip_exchange_read_size(exchange: *const sszip_exchang
 
 /// In how many milliseconds the host is to call `sszip_exchange_release`, or to
 /// flush a stream that has been given all there is, or, after `SSZIP_DO_WAIT`, to
-/// look up again; negative: it may wait for what comes.
+/// look up again, or to drop what was to be asked; negative: it may wait for what comes.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.

@@ -3,23 +3,27 @@
 //!
 //! | module    | concern                                                      |
 //! |-----------|--------------------------------------------------------------|
+//! | [`chain`] | what nodes say of their chain                                |
 //! | [`engine`] | payloads and their witnesses over REST or JSON-RPC          |
 //! | [`call`]  | which calls of JSON-RPC there are, and what each gives       |
 //! | [`route`] | which routes there are, and the type of what each gives      |
 //! | [`submitted`] | which bodies of requests are SSZ, and the same as JSON   |
 //! | [`root`]  | whether a value is the one that was asked for by its root     |
 //! | [`stage`] | a body as it comes, and what there is at its end             |
+//! | [`updates`] | light clients' updates, which are no value              |
 //! | [`why`]   | why an answer can't be had in the other format               |
 //!
 //! Nothing here knows of exchanges or caches: what to do with what comes of a
 //! body is theirs.
 
 pub mod call;
+pub mod chain;
 pub mod engine;
 pub mod root;
 pub mod route;
 pub mod stage;
 pub mod submitted;
+mod updates;
 pub mod why;
 
 use self::route::Gives;
@@ -127,6 +131,11 @@ impl Negotiated {
     /// Whether the client can do with nothing else.
     pub fn takes_ssz_only(self) -> bool {
         !self.takes_other() && self.wish == Wish::SszOnly
+    }
+
+    /// Whether its SSZ says by digests of which forks it is.
+    pub fn names_forks(self) -> bool {
+        self.gives.names_forks()
     }
 
     /// Whether it is a call.

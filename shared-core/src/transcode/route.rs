@@ -1,5 +1,6 @@
 //! Routes of the Beacon API that give SSZ, and of which type (beacon-APIs).
 
+use super::updates::UPDATE;
 use crate::beacon;
 use crate::ssz::Fork;
 
@@ -18,6 +19,8 @@ pub enum Gives {
     /// One without a payload of its own: the answer's head says whether that comes
     /// beside it.
     ProducedBeside,
+    /// Light clients' updates, one after the other, each of its own fork.
+    Updates,
     /// The result of a call: the type of that name, which is no fork's, and which
     /// of those that have had this name it is.
     Result(&'static str, u8),
@@ -48,6 +51,7 @@ const ROUTES: &[(&str, Gives)] = &[
         "v1/beacon/light_client/optimistic_update",
         Gives::Type("LightClientOptimisticUpdate"),
     ),
+    ("v1/beacon/light_client/updates", Gives::Updates),
     ("v1/beacon/blob_sidecars/*", Gives::Type("BlobSidecars")),
     ("v1/beacon/blobs/*", Gives::Same("Blobs", Fork::Deneb)),
     (
@@ -162,6 +166,7 @@ impl Gives {
             | Gives::Result(name, _)
             | Gives::Status(name, ..)
             | Gives::Reply(name, _) => Some(name),
+            Gives::Updates => Some(UPDATE),
             Gives::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
             Gives::Blinded => Some("SignedBlindedBeaconBlock"),
             // each has its own route
@@ -185,8 +190,14 @@ impl Gives {
         match self {
             Gives::Same(_, fork) => Some(fork),
             Gives::Result(..) | Gives::Status(..) | Gives::Reply(..) => Some(Fork::Phase0),
-            Gives::Type(_) | Gives::Blinded | Gives::Produced | Gives::ProducedBeside => None,
+            Gives::Type(_) | Gives::Blinded | Gives::Updates => None,
+            Gives::Produced | Gives::ProducedBeside => None,
         }
+    }
+
+    /// Whether its SSZ says by digests of which forks it is.
+    pub(super) fn names_forks(self) -> bool {
+        self == Gives::Updates
     }
 
     /// Whether it is the result of a call.
@@ -247,7 +258,7 @@ mod tests {
             "/eth/v2/beacon/blocks/head/root",
             "/eth/v1/beacon/blocks/head/attestations",
             "/eth/v1/beacon/states/head/validators",
-            "/eth/v1/beacon/light_client/updates",
+            "/eth/v1/beacon/light_client/updates/1",
             "/beacon/eth/head/v2/beacon/blocks/head",
             "/?/eth/v2/beacon/blocks/head",
             "/eth/v2",

@@ -3,8 +3,10 @@
 //! JSON is read while it comes. SSZ is not: where its parts lie is known when all
 //! of it is there, so the one who holds it hands it over at the end.
 
+use super::chain::Chain;
 use super::engine::status;
 use super::route::Gives;
+use super::updates;
 use super::why::Why;
 use super::{Format, VERSION};
 use crate::ssz::to_json::MIN_ROOM;
@@ -37,6 +39,8 @@ enum Way {
     ToJson(&'static Schema, TypeId, u64),
     /// The same of what REST has of a payload's status and JSON-RPC otherwise.
     Reply(Format, Preset, u64),
+    /// The same of light clients' updates.
+    Updates(Format, Chain, u64),
 }
 
 /// A type of SSZ.
@@ -80,7 +84,7 @@ impl Transcoder {
     pub fn new<'a>(
         gives: Gives,
         format: Format,
-        preset: Preset,
+        chain: &Chain,
         max_size: u64,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Why> {
@@ -96,6 +100,7 @@ impl Transcoder {
                     .or(is(b"false").then_some(false));
             }
         }
+        let preset = chain.preset;
         let nests = matches!(gives, Gives::Status(..));
         let is_reply = matches!(gives, Gives::Reply(..));
         let first_fork = gives.first_fork();
@@ -105,6 +110,11 @@ impl Transcoder {
             None => None,
         };
         let (way, of) = match (named, format) {
+            _ if gives.names_forks() && chain.digests.is_none() => return Err(Why::NoDigests),
+            _ if gives.names_forks() => {
+                let way = Way::Updates(format, chain.clone(), 0);
+                (way, Of::Name(updates::UPDATE, preset))
+            }
             (_, Format::Json) if gives.says_more() => return Err(Why::More),
             (Some(fork), _) => {
                 let (schema, ty) = type_of(gives, fork, preset, kind)?;
@@ -126,7 +136,7 @@ impl Transcoder {
             }
             (None, Format::Json) => return Err(Why::NoVersion),
         };
-        let is_of_a_fork = first_fork.is_none();
+        let is_of_a_fork = first_fork.is_none() && !gives.names_forks();
         Ok(Self {
             way,
             fork: named.filter(|_| is_of_a_fork),
@@ -172,6 +182,14 @@ impl Transcoder {
                 *came += piece.len() as u64;
                 *came
             }
+            Way::Updates(to, _, came) => {
+                *came += piece.len() as u64;
+                match to {
+                    Format::Json => *came,
+                    // what it comes to shows at the end
+                    Format::Ssz => 0,
+                }
+            }
         };
         match ssz > self.max_size {
             true => Err(Why::Length(self.max_size)),
@@ -181,7 +199,10 @@ impl Transcoder {
 
     /// Whether all of the body is wanted again at its end.
     pub fn wants_all(&self) -> bool {
-        matches!(self.way, Way::ToJson(..) | Way::Reply(..))
+        matches!(
+            self.way,
+            Way::ToJson(..) | Way::Reply(..) | Way::Updates(..)
+        )
     }
 
     /// Bytes that will be made, or have been so far.
@@ -190,6 +211,7 @@ impl Transcoder {
             Way::ToSsz(reader) => reader.written(),
             Way::ToJson(_, _, came) | Way::Reply(Format::Json, _, came) => json_of(*came),
             Way::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
+            Way::Updates(to, _, came) => updates_of(*to, *came),
         }
     }
 
@@ -199,6 +221,7 @@ impl Transcoder {
             Way::ToSsz(reader) => reader.room(),
             Way::ToJson(_, _, came) | Way::Reply(Format::Json, _, came) => json_of(*came),
             Way::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
+            Way::Updates(to, _, came) => updates_of(*to, *came),
         }
     }
 
@@ -213,6 +236,19 @@ impl Transcoder {
             Way::Reply(format, preset, _) => {
                 return Ok(Made {
                     body: status::result(preset, &self.id, format, all)?.into(),
+                    format,
+                    fork: None,
+                    flags: Flags::default(),
+                    of: None,
+                });
+            }
+            Way::Updates(format, chain, _) => {
+                let body = match format {
+                    Format::Ssz => updates::to_ssz(&chain, self.max_size, all)?,
+                    Format::Json => updates::to_json(&chain, all)?,
+                };
+                return Ok(Made {
+                    body: body.into(),
                     format,
                     fork: None,
                     flags: Flags::default(),
@@ -251,6 +287,15 @@ pub(super) fn json_of(ssz: u64) -> usize {
     ssz.saturating_mul(2)
         .saturating_add(ssz / 4)
         .saturating_add(PIECE)
+}
+
+/// The same of light clients' updates, in either format.
+fn updates_of(to: Format, came: u64) -> usize {
+    match to {
+        Format::Json => json_of(came),
+        // nearly all of it is hex
+        Format::Ssz => usize::try_from(came / 2).unwrap_or(usize::MAX),
+    }
 }
 
 /// The value in an envelope. It does not say whether it is final, which SSZ does

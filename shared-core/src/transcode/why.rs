@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use super::chain::ForkDigest;
 use crate::cache::reason::Reason;
 use crate::mode::Mode;
-use crate::ssz::{Error, Problem};
+use crate::ssz::{Error, Fork, Problem};
 
 /// Why an answer can't be had in the other format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,12 @@ pub enum Why {
     Fork(String),
     /// Its head and its envelope name two forks.
     TwoVersions(&'static str, String),
+    /// The node has not said yet which forks its chain has.
+    NoDigests,
+    /// It stands for none of them.
+    Digest(ForkDigest),
+    /// It is of a fork that was not, or not any more, at that slot.
+    NotThen(Fork, u64),
     /// It is no value of its type.
     Invalid(Error),
     /// It is an error, or null.
@@ -39,6 +46,7 @@ impl Why {
         match self {
             Why::NoVersion | Why::More => Mode::SszVersion,
             Why::Fork(_) | Why::TwoVersions(..) => Mode::SszFork,
+            Why::NoDigests | Why::Digest(_) | Why::NotThen(..) => Mode::SszFork,
             Why::Invalid(_) => Mode::SszInvalid,
             Why::Nothing => Mode::SszNothing,
             Why::Length(_) => Mode::SszLength,
@@ -56,6 +64,7 @@ impl Why {
         match self {
             Why::NoVersion | Why::More => Reason::SszVersion,
             Why::Fork(_) | Why::TwoVersions(..) => Reason::SszFork,
+            Why::NoDigests | Why::Digest(_) | Why::NotThen(..) => Reason::SszFork,
             Why::Invalid(_) | Why::Nothing => Reason::SszInvalid,
             Why::Length(_) => Reason::SszLength,
             Why::Coding => Reason::Coding,
@@ -85,6 +94,12 @@ impl fmt::Display for Why {
             Why::TwoVersions(head, body) => {
                 write!(f, "its head names the fork {head}, its body {body:?}")
             }
+            Why::NoDigests => f.write_str("the node has not said yet which forks there are"),
+            Why::Digest(digest) => {
+                let digest = const_hex::encode(digest);
+                write!(f, "the fork digest 0x{digest} is not known")
+            }
+            Why::NotThen(fork, slot) => write!(f, "slot {slot} is not of the fork {fork}"),
             Why::Invalid(error) => error.fmt(f),
             Why::Length(most) => write!(f, "it is more than {most} bytes of SSZ"),
             Why::Nothing => f.write_str("it is an error, or null"),

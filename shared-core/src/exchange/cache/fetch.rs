@@ -54,7 +54,8 @@ impl Exchange {
             namespace,
             mark,
             valid: Arc::clone(&self.config.cache.valid),
-            ssz: self.config.ssz.clone(),
+            chain: self.chain(),
+            max_ssz: self.config.ssz.max_size,
             asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
                 && !asked.forwards_codings,
             gate: self.gate(),
@@ -115,6 +116,7 @@ impl Exchange {
         if !self.storing.is_judged {
             self.judge_storing(&head);
         }
+        let is_answer = self.judge_inquiry(&head);
         self.head_edits.clear();
         let held = Held::of(&head);
         let mode = match Response::read(head.fields).coding {
@@ -122,6 +124,9 @@ impl Exchange {
             Coding::Gzip | Coding::Other => Mode::Encoded,
         };
         self.pass(Event::HeadToPass, held, mode)?;
-        Ok(self.tee_or_pass())
+        Ok(match is_answer {
+            true => HeadAction::Tee,
+            false => self.tee_or_pass(),
+        })
     }
 }

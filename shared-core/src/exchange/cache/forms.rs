@@ -8,8 +8,8 @@ use crate::cache::entry::Entry;
 use crate::cache::resource::{key_of, of_form};
 use crate::cache::scope::Scope;
 use crate::cache::Key;
-use crate::config::SszConfig;
 use crate::memory;
+use crate::transcode::chain::Chain;
 use crate::transcode::{Format, Negotiated, Transcoder};
 
 /// What a resource is stored under.
@@ -25,7 +25,8 @@ pub(in crate::exchange) fn key_in(scope: &Scope, name: &[u8], ssz: Option<Negoti
 /// can't be told they are not.
 pub(in crate::exchange) fn say_the_same(
     negotiated: Negotiated,
-    config: &SszConfig,
+    chain: &Chain,
+    max_ssz: u64,
     one: &Entry,
     other: &Entry,
 ) -> bool {
@@ -53,8 +54,8 @@ pub(in crate::exchange) fn say_the_same(
         match Format::of(types.next()?.1)? {
             Format::Ssz => Some(plain),
             Format::Json => {
-                let (gives, preset) = (*negotiated.gives, config.preset);
-                let made = Transcoder::new(gives, Format::Ssz, preset, config.max_size, fields);
+                let gives = *negotiated.gives;
+                let made = Transcoder::new(gives, Format::Ssz, chain, max_ssz, fields);
                 let mut made = made.ok()?;
                 made.feed(&plain).ok()?;
                 let mut body = made.finish(&plain).ok()?.body;

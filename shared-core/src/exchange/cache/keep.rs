@@ -141,6 +141,9 @@ impl Exchange {
     pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
         self.allows(Event::Observe)?;
         self.received += piece.len() as u64;
+        if let Some(inquiry) = &mut self.inquiry {
+            inquiry.take(piece);
+        }
         self.storing
             .copy_of_sent(&self.config, &mut self.reason, piece);
         Ok(())

@@ -73,9 +73,9 @@ impl Exchange {
         let config = &self.config;
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let mut memory = config.process.budget.reserve(0, limit).ok_or(Why::Memory)?;
-        let (preset, most) = (config.ssz.preset, config.ssz.max_size);
+        let (chain, most) = (self.chain(), config.ssz.max_size);
         let none = std::iter::empty();
-        let mut stage = Transcoder::new(*ssz.gives, Format::Ssz, preset, most, none)?;
+        let mut stage = Transcoder::new(*ssz.gives, Format::Ssz, &chain, most, none)?;
         for piece in json.slices().flat_map(|slice| slice.chunks(PIECE)) {
             if memory::is_short() {
                 return Err(Why::Memory);

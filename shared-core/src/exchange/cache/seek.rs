@@ -159,7 +159,8 @@ impl Exchange {
             Some(other) => {
                 let most = off_loop_length(self.config.comp_level) as u64;
                 let is_long = entry.length(b"").max(other.length(b"")) > most;
-                !is_long && say_the_same(negotiated, &self.config.ssz, entry, &other)
+                let (chain, max_ssz) = (self.chain(), self.config.ssz.max_size);
+                !is_long && say_the_same(negotiated, &chain, max_ssz, entry, &other)
             }
         };
         match says_the_same {

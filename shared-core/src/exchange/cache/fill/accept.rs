@@ -1,12 +1,11 @@
 //! Whether an answer with a head like this may be stored.
 
 use super::wanted::What;
-use super::Fill;
+use super::{Fill, Settings};
 use crate::cache::http;
 use crate::cache::process::varying::Learnt;
 use crate::cache::reason::Reason;
 use crate::cache::scope::Fields;
-use crate::config::SszConfig;
 use crate::exchange::head::{is_bytewise, Coding, Field, ResponseHead};
 use crate::negotiate::etag::weakened;
 use crate::negotiate::list::members;
@@ -67,9 +66,9 @@ impl Fill {
                     return Err(Reason::Lifetime);
                 }
                 if let (Some(negotiated), 200) = (resource.ssz, head.status) {
-                    let config = &self.settings.ssz;
-                    resource.transcoder = transcoder_for(negotiated, config, head, content_type)?;
-                    resource.of = type_of(negotiated, config, head, content_type);
+                    let settings = &self.settings;
+                    resource.transcoder = transcoder_for(negotiated, settings, head, content_type)?;
+                    resource.of = type_of(negotiated, settings, head, content_type);
                 }
             }
             What::Call(_) | What::Batch(_) if is_coded => return Err(Reason::Coding),
@@ -164,7 +163,7 @@ impl Fill {
 /// format than the one that was asked for is stored.
 fn transcoder_for<'a, I>(
     negotiated: Negotiated,
-    config: &SszConfig,
+    settings: &Settings,
     head: &ResponseHead<I>,
     content_type: &[u8],
 ) -> Result<Option<Box<Transcoder>>, Reason>
@@ -177,9 +176,9 @@ where
     match Format::of(content_type) {
         Some(came) if came == wanted => Ok(None),
         Some(_) => {
-            let (preset, max_size) = (config.preset, config.max_size);
+            let (chain, max_size) = (&settings.chain, settings.max_ssz);
             let fields = head.fields.clone();
-            Transcoder::new(*negotiated.gives, wanted, preset, max_size, fields)
+            Transcoder::new(*negotiated.gives, wanted, chain, max_size, fields)
                 .map(|transcoder| Some(Box::new(transcoder)))
                 .map_err(|why| why.reason())
         }
@@ -190,7 +189,7 @@ where
 /// The type of an answer that is SSZ, and is stored as that.
 fn type_of<'a, I>(
     negotiated: Negotiated,
-    config: &SszConfig,
+    settings: &Settings,
     head: &ResponseHead<I>,
     content_type: &[u8],
 ) -> Option<(&'static Schema, TypeId)>
@@ -201,9 +200,9 @@ where
     if !is_stored || Format::of(content_type) != Some(Format::Ssz) {
         return None;
     }
-    let (preset, max_size) = (config.preset, config.max_size);
+    let (chain, max_size) = (&settings.chain, settings.max_ssz);
     let fields = head.fields.clone();
-    let reader = Transcoder::new(*negotiated.gives, Format::Ssz, preset, max_size, fields);
+    let reader = Transcoder::new(*negotiated.gives, Format::Ssz, chain, max_size, fields);
     reader.ok()?.type_by_head()
 }
 

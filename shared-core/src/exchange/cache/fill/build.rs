@@ -196,8 +196,8 @@ impl Fill {
         let built = self.entries.first().filter(|it| !it.entry.is_nothing())?;
         let other_key = other_form(&resource.key);
         let other = self.shared.hot()?.stale(&other_key)?;
-        let ssz = &self.settings.ssz;
-        let is_one_value = say_the_same(negotiated, ssz, &built.entry, &other);
+        let (chain, max_ssz) = (&self.settings.chain, self.settings.max_ssz);
+        let is_one_value = say_the_same(negotiated, chain, max_ssz, &built.entry, &other);
         (!is_one_value).then_some((other_key, other))
     }
 

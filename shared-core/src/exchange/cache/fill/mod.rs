@@ -18,10 +18,10 @@ use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
 use crate::cache::scope::Scope;
 use crate::cache::{Key, Namespace};
-use crate::config::SszConfig;
 use crate::exchange::head::Coding;
 use crate::memory;
 use crate::memory::{Budget, Reservation};
+use crate::transcode::chain::Chain;
 use wanted::What;
 
 /// What will be stored when the answer is whole. Dropped before, it makes way
@@ -87,7 +87,9 @@ pub(in crate::exchange) struct Settings {
     /// What was known of the chain then, if it is followed.
     pub(in crate::exchange) mark: Option<Mark>,
     pub(in crate::exchange) valid: Arc<Valid>,
-    pub(in crate::exchange) ssz: SszConfig,
+    pub(in crate::exchange) chain: Chain,
+    /// No longer SSZ is made. Bytes.
+    pub(in crate::exchange) max_ssz: u64,
     /// The node is not asked for a coding, whatever the client accepts.
     pub(in crate::exchange) asks_identity: bool,
     pub(in crate::exchange) gate: Gate,

@@ -1,0 +1,187 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * What the core has to know of a node is asked in the background, in a
+ * subrequest like those that update the cache: from the content phase on, at
+ * the same place, and below the same prefix as the request that made it
+ * necessary.  The next request on the client's connection comes after it, so it
+ * has a second at most.
+ */
+
+
+static ngx_int_t ngx_http_sszip_ask(ngx_http_request_t *r,
+    sszip_exchange *exchange);
+static ngx_int_t ngx_http_sszip_path_of_inquiry(ngx_http_request_t *r,
+    sszip_exchange *exchange, ngx_str_t *path, ngx_str_t *out);
+static ngx_int_t ngx_http_sszip_set_inquiry(ngx_http_request_t *r,
+    ngx_str_t *unparsed_uri);
+static void ngx_http_sszip_inquiry_timeout(ngx_event_t *ev);
+
+
+void
+ngx_http_sszip_inquire(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    sszip_str                   url;
+    sszip_exchange             *exchange;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    ngx_memzero(&url, sizeof(sszip_str));
+
+    if (slcf->url->lengths != NULL
+        && ngx_http_sszip_value(r, slcf->url, &url) != NGX_OK)
+    {
+        return;
+    }
+
+    do {
+        exchange = sszip_exchange_take_inquiry(ctx->exchange, url,
+                                               ngx_http_sszip_now());
+
+    } while (exchange != NULL && ngx_http_sszip_ask(r, exchange) == NGX_OK);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_ask(ngx_http_request_t *r, sszip_exchange *exchange)
+{
+    ngx_str_t              uri, unparsed_uri;
+    ngx_http_request_t    *sr;
+    ngx_http_sszip_ctx_t  *inquiry;
+
+    inquiry = ngx_http_sszip_create_ctx(r, exchange);
+    if (inquiry == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_sszip_path_of_inquiry(r, exchange, &r->uri, &uri) != NGX_OK) {
+        ngx_http_sszip_free_exchange(inquiry);
+        return NGX_ERROR;
+    }
+
+    unparsed_uri = uri;
+
+    if (r->valid_unparsed_uri
+        && ngx_http_sszip_path_of_inquiry(r, exchange, &r->unparsed_uri,
+                                          &unparsed_uri)
+           != NGX_OK)
+    {
+        ngx_http_sszip_free_exchange(inquiry);
+        return NGX_ERROR;
+    }
+
+    sr = ngx_http_sszip_background(r, inquiry, &uri, NULL);
+    if (sr == NULL) {
+        return NGX_ERROR;
+    }
+
+    inquiry->wake.handler = ngx_http_sszip_inquiry_timeout;
+    inquiry->wake.data = sr;
+    inquiry->wake.log = r->connection->log;
+
+    ngx_add_timer(&inquiry->wake,
+                  (ngx_msec_t) sszip_exchange_next_timer(exchange));
+
+    return ngx_http_sszip_set_inquiry(sr, &unparsed_uri);
+}
+
+
+static ngx_int_t
+ngx_http_sszip_path_of_inquiry(ngx_http_request_t *r,
+    sszip_exchange *exchange, ngx_str_t *path, ngx_str_t *out)
+{
+    ngx_str_t  found;
+    sszip_str  str;
+
+    if (sszip_exchange_path_of_inquiry(exchange, ngx_http_sszip_str(path),
+                                       &str)
+        != SSZIP_STATUS_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    found = ngx_http_sszip_ngx_str(str);
+
+    out->len = found.len;
+    out->data = ngx_pstrdup(r->pool, &found);
+
+    return (out->data != NULL) ? NGX_OK : NGX_ERROR;
+}
+
+
+/*
+ * A GET, whatever the client has sent.  Variables are its own: what they come
+ * to there is nothing to a log of the client's request.
+ */
+
+static ngx_int_t
+ngx_http_sszip_set_inquiry(ngx_http_request_t *r, ngx_str_t *unparsed_uri)
+{
+    size_t                      size;
+    ngx_http_core_main_conf_t  *cmcf;
+    ngx_http_variable_value_t  *variables;
+
+    r->method = NGX_HTTP_GET;
+    r->method_name = ngx_http_core_get_method;
+    r->unparsed_uri = *unparsed_uri;
+    r->request_body = NULL;
+
+    r->headers_in.content_length = NULL;
+    r->headers_in.content_length_n = -1;
+    r->headers_in.chunked = 0;
+
+    cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
+
+    size = cmcf->variables.nelts * sizeof(ngx_http_variable_value_t);
+
+    variables = ngx_palloc(r->pool, size);
+    if (variables == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(variables, r->variables, size);
+    r->variables = variables;
+
+    return NGX_OK;
+}
+
+
+/* as if there had been an answer that is none */
+
+static void
+ngx_http_sszip_inquiry_timeout(ngx_event_t *ev)
+{
+    ngx_connection_t      *c;
+    ngx_http_request_t    *r;
+    ngx_http_upstream_t   *u;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    r = ev->data;
+    c = r->connection;
+    u = r->upstream;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_error(NGX_LOG_INFO, c->log, 0,
+                  "sszip: the node has not answered \"%V\" in time", &r->uri);
+
+    ctx = ngx_http_sszip_update_ctx(r);
+
+    ctx->step.act = SSZIP_DO_PASS;
+
+    ngx_http_sszip_free_exchange(ctx);
+
+    if (u != NULL && u->cleanup != NULL) {
+        (*u->cleanup)(r);
+    }
+
+    ngx_http_run_posted_requests(c);
+}

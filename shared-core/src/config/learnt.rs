@@ -1,0 +1,343 @@
+//! What is learnt from the nodes behind a place: which preset their chain has, and
+//! which forks.
+//!
+//! Nothing waits for it, and nothing is forgotten: what is old is asked for again, and
+//! holds until there is an answer. A node that does not say it, or not in time, is
+//! asked again after longer and longer pauses.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::ssz::Preset;
+use crate::transcode::chain::{genesis_root, Digests, Forks, Spec};
+
+/// For so long nobody asks again. Milliseconds.
+pub const FRESH: u64 = 10 * 60 * 1_000;
+/// The first pause after a question without an answer; each is twice the last.
+const PAUSE: u64 = 5_000;
+/// Of nodes that were not heard of one is asked in so many milliseconds, at most:
+/// clients may make their names up.
+const PACE: u64 = 1_000;
+/// So many are remembered: places with more of them are rare.
+const MOST: usize = 16;
+
+/// What there is to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The constants of the chain.
+    Spec,
+    /// The root of its validators at genesis.
+    Genesis,
+}
+
+impl Question {
+    /// The route below `/eth/` that answers it.
+    pub fn route(self) -> &'static str {
+        match self {
+            Question::Spec => "v1/config/spec",
+            Question::Genesis => "v1/beacon/genesis",
+        }
+    }
+}
+
+/// What a request needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// The preset, which the operator has not said.
+    pub preset: bool,
+    /// What stands for which fork.
+    pub digests: bool,
+}
+
+/// What is known of a node's chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Its preset.
+    pub preset: Option<Preset>,
+    /// What stands for which of its forks.
+    pub digests: Option<Arc<Digests>>,
+}
+
+/// What is known of the nodes behind a place, each by its name there. Shared by all
+/// settings that are made of one.
+#[derive(Clone, Debug, Default)]
+pub struct Learnt(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    nodes: Vec<Node>,
+    /// When the next one may be taken up. Milliseconds, as all times here.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: Vec<u8>,
+    known: Known,
+    forks: Option<Forks>,
+    genesis_root: Option<[u8; 32]>,
+    spec: Due,
+    genesis: Due,
+    /// When it was last wanted.
+    wanted: u64,
+}
+
+/// When something is to be asked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due {
+    at: u64,
+    in_vain: u32,
+}
+
+impl Learnt {
+    /// What is known of a node.
+    pub fn of(&self, name: &[u8]) -> Known {
+        self.table(|table| {
+            let node = table.find(name);
+            node.map(|node| node.known.clone()).unwrap_or_default()
+        })
+    }
+
+    /// What is to be asked now of a node, by whoever asks for this: nobody else will
+    /// be told the same for a while.
+    pub fn question(&self, name: &[u8], needs: Needs, now: u64) -> Option<Question> {
+        self.table(|table| table.question(name, needs, now))
+    }
+
+    /// The body of a node's answer. Whether it is one.
+    pub fn learn(&self, name: &[u8], question: Question, body: &[u8], now: u64) -> bool {
+        // not while others wait for the table
+        let (spec, root) = match question {
+            Question::Spec => (Spec::read(body), None),
+            Question::Genesis => (None, genesis_root(body)),
+        };
+        self.table(|table| {
+            let Some(node) = table.find(name) else {
+                return false;
+            };
+            let due = Due {
+                at: now.saturating_add(FRESH),
+                in_vain: 0,
+            };
+            match (spec, root) {
+                (Some(spec), _) => {
+                    node.known.preset = Some(spec.preset);
+                    node.forks = spec.forks;
+                    node.spec = due;
+                }
+                (_, Some(root)) => {
+                    node.genesis_root = Some(root);
+                    node.genesis = due;
+                }
+                (None, None) => return false,
+            }
+            let (forks, root) = (node.forks.as_ref(), node.genesis_root.as_ref());
+            let digests = forks
+                .zip(root)
+                .and_then(|(forks, root)| forks.digests(root));
+            node.known.digests = digests.map(Arc::new);
+            true
+        })
+    }
+
+    fn table<T>(&self, what: impl FnOnce(&mut Table) -> T) -> T {
+        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Table {
+    fn find(&mut self, name: &[u8]) -> Option<&mut Node> {
+        self.nodes.iter_mut().find(|node| node.name == name)
+    }
+
+    fn question(&mut self, name: &[u8], needs: Needs, now: u64) -> Option<Question> {
+        if self.find(name).is_none() {
+            if now < self.next || !self.make_room(now) {
+                return None;
+            }
+            self.next = now.saturating_add(PACE);
+            self.nodes.push(Node::new(name.to_vec()));
+        }
+        let node = self.find(name)?;
+        node.wanted = now;
+        node.question(needs, now)
+    }
+
+    /// Whether there is room for another one.
+    fn make_room(&mut self, now: u64) -> bool {
+        if self.nodes.len() < MOST {
+            return true;
+        }
+        let is_idle = |node: &Node| !node.is_known() || node.wanted.saturating_add(FRESH) <= now;
+        let idle = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| is_idle(node));
+        match idle.min_by_key(|(_, node)| node.wanted) {
+            Some((at, _)) => {
+                self.nodes.swap_remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Node {
+    fn new(name: Vec<u8>) -> Self {
+        Self {
+            name,
+            known: Known::default(),
+            forks: None,
+            genesis_root: None,
+            spec: Due::default(),
+            genesis: Due::default(),
+            wanted: 0,
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.known.preset.is_some() || self.genesis_root.is_some()
+    }
+
+    fn question(&mut self, needs: Needs, now: u64) -> Option<Question> {
+        if self.spec.is_due(now) {
+            self.spec.put_off(now);
+            return Some(Question::Spec);
+        }
+        if needs.digests && self.genesis.is_due(now) {
+            self.genesis.put_off(now);
+            return Some(Question::Genesis);
+        }
+        None
+    }
+}
+
+impl Due {
+    fn is_due(self, now: u64) -> bool {
+        self.at <= now
+    }
+
+    /// It is asked: again, if nothing comes of that, after a while.
+    fn put_off(&mut self, now: u64) {
+        let pause = PAUSE.saturating_mul(1 << self.in_vain.min(16)).min(FRESH);
+        self.at = now.saturating_add(pause);
+        self.in_vain = self.in_vain.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, Learnt, Needs, Question, FRESH, MOST, PACE, PAUSE};
+    use crate::ssz::{Fork, Preset};
+
+    const PRESET: Needs = Needs {
+        preset: true,
+        digests: false,
+    };
+    const DIGESTS: Needs = Needs {
+        preset: false,
+        digests: true,
+    };
+    const GNOSIS: &[u8] =
+        br#"{"data":{"PRESET_BASE":"gnosis","GENESIS_FORK_VERSION":"0x00000064"}}"#;
+    const GENESIS: &[u8] = br#"{"data":{"genesis_validators_root":
+        "0xf5dcb5564e829aab27264b9becd5dfaa017085611224cb3036f573368dbb9d47"}}"#;
+
+    #[test]
+    fn what_is_known_is_asked_again_when_it_is_old() {
+        let learnt = Learnt::default();
+        let shared = learnt.clone();
+        assert_eq!(learnt.question(b"a", PRESET, 7), Some(Question::Spec));
+        assert_eq!(shared.question(b"a", PRESET, 8), None);
+        assert_eq!(learnt.of(b"a"), Known::default());
+        assert!(shared.learn(b"a", Question::Spec, GNOSIS, 9));
+        assert_eq!(learnt.of(b"a").preset, Some(Preset::Gnosis));
+        assert_eq!(learnt.of(b"b"), Known::default());
+        assert_eq!(learnt.question(b"a", PRESET, 8 + FRESH), None);
+        assert_eq!(
+            learnt.question(b"a", PRESET, 9 + FRESH),
+            Some(Question::Spec)
+        );
+        // it holds until there is an answer
+        assert_eq!(learnt.of(b"a").preset, Some(Preset::Gnosis));
+        assert!(!learnt.learn(b"a", Question::Spec, b"<html>", 10 + FRESH));
+        assert_eq!(learnt.of(b"a").preset, Some(Preset::Gnosis));
+    }
+
+    #[test]
+    fn forks_need_both_answers_in_any_order() {
+        for questions in [
+            [Question::Spec, Question::Genesis],
+            [Question::Genesis, Question::Spec],
+        ] {
+            let learnt = Learnt::default();
+            assert_eq!(learnt.question(b"", DIGESTS, 0), Some(Question::Spec));
+            assert_eq!(learnt.question(b"", DIGESTS, 0), Some(Question::Genesis));
+            assert_eq!(learnt.question(b"", DIGESTS, 0), None);
+            for question in questions {
+                assert_eq!(learnt.of(b"").digests, None);
+                let body = match question {
+                    Question::Spec => GNOSIS,
+                    Question::Genesis => GENESIS,
+                };
+                assert!(learnt.learn(b"", question, body, 1));
+            }
+            let digests = learnt.of(b"").digests.unwrap();
+            assert_eq!(digests.at_slot(5).unwrap().0, Fork::Phase0);
+        }
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_less_and_less() {
+        let learnt = Learnt::default();
+        let mut now = 0;
+        for pause in [PAUSE, 2 * PAUSE, 4 * PAUSE] {
+            assert_eq!(learnt.question(b"", PRESET, now), Some(Question::Spec));
+            assert_eq!(learnt.question(b"", PRESET, now + pause - 1), None);
+            now += pause;
+        }
+        for _ in 0..100 {
+            assert_eq!(learnt.question(b"", PRESET, now), Some(Question::Spec));
+            now += FRESH;
+        }
+        // and as often as others once it has
+        assert!(learnt.learn(b"", Question::Spec, GNOSIS, now));
+        now += FRESH;
+        assert_eq!(learnt.question(b"", PRESET, now), Some(Question::Spec));
+        assert_eq!(
+            learnt.question(b"", PRESET, now + PAUSE),
+            Some(Question::Spec)
+        );
+    }
+
+    #[test]
+    fn names_that_clients_make_up_are_asked_slowly_and_take_nobodys_place() {
+        let learnt = Learnt::default();
+        let name = |number: u64| number.to_string().into_bytes();
+        assert!(learnt.question(b"real", PRESET, 0).is_some());
+        assert!(learnt.learn(b"real", Question::Spec, GNOSIS, 0));
+        let mut asked = 0;
+        for number in 0..100 * MOST as u64 {
+            let now = PACE + number * PACE / 10;
+            asked += u64::from(learnt.question(&name(number), PRESET, now).is_some());
+            assert_eq!(learnt.of(b"real").preset, Some(Preset::Gnosis));
+        }
+        assert_eq!(asked, 10 * MOST as u64);
+        assert!(learnt.0.lock().unwrap().nodes.len() <= MOST);
+        // not even those of which something is known, while they are asked for
+        let learnt = Learnt::default();
+        for number in 0..=MOST as u64 {
+            let now = number * PACE;
+            let is_asked = learnt.question(&name(number), PRESET, now).is_some();
+            assert_eq!(is_asked, number < MOST as u64);
+            assert_eq!(
+                learnt.learn(&name(number), Question::Spec, GNOSIS, now),
+                is_asked
+            );
+        }
+        assert!(learnt.question(b"late", PRESET, FRESH).is_some());
+        assert_eq!(learnt.of(&name(0)), Known::default());
+        assert_eq!(learnt.of(&name(1)).preset, Some(Preset::Gnosis));
+    }
+}

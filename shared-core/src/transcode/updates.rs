@@ -1,0 +1,310 @@
+//! `light_client/updates`: no value of SSZ, but updates one after the other
+//! (beacon-APIs), each of its own fork. JSON has `[{"version", "data"}, ...]`, and
+//! octets have for each its length, four bytes that say of which fork it is
+//! (`ForkDigest`), and the update. The length is a `uint64` and counts the digest.
+//!
+//! A node gives 128 at most, of some 60 KB in JSON, so they are read when all are there.
+
+use super::chain::{Chain, Digests};
+use super::stage::{fork_of, named_type, write_json};
+use super::why::Why;
+use crate::jsonrpc::scan::{ScanError, Scanner};
+use crate::ssz::{select, version, Error, Fork, Form, Preset, Schema, ToSsz, TypeId};
+
+/// What each of them is.
+pub(super) const UPDATE: &str = "LightClientUpdate";
+
+const LENGTH: usize = 8;
+const DIGEST: usize = 4;
+
+/// Octets of JSON, no more than `most`.
+pub(super) fn to_ssz(chain: &Chain, most: u64, json: &[u8]) -> Result<Vec<u8>, Why> {
+    let digests = digests_of(chain)?;
+    let mut octets = Vec::new();
+    let mut scanner = Scanner::of_text(json).map_err(no_list)?;
+    let mut is_another = scanner.first_element().map_err(no_list)?;
+    let mut number = 0_u64;
+    while is_another {
+        let span = scanner.value().map_err(no_list)?.span;
+        let update = update_of(chain.preset, digests, &json[span]);
+        let (digest, update) = update.map_err(|why| inside(why, number))?;
+        let length = DIGEST + update.len();
+        if octets.len() as u64 + (LENGTH + length) as u64 > most {
+            return Err(Why::Length(most));
+        }
+        let room = octets.try_reserve(LENGTH + length);
+        room.map_err(|_| Why::Memory)?;
+        octets.extend_from_slice(&(length as u64).to_le_bytes());
+        octets.extend_from_slice(&digest);
+        octets.extend_from_slice(&update);
+        is_another = scanner.next_element().map_err(no_list)?;
+        number += 1;
+    }
+    scanner.end().map_err(no_list)?;
+    Ok(octets)
+}
+
+/// One of them, and what stands for its fork.
+fn update_of(
+    preset: Preset,
+    digests: &Digests,
+    json: &[u8],
+) -> Result<([u8; DIGEST], Vec<u8>), Why> {
+    // before the value or after it
+    let said = version(json)?.ok_or(Why::NoVersion)?;
+    let fork = fork_of(said.as_bytes())?;
+    let (schema, ty) = named_type(UPDATE, fork, preset)?;
+    let mut reader = ToSsz::new(schema, ty, Form::Enveloped);
+    reader.push(json)?;
+    let update = reader.end()?;
+    let slot = slot_of(schema, ty, &update).ok_or(Why::Failed)?;
+    match digests.at_slot(slot) {
+        Some((of, digest)) if of == fork => Ok((digest, update)),
+        _ => Err(Why::NotThen(fork, slot)),
+    }
+}
+
+/// Of the header that is attested, which decides.
+fn slot_of(schema: &Schema, ty: TypeId, update: &[u8]) -> Option<u64> {
+    let (_, range) = select(schema, ty, update, "attested_header.beacon.slot").ok()?;
+    let slot = update.get(range)?.first_chunk()?;
+    Some(u64::from_le_bytes(*slot))
+}
+
+/// JSON of octets.
+pub(super) fn to_json(chain: &Chain, octets: &[u8]) -> Result<Vec<u8>, Why> {
+    let digests = digests_of(chain)?;
+    let mut body = Vec::new();
+    body.try_reserve(octets.len()).map_err(|_| Why::Memory)?;
+    body.push(b'[');
+    let (mut rest, mut number) = (octets, 0_u64);
+    while !rest.is_empty() {
+        let at = octets.len() - rest.len();
+        let wrong = |why: &str| Why::Invalid(Error::because(at, why).in_element(number));
+        let (length, after) = rest
+            .split_first_chunk::<LENGTH>()
+            .ok_or_else(|| wrong("the input ends within a length"))?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok();
+        let (item, after) = length
+            .and_then(|length| after.split_at_checked(length))
+            .ok_or_else(|| wrong("it is longer than what there is"))?;
+        let (digest, update) = item
+            .split_first_chunk::<DIGEST>()
+            .ok_or_else(|| wrong("it has no fork digest"))?;
+        let fork = digests.fork(*digest).ok_or(Why::Digest(*digest))?;
+        let (schema, ty) = named_type(UPDATE, fork, chain.preset)?;
+        open(&mut body, fork, number > 0)?;
+        let written = write_json(schema, ty, update, &mut body);
+        written.map_err(|why| inside(why, number))?;
+        // write_json leaves room for one
+        body.push(b'}');
+        rest = after;
+        number += 1;
+    }
+    body.try_reserve(1).map_err(|_| Why::Memory)?;
+    body.push(b']');
+    Ok(body)
+}
+
+/// What is before a value.
+fn open(body: &mut Vec<u8>, fork: Fork, follows: bool) -> Result<(), Why> {
+    let comma = if follows { "," } else { "" };
+    let begin = format!("{comma}{{\"version\":\"{fork}\",\"data\":");
+    body.try_reserve(begin.len()).map_err(|_| Why::Memory)?;
+    body.extend_from_slice(begin.as_bytes());
+    Ok(())
+}
+
+fn digests_of(chain: &Chain) -> Result<&Digests, Why> {
+    chain.digests.as_deref().ok_or(Why::NoDigests)
+}
+
+fn no_list(error: ScanError) -> Why {
+    Why::Invalid(Error::because(error.offset, "no JSON, or no list"))
+}
+
+fn inside(why: Why, number: u64) -> Why {
+    match why {
+        Why::Invalid(error) => Why::Invalid(error.in_element(number)),
+        why => why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{json, Value};
+
+    use super::{to_json, to_ssz, Chain, Why};
+    use crate::ssz::{Fork, Preset};
+    use crate::transcode::chain::Spec;
+
+    const FORKS: [&str; 3] = ["altair", "capella", "fulu"];
+
+    /// Altair at epoch 1, capella at 2, fulu at 3, another limit of blobs at 4.
+    fn chain() -> Chain {
+        let spec = json!({"data": {
+            "PRESET_BASE": "minimal", "GENESIS_FORK_VERSION": "0x00000001",
+            "ALTAIR_FORK_VERSION": "0x01000001", "ALTAIR_FORK_EPOCH": "1",
+            "BELLATRIX_FORK_VERSION": "0x02000001", "BELLATRIX_FORK_EPOCH": "2",
+            "CAPELLA_FORK_VERSION": "0x03000001", "CAPELLA_FORK_EPOCH": "2",
+            "DENEB_FORK_VERSION": "0x04000001", "DENEB_FORK_EPOCH": "3",
+            "ELECTRA_FORK_VERSION": "0x05000001", "ELECTRA_FORK_EPOCH": "3",
+            "FULU_FORK_VERSION": "0x06000001", "FULU_FORK_EPOCH": "3",
+            "MAX_BLOBS_PER_BLOCK_ELECTRA": "9",
+            "BLOB_SCHEDULE": [{"EPOCH": "4", "MAX_BLOBS_PER_BLOCK": "15"}],
+        }});
+        let forks = Spec::read(spec.to_string().as_bytes()).unwrap().forks;
+        Chain {
+            preset: Preset::Minimal,
+            digests: Some(Arc::new(forks.unwrap().digests(&[7; 32]).unwrap())),
+        }
+    }
+
+    /// Zeros, at a slot of the eight in an epoch.
+    fn update(fork: &str, slot: u64) -> Value {
+        let mut data = default_of(fork);
+        data["attested_header"]["beacon"]["slot"] = json!(slot.to_string());
+        json!({"version": fork, "data": data})
+    }
+
+    fn default_of(fork: &str) -> Value {
+        let zeros = |bytes: usize| json!(format!("0x{}", "00".repeat(bytes)));
+        let nodes = |count: usize| vec![zeros(32); count];
+        let beacon = json!({"slot": "0", "proposer_index": "0", "parent_root": zeros(32),
+            "state_root": zeros(32), "body_root": zeros(32)});
+        let execution = json!({"parent_hash": zeros(32), "fee_recipient": zeros(20),
+            "state_root": zeros(32), "receipts_root": zeros(32), "logs_bloom": zeros(256),
+            "prev_randao": zeros(32), "block_number": "0", "gas_limit": "0", "gas_used": "0",
+            "timestamp": "0", "extra_data": "0x01", "base_fee_per_gas": "0",
+            "block_hash": zeros(32), "transactions_root": zeros(32),
+            "withdrawals_root": zeros(32), "blob_gas_used": "0", "excess_blob_gas": "0"});
+        let is_late = fork.parse::<Fork>().unwrap() >= Fork::Electra;
+        let mut execution = execution;
+        if fork == "capella" {
+            execution
+                .as_object_mut()
+                .unwrap()
+                .retain(|name, _| !name.contains("blob"));
+        }
+        let header = match fork {
+            "altair" => json!({"beacon": beacon}),
+            _ => json!({"beacon": beacon, "execution": execution, "execution_branch": nodes(4)}),
+        };
+        let (committee_depth, finality_depth) = if is_late { (6, 7) } else { (5, 6) };
+        json!({
+            "attested_header": header, "finalized_header": header,
+            "next_sync_committee": {"pubkeys": vec![zeros(48); 32], "aggregate_pubkey": zeros(48)},
+            "next_sync_committee_branch": nodes(committee_depth),
+            "finality_branch": nodes(finality_depth),
+            "sync_aggregate": {"sync_committee_bits": zeros(4), "sync_committee_signature": zeros(96)},
+            "signature_slot": "1",
+        })
+    }
+
+    fn octets(json: &Value) -> Result<Vec<u8>, Why> {
+        to_ssz(&chain(), 1 << 20, json.to_string().as_bytes())
+    }
+
+    #[test]
+    fn there_and_back_again_whatever_the_fork() {
+        let slots = [
+            (FORKS[0], 15),
+            (FORKS[1], 16),
+            (FORKS[2], 24),
+            (FORKS[2], 40),
+        ];
+        let json = Value::Array(
+            slots
+                .iter()
+                .map(|(fork, slot)| update(fork, *slot))
+                .collect(),
+        );
+        let octets = octets(&json).unwrap();
+        let again: Value = serde_json::from_slice(&to_json(&chain(), &octets).unwrap()).unwrap();
+        assert!(again == json, "{again}");
+        // fulu's two are not called the same
+        let mut digests = Vec::new();
+        let mut rest = &octets[..];
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let (item, after) = after.split_at(u64::from_le_bytes(*length) as usize);
+            digests.push(item[..4].to_vec());
+            rest = after;
+        }
+        assert_eq!(digests.len(), 4);
+        assert_ne!(digests[2], digests[3]);
+        assert_eq!(to_ssz(&chain(), 0, b" [ ] "), Ok(Vec::new()));
+        assert_eq!(to_json(&chain(), b""), Ok(b"[]".to_vec()));
+    }
+
+    #[test]
+    fn the_version_may_come_last_and_is_the_one_of_the_slot() {
+        let last = update("altair", 9).to_string();
+        assert!(last.starts_with("{\"data\""), "{last}");
+        assert!(to_ssz(&chain(), 1 << 20, format!("[{last}]").as_bytes()).is_ok());
+        for (fork, slot) in [("altair", 7), ("altair", 16), ("capella", 15), ("fulu", 23)] {
+            let json = json!([update("altair", 8), update(fork, slot)]);
+            let expected = Why::NotThen(fork.parse().unwrap(), slot);
+            assert_eq!(octets(&json), Err(expected), "{fork} at {slot}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let good = update("altair", 9);
+        let mut without = good.clone();
+        without["data"]["signature_slot"].take();
+        let invalid = |json: &Value| match octets(json) {
+            Err(Why::Invalid(error)) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let said = invalid(&json!([good, without]));
+        assert!(said.starts_with("[1].data.signature_slot, "), "{said}");
+        for json in [
+            json!({"data": [good]}),
+            json!("x"),
+            json!({"code": 500, "message": "m"}),
+        ] {
+            assert!(invalid(&json).contains("no list"));
+        }
+        let mut unnamed = good.clone();
+        unnamed.as_object_mut().unwrap().remove("version");
+        assert_eq!(octets(&json!([unnamed])), Err(Why::NoVersion));
+        let mut unknown = good.clone();
+        unknown["version"] = json!("osaka");
+        assert_eq!(octets(&json!([unknown])), Err(Why::Fork("osaka".into())));
+        let text = json!([good]).to_string();
+        for end in 0..text.len() {
+            let cut = to_ssz(&chain(), 1 << 20, &text.as_bytes()[..end]);
+            assert!(matches!(cut, Err(Why::Invalid(_))), "{end}: {cut:?}");
+        }
+        let length = octets(&json!([good])).unwrap().len() as u64;
+        let most = |most| to_ssz(&chain(), most, text.as_bytes());
+        assert_eq!(most(length - 1), Err(Why::Length(length - 1)));
+        assert!(most(length).is_ok());
+        let unlearnt = Chain {
+            digests: None,
+            ..chain()
+        };
+        assert_eq!(to_ssz(&unlearnt, 1 << 20, b"[]"), Err(Why::NoDigests));
+        assert_eq!(to_json(&unlearnt, b""), Err(Why::NoDigests));
+    }
+
+    #[test]
+    fn octets_that_are_none_are_refused() {
+        let whole = octets(&json!([update("altair", 9), update("fulu", 30)])).unwrap();
+        let first = 8 + u64::from_le_bytes(*whole.first_chunk().unwrap()) as usize;
+        for end in 1..whole.len() {
+            let made = to_json(&chain(), &whole[..end]);
+            assert_eq!(made.is_ok(), end == first, "{end}");
+        }
+        let mut other = whole.clone();
+        other[8] ^= 1;
+        assert!(matches!(to_json(&chain(), &other), Err(Why::Digest(_))));
+        for length in [0, 3, u64::MAX] {
+            let made = to_json(&chain(), &[&length.to_le_bytes()[..], &[0; 8]].concat());
+            assert!(matches!(made, Err(Why::Invalid(_))), "{length}");
+        }
+    }
+}
