@@ -3,6 +3,7 @@ a body is done anew to each answer, once, hit or miss, and has no say in what is
 stored; what the node says always has, hidden or not."""
 
 import time
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -76,10 +77,16 @@ def decoded(response):
 
 
 def added(response):
-    """All else, with how often it is there. What a client is known by is its own."""
+    """All else, with how often it is there. What a client is known by is its own, and
+    when an answer is too old counts from when it was sent, in minutes."""
+    sent = parsedate_to_datetime(response.header("Date"))
     lines = sorted((name.lower(), value) for name, value in response.headers)
+    own = {
+        "x-request-id": lambda _: "",
+        "expires": lambda value: round((parsedate_to_datetime(value) - sent).total_seconds() / 60),
+    }
     return [
-        (name, "" if name == "x-request-id" else value)
+        (name, own.get(name, str)(value))
         for name, value in lines
         if name not in OWN | OF_RESOURCES and (name, value) != ("cache-control", "max-age=60")
     ]

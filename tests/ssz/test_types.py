@@ -8,6 +8,16 @@ import specs
 
 # Of the execution layer, which tests/ssz/test_execution.py is about.
 EXECUTION = {
+    "EngineWithdrawal",
+    "ExecutionPayloadAmsterdam",
+    "ExecutionPayloadCancun",
+    "ExecutionPayloadEnvelopeAmsterdam",
+    "ExecutionPayloadEnvelopeCancun",
+    "ExecutionPayloadEnvelopeParis",
+    "ExecutionPayloadEnvelopePrague",
+    "ExecutionPayloadEnvelopeShanghai",
+    "ExecutionPayloadParis",
+    "ExecutionPayloadShanghai",
     "ExecutionWitness",
     "ForkchoiceUpdatedWithWitness",
     "NewPayloadWithWitness",
