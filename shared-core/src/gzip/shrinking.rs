@@ -12,7 +12,7 @@ use crate::faults::{injected, panic_if, Fault};
 /// So many plain bytes are coded at once.
 const PIECE: usize = 1 << 20;
 
-/// What an open stream ends with, at most.
+/// What an open stream ends with, or the member, at most.
 const END: usize = 16;
 
 /// Why there is no member.
@@ -56,7 +56,7 @@ pub(crate) fn gzip(
     for piece in from_the_end {
         let is_first = coded.len() == head.len();
         let open = open_in(&plain[piece.plain.clone()], level, &mut room);
-        let fits = |length| coded.capacity() - coded.len() >= length;
+        let fits = |length| coded.capacity() - coded.len() >= length + END;
         let is_of_use = |length| any_length || !is_first || length < piece.plain.len();
         match open.filter(|it| fits(it.bytes.len()) && is_of_use(it.bytes.len())) {
             Some(open) => {
@@ -90,7 +90,7 @@ fn prepared(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Piece>, Vec<u8>
     }
     let mut coded = Vec::new();
     coded
-        .try_reserve_exact(bound(plain.len()).checked_add(END * count)?)
+        .try_reserve_exact(bound(plain.len()).checked_add(END * (count + 1))?)
         .ok()?;
     Some((pieces, coded))
 }
