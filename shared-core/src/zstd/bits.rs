@@ -31,7 +31,7 @@ impl<'a> Forward<'a> {
         load(self.bytes, self.at / 8) >> (self.at % 8) & ((1 << count) - 1)
     }
 
-    pub(super) fn skip(&mut self, count: u32) {
+    pub(super) fn consume(&mut self, count: u32) {
         self.at += count as usize;
     }
 
@@ -72,14 +72,14 @@ impl<'a> Backward<'a> {
     }
 
     #[inline]
-    pub(super) fn skip(&mut self, count: u32) {
+    pub(super) fn consume(&mut self, count: u32) {
         self.left -= count as isize;
     }
 
     #[inline]
     pub(super) fn read(&mut self, count: u32) -> u64 {
         let bits = self.peek(count);
-        self.skip(count);
+        self.consume(count);
         bits
     }
 
@@ -104,12 +104,12 @@ mod tests {
         let mut forward = Forward::new(&bytes);
         let mut read = |count| {
             let bits = forward.peek(count);
-            forward.skip(count);
+            forward.consume(count);
             bits
         };
         assert_eq!([read(3), read(6), read(7)], [0b110, 0b11_0100, 0b000_1110]);
         assert_eq!(forward.taken().ok(), Some(2));
-        forward.skip(1);
+        forward.consume(1);
         assert!(forward.taken().is_err());
 
         let mut backward = Backward::new(&bytes).ok().unwrap();

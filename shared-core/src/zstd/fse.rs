@@ -78,7 +78,7 @@ impl Table {
     pub(super) fn read(bytes: &[u8], symbols: usize, max_log: u32) -> Result<(Self, usize), Bad> {
         let mut input = Forward::new(bytes);
         let log = input.peek(4) as u32 + 5;
-        input.skip(4);
+        input.consume(4);
         if log > max_log {
             return Err(Bad);
         }
@@ -96,7 +96,7 @@ impl Table {
                 () if value >= 1 << (bits - 1) => (value - threshold, bits),
                 () => (value, bits),
             };
-            input.skip(bits);
+            input.consume(bits);
             let count = value - 1;
             *counts[..symbols].get_mut(known).ok_or(Bad)? = count as i16;
             known += 1;
@@ -104,7 +104,7 @@ impl Table {
             if count == 0 {
                 loop {
                     let zeros = input.peek(2) as usize;
-                    input.skip(2);
+                    input.consume(2);
                     known += zeros;
                     if zeros < 3 {
                         break;

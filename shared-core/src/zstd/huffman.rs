@@ -76,7 +76,7 @@ impl Table {
         let mut input = Backward::new(stream)?;
         for byte in room {
             let (symbol, length) = self.codes[input.peek(self.bits) as usize];
-            input.skip(u32::from(length));
+            input.consume(u32::from(length));
             *byte = symbol;
         }
         input.is_at_end().then_some(()).ok_or(Bad)

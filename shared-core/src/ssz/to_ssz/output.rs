@@ -166,7 +166,7 @@ fn sorted(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, Probl
     let mut order = Vec::new();
     order.try_reserve_exact(parts.len()).map_err(refused)?;
     let first = parts[0].1;
-    let ends = parts.iter().skip(1).map(|part| part.1).chain([end]);
+    let ends = parts[1..].iter().map(|part| part.1).chain([end]);
     order.extend(
         parts
             .iter()
