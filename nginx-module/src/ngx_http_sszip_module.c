@@ -67,6 +67,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_ssz_preset", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_max_size", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_hold", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_ssz_concurrency", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_request", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_witness", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_batch_max", NGX_CONF_TAKE1),

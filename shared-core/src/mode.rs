@@ -63,11 +63,13 @@ pub enum Mode {
     Json = 25,
     /// It was to be SSZ, and is an error, or null.
     SszNothing = 26,
+    /// It was to be in another format, and is one long answer too many at a time.
+    SszBusy = 27,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 27] = [
+    pub const ALL: [Mode; 28] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -95,6 +97,7 @@ impl Mode {
         Mode::SszLength,
         Mode::Json,
         Mode::SszNothing,
+        Mode::SszBusy,
     ];
 
     /// The name that logs and metrics show.
@@ -127,6 +130,7 @@ impl Mode {
             Mode::SszLength => "ssz-length",
             Mode::Json => "json",
             Mode::SszNothing => "ssz-nothing",
+            Mode::SszBusy => "ssz-busy",
         }
     }
 }

@@ -67,6 +67,10 @@ NUMBERS = {
         ["1", "3"],
         ["-1", "0", "4", "99999999999999999999", "1k", "1.5", "+1", '""', "fast"],
     ),
+    "sszip_ssz_concurrency": (
+        ["1", "65535", "off"],
+        ["-1", "0", "65536", "99999999999999999999", "1k", "1.5", "+1", '""', "on", "all"],
+    ),
     "sszip_memory": (
         ["0", "g"],
         ["-1", "99999999999999999999", "99999999g", "1.5m", "1mb", "m", "all", "+1m", '""'],
@@ -138,6 +142,7 @@ DIRECTIVES = {
     "sszip_stream_level": "2",
     "sszip_buffers": "8 4k",
     "sszip_memory": "64m",
+    "sszip_ssz_concurrency": "off",
     "sszip_upstream_encoding": "pass",
     "sszip_request_decoding": "always",
     "sszip_thread_pool": "off",

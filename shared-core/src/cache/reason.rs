@@ -89,4 +89,6 @@ named! {
     SszLength "ssz-length",
     /// It has another root than was asked for.
     SszRoot "ssz-root",
+    /// As many long answers are made another format of as may be at a time.
+    SszBusy "ssz-busy",
 }

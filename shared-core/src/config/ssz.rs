@@ -18,6 +18,8 @@ pub struct SszConfig {
     /// So much of an answer is kept beside what is made of it, to be sent if that
     /// can't be. Bytes.
     pub hold: u64,
+    /// So many long answers are made another format of at a time, in the process.
+    pub concurrency: usize,
     /// What becomes of SSZ that clients send.
     pub request: SszRequest,
     /// Routes for which the node has refused SSZ.
@@ -58,6 +60,7 @@ pub(super) struct SszDirectives {
     preset: Option<Option<Preset>>,
     max_size: Option<u64>,
     hold: Option<u64>,
+    concurrency: Option<usize>,
     request: Option<SszRequest>,
     witness: Option<SszWitness>,
 }
@@ -74,6 +77,12 @@ const HOLDS: Range = Range {
     unit: Unit::Bytes,
 };
 
+const CONCURRENCIES: Range = Range {
+    least: 1,
+    most: 65_535,
+    unit: Unit::Number,
+};
+
 impl SszDirectives {
     /// As [`super::Directives::set`], for `ssz` and names that start with `ssz_`.
     pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
@@ -84,6 +93,7 @@ impl SszDirectives {
             "ssz_request" => once(&mut self.request, || request(one(values)?)),
             "ssz_witness" => once(&mut self.witness, || witness(one(values)?)),
             "ssz_hold" => once(&mut self.hold, || HOLDS.read(one(values)?)),
+            "ssz_concurrency" => once(&mut self.concurrency, || concurrency(one(values)?)),
             _ => Err(DirectiveError::Unknown),
         }
     }
@@ -93,6 +103,7 @@ impl SszDirectives {
         fill(&mut self.preset, &outer.preset);
         fill(&mut self.max_size, &outer.max_size);
         fill(&mut self.hold, &outer.hold);
+        fill(&mut self.concurrency, &outer.concurrency);
         fill(&mut self.request, &outer.request);
         fill(&mut self.witness, &outer.witness);
     }
@@ -103,12 +114,23 @@ impl SszDirectives {
             preset: self.preset.unwrap_or(None),
             max_size: self.max_size.unwrap_or(512 * MIB),
             hold: self.hold.unwrap_or(4 * MIB),
+            concurrency: self.concurrency.unwrap_or(8),
             request: self.request.unwrap_or(SszRequest::Auto),
             refused: Refused::default(),
             witness: self.witness.unwrap_or(SszWitness::Off),
             learnt: Learnt::default(),
         }
     }
+}
+
+fn concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
+    if value == b"off" {
+        return Ok(usize::MAX);
+    }
+    let number = CONCURRENCIES.read(value).ok();
+    number
+        .and_then(|number| usize::try_from(number).ok())
+        .ok_or_else(|| invalid(value, format!("{CONCURRENCIES} or \"off\"")))
 }
 
 fn request(value: &[u8]) -> Result<SszRequest, DirectiveError> {

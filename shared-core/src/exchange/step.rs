@@ -62,7 +62,7 @@ impl Lack {
     pub(super) fn of(mode: Mode) -> Self {
         match mode {
             Mode::SszVersion | Mode::SszFork | Mode::SszInvalid | Mode::SszLength => Lack::Format,
-            Mode::Encoded | Mode::Failed => Lack::Format,
+            Mode::SszBusy | Mode::Encoded | Mode::Failed => Lack::Format,
             _ => Lack::Memory,
         }
     }

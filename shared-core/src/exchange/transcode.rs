@@ -12,11 +12,13 @@ use super::held::{Gzip, Held, Stages, Whole};
 use super::judgement::Judged;
 use super::machine::Exchange;
 use super::phase::Phase;
-use super::transcoding::{Of, Transcoding};
+use super::transcoding::{place, Of, Transcoding};
 use super::transitions::Event;
 use crate::config::Config;
 use crate::faults::{panic_if, Fault};
+use crate::gzip::inflate;
 use crate::memory;
+use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::negotiate::{etag, media_type, vary};
 use crate::transcode::engine::{problem, Problem};
@@ -63,9 +65,10 @@ impl Exchange {
             Coding::Other => Err(Why::Coding),
             _ => self.open_transcoder(negotiated, format, head, &mut held),
         };
-        let stage = match stage {
+        let (stage, place) = match stage {
             Err(why) if negotiated.takes_other() => return Err(why),
-            stage => stage,
+            Err(why) => (Err(why), None),
+            Ok((stage, place)) => (Ok(stage), place),
         };
         self.varies = true;
         response.vary_edits(head.host_writes_vary, &mut self.head_edits);
@@ -96,6 +99,7 @@ impl Exchange {
             },
             is_original_lost: false,
             came: 0,
+            place,
             refused_edits,
         });
         let stages = Stages {
@@ -106,14 +110,15 @@ impl Exchange {
         Ok(Ok(Judged::Hold(Box::new(Whole::new(stages, held)))))
     }
 
-    /// The transcoder, with the memory that it will likely take.
+    /// The transcoder, with the memory that it will likely take, and its place among
+    /// those of long answers.
     fn open_transcoder<'a, I>(
         &self,
         negotiated: Negotiated,
         format: Format,
         head: &ResponseHead<I>,
         held: &mut Held,
-    ) -> Result<Transcoder, Why>
+    ) -> Result<(Transcoder, Option<Reservation>), Why>
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -126,6 +131,7 @@ impl Exchange {
         let transcoder = Transcoder::new(*negotiated.gives, format, &chain, max_size, fields)?;
         let mut transcoder = transcoder.for_call(&self.looked.rpc_id);
         let declared = held.declared.unwrap_or(0);
+        let place = place(config, declared as u64)?;
         let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
         // half of JSON is hex, mostly
         let (kept, made) = match format {
@@ -134,7 +140,7 @@ impl Exchange {
         };
         held.claim(config, kept, made).map_err(|_| Why::Memory)?;
         transcoder.expect(declared);
-        Ok(transcoder)
+        Ok((transcoder, place))
     }
 
     /// The answer depends on `Accept`, as every one of such a route.
@@ -205,7 +211,14 @@ impl Exchange {
             return Err(self.misuse(Event::Coded));
         };
         let stage = std::mem::replace(&mut transcoding.stage, Err(Why::Failed));
-        let made = stage.and_then(|stage| whole.finish(&self.config, stage));
+        let made = stage.and_then(|stage| {
+            if whole.stages.inflates {
+                // how long it is shows now
+                let claimed = inflate::claimed_length(&whole.held.body);
+                transcoding.take_place(&self.config, claimed as u64)?;
+            }
+            whole.finish(&self.config, stage)
+        });
         match made {
             Ok(made) => self.transcoded(made),
             Err(why) => self.not_transcoded(*transcoding, &why),
@@ -287,10 +300,11 @@ impl Exchange {
             self.head_edits.extend(transcoding.refused_edits);
             let (status, body) = match &transcoding.of {
                 Of::Call => (502, called::error(&self.looked.rpc_id, why)),
-                Of::Route => (
-                    406,
-                    refusal(why, self.request.ssz.and_then(Negotiated::format)),
-                ),
+                Of::Route => {
+                    let status = if why.passes() { 503 } else { 406 };
+                    let format = self.request.ssz.and_then(Negotiated::format);
+                    (status, refusal(status, why, format))
+                }
                 Of::Reply(said) => match Problem::of_route(said) {
                     Some(problem) if *why == Why::Nothing => {
                         (200, problem.to_call(&self.looked.rpc_id))
@@ -362,6 +376,10 @@ impl Whole {
         }
         if memory::is_short() {
             return Err(Why::Memory);
+        }
+        if transcoding.stage.is_ok() {
+            // before anything of the original is lost
+            transcoding.take_place(config, length)?;
         }
         let Ok(stage) = &mut transcoding.stage else {
             transcoding.came = length;
@@ -442,12 +460,12 @@ impl Response<'_> {
 }
 
 /// An error as the Beacon API has them.
-fn refusal(why: &Why, format: Option<Format>) -> Vec<u8> {
+fn refusal(status: u16, why: &Why, format: Option<Format>) -> Vec<u8> {
     let format = match format {
         Some(Format::Json) => "JSON",
         _ => "SSZ",
     };
     let message = format!("this answer can't be had as {format}: {why}");
-    let error = serde_json::json!({ "code": 406, "message": message });
+    let error = serde_json::json!({ "code": status, "message": message });
     error.to_string().into_bytes()
 }

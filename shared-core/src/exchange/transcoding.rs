@@ -1,8 +1,25 @@
 //! A body on its way to another format, as far as it has come.
 
 use super::head::HeadEdit;
+use crate::config::Config;
+use crate::memory::Reservation;
 use crate::transcode::engine::problem;
 use crate::transcode::{Transcoder, Why};
+
+/// Longer answers of nodes are long: more than a block with its blobs has, and no more
+/// than is kept of them by default. Bytes.
+const LONG: u64 = 4 << 20;
+
+/// A place among the long answers that the process transcodes at a time, given back when
+/// it is dropped; `None`: one of that length needs none.
+pub(super) fn place(config: &Config, length: u64) -> Result<Option<Reservation>, Why> {
+    if length <= LONG {
+        return Ok(None);
+    }
+    let transcodings = &config.process.transcodings;
+    let place = transcodings.reserve(1, config.ssz.concurrency);
+    place.map(Some).ok_or(Why::Busy)
+}
 
 /// A body on its way to another format.
 #[derive(Debug)]
@@ -16,6 +33,8 @@ pub(super) struct Transcoding {
     pub(super) is_original_lost: bool,
     /// Bytes of it that came.
     pub(super) came: u64,
+    /// Its own among those that are long, if it is.
+    pub(super) place: Option<Reservation>,
     /// Fields that a refusal of ours does not have.
     pub(super) refused_edits: Vec<HeadEdit>,
 }
@@ -60,10 +79,19 @@ impl Transcoding {
         }
     }
 
-    /// Nothing comes of it: what was made is freed.
+    /// Takes a place, if it has none, and one of that length needs one.
+    pub(super) fn take_place(&mut self, config: &Config, length: u64) -> Result<(), Why> {
+        if self.place.is_none() {
+            self.place = place(config, length)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing comes of it: what was made is freed, and its place.
     pub(super) fn fail(&mut self, why: Why) {
         if self.stage.is_ok() {
             self.stage = Err(why);
         }
+        self.place = None;
     }
 }

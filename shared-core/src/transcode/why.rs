@@ -36,6 +36,8 @@ pub enum Why {
     NoTransform,
     /// Memory was refused.
     Memory,
+    /// It is long, and as many of those are being made as may be at a time.
+    Busy,
     /// Something has failed inside.
     Failed,
 }
@@ -53,12 +55,16 @@ impl Why {
             Why::Coding => Mode::Encoded,
             Why::NoTransform => Mode::NoTransform,
             Why::Memory => Mode::Memory,
+            Why::Busy => Mode::SszBusy,
             Why::Failed => Mode::Failed,
         }
     }
-}
 
-impl Why {
+    /// Whether that is over soon, whoever asks for it.
+    pub fn passes(&self) -> bool {
+        matches!(self, Why::Memory | Why::Busy)
+    }
+
     /// The same, of what is not stored.
     pub fn reason(&self) -> Reason {
         match self {
@@ -70,6 +76,7 @@ impl Why {
             Why::Coding => Reason::Coding,
             Why::NoTransform => Reason::NoTransform,
             Why::Memory => Reason::Memory,
+            Why::Busy => Reason::SszBusy,
             Why::Failed => Reason::Type,
         }
     }
@@ -107,6 +114,7 @@ impl fmt::Display for Why {
             Why::Coding => f.write_str("its content coding can't be read"),
             Why::NoTransform => f.write_str("it must not be changed"),
             Why::Memory => f.write_str("there is no memory for it"),
+            Why::Busy => f.write_str("too many long ones are being made now"),
             Why::Failed => f.write_str("something has failed"),
         }
     }

@@ -468,7 +468,9 @@ fn an_answer(choices: &mut Choices<'_>) {
         _ if answer.status == 502 || !is_whole => {
             assert!(!said.is_right || !is_roomy, "{}", about());
             assert!(
-                answer.status == 502 || takes.takes(is_of(&answer, OCTETS)) || answer.status == 406
+                answer.status == 502
+                    || takes.takes(is_of(&answer, OCTETS))
+                    || matches!(answer.status, 406 | 503)
             );
         }
         Mode::Ssz => {
@@ -501,9 +503,11 @@ fn an_answer(choices: &mut Choices<'_>) {
             let json = members(&decoded(&answer), "data").expect("JSON");
             assert_eq!(naive::to_ssz(schema, ty, &json[0]), plain, "{}", about());
         }
-        _ if answer.status == 406 => {
+        _ if matches!(answer.status, 406 | 503) => {
             assert!(is_to_change && !takes.takes(said.is_ssz), "{}", about());
             assert!(!said.is_right || !is_roomy, "{}", about());
+            let is_memory = answer.mode == Mode::Memory;
+            assert_eq!(answer.status == 503, is_memory, "{}", about());
             let code = members(&decoded(&answer), "code").expect("JSON");
             assert!(
                 is_of(&answer, JSON) && code == [Json::Number],

@@ -38,6 +38,8 @@ use crate::memory::Budget;
 pub struct Process {
     /// What held bodies may take.
     pub budget: Budget,
+    /// Long answers that are on their way to another format: so many, not bytes.
+    pub transcodings: Budget,
     /// What is stored and what is being fetched.
     pub shared: Arc<Shared>,
 }
@@ -46,7 +48,7 @@ impl From<Budget> for Process {
     fn from(budget: Budget) -> Self {
         Self {
             budget,
-            shared: Arc::default(),
+            ..Self::default()
         }
     }
 }

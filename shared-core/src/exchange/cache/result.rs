@@ -6,6 +6,7 @@ use crate::exchange::answer::Answer;
 use crate::exchange::head::{is_bytewise, HeadEdit};
 use crate::exchange::held::{Borrowed, Loan};
 use crate::exchange::machine::Exchange;
+use crate::exchange::transcoding::place;
 use crate::gzip::open::open;
 use crate::gzip::splice::{splice, Body, Part};
 use crate::memory;
@@ -40,10 +41,13 @@ impl Exchange {
             return None;
         }
         let json = entry.identity(id)?;
-        let (result, memory) = match self.result_of(ssz, &json) {
+        // until it is coded
+        let place = place(&self.config, json.length());
+        let made = place.and_then(|place| Ok((place, self.result_of(ssz, &json)?)));
+        let (_place, (result, memory)) = match made {
             Ok(made) => made,
             Err(Why::Memory) => return None,
-            // errors, and what is none of its type: as the node has it
+            // errors, what is none of its type, and one too many: as the node has it
             Err(why) => {
                 self.not_ssz = Some(why.mode());
                 let body = match self.may_gzip(asked) {

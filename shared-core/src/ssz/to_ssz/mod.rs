@@ -290,14 +290,14 @@ impl<'s> ToSsz<'s> {
         self.output.reserve(bytes).map_err(refused)
     }
 
-    /// How many bytes of SSZ there are so far.
+    /// How many bytes of SSZ there are so far, with the offsets of lists that are open.
     pub fn written(&self) -> usize {
-        self.output.len()
+        self.output.len() + self.output.offsets()
     }
 
     /// How many bytes it takes for them.
     pub fn room(&self) -> usize {
-        self.output.bytes.capacity()
+        self.output.room()
     }
 
     /// Reads all whole tokens. How many bytes they are.

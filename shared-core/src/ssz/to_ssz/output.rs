@@ -32,6 +32,16 @@ impl Output {
         self.bytes.len()
     }
 
+    /// Bytes of the offsets that open lists will have.
+    pub(super) fn offsets(&self) -> usize {
+        self.starts.len() * OFFSET
+    }
+
+    /// Bytes that all of it takes.
+    pub(super) fn room(&self) -> usize {
+        self.bytes.capacity() + self.starts.capacity() * size_of::<u32>()
+    }
+
     /// `Ok`: so many more bytes can be added.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), Problem> {
         if self.bytes.capacity() - self.bytes.len() >= more {
@@ -239,6 +249,19 @@ mod tests {
                 assert_eq!(output.bytes[base + 12..], *text.concat().as_bytes());
             }
         }
+    }
+
+    #[test]
+    fn elements_of_no_bytes_count_by_their_offsets() {
+        let mut output = Output::default();
+        let list = output.begin_list();
+        for count in 1..=1000 {
+            output.begin_element().unwrap();
+            assert_eq!((output.len(), output.offsets()), (0, 4 * count));
+            assert!(output.room() >= 4 * count);
+        }
+        output.end_list(list, 0).unwrap();
+        assert_eq!((output.len(), output.offsets()), (4000, 0));
     }
 
     #[test]
