@@ -13,6 +13,7 @@ use sszip_core::gzip::inflate::gunzip;
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::ssz::{self, Fork, Preset, Schema};
+use sszip_core::zstd::unzstd;
 
 /// Longer than what a host is asked to code off its loop, which this one can't.
 const LENGTH: usize = 300_000;
@@ -21,7 +22,7 @@ const LENGTH: usize = 300_000;
 #[no_mangle]
 #[allow(unsafe_code)] // an exported name
 pub extern "C" fn sandbox() -> u32 {
-    let steps: [fn() -> Option<bool>; 3] = [held, streamed, values];
+    let steps: [fn() -> Option<bool>; 4] = [held, streamed, values, coded];
     let failed = steps.iter().position(|step| step() != Some(true));
     failed.map_or(0, |step| step as u32 + 1)
 }
@@ -97,6 +98,29 @@ fn streamed() -> Option<bool> {
     }
     let decoded = gunzip(&sent, body.len()).ok()?;
     Some(action == HeadAction::Stream && decoded == body)
+}
+
+/// The numbers from 0 to 99, as the C library codes them at level 19.
+const NUMBERS: &[u8] =
+    b"\x28\xb5\x2f\xfd\x60\xf9\x05\x15\x05\x00\xc2\x8c\x20\x16\xa0\xa9\xc5\x78\x22\x6f\
+    \xc6\x44\x12\xe1\xbf\x2a\xd0\x76\xf7\x4e\x29\x25\xb0\xfa\x5f\xad\x84\x05\xa0\x86\
+    \x66\xa6\x98\xe4\xeb\xc8\x8f\xab\x1b\x4f\x47\x3f\x37\xff\xfd\x9e\xdf\xcb\x13\x2f\
+    \x23\x3e\xac\x6c\x38\x19\xf9\xd8\xf8\xb6\x6b\x7a\x2e\x4e\xba\x8a\xf4\xa8\xaa\xd1\
+    \x54\xd4\x53\xd3\xd7\x6d\xd9\xb5\x34\xe1\x22\xc2\x83\x8a\x06\x13\x11\x0f\x0d\x4f\
+    \xb3\x24\xc7\xc2\x64\x6b\xc8\x8e\xa9\x19\x4b\x43\x3b\x33\xfb\xbc\x8e\xdb\xca\x92\
+    \x85\x1c\xca\x48\xe8\x98\xbb\x5c\x60\x01\x28\x89\x02\x10\x00\x0e\x4b\x15\x10\x06\
+    \x80\x62\x10\x63\xa8\x11\xa0\xf8\xfd\x37\xe0\xe7\x10\x7e\x44\xe8\x07\x93\x9d\x9b\
+    \xeb\x50\x91\x8f\x8f\x2f\x3f\x8e\x71\x21\x90\xaa";
+
+/// What a client has coded decodes, and what is damaged does not.
+fn coded() -> Option<bool> {
+    let numbers: Vec<String> = (0..100)
+        .map(|n| format!("{{\"number\":\"0x{n:x}\"}}"))
+        .collect();
+    let body = format!("[{}]", numbers.join(","));
+    let decoded = unzstd(NUMBERS, body.len(), |_| true).ok()?;
+    let cut = unzstd(NUMBERS.get(1..)?, body.len(), |_| true);
+    Some(decoded == body.as_bytes() && cut.is_err())
 }
 
 /// JSON becomes SSZ, which is right, has a root, and becomes JSON again.

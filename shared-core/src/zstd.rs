@@ -1,0 +1,212 @@
+//! A whole zstd-coded body back into what was coded (RFC 8878), under a cap, by the C
+//! library.
+//!
+//! The output has room for all of the body, so that it is its own window: a frame takes
+//! what it decodes to and no more, whatever window it names.
+//!
+//! Dictionaries are not known: a content coding of that name has none.
+
+use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
+use zstd_safe::{decompress_bound, DCtx, ErrorCode};
+
+use crate::gzip::inflate::InflateError;
+
+/// What the library takes beside the output, at most: tables, and the literals of one
+/// block.
+const CONTEXT: usize = 128 << 10;
+
+/// Decodes all frames of `coded` (RFC 8878, section 3.1) into at most `cap` bytes;
+/// `may_take` is asked before so many bytes are taken in all.
+///
+/// # Errors
+/// [`InflateError`]; nothing is lost, the input is only borrowed.
+pub fn unzstd(
+    coded: &[u8],
+    cap: usize,
+    mut may_take: impl FnMut(usize) -> bool,
+) -> Result<Vec<u8>, InflateError> {
+    if coded.is_empty() {
+        return Err(InflateError::Bad);
+    }
+    // what the frames say, or else that each of their blocks is as long as it may be
+    let claimed = decompress_bound(coded).map_err(|_| InflateError::Bad)?;
+    let claimed = usize::try_from(claimed).unwrap_or(usize::MAX);
+    let most = claimed.min(cap);
+    let mut may_take = |room: usize| match may_take(room.saturating_add(CONTEXT)) {
+        true => Ok(()),
+        false => Err(InflateError::OutOfMemory),
+    };
+    // no claim is believed: a few bytes may claim anything
+    let mut room = coded.len().saturating_mul(8).min(most);
+    may_take(room)?;
+    let mut context = DCtx::try_create().ok_or(InflateError::OutOfMemory)?;
+    loop {
+        let mut body = Vec::new();
+        body.try_reserve_exact(room)
+            .map_err(|_| InflateError::OutOfMemory)?;
+        match context.decompress(&mut body, coded) {
+            Ok(_) => {
+                body.shrink_to_fit();
+                return Ok(body);
+            }
+            Err(code) if !is_too_small(code) => return Err(InflateError::Bad),
+            Err(_) if room < most => {
+                room = room.saturating_mul(2).min(most);
+                may_take(room)?;
+            }
+            Err(_) if most < claimed => return Err(InflateError::TooLarge),
+            Err(_) => return Err(InflateError::Bad),
+        }
+    }
+}
+
+/// Whether the output has no room for what is decoded.
+fn is_too_small(code: ErrorCode) -> bool {
+    code.wrapping_neg() == ZSTD_error_dstSize_tooSmall as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use proptest::prelude::*;
+    use zstd::stream::Encoder;
+
+    use super::{unzstd, DCtx, InflateError, CONTEXT};
+
+    const CAP: usize = 8 << 20;
+
+    fn decode(coded: &[u8]) -> Result<Vec<u8>, InflateError> {
+        unzstd(coded, CAP, |_| true)
+    }
+
+    /// As clients code that know the length, and those that send what they have.
+    fn code(body: &[u8], is_sized: bool) -> Vec<u8> {
+        let mut encoder = Encoder::new(Vec::new(), 3).unwrap();
+        encoder.include_checksum(true).unwrap();
+        if is_sized {
+            let length = Some(body.len() as u64);
+            encoder.set_pledged_src_size(length).unwrap();
+        }
+        for piece in body.chunks(5000) {
+            encoder.write_all(piece).unwrap();
+            if !is_sized {
+                encoder.flush().unwrap();
+            }
+        }
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn several_frames_are_one_body_and_some_are_nothing() {
+        let skipped = |kind: u8, content: &[u8]| {
+            let length = (content.len() as u32).to_le_bytes();
+            [&[0x50 | kind, 0x2A, 0x4D, 0x18], &length[..], content].concat()
+        };
+        let coded = [
+            skipped(0, b"anything"),
+            code(b"first ", true),
+            code(b"", true),
+            skipped(15, b""),
+            // nothing before the frame is its own
+            code(b"first second", false),
+        ]
+        .concat();
+        assert_eq!(decode(&coded).unwrap(), b"first first second");
+        assert_eq!(decode(&skipped(3, b"x")).unwrap(), b"");
+        assert_eq!(decode(&skipped(3, b"x")[..8]), Err(InflateError::Bad));
+    }
+
+    #[test]
+    fn no_more_is_taken_than_may_be() {
+        for is_sized in [true, false] {
+            let coded = code(&vec![0; 100_000], is_sized);
+            let mut asked = Vec::new();
+            let taken = unzstd(&coded, 1 << 30, |length| {
+                asked.push(length);
+                true
+            });
+            assert_eq!(taken.unwrap().len(), 100_000);
+            let most = *asked.last().unwrap();
+            assert!(asked.is_sorted() && most <= 2 * 100_000 + CONTEXT, "{most}");
+            for most in asked {
+                let refused = unzstd(&coded, 1 << 30, |length| length < most);
+                assert_eq!(refused, Err(InflateError::OutOfMemory));
+            }
+        }
+        assert!(DCtx::create().sizeof() <= CONTEXT);
+    }
+
+    #[test]
+    fn windows_and_lengths_take_nothing() {
+        let block = [(3 << 3) | 1, 0, 0, b'a', b'b', b'c'];
+        // a window of 2 GB less an eighth
+        let small = [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, 0xA7], &block[..]].concat();
+        assert_eq!(decode(&small).unwrap(), b"abc");
+        // a length of 16 TB
+        let long = [0, 0, 0, 0, 0, 0x10, 0, 0];
+        let long = [&[0x28, 0xB5, 0x2F, 0xFD, 0xE0], &long[..], &block].concat();
+        let mut most = 0;
+        let decoded = unzstd(&long, CAP, |length| {
+            most = most.max(length);
+            true
+        });
+        assert_eq!(decoded, Err(InflateError::Bad));
+        assert!(most <= 1000 + CONTEXT, "{most}");
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let body: Vec<u8> = (0..2000_u32)
+            .map(|n| b"0123456789abcdef"[(n * n / 7 % 16) as usize])
+            .collect();
+        let coded = code(&body, true);
+        for none in [&b""[..], b"{\"jsonrpc\"", &coded[1..]] {
+            assert_eq!(decode(none), Err(InflateError::Bad));
+        }
+        for cut in 0..coded.len() {
+            assert_eq!(decode(&coded[..cut]), Err(InflateError::Bad), "{cut}");
+        }
+        for more in [&b"x"[..], b"\0\0\0\0", &coded[..3]] {
+            assert_eq!(decode(&[&coded[..], more].concat()), Err(InflateError::Bad));
+        }
+        for (at, bit) in (0..coded.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut flipped = coded.clone();
+            flipped[at] ^= 1 << bit;
+            if let Ok(decoded) = decode(&flipped) {
+                // another window, or no checksum
+                assert!(decoded == body, "bit {bit} of byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn dictionaries_are_not_known() {
+        let samples: Vec<Vec<u8>> = (0..200)
+            .map(|n| format!("{{\"number\":{n},\"hash\":\"0x{n:064x}\"}}").into_bytes())
+            .collect();
+        let dictionary = zstd::dict::from_samples(&samples, 2000).unwrap();
+        let mut encoder = Encoder::with_dictionary(Vec::new(), 3, &dictionary).unwrap();
+        encoder.write_all(&samples[7]).unwrap();
+        assert_eq!(decode(&encoder.finish().unwrap()), Err(InflateError::Bad));
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_comes_back_if_the_cap_has_room(
+            part in prop::collection::vec(0..20_u8, 0..3000),
+            times in 1..200_usize,
+            is_sized: bool,
+            cap in 0..400_000_usize,
+        ) {
+            let body = part.repeat(times);
+            let coded = code(&body, is_sized);
+            prop_assert!(decode(&coded).as_ref() == Ok(&body));
+            let capped = unzstd(&coded, cap, |_| true);
+            match body.len() <= cap {
+                true => prop_assert!(capped == Ok(body)),
+                false => prop_assert_eq!(capped, Err(InflateError::TooLarge)),
+            }
+        }
+    }
+}
