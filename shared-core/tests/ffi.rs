@@ -17,18 +17,26 @@ const STORE_LIBRARIES: &[&str] = if cfg!(feature = "store") {
     &[]
 };
 
-/// Compiles `ffi/host.c` once.
+/// Compiles the files of `ffi` once.
 fn host() -> &'static Path {
     static HOST: OnceLock<PathBuf> = OnceLock::new();
     HOST.get_or_init(|| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ffi-host");
+        let sources = [
+            "host.c",
+            "support.c",
+            "plan.c",
+            "misuse.c",
+            "cache.c",
+            "run.c",
+        ];
         let output = Command::new("gcc")
             .args(["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g"])
             .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
             .arg("-I")
             .arg(root.join("include"))
-            .arg(root.join("tests/ffi/host.c"))
+            .args(sources.map(|name| root.join("tests/ffi").join(name)))
             .arg(static_library())
             .args(["-lpthread", "-ldl", "-lm"])
             .args(STORE_LIBRARIES)

@@ -304,7 +304,12 @@ fn of_what_is_not_kept_nothing_is_made_for_nobody() {
         assert_eq!(head(&mut leader, 200, &[JSON]), HeadAction::Tee);
         leader.observe(NULL.as_bytes()).unwrap();
         let fill = leader.take_fill().unwrap();
-        assert_eq!(fill.makes_nothing(), !is_waited_for);
+        // who comes now gets what was made for others
+        let (mut late, found) = host.ask(RECEIPT, 9, 0);
+        assert_eq!(found, LookUp::Wait);
+        fill.publish(NODE);
+        let found = look_up(&mut late, RECEIPT, 9, None, NODE);
+        assert_eq!(found == LookUp::Respond, is_waited_for);
         drop(waiting);
     }
 }

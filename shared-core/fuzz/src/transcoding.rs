@@ -4,7 +4,7 @@ use crate::ssz::{laws, naive};
 
 #[path = "../../tests/support/driven.rs"]
 mod driven;
-#[path = "../../tests/transcoding/exchanges.rs"]
+#[path = "../../tests/transcoding/exchanges/mod.rs"]
 pub mod exchanges;
 #[allow(dead_code)] // the table's, which has more cases
 #[path = "../../tests/table/fields.rs"]

@@ -185,11 +185,6 @@ impl Fill {
         self.refused
     }
 
-    /// Whether it was built, and of nothing.
-    pub fn makes_nothing(&self) -> bool {
-        self.built && self.entries.is_empty()
-    }
-
     /// Whether the node's answer has a content coding.
     pub(in crate::exchange) fn is_coded(&self) -> bool {
         self.coding != Coding::Identity

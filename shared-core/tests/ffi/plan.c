@@ -1,0 +1,189 @@
+/* configurations: what is wrong with one, and what its places come to */
+
+#include "host.h"
+
+
+static sszip_status
+set_all(sszip_plan *plan, size_t *block, const char *name,
+    const sszip_str *values, size_t n, sszip_str *said)
+{
+    sszip_directive  directive;
+
+    memset(&directive, 0, sizeof(directive));
+    directive.size = sizeof(directive);
+    directive.name = str(name);
+    directive.values = values;
+    directive.nvalues = n;
+    directive.file = str("f");
+    directive.line = 1;
+
+    return sszip_plan_set(plan, block, &directive, said);
+}
+
+
+static sszip_status
+set_said(sszip_plan *plan, size_t *block, const char *name, const char *value,
+    sszip_str *said)
+{
+    sszip_str  argument = str(value);
+
+    return set_all(plan, block, name, &argument, 1, said);
+}
+
+
+void
+set(sszip_plan *plan, size_t *block, const char *name, const char *value)
+{
+    sszip_str  said;
+
+    ok(set_said(plan, block, name, value, &said));
+    check(said.len == 0 && *block != 0);
+}
+
+
+static int
+has(sszip_str said, const char *text)
+{
+    size_t  i;
+
+    for (i = 0; i + strlen(text) <= said.len; i++) {
+        if (memcmp(said.data + i, text, strlen(text)) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+void
+check_directive_errors(void)
+{
+    size_t        block;
+    sszip_str     said, arguments[2];
+    sszip_plan   *plan;
+    sszip_store   store;
+
+    ok(sszip_plan_new(none, str("/no-such-folder/"), &plan));
+    block = 0;
+
+    check(set_said(plan, &block, "sszip_comp_level", "13", &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "from 0 to 12"));
+    check(set_said(plan, &block, "comp_level", "1", &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "no such directive"));
+    check(set_said(plan, &block, "sszip_comp_level", "1", NULL)
+          == SSZIP_STATUS_NULL);
+    check(set_said(NULL, &block, "sszip_comp_level", "1", &said)
+          == SSZIP_STATUS_NULL);
+    check(set_said(plan, NULL, "sszip_comp_level", "1", &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_set(plan, &block, NULL, &said) == SSZIP_STATUS_NULL);
+
+    /* a block that is none */
+    block = 99;
+    check(set_said(plan, &block, "sszip", "on", &said)
+          == SSZIP_STATUS_INVALID);
+    check(block == 99);
+    block = 0;
+
+    /* a file is looked for where it is said to be */
+    arguments[0] = str("https://node");
+    arguments[1] = str("ca=no-such-file");
+    check(set_all(plan, &block, "sszip_cache_head", arguments, 2, &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "\"/no-such-folder/no-such-file\", that can't be read (2"));
+
+    /* taken, and worth a word */
+    arguments[0] = str("eth_gasPrise");
+    arguments[1] = str("1s");
+    ok(set_all(plan, &block, "sszip_cache_valid", arguments, 2, &said));
+    check(has(said, "\"eth_gasPrise\""));
+
+    /* a store's folder is looked into, and it has one owner */
+    check(set_said(plan, &block, "sszip_cache_path", "/dev/null", &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "must be a folder of its own, and this is none"));
+    ok(set_said(plan, &block, "sszip_cache_owner", "unix:/s", &said));
+    check(set_said(plan, &block, "sszip_cache_owner", "unix:/t", &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "is duplicate"));
+    check(sszip_plan_owner(plan).len == 0);
+    ok(sszip_plan_check(plan, &said));
+    check(memcmp(sszip_plan_owner(plan).data, "unix:/s", 8) == 0);
+    check(sszip_plan_store(plan, &store) == SSZIP_STATUS_MISUSE);
+    check(sszip_plan_store(NULL, &store) == SSZIP_STATUS_NULL);
+    check(sszip_plan_owner(NULL).len == 0);
+
+    sszip_plan_free(plan);
+}
+
+
+/* what the places of a configuration come to */
+
+void
+check_plan(void)
+{
+    size_t        block, of_another;
+    sszip_str     said, servers[2];
+    sszip_plan   *plan;
+    sszip_place   place;
+    sszip_rules   rules;
+
+    ok(sszip_plan_new(none, none, &plan));
+    block = 0;
+    of_another = 99;
+
+    set(plan, &block, "sszip", "on");
+    set(plan, &block, "sszip_cache", "on");
+    set(plan, &block, "sszip_cache_head", "http://node");
+
+    memset(&place, 0, sizeof(place));
+    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_MISUSE);
+    place.size = sizeof(place);
+    place.name = str("/p");
+    place.answers = true;
+    check(sszip_plan_add(plan, &block, of_another, &place, &rules, &said)
+          == SSZIP_STATUS_MISUSE);
+    check(sszip_plan_add(plan, &of_another, block, &place, &rules, &said)
+          == SSZIP_STATUS_MISUSE);
+    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "\"sszip_cache_head\" directive, in location \"/p\""));
+    check(has(said, "\"namespace=NAME\" in f:1"));
+    place.name_space = str("main");
+    place.per_request = true;
+    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_INVALID);
+    check(has(said, "\"sszip_cache_namespace\" has variables"));
+    place.per_request = false;
+    ok(sszip_plan_add(plan, &block, 0, &place, &rules, &said));
+    check(said.len == 0);
+
+    servers[0] = str("10.0.0.1:8545");
+    servers[1] = str("10.0.0.2:8545");
+    ok(sszip_plan_add_upstream(plan, str("nodes"), servers, 2));
+    ok(sszip_plan_add_upstream(plan, str("nobody"), NULL, 0));
+
+    check(sszip_plan_check(plan, &said) == SSZIP_STATUS_INVALID);
+    check(has(said, "needs \"sszip_cache_path\""));
+    check(sszip_plan_owner(plan).len == 0);
+
+    check(sszip_plan_add(NULL, &block, 0, &place, &rules, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, NULL, 0, &place, &rules, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, &block, 0, NULL, &rules, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add(plan, &block, 0, &place, NULL, &said)
+          == SSZIP_STATUS_NULL);
+    check(sszip_plan_add_upstream(NULL, none, NULL, 0) == SSZIP_STATUS_NULL);
+    check(sszip_plan_check(plan, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_plan_start(NULL, 1) == SSZIP_STATUS_NULL);
+    check(sszip_plan_new(none, none, NULL) == SSZIP_STATUS_NULL);
+
+    sszip_plan_free(plan);
+    sszip_plan_free(NULL);
+}

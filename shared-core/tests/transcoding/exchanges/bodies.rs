@@ -1,0 +1,103 @@
+//! A body of SSZ for a node that takes JSON.
+
+use sszip_core::ssz::{Fork, Preset, Schema};
+
+use super::super::driven::End;
+use super::super::fields::joined;
+use super::super::host::{Host, Node, OneByOne};
+use super::super::naive::{self, Choices};
+use super::node::damaged;
+use super::read::{decoded, is_of};
+use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
+
+/// Where bodies go, and what they are.
+const SUBMITTED: [(&str, &str); 5] = [
+    ("/eth/v2/beacon/pool/attestations", "SubmittedAttestations"),
+    (
+        "/eth/v2/validator/aggregate_and_proofs",
+        "SignedAggregateAndProofs",
+    ),
+    (
+        "/eth/v1/validator/register_validator",
+        "SignedValidatorRegistrations",
+    ),
+    (
+        "/eth/v1/beacon/pool/payload_attestations",
+        "PayloadAttestationMessages",
+    ),
+    ("/eth/v2/beacon/blinded_blocks", "SignedBlindedBeaconBlock"),
+];
+
+pub(super) fn a_body(choices: &mut Choices<'_>) {
+    let (target, name) = chosen(choices, &SUBMITTED);
+    let fork = chosen(choices, Fork::ALL);
+    let schema = Schema::of(fork, Preset::Minimal);
+    let Some(ty) = schema.find(name) else {
+        return;
+    };
+    let json = naive::choose(schema, ty, choices);
+    let mut body = naive::to_ssz(schema, ty, &json).expect("a value of the type");
+    damaged(choices, &mut body);
+    let is_roomy = choices.below(2) == 0;
+    let (process, config) = place(choices, is_roomy, &[("ssz_request", "always")]);
+    let mut headers = vec![field("Content-Type", OCTETS), field("Accept", JSON)];
+    let is_said = choices.below(6) > 0;
+    if is_said {
+        headers.push(field(VERSION, fork.name()));
+    }
+    let node = Node {
+        status: 200,
+        headers: vec![],
+        content_length: Some(0),
+        delimited: true,
+        body: vec![],
+        ends: vec![],
+        end: End::Whole,
+    };
+    let asked = request(&config, "POST", target, headers, body.clone(), Some(node));
+    let answer = OneByOne.ask(asked).unwrap();
+    let read = naive::to_json(schema, ty, &body);
+    match &answer.forwarded {
+        // the node says what it thinks of it
+        Some(sent)
+            if *sent == body
+                && joined(&answer.upstream, "Content-Type").as_deref() == Some(OCTETS) =>
+        {
+            assert!(
+                !is_said || !is_roomy || name == "SignedValidatorRegistrations",
+                "{target} {fork:?}"
+            );
+        }
+        Some(sent) => {
+            assert_eq!(
+                joined(&answer.upstream, "Content-Type").as_deref(),
+                Some(JSON)
+            );
+            if let Some(length) = joined(&answer.upstream, "Content-Length") {
+                assert_eq!(length, sent.len().to_string());
+            }
+            if is_said {
+                assert_eq!(
+                    read.map(|json| json.write().into_bytes()).as_ref(),
+                    Some(sent)
+                );
+            }
+        }
+        None => {
+            assert!(
+                read.is_none() || !is_roomy || !is_said,
+                "{target} {fork:?}: {}",
+                String::from_utf8_lossy(&answer.body)
+            );
+            assert!(
+                matches!(answer.status, 400 | 502 | 503),
+                "{}",
+                answer.status
+            );
+            assert!(is_of(&answer, JSON));
+            decoded(&answer);
+        }
+    }
+    drop((answer, config));
+    assert_eq!(process.budget.used(), 0);
+}

@@ -1,0 +1,101 @@
+//! What holds of each exchange in which a format is changed.
+//!
+//! No panic. Never JSON under the type of SSZ, or the other way round; a length that
+//! is said is that of what comes; what was made is what naive walkers make of it, and
+//! what was not made is the original. A value that nothing is wrong with is made. What
+//! the cache has is what was sent. No memory is left in use.
+
+mod answers;
+mod asked;
+mod bodies;
+mod node;
+mod read;
+mod results;
+mod twice;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::config::{Config, Directives};
+
+use super::fields::Fields;
+use super::host::{Node, Request};
+use super::naive::Choices;
+
+const OCTETS: &str = "application/octet-stream";
+const JSON: &str = "application/json";
+const VERSION: &str = "Eth-Consensus-Version";
+
+/// One of them, chosen.
+pub fn an_exchange(choices: &mut Choices<'_>) {
+    match choices.below(5) {
+        0 | 1 => answers::an_answer(choices),
+        2 => bodies::a_body(choices),
+        3 => results::a_result(choices),
+        _ => twice::the_same_twice(choices),
+    }
+}
+
+fn chosen<T: Copy>(choices: &mut Choices<'_>, all: &[T]) -> T {
+    all[choices.below(all.len())]
+}
+
+fn field(name: &str, value: impl Into<String>) -> (String, String) {
+    (name.into(), value.into())
+}
+
+/// A place, with or without little room.
+fn place(
+    choices: &mut Choices<'_>,
+    is_roomy: bool,
+    more: &[(&str, &str)],
+) -> (Process, Arc<Config>) {
+    let process = Process::default();
+    let mut directives = Directives::default();
+    let min_length = chosen(choices, &["0", "1", "300"]);
+    let mut set = |name: &str, value: &str| {
+        directives.set(name, &[value.as_bytes()]).unwrap();
+    };
+    for (name, value) in [
+        ("enable", "on"),
+        ("ssz", "on"),
+        ("ssz_preset", "minimal"),
+        ("min_length", min_length),
+    ] {
+        set(name, value);
+    }
+    if !is_roomy {
+        set("ssz_hold", chosen(choices, &["0", "10", "400", "4m"]));
+        set("ssz_max_size", chosen(choices, &["10", "500", "4m"]));
+        set("memory", chosen(choices, &["1k", "8k", "64k", "256m"]));
+        set("max_oneshot", chosen(choices, &["1k", "16m"]));
+    }
+    for (name, value) in more {
+        set(name, value);
+    }
+    let config = Arc::new(directives.resolve(process.clone()));
+    (process, config)
+}
+
+fn request(
+    config: &Arc<Config>,
+    method: &str,
+    target: &str,
+    headers: Fields,
+    body: Vec<u8>,
+    node: Option<Node>,
+) -> Request {
+    Request {
+        config: Arc::clone(config),
+        method: method.into(),
+        target: target.into(),
+        headers,
+        body,
+        coding_allowed: true,
+        place: b"here".to_vec(),
+        now: 1000,
+        at_node: Box::new(move |_| node),
+        purged: Arc::new(AtomicU64::new(0)),
+    }
+}

@@ -1,0 +1,184 @@
+//! What a node has, and how it sends that.
+
+use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
+
+use super::super::driven::End;
+use super::super::fields::{gzip, Fields};
+use super::super::host::Node;
+use super::super::laws::write;
+use super::super::naive::{self, Choices, Json};
+use super::read::gunzip;
+use super::{chosen, field, JSON, OCTETS, VERSION};
+
+/// A value of a type in a fork that has it.
+pub(super) struct Value {
+    pub(super) schema: &'static Schema,
+    pub(super) ty: TypeId,
+    pub(super) fork: Fork,
+    pub(super) json: Json,
+    pub(super) ssz: Vec<u8>,
+}
+
+pub(super) fn value(choices: &mut Choices<'_>, name: &str) -> Option<Value> {
+    let fork = chosen(choices, Fork::ALL);
+    let schema = Schema::of(fork, Preset::Minimal);
+    let ty = schema.find(name)?;
+    let json = naive::choose(schema, ty, choices);
+    let ssz = naive::to_ssz(schema, ty, &json).expect("a value of the type");
+    Some(Value {
+        schema,
+        ty,
+        fork,
+        json,
+        ssz,
+    })
+}
+
+/// Damage; whether there is any.
+pub(super) fn damaged(choices: &mut Choices<'_>, body: &mut Vec<u8>) -> bool {
+    let before = body.clone();
+    if choices.below(3) > 0 {
+        return false;
+    }
+    for _ in 0..1 + choices.below(3) {
+        let at = choices.below(body.len() + 1);
+        let end = (at + choices.below(40)).min(body.len());
+        match choices.below(6) {
+            0 => body.truncate(at),
+            1 => drop(body.drain(at..end)),
+            2 => body.insert(at, choices.byte()),
+            3 if at < body.len() => body[at] = choices.byte(),
+            4 if at < body.len() => body[at] ^= 1 << choices.below(8),
+            _ => {
+                let again = body[at..end].to_vec();
+                body.extend(again);
+            }
+        }
+    }
+    *body != before
+}
+
+/// Where the pieces of a body end.
+fn ends(choices: &mut Choices<'_>, length: usize) -> Vec<usize> {
+    let most = chosen(choices, &[1, 3, 64, 700, 1 << 20]);
+    let mut ends = Vec::new();
+    let mut end = 0;
+    while end < length {
+        // not each of many is worth a decision
+        let step = if ends.len() < 200 {
+            1 + choices.below(most)
+        } else {
+            most
+        };
+        end = (end + step).min(length);
+        ends.push(end);
+    }
+    ends
+}
+
+/// What a node sends, and whether anything is wrong with how it does.
+pub(super) fn node(choices: &mut Choices<'_>, headers: Fields, body: Vec<u8>) -> (Node, bool) {
+    let length = body.len() as u64;
+    let (content_length, delimited, end, is_right) = match choices.below(10) {
+        0..=3 => (Some(length), true, End::Whole, true),
+        4..=6 => (None, true, End::Whole, true),
+        7 => (None, false, End::Whole, true),
+        8 => (
+            Some(length + 1 + choices.below(9) as u64),
+            true,
+            End::Whole,
+            false,
+        ),
+        _ => (None, true, End::Cut, false),
+    };
+    let node = Node {
+        status: 200,
+        headers,
+        content_length,
+        delimited,
+        ends: ends(choices, body.len()),
+        body,
+        end,
+    };
+    (node, is_right)
+}
+
+pub(super) fn is_short(node: &Node) -> bool {
+    node.content_length
+        .is_some_and(|length| length > node.body.len() as u64)
+}
+
+/// The JSON in an envelope, written in some way.
+fn envelope(choices: &mut Choices<'_>, value: &Value) -> (Vec<u8>, bool) {
+    let data = write(&value.json, choices);
+    let name = value.fork.name();
+    let (text, names_fork) = match choices.below(6) {
+        0 | 1 => (format!("{{\"version\":\"{name}\",\"data\":{data}}}"), true),
+        2 => (format!("{{\"data\":{data},\"version\":\"{name}\"}}"), false),
+        3 => (format!("{{ \"finalized\" : true, \"data\":{data}\n}}"), false),
+        4 => (format!("{{\"execution_optimistic\":false,\"finalized\":true,\"version\":\"{name}\",\"data\":{data}}}"), true),
+        _ => (format!("{{\"extra\":[{{\"data\":1}}],\"version\":\"{name}\",\"data\":{data}}}\n"), true),
+    };
+    (text.into_bytes(), names_fork)
+}
+
+/// What a node says to a GET, and what there is to know of it.
+pub(super) struct Said {
+    pub(super) node: Node,
+    pub(super) is_ssz: bool,
+    /// Without its coding; `None`: that is damaged.
+    pub(super) plain: Option<Vec<u8>>,
+    /// The value can be had in either format.
+    pub(super) is_right: bool,
+}
+
+pub(super) fn said(choices: &mut Choices<'_>, value: &Value, is_same: bool, more: Fields) -> Said {
+    let is_ssz = choices.below(2) == 1;
+    let (mut body, names_fork) = match is_ssz {
+        true => (value.ssz.clone(), false),
+        false => envelope(choices, value),
+    };
+    let mut is_right = !damaged(choices, &mut body);
+    let media_type = if is_ssz { OCTETS } else { JSON };
+    let mut headers = vec![
+        field("Content-Type", media_type),
+        field("ETag", "\"the-nodes\""),
+    ];
+    headers.extend(more);
+    match choices.below(8) {
+        0 => is_right &= is_same || !is_ssz && names_fork,
+        1 => {
+            let other = chosen(choices, Fork::ALL);
+            headers.push(field(VERSION, other.name()));
+            is_right &= is_same || other == value.fork;
+        }
+        2 if !is_same => {
+            headers.push(field(VERSION, "unheard-of"));
+            is_right = false;
+        }
+        _ => headers.push(field(VERSION, value.fork.name())),
+    }
+    let plain = body;
+    let (body, plain) = match choices.below(6) {
+        0 => {
+            headers.push(field("Content-Encoding", "gzip"));
+            (gzip(&plain), Some(plain))
+        }
+        1 => {
+            headers.push(field("Content-Encoding", "gzip"));
+            let mut coded = gzip(&plain);
+            is_right &= !damaged(choices, &mut coded);
+            let plain = gunzip(&coded);
+            (coded, plain)
+        }
+        _ => (plain.clone(), Some(plain)),
+    };
+    let (node, is_sent) = node(choices, headers, body);
+    is_right &= is_sent && plain.is_some();
+    Said {
+        node,
+        is_ssz,
+        plain,
+        is_right,
+    }
+}

@@ -1,0 +1,85 @@
+//! The result of a call.
+
+use sszip_core::ssz::{Fork, Preset, Schema};
+
+use super::super::fields::joined;
+use super::super::host::{Host, OneByOne};
+use super::super::laws::write;
+use super::super::naive::{self, Choices};
+use super::node::{damaged, node};
+use super::read::{decoded, is_of, members};
+use super::{chosen, field, place, request, JSON, OCTETS};
+
+pub(super) fn a_result(choices: &mut Choices<'_>) {
+    let (method, name) = chosen(
+        choices,
+        &[
+            ("debug_getRawBlock", "ByteString"),
+            ("debug_getRawReceipts", "ByteStrings"),
+            ("eth_getCode", "ByteString"),
+        ],
+    );
+    let schema = Schema::of(Fork::Phase0, Preset::Minimal);
+    let ty = schema.find(name).expect("a type of every fork");
+    let json = naive::choose(schema, ty, choices);
+    let text = write(&json, choices);
+    let mut body = match choices.below(5) {
+        0 => format!("{{\"id\":7,\"jsonrpc\":\"2.0\",\"result\":{text}}}\n"),
+        1 => format!("{{\"jsonrpc\":\"2.0\",\"result\":{text},\"id\":7}}"),
+        2 => "{\"jsonrpc\":\"2.0\",\"id\":7,\"error\":{\"code\":-32000,\"message\":\"no\"}}".into(),
+        3 => "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":null}".into(),
+        _ => format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{text}}}"),
+    }
+    .into_bytes();
+    damaged(choices, &mut body);
+    let is_roomy = choices.below(2) == 0;
+    let (process, config) = place(choices, is_roomy, &[]);
+    let mut headers = vec![field("Content-Type", JSON), field("Accept", OCTETS)];
+    if choices.below(2) == 1 {
+        headers.push(field("Accept-Encoding", "gzip"));
+    }
+    let call = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":[]}}");
+    let (node, is_right) = node(choices, vec![field("Content-Type", JSON)], body.clone());
+    let asked = request(&config, "POST", "/", headers, call.into_bytes(), Some(node));
+    let answer = OneByOne.ask(asked).unwrap();
+    let about = || {
+        format!(
+            "{method} {:?} {} {:?}",
+            answer.mode, answer.status, answer.fields
+        )
+    };
+    let label = joined(&answer.fields, "Sszip-Type");
+    assert_eq!(label.is_some(), is_of(&answer, OCTETS), "{}", about());
+    match label {
+        _ if !is_right => {}
+        Some(label) => {
+            assert_eq!(
+                (label, answer.status),
+                (format!("{name};v=1"), 200),
+                "{}",
+                about()
+            );
+            let ssz = decoded(&answer);
+            if let Some(result) = members(&body, "result") {
+                assert_eq!(result.len(), 1, "{}", about());
+                assert_eq!(
+                    naive::to_ssz(schema, ty, &result[0]),
+                    Some(ssz),
+                    "{}",
+                    about()
+                );
+            }
+        }
+        None if answer.status == 502 => {
+            assert!(!is_roomy, "{}", about());
+            assert!(
+                answer.body.is_empty() || members(&answer.body, "error").is_some(),
+                "{}",
+                about()
+            );
+        }
+        None => assert_eq!(decoded(&answer), body, "{}", about()),
+    }
+    drop((answer, config));
+    assert_eq!(process.budget.used(), 0);
+}
