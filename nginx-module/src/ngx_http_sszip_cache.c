@@ -488,7 +488,7 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 void
 ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_http_sszip_store_job(r, sszip_exchange_sent(ctx->exchange,
+    ngx_http_sszip_own_job(r, sszip_exchange_sent(ctx->exchange,
                                                     ngx_http_sszip_now()));
     ngx_http_sszip_note_filters(r, ctx);
     ngx_http_sszip_wake();

@@ -162,10 +162,16 @@ ngx_http_sszip_free_exchange(void *data)
 {
     ngx_http_sszip_ctx_t  *ctx = data;
 
+    sszip_job             *job;
+
     ngx_http_sszip_stop_events(ctx);
+
+    job = sszip_exchange_last_job(ctx->exchange);
 
     sszip_exchange_free(ctx->exchange);
     ctx->exchange = NULL;
+
+    ngx_http_sszip_own_job(ctx->request, job);
 
     ngx_http_sszip_wake();
 }

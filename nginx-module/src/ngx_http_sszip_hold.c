@@ -10,6 +10,12 @@
 /* a head that is held, until it is known what becomes of it */
 
 
+/* what is taken of a body before it is another connection's turn, in bytes */
+#define NGX_HTTP_SSZIP_TURN  (1024 * 1024)
+
+
+static void ngx_http_sszip_take_turns(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_release(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 static ngx_int_t ngx_http_sszip_send(ngx_http_request_t *r,
@@ -53,6 +59,8 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
             }
 
             ngx_http_sszip_take_buf(b);
+
+            ctx->turn += piece.len;
         }
 
         if (b->last_buf) {
@@ -85,7 +93,46 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         }
     }
 
+    ngx_http_sszip_take_turns(r, ctx);
+
     return NGX_OK;
+}
+
+
+/*
+ * A held body is always taken, so that the upstream module would read on for as
+ * long as the node has more, and no other connection had its turn until then.
+ */
+
+static void
+ngx_http_sszip_take_turns(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_event_t  *rev;
+
+    if (ctx->turn < NGX_HTTP_SSZIP_TURN) {
+        return;
+    }
+
+    ctx->turn = 0;
+
+    if (r->upstream == NULL || r->upstream->peer.connection == NULL) {
+        return;
+    }
+
+    rev = r->upstream->peer.connection->read;
+
+    if (!rev->ready || rev->eof || rev->error) {
+        return;
+    }
+
+    /* only what is posted for the next cycle is ready again then */
+
+    if (rev->posted) {
+        ngx_delete_posted_event(rev);
+    }
+
+    rev->ready = 0;
+    ngx_post_event(rev, &ngx_posted_next_events);
 }
 
 

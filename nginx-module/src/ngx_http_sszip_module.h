@@ -79,6 +79,7 @@ typedef struct {
     sszip_edit                   coding;         /* of a stored answer */
     off_t                        node_length;    /* before other filters */
 
+    size_t                       turn;           /* taken of a held body */
     ngx_event_t                 *timer;          /* ends holding, or flushes */
     ngx_chain_t                 *mark;           /* that it flushes with */
 
@@ -269,7 +270,7 @@ sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status);
 
 /* long work */
 ngx_int_t ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_store_job(ngx_http_request_t *r, sszip_job *job);
+void ngx_http_sszip_own_job(ngx_http_request_t *r, sszip_job *job);
 #if (NGX_THREADS)
 void ngx_http_sszip_thread_init(void);
 #endif

@@ -154,7 +154,7 @@ ngx_http_sszip_node_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
         b = cl->buf;
 
-        ngx_http_sszip_store_job(r,
+        ngx_http_sszip_own_job(r,
             sszip_exchange_node_piece(ctx->exchange,
                                       ngx_buf_in_memory(b) ? b->pos : NULL,
                                       ngx_buf_special(b) ? 0 : ngx_buf_size(b),

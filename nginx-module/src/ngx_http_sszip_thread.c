@@ -17,7 +17,7 @@
  * their own.
  *
  * A job codes an answer, and its request waits for it, or it codes what is to
- * be stored of an answer that is out.
+ * be stored of an answer that is out, or forgets a long one.
  */
 
 
@@ -332,10 +332,10 @@ ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* prepares what is to be stored; NULL: there is nothing to prepare */
+/* what no request waits for; NULL: there is nothing */
 
 void
-ngx_http_sszip_store_job(ngx_http_request_t *r, sszip_job *job)
+ngx_http_sszip_own_job(ngx_http_request_t *r, sszip_job *job)
 {
     if (job == NULL) {
         return;

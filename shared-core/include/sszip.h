@@ -1330,6 +1330,16 @@ bool sszip_job_is_to_be_stored(const sszip_job *job);
 sszip_status sszip_job_store(sszip_job *job, uint64_t now);
 
 /*
+ To be called before `sszip_exchange_free`, once nothing more is used that the
+ exchange gave out: a job that forgets a long answer, since that takes a tenth of a
+ millisecond for each megabyte, or NULL. It ends with `sszip_job_store`.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+sszip_job *sszip_exchange_last_job(sszip_exchange *exchange);
+
+/*
  The job that the exchange asked for with `SSZIP_DO_RUN` has run. Frees it.
 
  # Safety

@@ -13,7 +13,7 @@ pub use super::cache::asked::{BodyLength, Need};
 use super::cache::purging::Purge;
 use super::head::{Field, RequestHead, ResponseHead};
 use super::machine::Exchange;
-use super::step::{code, stored, Work};
+use super::step::{code, stored, Work, LONG_TO_FORGET};
 pub use super::step::{Beside, Job, Lack, Step};
 use super::stream::StreamFailure;
 use super::transitions::{Event, State};
@@ -515,11 +515,8 @@ impl Driver {
                 self.exchange = Some(exchange);
                 self.coded()
             }
-            // it is of no exchange any more
-            Work::Store(fill) => {
-                drop(fill);
-                Step::Await
-            }
+            // they are of no exchange any more
+            Work::Store(_) | Work::Forget(_) => Step::Await,
         }
     }
 
@@ -550,6 +547,16 @@ impl Driver {
         self.tell(|exchange| caught(|| exchange.learn(now)));
         let fill = self.tell(|exchange| caught(|| exchange.take_fill()))??;
         stored(fill?, now)
+    }
+
+    /// The last that is asked of it, once the host uses nothing more that it gave out:
+    /// a job where forgetting it all takes long, to be run by whoever has time.
+    pub fn last_job(&mut self) -> Option<Job> {
+        let long = self.exchange.take_if(|exchange| {
+            let pieces = exchange.body();
+            pieces.map(<[u8]>::len).sum::<usize>() >= LONG_TO_FORGET
+        });
+        long.map(|exchange| Job(Work::Forget(Some(exchange))))
     }
 
     /// After [`Step::Hold`], how many bytes of the body it is best to read at once;

@@ -88,7 +88,13 @@ pub(super) enum Work {
     Answer(Box<Exchange>),
     /// What is to be stored of an answer that is out.
     Store(Box<Fill>),
+    /// An answer that is out is forgotten.
+    Forget(Option<Box<Exchange>>),
 }
+
+/// Bytes of an answer that are given back to the system when it is forgotten: that takes
+/// a tenth of a millisecond for each megabyte.
+pub(super) const LONG_TO_FORGET: usize = 8 << 20;
 
 impl Job {
     /// How many a process should run at once, at most: a core is left to the event
@@ -104,14 +110,15 @@ impl Job {
             Work::Answer(exchange) => code(exchange),
             // what could not be made is not stored
             Work::Store(fill) => caught(|| fill.build()).unwrap_or_default(),
+            Work::Forget(exchange) => drop(exchange.take()),
         }
     }
 
-    /// Whether it is worth running when its client has gone.
+    /// Whether it is to be run though its client has gone.
     pub fn is_to_be_stored(&self) -> bool {
         match &self.0 {
             Work::Answer(exchange) => exchange.is_filling(),
-            Work::Store(_) => true,
+            Work::Store(_) | Work::Forget(_) => true,
         }
     }
 
@@ -119,7 +126,7 @@ impl Job {
     /// at `now` of the look-ups' clock.
     pub fn store(self, now: u64) {
         match self.0 {
-            Work::Answer(exchange) => drop(exchange),
+            Work::Answer(_) | Work::Forget(_) => {}
             Work::Store(fill) => caught(|| fill.publish(now)).unwrap_or_default(),
         }
     }

@@ -1,0 +1,74 @@
+//! What is left of an answer that is out: a long one is forgotten by a job.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use sszip_core::config::Directives;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::{RequestHead, ResponseHead};
+use sszip_core::memory::Budget;
+
+/// An answer of so many bytes that was held, and then could not be made smaller.
+fn held(budget: &Budget, length: usize) -> Driver {
+    let mut directives = Directives::default();
+    for (name, value) in [
+        ("enable", "on"),
+        ("comp_level", "0"),
+        ("max_oneshot", "64m"),
+    ] {
+        directives.set(name, &[value.as_bytes()]).unwrap();
+    }
+    let mut driver = Driver::new(Arc::new(directives.resolve(budget.clone())));
+    let head = RequestHead {
+        method: b"GET",
+        target: b"/",
+        fields: [(&b"Accept-Encoding"[..], &b"gzip"[..])].into_iter(),
+    };
+    driver.request_head(head).unwrap();
+    let head = ResponseHead {
+        status: 200,
+        content_length: Some(length as u64),
+        fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
+        delimited: true,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+        now: 0,
+    };
+    assert!(matches!(driver.response_head(head), Ok(Step::Hold)));
+    driver.piece(&vec![b' '; length]).unwrap();
+    match driver.end().unwrap() {
+        Step::OffLoop(mut job) => {
+            // it is with another thread
+            assert!(driver.last_job().is_none());
+            job.run();
+            assert!(matches!(driver.done(job), Step::Send));
+        }
+        step => assert!(matches!(step, Step::Send)),
+    }
+    driver
+}
+
+#[test]
+fn a_long_answer_is_forgotten_by_a_job() {
+    let budget = Budget::new();
+    let mut driver = held(&budget, 10 << 20);
+    let mut job = driver.last_job().unwrap();
+    assert!(driver.last_job().is_none());
+    drop(driver);
+    assert!(budget.used() > 8 << 20, "what is not forgotten yet counts");
+    job.run();
+    assert_eq!(budget.used(), 0);
+    job.store(0);
+}
+
+#[test]
+fn a_short_one_is_forgotten_at_once() {
+    let budget = Budget::new();
+    let mut driver = held(&budget, 1 << 20);
+    assert!(driver.last_job().is_none());
+    drop(driver);
+    assert_eq!(budget.used(), 0);
+}
