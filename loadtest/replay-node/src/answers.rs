@@ -172,6 +172,11 @@ impl Answers {
         self.witness = Some(witness);
     }
 
+    /// What makes them.
+    pub fn witness(&self) -> Option<&Witness> {
+        self.witness.as_ref()
+    }
+
     /// Adds the JSON of a page for GET; `path` starts with a slash.
     pub fn insert_page(&mut self, path: String, json: &str) {
         self.page_mut(path).json = Some(canonical::compact(json).into());

@@ -19,6 +19,7 @@ use crate::faults::{self, Plan};
 use crate::options::{OptionError, Options};
 use crate::page::CONSENSUS_VERSION;
 use crate::payload::Payload;
+use crate::payloads;
 use crate::publishes::{self, Publishes};
 use crate::respond::{respond, Answered, Content, HTML, JSON, TEXT};
 use crate::rpc::{self, Reply};
@@ -183,6 +184,16 @@ fn from_answers<'a>(
                 Answered::new("GET", StatusCode::OK, Content::Page(page))
             }
             None => Answered::new(PUBLISH, StatusCode::OK, Content::Publish(body)),
+        },
+        Method::POST if payloads::is_route(path) => match answers.witness() {
+            Some(witness) => {
+                let content = Content::Submission(body, witness);
+                Answered::new(payloads::NAME, StatusCode::OK, content)
+            }
+            None => {
+                let status = StatusCode::NOT_FOUND;
+                Answered::new(payloads::NAME, status, Content::problem("method-not-found"))
+            }
         },
         Method::POST => {
             let exchange = rpc::answer(body, answers, &node.stats);

@@ -13,6 +13,7 @@ mod handler;
 mod options;
 mod page;
 mod payload;
+mod payloads;
 mod publishes;
 mod recording;
 mod respond;
@@ -86,7 +87,8 @@ struct Args {
     page: Vec<(String, PathBuf)>,
 
     /// Make witnesses of about so many bytes of JSON for
-    /// debug_executionWitness and engine_newPayloadWithWitness: 500M
+    /// debug_executionWitness and engine_newPayloadWithWitness, and serve
+    /// /engine/v1/payloads/witness: 500M
     #[arg(long, value_name = "SIZE", conflicts_with = "chain")]
     witness: Option<Size>,
 

@@ -139,26 +139,31 @@ impl Page {
     /// The form that a request accepts (RFC 9110, 12.5.1); `None`: it accepts
     /// none that there is.
     pub fn accepted(&self, headers: &HeaderMap) -> Option<Form> {
-        let mut there = [Form::Json, Form::Ssz]
+        let there = [Form::Json, Form::Ssz]
             .into_iter()
             .filter(|form| self.form(*form).is_some());
-        let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
-        if lines.peek().is_none() {
-            return there.next();
-        }
-        let lines: Vec<String> = lines
-            .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
-            .collect();
-        let ranges: Vec<Range<'_>> = lines
-            .iter()
-            .flat_map(|line| line.split(','))
-            .map(Range::read)
-            .collect();
-        let weighed = there.filter_map(|form| Some((weight(&ranges, form)?, form)));
-        // Of equals the one that is named first, and JSON before SSZ.
-        let best = weighed.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        best.map(|(_, form)| form)
+        accepted(headers, there)
     }
+}
+
+/// Of these forms the one that a request accepts; without Accept the first.
+pub fn accepted(headers: &HeaderMap, mut there: impl Iterator<Item = Form>) -> Option<Form> {
+    let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
+    if lines.peek().is_none() {
+        return there.next();
+    }
+    let lines: Vec<String> = lines
+        .map(|line| String::from_utf8_lossy(line.as_bytes()).into_owned())
+        .collect();
+    let ranges: Vec<Range<'_>> = lines
+        .iter()
+        .flat_map(|line| line.split(','))
+        .map(Range::read)
+        .collect();
+    let weighed = there.filter_map(|form| Some((weight(&ranges, form)?, form)));
+    // Of equals the one that is named first, and then the one that is there first.
+    let best = weighed.reduce(|best, next| if next.0 > best.0 { next } else { best });
+    best.map(|(_, form)| form)
 }
 
 /// One range of an Accept.

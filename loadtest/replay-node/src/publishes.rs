@@ -1,5 +1,5 @@
-//! What is sent to the Beacon API to be published: whether it is taken, and
-//! how often the same came.
+//! What is sent to the Beacon API to be published, or to the Engine API for its
+//! witness: whether it is taken, and how often the same came.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::forms::Forms;
 use crate::page::{Form, CONSENSUS_VERSION};
+use crate::payloads;
 
 /// Paths kept apart; further ones are counted together.
 const PATHS: usize = 64;
@@ -50,7 +51,7 @@ pub struct Publishes {
     taken: Mutex<BTreeMap<String, Taken>>,
 }
 
-/// What a publish is answered with: a status, and for an error its text.
+/// What a publish is answered with: a status, and for an error its text, or type.
 pub type Verdict = Result<(), (StatusCode, &'static str)>;
 
 /// Whether a path is one of the Beacon API, or of a builder's.
@@ -73,7 +74,10 @@ impl Publishes {
     /// Takes a body, or says why not. One that is taken counts even if its
     /// answer is lost.
     pub fn take(&self, head: &request::Parts, body: &Bytes) -> Verdict {
-        let form = self.read(head, body);
+        let form = match payloads::is_route(head.uri.path()) {
+            true => payloads::read(head, body),
+            false => self.read(head, body),
+        };
         let mut all = self.all();
         let key = key(&all, head);
         let taken = all.entry(key).or_default();
@@ -154,6 +158,6 @@ fn key(all: &BTreeMap<String, Taken>, head: &request::Parts) -> String {
     if known { path } else { OTHER_PATHS }.to_owned()
 }
 
-fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+pub fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }

@@ -15,10 +15,12 @@ use crate::envelope::{self, Said};
 use crate::faults::{self, Plan};
 use crate::handler::{Node, RawResponse};
 use crate::options::{Framing, Gzip, Options};
-use crate::page::{Form, Page, Representation, CONSENSUS_VERSION};
+use crate::page::{accepted, Form, Page, Representation, CONSENSUS_VERSION};
 use crate::payload::Payload;
+use crate::payloads;
 use crate::rpc::Reply;
 use crate::stats::InFlight;
+use crate::witness::{Shape, Witness};
 
 /// Repeats the Accept-Encoding that reached the node.
 const SEEN_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("x-replay-accept-encoding");
@@ -41,6 +43,8 @@ pub enum Content<'a> {
     Form(&'a Representation, Form),
     /// What is to be published.
     Publish(&'a Bytes),
+    /// A payload over REST, whose witness is made.
+    Submission(&'a Bytes, &'a Witness),
     Text(HeaderValue, String),
 }
 
@@ -51,11 +55,16 @@ impl Content<'_> {
         Content::Text(JSON, json.to_string())
     }
 
+    /// An error as the Engine API has it over REST.
+    pub fn problem(name: &str) -> Self {
+        Content::Text(payloads::PROBLEM, payloads::problem(name))
+    }
+
     fn payload(&self) -> Payload {
         match self {
             Content::Rpc(reply) => reply.payload(),
             Content::Form(form, _) => form.payload(),
-            Content::Page(_) | Content::Publish(_) => Payload::default(),
+            Content::Page(_) | Content::Publish(_) | Content::Submission(..) => Payload::default(),
             Content::Text(_, text) => Payload::from(text.clone()),
         }
     }
@@ -71,6 +80,7 @@ impl Content<'_> {
     fn media_type(&self) -> HeaderValue {
         match self {
             Content::Form(_, form) => form.media_type(),
+            Content::Rpc(Reply::Witness { shape, .. }) => shape.form().media_type(),
             Content::Text(media_type, _) => media_type.clone(),
             _ => JSON,
         }
@@ -108,10 +118,20 @@ impl<'a> Answered<'a> {
         }
     }
 
+    fn problem(self, status: StatusCode, name: &str) -> Self {
+        Self {
+            status,
+            content: Content::problem(name),
+            fields: Vec::new(),
+            ..self
+        }
+    }
+
     /// With what the request and the options decide.
     fn resolved(self, node: &Node, head: &request::Parts, options: &Options) -> Self {
         let refused = options.error.or(options.refuse);
-        if let (Some(_), Content::Publish(_)) = (refused, &self.content) {
+        let is_submission = matches!(self.content, Content::Submission(..));
+        if refused.is_some() && (is_submission || matches!(self.content, Content::Publish(_))) {
             node.publishes.refuse(head);
         }
         if let Some(status) = options.error {
@@ -123,7 +143,10 @@ impl<'a> Answered<'a> {
             };
         }
         if let Some(status) = options.refuse {
-            return self.error(status, "refused");
+            return match is_submission {
+                true => self.problem(status, payloads::error_type(status)),
+                false => self.error(status, "refused"),
+            };
         }
         match self.content {
             Content::Page(page) => match options.form.or_else(|| page.accepted(&head.headers)) {
@@ -138,12 +161,28 @@ impl<'a> Answered<'a> {
                 None => self.error(StatusCode::NOT_ACCEPTABLE, "not acceptable"),
             },
             Content::Rpc(Reply::Witness { witness, shape, id }) => {
-                let witness = match options.witness {
-                    Some(size) => Cow::Owned(witness.of_size(size)),
-                    None => witness,
-                };
+                let witness = of_size(witness, options);
                 let content = Content::Rpc(Reply::Witness { witness, shape, id });
                 Self { content, ..self }
+            }
+            Content::Submission(body, witness) => {
+                if let Err((status, name)) = node.publishes.take(head, body) {
+                    return self.problem(status, name);
+                }
+                let there = [Form::Ssz, Form::Json].into_iter();
+                let Some(form) = options.form.or_else(|| accepted(&head.headers, there)) else {
+                    let status = StatusCode::NOT_ACCEPTABLE;
+                    return self.problem(status, payloads::error_type(status));
+                };
+                let reply = Reply::Witness {
+                    witness: of_size(Cow::Borrowed(witness), options),
+                    shape: Shape::of_route(form),
+                    id: "",
+                };
+                Self {
+                    content: Content::Rpc(reply),
+                    ..self
+                }
             }
             Content::Publish(body) => match node.publishes.take(head, body) {
                 Ok(()) => self,
@@ -161,6 +200,14 @@ impl<'a> Answered<'a> {
                 self.fields.push((CONSENSUS_VERSION, value));
             }
         }
+    }
+}
+
+/// As large as is asked for.
+fn of_size<'a>(witness: Cow<'a, Witness>, options: &Options) -> Cow<'a, Witness> {
+    match options.witness {
+        Some(size) => Cow::Owned(witness.of_size(size)),
+        None => witness,
     }
 }
 

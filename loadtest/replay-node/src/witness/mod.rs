@@ -1,6 +1,6 @@
 //! Execution witnesses of any size, made while they are sent: as
 //! `debug_executionWitness` gives them, and in RLP, as
-//! `engine_newPayloadWithWitness` does.
+//! `engine_newPayloadWithWitness` does; in SSZ, as that has it over REST.
 //!
 //! All is taken from a pool of nodes, codes, keys and headers that a seed
 //! makes once; which comes where, and digits that make each one of its own,
@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 pub use self::pieces::Pieces;
 use self::pool::Pool;
+use crate::page::Form;
 use crate::payload::Payload;
 
 /// The lists of a witness.
@@ -66,6 +67,10 @@ pub enum Shape {
     Rlp,
     /// None: the payload's status alone.
     Status,
+    /// A status and a witness beside it, without keys, as the route has them: SSZ.
+    Ssz,
+    /// The same as JSON.
+    Nested,
 }
 
 /// What the methods give.
@@ -89,6 +94,21 @@ impl Shape {
     pub fn of(method: &str) -> Option<Self> {
         let known = METHODS.iter().find(|(name, _)| *name == method);
         known.map(|(_, shape)| *shape)
+    }
+
+    /// What the route gives.
+    pub fn of_route(form: Form) -> Self {
+        match form {
+            Form::Json => Shape::Nested,
+            Form::Ssz => Shape::Ssz,
+        }
+    }
+
+    pub fn form(self) -> Form {
+        match self {
+            Shape::Ssz => Form::Ssz,
+            _ => Form::Json,
+        }
     }
 }
 

@@ -5,6 +5,9 @@ use bytes::{Bytes, BytesMut};
 use super::{rlp_head, rlp_prefix, Counts, List, Shape, Witness, LISTS};
 
 const RLP_ORDER: [List; 4] = [List::Headers, List::Codes, List::State, List::Keys];
+/// What a witness has by the specification.
+const SPECIFIED: [List; 3] = [List::State, List::Codes, List::Headers];
+const OFFSET: u64 = 4;
 /// As much as an item takes at most, with what is around it.
 const MOST_ITEM: usize = 2 * 24_576 + 64;
 const STATUS: &str = r#"{"status":"VALID","#;
@@ -23,6 +26,8 @@ pub struct Pieces {
     /// of its next item.
     list: usize,
     item: u64,
+    /// Of SSZ: where the item begins whose offset is the next.
+    offset: u64,
 }
 
 impl Pieces {
@@ -40,6 +45,7 @@ impl Pieces {
             left: 0,
             list: 0,
             item: 0,
+            offset: 0,
         };
         this.begin(id);
         this.left = this.made.len() as u64 + this.rest();
@@ -55,6 +61,14 @@ impl Pieces {
     }
 
     fn begin(&mut self, id: &str) {
+        match self.shape {
+            Shape::Ssz => return self.begin_ssz(),
+            Shape::Nested => {
+                let begin = format!(r#"{{"payloadStatus":{STATUS}{STATUS_END},"witness":{{"#);
+                return self.made.extend_from_slice(begin.as_bytes());
+            }
+            _ => (),
+        }
         let begin = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#);
         self.made.extend_from_slice(begin.as_bytes());
         match self.shape {
@@ -64,13 +78,46 @@ impl Pieces {
                 let begin = format!(r#"{STATUS}"witness":"0x{head}"#);
                 self.made.extend_from_slice(begin.as_bytes());
             }
-            Shape::Status => self.made.extend_from_slice(STATUS.as_bytes()),
+            _ => self.made.extend_from_slice(STATUS.as_bytes()),
         }
+    }
+
+    /// Of the status and of the list of one witness all that precedes its lists.
+    fn begin_ssz(&mut self) {
+        const VALID: u8 = 0;
+        const STATUS: u64 = 1 + 2 * OFFSET;
+        let digits = STATUS_END.split("0x").nth(1).and_then(|it| it.get(..64));
+        // of hex there is no other
+        let hash = hex::decode(digits.unwrap_or_default()).unwrap_or_default();
+        let len = hash.len() as u64;
+        self.put_offset(2 * OFFSET);
+        self.put_offset(2 * OFFSET + STATUS + len);
+        self.made.extend_from_slice(&[VALID]);
+        self.put_offset(STATUS);
+        self.put_offset(STATUS + len);
+        self.made.extend_from_slice(&hash);
+        self.put_offset(OFFSET);
+        let mut begins = SPECIFIED.len() as u64 * OFFSET;
+        for list in SPECIFIED {
+            self.put_offset(begins);
+            begins += self.ssz_len(list);
+        }
+    }
+
+    fn put_offset(&mut self, offset: u64) {
+        self.made.extend_from_slice(&(offset as u32).to_le_bytes());
+    }
+
+    /// Bytes of a list in SSZ.
+    fn ssz_len(&self, list: List) -> u64 {
+        let at = list as usize;
+        OFFSET * self.counts.items[at] + self.counts.digits[at] / 2
     }
 
     fn end(&self) -> String {
         match self.shape {
-            Shape::Object => "}}".to_owned(),
+            Shape::Object | Shape::Nested => "}}".to_owned(),
+            Shape::Ssz => String::new(),
             Shape::Rlp => format!("\",{STATUS_END}}}"),
             Shape::Status => format!("{STATUS_END}}}"),
         }
@@ -80,6 +127,7 @@ impl Pieces {
         match self.shape {
             Shape::Object => &LISTS,
             Shape::Rlp => &RLP_ORDER,
+            Shape::Ssz | Shape::Nested => &SPECIFIED,
             Shape::Status => &[],
         }
     }
@@ -97,15 +145,17 @@ impl Pieces {
         match self.shape {
             Shape::Status => end,
             Shape::Rlp => 2 * self.rlp_len() + end,
-            Shape::Object => {
-                let of = |at: usize| {
+            Shape::Ssz => SPECIFIED.into_iter().map(|list| self.ssz_len(list)).sum(),
+            Shape::Object | Shape::Nested => {
+                let of = |(place, list): (usize, &List)| {
+                    let at = *list as usize;
                     // `"name":[` and `]`, and between two lists a comma
-                    let around = LISTS[at].name().len() as u64 + 5 + u64::from(at > 0);
+                    let around = list.name().len() as u64 + 5 + u64::from(place > 0);
                     // `"0x"`, and between two items a comma
                     let items = 4 * counts.items[at] + counts.items[at].saturating_sub(1);
                     around + items + counts.digits[at]
                 };
-                (0..LISTS.len()).map(of).sum::<u64>() + end
+                self.order().iter().enumerate().map(of).sum::<u64>() + end
             }
         }
     }
@@ -115,16 +165,21 @@ impl Pieces {
         let Some(list) = self.order().get(self.list).copied() else {
             return false;
         };
-        let (number, count) = (self.item, self.counts.items[list as usize]);
+        let (number, mut count) = (self.item, self.counts.items[list as usize]);
         match self.shape {
             Shape::Rlp => self.rlp(list, number),
+            Shape::Ssz => {
+                self.ssz(list, number, count);
+                // its offsets come before
+                count *= 2;
+            }
             _ => self.json(list, number),
         }
         self.item += 1;
         if self.item >= count {
             (self.list, self.item) = (self.list + 1, 0);
             let is_last = self.list == self.order().len();
-            if self.shape == Shape::Object {
+            if matches!(self.shape, Shape::Object | Shape::Nested) {
                 self.made.extend_from_slice(b"]");
             }
             if is_last {
@@ -149,6 +204,19 @@ impl Pieces {
     fn open(&mut self, list: List, before: &str) {
         let open = format!("{before}\"{}\":[", list.name());
         self.made.extend_from_slice(open.as_bytes());
+    }
+
+    /// Of so many items the offset of each, and then each.
+    fn ssz(&mut self, list: List, number: u64, count: u64) {
+        if number >= count {
+            let pool = &self.witness.pool;
+            return pool.write_bytes(list, number - count, &mut self.made);
+        }
+        if number == 0 {
+            self.offset = OFFSET * count;
+        }
+        self.put_offset(self.offset);
+        self.offset += self.witness.pool.item(list, number).len() as u64 / 2;
     }
 
     fn rlp(&mut self, list: List, number: u64) {
@@ -190,6 +258,7 @@ impl Iterator for Pieces {
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
+    use sszip_core::ssz::{to_ssz, Fork, Preset, Schema};
 
     use super::*;
     use crate::witness::Size;
@@ -235,7 +304,13 @@ mod tests {
         let pool = Witness::new(3, Size(0));
         for size in [0, 1, 1000, 30_000, 150_000] {
             let witness = pool.of_size(Size(size));
-            for shape in [Shape::Object, Shape::Rlp, Shape::Status] {
+            for shape in [
+                Shape::Object,
+                Shape::Rlp,
+                Shape::Status,
+                Shape::Ssz,
+                Shape::Nested,
+            ] {
                 let whole = whole(&witness, shape);
                 for piece in [1, 7, 1000, 1 << 18] {
                     let pieces = witness.pieces(shape, "\"x\"", piece);
@@ -278,6 +353,26 @@ mod tests {
                 .map(|item| format!("0x{}", hex::encode(item)).into())
                 .collect();
             assert_eq!(object["result"][name], Value::from(found), "{name}");
+        }
+    }
+
+    /// The same lists, as sszip's own walkers read them.
+    #[test]
+    fn the_route_has_the_same_items() {
+        let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
+        let ty = schema.find("PayloadStatusWithWitness").unwrap();
+        for size in [0, 400_000] {
+            let witness = Witness::new(3, Size(size));
+            let object: Value = serde_json::from_slice(&whole(&witness, Shape::Object)).unwrap();
+            let nested = whole(&witness, Shape::Nested);
+            let said: Value = serde_json::from_slice(&nested).unwrap();
+            assert_eq!(said["payloadStatus"]["status"], "VALID");
+            assert_eq!(said["witness"].as_object().unwrap().len(), 3);
+            for name in ["state", "codes", "headers"] {
+                assert_eq!(said["witness"][name], object["result"][name], "{name}");
+            }
+            let ssz = whole(&witness, Shape::Ssz);
+            assert!(to_ssz(schema, ty, &nested).unwrap() == ssz);
         }
     }
 

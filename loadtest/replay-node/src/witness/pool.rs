@@ -53,6 +53,16 @@ impl Pool {
         &items[(drawn % items.len() as u64) as usize]
     }
 
+    /// The same as bytes.
+    pub fn write_bytes(&self, list: List, number: u64, to: &mut BytesMut) {
+        let mut digits = BytesMut::new();
+        self.write(list, number, &mut digits);
+        let begin = to.len();
+        to.resize(begin + digits.len() / 2, 0);
+        // of hex there is no other
+        let _ = hex::decode_to_slice(&digits, &mut to[begin..]);
+    }
+
     /// Appends the item with its own digits.
     pub fn write(&self, list: List, number: u64, to: &mut BytesMut) {
         let item = self.item(list, number).as_bytes();

@@ -100,6 +100,183 @@ fn faults_of_witnesses() {
     assert_eq!((corrupt[5000], corrupt.len()), (0xff, whole.len()));
 }
 
+const ROUTE: &str = "/engine/v1/payloads/witness";
+const PAYLOAD: &str = "Content-Type: application/octet-stream\r\nEth-Execution-Version: osaka\r\n";
+
+fn submit(node: &Node, target: &str, fields: &str) -> Response {
+    node.client()
+        .post(target, &[PAYLOAD, fields].concat(), "payload")
+}
+
+/// The lists of a witness in SSZ, behind the status.
+fn lists(ssz: &[u8]) -> [Vec<Vec<u8>>; 3] {
+    let number = |ssz: &[u8], at: usize| {
+        u32::from_le_bytes(ssz[at..at + 4].try_into().expect("four bytes")) as usize
+    };
+    let witness = &ssz[number(ssz, 4) + 4..];
+    let begins = [0, 4, 8].map(|at| number(witness, at));
+    let ends = [begins[1], begins[2], witness.len()];
+    [0, 1, 2].map(|at| {
+        let list = &witness[begins[at]..ends[at]];
+        let count = number(list, 0) / 4;
+        let mut offsets: Vec<usize> = (0..count).map(|n| number(list, 4 * n)).collect();
+        offsets.push(list.len());
+        let items = offsets
+            .windows(2)
+            .map(|pair| list[pair[0]..pair[1]].to_vec());
+        items.collect()
+    })
+}
+
+#[test]
+fn over_rest_in_ssz_and_json() {
+    let node = Node::start(&["--witness", "300k"]);
+    let object = of(&ask(&node, "/", WITNESS));
+    let ssz = submit(&node, ROUTE, "");
+    assert_eq!((ssz.status, ssz.end), (200, End::Complete));
+    let of_type = |response: &Response| response.header("content-type").unwrap();
+    assert_eq!(of_type(&ssz), "application/octet-stream");
+    let length = ssz.body.len().to_string();
+    assert_eq!(ssz.header("content-length"), Some(length));
+    // the status of its hash, and no error
+    assert_eq!(&ssz.body[..8], [8, 0, 0, 0, 49, 0, 0, 0]);
+    for (name, list) in ["state", "codes", "headers"].iter().zip(lists(&ssz.body)) {
+        let items = list
+            .iter()
+            .map(|item| format!("0x{}", hex::encode(item)).into());
+        assert_eq!(object[name], Value::Array(items.collect()), "{name}");
+    }
+    for (fields, target) in [
+        ("Accept: application/json\r\n", ROUTE),
+        ("", "/key/engine/v1/payloads/witness?as=json"),
+    ] {
+        let json = submit(&node, target, fields);
+        assert_eq!(of_type(&json), "application/json");
+        let json: Value = serde_json::from_slice(&json.body).unwrap();
+        assert_eq!(json["payloadStatus"]["status"], "VALID");
+        assert_eq!(json["witness"]["state"], object["state"]);
+    }
+    for target in [
+        "?framing=chunked",
+        "?framing=chunked&piece=999",
+        "?framing=close",
+        "?piece=9999&pause_ms=0",
+    ] {
+        assert!(
+            submit(&node, &[ROUTE, target].concat(), "").body == ssz.body,
+            "{target}"
+        );
+    }
+    let coded = submit(
+        &node,
+        &[ROUTE, "?gzip=on"].concat(),
+        "Accept-Encoding: gzip\r\n",
+    );
+    assert!(coded.gunzipped().unwrap() == ssz.body);
+    let counts = &node.stats()["publishes"];
+    assert_eq!(
+        counts[ROUTE],
+        json!({"json": 0, "ssz": 7, "repeated": 6, "refused": 0})
+    );
+    assert_eq!(counts["/key/engine/v1/payloads/witness"]["ssz"], 1);
+    assert_eq!(node.get(&["/published", ROUTE].concat()).text(), "payload");
+}
+
+#[test]
+fn faults_of_the_route() {
+    let node = Node::start(&[
+        "--witness",
+        "600k",
+        "--for",
+        "payloads/witness:header=X-Of:route",
+    ]);
+    let at = |options: &str| submit(&node, &[ROUTE, "?", options].concat(), "");
+    let whole = at("").body;
+    assert_eq!(at("").header("x-of").as_deref(), Some("route"));
+    let cut = at("cut=200000");
+    assert_eq!(cut.header("content-length"), Some(whole.len().to_string()));
+    assert!(cut.body == whole[..200_000] && cut.end == End::Closed);
+    assert!(whole.starts_with(&at("framing=chunked&piece=65536&cut=200000&reset=1").body));
+    assert!(at("truncate=1000").body == whole[..1000]);
+    assert_eq!(at("corrupt=12").body[12], 0xff);
+    assert_eq!(at("length_off=5").end, End::Closed);
+    assert_eq!(at("error=503").header("content-type").unwrap(), "text/html");
+    for (status, name) in [
+        (400, "invalid-request"),
+        (404, "method-not-found"),
+        (422, "invalid-body"),
+        (503, "internal"),
+    ] {
+        is_problem(&at(&format!("refuse={status}")), status, name);
+    }
+    let lost = submit_raw(&node, "?lost=on");
+    assert!(lost.is_empty());
+}
+
+fn submit_raw(node: &Node, options: &str) -> Vec<u8> {
+    let mut client = node.client();
+    client.send_request("POST", &[ROUTE, options].concat(), PAYLOAD, "payload");
+    client.rest()
+}
+
+fn is_problem(response: &Response, status: u16, name: &str) {
+    assert_eq!(response.status, status);
+    assert_eq!(
+        response.header("content-type").expect("it has a type"),
+        "application/problem+json"
+    );
+    let problem: Value = serde_json::from_slice(&response.body).expect("JSON comes");
+    assert_eq!(
+        problem,
+        json!({"type": format!("/engine-api/errors/{name}")})
+    );
+}
+
+#[test]
+fn what_is_no_payload_is_refused() {
+    let node = Node::start(&["--witness", "1k"]);
+    let ssz = "Content-Type: application/octet-stream\r\n";
+    let json = "Content-Type: application/json\r\n";
+    let fork = "Eth-Execution-Version: paris\r\n";
+    for (fields, body, status, name) in [
+        (fork.to_owned(), "x", 415, "unsupported-media-type"),
+        (
+            [fork, "Content-Type: text/plain\r\n"].concat(),
+            "x",
+            415,
+            "unsupported-media-type",
+        ),
+        (
+            [fork, ssz, "Content-Encoding: gzip\r\n"].concat(),
+            "x",
+            415,
+            "unsupported-media-type",
+        ),
+        (ssz.to_owned(), "x", 400, "unsupported-fork"),
+        ([fork, ssz].concat(), "", 400, "ssz-decode-error"),
+        ([fork, json].concat(), "{", 400, "parse-error"),
+        (
+            [fork, ssz, "Accept: text/html\r\n"].concat(),
+            "x",
+            406,
+            "not-acceptable",
+        ),
+    ] {
+        is_problem(&node.client().post(ROUTE, &fields, body), status, name);
+    }
+    assert_eq!(
+        node.client()
+            .post(ROUTE, &[fork, json].concat(), "{}")
+            .status,
+        200
+    );
+    is_problem(
+        &submit(&Node::start(&[]), ROUTE, ""),
+        404,
+        "method-not-found",
+    );
+}
+
 #[test]
 fn recordings_come_first_and_batches_have_them() {
     let folder = Scratch::new();
@@ -150,6 +327,11 @@ fn a_large_one_is_never_held() {
         Client::unix(&path).post("/?framing=chunked", "", &call("1", WITNESS, "[\"latest\"]"));
     assert!(over_tcp.body.len() >= 60_000_000);
     assert!(over_tcp.body == over_unix.body);
+    drop((over_tcp, over_unix));
+    let fields = PAYLOAD.to_owned();
+    let over_rest = Client::unix(&path).post(ROUTE, &fields, "payload");
+    assert!(over_rest.body.len() >= 25_000_000);
+    assert!(over_rest.body == submit(&node, &[ROUTE, "?framing=chunked"].concat(), "").body);
     let more = peak(node.pid()) - before;
     assert!(more < 20_000_000, "{more} bytes");
 }
