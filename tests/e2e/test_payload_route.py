@@ -9,6 +9,7 @@ import pytest
 
 from harness.nginx import peak, resident
 from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
+from harness.payloads import flat
 from harness.rpc import call
 from harness.specified import values as specified_values
 
@@ -102,17 +103,6 @@ def is_error(response, code, text="", id=1):
     said = json.loads(response.decoded)
     assert (said["jsonrpc"], said["id"], said["error"]["code"]) == ("2.0", id, code)
     assert text in said["error"]["message"]
-
-
-def flat(nested):
-    """The status with its witness in one container, which REST has apart."""
-
-    def number(at):
-        return int.from_bytes(nested[at : at + 4], "little")
-
-    status, witness = nested[8 : number(4)], nested[number(4) :]
-    offsets = [int.from_bytes(status[n : n + 4], "little") + 4 for n in (1, 5)] + [len(status) + 4]
-    return status[:1] + b"".join(it.to_bytes(4, "little") for it in offsets) + status[9:] + witness
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])

@@ -1,7 +1,7 @@
 //! Calls of JSON-RPC whose results clients want as SSZ. Which they are is said by
 //! the request's body, which is read for that even where nothing is cached.
 
-use super::cache::asked::BodyLength;
+use super::cache::asked::{Asked, BodyLength};
 use super::machine::Exchange;
 use super::transitions::State;
 use crate::cache::reason::Reason;
@@ -66,12 +66,47 @@ impl Exchange {
         self.request.route.is_some() && length != BodyLength::Known(0)
     }
 
-    /// Whether the request's body is such a call.
-    pub(super) fn is_for_route(&mut self, body: Option<&[u8]>) -> bool {
-        let (Some((_, fork)), State::AwaitingHead) = (&self.request.route, self.state()) else {
+    /// Whether the request's body is such a call, or may be: what is coded, and too much
+    /// for an event loop, is left to a thread.
+    pub(super) fn is_for_route(&mut self, body: Option<&[u8]>, asked: &Asked<'_>) -> bool {
+        let (Some(body), State::AwaitingHead) = (body, self.state()) else {
             return false;
         };
-        let Some(Ok(Request::Single(call))) = body.map(|body| parse(body, 0)) else {
+        if self.request.route.is_none() || self.request.coding.coded().is_none() {
+            return self.read_called(body);
+        }
+        if self.looked.is_for_others {
+            return true;
+        }
+        let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
+        match self.decoded(body, cap, None) {
+            Ok(decoded) => self.read_called(&decoded.body),
+            Err(InflateError::TooLarge) => {
+                self.reason = Reason::RequestLength;
+                self.may_change(asked);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether that is such a call. If it is none it is not looked for again.
+    pub(super) fn read_called(&mut self, body: &[u8]) -> bool {
+        if self.request.called.is_some() {
+            return true;
+        }
+        let is_called = self.is_called(body);
+        if !is_called {
+            self.request.route = None;
+        }
+        is_called
+    }
+
+    fn is_called(&mut self, body: &[u8]) -> bool {
+        let Some((_, fork)) = &self.request.route else {
+            return false;
+        };
+        let Ok(Request::Single(call)) = parse(body, 0) else {
             return false;
         };
         let (Some(called), Some(id)) = (Called::of(call.method, *fork), call.id) else {

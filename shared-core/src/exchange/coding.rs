@@ -168,7 +168,7 @@ impl Whole {
     }
 
     fn gunzip(&mut self, config: &Config, storing: &mut Storing) -> Result<Coded, Mode> {
-        let body = self.held.gunzip(config)?;
+        let body = self.held.gunzip(config, config.max_oneshot)?;
         if let Some(fill) = storing.of_sent() {
             fill.decoded();
             fill.build_from(&body, &mut self.room);

@@ -128,7 +128,7 @@ impl Driver {
             self.seeking = Seeking::Over;
             return self.rewrite(body);
         }
-        if caught(|| exchange.is_for_route(body)).unwrap_or(false) {
+        if caught(|| exchange.is_for_route(body, &asked)).unwrap_or(false) {
             self.seeking = Seeking::Over;
             return self.rewrite(body);
         }

@@ -112,10 +112,10 @@ impl Held {
     }
 
     /// Decodes into what the trailer claims, and only if that was not enough
-    /// (several members) into as much as one body may take.
-    pub(super) fn gunzip(&mut self, config: &Config) -> Result<Vec<u8>, Mode> {
+    /// (several members) into `most`.
+    pub(super) fn gunzip(&mut self, config: &Config, most: u64) -> Result<Vec<u8>, Mode> {
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
-        let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
         for cap in [inflate::claimed_length(&self.body).min(most), most] {
             let needed = self.body.len().checked_add(cap).ok_or(Mode::Memory)?;
             if let Some(reservation) = &mut self.reservation {

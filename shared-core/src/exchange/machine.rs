@@ -240,7 +240,8 @@ impl Exchange {
         }
         let witness = self.config.ssz.witness;
         if self.config.transcodes() && witness == SszWitness::Rpc {
-            payload = Asked::read(head.method, head.target, head.fields.clone());
+            let decodes = self.config.coded_requests.are_read();
+            payload = Asked::read(head.method, head.target, head.fields.clone(), decodes);
             if let Some(base) = payload.as_ref().and_then(|_| asked::base(head.target)) {
                 self.request_target = base;
             }
@@ -254,8 +255,7 @@ impl Exchange {
         self.request.call = call.filter(|_| is_read);
         self.negotiate(ssz);
         self.request.submitted = submitted.filter(|_| is_read);
-        let is_plain = self.request.call.is_some() && self.request.coding == BodyCoding::None;
-        self.request.route = route.filter(|_| is_plain);
+        self.request.route = route.filter(|_| self.request.call.is_some());
         self.request.payload = payload.filter(|_| !self.request.untouched);
         if self.request.ssz.is_some() || self.request.submitted.is_some() {
             self.request.prefix = beacon::before(target).map(<[u8]>::to_vec);

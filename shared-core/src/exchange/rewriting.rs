@@ -21,6 +21,7 @@ use super::transitions::{Event, State};
 use crate::bytes::copy_of;
 use crate::config::{SszRequest, UpstreamEncoding};
 use crate::faults::{injected, panic_if, Fault};
+use crate::gzip::inflate::InflateError;
 use crate::memory;
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
@@ -50,14 +51,21 @@ impl Exchange {
         submitted.filter(|it| ssz.request == SszRequest::Always || ssz.refused.has(it.route()))
     }
 
-    /// No longer body is taken as it came, nor decoded.
-    fn longest_to_rewrite(&self) -> usize {
+    /// Whether the node gets it in the other format.
+    fn is_to_be_other(&self) -> bool {
         let is_payload = self.request.payload.is_some() || self.request.called.is_some();
-        let most = match is_payload || self.to_be_json().is_some() {
-            true => self.config.ssz.max_size,
-            false => self.config.max_oneshot,
-        };
-        usize::try_from(most).unwrap_or(usize::MAX)
+        is_payload || self.to_be_json().is_some()
+    }
+
+    /// No longer body is taken as it came, nor decoded.
+    fn longest_to_rewrite(&self) -> u64 {
+        let (in_other, in_same) = (self.config.ssz.max_size, self.config.max_oneshot);
+        match self.is_to_be_other() {
+            true => in_other,
+            // it may be a call that the node has at a route
+            false if self.request.route.is_some() => in_other.max(in_same),
+            false => in_same,
+        }
     }
 
     /// Whether that can be, with a body of that length.
@@ -83,7 +91,7 @@ impl Exchange {
     /// [`Misuse`] unless a response head is awaited.
     pub(super) fn begin_to_rewrite(&mut self, body: Option<&[u8]>) -> Result<bool, Misuse> {
         self.allows(Event::Rewrite)?;
-        let is_long = body.is_some_and(|body| body.len() > self.longest_to_rewrite());
+        let is_long = body.is_some_and(|body| body.len() as u64 > self.longest_to_rewrite());
         let is_short = memory::is_short() || injected(Fault::FailAlloc);
         let lengths = match self.request.coding.coded() {
             Some(_) => 1,
@@ -138,6 +146,12 @@ impl Exchange {
         };
         let body = std::mem::take(body);
         panic_if(Fault::PanicCompress);
+        let body = match self.decode_to_rewrite(body) {
+            Ok(body) => body,
+            Err(why) if self.is_refused(why.clone()) => Vec::new(),
+            // it goes to the node as it is
+            Err(_) => return self.not_rewritten(),
+        };
         if let Some(payload) = &self.request.payload {
             return match payload.to_call(self.chain().preset, &body) {
                 Ok(call) => self.ask_by_call(call),
@@ -156,11 +170,7 @@ impl Exchange {
             };
             return self.refuse(mode, (200, JSON, refused));
         }
-        let submitted = self.to_be_json();
-        let Some(body) = self.decode_to_rewrite(body) else {
-            return self.not_rewritten();
-        };
-        match submitted {
+        match self.to_be_json() {
             Some(submitted) => self.rewrite_as_json(submitted, &body),
             None => self.rewrite_decoded(body),
         }
@@ -172,27 +182,39 @@ impl Exchange {
         self.move_on(Event::GiveUp, Phase::given_up)
     }
 
-    /// What was coded is decoded; `None`: it can't be.
-    fn decode_to_rewrite(&mut self, body: Vec<u8>) -> Option<Vec<u8>> {
+    /// What was coded is decoded, and read if it may be a call that the node has at a
+    /// route.
+    fn decode_to_rewrite(&mut self, body: Vec<u8>) -> Result<Vec<u8>, Why> {
         if self.request.coding.coded().is_none() {
-            return Some(body);
+            return Ok(body);
         }
         let beside = self.request_memory.take();
-        let decoded = self.decoded(&body, self.longest_to_rewrite(), beside);
+        let cap = usize::try_from(self.longest_to_rewrite()).unwrap_or(usize::MAX);
+        let decoded = self.decoded(&body, cap, beside);
         drop(body);
-        let Decoded { body, mut memory } = decoded.ok()?;
-        let lengths = match self.to_be_json() {
-            Some(_) => LENGTHS,
-            None => 1,
+        let Decoded { body, mut memory } = decoded.map_err(|why| match why {
+            InflateError::Bad => Why::Coding,
+            InflateError::TooLarge => Why::Length(self.config.ssz.max_size),
+            InflateError::OutOfMemory => Why::Memory,
+        })?;
+        if self.request.route.is_some() {
+            self.read_called(&body);
+        }
+        if body.len() as u64 > self.longest_to_rewrite() {
+            return Err(Why::Length(self.config.ssz.max_size));
+        }
+        let lengths = match self.is_to_be_other() {
+            true => LENGTHS,
+            false => 1,
         };
         let needed = body.capacity().saturating_mul(lengths);
         memory.shrink_to(needed);
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         if !memory.grow_to(needed, limit) {
-            return None;
+            return Err(Why::Memory);
         }
         self.request_memory = Some(memory);
-        Some(body)
+        Ok(body)
     }
 
     /// The node gets what was coded decoded, if it takes nothing else.
@@ -230,6 +252,7 @@ impl Exchange {
     /// The node gets that call in place of the request.
     fn ask_by_call(&mut self, call: Vec<u8>) -> Result<(), Misuse> {
         self.request_body = call;
+        self.say_decoded();
         self.negotiate(Some(Negotiated {
             gives: &engine::STATUS,
             wish: Wish::SszOnly,
@@ -246,6 +269,7 @@ impl Exchange {
     /// The node gets that at its route in place of the call.
     fn ask_at_route(&mut self, submission: Submission) -> Result<(), Misuse> {
         self.request_body = submission.ssz;
+        self.say_decoded();
         self.request_target = self.request.route.take().unwrap_or_default().0;
         self.negotiate(Some(Negotiated {
             gives: &engine::REPLY,

@@ -27,6 +27,9 @@ use crate::transcode::{Format, Made, Negotiated, Transcoder, Why, JSON, TYPE, VE
 /// Bytes of what is compressed in pieces, rather than at once.
 const LONG: usize = 8 << 20;
 
+/// What was inflated goes on in pieces of so many bytes.
+const PIECE: usize = 256 << 10;
+
 impl Exchange {
     /// What the answer with this head is to become, and what of.
     pub(super) fn is_to_be_made<'a, I>(
@@ -97,6 +100,7 @@ impl Exchange {
                 () if negotiated.is_call() => Of::Call,
                 () => Of::Route,
             },
+            is_gzip: response.coding == Coding::Gzip,
             is_original_lost: false,
             came: 0,
             place,
@@ -211,13 +215,14 @@ impl Exchange {
             return Err(self.misuse(Event::Coded));
         };
         let stage = std::mem::replace(&mut transcoding.stage, Err(Why::Failed));
+        let most = transcoding.most_to_inflate(&self.config);
         let made = stage.and_then(|stage| {
             if whole.stages.inflates {
                 // how long it is shows now
                 let claimed = inflate::claimed_length(&whole.held.body);
                 transcoding.take_place(&self.config, claimed as u64)?;
             }
-            whole.finish(&self.config, stage)
+            whole.finish(&self.config, stage, most)
         });
         match made {
             Ok(made) => self.transcoded(made),
@@ -297,7 +302,8 @@ impl Exchange {
         } else if !transcoding.refuses() {
             return self.fail(why.mode());
         } else {
-            self.head_edits.extend(transcoding.refused_edits);
+            self.head_edits
+                .extend_from_slice(&transcoding.refused_edits);
             let (status, body) = match &transcoding.of {
                 Of::Call => (502, called::error(&self.looked.rpc_id, why)),
                 Of::Route => {
@@ -305,16 +311,16 @@ impl Exchange {
                     let format = self.request.ssz.and_then(Negotiated::format);
                     (status, refusal(status, why, format))
                 }
-                Of::Reply(said) => match Problem::of_route(said) {
+                Of::Reply(_) => match Problem::of_route(&transcoding.said()) {
                     Some(problem) if *why == Why::Nothing => {
                         (200, problem.to_call(&self.looked.rpc_id))
                     }
                     _ => (502, called::error(&self.looked.rpc_id, why)),
                 },
-                Of::Payload(said) => {
+                Of::Payload(_) => {
                     let media_type = HeadEdit::set("Content-Type", problem::MEDIA_TYPE);
                     self.head_edits.push(media_type);
-                    let problem = Problem::of_answer(said, why);
+                    let problem = Problem::of_answer(&transcoding.said(), why);
                     (problem.status(), problem.body())
                 }
             };
@@ -381,13 +387,14 @@ impl Whole {
             // before anything of the original is lost
             transcoding.take_place(config, length)?;
         }
+        let most = transcoding.most_to_inflate(config);
         let Ok(stage) = &mut transcoding.stage else {
             transcoding.came = length;
             return Ok(());
         };
         if inflates {
             // all of it, and then at once
-            if length > config.max_oneshot {
+            if length > most {
                 return Err(Why::Coding);
             }
         } else {
@@ -414,19 +421,26 @@ impl Whole {
         Ok(())
     }
 
-    /// What came of it.
-    fn finish(&mut self, config: &Config, mut stage: Transcoder) -> Result<Made, Why> {
+    /// What came of it; `most` may be inflated.
+    fn finish(&mut self, config: &Config, mut stage: Transcoder, most: u64) -> Result<Made, Why> {
         if memory::is_short() {
             return Err(Why::Memory);
         }
         if !self.stages.inflates {
             return stage.finish(&self.held.body);
         }
-        let original = self.held.gunzip(config).map_err(|mode| match mode {
+        let held = &mut self.held;
+        let original = held.gunzip(config, most).map_err(|mode| match mode {
             Mode::Memory => Why::Memory,
             _ => Why::Coding,
         })?;
-        stage.feed(&original)?;
+        for piece in original.chunks(PIECE) {
+            stage.feed(piece)?;
+            // the coded body lies beside it
+            let all = original.capacity() + held.body.capacity();
+            held.claim(config, all, stage.room())
+                .map_err(|_| Why::Memory)?;
+        }
         let made = stage.finish(&original)?;
         self.stages.inflates = false;
         Ok(made)

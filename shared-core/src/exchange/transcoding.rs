@@ -1,7 +1,10 @@
 //! A body on its way to another format, as far as it has come.
 
+use std::borrow::Cow;
+
 use super::head::HeadEdit;
 use crate::config::Config;
+use crate::gzip::inflate::gunzip;
 use crate::memory::Reservation;
 use crate::transcode::engine::problem;
 use crate::transcode::{Transcoder, Why};
@@ -29,6 +32,8 @@ pub(super) struct Transcoding {
     pub(super) takes_original: bool,
     /// Who asked, and how that is answered where nothing comes of it.
     pub(super) of: Of,
+    /// It comes as gzip.
+    pub(super) is_gzip: bool,
     /// It was too long to be kept.
     pub(super) is_original_lost: bool,
     /// Bytes of it that came.
@@ -69,6 +74,17 @@ impl Transcoding {
         !self.takes_original || matches!(self.of, Of::Call) && self.is_original_lost
     }
 
+    /// No longer body is decoded: there is no other use for what bridges give.
+    pub(super) fn most_to_inflate(&self, config: &Config) -> u64 {
+        let most = config.ssz.max_size;
+        match self.of {
+            Of::Route | Of::Call => config.max_oneshot,
+            // of JSON, with what SSZ has not
+            Of::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
+            Of::Reply(_) => most.max(config.max_oneshot),
+        }
+    }
+
     /// What came, if that is of use for an error.
     pub(super) fn hear(&mut self, piece: &[u8]) {
         if let Of::Payload(said) | Of::Reply(said) = &mut self.of {
@@ -85,6 +101,17 @@ impl Transcoding {
             self.place = place(config, length)?;
         }
         Ok(())
+    }
+
+    /// What was [heard](Self::hear), as it was before it was coded.
+    pub(super) fn said(&self) -> Cow<'_, [u8]> {
+        let (Of::Payload(said) | Of::Reply(said)) = &self.of else {
+            return Cow::Borrowed(&[]);
+        };
+        match self.is_gzip {
+            true => gunzip(said, problem::LOOKED_AT).unwrap_or_default().into(),
+            false => Cow::Borrowed(said),
+        }
     }
 
     /// Nothing comes of it: what was made is freed, and its place.

@@ -67,10 +67,16 @@ pub fn gunzip_within(
 }
 
 /// What the trailer says of the length: ISIZE, modulo 2^32, of the last
-/// member only. A first guess that decoding proves or corrects.
+/// member only, and no more than deflate has ever made so short. A first guess
+/// that decoding proves or corrects.
 pub fn claimed_length(coded: &[u8]) -> usize {
+    // 258 bytes for two bits
+    const MOST: usize = 1032;
     match coded {
-        [.., a, b, c, d] => u32::from_le_bytes([*a, *b, *c, *d]) as usize,
+        [.., a, b, c, d] => {
+            let claimed = u32::from_le_bytes([*a, *b, *c, *d]) as usize;
+            claimed.min(coded.len().saturating_mul(MOST))
+        }
         _ => 0,
     }
 }

@@ -155,7 +155,10 @@ impl Exchange {
         let fill = &mut self.storing.fill;
         if mixed.coding == Coding::Gzip {
             // of what can't be decoded nobody can say what is missing
-            mixed.held.body = mixed.held.gunzip(&self.config).map_err(|_| Refused)?;
+            mixed.held.body = mixed
+                .held
+                .gunzip(&self.config, self.config.max_oneshot)
+                .map_err(|_| Refused)?;
             self.head_edits.push(HeadEdit::remove("Content-Encoding"));
             if let Some(fill) = fill {
                 fill.decoded();

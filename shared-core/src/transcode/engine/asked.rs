@@ -2,8 +2,9 @@
 
 use super::problem::{self, Problem};
 use super::{path_of, Fork, ROUTE, STATUS, VERSION};
+use crate::coded::BodyCoding;
 use crate::mode::Mode;
-use crate::negotiate::{cache_control, list::members, media_type};
+use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
 use crate::transcode::stage::write_json;
 use crate::transcode::{Why, TYPE};
@@ -17,22 +18,27 @@ type Wrong = (Problem, Mode);
 
 impl Asked {
     /// Of such a request. `None`: it is none of the route, or must not be changed.
+    /// `decodes`: its body may be coded.
     pub fn read<'a>(
         method: &[u8],
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        decodes: bool,
     ) -> Option<Self> {
         if method != b"POST" {
             return None;
         }
         base(target)?;
-        let (mut fork, mut is_ssz, mut is_coded, mut wants_more) = (None, false, false, false);
+        let (mut fork, mut is_ssz, mut wants_more) = (None, false, false);
+        let mut coding = BodyCoding::None;
         for (name, value) in fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             if is("content-type") {
                 is_ssz = media_type::is_octets(value);
             } else if is("content-encoding") {
-                is_coded |= members(value).any(|coding| !coding.eq_ignore_ascii_case(b"identity"));
+                if !value.eq_ignore_ascii_case(b"identity") {
+                    coding.read(value);
+                }
             } else if is(VERSION) {
                 fork = Fork::named(value);
             } else if is(TYPE) {
@@ -48,10 +54,13 @@ impl Asked {
                 Mode::SszInvalid,
                 "the body must be application/octet-stream",
             ),
-            _ if is_coded => wrong(
+            _ if coding == BodyCoding::Other || coding.coded().is_some() && !decodes => wrong(
                 &problem::MEDIA,
                 Mode::Encoded,
-                "the body must have no content coding",
+                match decodes {
+                    true => "the body must have no content coding but gzip or zstd",
+                    false => "the body must have no content coding",
+                },
             ),
             None => wrong(
                 &problem::FORK,
@@ -68,9 +77,11 @@ impl Asked {
         }))
     }
 
-    /// It can't be a call, whatever it is, for that reason.
+    /// It can't be a call, whatever it is, for that reason, unless there is one already.
     pub fn refuse(&mut self, why: Why) {
-        self.0 = Err(wrong(why, ""));
+        if self.0.is_ok() {
+            self.0 = Err(wrong(why, ""));
+        }
     }
 
     /// The call that says the same.
@@ -92,6 +103,7 @@ fn wrong(why: Why, type_name: &str) -> Wrong {
             Problem::new(&problem::DECODE, detail)
         }
         Why::Length(_) => Problem::new(&problem::LENGTH, why.to_string()),
+        Why::Coding => Problem::new(&problem::DECODE, why.to_string()),
         _ => Problem::new(&problem::BUSY, why.to_string()),
     };
     (problem, mode)
@@ -166,7 +178,7 @@ mod tests {
 
     fn read(target: &str, fields: &[(&str, &str)]) -> Option<Asked> {
         let fields = fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-        Asked::read(b"POST", target.as_bytes(), fields)
+        Asked::read(b"POST", target.as_bytes(), fields, true)
     }
 
     #[test]
@@ -212,17 +224,26 @@ mod tests {
             status(&[fork, ("Content-Type", "application/json")]),
             Some(415)
         );
-        assert_eq!(
-            status(&[OCTETS, fork, ("Content-Encoding", "gzip")]),
-            Some(415)
-        );
+        for (coding, expected) in [
+            ("gzip", 400),
+            ("zstd", 400),
+            ("br", 415),
+            ("gzip, zstd", 415),
+        ] {
+            let coded = [OCTETS, fork, ("Content-Encoding", coding)];
+            assert_eq!(status(&coded), Some(expected), "{coding}");
+            let fields = coded.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
+            let asked = Asked::read(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
+            let (problem, _) = asked.to_call(Preset::Mainnet, b"").unwrap_err();
+            assert_eq!(problem.status(), 415, "{coding}");
+        }
         let ours = ("Sszip-Type", "PayloadStatusWithWitness;v=1");
         assert_eq!(status(&[OCTETS, fork, ours]), Some(400));
         let keys = ("Sszip-Type", "PayloadStatusWithWitnessAndKeys;v=1");
         assert_eq!(status(&[OCTETS, fork, keys]), Some(422));
         assert!(read(ROUTE, &[OCTETS, fork, ("Cache-Control", "no-transform")]).is_none());
         assert!(read("/", &[OCTETS, fork]).is_none());
-        assert!(Asked::read(b"GET", ROUTE.as_bytes(), [].into_iter()).is_none());
+        assert!(Asked::read(b"GET", ROUTE.as_bytes(), [].into_iter(), true).is_none());
     }
 
     fn quantity(n: u64) -> String {

@@ -40,6 +40,7 @@ impl From<Why> for Refusal {
         let kind = match why {
             Why::Invalid(_) => &problem::BODY,
             Why::Length(_) => &problem::LENGTH,
+            Why::Coding => &problem::PARSE,
             _ => &problem::BUSY,
         };
         Self::Wrong(Problem::new(kind, why.to_string()), mode)
@@ -72,9 +73,10 @@ impl Called {
         })
     }
 
-    /// It can't be asked for at the route, whatever it is, for that reason.
+    /// It can't be asked for at the route, whatever it is, for that reason, unless there
+    /// is one already.
     pub fn refuse(&mut self, why: Why) {
-        self.unread = Some(why);
+        self.unread.get_or_insert(why);
     }
 
     /// What says the same as the call in that body.
