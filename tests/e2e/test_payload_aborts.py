@@ -1,0 +1,351 @@
+"""Witnesses of a hundred megabytes between the Engine API over REST and over JSON-RPC:
+whole, and ended before their time by the client, by the node, or with a reload on the way.
+The worker is the same afterwards, has its memory and descriptors back, and gives the next
+one whole.
+
+SSZIP_WITNESS_MB=500 makes them as long as the longest."""
+
+import hashlib
+import json
+import os
+import random
+import threading
+import time
+
+import pytest
+
+from harness import payloads
+from harness.client import fetch, request_bytes
+from harness.nginx import SANITIZED, resident
+from harness.payloads import OCTETS, PROBLEM, ROUTE, call_of, flat, submission_of
+from harness.replay import ReplayNode
+from harness.watch import settled
+
+MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
+JSON_LENGTH = MEGABYTES * 1_000_000
+ROUNDS = 3
+# What a worker may have more than before, in KiB, less than a witness.
+SLACK = (128 if SANITIZED else 40) << 10
+
+CONFIG = """
+proxy_http_version 1.1;
+sszip on;
+sszip_ssz on;
+sszip_memory 8g;
+sszip_ssz_max_size 2g;
+client_max_body_size 64m;
+client_body_buffer_size 1m;
+proxy_read_timeout 120s;
+server {
+    listen 127.0.0.1:@port@;
+    location / { sszip_ssz_witness rpc; proxy_pass http://%(node)s; }
+    location /mortal/ { sszip_ssz_witness rpc; proxy_pass http://%(mortal)s; }
+    location /status { sszip off; stub_status; }
+}
+server {
+    listen 127.0.0.1:@port_rest@;
+    location / { sszip_ssz_witness rest; proxy_pass http://%(node)s; }
+    location /mortal/ { sszip_ssz_witness rest; proxy_pass http://%(mortal)s; }
+}
+"""
+# Who asks for what: over REST; over JSON-RPC for JSON; and for SSZ.
+ASKS = ["rpc", "rest", "rest-ssz"]
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    started = [ReplayNode("--witness", f"{JSON_LENGTH}") for _ in range(2)]
+    yield started
+    for node in started:
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def node(nodes):
+    return nodes[0]
+
+
+@pytest.fixture(scope="module")
+def value(cache_directory):
+    """A payload of the newest fork, a short one."""
+    found = (it for it in payloads.calls(cache_directory) if it["fork"] == "amsterdam")
+    return min(found, key=lambda it: len(it["ssz"]))
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx, nodes, value):
+    nginx = start_nginx(CONFIG % {"node": nodes[0].address, "mortal": nodes[1].address})
+    # threads and coders have their share from then on
+    clients_leave(nginx, nodes[0], value, "length")
+    return nginx
+
+
+@pytest.fixture(scope="module")
+def expected(node, value):
+    """By their hash: what the node itself says, which knows both ways."""
+    body, ssz = bytes.fromhex(value["ssz"]), submission_of(value)
+    nested = fetch(node.port, ROUTE, method="POST", headers=ssz, body=body).body
+    said = fetch(node.port, "/", method="POST", headers=[("Content-Type", "application/json")], body=call_of(value))
+    result = json.loads(said.body)["result"]
+    rlp = result["witness"][2:]
+    return {"rpc": digest(nested), "rest-ssz": digest(flat(nested)), "rest": digest(without_keys(rlp))}
+
+
+def digest(body):
+    return hashlib.sha256(body).hexdigest()
+
+
+def without_keys(rlp):
+    """The lists of a witness in RLP, in hex, but for that of keys: each behind the other."""
+    at, lists = head_of(rlp, 0)[0], []
+    for _ in range(3):
+        begin, length = head_of(rlp, at)
+        lists.append(rlp[at : begin + length])
+        at = begin + length
+    return "".join(lists).encode()
+
+
+def head_of(rlp, at):
+    """Where a list begins, and its length, in digits."""
+    kind = int(rlp[at : at + 2], 16)
+    if kind < 0xF8:
+        return at + 2, 2 * (kind - 0xC0)
+    begin = at + 2 + 2 * (kind - 0xF7)
+    return begin, 2 * int(rlp[at + 2 : begin], 16)
+
+
+def ask(nginx, value, which, *options, path="", coding=None, receive_buffer=None):
+    """A connection on which a witness is asked for; the options are the node's."""
+    port = "port" if which == "rpc" else "port_rest"
+    connection = nginx.connect(port=port, receive_buffer=receive_buffer)
+    connection.socket.settimeout(120)
+    headers, body, target = submission_of(value), bytes.fromhex(value["ssz"]), path + ROUTE
+    if which != "rpc":
+        headers, body, target = [("Content-Type", "application/json")], call_of(value), path + "/"
+    if which == "rest-ssz":
+        headers.append(("Accept", OCTETS))
+    if coding:
+        headers.append(("Accept-Encoding", coding))
+    if options:
+        headers.append(("X-Replay", "&".join(options)))
+    connection.send(request_bytes(target, method="POST", headers=headers, body=body))
+    return connection
+
+
+def whole(connection, which):
+    """The witness that comes, by its hash."""
+    with connection:
+        response = connection.read("POST")
+    assert response.status == 200, response.body[:300]
+    assert response.framing == "length" and len(response.body) > JSON_LENGTH // 3
+    body = response.decoded
+    if which != "rest":
+        types = {"rpc": "PayloadStatusWithWitness;v=1", "rest-ssz": "NewPayloadWithWitness;v=1"}
+        assert response.header("Sszip-Type") == types[which]
+        return digest(body)
+    result = json.loads(body)["result"]
+    assert result["status"] == "VALID" and result["witness"].endswith("c0")
+    return digest(without_keys(result["witness"][2:]))
+
+
+def clients_leave(nginx, node, value, framing):
+    """While the node sends, while it is coded, and while they are sent to; closed or
+    reset."""
+    chance = random.Random(framing)
+    for number, when in enumerate(["node", "coder", "client"] * ROUNDS):
+        options = [f"framing={framing}"]
+        if when == "node":
+            options.append(f"stall={chance.randrange(JSON_LENGTH * 4 // 10)}")
+        asked = node.stats()["requests"]
+        which, coding = ASKS[number // 3 % 3], chance.choice([None, "gzip"])
+        connection = ask(nginx, value, which, *options, coding=coding, receive_buffer=chance.choice([None, 4096]))
+        if when == "client":
+            connection.take(chance.randrange(JSON_LENGTH // 4))
+        else:
+            expected = {"requests": asked + 1, "in_flight": 1 if when == "node" else 0}
+            nginx.wait_for(lambda expected=expected: expected.items() <= node.stats().items(), "the node to send it")
+            time.sleep(chance.uniform(0, 0.2))
+        chance.choice([connection.close, connection.reset])()
+        nginx.wait_for(lambda: node.stats()["in_flight"] == 0, "the node to be left")
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def is_unharmed(nginx, worker, before, had):
+    settled(nginx)
+    assert nginx.workers() == [worker]
+    nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
+    nginx.wait_for(lambda: resident(worker) < before + SLACK, f"no more than {before} KiB, not {resident(worker)}")
+
+
+@pytest.fixture
+def worker(nginx, value, expected):
+    """It has given each out, and is no worse after the test."""
+    assert {which: whole(ask(nginx, value, which), which) for which in ASKS} == expected
+    settled(nginx)
+    (worker,) = nginx.workers()
+    before, had = resident(worker), descriptors(worker)
+    # none of it stays
+    assert before < (JSON_LENGTH // 3 >> 10) + SLACK
+    yield worker
+    is_unharmed(nginx, worker, before, had)
+    assert {which: whole(ask(nginx, value, which, coding="gzip"), which) for which in ASKS} == expected
+    is_unharmed(nginx, worker, before, had)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_clients_that_go_away(nginx, node, value, worker, framing):
+    clients_leave(nginx, node, value, framing)
+
+
+def is_failure(connection, which):
+    """A 502, never a part."""
+    with connection:
+        response = connection.read("POST")
+    assert response.status == 502, response.body[:300]
+    assert len(response.body) < 1000
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_nodes_that_go_away(nginx, node, value, worker, framing):
+    """No payload is sent twice, whatever becomes of it."""
+    chance = random.Random(framing)
+    asked, before = node.stats(), 0
+    for number in range(2 * len(ASKS)):
+        cut = chance.choice([1, 100, chance.randrange(JSON_LENGTH * 4 // 10), JSON_LENGTH * 45 // 100])
+        options = [f"framing={framing}", f"cut={cut}"] + (["reset=on"] if number % 2 else [])
+        is_failure(ask(nginx, value, ASKS[number % 3], *options), ASKS[number % 3])
+        before += 1
+    assert node.stats()["requests"] == asked["requests"] + before
+
+
+def test_a_node_that_dies(nginx, nodes, value, worker):
+    """While it sends to each of them."""
+    mortal = nodes[1]
+    stalls = {which: ask(nginx, value, which, f"stall={JSON_LENGTH // 4}", path="/mortal") for which in ASKS}
+    nginx.wait_for(lambda: mortal.stats()["in_flight"] == len(ASKS), "all to be on their way")
+    time.sleep(0.5)
+    mortal.kill()
+    nginx.expect("refused|prematurely closed|reset by peer|the response ended before")
+    for which, connection in stalls.items():
+        is_failure(connection, which)
+        is_failure(ask(nginx, value, which, path="/mortal"), which)
+
+
+def test_a_reload_under_way(nginx, node, value, expected):
+    """What the node still sends, and what the client still reads, comes from the worker
+    that was there."""
+    chance = random.Random(7)
+    for which in ASKS:
+        (before,) = nginx.workers()
+        stalls = ask(nginx, value, which, f"stall={chance.randrange(JSON_LENGTH * 4 // 10)}", "stall_ms=600")
+        reads = ask(nginx, value, "rpc", receive_buffer=4096)
+        head = reads.read_head()
+        begun = reads.take(chance.randrange(JSON_LENGTH // 3))
+        got = []
+        thread = threading.Thread(target=lambda it=stalls, got=got, which=which: got.append(whole(it, which)))
+        thread.start()
+        nginx.reload()
+        rest = reads.take(int(head.header("Content-Length")) - len(begun))
+        assert digest(begun + rest) == expected["rpc"]
+        reads.close()
+        thread.join(120)
+        assert got == [expected[which]]
+        assert nginx.workers() != [before]
+    (worker,) = nginx.workers()
+    assert {which: whole(ask(nginx, value, which), which) for which in ASKS} == expected
+    settled(nginx)
+    assert resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK
+
+
+def test_what_the_node_compresses(nginx, value):
+    """Beyond sszip_max_oneshot, too."""
+    size = 24_000_000
+    for which in ASKS:
+        plain, coded = (
+            ask(nginx, value, which, f"witness={size}", *options, coding="gzip").read("POST")
+            for options in ([], ["gzip=always"])
+        )
+        assert len(plain.decoded) > size * 4 // 10
+        assert (plain.status, plain.decoded) == (coded.status, coded.decoded)
+
+
+# What the node's answer is, and the status that the client gets of it.
+FAULTS = {
+    "truncate=0": 502,
+    "truncate=8": 502,
+    "truncate=50000": 502,
+    "corrupt=0": 502,
+    "corrupt=3&framing=chunked": 502,
+    "length_off=9": 502,
+    "lost=on": 502,
+    "lost=on&reset=on": 502,
+    "cut=0": 502,
+    "cut=0&framing=chunked": 502,
+    "cut=60000&framing=chunked&piece=1000": 502,
+    "header=Content-Encoding:gzip": 502,
+    "header=Content-Encoding:br": 502,
+    "header=Content-Encoding:zstd&framing=chunked": 502,
+    "gzip=always&truncate=9000": 502,
+    "gzip=always&truncate=9000&framing=chunked": 502,
+    "status=500": 500,
+    "status=503&framing=chunked": 503,
+    "error=500": 500,
+    "error=502": 502,
+    "error=503&gzip=always": 503,
+    "error=401": 401,
+    "error=404": 404,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("which", ASKS)
+def test_faults_of_nodes(nginx, node, value, which, fault):
+    """Of a short witness. The payload comes to the node once, and the next one is whole."""
+    nginx.expect("invalid header|prematurely closed|reset by peer|more data than|the response ended before")
+    before = node.stats()["requests"]
+    with ask(nginx, value, which, "witness=200k", fault) as connection:
+        response = connection.read("POST")
+        assert response.status == FAULTS[fault], response.body[:300]
+        assert response.header("Sszip-Type") is None
+        media_type = response.header("Content-Type")
+        assert media_type != OCTETS or response.status != 200
+    assert node.stats()["requests"] == before + 1
+    with ask(nginx, value, which, "witness=200k") as connection:
+        assert connection.read("POST").status == 200
+
+
+@pytest.mark.parametrize("refused", [400, 404, 413, 415, 422, 500, 503])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("which", ["rest", "rest-ssz"])
+def test_problems_of_nodes(nginx, value, which, refused, framing):
+    codes = {400: -32600, 404: -32601, 413: -38004, 415: -32603, 422: -32602, 500: -32603, 503: -32603}
+    with ask(nginx, value, which, f"refuse={refused}", f"framing={framing}", "gzip=always") as connection:
+        response = connection.read("POST")
+    assert (response.status, response.header("Content-Type")) == (200, "application/json")
+    assert json.loads(response.decoded)["error"]["code"] == codes[refused]
+
+
+def test_more_than_there_may_be(start_nginx, node, value):
+    """Of SSZ, and of memory; with a length and without."""
+    limits = {"/short": "sszip_ssz_max_size 1m;", "/small": "sszip_memory 1m;"}
+    at = f"http://{node.address}"
+    places = "".join(f"location {path}/ {{ {limit} proxy_pass {at}; }}" for path, limit in limits.items())
+    config = f"proxy_http_version 1.1; sszip on; sszip_ssz on; client_body_buffer_size 1m; \
+        server {{ listen 127.0.0.1:@port@; sszip_ssz_witness rpc; {places} }} \
+        server {{ listen 127.0.0.1:@port_rest@; sszip_ssz_witness rest; {places} }}"
+    nginx = start_nginx(config)
+    for which in ASKS:
+        for path in limits:
+            for framing in ("length", "chunked"):
+                for coding in ("off", "always"):
+                    options = ["witness=9M", f"framing={framing}", f"gzip={coding}"]
+                    with ask(nginx, value, which, *options, path=path) as connection:
+                        response = connection.read("POST")
+                    assert response.status == 502, (which, path, options)
+                    expected = PROBLEM if which == "rpc" else "application/json"
+                    assert response.header("Content-Type") == expected
+            with ask(nginx, value, which, "witness=100k", path=path) as connection:
+                assert connection.read("POST").status == 200
