@@ -19,57 +19,72 @@ const OWN: std::ops::Range<usize> = 12..28;
 #[derive(Debug)]
 pub struct Pool {
     lists: [Vec<String>; 4],
+    /// The same as bytes.
+    bytes: [Vec<Vec<u8>>; 4],
     seed: u64,
 }
 
 impl Pool {
     pub fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let mut many = |count: usize, one: fn(&mut Dice) -> Vec<u8>| -> Vec<String> {
-            (0..count).map(|_| hex::encode(one(&mut dice))).collect()
+        let mut many = |count: usize, one: fn(&mut Dice) -> Vec<u8>| -> Vec<Vec<u8>> {
+            (0..count).map(|_| one(&mut dice)).collect()
         };
+        let bytes = [
+            many(NODES, node),
+            many(CODES, |dice| {
+                // as many short ones as long ones
+                let most = MOST_CODE >> dice.below(7);
+                let len = dice.between(most / 2, most);
+                let mut code = code(dice, len as usize);
+                code.truncate(len as usize);
+                code
+            }),
+            many(KEYS, |dice| dice.bytes(32)),
+            many(HEADERS, header),
+        ];
+        let lists = bytes.each_ref();
         Self {
-            lists: [
-                many(NODES, node),
-                many(CODES, |dice| {
-                    // as many short ones as long ones
-                    let most = MOST_CODE >> dice.below(7);
-                    let len = dice.between(most / 2, most);
-                    let mut code = code(dice, len as usize);
-                    code.truncate(len as usize);
-                    code
-                }),
-                many(KEYS, |dice| dice.bytes(32)),
-                many(HEADERS, header),
-            ],
+            lists: lists.map(|list| list.iter().map(hex::encode).collect()),
+            bytes,
             seed,
         }
     }
 
     /// The item of a list that has this number, but for its own digits.
     pub fn item(&self, list: List, number: u64) -> &str {
-        let items = &self.lists[list as usize];
-        let drawn = mixed(self.seed ^ (number << 2 | list as u64));
-        &items[(drawn % items.len() as u64) as usize]
+        &self.lists[list as usize][self.drawn(list, number)]
+    }
+
+    /// Which of its list that is.
+    fn drawn(&self, list: List, number: u64) -> usize {
+        let items = self.lists[list as usize].len() as u64;
+        (mixed(self.seed ^ (number << 2 | list as u64)) % items) as usize
+    }
+
+    /// Its own digits.
+    fn own(&self, list: List, number: u64) -> impl Iterator<Item = u8> {
+        let own = mixed(!self.seed ^ (number << 2 | list as u64));
+        (0..OWN.len()).map(move |at| (own >> (4 * at)) as u8 & 15)
     }
 
     /// The same as bytes.
     pub fn write_bytes(&self, list: List, number: u64, to: &mut BytesMut) {
-        let mut digits = BytesMut::new();
-        self.write(list, number, &mut digits);
-        let begin = to.len();
-        to.resize(begin + digits.len() / 2, 0);
-        // of hex there is no other
-        let _ = hex::decode_to_slice(&digits, &mut to[begin..]);
+        let begin = to.len() + OWN.start / 2;
+        to.extend_from_slice(&self.bytes[list as usize][self.drawn(list, number)]);
+        let own = &mut to[begin..][..OWN.len() / 2];
+        own.fill(0);
+        for (at, digit) in self.own(list, number).enumerate() {
+            own[at / 2] = own[at / 2] << 4 | digit;
+        }
     }
 
     /// Appends the item with its own digits.
     pub fn write(&self, list: List, number: u64, to: &mut BytesMut) {
         let item = self.item(list, number).as_bytes();
-        let own = mixed(!self.seed ^ (number << 2 | list as u64));
         let mut digits = [0; OWN.end - OWN.start];
-        for (at, digit) in digits.iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(own >> (4 * at)) as usize & 15];
+        for (place, digit) in digits.iter_mut().zip(self.own(list, number)) {
+            *place = b"0123456789abcdef"[usize::from(digit)];
         }
         to.extend_from_slice(&item[..OWN.start]);
         to.extend_from_slice(&digits);
