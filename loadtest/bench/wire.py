@@ -12,6 +12,7 @@ import check
 import load
 import machine
 import transcoding
+import wire_bridge
 import wire_large
 import wire_publish
 import wire_values
@@ -20,7 +21,7 @@ from caching_coders import NOPUSH, OPEN_FILES, READ, SENDFILE, WAYS
 from stack import MODULE, PASS, Coder, Nginx, Node
 from wire_values import BLOCK, EITHER, JSON, SSZ
 
-SECTIONS = ["block", "cached", "publish", "large", "many", "beside"]
+SECTIONS = ["block", "cached", "publish", "large", "bridge", "many", "beside"]
 NAME = "part-09-wire"
 CONNECTIONS = 4
 BLOCK_BYTES = 150_000
@@ -66,6 +67,9 @@ def run(args, work, say):
                 found = wire_large.run(client, work, body, 1 if quick else 3, say)
                 out["large"].append(found)
                 wire_large.forget(body)
+    if "bridge" in args.only:
+        size, rounds = wire_bridge.megabytes(quick), 1 if quick else 3
+        out["bridge"] = wire_bridge.run(client, work, size, rounds, say)
     if "many" in args.only:
         megabytes, clients, memory = (8, 4, 32 << 20) if quick else (100, 10, 256 << 20)
         body = wire_values.witness(work, megabytes, coupled=False)

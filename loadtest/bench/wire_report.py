@@ -3,6 +3,7 @@
 from statistics import median
 
 import plot
+import wire_bridge
 import wire_publish
 from caching_report import logged, share
 from report import MET, machine_text, quiet, table
@@ -214,6 +215,8 @@ def render(results, plot_name):
         parts += ["## Large answers", LARGE_TEXT, f"![times]({plot_name})"]
         for one in data:
             parts += large_text(Large(one))
+    if data := results.get("bridge"):
+        parts += bridge_text(data)
     if data := results.get("many"):
         parts += many_text(data)
     if data := results.get("beside"):
@@ -303,6 +306,33 @@ def large_text(large):
         "of SSZ)",
         table([*header, "Worker CPU ms", "Growth, MB"], rows),
         *([f"Decoding it, once it is there: {decode}."] if decode else []),
+        *logged(data),
+    ]
+
+
+def bridge_text(data):
+    """Each beside what the node says in its own way, through proxy_pass."""
+    by = {}
+    for s in data["samples"]:
+        by.setdefault((s["row"], s["transport"]), []).append(s)
+    rows = []
+    for (name, transport), samples in by.items():
+        own = by[wire_bridge.BESIDE.get(name, name), transport]
+        done, head, cpu = (median(s[key] for s in samples) / 1e6 for key in ("done_ns", "head_ns", "cpu_ns"))
+        plain = median(s["done_ns"] for s in own) / 1e6
+        growth = max(s["growth"] for s in samples)
+        rows.append(
+            (name, transport, f"{done:,.0f}", f"{done / plain:.2f}x", f"{head:,.0f}")
+            + (f"{samples[0]['content'] / 1e6:,.1f}", f"{cpu:,.0f}", f"{growth / 1e6:,.1f}")
+        )
+    header = ["", "Over", "Whole, ms", "of the node's own by proxy_pass", "Head, ms", "MB sent"]
+    return [
+        "## The bridge for witnesses",
+        f"A payload's witness of {data['megabytes']} MB of JSON, by the method (JSON-RPC, "
+        f"{data['method'] / 1e6:,.0f} MB) and by the route (REST, {data['route'] / 1e6:,.0f} MB of SSZ). "
+        "*rpc*: asked for at the route, of a node that has the method; *rest*: the other way round. "
+        "*proxy_pass*: what the node says in its own way, with large buffers.",
+        table([*header, "Worker CPU ms", "Growth, MB"], rows),
         *logged(data),
     ]
 
