@@ -344,3 +344,49 @@ def test_ssz_of_the_node_is_stored_if_it_is_what_was_asked_for(stored, origin, r
             response = place.ask(OCTETS)
             assert response.body == body
             assert is_hit(response) == (is_right and turn > 0), (id, len(body), response.headers)
+
+
+def root_of(value):
+    part = ROOTED[value["type"]][1]
+    command = [SSZIP, "root", "--type", value["type"], "--fork", value["fork"], "--preset", "minimal", "--select", part]
+    done = subprocess.run(command, input=bytes.fromhex(value["ssz"]), capture_output=True, check=True)
+    return done.stdout.decode().strip()
+
+
+@pytest.mark.parametrize(
+    "names_fork, accept",
+    [(True, OCTETS), (False, OCTETS), (True, JSON)],
+    ids=["SSZ", "SSZ of no fork", "JSON"],
+)
+def test_ssz_of_the_node_is_compared_with_the_root_in_either_format(stored, origin, rooted, names_fork, accept):
+    """Where nothing names its fork it is that of which it has the root; there is no JSON
+    of it then."""
+    asked = 0
+    for value in rooted:
+        if value["type"] == "SignedBlindedBeaconBlock" and value["fork"] in ("gloas", "heze"):
+            continue
+        fields = [("Cache-Control", "max-age=3600")]
+        if names_fork:
+            fields.append(("Eth-Consensus-Version", value["fork"]))
+        octets = bytes.fromhex(value["ssz"])
+        origin.answers(answer(octets, type="application/octet-stream", headers=fields))
+        bodies = set()
+        for id, is_right in ((root_of(value), True), ("0x" + "cd" * 32, False), ("9", True)):
+            place = Place(stored, f"{ROOTED[value['type']][0]}{id}", "/roots")
+            for turn in range(3):
+                response = place.ask(accept)
+                about = value["fork"], value["type"], id, response.headers
+                assert response.status == 200, about
+                assert is_hit(response) == (is_right and turn > 0), about
+                if accept == JSON:
+                    # what is made is compared before it goes out
+                    assert ("detail=ssz-root" in response.header("Cache-Status")) == (not is_right), about
+                bodies.add(response.body)
+        # it goes out all the same
+        (body,) = bodies
+        if accept == OCTETS:
+            assert body == octets
+        else:
+            assert json.loads(body)["version"] == value["fork"]
+        asked += 1
+    assert asked > 15

@@ -133,6 +133,8 @@ impl Exchange {
         let (chain, max_size) = (self.chain(), config.ssz.max_size);
         let fields = head.fields.clone();
         let transcoder = Transcoder::new(*negotiated.gives, format, &chain, max_size, fields)?;
+        let root = self.storing.fill.as_ref().and_then(|fill| fill.root());
+        let transcoder = transcoder.asked_by(*negotiated.gives, root);
         let mut transcoder = transcoder.for_call(&self.looked.rpc_id);
         let declared = held.declared.unwrap_or(0);
         let place = place(config, declared as u64)?;

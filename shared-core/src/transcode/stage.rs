@@ -5,6 +5,7 @@
 
 use super::chain::Chain;
 use super::engine::status;
+use super::root::{self, Root};
 use super::route::Gives;
 use super::updates;
 use super::why::Why;
@@ -29,6 +30,8 @@ pub struct Transcoder {
     nests: bool,
     /// The id of the call that it is for.
     id: Vec<u8>,
+    /// Of SSZ: the root that it has to have, to be stored.
+    root: Option<(Gives, Root)>,
     max_size: u64,
 }
 
@@ -73,6 +76,8 @@ pub struct Made {
     pub flags: Flags,
     /// The type of the body, if that is SSZ.
     pub of: Option<(&'static Schema, TypeId)>,
+    /// Of JSON: the SSZ that it was made of has the root that was asked for, if one was.
+    pub is_asked_for: bool,
 }
 
 impl Transcoder {
@@ -144,6 +149,7 @@ impl Transcoder {
             of,
             nests,
             id: Vec::new(),
+            root: None,
             max_size,
         })
     }
@@ -151,6 +157,12 @@ impl Transcoder {
     /// The same for a call with that id.
     pub fn for_call(mut self, id: &[u8]) -> Self {
         self.id = id.to_vec();
+        self
+    }
+
+    /// The same for who asks by a root, if it is that.
+    pub fn asked_by(mut self, gives: Gives, root: Option<Root>) -> Self {
+        self.root = root.map(|root| (gives, root));
         self
     }
 
@@ -232,7 +244,13 @@ impl Transcoder {
     pub fn finish(self, all: &[u8]) -> Result<Made, Why> {
         let reader = match self.way {
             Way::ToSsz(reader) => reader,
-            Way::ToJson(schema, ty, _) => return json(schema, ty, self.fork, all),
+            Way::ToJson(schema, ty, _) => {
+                let is_it = |(gives, root)| root::has((schema, ty), all, gives, &root);
+                return Ok(Made {
+                    is_asked_for: self.root.is_none_or(is_it),
+                    ..json(schema, ty, self.fork, all)?
+                });
+            }
             Way::Reply(format, preset, _) => {
                 return Ok(Made {
                     body: status::result(preset, &self.id, format, all)?.into(),
@@ -240,6 +258,7 @@ impl Transcoder {
                     fork: None,
                     flags: Flags::default(),
                     of: None,
+                    is_asked_for: true,
                 });
             }
             Way::Updates(format, chain, _) => {
@@ -253,6 +272,7 @@ impl Transcoder {
                     fork: None,
                     flags: Flags::default(),
                     of: None,
+                    is_asked_for: true,
                 });
             }
         };
@@ -276,6 +296,7 @@ impl Transcoder {
             fork,
             flags,
             of: self.of.in_fork(fork).filter(|_| !self.nests),
+            is_asked_for: true,
         })
     }
 }
@@ -319,6 +340,7 @@ fn json(schema: &'static Schema, ty: TypeId, fork: Option<Fork>, ssz: &[u8]) -> 
         fork: None,
         flags: Flags::default(),
         of: None,
+        is_asked_for: true,
     })
 }
 
@@ -363,6 +385,14 @@ fn type_of(
     let name = gives.name(fork, kind);
     let name = name.ok_or_else(|| Why::Fork(fork.name().into()))?;
     named_type(name, fork, preset)
+}
+
+/// What a route gives in each fork that has it.
+pub fn types(gives: Gives, preset: Preset) -> Vec<(&'static Schema, TypeId)> {
+    let forks = Fork::ALL.iter();
+    forks
+        .filter_map(|fork| type_of(gives, *fork, preset, None).ok())
+        .collect()
 }
 
 /// The type of that name in a fork.

@@ -74,7 +74,7 @@ impl Exchange {
                 status: 0,
                 compresses: false,
                 ssz,
-                of: None,
+                of: Vec::new(),
                 root,
                 transcoder: None,
                 transcoded: None,

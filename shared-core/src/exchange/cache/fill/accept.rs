@@ -12,7 +12,8 @@ use crate::negotiate::list::members;
 use crate::negotiate::media_type;
 use crate::negotiate::media_type::MediaTypes;
 use crate::ssz::{Schema, TypeId};
-use crate::transcode::{Format, Negotiated, Transcoder};
+use crate::transcode::stage::types;
+use crate::transcode::{Format, Negotiated, Transcoder, VERSION};
 
 impl Fill {
     /// Whether an answer with this head may be stored. `asked` is the head of
@@ -67,8 +68,14 @@ impl Fill {
                 }
                 if let (Some(negotiated), 200) = (resource.ssz, head.status) {
                     let settings = &self.settings;
-                    resource.transcoder = transcoder_for(negotiated, settings, head, content_type)?;
-                    resource.of = type_of(negotiated, settings, head, content_type);
+                    let (root, transcoder) = (
+                        resource.root,
+                        transcoder_for(negotiated, settings, head, content_type)?,
+                    );
+                    resource.of =
+                        types_of(negotiated, settings, head, content_type, root.is_some());
+                    resource.transcoder = transcoder
+                        .map(|transcoder| Box::new(transcoder.asked_by(*negotiated.gives, root)));
                 }
             }
             What::Call(_) | What::Batch(_) if is_coded => return Err(Reason::Coding),
@@ -166,7 +173,7 @@ fn transcoder_for<'a, I>(
     settings: &Settings,
     head: &ResponseHead<I>,
     content_type: &[u8],
-) -> Result<Option<Box<Transcoder>>, Reason>
+) -> Result<Option<Transcoder>, Reason>
 where
     I: Iterator<Item = Field<'a>> + Clone,
 {
@@ -179,31 +186,41 @@ where
             let (chain, max_size) = (&settings.chain, settings.max_ssz);
             let fields = head.fields.clone();
             Transcoder::new(*negotiated.gives, wanted, chain, max_size, fields)
-                .map(|transcoder| Some(Box::new(transcoder)))
+                .map(Some)
                 .map_err(|why| why.reason())
         }
         None => Err(Reason::Type),
     }
 }
 
-/// The type of an answer that is SSZ, and is stored as that.
-fn type_of<'a, I>(
+/// The type of an answer that is SSZ, and is stored as that; where its head does not say
+/// which, those of which it may be, for who asks by a root.
+fn types_of<'a, I>(
     negotiated: Negotiated,
     settings: &Settings,
     head: &ResponseHead<I>,
     content_type: &[u8],
-) -> Option<(&'static Schema, TypeId)>
+    by_root: bool,
+) -> Vec<(&'static Schema, TypeId)>
 where
     I: Iterator<Item = Field<'a>> + Clone,
 {
     let is_stored = negotiated.format() != Some(Format::Json);
     if !is_stored || Format::of(content_type) != Some(Format::Ssz) {
-        return None;
+        return Vec::new();
     }
     let (chain, max_size) = (&settings.chain, settings.max_ssz);
     let fields = head.fields.clone();
     let reader = Transcoder::new(*negotiated.gives, Format::Ssz, chain, max_size, fields);
-    reader.ok()?.type_by_head()
+    if let Some(named) = reader.ok().and_then(|reader| reader.type_by_head()) {
+        return vec![named];
+    }
+    let mut names = head.fields.clone().map(|(name, _)| name);
+    let names_fork = names.any(|name| name.eq_ignore_ascii_case(VERSION.as_bytes()));
+    match by_root && !names_fork {
+        true => types(*negotiated.gives, chain.preset),
+        false => Vec::new(),
+    }
 }
 
 /// Fields of an answer to a call that its copies carry too.

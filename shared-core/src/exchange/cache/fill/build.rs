@@ -25,7 +25,7 @@ use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::response::{Outcome, Response};
 use crate::jsonrpc::{response, scan};
 use crate::memory;
-use crate::transcode::{Format, Made, VERSION};
+use crate::transcode::{Made, VERSION};
 
 /// Answers of at least so many bytes are not read strictly before they are
 /// asked for again. Below, reading takes two microseconds at the most.
@@ -94,7 +94,7 @@ impl Fill {
         let refused = match format {
             _ if made.body.len() > self.settings.max_entry => Some(Reason::Length),
             _ if made.body.in_order().is_none() => Some(Reason::Memory),
-            Format::Ssz if !resource.is_asked_for(made) => Some(Reason::SszRoot),
+            _ if !resource.is_asked_for(made) => Some(Reason::SszRoot),
             _ => None,
         };
         match made.body.in_order() {

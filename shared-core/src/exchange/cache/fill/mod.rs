@@ -22,6 +22,7 @@ use crate::exchange::head::Coding;
 use crate::memory;
 use crate::memory::{Budget, Reservation};
 use crate::transcode::chain::Chain;
+use crate::transcode::root::Root;
 use wanted::What;
 
 /// What will be stored when the answer is whole. Dropped before, it makes way
@@ -183,6 +184,14 @@ impl Fill {
     /// Why there is nothing to store, once that was tried.
     pub(in crate::exchange) fn refused(&self) -> Option<Reason> {
         self.refused
+    }
+
+    /// The root that was asked for.
+    pub(in crate::exchange) fn root(&self) -> Option<Root> {
+        match &self.what {
+            What::Resource(resource) => resource.root,
+            What::Call(_) | What::Batch(_) => None,
+        }
     }
 
     /// Whether the node's answer has a content coding.

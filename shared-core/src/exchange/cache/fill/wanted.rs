@@ -12,7 +12,7 @@ use crate::exchange::cache::forms::key_in;
 use crate::jsonrpc::request::Call;
 use crate::ssz::{check, Flags, Schema, TypeId};
 use crate::transcode::root::{self, Root};
-use crate::transcode::{Made, Negotiated, Transcoder};
+use crate::transcode::{Format, Made, Negotiated, Transcoder};
 
 /// An answer to a call that is to be stored.
 #[derive(Debug)]
@@ -98,8 +98,9 @@ pub(in crate::exchange) struct Resource {
     pub(in crate::exchange) compresses: bool,
     /// Which of two formats it is to have; `None`: whichever comes.
     pub(in crate::exchange) ssz: Option<Negotiated>,
-    /// The type of what comes, where that is SSZ and its head says it.
-    pub(in crate::exchange) of: Option<(&'static Schema, TypeId)>,
+    /// The type of what comes, where that is SSZ and its head says it; where it does not,
+    /// and a root was asked for, all that it may be.
+    pub(in crate::exchange) of: Vec<(&'static Schema, TypeId)>,
     /// The root that the value has to have.
     pub(in crate::exchange) root: Option<Root>,
     /// What makes another format of it.
@@ -112,20 +113,26 @@ pub(in crate::exchange) struct Resource {
 impl Resource {
     /// What speaks against storing SSZ that the node sent, if its type is known.
     pub(in crate::exchange) fn refuses(&self, ssz: &[u8]) -> Option<Reason> {
-        let (schema, ty) = self.of?;
-        if check(schema, ty, ssz).is_err() {
-            return Some(Reason::SszInvalid);
+        if self.of.is_empty() {
+            return None;
         }
+        let types = self.of.iter();
+        let mut valid = types.filter(|(schema, ty)| check(schema, *ty, ssz).is_ok());
+        let Some(first) = valid.next() else {
+            return Some(Reason::SszInvalid);
+        };
         let (root, negotiated) = self.root.as_ref().zip(self.ssz)?;
-        let is_it = root::has((schema, ty), ssz, *negotiated.gives, root);
-        (!is_it).then_some(Reason::SszRoot)
+        let is_it = |of: &(_, _)| root::has(*of, ssz, *negotiated.gives, root);
+        (!is_it(first) && !valid.any(is_it)).then_some(Reason::SszRoot)
     }
 
     /// Whether what was made has the root that was asked for.
     pub(in crate::exchange) fn is_asked_for(&self, made: &mut Made) -> bool {
         match (&self.root, self.ssz) {
-            (Some(root), Some(ssz)) => root::is_of(made, *ssz.gives, root),
-            _ => true,
+            (Some(root), Some(ssz)) if made.format == Format::Ssz => {
+                root::is_of(made, *ssz.gives, root)
+            }
+            _ => made.is_asked_for,
         }
     }
 }
