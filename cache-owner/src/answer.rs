@@ -23,7 +23,6 @@ use crate::follow::chain::Chain;
 use crate::request::Problem;
 
 /// A body of a response.
-#[derive(Debug)]
 pub enum Answer {
     /// Pieces whose length is known together.
     Whole(VecDeque<Bytes>),
@@ -32,10 +31,6 @@ pub enum Answer {
 }
 
 impl Answer {
-    fn none() -> Self {
-        Self::Whole(VecDeque::new())
-    }
-
     fn of(bytes: impl Into<Bytes>) -> Self {
         Self::Whole(VecDeque::from([bytes.into()]))
     }
@@ -143,7 +138,7 @@ pub fn missing(lease: Option<Lease>) -> Response<Answer> {
 
 /// A status and nothing else.
 pub fn empty(status: StatusCode) -> Response<Answer> {
-    let mut response = Response::new(Answer::none());
+    let mut response = Response::new(Answer::Whole(VecDeque::new()));
     *response.status_mut() = status;
     response
 }

@@ -26,7 +26,8 @@ const PERMIT: usize = 1 << 10;
 /// Reads bodies.
 #[derive(Debug)]
 pub struct Bodies {
-    limits: Limits,
+    /// How much of each.
+    pub limits: Limits,
     room: Semaphore,
 }
 
@@ -39,14 +40,6 @@ impl Bodies {
             limits,
             room: Semaphore::new((room / PERMIT).min(Semaphore::MAX_PERMITS)),
         }
-    }
-
-    /// A whole body that is an entry.
-    ///
-    /// # Errors
-    /// [`Problem`].
-    pub async fn entry(&self, body: &mut Incoming) -> Result<Vec<u8>, Problem> {
-        self.whole(body, self.limits.max_entry).await
     }
 
     /// A whole body of at most `most` bytes.

@@ -9,9 +9,8 @@
 //! How it is asked, and answers, is the service's business.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use atomic_waker::AtomicWaker;
 use sszip_core::cache::entry::about::{About, Scope};
@@ -23,6 +22,7 @@ use sszip_core::cache::owner::Owner;
 use sszip_core::cache::resource::other_form;
 use sszip_core::cache::store::StoreError;
 use sszip_core::cache::{Key, Namespace};
+use sszip_core::lock::locked;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
 
@@ -57,7 +57,8 @@ pub struct Engine {
     pub(crate) questions: Arc<Semaphore>,
     /// Makes what goes to the disk smaller, where that is wanted.
     pub(crate) coder: Option<Coder>,
-    chains: Vec<Arc<Chain>>,
+    /// Those that are followed.
+    pub chains: Vec<Arc<Chain>>,
     streams: Mutex<HashMap<Stream, Arc<AtomicWaker>>>,
     /// Purges may be over.
     settled: Notify,
@@ -125,11 +126,6 @@ impl Engine {
             stirred: Notify::new(),
             stopping: AtomicBool::new(false),
         }
-    }
-
-    /// The chains that are followed.
-    pub fn chains(&self) -> &[Arc<Chain>] {
-        &self.chains
     }
 
     /// Looks a key up; a process that misses it may want its lease, for so many
@@ -334,11 +330,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Processes may have something to be told.
-    pub fn tell_processes(&self) {
-        self.wake();
-    }
-
     /// An entry may have told of a head that its follower has not seen yet.
     fn look_for_news(&self, namespace: &Namespace) {
         let Some(chain) = self.chain(namespace) else {
@@ -362,7 +353,7 @@ impl Engine {
     pub fn arrive(&self, process: &Name) -> Result<(Stream, Arc<AtomicWaker>), TooMany> {
         let waker = Arc::new(AtomicWaker::new());
         let stream = {
-            let mut streams = self.streams();
+            let mut streams = locked(&self.streams);
             let stream = self.owner.arrive(process, now())?;
             streams.insert(stream, Arc::clone(&waker));
             stream
@@ -373,7 +364,7 @@ impl Engine {
 
     /// A stream has ended.
     pub fn leave(&self, stream: Stream) {
-        self.streams().remove(&stream);
+        locked(&self.streams).remove(&stream);
         self.owner.leave(stream, now());
         self.wake();
     }
@@ -381,7 +372,7 @@ impl Engine {
     /// Ends the event streams, which don't by themselves.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        for waker in self.streams().values() {
+        for waker in locked(&self.streams).values() {
             waker.wake();
         }
     }
@@ -392,12 +383,12 @@ impl Engine {
     }
 
     /// Wakes the streams that have something to be told.
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         let woken = self.owner.take_woken();
         if woken.is_empty() {
             return;
         }
-        let streams = self.streams();
+        let streams = locked(&self.streams);
         for waker in woken.iter().filter_map(|stream| streams.get(stream)) {
             waker.wake();
         }
@@ -408,15 +399,5 @@ impl Engine {
             self.settled.notify_waiters();
         }
         self.wake();
-    }
-
-    fn streams(&self) -> MutexGuard<'_, HashMap<Stream, Arc<AtomicWaker>>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").finish_non_exhaustive()
     }
 }

@@ -75,9 +75,3 @@ impl Drop for EventStream {
         self.engine.leave(self.stream);
     }
 }
-
-impl std::fmt::Debug for EventStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("EventStream").field(&self.stream).finish()
-    }
-}

@@ -9,11 +9,12 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::ptr;
 use std::slice;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sszip_core::config::follow::Follow;
 use sszip_core::config::follows::from_json;
+use sszip_core::lock::locked;
 
 use crate::config::Config;
 use crate::gate::Gate;
@@ -145,7 +146,7 @@ pub unsafe extern "C" fn sszip_owner_run(
     say: sszip_owner_say,
     serves: *mut bool,
 ) -> u64 {
-    let mut own = OWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut own = locked(&OWNER);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         if own.is_none() {
             // SAFETY: the caller's promise.
@@ -196,7 +197,7 @@ fn go_on(own: &mut Option<Owner>, limit: Duration, say: sszip_owner_say) -> (boo
 /// `say` is a function, or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_owner_exit(say: sszip_owner_say) -> bool {
-    let owner = OWNER.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let owner = locked(&OWNER).take();
     let Some(mut owner) = owner else {
         return true;
     };
@@ -206,10 +207,7 @@ pub unsafe extern "C" fn sszip_owner_exit(say: sszip_owner_say) -> bool {
 
 impl Owner {
     fn tell_all(&self, say: sszip_owner_say) {
-        let next = || {
-            let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-            lines.pop_front()
-        };
+        let next = || locked(&self.lines).pop_front();
         while let Some((level, line)) = next() {
             tell(say, level, &line);
         }
@@ -266,7 +264,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     let log: Log = {
         let lines = Arc::clone(&lines);
         Arc::new(move |level, line| {
-            let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lines = locked(&lines);
             if lines.len() == MOST_LINES {
                 lines.pop_front();
             }

@@ -5,8 +5,10 @@
 //! thread may exit at any moment opens the store by polling: it is in here
 //! while the database is being opened.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+
+use sszip_core::lock::locked;
 
 use crate::open::{NotOpened, Open};
 
@@ -49,7 +51,7 @@ impl Gate {
     /// store is open.
     pub fn wait(&self, limit: Duration) -> bool {
         let (_, changed) = &*self.0;
-        let mut turn = self.lock();
+        let mut turn = locked(&self.0 .0);
         if *turn == Turn::Closed {
             *turn = Turn::Open;
         }
@@ -64,7 +66,7 @@ impl Gate {
     }
 
     fn enter(&self) -> bool {
-        let mut turn = self.lock();
+        let mut turn = locked(&self.0 .0);
         let is_open = *turn == Turn::Open;
         if is_open {
             *turn = Turn::Busy;
@@ -73,12 +75,8 @@ impl Gate {
     }
 
     fn leave(&self, next: Turn) {
-        *self.lock() = next;
+        *locked(&self.0 .0) = next;
         self.0 .1.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Turn> {
-        self.0 .0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -146,10 +146,10 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
 fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
     let class = text(fields, "sszip-class")?.ok_or_else(|| bad("a PUT needs sszip-class"))?;
     // nothing is nowhere kept
-    let classes = Class::ALL.iter().copied();
-    let classes = classes.filter(|class| *class != Class::Nothing);
-    let named = classes.clone().find(|other| other.name() == class);
+    let is_kept = |class: &Class| *class != Class::Nothing;
+    let named = Class::named(class.as_bytes()).filter(is_kept);
     let class = named.ok_or_else(|| {
+        let classes = Class::ALL.iter().copied().filter(is_kept);
         let names: Vec<_> = classes.map(Class::name).collect();
         bad(format!(
             "sszip-class: {class} is none of {}",

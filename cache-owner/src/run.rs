@@ -9,7 +9,6 @@
 //! All of it runs on threads of its own, which take no signals: a host keeps
 //! its own. The store is opened on one of them, after any fork.
 
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{mpsc, Arc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -51,23 +50,22 @@ const DISK_THREADS: usize = MOST_READS + MOST_WRITES + 4;
 
 /// What an owner is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum State {
     /// There is another one, or no store.
-    Waiting = 0,
+    Waiting,
     /// It serves.
-    Serving = 1,
+    Serving,
     /// It writes down what it has.
-    Closing = 2,
+    Closing,
     /// It is over.
-    Ended = 3,
+    Ended,
 }
 
 /// An owner. Dropping it does not end it.
 #[derive(Debug)]
 pub struct Running {
     stop: watch::Sender<bool>,
-    state: Arc<AtomicU8>,
+    state: watch::Receiver<State>,
     thread: Option<JoinHandle<()>>,
     ended: mpsc::Receiver<()>,
 }
@@ -80,12 +78,12 @@ impl Running {
     pub fn start(config: Config, open: Open, log: Log) -> Result<Self, std::io::Error> {
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = mpsc::channel();
-        let state = Arc::new(AtomicU8::new(State::Waiting as u8));
+        let (entered, state) = watch::channel(State::Waiting);
         let life = Life {
             config,
             log,
             stop: stopped,
-            state: Arc::clone(&state),
+            state: entered,
         };
         let thread = without_signals(|| {
             std::thread::Builder::new()
@@ -106,12 +104,7 @@ impl Running {
 
     /// What it is doing.
     pub fn state(&self) -> State {
-        match self.state.load(Ordering::Acquire) {
-            0 => State::Waiting,
-            1 => State::Serving,
-            2 => State::Closing,
-            _ => State::Ended,
-        }
+        *self.state.borrow()
     }
 
     /// Waits until an owner with an open store serves, for so long at most.
@@ -170,7 +163,7 @@ struct Life {
     config: Config,
     log: Log,
     stop: watch::Receiver<bool>,
-    state: Arc<AtomicU8>,
+    state: watch::Sender<State>,
 }
 
 impl Life {
@@ -178,11 +171,7 @@ impl Life {
         if let Err(error) = self.wait_and_serve(open) {
             (self.log)(Level::Error, &error.to_string());
         }
-        self.enter(State::Ended);
-    }
-
-    fn enter(&self, state: State) {
-        self.state.store(state as u8, Ordering::Release);
+        self.state.send_replace(State::Ended);
     }
 
     fn wait_and_serve(&self, mut open: Open) -> Result<(), std::io::Error> {
@@ -203,7 +192,7 @@ impl Life {
             false => None,
         };
         let served = runtime.block_on(self.serve(Arc::clone(&owner), coder));
-        self.enter(State::Closing);
+        self.state.send_replace(State::Closing);
         // ends what is left of connections and what waits for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(error) = owner.close(now()) {
@@ -285,7 +274,7 @@ impl Life {
             let engine = Arc::clone(&engine);
             tasks.spawn(async move { engine.run_forgetting(inactive).await });
         }
-        self.enter(State::Serving);
+        self.state.send_replace(State::Serving);
         (self.log)(Level::Notice, &format!("serving on {path}"));
         for (chain, (name, follow)) in chains.into_iter().zip(&config.follows) {
             let line = format!("follows {name} at {}", follow.place());

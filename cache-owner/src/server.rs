@@ -65,7 +65,7 @@ pub async fn serve(
         }
     }
     drop(listener);
-    service.stop();
+    service.engine.stop();
     let all = async { while connections.join_next().await.is_some() {} };
     // what has not ended by then is dropped with the set
     let _ = timeout(STOP_LIMIT, all).await;

@@ -18,9 +18,9 @@ use crate::events::EventStream;
 use crate::request::{self, Problem, Request};
 
 /// What all connections share.
-#[derive(Debug)]
 pub struct Service {
-    engine: Arc<Engine>,
+    /// What is asked.
+    pub engine: Arc<Engine>,
     bodies: Bodies,
     started: u64,
     /// Open connections.
@@ -63,11 +63,6 @@ impl Service {
         })
     }
 
-    /// Ends the event streams, which don't by themselves.
-    pub fn stop(&self) {
-        self.engine.stop();
-    }
-
     async fn act(
         &self,
         request: Request,
@@ -85,7 +80,7 @@ impl Service {
                 Ok(answer::entries(found, now()))
             }
             Request::Put(put) => {
-                let body = match self.bodies.entry(body).await {
+                let body = match self.bodies.whole(body, self.bodies.limits.max_entry).await {
                     Ok(body) => body,
                     Err(problem) => {
                         // the fetch has ended, even if this can't be kept
@@ -130,7 +125,7 @@ impl Service {
                 let status = engine.owner.status();
                 let uptime = now().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
-                Ok(answer::status(status, engine.chains(), uptime, connections))
+                Ok(answer::status(status, &engine.chains, uptime, connections))
             }
         }
     }

@@ -22,6 +22,7 @@
 //! | [`config`]    | directives as operators write them, checked once      |
 //! | [`memory`]    | how much a process may hold, and whether there is any |
 //! | [`bytes`]     | copies that may be refused                            |
+//! | [`lock`]      | locks that outlive a panic                            |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
 //! | [`variable`]  | what logs may say of an exchange, in words            |
 //! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
@@ -43,6 +44,7 @@ pub mod ffi;
 pub mod gzip;
 pub mod json;
 pub mod jsonrpc;
+pub mod lock;
 pub mod memory;
 pub mod mode;
 pub mod negotiate;

@@ -166,7 +166,7 @@ fn a_herd_of_batches_reaches_the_node_once() {
         }
         let found = look_up(&mut single, RECEIPT, 20, None, NODE);
         assert_eq!(found, LookUp::Respond);
-        assert!(host.process.shared.flights.is_empty());
+        assert!(host.process.shared.flights.count() == 0);
     }
 }
 
@@ -194,7 +194,7 @@ fn a_batch_that_has_more_to_ask_does_not_wait() {
     let found = look_up_all(&mut fourth, &calls(&BOTH, 1), 4, NODE);
     assert_eq!(found, LookUp::Forward);
     answer(fourth, &answers(&BOTH, 1), NODE);
-    assert!(host.process.shared.flights.is_empty());
+    assert!(host.process.shared.flights.count() == 0);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn a_batch_waits_for_single_calls_too_and_no_longer_than_is_said() {
         "{rest}"
     );
     drop((two, batch));
-    assert!(host.woken().is_empty() && host.process.shared.flights.is_empty());
+    assert!(host.woken().is_empty() && host.process.shared.flights.count() == 0);
 }
 
 fn head(exchange: &mut Exchange, status: u16, fields: &[Field<'_>]) -> HeadAction {

@@ -36,7 +36,7 @@ impl Host {
     }
 
     fn entries(&self) -> usize {
-        self.process.shared.hot().unwrap().len()
+        self.process.shared.hot().unwrap().count()
     }
 
     fn look_up(&self, body: &str, gzip: bool, waiter: Option<usize>) -> (Exchange, LookUp) {

@@ -1,17 +1,18 @@
 //! What others see of a chain that is followed, and may tell its follower.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::owner::tracker::State;
 use sszip_core::cache::Namespace;
+use sszip_core::lock::locked;
 use tokio::sync::Notify;
 
 use super::node::Node;
 
 /// How following a chain goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Its follower's state.
     pub state: State,
@@ -26,7 +27,6 @@ pub struct Status {
 }
 
 /// A chain that is followed.
-#[derive(Debug)]
 pub struct Chain {
     /// Whose answers it is behind.
     pub namespace: Namespace,
@@ -48,36 +48,28 @@ impl Chain {
             news: Arc::default(),
             is_forgotten: AtomicBool::new(false),
             node: Mutex::default(),
-            status: Mutex::new(Status {
-                state: State::Starting,
-                head: None,
-                last_final: None,
-                reorgs: 0,
-                error: None,
-            }),
+            status: Mutex::default(),
         }
     }
 
     /// Its node, once it can be asked.
     pub fn node(&self) -> Option<Arc<Node>> {
-        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-        node.clone()
+        locked(&self.node).clone()
     }
 
     /// This is its node.
     pub fn set_node(&self, node: &Arc<Node>) {
-        let mut place = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(Arc::clone(node));
+        *locked(&self.node) = Some(Arc::clone(node));
     }
 
     /// How it goes.
     pub fn status(&self) -> Status {
-        self.locked().clone()
+        locked(&self.status).clone()
     }
 
     /// It goes like this now.
     pub fn set_status(&self, status: Status) {
-        *self.locked() = status;
+        *locked(&self.status) = status;
     }
 
     /// What is recorded of it was purged, if `scope` has it.
@@ -96,10 +88,5 @@ impl Chain {
     /// Whether it was purged since the last call.
     pub fn take_forgotten(&self) -> bool {
         self.is_forgotten.swap(false, Ordering::AcqRel)
-    }
-
-    /// No call leaves it half-changed.
-    fn locked(&self) -> std::sync::MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,6 @@
 //! threads that may wait are the ones that disks are read on: one at a time asks
 //! it for a node's name, whoever has given up meanwhile.
 
-use std::fmt::Debug;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -31,9 +30,9 @@ use tower_service::Service;
 use super::with_causes;
 
 /// What bytes go through, whatever is below.
-pub trait Io: AsyncRead + AsyncWrite + Debug + Send + Unpin {}
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Debug + Send + Unpin> Io for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// A connection.
 pub type Stream = Box<dyn Io>;
@@ -163,14 +162,5 @@ impl Service<Uri> for Connector {
 impl Connection for Stream {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connector")
-            .field("transport", &self.transport)
-            .field("is_secure", &self.tls.is_some())
-            .finish()
     }
 }

@@ -48,7 +48,7 @@ pub async fn run(follow: Follow, chain: Arc<Chain>, engine: Arc<Engine>, log: Lo
             );
             engine.owner.moved(&chain.namespace, Move::Final(None));
             engine.owner.moved(&chain.namespace, Move::Known(false));
-            engine.tell_processes();
+            engine.wake();
         }
         sleep(REST).await;
     }
@@ -158,10 +158,10 @@ impl Follower {
             self.steps.take(step);
         }
         // no process waits for the disk to hear of it
-        self.engine.tell_processes();
+        self.engine.wake();
         self.steps.settle().await;
         self.steps.know(tracker.is_identified());
-        self.engine.tell_processes();
+        self.engine.wake();
         self.chain.set_status(Status {
             state: tracker.state(),
             head: tracker.head().map(|head| head.number),

@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(30);
 const CONNECTIONS: usize = 6;
 
 /// A node, over HTTP/1.1.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Http {
     client: Client<Connector, Full<Bytes>>,
     endpoint: Endpoint,

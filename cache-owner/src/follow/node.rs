@@ -25,7 +25,6 @@ const REOPEN: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// A node.
-#[derive(Debug)]
 pub enum Node {
     /// JSON-RPC over HTTP.
     Execution(Http),

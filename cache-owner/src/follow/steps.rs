@@ -28,7 +28,7 @@ pub struct Steps {
 }
 
 /// What waits for the disk, in this order.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Later {
     /// Everything from this block on.
     purge: Option<u64>,
@@ -168,14 +168,5 @@ impl Steps {
             self.tell(Move::Final(Some(number)));
         }
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for Steps {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Steps")
-            .field("chain", &self.chain.name)
-            .field("later", &self.later)
-            .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,13 @@
 //! JSON-RPC over a WebSocket: calls and their answers, and what comes unasked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use hyper::HeaderMap;
+use sszip_core::lock::locked;
 use tokio::sync::{mpsc, oneshot, Notify};
 use tokio::time::{timeout, Instant};
 use tokio_tungstenite::client_async_with_config;
@@ -30,7 +31,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 const SUBSCRIBE: u64 = 0;
 
 /// A call that waits to be sent.
-#[derive(Debug)]
 struct Call {
     id: u64,
     request: String,
@@ -38,7 +38,6 @@ struct Call {
 }
 
 /// A node, over a WebSocket that is opened when it is needed.
-#[derive(Debug)]
 pub struct WebSocket {
     connector: Connector,
     url: String,
@@ -50,7 +49,7 @@ pub struct WebSocket {
     opening: tokio::sync::Mutex<()>,
 }
 
-#[derive(Debug)]
+#[derive(Default)]
 struct State {
     calls: Option<mpsc::UnboundedSender<Call>>,
     id: u64,
@@ -75,11 +74,9 @@ impl WebSocket {
             timeout,
             news,
             state: Mutex::new(State {
-                calls: None,
                 id: SUBSCRIBE,
                 wait: FIRST_WAIT,
-                not_before: None,
-                why: String::new(),
+                ..State::default()
             }),
             opening: tokio::sync::Mutex::default(),
         }
@@ -93,7 +90,7 @@ impl WebSocket {
         let called = async {
             let calls = self.open().await?;
             let id = {
-                let mut state = self.state();
+                let mut state = locked(&self.state);
                 state.id += 1;
                 state.id
             };
@@ -124,7 +121,7 @@ impl WebSocket {
         // one at a time
         let _opening = self.opening.lock().await;
         {
-            let state = self.state();
+            let state = locked(&self.state);
             if let Some(calls) = state.calls.as_ref().filter(|calls| !calls.is_closed()) {
                 return Ok(calls.clone());
             }
@@ -135,7 +132,7 @@ impl WebSocket {
         match timeout(self.timeout, self.connect()).await {
             Ok(Ok(stream)) => {
                 let (calls, queue) = mpsc::unbounded_channel();
-                let mut state = self.state();
+                let mut state = locked(&self.state);
                 state.calls = Some(calls.clone());
                 "the connection was closed".clone_into(&mut state.why);
                 // again at once only if it has worked for a while
@@ -175,21 +172,17 @@ impl WebSocket {
 
     /// An answer came: the next failure is a first one.
     pub fn is_well(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.wait = FIRST_WAIT;
         state.not_before = None;
     }
 
     fn failed(&self, why: &str) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.calls = None;
         why.clone_into(&mut state.why);
         state.not_before = Some(Instant::now() + state.wait);
         state.wait = (state.wait * 2).min(LONGEST_WAIT);
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -428,7 +428,7 @@ impl World {
             self.answer(open, how);
         }
         assert!(self.open.is_empty(), "some wait for ever");
-        assert!(self.process.shared.flights.is_empty());
+        assert!(self.process.shared.flights.count() == 0);
         assert_eq!(self.process.budget.used(), 0);
     }
 

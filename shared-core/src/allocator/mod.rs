@@ -21,10 +21,11 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::ptr::{null_mut, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use linked_list_allocator::Heap;
 
+use crate::lock::locked;
 use crate::memory;
 
 #[cfg(not(feature = "faults"))]
@@ -243,7 +244,7 @@ fn with_header(size: usize) -> Option<Layout> {
 
 /// Nothing that happens behind the lock allocates, or panics.
 fn heap() -> MutexGuard<'static, Option<Heap>> {
-    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&HEAP)
 }
 
 /// What of the reserve is in use, in bytes.
@@ -302,7 +303,7 @@ pub fn with_spares<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T>
     if lengths.iter().all(|length| *length <= SMALL) {
         return Some(run());
     }
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = locked(&TURN);
     // given back however `run` ends
     let _end = End;
     for (place, length) in lengths.into_iter().enumerate() {
@@ -335,7 +336,7 @@ impl Drop for End {
 }
 
 fn spares() -> MutexGuard<'static, [Option<Spare>; 2]> {
-    SPARES.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&SPARES)
 }
 
 /// The calling thread's spare for it; NULL if there is none. It is freed as

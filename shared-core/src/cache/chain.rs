@@ -7,12 +7,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 
 use super::class::Class;
 use super::Namespace;
+use crate::lock::locked;
 
 /// The last so many reorganisations are known; what was asked for before the
 /// first of them does not hold.
@@ -246,12 +247,12 @@ impl Chain {
 
     /// All that is known.
     pub fn state(&self) -> State {
-        self.lock().clone()
+        locked(&self.state).clone()
     }
 
     /// Changes what is known.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let result = change(&mut state);
         self.epoch.store(state.epoch, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
@@ -289,7 +290,7 @@ impl Chain {
 
     /// Whether the block of that height is known, and another one.
     pub fn contradicts(&self, height: u64, hash: &[u8; 32]) -> bool {
-        let state = self.lock();
+        let state = locked(&self.state);
         let mut blocks = state.blocks.iter();
         blocks.any(|(known, other)| *known == height && other != hash)
     }
@@ -312,7 +313,7 @@ impl Chain {
 
     /// What is known now, for a request that goes to the node.
     pub fn mark(&self) -> Mark {
-        let state = self.lock();
+        let state = locked(&self.state);
         Mark {
             heights: state.heights,
             epoch: state.epoch,
@@ -323,11 +324,6 @@ impl Chain {
             is_wrong: state.wrong,
         }
     }
-
-    /// No call leaves it half-changed.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What was known when the node was asked.
@@ -335,7 +331,8 @@ impl Chain {
 pub struct Mark {
     /// What heights are.
     pub heights: Heights,
-    epoch: u64,
+    /// Reorganisations up to this one were known.
+    pub epoch: u64,
     /// The highest head that was known.
     pub seen: u64,
     /// The head.
@@ -353,11 +350,6 @@ impl Mark {
     /// Whether the block of that height was final.
     pub fn is_final(&self, height: u64) -> bool {
         self.last_final.is_some_and(|last| height <= last)
-    }
-
-    /// Reorganisations up to this one were known.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
     }
 }
 
@@ -416,7 +408,7 @@ impl<'a> Stamp<'a> {
                 On::Nothing => true,
                 On::Head(_) => self.is_of_now(),
                 On::Blocks(height) => {
-                    self.is_of_now() || self.chain.lock().is_untouched(self.epoch, height)
+                    self.is_of_now() || locked(&self.chain.state).is_untouched(self.epoch, height)
                 }
             }
     }
@@ -460,12 +452,12 @@ pub struct Chains(Mutex<HashMap<Namespace, Arc<Chain>>>);
 impl Chains {
     /// The chain behind a namespace, if it is followed.
     pub fn get(&self, namespace: &Namespace) -> Option<Arc<Chain>> {
-        self.lock().get(namespace).cloned()
+        locked(&self.0).get(namespace).cloned()
     }
 
     /// The same; one that is not there yet is made of `state`.
     pub fn get_or_add(&self, namespace: Namespace, state: impl FnOnce() -> State) -> Arc<Chain> {
-        let mut chains = self.lock();
+        let mut chains = locked(&self.0);
         let chain = chains
             .entry(namespace)
             .or_insert_with(|| Arc::new(Chain::new(state())));
@@ -474,7 +466,7 @@ impl Chains {
 
     /// All of them, in no order.
     pub fn all(&self) -> Vec<(Namespace, Arc<Chain>)> {
-        let chains = self.lock();
+        let chains = locked(&self.0);
         let all = chains.iter();
         all.map(|(namespace, chain)| (*namespace, Arc::clone(chain)))
             .collect()
@@ -482,12 +474,7 @@ impl Chains {
 
     /// Those that are in `namespaces` stay.
     pub fn retain(&self, namespaces: &[Namespace]) {
-        self.lock()
-            .retain(|namespace, _| namespaces.contains(namespace));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Namespace, Arc<Chain>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).retain(|namespace, _| namespaces.contains(namespace));
     }
 }
 

@@ -89,10 +89,14 @@ impl Scope {
 
     /// Adds a part of the place.
     pub fn push(&mut self, part: &[u8]) {
+        self.push_part(part);
+        self.place = self.bytes.len();
+    }
+
+    fn push_part(&mut self, part: &[u8]) {
         self.bytes
             .extend_from_slice(&(part.len() as u64).to_le_bytes());
         self.bytes.extend_from_slice(part);
-        self.place = self.bytes.len();
     }
 
     /// What was pushed up to now is the namespace.
@@ -119,9 +123,7 @@ impl Scope {
     pub fn vary(&mut self, fields: &Fields, names: Option<Names>) {
         self.bytes.truncate(self.place);
         for name in names.iter().flat_map(|names| names.split(BETWEEN)) {
-            self.bytes
-                .extend_from_slice(&(name.len() as u64).to_le_bytes());
-            self.bytes.extend_from_slice(name.as_bytes());
+            self.push_part(name.as_bytes());
             self.push_members(fields, name);
         }
         self.names = names;
@@ -142,18 +144,14 @@ impl Scope {
             }
         }
         self.bytes.push(u8::from(present));
-        self.bytes
-            .extend_from_slice(&(line.len() as u64).to_le_bytes());
-        self.bytes.extend_from_slice(&line);
+        self.push_part(&line);
     }
 
     fn push_values(&mut self, fields: &Fields, name: &str) {
         let count = fields.values(name).count() as u64;
         self.bytes.extend_from_slice(&count.to_le_bytes());
         for value in fields.values(name) {
-            self.bytes
-                .extend_from_slice(&(value.len() as u64).to_le_bytes());
-            self.bytes.extend_from_slice(value);
+            self.push_part(value);
         }
     }
 

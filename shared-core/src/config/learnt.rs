@@ -5,8 +5,9 @@
 //! holds until there is an answer. A node that does not say it, or not in time, is
 //! asked again after longer and longer pauses.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock::locked;
 use crate::ssz::Preset;
 use crate::transcode::chain::{genesis_root, Digests, Forks, Spec};
 
@@ -140,7 +141,7 @@ impl Learnt {
     }
 
     fn table<T>(&self, what: impl FnOnce(&mut Table) -> T) -> T {
-        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        what(&mut locked(&self.0))
     }
 }
 

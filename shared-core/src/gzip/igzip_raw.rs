@@ -8,9 +8,10 @@
 
 use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use super::isal::{self, Functions, PublicState, COMP_OK};
+use crate::lock::locked;
 
 /// `sizeof(struct isal_zstream)` is 82,384 in 2.30 and 2.31; it can't grow
 /// within a soname. The rest is a margin.
@@ -125,15 +126,12 @@ static IDLE: Mutex<Option<Coder>> = Mutex::new(None);
 /// capacity of `output`, after what it holds. `false`, and `output` as it was,
 /// without the library or the memory, beyond its 4 GiB, and if it does not fit.
 pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
-    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let idle = locked(&IDLE).take();
     let Some(mut coder) = idle.or_else(Coder::new) else {
         return false;
     };
     let fits = coder.deflate(plain, output);
-    let beyond = IDLE
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .replace(coder);
+    let beyond = locked(&IDLE).replace(coder);
     drop(beyond);
     fits
 }

@@ -7,9 +7,10 @@
 //! and freed beyond that at once; the field's reference implementation leaked
 //! gigabytes a day from a pool that the garbage collector was to empty.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::libdeflate::Compressor;
+use crate::lock::locked;
 
 /// What idle compressors may take, in bytes: one of the largest.
 const IDLE: usize = 10 << 20;
@@ -57,7 +58,7 @@ fn put(level: u8, compressor: Compressor) -> Vec<(u8, Compressor)> {
 
 /// A list of whole compressors is never left half-changed.
 fn lock() -> MutexGuard<'static, Vec<(u8, Compressor)>> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+    locked(&POOL)
 }
 
 /// What libdeflate 1.26 allocates for a compressor, in bytes, rounded up.

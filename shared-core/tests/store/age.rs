@@ -14,7 +14,7 @@ fn now() -> u64 {
 }
 
 fn is_old(store: &Store, n: u64) -> bool {
-    store.get(&key(n), NOW).unwrap().is_old()
+    store.get(&key(n), NOW).unwrap().is_old
 }
 
 const HOUR: u64 = 3_600_000;

@@ -72,7 +72,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
             let hot = store.get(&key(1_000_000), NOW);
             let hot = hot.unwrap_or_else(|| panic!("gone after {written}"));
             assert_eq!(hot[..], noise(1_000_000, 5000));
-            if hot.is_old() {
+            if hot.is_old {
                 put_noise(&store, 1_000_000, 5000, class(0));
                 again += 1;
             }
@@ -101,8 +101,8 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     let last = of_class.iter().rposition(Option::is_some).unwrap();
     assert!(first > of_class.len() / 2 && last == of_class.len() - 1);
     assert!(of_class[first..].iter().all(Option::is_some));
-    assert!(of_class[first].unwrap().is_old() && !of_class[last].unwrap().is_old());
-    let old = of_class.iter().flatten().filter(|stored| stored.is_old());
+    assert!(of_class[first].unwrap().is_old && !of_class[last].unwrap().is_old);
+    let old = of_class.iter().flatten().filter(|stored| stored.is_old);
     let share = old.count() as f64 / (of_class.len() - first) as f64;
     assert!((0.05..0.5).contains(&share), "{share} of it is old");
 

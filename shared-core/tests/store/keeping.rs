@@ -23,7 +23,7 @@ fn an_entry_is_found_before_and_after_a_clean_stop() {
     let store = reopen(&config);
     assert_eq!(count(&store, 6), 5);
     let stored = store.get(&key(3), NOW).unwrap();
-    assert_eq!(*stored.header(), header(&store, 3));
+    assert_eq!(stored.header, header(&store, 3));
     assert_eq!(store.status().read_errors, 0);
 }
 

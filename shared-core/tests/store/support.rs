@@ -63,7 +63,7 @@ pub fn has(store: &Store, n: u64) -> bool {
         return false;
     };
     assert_eq!(&stored[..], &body(n, stored.len())[..], "{n}");
-    assert_eq!(stored.header().about.block, Some(n));
+    assert_eq!(stored.header.about.block, Some(n));
     true
 }
 

@@ -15,7 +15,7 @@ fn moved(chain: &Chain, by: Move) {
 
 /// Of what is asked for now.
 fn stamp(chain: &Chain, class: Class, height: Option<u64>) -> Stamp<'_> {
-    Stamp::new(chain, class, chain.mark().epoch(), height)
+    Stamp::new(chain, class, chain.mark().epoch, height)
 }
 
 #[test]
@@ -254,7 +254,7 @@ proptest! {
                 Step::Lose => {
                     // an owner that comes after knows of nothing before
                     let mut state = State::unknown(Heights::Blocks, 2_000 + made);
-                    state.epoch = state.epoch.max(owner.mark().epoch() + 1_000);
+                    state.epoch = state.epoch.max(owner.mark().epoch + 1_000);
                     state.since = state.epoch;
                     state.moved(Move::Head(blocks.len() as u64 - 1));
                     owner.change(|old| *old = state);

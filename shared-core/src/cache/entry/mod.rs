@@ -13,7 +13,7 @@ pub mod wire;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,7 @@ use super::{stale, Key, Namespace};
 use crate::bytes::Bytes;
 use crate::gzip::open::{open_in, Open};
 use crate::gzip::splice::{Body, Member};
+use crate::lock::locked;
 use crate::memory::{Budget, Reservation};
 
 /// Where a JSON-RPC answer has its id. Members come in any order: Nethermind
@@ -476,7 +477,7 @@ impl Entry {
         let Payload::Open(open) = &self.payload else {
             return 0;
         };
-        let decoded = self.lock();
+        let decoded = locked(&self.plain);
         match decoded.bytes() {
             Some(_) => 0,
             None => open.length,
@@ -491,7 +492,7 @@ impl Entry {
         if !self.is_coded() || length < RESERVED {
             return Lending::Free;
         }
-        let mut decoded = self.lock();
+        let mut decoded = locked(&self.plain);
         if let Some(lent) = decoded.lent.upgrade() {
             return Lending::Lent(lent);
         }
@@ -560,7 +561,7 @@ impl Entry {
             Payload::Open(open) => open,
         };
         let there = {
-            let decoded = self.lock();
+            let decoded = locked(&self.plain);
             if let Plain::Kept(bytes) = &decoded.kept {
                 // as nearly always
                 return Some(bytes.clone());
@@ -572,7 +573,7 @@ impl Entry {
             // not under the lock: others may want gzip, or the length
             None => Bytes::from(open.inflate()?),
         };
-        let mut decoded = self.lock();
+        let mut decoded = locked(&self.plain);
         // somebody else may have done the same
         let bytes = match (decoded.bytes(), decoded.lent.upgrade()) {
             (Some(bytes), _) => bytes,
@@ -599,20 +600,15 @@ impl Entry {
     /// Drops the decoded bytes, and never keeps them again: for a tier that
     /// has no room for both codings.
     pub(super) fn keep_no_plain(&self) {
-        self.lock().kept = Plain::Never;
+        locked(&self.plain).kept = Plain::Never;
     }
 
     /// What it takes in memory, in bytes, with its share of a tier's tables.
     pub fn weight(&self) -> u64 {
-        match &self.lock().kept {
+        match &locked(&self.plain).kept {
             Plain::Kept(bytes) => self.weight + bytes.len() as u64,
             _ => self.weight,
         }
-    }
-
-    /// Nothing in it is ever half-changed.
-    fn lock(&self) -> MutexGuard<'_, Decoded> {
-        self.plain.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,10 +13,11 @@ use crate::cache::process::flights::Token;
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::wake::Waiter;
 use crate::cache::Key;
+use crate::lock::locked;
 
 impl Owner for Link {
     fn is_up(&self) -> bool {
-        self.lock().up
+        locked(&self.state).up
     }
 
     fn ask(
@@ -27,7 +28,7 @@ impl Owner for Link {
         in_vain: bool,
         now: u64,
     ) -> Result<(), Token> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if !state.up || state.asked.try_reserve(1).is_err() {
             return Err(token);
         }
@@ -46,7 +47,7 @@ impl Owner for Link {
     }
 
     fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if !state.up || state.asked.try_reserve(1).is_err() {
             return false;
         }
@@ -61,7 +62,7 @@ impl Owner for Link {
     }
 
     fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         match state.looked_up.remove(&waiter) {
             Some(found) if found.generation == self.generation() => return found.entries,
             Some(_) => {}
@@ -104,13 +105,12 @@ impl Owner for Link {
         now: u64,
     ) -> Option<Purged> {
         let refused = |status, detail: &str| Some((status, problem(status, detail).into()));
-        let body = match purge_request(query, own) {
-            Ok(body) => body,
-            Err(bad) => return refused(400, &bad.to_string()),
-        };
-        match self.purge(body, waiter, now) {
-            true => None,
-            false => refused(503, "memory is short: nothing is purged"),
+        match purge_request(query, own) {
+            Err(bad) => refused(400, &bad.to_string()),
+            Ok(body) => match self.purge(body, waiter, now) {
+                true => None,
+                false => refused(503, "memory is short: nothing is purged"),
+            },
         }
     }
 
@@ -125,7 +125,7 @@ impl Owner for Link {
 
 impl Link {
     fn do_favour(&self, job: Job) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if !state.up {
             return;
         }

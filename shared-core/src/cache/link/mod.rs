@@ -22,7 +22,7 @@ mod sending;
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use self::channel::{Outgoing, Read, Reader};
 use self::events::Events;
@@ -38,6 +38,7 @@ use super::process::ownership::Owner;
 use super::process::wake::{Waiter, Wake};
 use super::process::Shared;
 use super::{Key, Namespace};
+use crate::lock::locked;
 
 /// The slot of the event stream.
 const EVENTS: usize = 0;
@@ -131,7 +132,7 @@ pub struct Link {
     driver: Option<(Arc<dyn Wake>, usize)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     slots: Vec<Slot>,
     /// Those that somebody waits for.
@@ -215,19 +216,7 @@ impl Link {
             process,
             state: Mutex::new(State {
                 slots: slots.collect(),
-                asked: VecDeque::new(),
-                favours: Favours::default(),
-                needs: VecDeque::new(),
-                pending: HashMap::new(),
-                purged: HashMap::new(),
-                looked_up: HashMap::new(),
-                events: Events::default(),
-                up: false,
-                was_up: false,
-                is_alone: false,
-                told: None,
-                failures: 0,
-                known: news::Known::default(),
+                ..State::default()
             }),
             chains: Chains::default(),
             until: AtomicU64::new(0),
@@ -253,7 +242,7 @@ impl Link {
     /// What a host should put into its log; to be asked after each
     /// [`tick`](Self::tick).
     pub fn news(&self, now: u64) -> Option<News> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let is_up = state.up;
         state.known.news(is_up, now)
     }
@@ -268,7 +257,7 @@ impl Link {
     /// It waits no longer for what [`purge`](Self::purge) does: it must not be
     /// woken.
     pub fn forget(&self, gone: Waiter) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         state.purged.remove(&gone);
         state.forget(gone);
     }
@@ -278,7 +267,7 @@ impl Link {
     /// [`claim_purge`](Self::claim_purge)s what came of it. `false`: memory is
     /// short.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.asked.try_reserve(1).is_err() {
             return false;
         }
@@ -295,7 +284,7 @@ impl Link {
 
     /// What came of a purge; `None`: nothing is known of it.
     pub fn claim_purge(&self, waiter: Waiter) -> Option<Purged> {
-        self.lock().purged.remove(&waiter)
+        locked(&self.state).purged.remove(&waiter)
     }
 
     /// What the host is to do next; to be asked until `None` after each call
@@ -305,12 +294,12 @@ impl Link {
         if self.stirred.load(Ordering::Acquire) {
             return Some(Need::Tick);
         }
-        self.lock().needs.pop_front()
+        locked(&self.state).needs.pop_front()
     }
 
     /// The connection is open, or could not be opened.
     pub fn connected(&self, shared: &Shared, slot: usize, is_open: bool, now: u64) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
@@ -344,7 +333,7 @@ impl Link {
     /// for a while then, although nobody says so: there is nobody who could take
     /// a purge for done.
     pub fn absent(&self, shared: &Shared, monotonic: u64) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if state.up {
             return;
         }
@@ -368,7 +357,7 @@ impl Link {
     /// Shows the pieces that are to be written to a connection, and is told
     /// how many bytes of them were; none: nothing is.
     pub fn write(&self, slot: usize, write: impl FnOnce(&mut dyn Iterator<Item = &[u8]>) -> usize) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if let Some(open) = state.open(slot) {
             let written = write(&mut open.out.pieces());
             open.out.advance(written);
@@ -377,7 +366,7 @@ impl Link {
 
     /// Room for bytes from a connection; `None`: close it.
     pub fn room(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let room = state.open(slot).and_then(|open| open.reader.room());
         room.map(take).is_some()
     }
@@ -388,7 +377,7 @@ impl Link {
     /// They are written, and `room` was not called since.
     #[allow(unsafe_code)]
     pub unsafe fn filled(&self, shared: &Shared, slot: usize, bytes: usize, now: u64) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let Some(open) = state.open(slot) else {
             return;
         };
@@ -450,7 +439,7 @@ impl Link {
 
     /// The connection is closed.
     pub fn closed(&self, shared: &Shared, slot: usize, now: u64) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         self.lose(&mut state, shared, slot, now);
         self.assign(&mut state, shared, now);
     }
@@ -459,7 +448,7 @@ impl Link {
     /// until it is to be called again, if nothing else happens.
     pub fn tick(&self, shared: &Shared, now: u64) -> u64 {
         self.stirred.store(false, Ordering::Release);
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         self.give_up_late(&mut state, shared, now);
         for slot in 0..state.slots.len() {
             let is_waited_for = match state.slots[slot].jobs.front() {
@@ -583,11 +572,6 @@ impl Link {
         for key in shared.flights.over() {
             state.favours.push(Job::GiveBack(key));
         }
-    }
-
-    /// No call leaves the state half-changed: none can panic midway.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

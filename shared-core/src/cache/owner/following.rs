@@ -7,6 +7,7 @@ use super::state::Shared;
 use crate::cache::chain::{Heights, Move, State};
 use crate::cache::told::Event;
 use crate::cache::Namespace;
+use crate::lock::locked;
 
 impl Owner {
     /// From now on the chain behind a namespace is followed: nothing of it is
@@ -15,7 +16,7 @@ impl Owner {
     pub fn follow(&self, namespace: Namespace, heights: Heights, now: Now) {
         let unknown = || State::unknown(heights, now.unix);
         self.chains.get_or_add(namespace, unknown);
-        self.announce_chain(&mut self.shared(), &namespace);
+        self.announce_chain(&mut locked(&self.shared), &namespace);
     }
 
     /// Of a chain that is followed: whether what the store has of it waits until
@@ -32,7 +33,7 @@ impl Owner {
             return;
         };
         // one after the other: no process hears of the older state last
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         let is_news = chain.change(|state| {
             let before = state.clone();
             state.moved(by);

@@ -2,7 +2,7 @@
 //! was made smaller.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::memory::Kept;
 use super::now::Now;
@@ -12,6 +12,7 @@ use crate::cache::entry::about::About;
 use crate::cache::entry::check;
 use crate::cache::entry::wire::as_final;
 use crate::cache::Key;
+use crate::lock::write;
 
 impl Owner {
     /// Reads an entry that is [unread](Kept::unread): one that was stored at a
@@ -64,7 +65,7 @@ impl Owner {
         let other = Arc::new(kept.with_body(body));
         {
             // alone, as below
-            let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
+            let _effect = write(&self.effect);
             if self.disk.refuses(key, kept.about()) || self.memory.has_other(key, kept) {
                 return None;
             }
@@ -86,7 +87,7 @@ impl Owner {
     fn replace(&self, key: &Key, kept: &Arc<Kept>, by: &Arc<Kept>) -> bool {
         // alone: no fill comes in between; a purge is judged by the generation,
         // which stays
-        let _effect = self.effect.write().unwrap_or_else(PoisonError::into_inner);
+        let _effect = write(&self.effect);
         let is_it = |there: &Arc<Kept>| Arc::ptr_eq(there, kept);
         !self.disk.refuses(key, by.about()) && self.memory.replace(key, is_it, by)
     }

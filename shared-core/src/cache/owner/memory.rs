@@ -4,7 +4,6 @@
 //! most answers are asked for once, and a disk is not there for those.
 //! Eviction is `quick_cache`'s, as in the hot tier (`cache::process::hot`).
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use crate::cache::process::hot::bounded;
 use crate::cache::Key;
 
 /// An entry in memory.
+#[derive(Debug)]
 pub struct Kept {
     about: About,
     body: Body,
@@ -234,15 +234,6 @@ impl Kept {
     }
 }
 
-impl fmt::Debug for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept")
-            .field("about", &self.about)
-            .field("length", &self.body().len())
-            .finish_non_exhaustive()
-    }
-}
-
 /// What an entry takes besides its body, with its place in the cache. Bytes.
 const OVERHEAD: u64 = 256;
 
@@ -371,22 +362,8 @@ impl Memory {
     }
 
     /// How many there are, stale ones too.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.cache.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.cache.is_empty()
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Memory")
-            .field("len", &self.len())
-            .field("bytes", &self.bytes())
-            .finish_non_exhaustive()
     }
 }
 
@@ -424,7 +401,7 @@ mod tests {
         assert_eq!((entry.fresh(at(1_499)), entry.age(at(1_499))), (1, 1_499));
         assert!(memory.peek(&KEY, at(1_499)).is_some());
         assert!(memory.get(&KEY, at(1_500)).is_none());
-        assert!(memory.is_empty());
+        assert!(memory.count() == 0);
     }
 
     #[test]
@@ -438,7 +415,7 @@ mod tests {
             assert!(memory.insert([n; 32], &kept(Class::Immutable, 1_000)));
             assert!(memory.bytes() <= memory.capacity());
         }
-        assert!(memory.len() > 20);
+        assert!(memory.count() > 20);
     }
 
     #[test]
@@ -500,7 +477,7 @@ mod tests {
         assert!(form.is_form_of(&old) && !newer.is_form_of(&old));
         let put = |kept: &Arc<Kept>, by| memory.replace(&KEY, |there| Arc::ptr_eq(there, kept), by);
         assert!(!put(&old, &form));
-        assert!(memory.is_empty() && !memory.has_other(&KEY, &old));
+        assert!(memory.count() == 0 && !memory.has_other(&KEY, &old));
         memory.insert(KEY, &old);
         let before = memory.bytes();
         assert!(put(&old, &form));
@@ -539,10 +516,10 @@ mod tests {
             }
         }
         assert_eq!(memory.sweep(|key, _| key[0] % 2 == 0), 100);
-        assert_eq!(memory.len(), 100);
+        assert_eq!(memory.count(), 100);
         assert!((0..200u8).all(|n| memory.peek(&[n; 32], at(1)).is_some() == (n % 2 == 1)));
         assert_eq!(memory.sweep(|_, _| true), 100);
-        assert_eq!((memory.len(), memory.bytes()), (0, 0));
+        assert_eq!((memory.count(), memory.bytes()), (0, 0));
     }
 
     #[test]

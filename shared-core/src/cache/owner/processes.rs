@@ -65,7 +65,7 @@ pub struct TooMany;
 pub struct NoSuchPurge;
 
 /// All processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Processes {
     by_name: HashMap<Name, Process>,
     streams: HashMap<Stream, Name>,
@@ -77,7 +77,7 @@ pub struct Processes {
     purges: BTreeMap<u64, Waiting>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Process {
     stream: Option<Stream>,
     greeted: bool,
@@ -109,13 +109,9 @@ impl Processes {
     /// a time are waited for.
     pub fn new(generation: u64, now: u64) -> Self {
         Self {
-            by_name: HashMap::new(),
-            streams: HashMap::new(),
-            next_stream: 0,
-            woken: Vec::new(),
             generation,
             grace: now.saturating_add(TIME),
-            purges: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -142,11 +138,8 @@ impl Processes {
         let stream = Stream(self.next_stream);
         self.next_stream += 1;
         let process = self.by_name.entry(name.clone()).or_insert(Process {
-            stream: None,
-            greeted: false,
-            queue: VecDeque::new(),
             due: now,
-            until: 0,
+            ..Process::default()
         });
         let former = process.stream.replace(stream);
         process.greeted = false;

@@ -7,7 +7,7 @@
 //! small steps.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use serde_json::{json, Value};
 
@@ -21,6 +21,7 @@ use crate::cache::entry::about::{About, Scope};
 use crate::cache::resource::other_form;
 use crate::cache::told::Event;
 use crate::cache::Key;
+use crate::lock::{locked, read};
 
 /// Leases at a time. Beyond it all who miss ask the node.
 const MOST_LEASES: usize = 65_536;
@@ -97,7 +98,7 @@ pub(super) struct Shared {
 pub struct Owner {
     pub(super) disk: Box<dyn Disk>,
     pub(super) memory: Memory,
-    shared: Mutex<Shared>,
+    pub(super) shared: Mutex<Shared>,
     /// Read by fills, written by what replaces an entry.
     pub(super) effect: RwLock<()>,
     /// Held by the purge that the store is writing down.
@@ -176,7 +177,7 @@ impl Owner {
             })
             .filter(|kept| kept.fresh(now) > 0 && kept.is_checked())
             .filter(|kept| {
-                let _effect = self.effect.read().unwrap_or_else(PoisonError::into_inner);
+                let _effect = read(&self.effect);
                 let holds = !self.disk.refuses(key, kept.about());
                 // a fill that came meanwhile is newer
                 if holds && self.in_memory(key, now).is_none() {
@@ -201,7 +202,7 @@ impl Owner {
     /// # Errors
     /// It is not needed any more: the entry came in between.
     pub fn lease(&self, key: &Key, process: &Name, time: u64, now: Now) -> Result<Lease, Found> {
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         // a fill goes to memory before it ends the lease
         if let Some(kept) = self.in_memory(key, now) {
             return Err(Found {
@@ -217,7 +218,7 @@ impl Owner {
 
     /// `process` gives its lease back.
     pub fn give_back(&self, key: &Key, process: &Name, now: Now) {
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         let ended = shared.leases.give_back(key, process);
         shared.announce(ended, |key| self.in_memory(key, now).is_some());
     }
@@ -264,7 +265,7 @@ impl Owner {
         now: Now,
     ) -> Result<bool, Refused> {
         let put = self.keep(key, kept, now);
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         if put.is_ok() && kept.tell() {
             // before anybody else is given it
             self.announce_chain(&mut shared, &kept.about().namespace);
@@ -285,7 +286,7 @@ impl Owner {
     fn keep(&self, key: &Key, kept: &Arc<Kept>, now: Now) -> Result<bool, Refused> {
         let may_be_stored = kept.about().class.may_be_stored();
         {
-            let _effect = self.effect.read().unwrap_or_else(PoisonError::into_inner);
+            let _effect = read(&self.effect);
             if kept.about().generation > self.disk.generation()
                 || self.disk.refuses(key, kept.about())
             {
@@ -347,7 +348,7 @@ impl Owner {
     pub fn purge(&self, scope: &Scope, now: impl Fn() -> Now) -> Result<u64, StoreError> {
         // in the order of their generations: who acknowledges one
         // acknowledges those before it
-        let _order = self.purging.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = locked(&self.purging);
         let purged = self.disk.purge(scope);
         let generation = match &purged {
             Ok(generation) => *generation,
@@ -357,7 +358,7 @@ impl Owner {
             Scope::Key(key) => Some(*key),
             _ => None,
         };
-        self.shared()
+        locked(&self.shared)
             .processes
             .purge(generation, key, now().monotonic);
         purged
@@ -385,12 +386,14 @@ impl Owner {
     /// # Errors
     /// [`NoSuchPurge`].
     pub fn acknowledge(&self, process: &Name, generation: u64) -> Result<(), NoSuchPurge> {
-        self.shared().processes.acknowledge(process, generation)
+        locked(&self.shared)
+            .processes
+            .acknowledge(process, generation)
     }
 
     /// It can be reached from `now` on, and could not be before.
     pub fn listens(&self, now: Now) {
-        self.shared().processes.listens(now.monotonic);
+        locked(&self.shared).processes.listens(now.monotonic);
     }
 
     /// A process has opened an event stream.
@@ -398,7 +401,7 @@ impl Owner {
     /// # Errors
     /// [`TooMany`].
     pub fn arrive(&self, process: &Name, now: Now) -> Result<Stream, TooMany> {
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         let ended = match shared.processes.has_stream(process) {
             true => shared.leases.forget(process),
             false => Vec::new(),
@@ -416,7 +419,7 @@ impl Owner {
 
     /// An event stream has ended, and with it the leases of its process.
     pub fn leave(&self, stream: Stream, now: Now) {
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         if let Some(process) = shared.processes.leave(stream) {
             let ended = shared.leases.forget(&process);
             shared.announce(ended, |key| self.in_memory(key, now).is_some());
@@ -425,18 +428,18 @@ impl Owner {
 
     /// What to send on an event stream.
     pub fn next(&self, stream: Stream, now: Now) -> Next {
-        self.shared().processes.next(stream, now.monotonic)
+        locked(&self.shared).processes.next(stream, now.monotonic)
     }
 
     /// The streams that have something to be told since the last call.
     pub fn take_woken(&self) -> Vec<Stream> {
-        self.shared().processes.take_woken()
+        locked(&self.shared).processes.take_woken()
     }
 
     /// Time has passed, or something was acknowledged: the purges that are
     /// over.
     pub fn tick(&self, now: Now) -> Vec<u64> {
-        let mut shared = self.shared();
+        let mut shared = locked(&self.shared);
         let ended = shared.leases.expire(now.monotonic);
         shared.announce(ended, |key| self.in_memory(key, now).is_some());
         shared.processes.settle(now.monotonic)
@@ -444,7 +447,7 @@ impl Owner {
 
     /// When to call [`tick`](Self::tick) next, in monotonic milliseconds.
     pub fn next_tick(&self) -> Option<u64> {
-        let shared = self.shared();
+        let shared = locked(&self.shared);
         let ends = [shared.leases.next_end(), shared.processes.next_settlement()];
         ends.into_iter().flatten().min()
     }
@@ -474,7 +477,7 @@ impl Owner {
     pub fn status(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
-        let shared = self.shared();
+        let shared = locked(&self.shared);
         let processes: Vec<&str> = shared.processes.present().map(Name::as_str).collect();
         json!({
             "generation": shared.processes.generation(),
@@ -482,7 +485,7 @@ impl Owner {
             "leases": shared.leases.count(),
             "purges_waiting": shared.processes.waiting(),
             "memory": {
-                "entries": self.memory.len(),
+                "entries": self.memory.count(),
                 "bytes": self.memory.bytes(),
                 "capacity": self.memory.capacity(),
             },
@@ -520,12 +523,7 @@ impl Owner {
 
     /// Whether a purge is not over yet.
     pub fn is_waiting(&self, generation: u64) -> bool {
-        self.shared().processes.is_waiting(generation)
-    }
-
-    /// No call leaves it half-changed: none can panic midway.
-    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.shared).processes.is_waiting(generation)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The owner's disk is the store.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
 
@@ -11,6 +11,7 @@ use super::tracker::{self, Identity, Mark};
 use crate::cache::entry::about::{About, Scope};
 use crate::cache::store::{self, Admission, Event, Reason, Status, Store, StoreError};
 use crate::cache::{Key, Namespace};
+use crate::lock::locked;
 
 /// Keys that are remembered as filled once, and for how long (milliseconds).
 const ADMISSION_KEYS: usize = 1 << 20;
@@ -30,9 +31,7 @@ impl StoreDisk {
             admission: Mutex::new(Admission::new(ADMISSION_KEYS, ADMISSION_AGE, now.monotonic)),
         }
     }
-}
 
-impl StoreDisk {
     /// The keys of all that is recorded, and why they may not be all.
     fn records(&self) -> (Vec<Vec<u8>>, Option<store::rocks::Failure>) {
         let mut keys = Vec::new();
@@ -61,8 +60,8 @@ impl StoreDisk {
 /// What was found, where it lies.
 fn lend(stored: store::Stored) -> Stored {
     Stored {
-        header: stored.header().clone(),
-        is_old: stored.is_old(),
+        header: stored.header.clone(),
+        is_old: stored.is_old,
         body: Body::Lent(Arc::new(stored)),
     }
 }
@@ -129,10 +128,7 @@ impl Disk for StoreDisk {
     }
 
     fn admits(&self, key: &Key, now: Now) -> bool {
-        self.admission
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .admit(key, now.monotonic)
+        locked(&self.admission).admit(key, now.monotonic)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -22,11 +22,12 @@
 
 use std::collections::hash_map;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::wake::Waiter;
 use crate::cache::entry::Entry;
 use crate::cache::Key;
+use crate::lock::locked;
 
 /// What a request is to do about a key that is not cached.
 #[derive(Debug)]
@@ -109,7 +110,7 @@ impl Flights {
     /// `waiter` wants what is under `key`. `None` when memory is refused: it
     /// is to ask the node, and has no lead.
     pub fn begin(&self, key: Key, waiter: Waiter) -> Option<Role> {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
         if let hash_map::Entry::Vacant(vacant) = state.flights.entry(key) {
             vacant.insert(Flight::default());
@@ -122,12 +123,12 @@ impl Flights {
     /// `waiter` follows a flight that it leads no more. `None` when memory is
     /// refused: it does not.
     pub fn follow(&self, token: &Token, waiter: Waiter) -> Option<()> {
-        self.lock().follow(&token.0, waiter)
+        locked(&self.0).follow(&token.0, waiter)
     }
 
     /// Leads the flight of `key`, if nobody does and memory is not refused.
     pub fn lead(&self, key: Key) -> Option<Token> {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
         match state.flights.entry(key) {
             hash_map::Entry::Vacant(vacant) => {
@@ -144,13 +145,13 @@ impl Flights {
     pub fn follow_all(&self, mut keys: Vec<Key>, waiter: Waiter) -> bool {
         keys.sort_unstable();
         keys.dedup();
-        self.lock().follow_all(keys, waiter).is_some()
+        locked(&self.0).follow_all(keys, waiter).is_some()
     }
 
     /// What came of the flights that `waiter` waited for, as far as there was
     /// something to share. It waits no longer for the others.
     pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         state.released.retain(|other| *other != waiter);
         let Some(batch) = state.batches.remove(&waiter) else {
             return Vec::new();
@@ -168,13 +169,13 @@ impl Flights {
     /// Those who waited for several flights, of which the last ended without an
     /// answer, since the last call. Wake them.
     pub fn released(&self) -> Vec<Waiter> {
-        std::mem::take(&mut self.lock().released)
+        std::mem::take(&mut locked(&self.0).released)
     }
 
     /// This process has the lease of `key`, for as long as the flight lasts.
     /// `false`: there is none.
     pub fn lease(&self, key: &Key) -> bool {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         let flight = state.flights.get_mut(key);
         flight.map(|flight| flight.leased = true).is_some()
     }
@@ -182,12 +183,12 @@ impl Flights {
     /// Leases of flights that have ended without an answer since the last
     /// call.
     pub fn over(&self) -> Vec<Key> {
-        std::mem::take(&mut self.lock().over)
+        std::mem::take(&mut locked(&self.0).over)
     }
 
     /// Whether anybody waits for what the leader fetches.
     pub fn is_followed(&self, token: &Token) -> bool {
-        let state = self.lock();
+        let state = locked(&self.0);
         let flight = state.flights.get(&token.0);
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
@@ -195,7 +196,7 @@ impl Flights {
     /// The leader has an answer, or knows that there is none to share. Wake
     /// all of the result, in that order.
     pub fn finish(&self, token: Token, outcome: Outcome) -> Vec<Waiter> {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
             return Vec::new();
         };
@@ -223,19 +224,19 @@ impl Flights {
     /// The leader can't go on: its client has gone, or the node failed it.
     /// Wake the result: it leads now. With nobody left the flight ends.
     pub fn hand_on(&self, token: Token) -> Option<Waiter> {
-        self.lock().hand_on(token)
+        locked(&self.0).hand_on(token)
     }
 
     /// What `waiter`, which was woken, is to do. `None` if nobody woke it.
     pub fn claim(&self, waiter: Waiter) -> Option<Turn> {
-        self.lock().turns.remove(&waiter)
+        locked(&self.0).turns.remove(&waiter)
     }
 
     /// The follower `waiter` goes: its client has gone, or it has waited long
     /// enough. If it was to lead and has not claimed that, the lead goes on to
     /// the result: wake it.
     pub fn leave(&self, key: &Key, waiter: Waiter) -> Option<Waiter> {
-        let mut state = self.lock();
+        let mut state = locked(&self.0);
         match state.turns.remove(&waiter) {
             Some(Turn::Lead(token)) => state.hand_on(token),
             Some(Turn::Landed(_)) => None,
@@ -251,19 +252,9 @@ impl Flights {
         }
     }
 
-    /// How many there are, for metrics.
-    pub fn len(&self) -> usize {
-        self.lock().flights.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// No call leaves the state half-changed: none can panic midway.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        locked(&self.0).flights.len()
     }
 }
 
@@ -335,7 +326,7 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Flights, Outcome, Role, Token, Turn};
+    use super::{locked, Flights, Outcome, Role, Token, Turn};
     use crate::cache::entry::{Entry, Envelope, Meta, Payload};
     use crate::cache::process::wake::{EventLoop, Waiter};
 
@@ -367,7 +358,7 @@ mod tests {
     }
 
     fn is_left_clean(flights: &Flights) -> bool {
-        let state = flights.lock();
+        let state = locked(&flights.0);
         state.flights.is_empty()
             && state.turns.is_empty()
             && state.following == 0
@@ -563,7 +554,7 @@ mod tests {
                             prop_assert!(flights.claim(waiter).is_none());
                         }
                     }
-                    let state = flights.lock();
+                    let state = locked(&flights.0);
                     let leads = model.leads.iter().filter(|leads| **leads).count();
                     let following: usize = model.followers.iter().map(VecDeque::len).sum();
                     prop_assert_eq!((state.flights.len(), state.following), (leads, following));

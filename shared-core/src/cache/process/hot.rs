@@ -4,10 +4,9 @@
 //! first, so that a scan over old blocks does not drive out what many ask for.
 //! Any number of threads may use it; a look-up takes a read lock of a shard.
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -17,8 +16,10 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::allocator::with_spares;
 use crate::cache::entry::Entry;
 use crate::cache::Key;
+use crate::lock::locked;
 
 /// Entries by key.
+#[derive(Debug)]
 pub struct Hot {
     cache: Cache<Name, Slot, ByWeight, RandomState>,
     max_entry: u64,
@@ -153,7 +154,7 @@ impl Hot {
     pub fn insert(&self, key: Key, entry: Arc<Entry>) -> bool {
         let weight = entry.weight();
         let age = self.age.load(Ordering::Acquire);
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = locked(&self.writing);
         let slot = u32::try_from(weight).map(|weight| Slot { entry, weight, age });
         let is_there =
             weight <= self.max_entry && slot.is_ok_and(|slot| self.insert_into_table(key, slot));
@@ -187,7 +188,7 @@ impl Hot {
     /// is not asked for again is counted for its coded form alone. An entry
     /// that would be too large in both codings stays in one.
     pub fn reweigh(&self, key: &Key, entry: &Arc<Entry>) {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = locked(&self.writing);
         let Some(slot) = self.cache.peek(&Name(*key)) else {
             return;
         };
@@ -234,23 +235,8 @@ impl Hot {
     }
 
     /// How many entries there are, stale and outdated ones too.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.cache.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.cache.is_empty()
-    }
-}
-
-impl fmt::Debug for Hot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hot")
-            .field("len", &self.len())
-            .field("bytes", &self.bytes())
-            .field("max_entry", &self.max_entry)
-            .finish_non_exhaustive()
     }
 }
 
@@ -295,9 +281,9 @@ mod tests {
         assert!(hot.insert(key(1), Arc::clone(&entry)));
         assert!(Arc::ptr_eq(&hot.get(&key(1), 4999).unwrap(), &entry));
         assert!(hot.get(&key(2), 0).is_none());
-        assert_eq!((hot.len(), hot.bytes()), (1, entry.weight()));
+        assert_eq!((hot.count(), hot.bytes()), (1, entry.weight()));
         assert!(hot.get(&key(1), 5000).is_none());
-        assert_eq!((hot.len(), hot.bytes()), (0, 0));
+        assert_eq!((hot.count(), hot.bytes()), (0, 0));
     }
 
     #[test]
@@ -307,18 +293,18 @@ mod tests {
             hot.insert(key(n), raw(100, 9));
         }
         assert!(hot.remove(&key(3)).is_some() && hot.remove(&key(3)).is_none());
-        assert_eq!(hot.len(), 9);
+        assert_eq!(hot.count(), 9);
         let late = hot.get(&key(4), 0).unwrap();
         hot.outdate();
         // however many there are
-        assert_eq!(hot.len(), 9);
+        assert_eq!(hot.count(), 9);
         hot.reweigh(&key(4), &late);
         assert!(hot.insert(key(5), raw(100, 9)));
         for n in 0..10 {
             let is_there = [hot.get(&key(n), 0), hot.stale(&key(n))].map(|entry| entry.is_some());
             assert_eq!(is_there, [n == 5; 2], "{n}");
         }
-        assert_eq!((hot.len(), hot.bytes()), (1, raw(100, 9).weight()));
+        assert_eq!((hot.count(), hot.bytes()), (1, raw(100, 9).weight()));
     }
 
     #[test]
@@ -357,7 +343,7 @@ mod tests {
         let hot = Hot::new(1 << 20, 10_000, 1);
         assert!(hot.insert(key(1), raw(9000, 9)));
         assert!(!hot.insert(key(1), raw(10_000, 9)));
-        assert!(hot.is_empty());
+        assert!(hot.count() == 0);
         // the whole tier is smaller than the largest entry
         let hot = Hot::new(10_000, 1 << 20, 8);
         assert!(!hot.insert(key(1), raw(9500, 9)));
@@ -415,14 +401,14 @@ mod tests {
         for (n, entry) in entries.iter().enumerate() {
             hot.insert(key(n as u64), Arc::clone(entry));
         }
-        assert_eq!(hot.len(), 100);
+        assert_eq!(hot.count(), 100);
         for (n, entry) in entries.iter().enumerate() {
             entry.identity(b"").unwrap();
             entry.identity(b"").unwrap();
             hot.reweigh(&key(n as u64), entry);
             assert!(hot.bytes() <= capacity, "{} bytes", hot.bytes());
         }
-        assert!(hot.len() < 100);
+        assert!(hot.count() < 100);
     }
 
     #[test]
@@ -451,7 +437,7 @@ mod tests {
         hot.reweigh(&key(1), &old);
         hot.reweigh(&key(2), &old);
         assert!(Arc::ptr_eq(&hot.get(&key(1), 0).unwrap(), &new));
-        assert_eq!((hot.len(), hot.bytes()), (1, new.weight()));
+        assert_eq!((hot.count(), hot.bytes()), (1, new.weight()));
     }
 
     #[test]
@@ -502,6 +488,6 @@ mod tests {
         assert!(hot.bytes() <= capacity);
         let weights = (0..200).filter_map(|n| hot.remove(&key(n)));
         drop(weights.collect::<Vec<_>>());
-        assert_eq!((hot.len(), hot.bytes()), (0, 0));
+        assert_eq!((hot.count(), hot.bytes()), (0, 0));
     }
 }

@@ -119,7 +119,6 @@ impl Memo {
     /// The table, for as long as nobody else needs it.
     pub fn lock(&self) -> Locked<'_> {
         Locked {
-            // a slot is never half-written
             slots: self.slots.lock(),
             hasher: &self.hasher,
         }

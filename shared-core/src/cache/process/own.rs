@@ -6,7 +6,9 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use crate::lock::locked;
 
 thread_local! {
     /// The thread's number, once it has one. It needs no memory of its own, and
@@ -29,13 +31,6 @@ pub(super) struct Own<T> {
 #[repr(align(128))]
 struct Table<T>(Mutex<T>);
 
-impl<T> Table<T> {
-    /// No user of it leaves it half-changed.
-    fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<T: Default> Own<T> {
     /// There are so many event loops, each on a thread. Without that, and from the
     /// second call on, some share one.
@@ -49,17 +44,17 @@ impl<T: Default> Own<T> {
     /// That of the event loop on this thread.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         let Some(others) = self.others.get() else {
-            return self.first.lock();
+            return locked(&self.first.0);
         };
         let at = number() % (others.len() + 1);
-        others.get(at).unwrap_or(&self.first).lock()
+        locked(&others.get(at).unwrap_or(&self.first).0)
     }
 
     /// All of them, one after the other.
     pub(super) fn each(&self, mut change: impl FnMut(&mut T)) {
         let others = self.others.get().into_iter().flatten();
         for table in others.chain([&self.first]) {
-            change(&mut table.lock());
+            change(&mut locked(&table.0));
         }
     }
 }

@@ -10,9 +10,10 @@
 //! In a table of fixed size, where two share each place and the newer one
 //! drives out the older; what was driven out is asked for once more.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::cache::Key;
+use crate::lock::locked;
 
 /// Places; a power of two. With [`SHARE`] some 330 KiB.
 const PLACES: usize = 2048;
@@ -72,8 +73,7 @@ impl Repeated {
     /// Whether the node had said the same of `key` some time before. If it said
     /// something else, or nothing is known, this is what it said first.
     pub fn confirms(&self, key: &Key, said: Said) -> bool {
-        // a place is never half-written
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = locked(&self.0);
         if places.is_empty() {
             if places.try_reserve_exact(PLACES).is_err() {
                 return false;

@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
+
+use crate::lock::{locked, read, write};
 
 /// Wakes those who wait on an event loop. It is called on any thread, with locks
 /// held: it puts the wake-up where its event loop will find it, and calls nothing
@@ -52,7 +54,7 @@ pub struct Wakers(RwLock<Vec<Arc<dyn Wake>>>);
 impl Wakers {
     /// One event loop more, which lasts as long as the process.
     pub fn add(&self, waker: Arc<dyn Wake>) -> EventLoop {
-        let mut wakers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut wakers = write(&self.0);
         wakers.push(waker);
         EventLoop(wakers.len() - 1)
     }
@@ -62,7 +64,7 @@ impl Wakers {
         let mut waiters = waiters.into_iter().peekable();
         // most often there is nobody
         if waiters.peek().is_some() {
-            let wakers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            let wakers = read(&self.0);
             for Waiter { event_loop, id } in waiters {
                 if let Some(waker) = wakers.get(event_loop.0) {
                     waker.wake(id);
@@ -73,7 +75,7 @@ impl Wakers {
 
     /// It waits no longer: see [`Wake::forget`].
     pub fn forget(&self, Waiter { event_loop, id }: Waiter) {
-        let wakers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let wakers = read(&self.0);
         if let Some(waker) = wakers.get(event_loop.0) {
             waker.forget(id);
         }
@@ -88,18 +90,13 @@ pub struct Queue(Mutex<VecDeque<usize>>);
 impl Queue {
     /// The next of the woken.
     pub fn next(&self) -> Option<usize> {
-        self.lock().pop_front()
-    }
-
-    /// No call leaves it half-changed.
-    fn lock(&self) -> MutexGuard<'_, VecDeque<usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).pop_front()
     }
 }
 
 impl Wake for Queue {
     fn wake(&self, id: usize) {
-        let mut woken = self.lock();
+        let mut woken = locked(&self.0);
         // who is not woken goes on by itself, some time later
         if woken.try_reserve(1).is_ok() {
             woken.push_back(id);
@@ -107,7 +104,7 @@ impl Wake for Queue {
     }
 
     fn forget(&self, id: usize) {
-        self.lock().retain(|woken| *woken != id);
+        locked(&self.0).retain(|woken| *woken != id);
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn read(rocks: &Rocks) -> Result<Control, Failure> {
         let rows = purges
             .iter()
             .map(|(row, generation)| (&row[..], *generation));
-        control.purges = Purges::load(rows).ok();
+        control.purges = Purges::load(rows);
     }
     Ok(control)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use super::config::{Config, Tables};
 use super::control::Lasting;
@@ -20,6 +20,7 @@ use super::{open, record};
 use crate::cache::entry::about::About;
 use crate::cache::Key;
 use crate::faults::{injected_once, Fault};
+use crate::lock::{locked, read};
 
 /// An open store.
 #[derive(Debug)]
@@ -74,24 +75,16 @@ pub enum StoreError {
 #[derive(Debug)]
 pub struct Stored {
     value: Pinned,
-    header: Header,
+    /// What it is.
+    pub header: Header,
     sequence: u64,
     body: usize,
-    old: bool,
+    /// It lies in the oldest quarter of a full store, or is old by
+    /// [`Store::forget`], and leaves soon unless it is put again.
+    pub is_old: bool,
 }
 
 impl Stored {
-    /// What it is.
-    pub fn header(&self) -> &Header {
-        &self.header
-    }
-
-    /// It lies in the oldest quarter of a full store, or is old by
-    /// [`Store::forget`], and leaves soon unless it is put again.
-    pub fn is_old(&self) -> bool {
-        self.old
-    }
-
     fn is_fresh(&self, now: u64) -> bool {
         self.header.expires_at > now
     }
@@ -126,10 +119,6 @@ impl Deref for Stored {
     fn deref(&self) -> &[u8] {
         &self.value[self.body..]
     }
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
@@ -255,7 +244,7 @@ impl Store {
         let is_before =
             |old: &[AtomicU64; 2]| sequence < old[tables as usize].load(Ordering::Relaxed);
         Some(Stored {
-            old: is_before(&self.old) || is_before(&self.aged),
+            is_old: is_before(&self.old) || is_before(&self.aged),
             value,
             header,
             sequence,
@@ -265,25 +254,23 @@ impl Store {
 
     /// Whether that was purged.
     pub fn refuses(&self, key: &Key, about: &About) -> bool {
-        let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
-        purges.refuses(key, about)
+        read(&self.purges).refuses(key, about)
     }
 
     /// What a request that is sent to the node now has to carry in its
     /// [`About::generation`].
     pub fn generation(&self) -> u64 {
-        let purges = self.purges.read().unwrap_or_else(PoisonError::into_inner);
-        purges.generation()
+        read(&self.purges).generation()
     }
 
     /// To be called now and then: writes what is in memory onto the disk, and
     /// tries again what could not be written.
     pub fn flush(&self) -> Result<(), StoreError> {
         if let Some(failure) = self.rocks.background_error() {
-            locked(&self.storing).failed(Reason::from(&failure));
+            locked(&self.storing).off = Some(Reason::from(&failure));
             self.judge(self.rocks.resume())?;
         }
-        if locked(&self.storing).off().is_some() {
+        if locked(&self.storing).off.is_some() {
             self.unflushed.store(true, Ordering::SeqCst);
         }
         self.flush_entries()?;
@@ -346,8 +333,8 @@ impl Store {
             Ok(()) => {
                 let mut storing = locked(&self.storing);
                 // memory may take what the disk does not yet
-                if storing.off().is_some() && self.rocks.background_error().is_none() {
-                    storing.succeeded();
+                if storing.off.is_some() && self.rocks.background_error().is_none() {
+                    storing.off = None;
                 }
                 Ok(())
             }
@@ -357,7 +344,7 @@ impl Store {
             }
             Err(failure) => {
                 let reason = Reason::from(&failure);
-                locked(&self.storing).failed(reason.clone());
+                locked(&self.storing).off = Some(reason.clone());
                 Err(StoreError::Off(reason))
             }
         }

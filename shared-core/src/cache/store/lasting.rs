@@ -3,14 +3,13 @@
 //! Such a write goes through the log, onto the disk, and is then counted by the
 //! marker file; before it goes all that was written without the log.
 
-use std::sync::PoisonError;
-
 use super::config::CONTROL;
 use super::control::{self, Lasting};
-use super::entries::{locked, Store, StoreError};
+use super::entries::{Store, StoreError};
 use super::rocks::{Durability, Failure, Write};
 use crate::cache::entry::about::Scope;
 use crate::faults::{die_if, Fault};
+use crate::lock::{locked, write};
 
 impl Store {
     /// Purges what matches `scope` and was asked of the node before. From the
@@ -25,10 +24,7 @@ impl Store {
     /// The same, and the owner's rows under `keys` go with it.
     pub fn purge_with(&self, scope: &Scope, keys: Vec<Vec<u8>>) -> Result<u64, StoreError> {
         let mut lasting = locked(&self.lasting);
-        let (generation, changes) = {
-            let mut purges = self.purges.write().unwrap_or_else(PoisonError::into_inner);
-            purges.add(scope)
-        };
+        let (generation, changes) = write(&self.purges).add(scope);
         for (row, generation) in changes {
             let value = generation.map(|at| at.to_be_bytes().to_vec());
             lasting.rows.insert(control::purge_row(&row), value);

@@ -57,7 +57,7 @@ pub use admission::Admission;
 pub use config::{Config, MIN_SIZE};
 pub use entries::{Store, StoreError, Stored, Waits};
 pub use open::{Damage, OpenError, Opening};
-pub use purges::{Change, Purges, UnknownRow, MAX_RANGES, MAX_RECORDS};
+pub use purges::{Change, Purges, MAX_RANGES, MAX_RECORDS};
 pub use record::Header;
 pub use status::Status;
 pub use storing::{Event, Reason};

@@ -25,10 +25,6 @@ pub const MAX_RANGES: usize = 1_024;
 /// postcard's format, and what it says; `None` takes it out.
 pub type Change = (Vec<u8>, Option<u64>);
 
-/// A row that no purge can have left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownRow;
-
 /// The purges so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purges {
@@ -132,8 +128,9 @@ impl Purges {
         rows.chain([(NEWEST.to_vec(), self.newest)]).collect()
     }
 
-    /// The judge that left these rows, in any order.
-    pub fn load<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Result<Self, UnknownRow> {
+    /// The judge that left these rows, in any order; `None`: no purge can have left
+    /// one of them.
+    pub fn load<'a>(rows: impl IntoIterator<Item = (&'a [u8], u64)>) -> Option<Self> {
         let mut purges = Self::new(0);
         for (row, generation) in rows {
             if row == NEWEST {
@@ -142,10 +139,10 @@ impl Purges {
             }
             match postcard::take_from_bytes(row) {
                 Ok((scope, [])) => purges.records.insert(scope, generation),
-                _ => return Err(UnknownRow),
+                _ => return None,
             };
         }
-        Ok(purges)
+        Some(purges)
     }
 }
 

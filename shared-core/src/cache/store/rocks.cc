@@ -44,8 +44,7 @@ extern "C" {
 struct rocks_status {
     uint8_t code; // rocksdb::Status::Code; 255 is an exception
     uint8_t subcode;
-    uint8_t severity;
-    char message[253]; // NUL-terminated, cut if need be
+    char message[254]; // NUL-terminated, cut if need be
 };
 
 struct rocks_bytes {
@@ -95,7 +94,6 @@ Slice slice(const rocks_bytes &bytes) {
 void set(rocks_status *out, const Status &status) {
     out->code = static_cast<uint8_t>(status.code());
     out->subcode = static_cast<uint8_t>(status.subcode());
-    out->severity = static_cast<uint8_t>(status.severity());
     out->message[0] = '\0';
     if (!status.ok()) {
         std::string text = status.ToString();
@@ -108,7 +106,6 @@ void set(rocks_status *out, const Status &status) {
 void set_thrown(rocks_status *out) {
     out->code = 255;
     out->subcode = 0;
-    out->severity = 0;
     strcpy(out->message, "out of memory, or another C++ exception");
 }
 

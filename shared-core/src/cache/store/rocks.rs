@@ -30,8 +30,7 @@ mod ffi {
     pub struct Status {
         pub code: u8,
         pub subcode: u8,
-        pub severity: u8,
-        pub message: [c_char; 253],
+        pub message: [c_char; 254],
     }
 
     #[repr(C)]
@@ -160,11 +159,6 @@ impl Failure {
         self.subcode == 4 // kNoSpace
     }
 
-    /// What is asked for lies on a disk, and was not to be waited for.
-    pub fn waits(&self) -> bool {
-        self.code == 11 // kBusy
-    }
-
     /// Memory is full of what is to be flushed: a matter of the moment.
     pub fn is_busy(&self) -> bool {
         self.code == 7 // kIncomplete
@@ -176,8 +170,7 @@ impl ffi::Status {
         Self {
             code: 0,
             subcode: 0,
-            severity: 0,
-            message: [0; 253],
+            message: [0; 254],
         }
     }
 
@@ -393,7 +386,7 @@ impl Rocks {
 
     /// What `family` has under `key`, pinned where it lies. It keeps the
     /// database open. Only if it is `ready`, in memory or in the page cache:
-    /// otherwise a failure that [waits](Failure::waits), and no waiting.
+    /// otherwise a failure, and no waiting.
     pub fn get(
         self: &Arc<Self>,
         family: usize,

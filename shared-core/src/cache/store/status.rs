@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 
 use super::config::Tables;
-use super::entries::{locked, Store};
+use super::entries::Store;
 use super::rocks::Written;
 use super::storing::Reason;
+use crate::lock::locked;
 
 /// A moment's figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,7 +42,7 @@ impl Store {
             families.iter().map(of).sum()
         };
         let all: Vec<_> = (0..self.config.families().len()).collect();
-        let off = locked(&self.storing).off().cloned();
+        let off = locked(&self.storing).off.clone();
         Status {
             entries: sum(
                 "rocksdb.estimate-num-keys",

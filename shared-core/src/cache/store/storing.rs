@@ -47,27 +47,13 @@ pub enum Event {
 /// On, or off for a reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Storing {
-    off: Option<Reason>,
+    /// Why nothing is stored; `None` while it is.
+    pub(super) off: Option<Reason>,
     /// The log has heard that it is off.
     is_told: bool,
 }
 
 impl Storing {
-    /// A write came through.
-    pub(super) fn succeeded(&mut self) {
-        self.off = None;
-    }
-
-    /// A write, or RocksDB in the background, failed.
-    pub(super) fn failed(&mut self, reason: Reason) {
-        self.off = Some(reason);
-    }
-
-    /// Why nothing is stored; `None` while it is.
-    pub(super) fn off(&self) -> Option<&Reason> {
-        self.off.as_ref()
-    }
-
     /// What the log has not heard yet. What was over before anybody asked is
     /// nothing to talk of.
     pub(super) fn next_event(&mut self) -> Option<Event> {
@@ -89,24 +75,23 @@ mod tests {
     #[test]
     fn one_transition_is_one_event() {
         let mut storing = Storing::default();
-        storing.succeeded();
         assert_eq!(storing.next_event(), None);
         for _ in 0..5 {
-            storing.failed(Reason::DiskFull);
+            storing.off = Some(Reason::DiskFull);
         }
-        storing.failed(Reason::Failed("bad sector".into()));
-        assert_eq!(storing.off(), Some(&Reason::Failed("bad sector".into())));
+        storing.off = Some(Reason::Failed("bad sector".into()));
+        assert_eq!(storing.off, Some(Reason::Failed("bad sector".into())));
         let said = Event::StoringOff(Reason::Failed("bad sector".into()));
         assert_eq!(storing.next_event(), Some(said));
-        storing.failed(Reason::DiskFull);
+        storing.off = Some(Reason::DiskFull);
         assert_eq!(storing.next_event(), None);
-        storing.succeeded();
-        storing.succeeded();
-        assert_eq!(storing.off(), None);
+        storing.off = None;
+        storing.off = None;
+        assert_eq!(storing.off, None);
         assert_eq!(storing.next_event(), Some(Event::StoringOn));
         assert_eq!(storing.next_event(), None);
-        storing.failed(Reason::DiskFull);
-        storing.succeeded();
+        storing.off = Some(Reason::DiskFull);
+        storing.off = None;
         assert_eq!(storing.next_event(), None);
     }
 }

@@ -70,7 +70,7 @@ pub(super) fn newest(
     let depth = match finality {
         Finality::Tag => {
             let block = poll.try_block(Ask::Finalized)?;
-            return Ok(block.map(|block| block.as_ref().map(mark)));
+            return Ok(block.map(|block| block.as_ref().map(Block::mark)));
         }
         Finality::Depth(depth) => depth,
     };
@@ -83,15 +83,8 @@ pub(super) fn newest(
     for number in (number.saturating_sub(EMPTY)..=number).rev() {
         match poll.try_block(Ask::ByNumber(number))? {
             Ok(None) => {}
-            found => return Ok(found.map(|block| block.as_ref().map(mark))),
+            found => return Ok(found.map(|block| block.as_ref().map(Block::mark))),
         }
     }
     Ok(Ok(None))
-}
-
-fn mark(block: &Block) -> Mark {
-    Mark {
-        number: block.number,
-        hash: block.hash,
-    }
 }

@@ -69,7 +69,7 @@ struct Behind {
 }
 
 /// Follows a chain.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tracker {
     finality: Finality,
     /// Milliseconds.
@@ -114,24 +114,11 @@ impl Tracker {
             interval,
             now,
             heard: now,
-            identified: None,
-            poll: None,
-            confused: 0,
-            window: Window::default(),
-            behind: None,
-            is_syncing: false,
-            is_wrong: false,
-            is_silent: false,
             identity: record.identity,
             mark,
             // while nobody looked
             doubt: mark.map(|_| 0),
-            absent: 0,
-            told: None,
-            steps: VecDeque::new(),
-            state: State::Starting,
-            reorgs: 0,
-            error: None,
+            ..Self::default()
         }
     }
 

@@ -60,16 +60,24 @@ impl Poll {
         self.has_identity() || self.asked.iter().any(|ask| matches!(ask, Ask::ByNumber(_)))
     }
 
-    fn get(&self, ask: Ask) -> Result<&Answer, Halt> {
-        self.answers.get(&ask).ok_or_else(|| Halt::Asks(vec![ask]))
+    /// What was answered, as `read` finds it. An error is one of the node's.
+    fn get<T>(
+        &self,
+        ask: Ask,
+        read: impl FnOnce(&Answer) -> Option<T>,
+    ) -> Result<Result<T, String>, Halt> {
+        let answer = self.answers.get(&ask);
+        Ok(match answer.ok_or_else(|| Halt::Asks(vec![ask]))? {
+            Answer::Failed(error) => Err(error.clone()),
+            answer => read(answer).ok_or_else(|| "not an answer to what was asked".into()),
+        })
     }
 
-    /// A block, or that there is none. An error is one of the node's.
+    /// A block, or that there is none.
     pub(super) fn try_block(&self, ask: Ask) -> Result<Result<Option<Block>, String>, Halt> {
-        Ok(match self.get(ask)? {
-            Answer::Block(block) => Ok(*block),
-            Answer::Failed(error) => Err(error.clone()),
-            _ => Err("not an answer to what was asked".into()),
+        self.get(ask, |answer| match answer {
+            Answer::Block(block) => Some(*block),
+            _ => None,
         })
     }
 
@@ -79,10 +87,9 @@ impl Poll {
     }
 
     pub(super) fn syncing(&self) -> Result<Result<bool, String>, Halt> {
-        Ok(match self.get(Ask::Syncing)? {
-            Answer::Syncing(is_syncing) => Ok(*is_syncing),
-            Answer::Failed(error) => Err(error.clone()),
-            _ => Err("not an answer to what was asked".into()),
+        self.get(Ask::Syncing, |answer| match answer {
+            Answer::Syncing(is_syncing) => Some(*is_syncing),
+            _ => None,
         })
     }
 
@@ -96,16 +103,17 @@ impl Poll {
         if !missing.is_empty() {
             return Err(Halt::Asks(missing));
         }
-        let wrong = || Halt::Failed("not an answer to what was asked".into());
-        let chain_id = match self.get(Ask::ChainId)? {
-            Answer::ChainId(id) => *id,
-            Answer::Failed(error) => return Err(Halt::Failed(error.clone())),
-            _ => return Err(wrong()),
-        };
-        match self.get(Ask::Genesis)? {
-            Answer::Genesis(hash) => Ok((chain_id, *hash)),
-            Answer::Failed(error) => Err(Halt::Failed(error.clone())),
-            _ => Err(wrong()),
-        }
+        let chain_id = self.get(Ask::ChainId, |answer| match answer {
+            Answer::ChainId(id) => Some(*id),
+            _ => None,
+        })?;
+        let genesis = self.get(Ask::Genesis, |answer| match answer {
+            Answer::Genesis(hash) => Some(*hash),
+            _ => None,
+        })?;
+        Ok((
+            chain_id.map_err(Halt::Failed)?,
+            genesis.map_err(Halt::Failed)?,
+        ))
     }
 }

@@ -49,6 +49,16 @@ pub struct Block {
     pub parent: Hash,
 }
 
+impl Block {
+    /// What tells it from others.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            number: self.number,
+            hash: self.hash,
+        }
+    }
+}
+
 /// A block that was taken for final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Mark {
@@ -126,9 +136,10 @@ pub enum Step {
 
 named! {
     /// How the following goes.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     State
     /// The node has not answered yet.
+    #[default]
     Starting "starting",
     /// All is well.
     Following "following",

@@ -64,10 +64,7 @@ impl Window {
         if self.0.len() == MOST {
             self.0.pop_front();
         }
-        self.0.push_back(Mark {
-            number: block.number,
-            hash: block.hash,
-        });
+        self.0.push_back(block.mark());
     }
 
     pub(super) fn clear(&mut self) {

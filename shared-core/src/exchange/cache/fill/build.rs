@@ -6,7 +6,6 @@ use super::wanted::{Resource, Wanted, What};
 use super::{Built, Fill};
 use crate::beacon::Route;
 use crate::bytes::{copy_of, push};
-use crate::cache::chain::Mark;
 use crate::cache::class::Class;
 use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
 use crate::cache::freshness::{Came, Judged, Known};
@@ -371,7 +370,7 @@ impl Fill {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
         };
-        let epoch = self.mark().map_or(0, Mark::epoch);
+        let epoch = self.mark().map_or(0, |mark| mark.epoch);
         let said = Said::new(
             result,
             self.settings.asked_at,
@@ -408,7 +407,7 @@ impl Fill {
             block_number: judged.and_then(|judged| judged.block),
             follows: self
                 .mark()
-                .map(|mark| (self.settings.namespace, mark.epoch())),
+                .map(|mark| (self.settings.namespace, mark.epoch)),
             height: judged.and_then(|judged| judged.height),
             stale: match self.what {
                 What::Resource(_) => self.stale,
