@@ -303,9 +303,10 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(refusal(&called), Mode::Failed);
-        called.refuse(Why::Memory);
-        assert_eq!(refusal(&called), Mode::Memory);
         called.refuse(Why::Length(1));
+        assert_eq!(refusal(&called), Mode::SszLength);
+        // what was wrong first is what is said
+        called.refuse(Why::Coding);
         assert_eq!(refusal(&called), Mode::SszLength);
     }
 }
