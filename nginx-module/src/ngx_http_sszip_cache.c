@@ -17,7 +17,9 @@ static void ngx_http_sszip_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, sszip_str *body);
+    ngx_http_sszip_ctx_t *ctx, sszip_str *body, u_char **copy);
+static ngx_int_t ngx_http_sszip_beginning(ngx_http_request_t *r,
+    sszip_str *body);
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_decoded(ngx_http_request_t *r);
@@ -99,8 +101,10 @@ ngx_http_sszip_body_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
+    u_char                     *copy;
     ngx_int_t                   rc;
     sszip_asked                 asked;
+    sszip_status                status;
     ngx_http_core_loc_conf_t   *clcf;
     ngx_http_sszip_loc_conf_t  *slcf;
 
@@ -115,7 +119,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     asked.size = sizeof(sszip_asked);
 
-    asked.has_body = (ngx_http_sszip_request_body(r, ctx, &asked.body)
+    asked.has_body = (ngx_http_sszip_request_body(r, ctx, &asked.body, &copy)
                       == NGX_OK);
 
     rc = ngx_http_test_predicates(r, slcf->cache_bypass);
@@ -140,9 +144,13 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     asked.forwards_codings = slcf->sets_codings;
     asked.waiter = (uintptr_t) ctx;
 
-    if (sszip_exchange_look_up(ctx->exchange, &asked, &ctx->step)
-        != SSZIP_STATUS_OK)
-    {
+    status = sszip_exchange_look_up(ctx->exchange, &asked, &ctx->step);
+
+    if (copy != NULL) {
+        (void) ngx_pfree(r->pool, copy);
+    }
+
+    if (status != SSZIP_STATUS_OK) {
         return NGX_DECLINED;
     }
 
@@ -222,16 +230,21 @@ ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* NGX_DECLINED: it is not in memory, or can't be read from its file */
+/*
+ * NGX_DECLINED: it is not in memory, or can't be read from its file; what it
+ * begins with is, perhaps.  A copy is the caller's to free.
+ */
 
 static ngx_int_t
 ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    sszip_str *body)
+    sszip_str *body, u_char **copy)
 {
-    size_t        size;
+    size_t        size, len;
     u_char       *p;
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
+
+    *copy = NULL;
 
     if (r->request_body == NULL || r->request_body->bufs == NULL) {
         /* none was read, for there is none, or it is empty */
@@ -249,16 +262,22 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         return NGX_OK;
     }
 
+    len = 0;
+
     for ( /* void */ ; cl; cl = cl->next) {
-        body->len += ngx_buf_size(cl->buf);
+        len += ngx_buf_size(cl->buf);
     }
 
-    p = ngx_pnalloc(r->pool, body->len);
+    if (!sszip_exchange_take_room(ctx->exchange, len)) {
+        return ngx_http_sszip_beginning(r, body);
+    }
+
+    p = ngx_pnalloc(r->pool, len);
     if (p == NULL) {
-        return NGX_DECLINED;
+        return ngx_http_sszip_beginning(r, body);
     }
 
-    body->data = p;
+    *copy = p;
 
     for (cl = r->request_body->bufs; cl; cl = cl->next) {
         b = cl->buf;
@@ -277,7 +296,43 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         p += size;
     }
 
+    body->data = *copy;
+    body->len = len;
+
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_beginning(ngx_http_request_t *r, sszip_str *body)
+{
+    u_char     *p;
+    size_t      size;
+    ssize_t     n;
+    ngx_buf_t  *b;
+
+    b = r->request_body->bufs->buf;
+
+    if (ngx_buf_in_memory(b)) {
+        *body = ngx_http_sszip_piece(b);
+        return NGX_DECLINED;
+    }
+
+    size = ngx_min(ngx_buf_size(b), 1024);
+
+    p = b->in_file ? ngx_pnalloc(r->pool, size) : NULL;
+    if (p == NULL) {
+        return NGX_DECLINED;
+    }
+
+    n = ngx_read_file(b->file, p, size, b->file_pos);
+
+    if (n > 0) {
+        body->data = p;
+        body->len = n;
+    }
+
+    return NGX_DECLINED;
 }
 
 

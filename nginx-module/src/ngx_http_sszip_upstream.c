@@ -47,9 +47,9 @@ static void ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_client_says(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
-static void ngx_http_sszip_open_window(ngx_http_request_t *r,
+static ngx_int_t ngx_http_sszip_open_window(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
-static void ngx_http_sszip_replace_body(ngx_http_request_t *r,
+static ngx_int_t ngx_http_sszip_replace_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
 static void ngx_http_sszip_replace_target(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
@@ -101,9 +101,14 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
         r->error_page = 1;
     }
 
-    ngx_http_sszip_open_window(r, ctx, &window);
+    rc = ngx_http_sszip_open_window(r, ctx, &window);
 
-    rc = handler(r);
+    if (rc == NGX_OK) {
+        rc = handler(r);
+
+    } else {
+        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 
     ngx_http_sszip_close_window(r);
     ngx_http_sszip_windows = window.outer;
@@ -193,15 +198,17 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    ngx_http_sszip_open_window(r, ctx, &window);
+    rc = ngx_http_sszip_open_window(r, ctx, &window);
 
     if (window.body) {
         r->upstream->request_bufs = r->request_body->bufs;
     }
 
-    rc = ctx->create_request(r);
+    if (rc == NGX_OK) {
+        rc = ctx->create_request(r);
+    }
 
-    if (slcf->caches) {
+    if (rc == NGX_OK && slcf->caches) {
         ngx_http_sszip_upstream_starts(r, ctx);
     }
 
@@ -212,10 +219,17 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
 }
 
 
-static void
+/*
+ * A body that the core has made, and the target and the fields that are its
+ * own, go together or not at all: NGX_ERROR.  Other fields may stay what they
+ * are.
+ */
+
+static ngx_int_t
 ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_window_t *window)
 {
+    ngx_int_t                    rc;
     size_t                       n;
     ngx_list_t                  *headers;
     ngx_uint_t                   nelts;
@@ -231,14 +245,22 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     ngx_http_sszip_windows = window;
 
-    ngx_http_sszip_replace_body(r, ctx, window);
+    if (ngx_http_sszip_replace_body(r, ctx, window) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     ngx_http_sszip_replace_target(r, ctx, window);
 
+    rc = (ctx->request_bufs != NULL) ? NGX_ERROR : NGX_OK;
+
     if (sszip_exchange_upstream_edits(ctx->exchange, &edits, &n)
-        != SSZIP_STATUS_OK
-        || n == 0)
+        != SSZIP_STATUS_OK)
     {
-        return;
+        return rc;
+    }
+
+    if (n == 0) {
+        return NGX_OK;
     }
 
     /* remembered by the variable, so that no script sees ours */
@@ -248,7 +270,7 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     fields = ngx_http_sszip_edit_head_in(r, edits, n, &nelts);
     if (fields == NULL) {
-        return;
+        return rc;
     }
 
     headers = &r->headers_in.headers;
@@ -261,6 +283,8 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     headers->part.next = NULL;
     headers->last = &headers->part;
     headers->nalloc = nelts;
+
+    return NGX_OK;
 }
 
 
@@ -270,7 +294,7 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
  * error pages and logs among them, see the client's body.
  */
 
-static void
+static ngx_int_t
 ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_window_t *window)
 {
@@ -281,12 +305,12 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_http_sszip_main_conf_t  *smcf;
 
     if (ctx->request_bufs == NULL || r->request_body == NULL) {
-        return;
+        return NGX_OK;
     }
 
     p = ngx_pnalloc(r->pool, NGX_OFF_T_LEN);
     if (p == NULL) {
-        return;
+        return NGX_ERROR;
     }
 
     length.data = p;
@@ -322,6 +346,8 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     r->request_body->bufs = ctx->request_bufs;
     r->headers_in.content_length_n = ctx->request_length;
     r->headers_in.chunked = 0;
+
+    return NGX_OK;
 }
 
 

@@ -675,7 +675,8 @@ typedef struct {
      */
     uint16_t port;
     /*
-     The request's body, whole, where `has_body`.
+     The request's body, whole, where `has_body`; else as much of its beginning as is
+     in memory.
      */
     sszip_str body;
     /*
@@ -1044,6 +1045,17 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
  */
 sszip_need sszip_exchange_need(sszip_exchange *exchange,
                                int64_t length);
+
+/*
+ Takes the memory for a copy of the request's body, of so many bytes, which the host
+ has in several places and makes for the look-up: it is given back when that has been
+ done. `false`: there is not enough, and the look-up is without a body.
+
+ # Safety
+ `exchange` is NULL or valid.
+ */
+bool sszip_exchange_take_room(sszip_exchange *exchange,
+                              size_t bytes);
 
 /*
  Looks for stored answers to the request. If the library fails inside, the

@@ -7,7 +7,7 @@ use super::transitions::State;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::request::{parse, Request};
+use crate::jsonrpc::request::{beginning, parse, Request};
 use crate::mode::Mode;
 use crate::negotiate::accept::Wish;
 use crate::transcode::engine::called::Called;
@@ -67,10 +67,17 @@ impl Exchange {
     }
 
     /// Whether the request's body is such a call, or may be: what is coded, and too much
-    /// for an event loop, is left to a thread.
+    /// for an event loop, is left to a thread. Where there is no memory to read it, what it
+    /// begins with says so: the node would not know the method.
     pub(super) fn is_for_route(&mut self, body: Option<&[u8]>, asked: &Asked<'_>) -> bool {
-        let (Some(body), State::AwaitingHead) = (body, self.state()) else {
+        if self.state() != State::AwaitingHead {
             return false;
+        }
+        let Some(body) = body else {
+            let begins = beginning(asked.body);
+            return begins.is_some_and(|(method, id)| {
+                self.is_method_of_route(method, id.unwrap_or(b"null"))
+            });
         };
         if self.request.route.is_none() || self.request.coding.coded().is_none() {
             return self.read_called(body);
@@ -103,17 +110,27 @@ impl Exchange {
     }
 
     fn is_called(&mut self, body: &[u8]) -> bool {
+        if self.request.route.is_none() {
+            return false;
+        }
+        match parse(body, 0) {
+            Ok(Request::Single(call)) => {
+                let id = call.id;
+                id.is_some_and(|id| self.is_method_of_route(call.method, id))
+            }
+            _ => false,
+        }
+    }
+
+    fn is_method_of_route(&mut self, method: &[u8], id: &[u8]) -> bool {
         let Some((_, fork)) = &self.request.route else {
             return false;
         };
-        let Ok(Request::Single(call)) = parse(body, 0) else {
-            return false;
-        };
-        let (Some(called), Some(id)) = (Called::of(call.method, *fork), call.id) else {
+        let Some(called) = Called::of(method, *fork) else {
             return false;
         };
         self.request.called = Some(called);
-        self.looked.rpc_method = call.method.to_vec();
+        self.looked.rpc_method = method.to_vec();
         self.looked.rpc_id = id.to_vec();
         if self.config.caches() {
             self.cache_status = CacheStatus::Bypass;

@@ -21,8 +21,14 @@ use crate::cache::reason::Reason;
 use crate::cache::stale::Failure;
 use crate::config::Config;
 use crate::gzip::stream::{Flush, Progress};
+use crate::memory;
+use crate::memory::Reservation;
 use crate::mode::Mode;
 use crate::panics::caught;
+
+/// No longer copy of a request's body is counted: no more than hosts' own buffers, and
+/// hits are not to go to the node because long answers take all there is. Bytes.
+const SHORT_COPY: usize = 64 << 10;
 
 /// How far looking for stored answers has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,10 @@ pub struct Driver {
     /// What is to be fetched in the background.
     update: Option<Box<Driver>>,
     seeking: Seeking,
+    /// For the host's copy of the request's body; `None`: there is none, or no room.
+    room: Option<Reservation>,
+    /// There was no room for it.
+    lacks_room: bool,
     /// Bytes that the node has sent of the body, where the host shows them.
     node_sent: Option<u64>,
     /// Others change the body.
@@ -64,6 +74,8 @@ impl Driver {
             exchange: Some(Box::new(exchange)),
             update: None,
             seeking: Seeking::Start,
+            room: None,
+            lacks_room: false,
             node_sent: None,
             is_changed: false,
             is_news: false,
@@ -115,11 +127,37 @@ impl Driver {
         need
     }
 
-    /// Looks for stored answers. `body` is `None` where it is not in memory.
+    /// Takes the memory for a copy of the request's body, of so many bytes, which the
+    /// host has in several places and makes for a [look-up](Self::look_up): it is given
+    /// back when that has been done. `false`: there is not enough, and the look-up is
+    /// without a body.
+    pub fn take_room(&mut self, bytes: usize) -> bool {
+        if bytes <= SHORT_COPY {
+            return !memory::is_short();
+        }
+        self.room = self.exchange().and_then(|exchange| {
+            let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
+            let budget = &exchange.config.process.budget;
+            budget.reserve(bytes, limit).filter(|_| !memory::is_short())
+        });
+        self.lacks_room = self.room.is_none();
+        !self.lacks_room
+    }
+
+    /// Looks for stored answers. `body` is `None` where it is not in memory; in `asked`
+    /// is what it begins with then, as far as that is.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
     pub fn look_up(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
+        let room = self.room.take();
+        let found = self.find(body, asked);
+        drop(room);
+        found
+    }
+
+    fn find(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
+        let lacks_room = self.lacks_room;
         let exchange = self.open(Event::Miss)?;
         if exchange.rewrites() {
             if exchange.config.caches() {
@@ -138,6 +176,7 @@ impl Driver {
         }
         let why_not = match body {
             Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
+            None if exchange.is_call() && lacks_room => Reason::Memory,
             None if exchange.is_call() => Reason::BodyOnDisk,
             _ => Reason::None,
         };

@@ -37,6 +37,21 @@ pub unsafe extern "C" fn sszip_exchange_need(
     }
 }
 
+/// Takes the memory for a copy of the request's body, of so many bytes, which the host
+/// has in several places and makes for the look-up: it is given back when that has been
+/// done. `false`: there is not enough, and the look-up is without a body.
+///
+/// # Safety
+/// `exchange` is NULL or valid.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_exchange_take_room(
+    exchange: *mut sszip_exchange,
+    bytes: usize,
+) -> bool {
+    // SAFETY: the function's contract.
+    unsafe { ask(exchange, |driver| driver.take_room(bytes)) }.unwrap_or(false)
+}
+
 /// Looks for stored answers to the request. If the library fails inside, the
 /// request goes to the node.
 ///
@@ -67,7 +82,8 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 place: &place,
                 host: asked.host.bytes(),
                 port: asked.port,
-                body: &[],
+                // of one that is not there, its beginning
+                body: asked.body.bytes(),
                 now: asked.now,
                 coding_allowed: asked.coding_allowed,
                 whole: asked.whole,

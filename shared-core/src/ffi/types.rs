@@ -122,7 +122,8 @@ pub struct sszip_asked {
     pub host: sszip_str,
     /// The port on which the proxy was asked.
     pub port: u16,
-    /// The request's body, whole, where `has_body`.
+    /// The request's body, whole, where `has_body`; else as much of its beginning as is
+    /// in memory.
     pub body: sszip_str,
     /// It is in memory, or there is none and none is needed.
     pub has_body: bool,

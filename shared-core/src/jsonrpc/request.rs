@@ -9,7 +9,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{Kind, ScanError, Scanner};
+use super::scan::{Kind, ScanError, Scanner, Value};
 
 /// The longest id that is kept, in bytes, quotes included.
 pub const MAX_ID: usize = 256;
@@ -182,6 +182,41 @@ pub(crate) fn expected(body: &[u8]) -> usize {
 }
 
 /// A member of a call.
+/// The method and, if it comes before the params, the id of what begins like that, if it is
+/// a single call whose method comes before its params. What follows may make it another thing.
+pub fn beginning(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let mut scanner = Scanner::of_text(text).ok()?;
+    let (mut method, mut id) = (None, None);
+    if scanner.kind().ok()? != Kind::Object {
+        return None;
+    }
+    let mut name = scanner.first_member();
+    while let Ok(Some(member)) = name {
+        let content = &text[member.content];
+        if content == b"params" {
+            break;
+        }
+        // what is not all there is none: of a number there may be more
+        let value = scanner.value().ok();
+        let is_cut = |value: &Value| value.kind == Kind::Number && value.span.end == text.len();
+        let Some(value) = value.filter(|value| !is_cut(value)) else {
+            break;
+        };
+        match (content, value.kind) {
+            (b"method", Kind::String) => {
+                method = Some(&text[value.span.start + 1..value.span.end - 1]);
+            }
+            (b"id", Kind::String | Kind::Number | Kind::Null) if value.span.len() <= MAX_ID => {
+                id = Some(&text[value.span]);
+            }
+            (b"jsonrpc", Kind::String) => {}
+            _ => return None,
+        }
+        name = scanner.next_member();
+    }
+    Some((method?, id))
+}
+
 enum Member {
     Version,
     Id,

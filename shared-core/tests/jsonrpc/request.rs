@@ -1,7 +1,7 @@
 //! Envelopes of requests: ids, members in any order, what is refused.
 
 use proptest::prelude::*;
-use sszip_core::jsonrpc::request::{parse, Call, Refusal, Request, MAX_ID};
+use sszip_core::jsonrpc::request::{beginning, parse, Call, Refusal, Request, MAX_ID};
 use sszip_core::jsonrpc::scan::Fault;
 
 use crate::oracle::Node;
@@ -18,6 +18,40 @@ fn single(body: &str) -> Call<'_> {
 
 fn refusal(body: &str) -> Refusal {
     parse(body.as_bytes(), MOST).expect_err(body)
+}
+
+#[test]
+fn a_beginning_names_its_method() {
+    for (text, expected) in [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[{"#,
+            Some(("m", Some("1"))),
+        ),
+        (r#" { "method" : "m" , "params":["0x"#, Some(("m", None))),
+        (
+            r#"{"id":"é","method":"m","params""#,
+            Some(("m", Some("\"é\""))),
+        ),
+        (r#"{"id":null,"method":"m"}"#, Some(("m", Some("null")))),
+        (r#"{"method":"m","id":12"#, Some(("m", None))),
+        (r#"{"params":[],"method":"m""#, None),
+        (r#"{"id":1,"method":"m"#, None),
+        (r#"{"id":{},"method":"m""#, None),
+        (r#"{"x":1,"method":"m","params""#, None),
+        (r#"{"jsonrpc":2,"method":"m","params""#, None),
+        (r#"[{"id":1,"method":"m","params""#, None),
+        ("", None),
+        ("{", None),
+    ] {
+        let found = beginning(text.as_bytes());
+        let found = found.map(|(method, id)| (text_of(method), id.map(text_of)));
+        assert_eq!(found, expected, "{text}");
+    }
+    assert_eq!(beginning(b"{\"id\":\"\xff\",\"method\":\"m\","), None);
+}
+
+fn text_of(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
 }
 
 /// A call of `m` with the id spelt like this.

@@ -1,0 +1,147 @@
+//! The copy that a host makes of a request's body takes memory that is counted, for as
+//! long as it is looked at; and what becomes of a request where there is none.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use sszip_core::cache::reason::Reason;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
+use sszip_core::exchange::{Asked, RequestHead};
+use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
+
+#[path = "support/driven.rs"]
+mod driven;
+use driven::{ran, sent};
+
+const OCTETS: &str = "application/octet-stream";
+const JSON: &str = "application/json";
+const SHORT: usize = 64 << 10;
+
+fn config(lines: &[(&str, &str)]) -> Arc<Config> {
+    let mut directives = Directives::default();
+    let always = [("enable", "on"), ("ssz", "on"), ("ssz_preset", "mainnet")];
+    for (name, value) in always.iter().chain(lines) {
+        directives.set(name, &[value.as_bytes()]).unwrap();
+    }
+    let config = directives.resolve(Budget::new());
+    config.process.shared.start(1 << 20, 1 << 20, 1);
+    Arc::new(config)
+}
+
+/// A POST whose body the driver wants to see.
+fn posted(config: &Arc<Config>, target: &str, fields: &[(&str, &str)]) -> Driver {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields = fields
+        .iter()
+        .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let head = RequestHead {
+        method: b"POST",
+        target: target.as_bytes(),
+        fields,
+    };
+    driver.request_head(head).unwrap();
+    assert_ne!(driver.need(BodyLength::Unknown), Need::Nothing);
+    driver
+}
+
+/// It lies in several places, and there is no memory to put it together.
+fn refused(driver: &mut Driver, body: &[u8]) -> Step {
+    assert!(!driver.take_room(body.len()));
+    let asked = Asked {
+        body: &body[..body.len().min(1000)],
+        ..Asked::default()
+    };
+    let step = driver.look_up(None, asked).unwrap();
+    ran(driver, step)
+}
+
+fn call(method: &str, length: usize) -> Vec<u8> {
+    let params = "a".repeat(length);
+    format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":["{params}"]}}"#).into_bytes()
+}
+
+#[test]
+fn it_is_counted_until_it_was_looked_at() {
+    let config = config(&[("cache", "on"), ("memory", "150k")]);
+    let used = || config.process.budget.used();
+    let body = call("eth_chainId", 100_000);
+    let mut first = posted(&config, "/", &[("Content-Type", JSON)]);
+    assert!(first.take_room(body.len()));
+    assert_eq!(used(), body.len());
+    // there is not enough for another one, unless it is short
+    let mut second = posted(&config, "/", &[("Content-Type", JSON)]);
+    assert!(!second.take_room(body.len()));
+    assert!(second.take_room(SHORT));
+    assert_eq!(used(), body.len());
+    let step = first.look_up(Some(&body), Asked::default()).unwrap();
+    assert!(matches!(step, Step::Forward));
+    assert_eq!(used(), 0);
+    // nor is it kept by one that was never looked up
+    let mut third = posted(&config, "/", &[("Content-Type", JSON)]);
+    assert!(third.take_room(body.len()));
+    drop(third);
+    assert_eq!(used(), 0);
+}
+
+#[test]
+fn what_can_not_be_put_together_goes_on_as_it_came() {
+    let config = config(&[
+        ("cache", "on"),
+        ("memory", "64k"),
+        ("ssz_request", "always"),
+        ("ssz_witness", "rest"),
+    ]);
+    let body = call("eth_call", 70_000);
+    let json = ("Content-Type", JSON);
+    for fields in [&[json][..], &[json, ("Accept", OCTETS)]] {
+        let mut driver = posted(&config, "/", fields);
+        let step = refused(&mut driver, &body);
+        assert!(matches!(step, Step::Forward), "{step:?}");
+        assert_eq!(driver.exchange().unwrap().reason(), Reason::Memory);
+    }
+    let path = "/eth/v1/validator/register_validator";
+    let mut driver = posted(&config, path, &[("Content-Type", OCTETS)]);
+    let step = refused(&mut driver, &[b'a'; 180 * 400]);
+    assert!(matches!(step, Step::Forward), "{step:?}");
+    assert!(driver.exchange().unwrap().request_body().is_empty());
+}
+
+#[test]
+fn what_the_node_does_not_know_is_refused() {
+    let lines = |witness| [("memory", "64k"), ("ssz_witness", witness)];
+    let route = config(&lines("rpc"));
+    let fields = [
+        ("Content-Type", OCTETS),
+        ("Accept", OCTETS),
+        ("Eth-Execution-Version", "amsterdam"),
+    ];
+    let mut driver = posted(&route, "/engine/v1/payloads/witness", &fields);
+    let step = refused(&mut driver, &[0; 70_000]);
+    assert!(matches!(step, Step::Respond), "{step:?}");
+    let exchange = driver.exchange().unwrap();
+    assert_eq!((exchange.status(), exchange.mode()), (503, Mode::Memory));
+    // a call, by what it begins with
+    let method = config(&lines("rest"));
+    let mut driver = posted(&method, "/", &[("Content-Type", JSON)]);
+    let step = refused(&mut driver, &call("engine_newPayloadWithWitnessV5", 70_000));
+    assert!(matches!(step, Step::Respond), "{step:?}");
+    let error: serde_json::Value = serde_json::from_slice(&sent(&driver)).unwrap();
+    assert_eq!(
+        (&error["id"], &error["error"]["code"]),
+        (&7.into(), &(-32603).into())
+    );
+    assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
+    // and others are not
+    for body in [
+        call("engine_newPayloadV5", 70_000),
+        [b"[", &call("engine_newPayloadWithWitnessV5", 70_000)[..]].concat(),
+        vec![b' '; 70_000],
+    ] {
+        let mut driver = posted(&method, "/", &[("Content-Type", JSON)]);
+        let step = refused(&mut driver, &body);
+        assert!(matches!(step, Step::Forward), "{step:?}");
+    }
+}
