@@ -2,7 +2,6 @@
 them: with each allocation refused on the way, and without room for the copy. What the node
 gets is what the client sent or the same as JSON, once; or the client is told."""
 
-import itertools
 import json
 
 import pytest

@@ -3,12 +3,14 @@ defaults filled in."""
 
 import gzip
 import re
+import time
 import tomllib
+import zlib
 from dataclasses import dataclass
 
 from . import zstd
 from .cases import DIRECTORY
-from .origin import CLOSE, answer
+from .origin import CLOSE, answer, bytewise, scattered
 
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
 _STEP = {"pause", "method", "target", "headers", "body", "hex", "coding", "node", "expect"}
@@ -106,3 +108,65 @@ def load(host):
                 steps = [_step(step, raw["name"]) for step in raw["step"]]
                 sequences.append(Sequence(raw["name"], raw.get("config", {}), steps))
     return sequences
+
+
+def whole(_sequence):
+    return lambda head, rest: [head + rest]
+
+
+def byte_by_byte(_sequence):
+    return lambda head, rest: [head, *bytewise(rest, edge=200)]
+
+
+def at_random(sequence):
+    split = scattered(zlib.crc32(sequence.name.encode()))
+    return lambda head, rest: split(head + rest)
+
+
+def run(proxy, origin, sequence, split, host):
+    """All steps, one after the other, each on a connection of its own."""
+    for number, step in enumerate(sequence.steps, 1):
+        time.sleep(step.pause)
+        origin.requests.clear()
+        # one that should not be asked says so
+        unasked = answer(b"nobody should ask", status=599, type="text/plain")
+        origin.answers(unasked if step.node is None else step.script(split(sequence)))
+        with proxy.connect() as connection:
+            response = connection.exchange(
+                step.target, method=step.method, headers=step.headers, body=step.body, host=host
+            )
+        judge(f"step {number}", step, response, origin.received())
+
+
+def judge(where, step, response, asked):
+    expect = step.expect
+    assert response.status == expect["status"], where
+    assert len(asked) == (step.node is not None), where
+    if "forwarded" in expect:
+        is_coded = step.coding and asked[0].header("Content-Encoding")
+        decode = zstd.decompress if step.coding == "zstd" else gzip.decompress
+        body = decode(asked[0].body) if is_coded else asked[0].body
+        assert body == expanded(expect["forwarded"]), where
+    for name, value in expect.get("upstream", []):
+        assert asked[0].header(name) == value, f"{where}: upstream {name}"
+    for name in expect.get("upstream_absent", []):
+        assert asked[0].all(name) == [], f"{where}: upstream {name}"
+    if response.status == 502:
+        return  # the proxy's own
+    for name, value in expect.get("headers", []):
+        assert response.header(name) == value, f"{where}: {name}"
+    for name in expect.get("absent", []):
+        assert response.all(name) == [], f"{where}: {name}"
+    if "cache" in expect:
+        assert of_cache(response) == expect["cache"], where
+    assert response.coding == expect.get("coding"), where
+    if response.status == 200 and step.method != "HEAD":
+        assert response.framing == "length", where
+    assert response.decoded == expect["body"], where
+
+
+def of_cache(response):
+    """RFC 9211, as one word."""
+    said = response.header("Cache-Status") or ""
+    words = {"fwd=miss": "miss", "fwd=bypass": "bypass", "fwd=stale": "stale", "sszip; hit": "hit"}
+    return next((word for part, word in words.items() if part in said), "none")
