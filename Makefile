@@ -17,7 +17,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
 .PHONY: help setup build run test check unit ssz e2e fuzz bench clean \
-	e2e-owner e2e-debian e2e-1.28 e2e-asan faults examples ssz-peers \
+	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan faults examples ssz-peers \
 	nginx-tests nginx-tests-there
 
 help: ## what can be made (this list)
@@ -26,18 +26,21 @@ help: ## what can be made (this list)
 setup: ## installs all that `make test` needs (the others install on their own)
 	@scripts/setup test
 
-build: ## the nginx module, the cache's owner, sszip and replay-node, in build/
+build: ## modules of nginx and Envoy, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build
 	cargo build --release --package sszip-core --features ffi
 	cargo build --release --package sszip-owner
 	cargo build --release --package sszip-cli
 	cargo build --release --package replay-node
+	cargo build --release --package sszip-envoy
 	@scripts/build-nginx-module debian
+	@install -D -t build/envoy "$(CARGO_TARGET_DIR)/release/libsszip_envoy.so"
 	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
 		"$(CARGO_TARGET_DIR)/release/sszip-cached" \
 		"$(CARGO_TARGET_DIR)/release/sszip"
 
-run: build ## nginx with sszip on 127.0.0.1:8545 before a replay node; Ctrl-C stops
+run: build ## nginx (8545) and Envoy (8546) with sszip before a replay node; Ctrl-C stops
+	@scripts/setup run
 	@scripts/run
 
 # Building takes about one core, and the Rust tests the other.
@@ -74,7 +77,7 @@ ssz: setup ssz-peers examples ## SSZ against the specifications, Lodestar and ty
 ssz-peers: setup ## ... SSZ beside typed crates only
 	cargo test --locked --manifest-path loadtest/ssz-peers/Cargo.toml
 
-e2e: e2e-owner e2e-debian e2e-1.28 e2e-asan ## the owner; real nginx: 1.22, 1.28, 1.28 with ASan
+e2e: e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan ## the owner; Envoy; nginx: 1.22, 1.28, 1.28 with ASan
 
 # $(call pytest,NGINX,MODULE,FLAVOUR,MARKS): tests/README.md says which run where
 pytest = SSZIP_NGINX=$(1) SSZIP_MODULE=$(2) \
@@ -87,6 +90,12 @@ e2e-owner: setup build ## ... the cache's owner only
 	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
 	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/nginx/libsszip_owner.so \
 	$(PYTHON) -m pytest tests/owner
+
+e2e-envoy: setup build ## ... Envoy only
+	SSZIP_ENVOY=$$(echo $(SSZIP_CACHE)/envoy/lib/python3*/site-packages/envoy/_bin/envoy) \
+	SSZIP_ENVOY_MODULE=$(CURDIR)/build/envoy/libsszip_envoy.so \
+	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
+	$(PYTHON) -m pytest tests/envoy
 
 e2e-debian: setup build faults examples ## ... Debian's nginx only
 	@scripts/build-nginx-module debian --faults

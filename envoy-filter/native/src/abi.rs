@@ -1,0 +1,324 @@
+//! The part of Envoy's C ABI for dynamic modules that this module uses, as of
+//! Envoy 1.40 (`source/extensions/dynamic_modules/abi/abi.h`). It is released,
+//! and changes only by additions (envoy #47435).
+//!
+//! All callbacks are called on the thread that the hook came on, but those of
+//! schedulers, which any thread may call.
+
+#![allow(unsafe_code)] // it is C's
+
+use std::ffi::{c_char, c_void};
+use std::marker::PhantomData;
+
+/// What Envoy is told the module was written for; it warns if that is another
+/// one than its own.
+pub const VERSION: *const c_char = c"v0.2.0".as_ptr();
+
+/// `DynamicModuleHttpFilter`, of a stream.
+pub type FilterPtr = *mut c_void;
+/// `DynamicModuleHttpFilterConfig`.
+pub type FilterConfigPtr = *mut c_void;
+/// What tells a filter something on its own thread.
+pub type SchedulerPtr = *mut c_void;
+
+/// Bytes that Envoy owns.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EnvoyBuffer {
+    /// May be NULL when there are none.
+    pub ptr: *const u8,
+    /// In bytes.
+    pub length: usize,
+}
+
+impl EnvoyBuffer {
+    /// None.
+    pub const NONE: Self = Self {
+        ptr: std::ptr::null(),
+        length: 0,
+    };
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// They are there as long as `'a`, and nobody changes them.
+    pub unsafe fn bytes<'a>(self) -> &'a [u8] {
+        match self.ptr.is_null() {
+            true => &[],
+            // SAFETY: the function's contract.
+            false => unsafe { std::slice::from_raw_parts(self.ptr, self.length) },
+        }
+    }
+}
+
+/// Bytes of the module's, for the time of a call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleBuffer<'a> {
+    ptr: *const u8,
+    length: usize,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+impl<'a> ModuleBuffer<'a> {
+    /// No value at all.
+    pub const NONE: Self = Self {
+        ptr: std::ptr::null(),
+        length: 0,
+        bytes: PhantomData,
+    };
+
+    /// These.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            ptr: bytes.as_ptr(),
+            length: bytes.len(),
+            bytes: PhantomData,
+        }
+    }
+}
+
+/// A header field of the module's.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleHeader<'a> {
+    /// Its name.
+    pub key: ModuleBuffer<'a>,
+    /// Its value.
+    pub value: ModuleBuffer<'a>,
+}
+
+/// A header field of Envoy's.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EnvoyHeader {
+    /// Its name.
+    pub key: EnvoyBuffer,
+    /// Its value.
+    pub value: EnvoyBuffer,
+}
+
+/// Which header fields.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderType {
+    /// Of the request.
+    Request = 0,
+    /// Of the response.
+    Response = 2,
+}
+
+/// Which bytes of a body.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyType {
+    /// Those the hook is called for, of the request.
+    ReceivedRequest = 0,
+    /// Those that are kept, of the request.
+    BufferedRequest = 1,
+    /// Those the hook is called for, of the response.
+    ReceivedResponse = 2,
+    /// Those that are kept, of the response.
+    BufferedResponse = 3,
+}
+
+/// How a stream goes on after a hook for its headers.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadersStatus {
+    /// To the next filter.
+    Continue = 0,
+    /// They wait; the body comes to this filter.
+    StopIteration = 1,
+    /// Everything waits.
+    StopAllIterationAndBuffer = 3,
+}
+
+/// How a stream goes on after a hook for its body.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyStatus {
+    /// To the next filter.
+    Continue = 0,
+    /// It is kept, and what comes to more than the limit is an error.
+    StopIterationAndBuffer = 1,
+    /// It is not kept.
+    StopIterationNoBuffer = 3,
+}
+
+/// How a stream goes on after a hook for its trailers.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrailersStatus {
+    /// To the next filter.
+    Continue = 0,
+    /// They wait.
+    StopIteration = 1,
+}
+
+/// What becomes of a reply of Envoy's own.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalReplyStatus {
+    /// It is sent.
+    Continue = 0,
+}
+
+/// Of a line of the log.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// For who looks into it.
+    Debug = 1,
+    /// What is worth a line.
+    Info = 2,
+    /// What an operator should look at.
+    Warn = 3,
+    /// What does not work.
+    Error = 4,
+}
+
+/// An attribute of a request.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// `destination.port`.
+    DestinationPort = 27,
+}
+
+macro_rules! callbacks {
+    ($($(#[$doc:meta])* $name:ident: fn($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        extern "C" {
+            $($(#[$doc])* pub fn $name($($argument: $type),*) $(-> $result)?;)*
+        }
+
+        /// Without Envoy there is nothing, and that says nothing.
+        #[cfg(test)]
+        mod without_envoy {
+            #![allow(unused_variables, improper_ctypes_definitions)]
+            use super::*;
+
+            $(#[no_mangle]
+            extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+                // SAFETY: numbers, false and NULL.
+                $(unsafe { std::mem::zeroed::<$result>() })?
+            })*
+        }
+    };
+}
+
+callbacks! {
+    /// Writes a line to the log, under `dynamic_modules`.
+    envoy_dynamic_module_callback_log_v2: fn(
+        level: LogLevel, message: ModuleBuffer<'_>, file: ModuleBuffer<'_>, line: u32
+    );
+    /// Whether that level is logged.
+    envoy_dynamic_module_callback_log_enabled: fn(level: LogLevel) -> bool;
+    /// Whether Envoy only checks its configuration.
+    envoy_dynamic_module_callback_is_validation_mode: fn() -> bool;
+    /// How many workers there are.
+    envoy_dynamic_module_callback_get_concurrency: fn() -> u32;
+
+    /// How many fields there are.
+    envoy_dynamic_module_callback_http_get_headers_size: fn(
+        filter: FilterPtr, kind: HeaderType
+    ) -> usize;
+    /// Writes them to `fields`, which has room for all of them. They are there
+    /// until the hook returns or one of them is changed.
+    envoy_dynamic_module_callback_http_get_headers: fn(
+        filter: FilterPtr, kind: HeaderType, fields: *mut EnvoyHeader
+    ) -> bool;
+    /// One line more of a field; none with an empty value.
+    envoy_dynamic_module_callback_http_add_header: fn(
+        filter: FilterPtr, kind: HeaderType, name: ModuleBuffer<'_>, value: ModuleBuffer<'_>
+    ) -> bool;
+    /// The only line of a field; without a value it is removed.
+    envoy_dynamic_module_callback_http_set_header: fn(
+        filter: FilterPtr, kind: HeaderType, name: ModuleBuffer<'_>, value: ModuleBuffer<'_>
+    ) -> bool;
+
+    /// In how many pieces the bytes are.
+    envoy_dynamic_module_callback_http_get_body_chunks_size: fn(
+        filter: FilterPtr, kind: BodyType
+    ) -> usize;
+    /// Writes the pieces to `chunks`, which has room for all of them. They are
+    /// there until the hook returns or the body is changed.
+    envoy_dynamic_module_callback_http_get_body_chunks: fn(
+        filter: FilterPtr, kind: BodyType, chunks: *mut EnvoyBuffer
+    ) -> bool;
+    /// How many bytes there are.
+    envoy_dynamic_module_callback_http_get_body_size: fn(
+        filter: FilterPtr, kind: BodyType
+    ) -> usize;
+    /// Copies bytes to the end.
+    envoy_dynamic_module_callback_http_append_body: fn(
+        filter: FilterPtr, kind: BodyType, bytes: ModuleBuffer<'_>
+    ) -> bool;
+    /// Takes bytes from the start.
+    envoy_dynamic_module_callback_http_drain_body: fn(
+        filter: FilterPtr, kind: BodyType, number: usize
+    ) -> bool;
+    /// How many bytes may be kept of a body.
+    envoy_dynamic_module_callback_http_get_buffer_limit: fn(filter: FilterPtr) -> u64;
+    /// Sets that.
+    envoy_dynamic_module_callback_http_set_buffer_limit: fn(filter: FilterPtr, bytes: u64);
+
+    /// Answers with this, through the filters. Its hooks are not called for it.
+    envoy_dynamic_module_callback_http_send_response: fn(
+        filter: FilterPtr,
+        status: u32,
+        headers: *const ModuleHeader<'_>,
+        number: usize,
+        body: ModuleBuffer<'_>,
+        details: ModuleBuffer<'_>
+    );
+    /// Begins an answer; `:status` is the first of its headers.
+    envoy_dynamic_module_callback_http_send_response_headers: fn(
+        filter: FilterPtr, headers: *const ModuleHeader<'_>, number: usize, is_all: bool
+    );
+    /// Goes on with it.
+    envoy_dynamic_module_callback_http_send_response_data: fn(
+        filter: FilterPtr, bytes: ModuleBuffer<'_>, is_last: bool
+    );
+    /// Goes on with a request that waits.
+    envoy_dynamic_module_callback_http_filter_continue_decoding: fn(filter: FilterPtr);
+    /// Goes on with a response that waits.
+    envoy_dynamic_module_callback_http_filter_continue_encoding: fn(filter: FilterPtr);
+    /// Breaks the stream off.
+    envoy_dynamic_module_callback_http_filter_reset_stream: fn(
+        filter: FilterPtr, reason: u32, details: ModuleBuffer<'_>
+    );
+
+    /// What tells this filter something.
+    envoy_dynamic_module_callback_http_filter_scheduler_new: fn(
+        filter: FilterPtr
+    ) -> SchedulerPtr;
+    /// Has the filter's hook `scheduled` called on its thread, if it is there still.
+    envoy_dynamic_module_callback_http_filter_scheduler_commit: fn(
+        scheduler: SchedulerPtr, event: u64
+    );
+    /// Done with it.
+    envoy_dynamic_module_callback_http_filter_scheduler_delete: fn(scheduler: SchedulerPtr);
+    /// The number of the worker whose stream it is.
+    envoy_dynamic_module_callback_http_filter_get_worker_index: fn(filter: FilterPtr) -> u32;
+
+    /// The configuration of the route, or NULL.
+    envoy_dynamic_module_callback_get_most_specific_route_config: fn(
+        filter: FilterPtr
+    ) -> *const c_void;
+    /// The name of the cluster that the route goes to.
+    envoy_dynamic_module_callback_http_get_cluster_name: fn(
+        filter: FilterPtr, name: *mut EnvoyBuffer
+    ) -> bool;
+    /// An attribute that is a number.
+    envoy_dynamic_module_callback_http_filter_get_attribute_int: fn(
+        filter: FilterPtr, attribute: Attribute, value: *mut u64
+    ) -> bool;
+    /// What access logs have as `%DYNAMIC_METADATA(NAMESPACE:KEY)%`.
+    envoy_dynamic_module_callback_http_set_dynamic_metadata_string: fn(
+        filter: FilterPtr,
+        namespace: ModuleBuffer<'_>,
+        key: ModuleBuffer<'_>,
+        value: ModuleBuffer<'_>
+    );
+}

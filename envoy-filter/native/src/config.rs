@@ -1,0 +1,243 @@
+//! What a filter, or a route, is configured to do: JSON, with the names of
+//! docs/directives.md without their prefix.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use serde_json::Value;
+use sszip_core::cache::process::Process;
+use sszip_core::config::follows::Named;
+use sszip_core::config::plan::{Place, Plan};
+use sszip_core::config::{Config, Directives};
+
+use crate::envoy;
+
+/// What all filters of the process share.
+pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
+
+/// How many workers there are; `None`: Envoy only checks its configuration. To be
+/// asked on the main thread first, where configurations are read.
+static WORKERS: LazyLock<Option<usize>> =
+    LazyLock::new(|| (!envoy::only_validates()).then(envoy::workers));
+
+/// Of a filter.
+#[derive(Debug)]
+pub struct Filter {
+    /// No two of the process have the same.
+    number: usize,
+    directives: Directives,
+    /// Where no route says anything.
+    config: Arc<Config>,
+}
+
+/// Of a route. What it does not say the filter says.
+#[derive(Debug)]
+pub struct Route {
+    directives: Directives,
+    /// With what each filter says, by its number: a listener has a filter of its own,
+    /// and routes may be of several.
+    configs: Mutex<Vec<(usize, Arc<Config>)>>,
+}
+
+impl Filter {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn new(json: &[u8]) -> Result<Self, String> {
+        let mut directives = read(json)?;
+        // who has configured a filter wants it
+        let mut on = Directives::default();
+        set(&mut on, "enable", &["on".into()])?;
+        directives.inherit(&on);
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let config = prepared(&directives)?;
+        LazyLock::force(&WORKERS);
+        start(&config);
+        Ok(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            config,
+            directives,
+        })
+    }
+
+    /// The settings of a request.
+    pub fn of(&self, route: Option<&Route>) -> Arc<Config> {
+        let Some(route) = route else {
+            return Arc::clone(&self.config);
+        };
+        let mut configs = route.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, config)) = configs.iter().find(|(filter, _)| *filter == self.number) {
+            return Arc::clone(config);
+        }
+        let mut directives = route.directives.clone();
+        directives.inherit(&self.directives);
+        // what is not allowed was refused when each of them was read
+        let config = prepared(&directives).unwrap_or_else(|_| Arc::clone(&self.config));
+        start(&config);
+        configs.push((self.number, Arc::clone(&config)));
+        config
+    }
+}
+
+impl Route {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn new(json: &[u8]) -> Result<Self, String> {
+        let directives = read(json)?;
+        prepared(&directives)?;
+        Ok(Self {
+            directives,
+            configs: Mutex::default(),
+        })
+    }
+}
+
+/// The settings, and what they need of the process.
+fn prepared(directives: &Directives) -> Result<Arc<Config>, String> {
+    let config = Arc::new(directives.resolve(PROCESS.clone()));
+    if config.cache.background_update {
+        return Err("\"cache_background_update\" is not to be had in Envoy".into());
+    }
+    let mut plan = Plan::default();
+    let place = Place {
+        name: "filter_config",
+        named: Named::No,
+        answers: true,
+        purges: false,
+    };
+    plan.add(&config, place)?;
+    plan.check()?;
+    Ok(config)
+}
+
+/// What the first place that caches says of the memory for it holds for all of the
+/// process. On any thread.
+fn start(config: &Config) {
+    if let (true, Some(workers)) = (config.caches(), *WORKERS) {
+        let bytes = config.cache.memory;
+        let longest = config.cache.max_entry.min(bytes);
+        PROCESS.shared.start(bytes, longest, workers);
+    }
+}
+
+/// An empty text is an empty object: Envoy has no other for a missing one.
+fn read(json: &[u8]) -> Result<Directives, String> {
+    let mut directives = Directives::default();
+    if json.trim_ascii().is_empty() {
+        return Ok(directives);
+    }
+    let value: Value = serde_json::from_slice(json)
+        .map_err(|error| format!("filter_config is not JSON: {error}"))?;
+    let Value::Object(settings) = value else {
+        return Err("filter_config must be an object of settings".into());
+    };
+    for (name, value) in &settings {
+        let values = values(name, value)?;
+        set(&mut directives, name, &values)?;
+    }
+    Ok(directives)
+}
+
+fn set(directives: &mut Directives, name: &str, values: &[String]) -> Result<(), String> {
+    let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
+    directives
+        .set(name, &bytes)
+        .map_err(|error| format!("\"{name}\" {error}"))
+}
+
+/// The values of a setting: of a list each of its values, of a text each of its
+/// words, as in a file of nginx.
+fn values(name: &str, value: &Value) -> Result<Vec<String>, String> {
+    Ok(match value {
+        Value::Array(list) => {
+            let one = |value| match scalar(name, value)?.as_slice() {
+                [one] => Ok(one.clone()),
+                _ => Err(not_a_setting(name)),
+            };
+            list.iter().map(one).collect::<Result<_, _>>()?
+        }
+        Value::String(text) => text.split_ascii_whitespace().map(str::to_owned).collect(),
+        other => scalar(name, other)?,
+    })
+}
+
+fn scalar(name: &str, value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Bool(is_on) => Ok(vec![if *is_on { "on" } else { "off" }.to_owned()]),
+        // of a Struct all numbers are doubles
+        Value::Number(number) => Ok(vec![match number.as_f64() {
+            Some(whole) if whole.fract() == 0.0 && whole.abs() < 9e15 => format!("{whole:.0}"),
+            _ => number.to_string(),
+        }]),
+        Value::String(text) => Ok(vec![text.clone()]),
+        _ => Err(not_a_setting(name)),
+    }
+}
+
+fn not_a_setting(name: &str) -> String {
+    format!("\"{name}\" must be a text, a number, true or false, or a list of these")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Filter, Route};
+
+    #[test]
+    fn settings_are_those_of_the_directives() {
+        let json = br#"{"min_length": 2048.0, "types": ["text/*", "application/json"],
+            "hold": "32k 10ms", "comp_level": "9", "ssz": true}"#;
+        let config = Filter::new(json).map(|filter| filter.of(None));
+        let config = config.expect("it is right");
+        assert!(config.enable && config.ssz.enable && config.types.contains(b"text/css"));
+        assert_eq!((config.min_length, config.comp_level), (2048, 9));
+        assert_eq!((config.hold, config.hold_ms), (32 << 10, 10));
+    }
+
+    #[test]
+    fn a_route_says_what_is_different() {
+        let filter = Filter::new(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
+        let route = Route::new(br#"{"enable": false, "min_length": 9}"#).expect("right");
+        let config = filter.of(Some(&route));
+        assert!(!config.enable);
+        assert_eq!((config.min_length, config.comp_level), (9, 3));
+        assert_eq!(filter.of(None).min_length, 7);
+        assert!(std::ptr::eq(&*config, &*filter.of(Some(&route))));
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_answered_with_what_is() {
+        for (json, error) in [
+            (
+                &b"{\"comp_level\": 13}"[..],
+                "\"comp_level\" has an invalid value \"13\": it must be a number from 0 to 12",
+            ),
+            (
+                b"{\"complevel\": 1}",
+                "\"complevel\" there is no such directive",
+            ),
+            (
+                b"{\"types\": {\"a\": 1}}",
+                "\"types\" must be a text, a number, true or false, or a list of these",
+            ),
+            (
+                b"{\"types\": [[\"a\"]]}",
+                "\"types\" must be a text, a number, true or false, or a list of these",
+            ),
+            (
+                b"{\"min_length\": 1.5}",
+                "\"min_length\" has an invalid value \"1.5\": it must be a size from 0 to 1g",
+            ),
+            (b"[]", "filter_config must be an object of settings"),
+        ] {
+            assert_eq!(Filter::new(json).map(|_| ()), Err(error.to_owned()));
+            assert_eq!(Route::new(json).map(|_| ()), Err(error.to_owned()));
+        }
+        assert!(
+            Filter::new(b"{").is_err_and(|error| error.starts_with("filter_config is not JSON"))
+        );
+        assert!(Filter::new(b" ").is_ok());
+    }
+}

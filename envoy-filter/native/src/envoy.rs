@@ -1,0 +1,318 @@
+//! Envoy, in Rust's terms.
+
+#![allow(unsafe_code)] // every callback is a call of C
+
+use std::sync::Arc;
+
+use sszip_core::exchange::{Field, HeadEdit};
+
+use crate::abi::*;
+
+/// A stream, for as long as one of its hooks runs.
+#[derive(Clone, Copy)]
+pub struct Stream(FilterPtr);
+
+/// The fields of a head, pseudo-header fields among them.
+pub struct Head(Vec<EnvoyHeader>);
+
+/// A part of a body, in pieces.
+pub struct Pieces(Vec<EnvoyBuffer>);
+
+impl Head {
+    /// Each field.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+        // SAFETY: the head is not changed while this is looked at, within a hook.
+        self.0
+            .iter()
+            .map(|field| unsafe { (field.key.bytes(), field.value.bytes()) })
+    }
+
+    /// Each field but those of Envoy's that are no fields of HTTP/1.1.
+    pub fn plain(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+        self.fields().filter(|(name, _)| !name.starts_with(b":"))
+    }
+
+    /// The first of that name, in lower case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        let mut fields = self.fields();
+        fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
+    }
+}
+
+impl Pieces {
+    /// Each piece.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        // SAFETY: the body is not changed while this is looked at, within a hook.
+        self.0.iter().map(|piece| unsafe { piece.bytes() })
+    }
+
+    /// How many bytes these are.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|piece| piece.length).sum()
+    }
+}
+
+impl Stream {
+    /// Within a hook that came with this.
+    pub fn new(filter: FilterPtr) -> Self {
+        Self(filter)
+    }
+
+    /// A head.
+    pub fn head(self, kind: HeaderType) -> Head {
+        // SAFETY: within a hook; there is room for as many as there are.
+        unsafe {
+            let number = envoy_dynamic_module_callback_http_get_headers_size(self.0, kind);
+            let none = EnvoyHeader {
+                key: EnvoyBuffer::NONE,
+                value: EnvoyBuffer::NONE,
+            };
+            let mut fields = vec![none; number];
+            envoy_dynamic_module_callback_http_get_headers(self.0, kind, fields.as_mut_ptr());
+            Head(fields)
+        }
+    }
+
+    /// Changes a head.
+    pub fn edit(self, kind: HeaderType, edits: &[HeadEdit]) {
+        for edit in edits {
+            self.set(kind, &edit.name, edit.value.as_deref());
+        }
+    }
+
+    /// Sets a field to one line, or removes it.
+    pub fn set(self, kind: HeaderType, name: &str, value: Option<&[u8]>) {
+        let value = value.map_or(ModuleBuffer::NONE, ModuleBuffer::new);
+        let name = ModuleBuffer::new(name.as_bytes());
+        // SAFETY: within a hook.
+        unsafe { envoy_dynamic_module_callback_http_set_header(self.0, kind, name, value) };
+    }
+
+    /// A part of a body.
+    pub fn pieces(self, kind: BodyType) -> Pieces {
+        // SAFETY: within a hook; there is room for as many as there are.
+        unsafe {
+            let number = envoy_dynamic_module_callback_http_get_body_chunks_size(self.0, kind);
+            let mut pieces = vec![EnvoyBuffer::NONE; number];
+            if number > 0 {
+                envoy_dynamic_module_callback_http_get_body_chunks(
+                    self.0,
+                    kind,
+                    pieces.as_mut_ptr(),
+                );
+            }
+            Pieces(pieces)
+        }
+    }
+
+    /// Bytes after those that are there.
+    pub fn append(self, kind: BodyType, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            let bytes = ModuleBuffer::new(bytes);
+            // SAFETY: within a hook.
+            unsafe { envoy_dynamic_module_callback_http_append_body(self.0, kind, bytes) };
+        }
+    }
+
+    /// Takes bytes away, from the first on.
+    pub fn drain(self, kind: BodyType, number: usize) {
+        if number > 0 {
+            // SAFETY: within a hook.
+            unsafe { envoy_dynamic_module_callback_http_drain_body(self.0, kind, number) };
+        }
+    }
+
+    /// How much may be kept of a body, in bytes.
+    pub fn buffer_limit(self) -> u64 {
+        // SAFETY: within a hook.
+        unsafe { envoy_dynamic_module_callback_http_get_buffer_limit(self.0) }
+    }
+
+    /// Lets so much be kept of a body, if it is more than now.
+    pub fn raise_buffer_limit(self, bytes: u64) {
+        if bytes > self.buffer_limit() {
+            // SAFETY: within a hook.
+            unsafe { envoy_dynamic_module_callback_http_set_buffer_limit(self.0, bytes) };
+        }
+    }
+
+    /// What the route says, or `None`.
+    pub fn route_config<T>(self) -> Option<&'static T> {
+        // SAFETY: within a hook. What it is was made by this module, and there is
+        // nothing else that a route of this filter has.
+        unsafe {
+            let config = envoy_dynamic_module_callback_get_most_specific_route_config(self.0);
+            config.cast::<T>().as_ref()
+        }
+    }
+
+    /// The cluster that the request goes to; empty: none.
+    pub fn cluster(self) -> &'static [u8] {
+        let mut name = EnvoyBuffer::NONE;
+        // SAFETY: within a hook, which is over before the route can go.
+        unsafe {
+            envoy_dynamic_module_callback_http_get_cluster_name(self.0, &raw mut name);
+            name.bytes()
+        }
+    }
+
+    /// The port at which the client has asked; 0: none.
+    pub fn port(self) -> u16 {
+        let mut port = 0;
+        // SAFETY: within a hook.
+        let is_known = unsafe {
+            envoy_dynamic_module_callback_http_filter_get_attribute_int(
+                self.0,
+                Attribute::DestinationPort,
+                &raw mut port,
+            )
+        };
+        if is_known {
+            port as u16
+        } else {
+            0
+        }
+    }
+
+    /// What access logs show of it.
+    pub fn note(self, key: &str, value: &[u8]) {
+        const NAMESPACE: &[u8] = b"sszip";
+        // SAFETY: within a hook.
+        unsafe {
+            envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
+                self.0,
+                ModuleBuffer::new(NAMESPACE),
+                ModuleBuffer::new(key.as_bytes()),
+                ModuleBuffer::new(value),
+            );
+        }
+    }
+
+    /// What can tell this stream something, from any thread.
+    pub fn scheduler(self) -> Arc<Scheduler> {
+        // SAFETY: within a hook.
+        let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
+        Arc::new(Scheduler(scheduler))
+    }
+
+    /// Begins an answer, with its status. May end the stream's filter, and calls its
+    /// hooks.
+    pub fn respond_head(self, status: u16, edits: &[HeadEdit], is_all: bool) {
+        let status = status.to_string();
+        let set = edits.iter().filter_map(|edit| {
+            let value = edit.value.as_deref()?;
+            Some((edit.name.as_bytes(), value))
+        });
+        let fields: Vec<_> = [(&b":status"[..], status.as_bytes())]
+            .into_iter()
+            .chain(set)
+            .map(|(key, value)| ModuleHeader {
+                key: ModuleBuffer::new(key),
+                value: ModuleBuffer::new(value),
+            })
+            .collect();
+        // SAFETY: within a hook.
+        unsafe {
+            envoy_dynamic_module_callback_http_send_response_headers(
+                self.0,
+                fields.as_ptr(),
+                fields.len(),
+                is_all,
+            );
+        }
+    }
+
+    /// Goes on with an answer. As [`respond_head`](Self::respond_head).
+    pub fn respond_body(self, bytes: &[u8], is_last: bool) {
+        let bytes = ModuleBuffer::new(bytes);
+        // SAFETY: within a hook.
+        unsafe { envoy_dynamic_module_callback_http_send_response_data(self.0, bytes, is_last) };
+    }
+
+    /// A reply of Envoy's own kind. As [`respond_head`](Self::respond_head).
+    pub fn reply(self, status: u16, text: &str, details: &str) {
+        // SAFETY: within a hook.
+        unsafe {
+            envoy_dynamic_module_callback_http_send_response(
+                self.0,
+                u32::from(status),
+                std::ptr::null(),
+                0,
+                ModuleBuffer::new(text.as_bytes()),
+                ModuleBuffer::new(details.as_bytes()),
+            );
+        }
+    }
+
+    /// Breaks it off. As [`respond_head`](Self::respond_head).
+    pub fn reset(self, details: &str) {
+        let details = ModuleBuffer::new(details.as_bytes());
+        // SAFETY: within a hook; 0: a reset of our own.
+        unsafe { envoy_dynamic_module_callback_http_filter_reset_stream(self.0, 0, details) };
+    }
+
+    /// Lets a request go on. As [`respond_head`](Self::respond_head).
+    pub fn continue_decoding(self) {
+        // SAFETY: within a hook.
+        unsafe { envoy_dynamic_module_callback_http_filter_continue_decoding(self.0) };
+    }
+
+    /// Lets a response go on. As [`respond_head`](Self::respond_head).
+    pub fn continue_encoding(self) {
+        // SAFETY: within a hook.
+        unsafe { envoy_dynamic_module_callback_http_filter_continue_encoding(self.0) };
+    }
+}
+
+/// What can tell a stream something, though it may have ended.
+#[derive(Debug)]
+pub struct Scheduler(SchedulerPtr);
+
+// SAFETY: Envoy's scheduler may be used by any thread.
+unsafe impl Send for Scheduler {}
+// SAFETY: as above.
+unsafe impl Sync for Scheduler {}
+
+impl Scheduler {
+    /// The stream's hook `scheduled` is called with that, on its thread, soon.
+    pub fn commit(&self, event: u64) {
+        // SAFETY: it is deleted with this.
+        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, event) };
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // SAFETY: nobody has it any more.
+        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_delete(self.0) };
+    }
+}
+
+/// Whether Envoy only checks its configuration.
+pub fn only_validates() -> bool {
+    // SAFETY: may be called at any time.
+    unsafe { envoy_dynamic_module_callback_is_validation_mode() }
+}
+
+/// How many workers there are, each with an event loop of its own.
+pub fn workers() -> usize {
+    // SAFETY: may be called at any time but before a server is there.
+    let workers = unsafe { envoy_dynamic_module_callback_get_concurrency() };
+    (workers as usize).max(1)
+}
+
+/// A line of Envoy's log.
+pub fn log(level: LogLevel, message: &str) {
+    // SAFETY: may be called at any time, by any thread.
+    unsafe {
+        if envoy_dynamic_module_callback_log_enabled(level) {
+            let message = format!("sszip: {message}");
+            envoy_dynamic_module_callback_log_v2(
+                level,
+                ModuleBuffer::new(message.as_bytes()),
+                ModuleBuffer::NONE,
+                0,
+            );
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! What Envoy calls.
+
+#![allow(unsafe_code)] // pointers of C come in
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_char, c_void};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr;
+use std::rc::Rc;
+
+use crate::abi::{
+    BodyStatus, EnvoyBuffer, EnvoyHeader, FilterConfigPtr, FilterPtr, HeadersStatus,
+    LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
+};
+use crate::config::{Filter as FilterConfig, Route};
+use crate::envoy::{log, Stream};
+use crate::stream::{Act, Exchange};
+
+/// A stream's filter. Envoy may end it while one of its hooks runs, which then has
+/// it still.
+struct Filter {
+    config: *const FilterConfig,
+    exchange: RefCell<Exchange>,
+    has_failed: Cell<bool>,
+}
+
+type Handle = Rc<Filter>;
+
+/// Runs what a hook does; `otherwise` is the answer if that fails.
+fn guarded<T>(otherwise: T, what: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|_| {
+        let _ = catch_unwind(|| log(LogLevel::Error, "a hook has panicked"));
+        otherwise
+    })
+}
+
+/// Why a hook has done nothing.
+enum Undone {
+    /// There is no exchange, or it is in use by a hook further out, whose call has
+    /// brought this one about.
+    InUse,
+    /// It has panicked, now or before. What Envoy was not to keep may be lost: the
+    /// stream is broken off.
+    Failed,
+}
+
+/// What a hook of a stream does with its exchange.
+///
+/// # Safety
+/// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
+/// destroyed.
+unsafe fn with<T>(
+    stream: Stream,
+    filter: *const Filter,
+    what: impl FnOnce(&mut Exchange, &Filter) -> T,
+) -> Result<T, Undone> {
+    if filter.is_null() {
+        return Err(Undone::InUse);
+    }
+    // SAFETY: the function's contract. It is not gone before this has returned.
+    let filter = unsafe {
+        Rc::increment_strong_count(filter);
+        Rc::from_raw(filter)
+    };
+    if filter.has_failed.get() {
+        return Err(Undone::Failed);
+    }
+    let Ok(mut exchange) = filter.exchange.try_borrow_mut() else {
+        return Err(Undone::InUse);
+    };
+    let done = catch_unwind(AssertUnwindSafe(|| what(&mut exchange, &filter)));
+    drop(exchange);
+    done.map_err(|_| {
+        filter.has_failed.set(true);
+        guarded((), || {
+            log(LogLevel::Error, "a stream's hook has panicked");
+            stream.reset("sszip: a hook has panicked");
+        });
+        Undone::Failed
+    })
+}
+
+/// What a hook does, and then what comes of it, with nothing in use; and whether
+/// Envoy is to keep what waits.
+///
+/// # Safety
+/// As of [`with`].
+unsafe fn act(
+    stream: FilterPtr,
+    filter: *const c_void,
+    what: impl FnOnce(&mut Exchange, Stream, &Filter) -> Act,
+) -> (Outcome, bool) {
+    let stream = Stream::new(stream);
+    // SAFETY: the function's contract.
+    let done = unsafe {
+        with(stream, filter.cast(), |exchange, filter| {
+            what(exchange, stream, filter)
+        })
+    };
+    let act = match done {
+        Ok(act) => act,
+        Err(Undone::InUse) => return (Outcome::Continue, false),
+        Err(Undone::Failed) => return (Outcome::Ended, false),
+    };
+    let is_kept = matches!(act, Act::Keep);
+    let outcome = match guarded(None, || act.perform(stream)) {
+        Some(true) => Outcome::Continue,
+        Some(false) => Outcome::Wait,
+        None => Outcome::Ended,
+    };
+    (outcome, is_kept)
+}
+
+enum Outcome {
+    Continue,
+    Wait,
+    /// An answer of ours was sent, or the stream was broken off.
+    Ended,
+}
+
+fn headers_status(outcome: &Outcome) -> HeadersStatus {
+    match outcome {
+        Outcome::Continue => HeadersStatus::Continue,
+        Outcome::Wait | Outcome::Ended => HeadersStatus::StopIteration,
+    }
+}
+
+fn body_status(outcome: &Outcome, is_kept: bool) -> BodyStatus {
+    match outcome {
+        Outcome::Continue => BodyStatus::Continue,
+        Outcome::Wait if is_kept => BodyStatus::StopIterationAndBuffer,
+        Outcome::Wait | Outcome::Ended => BodyStatus::StopIterationNoBuffer,
+    }
+}
+
+fn trailers_status(outcome: &Outcome) -> TrailersStatus {
+    match outcome {
+        Outcome::Continue => TrailersStatus::Continue,
+        Outcome::Wait | Outcome::Ended => TrailersStatus::StopIteration,
+    }
+}
+
+/// The module was loaded.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
+    VERSION
+}
+
+/// Reads a filter's configuration; NULL: it is not right, and the log says why.
+///
+/// # Safety
+/// The text is there for the time of the call.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
+    _envoy: FilterConfigPtr,
+    _name: EnvoyBuffer,
+    config: EnvoyBuffer,
+) -> *const c_void {
+    guarded(ptr::null(), || {
+        // SAFETY: the function's contract.
+        match FilterConfig::new(unsafe { config.bytes() }) {
+            Ok(config) => Box::into_raw(Box::new(config)).cast_const().cast(),
+            Err(error) => {
+                log(LogLevel::Error, &error);
+                ptr::null()
+            }
+        }
+    })
+}
+
+/// Nobody uses it any more.
+///
+/// # Safety
+/// It is from `envoy_dynamic_module_on_http_filter_config_new`.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *mut c_void) {
+    guarded((), || {
+        // SAFETY: the function's contract.
+        drop(unsafe { Box::from_raw(config.cast::<FilterConfig>()) });
+    });
+}
+
+/// Reads a route's configuration; NULL: it is not right, and the log says why.
+///
+/// # Safety
+/// The text is there for the time of the call.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
+    _name: EnvoyBuffer,
+    config: EnvoyBuffer,
+) -> *const c_void {
+    guarded(ptr::null(), || {
+        // SAFETY: the function's contract.
+        match Route::new(unsafe { config.bytes() }) {
+            Ok(config) => Box::into_raw(Box::new(config)).cast_const().cast(),
+            Err(error) => {
+                log(LogLevel::Error, &error);
+                ptr::null()
+            }
+        }
+    })
+}
+
+/// Nobody uses it any more.
+///
+/// # Safety
+/// It is from `envoy_dynamic_module_on_http_filter_per_route_config_new`.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(
+    config: *mut c_void,
+) {
+    guarded((), || {
+        // SAFETY: the function's contract.
+        drop(unsafe { Box::from_raw(config.cast::<Route>()) });
+    });
+}
+
+/// A stream begins.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
+    config: *const c_void,
+    _stream: FilterPtr,
+) -> *const c_void {
+    guarded(ptr::null(), || {
+        let filter = Rc::new(Filter {
+            config: config.cast(),
+            exchange: RefCell::default(),
+            has_failed: Cell::new(false),
+        });
+        Handle::into_raw(filter).cast()
+    })
+}
+
+/// It has ended.
+///
+/// # Safety
+/// The filter is from `envoy_dynamic_module_on_http_filter_new`.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *const c_void) {
+    if filter.is_null() {
+        return;
+    }
+    guarded((), || {
+        // SAFETY: the function's contract.
+        let filter = unsafe { Handle::from_raw(filter.cast()) };
+        let exchange = filter.exchange.try_borrow_mut();
+        if let Ok(mut exchange) = exchange {
+            exchange.leave();
+        };
+    });
+}
+
+/// The request's head.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
+    stream: FilterPtr,
+    filter: *const c_void,
+    is_all: bool,
+) -> HeadersStatus {
+    // SAFETY: the function's contract; a stream does not outlive its configuration.
+    let (outcome, _) = unsafe {
+        act(
+            stream,
+            filter.cast(),
+            |exchange, stream, filter| match filter.config.as_ref() {
+                Some(config) => {
+                    let config = config.of(stream.route_config::<Route>());
+                    exchange.request_head(stream, config, is_all)
+                }
+                None => Act::Continue,
+            },
+        )
+    };
+    headers_status(&outcome)
+}
+
+/// A piece of the request's body.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
+    stream: FilterPtr,
+    filter: *const c_void,
+    is_last: bool,
+) -> BodyStatus {
+    // SAFETY: the function's contract.
+    let (outcome, is_kept) = unsafe {
+        act(stream, filter, |exchange, stream, _| {
+            exchange.request_body(stream, is_last)
+        })
+    };
+    // what waits for a job waits with what was kept
+    match body_status(&outcome, is_kept) {
+        BodyStatus::StopIterationNoBuffer if matches!(outcome, Outcome::Wait) => {
+            BodyStatus::StopIterationAndBuffer
+        }
+        status => status,
+    }
+}
+
+/// The request's trailers.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
+    stream: FilterPtr,
+    filter: *const c_void,
+) -> TrailersStatus {
+    // SAFETY: the function's contract.
+    let (outcome, _) = unsafe {
+        act(stream, filter, |exchange, stream, _| {
+            exchange.request_trailers(stream)
+        })
+    };
+    trailers_status(&outcome)
+}
+
+/// The response's head.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
+    stream: FilterPtr,
+    filter: *const c_void,
+    is_all: bool,
+) -> HeadersStatus {
+    // SAFETY: the function's contract.
+    let (outcome, _) = unsafe {
+        act(stream, filter, |exchange, stream, _| {
+            exchange.response_head(stream, is_all)
+        })
+    };
+    headers_status(&outcome)
+}
+
+/// A piece of the response's body.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
+    stream: FilterPtr,
+    filter: *const c_void,
+    is_last: bool,
+) -> BodyStatus {
+    // SAFETY: the function's contract.
+    let (outcome, is_kept) = unsafe {
+        act(stream, filter, |exchange, stream, _| {
+            exchange.response_body(stream, is_last)
+        })
+    };
+    body_status(&outcome, is_kept)
+}
+
+/// The response's trailers.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
+    stream: FilterPtr,
+    filter: *const c_void,
+) -> TrailersStatus {
+    // SAFETY: the function's contract.
+    let (outcome, _) = unsafe {
+        act(stream, filter, |exchange, stream, _| {
+            exchange.response_trailers(stream)
+        })
+    };
+    trailers_status(&outcome)
+}
+
+/// Something that the stream has asked to be told.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
+    stream: FilterPtr,
+    filter: *const c_void,
+    event: u64,
+) {
+    // SAFETY: the function's contract.
+    unsafe {
+        let mut is_request = false;
+        let (outcome, _) = act(stream, filter, |exchange, stream, _| {
+            is_request = exchange.is_request();
+            exchange.scheduled(stream, event)
+        });
+        if let Outcome::Continue = outcome {
+            let stream = Stream::new(stream);
+            match is_request {
+                true => stream.continue_decoding(),
+                false => stream.continue_encoding(),
+            }
+        }
+    }
+}
+
+/// Envoy answers by itself.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
+    stream: FilterPtr,
+    filter: *const c_void,
+    status: u32,
+    _details: EnvoyBuffer,
+    _is_reset: bool,
+) -> LocalReplyStatus {
+    // SAFETY: the function's contract.
+    let _ = unsafe {
+        let stream = Stream::new(stream);
+        with(stream, filter.cast(), |exchange, _| {
+            exchange.local_reply(stream, status);
+        })
+    };
+    LocalReplyStatus::Continue
+}
+
+/// The stream is complete, and will be destroyed.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+) {
+}
+
+/// No callouts are made.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_http_callout_done(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+    _id: u64,
+    _result: u32,
+    _headers: *const EnvoyHeader,
+    _number: usize,
+    _body: *const EnvoyBuffer,
+    _pieces: usize,
+) {
+}
+
+/// No streams are started.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_headers(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+    _id: u64,
+    _headers: *const EnvoyHeader,
+    _number: usize,
+    _is_all: bool,
+) {
+}
+
+/// No streams are started.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_data(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+    _id: u64,
+    _body: *const EnvoyBuffer,
+    _pieces: usize,
+    _is_last: bool,
+) {
+}
+
+/// No streams are started.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_trailers(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+    _id: u64,
+    _headers: *const EnvoyHeader,
+    _number: usize,
+) {
+}
+
+/// No streams are started.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_complete(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+    _id: u64,
+) {
+}
+
+/// No streams are started.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+    _id: u64,
+    _reason: u32,
+) {
+}
+
+/// The client does not keep up: Envoy stops reading from the node by itself.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+) {
+}
+
+/// It does again.
+#[no_mangle]
+pub extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
+    _stream: FilterPtr,
+    _filter: *const c_void,
+) {
+}

@@ -1,0 +1,15 @@
+//! sszip as a dynamic module of Envoy: an HTTP filter, the last before the router.
+//!
+//! The hooks are called by Envoy, a stream's on the thread of its worker. No panic
+//! leaves one: the stream goes on as if there were no filter, or, where that can't
+//! be, is broken off.
+
+pub mod abi;
+mod clock;
+mod config;
+mod envoy;
+mod hooks;
+mod pool;
+mod stream;
+mod timers;
+mod wakes;

@@ -1,0 +1,100 @@
+//! Threads that serve no connections, for what takes long: one queue for all
+//! workers, and a core left to them.
+
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use sszip_core::exchange::drive::Job;
+
+use crate::clock;
+use crate::envoy::Scheduler;
+
+static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
+
+/// Where a job comes back to.
+pub type Place = Arc<Mutex<Option<Job>>>;
+
+struct Pool {
+    queue: Mutex<Sender<Work>>,
+    threads: usize,
+}
+
+struct Work {
+    job: Job,
+    /// Who waits for it; `None`: nobody.
+    reply: Option<(Place, Arc<Scheduler>, u64)>,
+}
+
+/// Runs a job, puts it into its place, and tells the stream `event`. Without threads
+/// that happens at once.
+pub fn run(job: Job, place: &Place, scheduler: &Arc<Scheduler>, event: u64) {
+    let reply = (Arc::clone(place), Arc::clone(scheduler), event);
+    POOL.take(Work {
+        job,
+        reply: Some(reply),
+    });
+}
+
+/// Runs a job that nobody waits for, and stores what it has made.
+pub fn run_alone(job: Job) {
+    POOL.take(Work { job, reply: None });
+}
+
+impl Pool {
+    fn start() -> Self {
+        let (queue, work) = channel();
+        let work = Arc::new(Mutex::new(work));
+        let threads = (0..Job::at_once()).filter(|_| {
+            let work = Arc::clone(&work);
+            let thread = std::thread::Builder::new().name("sszip-coder".into());
+            thread.spawn(move || serve(&work)).is_ok()
+        });
+        let threads = threads.count();
+        Self {
+            queue: Mutex::new(queue),
+            threads,
+        }
+    }
+
+    fn take(&self, work: Work) {
+        if self.threads == 0 {
+            return work.run();
+        }
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = queue.send(work);
+        drop(queue);
+        if let Err(refused) = refused {
+            refused.0.run();
+        }
+    }
+}
+
+fn serve(work: &Mutex<Receiver<Work>>) {
+    loop {
+        let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        match next {
+            Ok(work) => work.run(),
+            Err(_) => return,
+        }
+    }
+}
+
+impl Work {
+    fn run(mut self) {
+        match self.reply {
+            Some((place, scheduler, event)) => {
+                // only the stream has the place besides: it is gone
+                let is_left = Arc::strong_count(&place) == 1;
+                if !is_left || self.job.is_to_be_stored() {
+                    self.job.run();
+                }
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.job);
+                scheduler.commit(event);
+            }
+            None => {
+                self.job.run();
+                self.job.store(clock::monotonic());
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Deadlines of streams. Envoy has no timers for filters: one thread waits for all
+//! of them, and tells each stream on its own thread.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::envoy::Scheduler;
+
+static TIMERS: LazyLock<Option<&'static Timers>> = LazyLock::new(Timers::start);
+
+struct Timer {
+    due: Instant,
+    event: u64,
+    scheduler: Arc<Scheduler>,
+}
+
+#[derive(Default)]
+struct Timers {
+    waiting: Mutex<BinaryHeap<Reverse<Timer>>>,
+    is_new_first: Condvar,
+}
+
+/// Tells the stream `event` in so many milliseconds. Whether it will: without a
+/// thread there are no deadlines.
+pub fn set(scheduler: &Arc<Scheduler>, event: u64, ms: u64) -> bool {
+    let Some(timers) = *TIMERS else {
+        return false;
+    };
+    let timer = Timer {
+        due: Instant::now() + Duration::from_millis(ms),
+        event,
+        scheduler: Arc::clone(scheduler),
+    };
+    let mut waiting = timers
+        .waiting
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let is_first = waiting.peek().is_none_or(|first| timer.due < first.0.due);
+    waiting.push(Reverse(timer));
+    drop(waiting);
+    if is_first {
+        timers.is_new_first.notify_one();
+    }
+    true
+}
+
+impl Timers {
+    fn start() -> Option<&'static Self> {
+        let timers: &'static Self = Box::leak(Box::default());
+        let thread = std::thread::Builder::new().name("sszip-timers".into());
+        let started = thread.spawn(|| timers.run());
+        started.is_ok().then_some(timers)
+    }
+
+    fn run(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let now = Instant::now();
+            let patience = waiting
+                .peek()
+                .map(|first| first.0.due.saturating_duration_since(now));
+            match patience {
+                Some(Duration::ZERO) => {
+                    let timer = waiting.pop();
+                    drop(waiting);
+                    if let Some(Reverse(timer)) = timer {
+                        timer.scheduler.commit(timer.event);
+                    }
+                    waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                }
+                Some(patience) => {
+                    let woken = self.is_new_first.wait_timeout(waiting, patience);
+                    waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => {
+                    let woken = self.is_new_first.wait(waiting);
+                    waiting = woken.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.due.cmp(&other.due)
+    }
+}

@@ -1,0 +1,45 @@
+"""The configuration that operators copy, as it is but for its ports."""
+
+import pathlib
+
+import pytest
+
+from harness.client import gunzip
+from harness.envoy import Envoy
+from harness.replay import ReplayNode
+from harness.rpc import call
+
+FILE = pathlib.Path(__file__).resolve().parents[2] / "configs" / "envoy" / "sszip.yaml"
+CHAIN_ID = call("eth_chainId", "[]")
+BLOCK = "/eth/v2/beacon/blocks/head"
+
+
+@pytest.fixture(scope="module")
+def envoy():
+    node = ReplayNode("--beacon", "json")
+    text = FILE.read_text().replace("port_value: 8546", "port_value: @port@")
+    envoy = Envoy([], text=text.replace("port_value: 9545", f"port_value: {node.port}"), workers=2).start()
+    yield envoy
+    envoy.stop()
+    node.stop()
+
+
+def ask(envoy, *, target="/", **request):
+    with envoy.connect() as connection:
+        return connection.exchange(target, **request)
+
+
+def test_the_example_compresses_keeps_and_changes_formats(envoy):
+    headers = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
+    for expected in ("sszip; fwd=miss", "sszip; hit"):
+        body = call("eth_getBlockByNumber", '["latest",true]')
+        response = ask(envoy, method="POST", headers=headers, body=body)
+        assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
+        assert gunzip(response.body).startswith(b"{")
+        assert response.header("Cache-Status").startswith(expected)
+    ssz = ask(envoy, target=BLOCK, headers=[("Accept", "application/octet-stream")])
+    assert (ssz.status, ssz.header("Content-Type")) == (200, "application/octet-stream")
+    assert ssz.header("Eth-Consensus-Version")
+    json = ask(envoy, target=BLOCK, headers=[("Accept", "application/json")])
+    assert json.body.startswith(b"{") and len(json.body) > len(ssz.body)
+    assert ask(envoy, method="POST", headers=headers, body=CHAIN_ID).status == 200

@@ -1,0 +1,155 @@
+"""Bodies that come as time goes by, that are long, or that end before their time."""
+
+import threading
+import time
+import zlib
+
+import pytest
+
+from harness.client import Truncated, gunzip, request_bytes
+from harness.envoy import cluster, route
+from harness.origin import Until, answer, chunked, head
+from harness.replay import ReplayNode
+from harness.rpc import call
+
+FIRST, SECOND = b'{"first":"' + b"a" * 3000 + b'",', b'"second":"' + b"b" * 3000 + b'"}'
+WITNESS = call("debug_executionWitness", '["latest"]')
+MEGABYTES = 100
+
+
+@pytest.fixture(scope="module")
+def node():
+    node = ReplayNode("--witness", f"{MEGABYTES * 1_000_000}")
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy, node):
+    routes = [
+        route("/at-once", {"hold": "0"}),
+        route("/held", {"hold": "1m 60s"}),
+        route("/herd", {"cache": True}, cluster="node"),
+        route("/witness", {"ssz": True, "ssz_max_size": "2g", "memory": "4g"}, cluster="replay", prefix_rewrite="/"),
+        route("/"),
+    ]
+    where = {"socket_address": {"address": "127.0.0.1", "port_value": node.port}}
+    return start_envoy(routes, workers=5, clusters=[cluster("replay", where)])
+
+
+@pytest.mark.parametrize("path", ["/at-once", "/"])
+def test_what_came_is_sent_while_the_node_pauses(envoy, origin, path):
+    go_on = threading.Event()
+    origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+                    *chunked([FIRST], last=False), Until(go_on), *chunked([SECOND])])  # fmt: skip
+    with envoy.connect() as connection:
+        connection.send(request_bytes(path, headers=[("Accept-Encoding", "gzip")]))
+        said = connection.read_head()
+        assert said.header("Content-Encoding") == "gzip"
+        decoder, plain = zlib.decompressobj(31), b""
+        while plain != FIRST:
+            plain += decoder.decompress(connection.take(int(connection._line(), 16)))
+            connection.take(2)
+        go_on.set()
+        rest = connection._chunks()
+        assert plain + decoder.decompress(rest) == FIRST + SECOND
+        assert decoder.eof and not decoder.unused_data
+
+
+def test_events_come_as_they_are_sent(envoy, origin):
+    events = [b"data: %d %s\n\n" % (number, b"x" * 200) for number in range(5)]
+    steps = [threading.Event() for _ in events]
+    script = [head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])]
+    for event, step in zip(events, steps, strict=True):
+        script += [*chunked([event], last=False), Until(step)]
+    origin.answers([*script, b"0\r\n\r\n"])
+    with envoy.connect() as connection:
+        connection.send(request_bytes("/"))
+        connection.read_head()
+        for event, step in zip(events, steps, strict=True):
+            assert connection.take(int(connection._line(), 16)) == event
+            connection.take(2)
+            step.set()
+        assert connection._chunks() == b""
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_a_witness_of_100_mb_with_default_limits(envoy, node, framing, coding):
+    """From JSON to SSZ, and the JSON itself."""
+    headers = [("Content-Type", "application/json"), ("X-Replay", f"framing={framing}")]
+    if coding:
+        headers.append(("Accept-Encoding", coding))
+    for accept in ("application/octet-stream", "application/json"):
+        with envoy.connect(timeout=120) as connection:
+            response = connection.exchange(
+                "/witness", method="POST", headers=[*headers, ("Accept", accept)], body=WITNESS
+            )
+        assert response.status == 200, response.body[:200]
+        if accept == "application/octet-stream":
+            assert response.header("Sszip-Type") == "ExecutionWitness;v=1"
+            assert response.framing == "length"
+        assert response.coding == coding
+        plain = gunzip(response.body) if coding else response.body
+        assert len(plain) > MEGABYTES * 1_000_000 // 3
+        assert accept != "application/json" or plain[-1:] == b"}" and plain[:1] == b"{"
+
+
+def test_clients_that_go_away(envoy, node):
+    """While it is transcoded, while it is coded, and while it is sent."""
+    for wait, take in [(0, 0), (0.05, 0), (0.2, 0), (0, 1000), (0, 5_000_000)] * 2:
+        connection = envoy.connect(receive_buffer=4096)
+        headers = [("Content-Type", "application/json"), ("Accept", "application/octet-stream"),
+                   ("Accept-Encoding", "gzip")]  # fmt: skip
+        connection.send(request_bytes("/witness", method="POST", headers=headers, body=WITNESS))
+        time.sleep(wait)
+        if take:
+            connection.take(take)
+        connection.reset()
+    envoy.wait_for(lambda: node.stats()["in_flight"] == 0, "the node to be left")
+    test_a_witness_of_100_mb_with_default_limits(envoy, node, "length", None)
+
+
+def test_what_is_cut_short_is_never_completed(envoy, origin):
+    whole = FIRST + SECOND
+    for framing in ("length", "chunked"):
+        origin.answers(answer(whole, framing=framing, cut_at=4000))
+        response = envoy.get("/held")
+        assert (response.status, response.mode) == (502, "cut")
+        with pytest.raises(Truncated):
+            envoy.get("/at-once") if framing == "chunked" else envoy.get("/", accept=None)
+
+
+def test_trailers_do_not_harm_a_held_body(envoy, origin):
+    for path in ("/held", "/at-once"):
+        origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+                        *chunked([FIRST, SECOND], last=False), b"0\r\nX-Checksum: 1\r\n\r\n"])  # fmt: skip
+        response = envoy.get(path)
+        assert gunzip(response.body) == FIRST + SECOND
+
+
+def test_many_ask_for_one_thing_at_a_time(envoy, origin):
+    """One asks the node, on whatever worker; the others wait for its answer."""
+    go_on = threading.Event()
+    body = b'{"jsonrpc":"2.0","id":1,"result":"' + b"0" * 5000 + b'"}'
+    origin.answers([head(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]),
+                    Until(go_on), body])  # fmt: skip
+    asked = b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x' + b"ab" * 32 + b'",true]}'
+    got = []
+
+    def ask():
+        headers = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
+        with envoy.connect() as connection:
+            response = connection.exchange("/herd", method="POST", headers=headers, body=asked)
+        got.append((response.status, response.decoded))
+
+    threads = [threading.Thread(target=ask) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    envoy.wait_for(lambda: origin.received(), "the node to be asked")
+    time.sleep(0.3)
+    go_on.set()
+    for thread in threads:
+        thread.join(30)
+    assert got == [(200, body)] * 20
+    assert len(origin.received()) == 1
