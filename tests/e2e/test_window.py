@@ -11,10 +11,11 @@ import pytest
 
 from harness import bodies, cases
 from harness.client import Truncated
+from harness.judging import CALL, judge_body
 from harness.nodes import BODY
 from harness.origin import CLOSE, Until, answer, chunked
 from harness.stream import open_stream
-from test_cases_nginx import CALL, directives, judge_body
+from test_cases_nginx import directives
 
 def can_come_in_pieces(case):
     return (
