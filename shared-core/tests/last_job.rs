@@ -54,11 +54,11 @@ fn held(budget: &Budget, length: usize) -> Driver {
 #[test]
 fn a_long_answer_is_forgotten_by_a_job() {
     let budget = Budget::new();
-    let mut driver = held(&budget, 10 << 20);
+    let mut driver = held(&budget, 40 << 20);
     let mut job = driver.last_job().unwrap();
     assert!(driver.last_job().is_none());
     drop(driver);
-    assert!(budget.used() > 8 << 20, "what is not forgotten yet counts");
+    assert!(budget.used() > 32 << 20, "what is not forgotten yet counts");
     job.run();
     assert_eq!(budget.used(), 0);
     job.store(0);
@@ -67,7 +67,7 @@ fn a_long_answer_is_forgotten_by_a_job() {
 #[test]
 fn a_short_one_is_forgotten_at_once() {
     let budget = Budget::new();
-    let mut driver = held(&budget, 1 << 20);
+    let mut driver = held(&budget, 20 << 20);
     assert!(driver.last_job().is_none());
     drop(driver);
     assert_eq!(budget.used(), 0);

@@ -94,7 +94,8 @@ pub(super) enum Work {
 
 /// Bytes of an answer that are given back to the system when it is forgotten: that takes
 /// a tenth of a millisecond for each megabyte.
-pub(super) const LONG_TO_FORGET: usize = 8 << 20;
+/// Less is given back at once, so that whoever comes next has the memory.
+pub(super) const LONG_TO_FORGET: usize = 32 << 20;
 
 impl Job {
     /// How many a process should run at once, at most: a core is left to the event
