@@ -87,6 +87,40 @@ fn it_is_counted_until_it_was_looked_at() {
 }
 
 #[test]
+fn what_a_host_keeps_of_a_body_is_bounded_and_counted() {
+    let config = config(&[
+        ("cache", "on"),
+        ("cache_max_request", "200k"),
+        ("memory", "500k"),
+    ]);
+    let used = || config.process.budget.used();
+    let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
+    let mut first = asked();
+    // twice of what there is, and no more than what is looked up
+    assert_eq!(first.may_keep(1000, false), Some(2000));
+    assert_eq!(used(), 0); // it is short
+    assert_eq!(first.may_keep(80 << 10, false), Some(160 << 10));
+    assert_eq!(first.may_keep(160 << 10, false), Some(200 << 10));
+    assert_eq!(used(), 200 << 10);
+    assert_eq!(first.may_keep((200 << 10) + 1, false), None);
+    let mut second = asked();
+    assert_eq!(second.may_keep(150 << 10, true), Some(150 << 10));
+    // memory is short
+    let mut third = asked();
+    assert_eq!(third.may_keep(180 << 10, true), None);
+    let whys = [Reason::RequestLength, Reason::Memory];
+    for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
+        let step = driver.look_up(None, Asked::default()).unwrap();
+        assert!(matches!(step, Step::Forward));
+        assert_eq!(driver.exchange().unwrap().reason(), why);
+    }
+    assert_eq!(used(), 150 << 10);
+    let body = call("eth_chainId", 100_000);
+    assert!(second.look_up(Some(&body), Asked::default()).is_ok());
+    assert_eq!(used(), 0);
+}
+
+#[test]
 fn what_can_not_be_put_together_goes_on_as_it_came() {
     let config = config(&[
         ("cache", "on"),

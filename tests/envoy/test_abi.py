@@ -20,7 +20,9 @@ HOOKS = {
 
 
 def names(path, *options):
-    said = subprocess.run(["nm", "-D", *options, path], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["nm", "-D", *options, path], capture_output=True, text=True, check=True
+    ).stdout
     return set(re.findall(r"(\S+)$", said, re.MULTILINE))
 
 

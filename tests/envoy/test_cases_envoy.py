@@ -22,7 +22,9 @@ def envoy(start_envoy):
     return start_envoy([empty("/in-step"), *routes])
 
 
-@pytest.mark.parametrize("split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__)
+@pytest.mark.parametrize(
+    "split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__
+)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case(envoy, origin, case, split):
     origin.answers(case.script(split(case)))

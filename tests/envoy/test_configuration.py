@@ -8,9 +8,15 @@ from harness.origin import answer
 BODY = b'{"a":"' + b"b" * 5000 + b'"}'
 
 WRONG = [
-    ({"comp_level": 13}, '"comp_level" has an invalid value "13": it must be a number from 0 to 12'),
+    (
+        {"comp_level": 13},
+        '"comp_level" has an invalid value "13": it must be a number from 0 to 12',
+    ),
     ({"complevel": 1}, '"complevel" there is no such directive'),
-    ({"min_length": {"a": 1}}, '"min_length" must be a text, a number, true or false, or a list of these'),
+    (
+        {"min_length": {"a": 1}},
+        '"min_length" must be a text, a number, true or false, or a list of these',
+    ),
     ({"hold": "1k 1ms 1"}, '"hold" takes one or two values'),
     ({"cache_background_update": True}, '"cache_background_update" is not to be had in Envoy'),
     ({"cache": True, "cache_head": "http://127.0.0.1:1 chain_id=1"}, '"cache_head"'),
@@ -18,11 +24,15 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("settings, said", WRONG, ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")
+@pytest.mark.parametrize(
+    "settings, said", WRONG, ids=lambda value: next(iter(value)) if isinstance(value, dict) else ""
+)
 @pytest.mark.parametrize("place", ["filter", "route"])
 def test_what_is_wrong_is_said(session_origin, settings, said, place):
     of_route = settings if place == "route" else None
-    envoy = Envoy([route("/", of_route)], origin=session_origin, settings={} if of_route else settings)
+    envoy = Envoy(
+        [route("/", of_route)], origin=session_origin, settings={} if of_route else settings
+    )
     try:
         status, text = envoy.validate()
     finally:
@@ -45,4 +55,7 @@ def test_a_route_says_what_is_different(start_envoy, origin):
     assert modes == {"/off": "off", "/long": "too-small", "/text": "type", "/": "oneshot"}
     # what the filter says holds where the route says nothing
     origin.answers(answer(BODY, type="text/plain"))
-    assert {path: envoy.get(path).mode for path in ("/text", "/")} == {"/text": "oneshot", "/": "type"}
+    assert {path: envoy.get(path).mode for path in ("/text", "/")} == {
+        "/text": "oneshot",
+        "/": "type",
+    }

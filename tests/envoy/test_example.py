@@ -18,7 +18,9 @@ BLOCK = "/eth/v2/beacon/blocks/head"
 def envoy():
     node = ReplayNode("--beacon", "json")
     text = FILE.read_text().replace("port_value: 8546", "port_value: @port@")
-    envoy = Envoy([], text=text.replace("port_value: 9545", f"port_value: {node.port}"), workers=2).start()
+    envoy = Envoy(
+        [], text=text.replace("port_value: 9545", f"port_value: {node.port}"), workers=2
+    ).start()
     yield envoy
     envoy.stop()
     node.stop()

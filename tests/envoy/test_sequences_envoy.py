@@ -31,7 +31,9 @@ def envoy(start_envoy):
     return start_envoy([], http={"route_config": {"virtual_hosts": hosts}})
 
 
-@pytest.mark.parametrize("split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__)
+@pytest.mark.parametrize(
+    "split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__
+)
 @pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
 def test_sequence(envoy, origin, sequence, split):
     name = f"run-{next(_runs)}.{NAMES[tuple(sorted(sequence.config.items()))]}"

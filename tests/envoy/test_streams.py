@@ -30,7 +30,12 @@ def envoy(start_envoy, node):
         route("/at-once", {"hold": "0"}),
         route("/held", {"hold": "1m 60s"}),
         route("/herd", {"cache": True}, cluster="node"),
-        route("/witness", {"ssz": True, "ssz_max_size": "2g", "memory": "4g"}, cluster="replay", prefix_rewrite="/"),
+        route(
+            "/witness",
+            {"ssz": True, "ssz_max_size": "2g", "memory": "4g"},
+            cluster="replay",
+            prefix_rewrite="/",
+        ),
         route("/"),
     ]
     where = {"socket_address": {"address": "127.0.0.1", "port_value": node.port}}
@@ -134,7 +139,11 @@ def test_many_ask_for_one_thing_at_a_time(envoy, origin):
     body = b'{"jsonrpc":"2.0","id":1,"result":"' + b"0" * 5000 + b'"}'
     origin.answers([head(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]),
                     Until(go_on), body])  # fmt: skip
-    asked = b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x' + b"ab" * 32 + b'",true]}'
+    asked = (
+        b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x'
+        + b"ab" * 32
+        + b'",true]}'
+    )
     got = []
 
     def ask():

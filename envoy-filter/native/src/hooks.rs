@@ -14,7 +14,7 @@ use crate::abi::{
 };
 use crate::config::{Filter as FilterConfig, Route};
 use crate::envoy::{log, Stream};
-use crate::stream::{Act, Exchange};
+use crate::stream::{Act, Exchange, Outcome};
 
 /// A stream's filter. Envoy may end it while one of its hooks runs, which then has
 /// it still.
@@ -22,6 +22,8 @@ struct Filter {
     config: *const FilterConfig,
     exchange: RefCell<Exchange>,
     has_failed: Cell<bool>,
+    /// The client does not keep up with what was sent.
+    is_behind: Cell<bool>,
 }
 
 type Handle = Rc<Filter>;
@@ -44,100 +46,125 @@ enum Undone {
     Failed,
 }
 
-/// What a hook of a stream does with its exchange.
+/// A stream's filter, which is there as long as this is.
 ///
 /// # Safety
 /// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
 /// destroyed.
-unsafe fn with<T>(
-    stream: Stream,
-    filter: *const Filter,
-    what: impl FnOnce(&mut Exchange, &Filter) -> T,
-) -> Result<T, Undone> {
+unsafe fn handle(filter: *const c_void) -> Option<Handle> {
+    let filter: *const Filter = filter.cast();
     if filter.is_null() {
-        return Err(Undone::InUse);
+        return None;
     }
-    // SAFETY: the function's contract. It is not gone before this has returned.
-    let filter = unsafe {
+    // SAFETY: the function's contract.
+    unsafe {
         Rc::increment_strong_count(filter);
-        Rc::from_raw(filter)
-    };
-    if filter.has_failed.get() {
-        return Err(Undone::Failed);
+        Some(Rc::from_raw(filter))
     }
-    let Ok(mut exchange) = filter.exchange.try_borrow_mut() else {
-        return Err(Undone::InUse);
-    };
-    let done = catch_unwind(AssertUnwindSafe(|| what(&mut exchange, &filter)));
-    drop(exchange);
-    done.map_err(|_| {
-        filter.has_failed.set(true);
+}
+
+impl Filter {
+    /// What a hook does with the exchange.
+    fn with<T>(&self, stream: Stream, what: impl FnOnce(&mut Exchange) -> T) -> Result<T, Undone> {
+        if self.has_failed.get() {
+            return Err(Undone::Failed);
+        }
+        let Ok(mut exchange) = self.exchange.try_borrow_mut() else {
+            return Err(Undone::InUse);
+        };
+        let done = catch_unwind(AssertUnwindSafe(|| what(&mut exchange)));
+        drop(exchange);
+        done.map_err(|_| {
+            self.fails(stream);
+            Undone::Failed
+        })
+    }
+
+    fn fails(&self, stream: Stream) {
+        self.has_failed.set(true);
         guarded((), || {
             log(LogLevel::Error, "a stream's hook has panicked");
             stream.reset("sszip: a hook has panicked");
         });
-        Undone::Failed
-    })
+    }
+
+    /// What a hook does, and then what comes of it, with nothing in use.
+    fn act(&self, stream: Stream, what: impl FnOnce(&mut Exchange) -> Act) -> Outcome {
+        let act = match self.with(stream, what) {
+            Ok(act) => act,
+            Err(Undone::InUse) => return Outcome::Continue,
+            Err(Undone::Failed) => return Outcome::Ended(None),
+        };
+        let done = catch_unwind(AssertUnwindSafe(|| act.perform(stream, &self.is_behind)));
+        let Ok(outcome) = done else {
+            self.fails(stream);
+            return Outcome::Ended(None);
+        };
+        let Outcome::Ended(Some(left)) = outcome else {
+            return outcome;
+        };
+        // its stream is over where that can't be kept
+        let _ = self.with(stream, |exchange| exchange.wait_for_client(left));
+        Outcome::Ended(None)
+    }
 }
 
-/// What a hook does, and then what comes of it, with nothing in use; and whether
-/// Envoy is to keep what waits.
+/// What a hook does of a stream.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 unsafe fn act(
     stream: FilterPtr,
     filter: *const c_void,
     what: impl FnOnce(&mut Exchange, Stream, &Filter) -> Act,
-) -> (Outcome, bool) {
+) -> Outcome {
     let stream = Stream::new(stream);
     // SAFETY: the function's contract.
-    let done = unsafe {
-        with(stream, filter.cast(), |exchange, filter| {
-            what(exchange, stream, filter)
-        })
-    };
-    let act = match done {
-        Ok(act) => act,
-        Err(Undone::InUse) => return (Outcome::Continue, false),
-        Err(Undone::Failed) => return (Outcome::Ended, false),
-    };
-    let is_kept = matches!(act, Act::Keep);
-    let outcome = match guarded(None, || act.perform(stream)) {
-        Some(true) => Outcome::Continue,
-        Some(false) => Outcome::Wait,
-        None => Outcome::Ended,
-    };
-    (outcome, is_kept)
-}
-
-enum Outcome {
-    Continue,
-    Wait,
-    /// An answer of ours was sent, or the stream was broken off.
-    Ended,
+    match unsafe { handle(filter) } {
+        Some(filter) => filter.act(stream, |exchange| what(exchange, stream, &filter)),
+        None => Outcome::Continue,
+    }
 }
 
 fn headers_status(outcome: &Outcome) -> HeadersStatus {
     match outcome {
         Outcome::Continue => HeadersStatus::Continue,
-        Outcome::Wait | Outcome::Ended => HeadersStatus::StopIteration,
+        Outcome::Wait | Outcome::Keep | Outcome::Ended(_) => HeadersStatus::StopIteration,
     }
 }
 
-fn body_status(outcome: &Outcome, is_kept: bool) -> BodyStatus {
+fn body_status(outcome: &Outcome) -> BodyStatus {
     match outcome {
         Outcome::Continue => BodyStatus::Continue,
-        Outcome::Wait if is_kept => BodyStatus::StopIterationAndBuffer,
-        Outcome::Wait | Outcome::Ended => BodyStatus::StopIterationNoBuffer,
+        Outcome::Keep => BodyStatus::StopIterationAndBuffer,
+        Outcome::Wait | Outcome::Ended(_) => BodyStatus::StopIterationNoBuffer,
     }
 }
 
 fn trailers_status(outcome: &Outcome) -> TrailersStatus {
     match outcome {
         Outcome::Continue => TrailersStatus::Continue,
-        Outcome::Wait | Outcome::Ended => TrailersStatus::StopIteration,
+        Outcome::Wait | Outcome::Keep | Outcome::Ended(_) => TrailersStatus::StopIteration,
     }
+}
+
+/// What was read of a configuration, for Envoy to keep; NULL: it is not right, and the
+/// log says why.
+///
+/// # Safety
+/// The text is there for the time of the call.
+unsafe fn configured<T>(
+    json: EnvoyBuffer,
+    read: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> *const c_void {
+    // SAFETY: the function's contract.
+    guarded(ptr::null(), || match read(unsafe { json.bytes() }) {
+        Ok(config) => Box::into_raw(Box::new(config)).cast_const().cast(),
+        Err(error) => {
+            log(LogLevel::Error, &error);
+            ptr::null()
+        }
+    })
 }
 
 /// The module was loaded.
@@ -156,16 +183,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     _name: EnvoyBuffer,
     config: EnvoyBuffer,
 ) -> *const c_void {
-    guarded(ptr::null(), || {
-        // SAFETY: the function's contract.
-        match FilterConfig::new(unsafe { config.bytes() }) {
-            Ok(config) => Box::into_raw(Box::new(config)).cast_const().cast(),
-            Err(error) => {
-                log(LogLevel::Error, &error);
-                ptr::null()
-            }
-        }
-    })
+    // SAFETY: the function's contract.
+    unsafe { configured(config, FilterConfig::new) }
 }
 
 /// Nobody uses it any more.
@@ -189,16 +208,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_ne
     _name: EnvoyBuffer,
     config: EnvoyBuffer,
 ) -> *const c_void {
-    guarded(ptr::null(), || {
-        // SAFETY: the function's contract.
-        match Route::new(unsafe { config.bytes() }) {
-            Ok(config) => Box::into_raw(Box::new(config)).cast_const().cast(),
-            Err(error) => {
-                log(LogLevel::Error, &error);
-                ptr::null()
-            }
-        }
-    })
+    // SAFETY: the function's contract.
+    unsafe { configured(config, Route::new) }
 }
 
 /// Nobody uses it any more.
@@ -226,6 +237,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
             config: config.cast(),
             exchange: RefCell::default(),
             has_failed: Cell::new(false),
+            is_behind: Cell::new(false),
         });
         Handle::into_raw(filter).cast()
     })
@@ -253,7 +265,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *co
 /// The request's head.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     stream: FilterPtr,
@@ -261,18 +273,16 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     is_all: bool,
 ) -> HeadersStatus {
     // SAFETY: the function's contract; a stream does not outlive its configuration.
-    let (outcome, _) = unsafe {
-        act(
-            stream,
-            filter.cast(),
-            |exchange, stream, filter| match filter.config.as_ref() {
+    let outcome = unsafe {
+        act(stream, filter, |exchange, stream, filter| {
+            match filter.config.as_ref() {
                 Some(config) => {
                     let config = config.of(stream.route_config::<Route>());
                     exchange.request_head(stream, config, is_all)
                 }
                 None => Act::Continue,
-            },
-        )
+            }
+        })
     };
     headers_status(&outcome)
 }
@@ -280,7 +290,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
 /// A piece of the request's body.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     stream: FilterPtr,
@@ -288,31 +298,29 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     is_last: bool,
 ) -> BodyStatus {
     // SAFETY: the function's contract.
-    let (outcome, is_kept) = unsafe {
+    let outcome = unsafe {
         act(stream, filter, |exchange, stream, _| {
             exchange.request_body(stream, is_last)
         })
     };
-    // what waits for a job waits with what was kept
-    match body_status(&outcome, is_kept) {
-        BodyStatus::StopIterationNoBuffer if matches!(outcome, Outcome::Wait) => {
-            BodyStatus::StopIterationAndBuffer
-        }
-        status => status,
+    match outcome {
+        // what waits for a job waits with what was kept
+        Outcome::Wait => BodyStatus::StopIterationAndBuffer,
+        outcome => body_status(&outcome),
     }
 }
 
 /// The request's trailers.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     stream: FilterPtr,
     filter: *const c_void,
 ) -> TrailersStatus {
     // SAFETY: the function's contract.
-    let (outcome, _) = unsafe {
+    let outcome = unsafe {
         act(stream, filter, |exchange, stream, _| {
             exchange.request_trailers(stream)
         })
@@ -323,7 +331,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
 /// The response's head.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     stream: FilterPtr,
@@ -331,7 +339,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     is_all: bool,
 ) -> HeadersStatus {
     // SAFETY: the function's contract.
-    let (outcome, _) = unsafe {
+    let outcome = unsafe {
         act(stream, filter, |exchange, stream, _| {
             exchange.response_head(stream, is_all)
         })
@@ -342,7 +350,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 /// A piece of the response's body.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     stream: FilterPtr,
@@ -350,25 +358,25 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     is_last: bool,
 ) -> BodyStatus {
     // SAFETY: the function's contract.
-    let (outcome, is_kept) = unsafe {
+    let outcome = unsafe {
         act(stream, filter, |exchange, stream, _| {
             exchange.response_body(stream, is_last)
         })
     };
-    body_status(&outcome, is_kept)
+    body_status(&outcome)
 }
 
 /// The response's trailers.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
     stream: FilterPtr,
     filter: *const c_void,
 ) -> TrailersStatus {
     // SAFETY: the function's contract.
-    let (outcome, _) = unsafe {
+    let outcome = unsafe {
         act(stream, filter, |exchange, stream, _| {
             exchange.response_trailers(stream)
         })
@@ -379,7 +387,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
 /// Something that the stream has asked to be told.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     stream: FilterPtr,
@@ -389,7 +397,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     // SAFETY: the function's contract.
     unsafe {
         let mut is_request = false;
-        let (outcome, _) = act(stream, filter, |exchange, stream, _| {
+        let outcome = act(stream, filter, |exchange, stream, _| {
             is_request = exchange.is_request();
             exchange.scheduled(stream, event)
         });
@@ -406,7 +414,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
 /// Envoy answers by itself.
 ///
 /// # Safety
-/// As of [`with`].
+/// As of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     stream: FilterPtr,
@@ -416,12 +424,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     _is_reset: bool,
 ) -> LocalReplyStatus {
     // SAFETY: the function's contract.
-    let _ = unsafe {
+    if let Some(filter) = unsafe { handle(filter) } {
         let stream = Stream::new(stream);
-        with(stream, filter.cast(), |exchange, _| {
-            exchange.local_reply(stream, status);
-        })
-    };
+        // there is nothing to be told to one that is in use
+        let _ = filter.with(stream, |exchange| exchange.local_reply(stream, status));
+    }
     LocalReplyStatus::Continue
 }
 
@@ -501,18 +508,36 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
 ) {
 }
 
-/// The client does not keep up: Envoy stops reading from the node by itself.
+/// The client does not keep up: Envoy stops reading from the node by itself, and what
+/// is ours waits.
+///
+/// # Safety
+/// As of [`handle`].
 #[no_mangle]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
     _stream: FilterPtr,
-    _filter: *const c_void,
+    filter: *const c_void,
 ) {
+    // SAFETY: the function's contract.
+    if let Some(filter) = unsafe { handle(filter) } {
+        filter.is_behind.set(true);
+    }
 }
 
 /// It does again.
+///
+/// # Safety
+/// As of [`handle`].
 #[no_mangle]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
-    _stream: FilterPtr,
-    _filter: *const c_void,
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
+    stream: FilterPtr,
+    filter: *const c_void,
 ) {
+    // SAFETY: the function's contract.
+    if let Some(filter) = unsafe { handle(filter) } {
+        filter.is_behind.set(false);
+        let stream = Stream::new(stream);
+        // one that is in use goes on by itself
+        let _ = filter.with(stream, |exchange| exchange.caught_up(stream));
+    }
 }

@@ -35,8 +35,8 @@ const SHORT_COPY: usize = 64 << 10;
 enum Seeking {
     /// Nothing was asked for yet.
     Start,
-    /// The request's body.
-    Body,
+    /// The request's body; all of it, in whatever form.
+    Body { whole: bool },
     /// They were looked up, or never will be.
     Over,
 }
@@ -53,6 +53,10 @@ pub struct Driver {
     room: Option<Reservation>,
     /// There was no room for it.
     lacks_room: bool,
+    /// For what the host keeps of the request's body.
+    kept: Option<Reservation>,
+    /// The request's body is longer than what is ever kept.
+    is_too_long: bool,
     /// Bytes that the node has sent of the body, where the host shows them.
     node_sent: Option<u64>,
     /// Others change the body.
@@ -76,6 +80,8 @@ impl Driver {
             seeking: Seeking::Start,
             room: None,
             lacks_room: false,
+            kept: None,
+            is_too_long: false,
             node_sent: None,
             is_changed: false,
             is_news: false,
@@ -115,16 +121,51 @@ impl Driver {
     pub fn need(&mut self, length: BodyLength) -> Need {
         let need = match self.seeking {
             Seeking::Start => self.tell(|exchange| exchange.need(length)),
-            Seeking::Body => Some(Need::LookUp),
+            Seeking::Body { .. } => Some(Need::LookUp),
             Seeking::Over => None,
         };
         let need = need.unwrap_or(Need::Nothing);
         match need {
             Need::LookUp => {}
-            Need::Body | Need::WholeBody => self.seeking = Seeking::Body,
+            Need::Body => self.seeking = Seeking::Body { whole: false },
+            Need::WholeBody => self.seeking = Seeking::Body { whole: true },
             Need::Nothing => self.seeking = Seeking::Over,
         }
         need
+    }
+
+    /// For a host that has the request's body in memory until it is complete: how many
+    /// bytes it may keep of one that has `length`, or, unless that is `all`, more. They
+    /// count to `memory` until it was looked up. `None`: the body is too long, or there is
+    /// no room; the look-up is without it then.
+    pub fn may_keep(&mut self, length: u64, all: bool) -> Option<u64> {
+        let exchange = self.exchange.as_deref()?;
+        let longest = match self.seeking {
+            Seeking::Body { whole } => exchange.longest_request(whole),
+            Seeking::Start | Seeking::Over => return None,
+        };
+        if length > longest {
+            self.is_too_long = true;
+            return None;
+        }
+        let bytes = match all {
+            true => length,
+            false => length.saturating_mul(2).min(longest),
+        };
+        if bytes > SHORT_COPY as u64 {
+            let budget = &exchange.config.process.budget;
+            let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
+            let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let has_room = match &mut self.kept {
+                Some(kept) => kept.grow_to(wanted, limit),
+                None => {
+                    self.kept = budget.reserve(wanted, limit);
+                    self.kept.is_some()
+                }
+            };
+            self.lacks_room = !has_room || memory::is_short();
+        }
+        (!self.lacks_room).then_some(bytes)
     }
 
     /// Takes the memory for a copy of the request's body, of so many bytes, which the
@@ -153,11 +194,14 @@ impl Driver {
         let room = self.room.take();
         let found = self.find(body, asked);
         drop(room);
+        if self.seeking == Seeking::Over {
+            self.kept = None;
+        }
         found
     }
 
     fn find(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
-        let lacks_room = self.lacks_room;
+        let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
         let exchange = self.open(Event::Miss)?;
         if exchange.rewrites() {
             if exchange.config.caches() {
@@ -176,6 +220,7 @@ impl Driver {
         }
         let why_not = match body {
             Some(body) if exchange.is_too_long(body) => Reason::RequestLength,
+            None if exchange.is_call() && is_too_long => Reason::RequestLength,
             None if exchange.is_call() && lacks_room => Reason::Memory,
             None if exchange.is_call() => Reason::BodyOnDisk,
             _ => Reason::None,
@@ -227,8 +272,9 @@ impl Driver {
 
     /// The request's body is wanted in another form.
     fn rewrite(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
+        let is_too_long = self.is_too_long;
         let exchange = self.open(Event::Rewrite)?;
-        match exchange.begin_to_rewrite(body)? {
+        match exchange.begin_to_rewrite(body, is_too_long)? {
             true if exchange.is_long_to_rewrite() => return Ok(self.off_loop()),
             true => code(exchange),
             false => {}

@@ -68,6 +68,16 @@ impl Exchange {
         }
     }
 
+    /// No longer body is kept in memory for this: for a look-up, or `whole`, in another
+    /// form.
+    pub(super) fn longest_request(&self, whole: bool) -> u64 {
+        let looked_up = self.config.cache.max_request;
+        match whole {
+            true => self.longest_to_rewrite().max(looked_up),
+            false => looked_up,
+        }
+    }
+
     /// Whether that can be, with a body of that length.
     pub(super) fn is_to_rewrite(&self, length: BodyLength) -> bool {
         match length {
@@ -85,13 +95,18 @@ impl Exchange {
     }
 
     /// Copies the body, to be [coded](Self::code); `None`: there is no memory to read
-    /// it. `false`: it goes to the node as it is.
+    /// it, or it `is_too_long` for that. `false`: it goes to the node as it is.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub(super) fn begin_to_rewrite(&mut self, body: Option<&[u8]>) -> Result<bool, Misuse> {
+    pub(super) fn begin_to_rewrite(
+        &mut self,
+        body: Option<&[u8]>,
+        is_too_long: bool,
+    ) -> Result<bool, Misuse> {
         self.allows(Event::Rewrite)?;
-        let is_long = body.is_some_and(|body| body.len() as u64 > self.longest_to_rewrite());
+        let longest = self.longest_to_rewrite();
+        let is_long = is_too_long || body.is_some_and(|body| body.len() as u64 > longest);
         let is_short = memory::is_short() || injected(Fault::FailAlloc);
         let lengths = match self.request.coding.coded() {
             Some(_) => 1,

@@ -12,7 +12,16 @@ _KNOWN = {
     "case": {"name", "why", "hosts", "config", "request", "response", "expect"},
     "request": {"method", "version", "headers"},
     "response": {"status", "headers", "body", "framing", "coding", "cut_at"},
-    "expect": {"mode", "status", "coding", "length", "headers", "absent", "upstream", "upstream_absent"},
+    "expect": {
+        "mode",
+        "status",
+        "coding",
+        "length",
+        "headers",
+        "absent",
+        "upstream",
+        "upstream_absent",
+    },
 }
 
 
@@ -79,9 +88,19 @@ def _fill(raw):
     return Case(
         raw["name"],
         raw.get("config", {}),
-        {"method": "GET", "version": "1.1", "headers": [["Accept-Encoding", "gzip"]], **raw.get("request", {})},
+        {
+            "method": "GET",
+            "version": "1.1",
+            "headers": [["Accept-Encoding", "gzip"]],
+            **raw.get("request", {}),
+        },
         response,
-        {"coding": "identity", "length": "exact", "status": response["status"], **raw.get("expect", {})},
+        {
+            "coding": "identity",
+            "length": "exact",
+            "status": response["status"],
+            **raw.get("expect", {}),
+        },
     )
 
 

@@ -77,7 +77,9 @@ def gunzip(coded):
 def request_bytes(target, *, method="GET", version="1.1", headers=(), body=None, host="localhost"):
     lines = [f"{method} {target} HTTP/{version}", f"Host: {host}"]
     lines += [f"{name}: {value}" for name, value in headers]
-    if body is not None and not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers):
+    if body is not None and not any(
+        name.lower() in ("content-length", "transfer-encoding") for name, _ in headers
+    ):
         lines.append(f"Content-Length: {len(body)}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode() + (body or b"")
 
@@ -216,6 +218,8 @@ def fetch(port, target, *, method="GET", version="1.1", headers=(), body=None, t
     """One request on one connection, which must end right after the answer."""
     headers = [*headers, ("Connection", "close")] if version == "1.1" else list(headers)
     with Connection(port, timeout=timeout) as connection:
-        response = connection.exchange(target, method=method, version=version, headers=headers, body=body)
+        response = connection.exchange(
+            target, method=method, version=version, headers=headers, body=body
+        )
         connection.ended()
         return response

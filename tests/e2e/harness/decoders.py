@@ -52,7 +52,9 @@ def node():
 def go(cache):
     """Builds the program once for each version of its source."""
     source = _SOURCES / "gunzip.go"
-    program = cache / "decoders" / f"gunzip-go-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    program = (
+        cache / "decoders" / f"gunzip-go-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    )
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         fresh = program.with_suffix(f".{os.getpid()}")

@@ -38,7 +38,9 @@ def route(prefix, settings=None, cluster="node", **more):
     """A route, perhaps with settings of its own."""
     found = {"match": {"prefix": prefix}, "route": {"cluster": cluster, "timeout": "0s", **more}}
     if settings is not None:
-        found["typed_per_filter_config"] = {"sszip": filter_of(settings, "DynamicModuleFilterPerRoute")}
+        found["typed_per_filter_config"] = {
+            "sszip": filter_of(settings, "DynamicModuleFilterPerRoute")
+        }
     return found
 
 
@@ -48,7 +50,19 @@ def empty(path):
 
 
 class Envoy:
-    def __init__(self, routes, *, origin=None, settings=None, workers=1, filters=(), clusters=(), http=None, text=None):
+    def __init__(
+        self,
+        routes,
+        *,
+        origin=None,
+        settings=None,
+        workers=1,
+        filters=(),
+        clusters=(),
+        http=None,
+        text=None,
+        per_connection=None,
+    ):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-envoy-", dir="/tmp"))
         self.port, self.admin = free_port(), free_port()
         self.workers = workers
@@ -61,10 +75,13 @@ class Envoy:
         self._log_lines = {}
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
         nodes = [cluster("node", {"pipe": {"path": str(origin.path)}})] if origin else []
+        listener = self._listener(routes, settings or {}, list(filters), http or {})
+        if per_connection is not None:
+            listener["per_connection_buffer_limit_bytes"] = per_connection
         self.configuration = {
             "admin": {"address": address(self.admin)},
             "static_resources": {
-                "listeners": [self._listener(routes, settings or {}, list(filters), http or {})],
+                "listeners": [listener],
                 "clusters": [*nodes, *clusters],
             },
         }
@@ -76,26 +93,37 @@ class Envoy:
             "stat_prefix": "test",
             "http_protocol_options": {"accept_http_10": True},
             "access_log": [self._access_log()],
-            "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+            "route_config": {
+                "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]
+            },
             "http_filters": [
                 *filters,
                 {"name": "sszip", "typed_config": filter_of(settings)},
                 {
                     "name": "envoy.filters.http.router",
-                    "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+                    "typed_config": {
+                        "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
+                    },
                 },
             ],
             **http,
         }
         network = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
-        return {"name": "test", "address": address(self.port), "filter_chains": [{"filters": [network]}]}
+        return {
+            "name": "test",
+            "address": address(self.port),
+            "filter_chains": [{"filters": [network]}],
+        }
 
     def _access_log(self):
         said = {
             "uri": "%REQ(:PATH)%",
             "status": "%RESPONSE_CODE%",
             "details": "%RESPONSE_CODE_DETAILS%",
-            **{name: f"%DYNAMIC_METADATA(sszip:{name})%" for name in ("mode", "ratio", "cache_status", "cache_reason")},
+            **{
+                name: f"%DYNAMIC_METADATA(sszip:{name})%"
+                for name in ("mode", "ratio", "cache_status", "cache_reason")
+            },
         }
         return {
             "name": "envoy.access_loggers.file",
@@ -125,14 +153,22 @@ class Envoy:
     def validate(self):
         """`--mode validate`: the exit status and what it said."""
         done = subprocess.run(
-            self._command("--mode", "validate"), capture_output=True, text=True, env=self._environment(), timeout=60
+            self._command("--mode", "validate"),
+            capture_output=True,
+            text=True,
+            env=self._environment(),
+            timeout=60,
         )
         return done.returncode, done.stderr + done.stdout
 
     def start(self):
         self._log = open(self.prefix / "error.log", "wb")
         self.process = subprocess.Popen(
-            self._command(), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, env=self._environment()
+            self._command(),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=self._environment(),
         )
         self.wait_for(self._is_ready, "Envoy to be ready")
         return self
@@ -184,7 +220,11 @@ class Envoy:
         text = self.error_log()
         lines = text[self._judged :].splitlines()
         self._judged = len(text)
-        bad = [line for line in lines if _BAD.search(line) and not any(one.search(line) for one in self._allowed)]
+        bad = [
+            line
+            for line in lines
+            if _BAD.search(line) and not any(one.search(line) for one in self._allowed)
+        ]
         assert not bad, "Envoy complained:\n" + "\n".join(bad[:50])
 
     def logged(self, uri):
@@ -221,7 +261,14 @@ class Envoy:
             headers = [("Accept-Encoding", accept), *headers]
         return self.named(client.fetch(self.port, uri, headers=headers, **request), uri)
 
-    def post(self, path, body=b'{"jsonrpc":"2.0","id":1,"method":"x"}', accept="gzip", headers=(), **request):
+    def post(
+        self,
+        path,
+        body=b'{"jsonrpc":"2.0","id":1,"method":"x"}',
+        accept="gzip",
+        headers=(),
+        **request,
+    ):
         headers = [("Content-Type", "application/json"), *headers]
         return self.get(path, accept, method="POST", body=body, headers=headers, **request)
 

@@ -46,7 +46,12 @@ class Http2Client:
 
     def ask(self, path, accept="gzip", method="GET", body=None):
         stream = self.h2.get_next_available_stream_id()
-        head = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "localhost")]
+        head = [
+            (":method", method),
+            (":path", path),
+            (":scheme", "http"),
+            (":authority", "localhost"),
+        ]
         if accept:
             head.append(("accept-encoding", accept))
         if body:
@@ -71,7 +76,9 @@ class Http2Client:
                 if acknowledge and event.flow_controlled_length:
                     self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
                 else:
-                    self.unread[event.stream_id] = self.unread.get(event.stream_id, 0) + event.flow_controlled_length
+                    self.unread[event.stream_id] = (
+                        self.unread.get(event.stream_id, 0) + event.flow_controlled_length
+                    )
             elif isinstance(event, h2.events.PingAckReceived):
                 self.pongs += 1
             elif isinstance(event, h2.events.StreamEnded):

@@ -78,7 +78,11 @@ def judge_body(case, response):
     else:
         assert gunzip(response.body) == case.plain
         # Of a stream nobody knows beforehand what it will come to.
-        assert len(response.body) < len(case.plain) or case.refuses_identity or response.mode == "stream"
+        assert (
+            len(response.body) < len(case.plain)
+            or case.refuses_identity
+            or response.mode == "stream"
+        )
 
 
 def judge_length(case, response):

@@ -34,7 +34,9 @@ class Lanes(LoadFileScheduling):
 
     def _assign_work_unit(self, node):
         waits = node is not self.nodes[0]
-        self.workqueue.move_to_end(min(self.workqueue, key=lambda file: rank(file, waits)), last=False)
+        self.workqueue.move_to_end(
+            min(self.workqueue, key=lambda file: rank(file, waits)), last=False
+        )
         super()._assign_work_unit(node)
 
 

@@ -17,7 +17,9 @@ class Load:
         self._requests = requests
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(clients)]
+        self._threads = [
+            threading.Thread(target=self._ask, args=(number,)) for number in range(clients)
+        ]
 
     def __enter__(self):
         for thread in self._threads:
@@ -65,4 +67,3 @@ class Load:
     def _fault(self, text):
         with self._lock:
             self.faults.append(text)
-

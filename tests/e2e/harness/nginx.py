@@ -65,7 +65,10 @@ _numbers = itertools.count(1)
 # between its choice and nginx's bind; apart for the workers of pytest-xdist.
 _worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
 _ports = itertools.cycle(
-    range(10000 + 2500 * (_worker % 8) + random.Random(os.getpid()).randrange(500), 12400 + 2500 * (_worker % 8))
+    range(
+        10000 + 2500 * (_worker % 8) + random.Random(os.getpid()).randrange(500),
+        12400 + 2500 * (_worker % 8),
+    )
 )
 
 
@@ -162,8 +165,15 @@ class Nginx:
         # A small quarantine, so that memory tests hold with a sanitizer too; and
         # it need not be the first library, as harness/preload.c is.
         given = os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")
-        own = {name: value.replace("@prefix@", str(self.prefix)) for name, value in self.environment.items()}
-        return {**os.environ, "ASAN_OPTIONS": f"{given}:quarantine_size_mb=8:verify_asan_link_order=0", **own}
+        own = {
+            name: value.replace("@prefix@", str(self.prefix))
+            for name, value in self.environment.items()
+        }
+        return {
+            **os.environ,
+            "ASAN_OPTIONS": f"{given}:quarantine_size_mb=8:verify_asan_link_order=0",
+            **own,
+        }
 
     def test(self):
         """`nginx -t`: the exit status and what it said."""
@@ -241,7 +251,9 @@ class Nginx:
         count = len(self.workers())
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker, signal.SIGKILL)
-        self.wait_for(lambda: worker not in (now := self.workers()) and len(now) == count, "a new worker")
+        self.wait_for(
+            lambda: worker not in (now := self.workers()) and len(now) == count, "a new worker"
+        )
 
     def reload(self):
         """HUP, and waits until a new generation of workers has taken over."""
@@ -338,7 +350,14 @@ class Nginx:
     def head(self, path, accept="gzip", **request):
         return self.get(path, accept, method="HEAD", **request)
 
-    def post(self, path, body=b'{"jsonrpc":"2.0","id":1,"method":"x"}', accept="gzip", headers=(), **request):
+    def post(
+        self,
+        path,
+        body=b'{"jsonrpc":"2.0","id":1,"method":"x"}',
+        accept="gzip",
+        headers=(),
+        **request,
+    ):
         headers = [("Content-Type", "application/json"), *headers]
         return self.get(path, accept, method="POST", body=body, headers=headers, **request)
 

@@ -79,12 +79,16 @@ class Owner(Client):
         super().__init__(self.folder / "socket")
         settings = {"socket": self.socket, "path": str(self.folder / "store"), **settings}
         self.config = self.folder / "cached.toml"
-        self.config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+        self.config.write_text(
+            "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+        )
         self.process = None
 
     def start(self):
         with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen([SSZIP_CACHED, str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [SSZIP_CACHED, str(self.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         deadline = time.monotonic() + 20
         while not self.answers():
             assert self.process.poll() is None and time.monotonic() < deadline, self.log()

@@ -15,14 +15,23 @@ SYNCING_RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"status":"SYNCING","latestV
 def calls(cache_directory):
     """Payloads of every fork: `ssz` is what is submitted, `params` are the call's."""
     found = [value for value in values(cache_directory, "payloads.py") if value["kind"] == "call"]
-    assert {value["fork"] for value in found} == {"paris", "shanghai", "cancun", "prague", "osaka", "amsterdam"}
+    assert {value["fork"] for value in found} == {
+        "paris",
+        "shanghai",
+        "cancun",
+        "prague",
+        "osaka",
+        "amsterdam",
+    }
     return found
 
 
 def call_of(value, id=1):
     """The call of such a payload."""
     method = f"engine_newPayloadWithWitnessV{value['version']}"
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": value["params"]}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": id, "method": method, "params": value["params"]}
+    ).encode()
 
 
 def submission_of(value):
@@ -56,5 +65,10 @@ def lists_of(ssz):
     for at, end in zip(ends, ends[1:], strict=False):
         count = number(begin + at) // 4 if end > at else 0
         offsets = [number(begin + at + 4 * n) for n in range(count)] + [end - at]
-        lists.append([ssz[begin + at + a : begin + at + b] for a, b in zip(offsets, offsets[1:], strict=False)])
+        lists.append(
+            [
+                ssz[begin + at + a : begin + at + b]
+                for a, b in zip(offsets, offsets[1:], strict=False)
+            ]
+        )
     return lists

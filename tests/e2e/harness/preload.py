@@ -30,7 +30,19 @@ class Preload:
         folder.chmod(0o755)
         library = folder / "preload.so"
         subprocess.run(
-            ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", str(_SOURCE), "-o", str(library), "-ldl"],
+            [
+                "cc",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-shared",
+                "-fPIC",
+                str(_SOURCE),
+                "-o",
+                str(library),
+                "-ldl",
+            ],
             check=True,
         )
         page = folder / "page"
@@ -52,7 +64,14 @@ class Preload:
     @contextlib.contextmanager
     def refusing(self, pid, sizes=(0, 1 << 40), caller=PROGRAM, thread=ANY_THREAD, skip=0, most=1):
         """Refuses `most` allocations of that kind, after `skip` of them."""
-        values = {"from": sizes[0], "to": sizes[1], "caller": caller, "thread": thread, "skip": skip, "most": most}
+        values = {
+            "from": sizes[0],
+            "to": sizes[1],
+            "caller": caller,
+            "thread": thread,
+            "skip": skip,
+            "most": most,
+        }
         for name, value in {**values, "seen": 0, "refused": 0}.items():
             self[name] = value
         self["pid"] = pid

@@ -29,7 +29,11 @@ class Processes:
         """Those that a master calls so, oldest first."""
         self._look()
         children = self._children.get(master, {})
-        return [pid for pid, called in children.items() if called == name and (leaving or pid not in self._leaving)]
+        return [
+            pid
+            for pid, called in children.items()
+            if called == name and (leaving or pid not in self._leaving)
+        ]
 
     def _look(self):
         try:

@@ -16,7 +16,9 @@ class ReplayNode:
         if not pathlib.Path(BINARY).is_file():
             raise AssertionError(f"SSZIP_REPLAY_NODE: there is no {BINARY}")
         self._process = subprocess.Popen(
-            [BINARY, "--listen", "127.0.0.1:0", *map(str, arguments)], stdout=subprocess.PIPE, text=True
+            [BINARY, "--listen", "127.0.0.1:0", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         line = self._process.stdout.readline()
         self.address = line.strip().rpartition("/")[2]

@@ -52,8 +52,14 @@ class Node:
         else:
             values["result"] = result
         members = [name if name in values else "error" for name in self.members]
-        return b"{" + b",".join(b'"%b":%b' % (name.encode(), values[name]) for name in members) + b"}"
+        return (
+            b"{" + b",".join(b'"%b":%b' % (name.encode(), values[name]) for name in members) + b"}"
+        )
 
 
 def call(method, params="[]", id="1"):
-    return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}' % (id.encode(), method.encode(), params.encode())
+    return b'{"jsonrpc":"2.0","id":%b,"method":"%b","params":%b}' % (
+        id.encode(),
+        method.encode(),
+        params.encode(),
+    )

@@ -15,7 +15,18 @@ from .origin import CLOSE, answer, bytewise, scattered
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
 _STEP = {"pause", "method", "target", "headers", "body", "hex", "coding", "node", "expect"}
 _NODE = {"status", "headers", "body", "coding", "framing", "cut_at"}
-_EXPECT = {"cache", "status", "coding", "body", "hex", "headers", "absent", "forwarded", "upstream", "upstream_absent"}
+_EXPECT = {
+    "cache",
+    "status",
+    "coding",
+    "body",
+    "hex",
+    "headers",
+    "absent",
+    "forwarded",
+    "upstream",
+    "upstream_absent",
+}
 
 
 @dataclass
@@ -64,7 +75,12 @@ def _step(raw, name):
             raise ValueError(f"{name}: {part} has {unknown}")
     node = raw.get("node")
     if node is not None:
-        node = {"status": 200, "headers": [["Content-Type", "application/json"]], "body": "", **node}
+        node = {
+            "status": 200,
+            "headers": [["Content-Type", "application/json"]],
+            "body": "",
+            **node,
+        }
         node.setdefault("framing", "none" if node["status"] == 304 else "length")
         node["body"] = expanded(node["body"])
     expect = {"status": node["status"] if node else 200, **raw.get("expect", {})}

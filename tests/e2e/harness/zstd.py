@@ -7,8 +7,19 @@ _library = ctypes.CDLL(ctypes.util.find_library("zstd") or "libzstd.so.1")
 for _name in ("ZSTD_compressBound", "ZSTD_compress", "ZSTD_decompress"):
     getattr(_library, _name).restype = ctypes.c_size_t
 _library.ZSTD_compressBound.argtypes = [ctypes.c_size_t]
-_library.ZSTD_compress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
-_library.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+_library.ZSTD_compress.argtypes = [
+    ctypes.c_char_p,
+    ctypes.c_size_t,
+    ctypes.c_char_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+]
+_library.ZSTD_decompress.argtypes = [
+    ctypes.c_char_p,
+    ctypes.c_size_t,
+    ctypes.c_char_p,
+    ctypes.c_size_t,
+]
 
 
 def compress(body, level=3):

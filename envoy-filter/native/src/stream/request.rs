@@ -1,0 +1,235 @@
+//! The request's side of a stream.
+
+use std::sync::Arc;
+
+use sszip_core::config::Config;
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
+use sszip_core::exchange::{Asked, RequestHead};
+
+use super::{length, note, Act, Exchange, State};
+use crate::abi::{BodyType, HeaderType};
+use crate::clock;
+use crate::envoy::Stream;
+use crate::wakes::Waiting;
+
+impl Exchange {
+    /// The request's head.
+    pub fn request_head(&mut self, stream: Stream, config: Arc<Config>, is_all: bool) -> Act {
+        if !config.enable {
+            note(stream, None);
+            return Act::Continue;
+        }
+        let head = stream.head(HeaderType::Request);
+        let host = head.get(":authority").map(|host| (&b"host"[..], host));
+        let mut driver = Driver::new(config);
+        let said = driver.request_head(RequestHead {
+            method: head.get(":method").unwrap_or_default(),
+            target: head.get(":path").unwrap_or_default(),
+            fields: host.into_iter().chain(head.plain()),
+        });
+        if said.is_err() {
+            return Act::Continue;
+        }
+        let length = match (is_all, length(&head)) {
+            (true, _) => BodyLength::Known(0),
+            (_, Some(length)) => BodyLength::Known(length),
+            _ => BodyLength::Unknown,
+        };
+        let need = driver.need(length);
+        self.driver = Some(driver);
+        match need {
+            Need::Nothing => self.forward(stream),
+            Need::LookUp => self.look_up(stream, Some(b"")),
+            Need::Body | Need::WholeBody if is_all => self.look_up(stream, Some(b"")),
+            Need::Body | Need::WholeBody => {
+                self.state = State::Reading;
+                match length {
+                    BodyLength::Known(length) if length > stream.buffer_limit() => {
+                        self.keep(stream, length, true)
+                    }
+                    _ => Act::Stop,
+                }
+            }
+        }
+    }
+
+    /// A piece of the request's body, after those that Envoy keeps.
+    pub fn request_body(&mut self, stream: Stream, is_last: bool) -> Act {
+        match self.state {
+            State::Reading => {}
+            // it comes once the request goes on
+            State::Asking | State::Waiting => return Act::Keep,
+            _ => return Act::Continue,
+        }
+        let kept = stream.pieces(BodyType::BufferedRequest);
+        let came = stream.pieces(BodyType::ReceivedRequest);
+        let length = (kept.len() + came.len()) as u64;
+        let is_longer = length > stream.buffer_limit();
+        // Envoy puts it together if it goes on now, and would refuse it
+        stream.raise_buffer_limit(length);
+        if is_last {
+            let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
+            return self.look_up_pieces(stream, &pieces);
+        }
+        match is_longer {
+            true => self.keep(stream, length, false),
+            false => Act::Keep,
+        }
+    }
+
+    /// More of the body is kept than Envoy would; or it is looked up without.
+    pub(super) fn keep(&mut self, stream: Stream, length: u64, is_all: bool) -> Act {
+        let driver = self.driver.as_mut();
+        match driver.and_then(|driver| driver.may_keep(length, is_all)) {
+            Some(bytes) => {
+                stream.raise_buffer_limit(bytes);
+                Act::Keep
+            }
+            None => self.look_up(stream, None),
+        }
+    }
+
+    /// The request's trailers: its body has ended without saying so.
+    pub fn request_trailers(&mut self, stream: Stream) -> Act {
+        match self.state {
+            State::Reading => {
+                let kept = stream.pieces(BodyType::BufferedRequest);
+                let pieces: Vec<_> = kept.iter().collect();
+                self.look_up_pieces(stream, &pieces)
+            }
+            State::Asking | State::Waiting => Act::Stop,
+            _ => Act::Continue,
+        }
+    }
+
+    /// The driver reads a body in one piece.
+    pub(super) fn look_up_pieces(&mut self, stream: Stream, pieces: &[&[u8]]) -> Act {
+        match *pieces {
+            [] => self.look_up(stream, Some(b"")),
+            [one] => self.look_up(stream, Some(one)),
+            _ => {
+                let length = pieces.iter().map(|piece| piece.len()).sum();
+                let has_room = self
+                    .driver
+                    .as_mut()
+                    .is_some_and(|driver| driver.take_room(length));
+                let all = has_room.then(|| pieces.concat());
+                self.look_up(stream, all.as_deref())
+            }
+        }
+    }
+
+    pub(super) fn look_up(&mut self, stream: Stream, body: Option<&[u8]>) -> Act {
+        let Some(driver) = &mut self.driver else {
+            return Act::Continue;
+        };
+        if driver.exchange().is_some_and(|it| it.config().caches()) {
+            self.waiting.get_or_insert_with(Waiting::new).looks_up();
+        }
+        let head = stream.head(HeaderType::Request);
+        let asked = Asked {
+            place: stream.cluster(),
+            host: head.get(":authority").unwrap_or_default(),
+            port: stream.port(),
+            now: clock::monotonic(),
+            coding_allowed: true,
+            waiter: self.waiting.as_ref().map(Waiting::waiter),
+            ..Asked::default()
+        };
+        match driver.look_up(body, asked) {
+            Ok(step) => self.looked_up(stream, step),
+            Err(_) => self.give_up(),
+        }
+    }
+
+    pub(super) fn looked_up(&mut self, stream: Stream, step: Step) -> Act {
+        if let Step::Wait = step {
+            return self.wait(stream);
+        }
+        self.waiting = None;
+        match step {
+            Step::Forward => self.forward(stream),
+            Step::ForwardRewritten => {
+                self.rewrite(stream);
+                self.forward(stream)
+            }
+            Step::Respond => match self.driver.take() {
+                Some(driver) => {
+                    self.state = State::Passing;
+                    note(stream, Some(&driver));
+                    Act::Respond(Box::new(driver))
+                }
+                None => Act::Continue,
+            },
+            Step::OffLoop(job) => {
+                self.state = State::Asking;
+                self.run(stream, job);
+                Act::Stop
+            }
+            Step::Fail(lack) => {
+                self.state = State::Passing;
+                Act::Fail(lack.text().to_str().unwrap_or_default())
+            }
+            _ => self.give_up(),
+        }
+    }
+
+    /// Until it is woken, or for as long as the driver says.
+    pub(super) fn wait(&mut self, stream: Stream) -> Act {
+        let scheduler = Arc::clone(self.scheduler(stream));
+        if let Some(waiting) = &self.waiting {
+            waiting.wait(&scheduler);
+        }
+        self.becomes(State::Waiting);
+        self.set_timer(stream);
+        Act::Keep
+    }
+
+    /// It is looked up once more.
+    pub(super) fn woken(&mut self, stream: Stream) -> Act {
+        if self.state != State::Waiting {
+            return Act::Stop;
+        }
+        let kept = stream.pieces(BodyType::BufferedRequest);
+        let pieces: Vec<_> = kept.iter().collect();
+        self.look_up_pieces(stream, &pieces)
+    }
+
+    /// The request goes to the node.
+    pub(super) fn forward(&mut self, stream: Stream) -> Act {
+        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+            stream.edit(HeaderType::Request, exchange.upstream_edits());
+        }
+        self.becomes(State::Forwarded);
+        Act::Continue
+    }
+
+    /// Another body, and perhaps another target, in place of the client's.
+    pub(super) fn rewrite(&self, stream: Stream) {
+        let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) else {
+            return;
+        };
+        let target = exchange.request_target();
+        if !target.is_empty() {
+            stream.set(HeaderType::Request, ":path", Some(target));
+        }
+        let kept = stream.pieces(BodyType::BufferedRequest).len();
+        let came = stream.pieces(BodyType::ReceivedRequest).len();
+        let body = exchange.request_body();
+        // within the hook for the body it goes with what came, else with what is kept
+        let into = match came {
+            0 => BodyType::BufferedRequest,
+            _ => BodyType::ReceivedRequest,
+        };
+        stream.raise_buffer_limit((kept + came + body.len()) as u64);
+        stream.append(into, body);
+        stream.drain(BodyType::BufferedRequest, kept);
+        stream.drain(BodyType::ReceivedRequest, came);
+        let length = body.len().to_string();
+        stream.set(
+            HeaderType::Request,
+            "content-length",
+            Some(length.as_bytes()),
+        );
+    }
+}

@@ -1,0 +1,274 @@
+//! The response's side of a stream.
+
+use sszip_core::cache::stale::Failure;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::{Field, ResponseHead};
+use sszip_core::gzip::stream::Flush;
+
+use super::{length, number, Act, Exchange, State, TRAILERS};
+use crate::abi::{BodyType, HeaderType};
+use crate::envoy::{Head, Pieces, Stream};
+use crate::{clock, pool};
+
+impl Exchange {
+    /// The response's head.
+    pub fn response_head(&mut self, stream: Stream, is_all: bool) -> Act {
+        if self.state != State::Forwarded {
+            return self.give_up();
+        }
+        let Some(driver) = &mut self.driver else {
+            return Act::Continue;
+        };
+        let now = clock::monotonic();
+        let is_own = self
+            .local_reply
+            .is_some_and(|failure| !driver.fails(failure, now));
+        if is_own {
+            return self.give_up();
+        }
+        let head = stream.head(HeaderType::Response);
+        let response = response(&head, is_all);
+        let failure = self.local_reply.unwrap_or(Failure::Status(response.status));
+        let step = match driver.node_head(response.clone(), failure, now) {
+            Ok(false) => driver.response_head(response),
+            // a stored answer takes the place of the node's
+            Ok(true) => {
+                replace_head(stream, &head, driver);
+                let head = stream.head(HeaderType::Response);
+                driver.response_head(self::response(&head, is_all))
+            }
+            Err(misuse) => Err(misuse),
+        };
+        let Ok(step) = step else {
+            return self.give_up();
+        };
+        match step {
+            Step::Pass | Step::Show => {
+                self.edit_head(stream);
+                self.becomes(State::Showing);
+                self.ends(stream, is_all);
+                Act::Continue
+            }
+            Step::Stream => {
+                self.edit_head(stream);
+                self.becomes(State::Streaming);
+                Act::Continue
+            }
+            // a body is added to what had none
+            Step::Hold if is_all => self.end(stream, BodyType::BufferedResponse),
+            Step::Hold => {
+                self.state = State::Holding;
+                Act::Stop
+            }
+            step => self.fail(&step),
+        }
+    }
+
+    pub(super) fn edit_head(&self, stream: Stream) {
+        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+            stream.edit(HeaderType::Response, exchange.head_edits());
+            if exchange.status() != 0 {
+                let status = exchange.status().to_string();
+                stream.set(HeaderType::Response, ":status", Some(status.as_bytes()));
+            }
+        }
+    }
+
+    /// A piece of the response's body.
+    pub fn response_body(&mut self, stream: Stream, is_last: bool) -> Act {
+        match self.state {
+            State::Showing => {
+                let pieces = stream.pieces(BodyType::ReceivedResponse);
+                if let Some(driver) = &mut self.driver {
+                    for piece in pieces.iter() {
+                        see(driver, piece);
+                        // a driver that was told to pass wants none of it
+                        let _ = driver.piece(piece);
+                    }
+                }
+                self.ends(stream, is_last);
+                Act::Continue
+            }
+            State::Holding => self.hold(stream, is_last),
+            State::Streaming => self.send(stream, is_last),
+            State::Coding => Act::Stop,
+            _ => Act::Continue,
+        }
+    }
+
+    pub(super) fn hold(&mut self, stream: Stream, is_last: bool) -> Act {
+        let pieces = stream.pieces(BodyType::ReceivedResponse);
+        let mut iter = pieces.iter();
+        while let Some(piece) = iter.next() {
+            let Some(driver) = &mut self.driver else {
+                return Act::Continue;
+            };
+            see(driver, piece);
+            match driver.piece(piece) {
+                Ok(Step::Await) => {}
+                Ok(Step::SendThenPass) => {
+                    let rest: Vec<_> = [piece].into_iter().chain(iter).collect();
+                    return self.send_then_pass(stream, &pieces, &rest.concat(), is_last);
+                }
+                Ok(Step::Stream) => {
+                    self.edit_head(stream);
+                    self.becomes(State::Streaming);
+                    let rest = [piece].into_iter().chain(iter);
+                    return self.stream_pieces(stream, rest, pieces.len(), is_last);
+                }
+                Ok(step) => return self.fail(&step),
+                Err(_) => return Act::Reset("sszip: a piece of a held body was not taken"),
+            }
+        }
+        stream.drain(BodyType::ReceivedResponse, pieces.len());
+        if is_last {
+            return self.end(stream, BodyType::ReceivedResponse);
+        }
+        self.set_timer(stream);
+        Act::Stop
+    }
+
+    /// What was held, what came and was not taken, and from here on all as it comes.
+    pub(super) fn send_then_pass(
+        &mut self,
+        stream: Stream,
+        came: &Pieces,
+        rest: &[u8],
+        is_last: bool,
+    ) -> Act {
+        self.edit_head(stream);
+        self.append_body(stream, BodyType::ReceivedResponse);
+        stream.append(BodyType::ReceivedResponse, rest);
+        stream.drain(BodyType::ReceivedResponse, came.len());
+        self.becomes(State::Showing);
+        self.ends(stream, is_last);
+        Act::Continue
+    }
+
+    pub(super) fn append_body(&self, stream: Stream, into: BodyType) {
+        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+            for piece in exchange.body() {
+                stream.append(into, piece);
+            }
+        }
+    }
+
+    /// The body has ended while its head is held, within the hook that says so.
+    pub(super) fn end(&mut self, stream: Stream, into: BodyType) -> Act {
+        let Some(driver) = &mut self.driver else {
+            return Act::Continue;
+        };
+        match driver.end() {
+            Ok(Step::OffLoop(job)) => {
+                self.becomes(State::Coding);
+                self.run(stream, job);
+                Act::Stop
+            }
+            Ok(step) => self.ended(stream, step, into),
+            Err(_) => Act::Reset("sszip: a held body could not be ended"),
+        }
+    }
+
+    /// What is to be sent of a body that has ended.
+    pub(super) fn ended(&mut self, stream: Stream, step: Step, into: BodyType) -> Act {
+        match step {
+            Step::Send => {
+                self.edit_head(stream);
+                self.append_body(stream, into);
+                self.ends(stream, true);
+                Act::Continue
+            }
+            Step::Stream => {
+                self.edit_head(stream);
+                self.becomes(State::Streaming);
+                if !self.encode(b"", Flush::Finish) {
+                    return Act::Reset("sszip: the encoder failed");
+                }
+                stream.append(into, &std::mem::take(&mut self.written));
+                self.ends(stream, true);
+                Act::Continue
+            }
+            step => self.fail(&step),
+        }
+    }
+
+    /// The response's trailers: its body has ended without saying so.
+    pub fn response_trailers(&mut self, stream: Stream) -> Act {
+        match self.state {
+            State::Holding | State::Streaming => {
+                // the head has to go before what is added here
+                self.scheduler(stream).commit(TRAILERS);
+                Act::Stop
+            }
+            State::Coding => Act::Stop,
+            State::Showing => {
+                self.ends(stream, true);
+                Act::Continue
+            }
+            _ => Act::Continue,
+        }
+    }
+
+    pub(super) fn ends_by_trailers(&mut self, stream: Stream) -> Act {
+        match self.state {
+            State::Holding => self.end(stream, BodyType::BufferedResponse),
+            State::Streaming => {
+                if !self.encode(b"", Flush::Finish) {
+                    return Act::Reset("sszip: the encoder failed");
+                }
+                stream.append(
+                    BodyType::BufferedResponse,
+                    &std::mem::take(&mut self.written),
+                );
+                self.ends(stream, true);
+                Act::Continue
+            }
+            _ => Act::Continue,
+        }
+    }
+}
+
+/// A response's head as the driver reads it.
+fn response(head: &Head, is_all: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
+    let length = length(head);
+    let status = head.get(":status").and_then(number).unwrap_or_default();
+    ResponseHead {
+        status: status as u16,
+        content_length: length,
+        fields: head.plain(),
+        delimited: length.is_some() || is_all || is_chunked(head),
+        now: clock::wall(),
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    }
+}
+
+/// The driver's whole head in place of the one that there is.
+fn replace_head(stream: Stream, head: &Head, driver: &Driver) {
+    let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
+    for name in names {
+        let name = String::from_utf8_lossy(&name);
+        stream.set(HeaderType::Response, &name, None);
+    }
+    if let Some(exchange) = driver.exchange() {
+        stream.edit(HeaderType::Response, exchange.head_edits());
+        let status = exchange.status().to_string();
+        stream.set(HeaderType::Response, ":status", Some(status.as_bytes()));
+    }
+}
+
+/// A piece as the node sent it.
+pub(super) fn see(driver: &mut Driver, piece: &[u8]) {
+    let job = driver.node_piece(Some(piece), piece.len() as u64, false, clock::monotonic());
+    if let Some(job) = job {
+        pool::run_alone(job);
+    }
+}
+
+/// HTTP/1.1's: the body's end can be told from a break.
+fn is_chunked(head: &Head) -> bool {
+    let codings = head.get("transfer-encoding").unwrap_or_default();
+    codings.to_ascii_lowercase().ends_with(b"chunked")
+}

@@ -1,0 +1,76 @@
+//! An answer of ours, as fast as its client takes it.
+
+use std::cell::Cell;
+
+use sszip_core::exchange::drive::Driver;
+
+use crate::envoy::Stream;
+use crate::pool;
+
+/// So much is given to Envoy at a time, in bytes. Shorter pieces go together.
+const AT_ONCE: usize = 64 << 10;
+
+/// What is left of it to be sent.
+pub struct Sending {
+    /// `None` only once this is dropped.
+    driver: Option<Box<Driver>>,
+    /// Bytes of the body that Envoy has.
+    sent: usize,
+}
+
+impl Sending {
+    /// Begins the answer that the driver has.
+    pub fn begin(driver: Box<Driver>, stream: Stream) -> Self {
+        if let Some(exchange) = driver.exchange() {
+            let is_all = exchange.body().all(<[u8]>::is_empty);
+            stream.respond_head(exchange.status(), exchange.head_edits(), is_all);
+        }
+        let driver = Some(driver);
+        Self { driver, sent: 0 }
+    }
+
+    /// Goes on until the client `is_behind`. What is left then.
+    pub fn go_on(mut self, stream: Stream, is_behind: &Cell<bool>) -> Option<Self> {
+        (!self.is_sent(stream, is_behind)).then_some(self)
+    }
+
+    fn is_sent(&mut self, stream: Stream, is_behind: &Cell<bool>) -> bool {
+        let Some(exchange) = self.driver.as_ref().and_then(|driver| driver.exchange()) else {
+            return true;
+        };
+        let total: usize = exchange.body().map(<[u8]>::len).sum();
+        let mut skipped = self.sent;
+        let mut together = Vec::new();
+        for piece in exchange.body() {
+            let (skips, rest) = piece.split_at(skipped.min(piece.len()));
+            skipped -= skips.len();
+            for part in rest.chunks(AT_ONCE) {
+                let is_last = self.sent + together.len() + part.len() == total;
+                if together.is_empty() && (is_last || part.len() == AT_ONCE) {
+                    self.sent += part.len();
+                    stream.respond_body(part, is_last);
+                } else {
+                    together.extend_from_slice(part);
+                    if !is_last && together.len() < AT_ONCE {
+                        continue;
+                    }
+                    self.sent += together.len();
+                    stream.respond_body(&together, is_last);
+                    together.clear();
+                }
+                if !is_last && is_behind.get() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let Some(job) = self.driver.as_mut().and_then(|driver| driver.last_job()) {
+            pool::run_alone(job);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A response's body through the encoder, as it comes.
+
+use sszip_core::exchange::drive::Driver;
+use sszip_core::gzip::stream::Flush;
+
+use super::response::see;
+use super::{Act, Exchange};
+use crate::abi::BodyType;
+use crate::envoy::Stream;
+
+/// What is sent at once of a stream. So much is flushed together: what that takes is
+/// then of no account.
+const SENT_AT_ONCE: usize = 16 << 10;
+
+impl Exchange {
+    /// The next pieces through the encoder.
+    pub(super) fn send(&mut self, stream: Stream, is_last: bool) -> Act {
+        let pieces = stream.pieces(BodyType::ReceivedResponse);
+        if let Some(driver) = &mut self.driver {
+            pieces.iter().for_each(|piece| see(driver, piece));
+        }
+        self.stream_pieces(stream, pieces.iter(), pieces.len(), is_last)
+    }
+
+    /// What Envoy is told to go on with can't be added to until more of the body
+    /// comes. So it is told only what was flushed, and the rest waits for a deadline.
+    pub(super) fn stream_pieces<'a>(
+        &mut self,
+        stream: Stream,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        came: usize,
+        is_last: bool,
+    ) -> Act {
+        for piece in pieces {
+            if !self.encode(piece, Flush::None) {
+                return Act::Reset(
+                    "sszip: the encoder failed, or the body is not what its head says",
+                );
+            }
+        }
+        let is_sent = is_last || self.written.len() >= SENT_AT_ONCE || self.flushes_at_once();
+        let flush = if is_last { Flush::Finish } else { Flush::Sync };
+        if is_sent && !self.encode(b"", flush) {
+            return Act::Reset("sszip: the encoder failed, or the body is not what its head says");
+        }
+        if is_sent {
+            stream.append(
+                BodyType::ReceivedResponse,
+                &std::mem::take(&mut self.written),
+            );
+        }
+        stream.drain(BodyType::ReceivedResponse, came);
+        if !is_sent {
+            self.set_timer(stream);
+            return Act::Stop;
+        }
+        self.is_timed = false;
+        self.ends(stream, is_last);
+        Act::Continue
+    }
+
+    pub(super) fn flushes_at_once(&self) -> bool {
+        let timer = self.driver.as_ref().and_then(Driver::next_timer);
+        timer.is_some_and(|ms| ms == 0)
+    }
+
+    /// Through the encoder, to what it has written. Whether it could.
+    pub(super) fn encode(&mut self, piece: &[u8], flush: Flush) -> bool {
+        let Some(driver) = &mut self.driver else {
+            return false;
+        };
+        let mut rest = piece;
+        loop {
+            let start = self.written.len();
+            self.written.resize(start + SENT_AT_ONCE, 0);
+            let coded = driver.stream(rest, flush, &mut self.written[start..]);
+            let Ok(progress) = coded else {
+                return false;
+            };
+            self.written.truncate(start + progress.written);
+            rest = &rest[progress.consumed..];
+            if progress.complete {
+                return true;
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self, stream: Stream) -> Act {
+        if !self.encode(b"", Flush::Sync) {
+            return Act::Reset("sszip: the encoder failed");
+        }
+        stream.append(
+            BodyType::BufferedResponse,
+            &std::mem::take(&mut self.written),
+        );
+        Act::Continue
+    }
+}

@@ -1,0 +1,184 @@
+"""Deadlines that come however much does, and memory that does not grow with what a
+client sends, or does not take."""
+
+import threading
+import zlib
+
+import pytest
+
+from harness.client import gunzip, request_bytes
+from harness.envoy import route
+from harness.nginx import peak, resident
+from harness.origin import Until, answer, chunked, head
+
+CHUNKED = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
+LINE = b'{"first":"' + b"a" * 3000 + b'",'
+BLOCK = b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x%064x",true]}'
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    routes = [
+        route("/slow", {"hold": "1k 300ms"}),
+        route("/herd", {"cache": True}),
+        route(
+            "/stored",
+            {"cache": True, "cache_memory": "512m", "cache_max_entry": "128m", "memory": "4g"},
+        ),
+        route("/eth", {"ssz": True, "ssz_request": "always", "ssz_max_size": "2m"}),
+        route("/call", {"cache": True, "cache_max_request": "1m"}),
+        route("/small", {"cache": True, "cache_max_request": "16k"}),
+    ]
+    return start_envoy(routes, workers=2)
+
+
+def plain_until(connection, wanted):
+    """What has come of a streamed body, once that is in it."""
+    decoder, plain = zlib.decompressobj(31), b""
+    while wanted not in plain:
+        plain += decoder.decompress(connection.take(int(connection._line(), 16)))
+        connection.take(2)
+    return decoder, plain
+
+
+def test_what_trickles_in_is_not_kept_for_ever(envoy, origin):
+    """Each piece that comes would set a deadline anew."""
+    seen, pause = threading.Event(), threading.Event()
+    sent = []
+
+    def steps():
+        yield from [head(200, CHUNKED), *chunked([LINE], last=False)]
+        for number in range(400):
+            sent.append(number)
+            yield chunked([b'"piece %d",' % number], last=False)[0]
+            if not seen.is_set():
+                yield Until(pause, 0.02)
+        yield b"0\r\n\r\n"
+
+    origin.answers(lambda request: steps())
+    with envoy.connect() as connection:
+        connection.send(request_bytes("/slow", headers=[("Accept-Encoding", "gzip")]))
+        connection.read_head()
+        decoder, plain = plain_until(connection, b'"piece 1",')
+        came_after = len(sent)
+        seen.set()
+        plain += decoder.decompress(connection._chunks())
+    assert came_after < 400
+    assert (
+        plain == LINE + b"".join(b'"piece %d",' % number for number in range(400)) and decoder.eof
+    )
+
+
+def test_who_has_waited_is_not_held_for_ever(envoy, origin):
+    """A deadline of the wait is none of the answer that it gets in the end."""
+    go_on, asked = threading.Event(), []
+    private = [*CHUNKED, ("Cache-Control", "no-store")]
+
+    def steps(request):
+        asked.append(request)
+        yield head(200, private)
+        yield from chunked([LINE], last=False)
+        yield Until(go_on)
+        yield b"0\r\n\r\n"
+
+    origin.answers(steps)
+    fields = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
+    ask = request_bytes("/herd", method="POST", headers=fields, body=BLOCK % 7)
+    connections = [envoy.connect() for _ in range(6)]
+    try:
+        for connection in connections:
+            connection.send(ask)
+        for connection in connections:
+            connection.read_head()
+            plain_until(connection, LINE)
+    finally:
+        go_on.set()
+        for connection in connections:
+            connection.close()
+    assert len(asked) == 6
+
+
+def test_a_long_request_in_chunks_is_not_kept(envoy, origin):
+    """Longer than what is ever made JSON: it goes to the node as it came."""
+    origin.answers(answer(b"{}"))
+    before = peak(envoy.process.pid)
+    length, piece = 150 * MB, b"\x00" * MB
+    with envoy.connect(timeout=60) as connection:
+        fields = [
+            ("Content-Type", "application/octet-stream"),
+            ("Eth-Consensus-Version", "electra"),
+            ("Transfer-Encoding", "chunked"),
+        ]
+        connection.send(request_bytes("/eth/v2/beacon/blocks", method="POST", headers=fields))
+        for _ in range(length // len(piece)):
+            connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        connection.send(b"0\r\n\r\n")
+        response = connection.read("POST")
+    assert response.status == 200
+    (request,) = origin.requests
+    assert (
+        len(request.body) == length and request.header("Content-Type") == "application/octet-stream"
+    )
+    assert peak(envoy.process.pid) - before < 60 << 10
+
+
+@pytest.mark.parametrize("chunks", [True, False], ids=["chunked", "length"])
+def test_a_call_longer_than_the_listeners_limit_is_looked_up(start_envoy, origin, chunks):
+    """A limit of sszip's may be more than Envoy keeps by itself, and less."""
+    envoy = start_envoy(
+        [
+            route("/call", {"cache": True, "cache_max_request": "1m"}),
+            route("/small", {"cache": True}),
+        ],
+        per_connection=32 << 10,
+    )
+    body = BLOCK % 8
+    origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%064x"}}' % 8))
+    for path, length, said in [("/call", 700_000, "fwd=miss"), ("/call", 1_100_000, "detail=request-length"),
+                               ("/small", 100_000, "detail=request-length")]:  # fmt: skip
+        long = body[:-1] + b" " * length + b"}"
+        fields = [("Content-Type", "application/json")]
+        if chunks:
+            fields.append(("Transfer-Encoding", "chunked"))
+            sent = b"".join(b"%x\r\n%b\r\n" % (len(long[at : at + 5000]), long[at : at + 5000])
+                            for at in range(0, len(long), 5000)) + b"0\r\n\r\n"  # fmt: skip
+        else:
+            sent = long
+        with envoy.connect() as connection:
+            response = connection.exchange(path, method="POST", headers=fields, body=sent)
+        assert response.status == 200
+        assert said in response.header("Cache-Status"), (path, length)
+        assert origin.last().body == long
+
+
+def test_slow_clients_of_stored_answers(envoy, origin):
+    """What is stored is there once, however many take it, and however slowly."""
+    result = (
+        b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%064x","x":"' % 9 + b"0" * 50 * MB + b'"}}'
+    )
+    origin.answers(answer(result))
+    ask = dict(method="POST", headers=[("Content-Type", "application/json")], body=BLOCK % 9)
+
+    def whole():
+        with envoy.connect(timeout=60) as connection:
+            return connection.exchange("/stored", **ask)
+
+    assert whole().body == result
+    hit = whole()
+    assert hit.body == result and "hit" in hit.header("Cache-Status")
+    before = resident(envoy.process.pid)
+    connections = [envoy.connect(receive_buffer=65536, timeout=60) for _ in range(10)]
+    for connection in connections:
+        connection.send(request_bytes("/stored", **ask))
+    for connection in connections:
+        connection.read_head()
+        connection.take(1000)
+    assert resident(envoy.process.pid) - before < 100 << 10
+    for connection in connections[:5]:
+        connection.reset()
+    for connection in connections[5:]:
+        assert connection.take(len(result) - 1000) == result[1000:]
+        connection.close()
+    assert len(origin.requests) == 1
+    assert gunzip(envoy.get("/slow").body)
