@@ -184,6 +184,8 @@ pub enum LogLevel {
 pub enum Attribute {
     /// `destination.port`.
     DestinationPort = 27,
+    /// `xds.route_name`.
+    XdsRouteName = 61,
 }
 
 macro_rules! callbacks {
@@ -309,6 +311,10 @@ callbacks! {
     /// The name of the cluster that the route goes to.
     envoy_dynamic_module_callback_http_get_cluster_name: fn(
         filter: FilterPtr, name: *mut EnvoyBuffer
+    ) -> bool;
+    /// An attribute that is a text. It is there as long as the route.
+    envoy_dynamic_module_callback_http_filter_get_attribute_string: fn(
+        filter: FilterPtr, attribute: Attribute, value: *mut EnvoyBuffer
     ) -> bool;
     /// An attribute that is a number.
     envoy_dynamic_module_callback_http_filter_get_attribute_int: fn(

@@ -102,9 +102,10 @@ fn prepared(directives: &Directives) -> Result<Arc<Config>, String> {
         return Err("\"cache_background_update\" is not to be had in Envoy".into());
     }
     let mut plan = Plan::default();
+    let namespace = config.cache.namespace.as_deref();
     let place = Place {
         name: "filter_config",
-        named: Named::No,
+        named: namespace.map_or(Named::No, Named::Always),
         answers: true,
         purges: false,
     };

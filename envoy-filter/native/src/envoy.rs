@@ -156,6 +156,20 @@ impl Stream {
         }
     }
 
+    /// The name of the request's route; empty: it has none.
+    pub fn route(self) -> &'static [u8] {
+        let mut name = EnvoyBuffer::NONE;
+        // SAFETY: as above.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_get_attribute_string(
+                self.0,
+                Attribute::XdsRouteName,
+                &raw mut name,
+            );
+            name.bytes()
+        }
+    }
+
     /// The port at which the client has asked; 0: none.
     pub fn port(self) -> u16 {
         let mut port = 0;

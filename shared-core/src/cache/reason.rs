@@ -33,6 +33,8 @@ named! {
     Notification "notification",
     /// `sszip_cache_bypass`.
     Bypass "bypass",
+    /// Nothing tells its place from others, and it has no namespace.
+    Namespace "namespace",
     /// `sszip_no_cache`.
     NoCache "no-cache",
     /// The request says `Cache-Control: no-store`.

@@ -28,6 +28,9 @@ pub enum Credentials {
 pub struct CacheConfig {
     /// Whether answers are stored and looked up here.
     pub enable: bool,
+    /// What keeps answers apart from those of other chains, where it is the same for
+    /// all requests here.
+    pub namespace: Option<Arc<[u8]>>,
     /// How long answers stay fresh.
     pub valid: Arc<Valid>,
     /// Longer answers are not stored. Bytes, before compression.
@@ -56,6 +59,7 @@ pub struct CacheConfig {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CacheDirectives {
     enable: Option<bool>,
+    namespace: Option<Arc<[u8]>>,
     valid: Option<Arc<Valid>>,
     max_entry: Option<u64>,
     max_request: Option<u64>,
@@ -115,6 +119,7 @@ impl CacheDirectives {
     ) -> Result<(), DirectiveError> {
         match name {
             "cache" => once(&mut self.enable, || flag(one(values)?)),
+            "cache_namespace" => once(&mut self.namespace, || namespace(one(values)?)),
             "cache_valid" => self.set_valid(values),
             "cache_max_entry" => once(&mut self.max_entry, || MAX_ENTRIES.read(one(values)?)),
             "cache_max_request" => once(&mut self.max_request, || MAX_REQUESTS.read(one(values)?)),
@@ -201,6 +206,7 @@ impl CacheDirectives {
     /// As [`super::Directives::inherit`].
     pub(super) fn inherit(&mut self, outer: &Self) {
         fill(&mut self.enable, &outer.enable);
+        fill(&mut self.namespace, &outer.namespace);
         fill(&mut self.valid, &outer.valid);
         fill(&mut self.max_entry, &outer.max_entry);
         fill(&mut self.max_request, &outer.max_request);
@@ -218,6 +224,7 @@ impl CacheDirectives {
     pub(super) fn resolve(&self) -> CacheConfig {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
+            namespace: self.namespace.clone(),
             valid: self.valid.clone().unwrap_or_default(),
             max_entry: self.max_entry.unwrap_or(16 * MIB),
             max_request: self.max_request.unwrap_or(64 * KIB),
@@ -241,6 +248,13 @@ fn use_stale(values: &[&[u8]]) -> Result<UseStale, DirectiveError> {
         return Err(invalid(b"", ALLOWED));
     }
     UseStale::parse(values.iter().copied()).map_err(|word| invalid(word, ALLOWED))
+}
+
+fn namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
+    match value {
+        b"" => Err(invalid(value, "a name")),
+        name => Ok(name.into()),
+    }
 }
 
 fn credentials(value: &[u8]) -> Result<Credentials, DirectiveError> {

@@ -88,13 +88,22 @@ impl Destination {
     /// A line feed ends each part: no configuration has one in a name.
     fn of(&self, url: &[u8]) -> Vec<u8> {
         let servers = self.upstreams.servers(url).iter().map(Vec::as_slice);
-        let parts = [&self.place[..], url].into_iter().chain(servers);
-        parts
-            .flat_map(|part| [part, b"\n"])
-            .flatten()
-            .copied()
-            .collect()
+        text_of([&self.place[..], url].into_iter().chain(servers))
     }
+}
+
+/// The same for a host whose places are routes with names, each to some nodes that have
+/// one, too. What a route does to its requests is not known: its name stands for that.
+pub fn place_of(route: &[u8], nodes: &[u8]) -> Vec<u8> {
+    text_of([route, nodes].into_iter())
+}
+
+fn text_of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    parts
+        .flat_map(|part| [part, b"\n"])
+        .flatten()
+        .copied()
+        .collect()
 }
 
 #[cfg(test)]

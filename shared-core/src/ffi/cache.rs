@@ -80,6 +80,7 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
             let known = Asked {
                 namespace: is_named.then(|| asked.name_space.bytes()),
                 place: &place,
+                unnamed: false,
                 host: asked.host.bytes(),
                 port: asked.port,
                 // of one that is not there, its beginning

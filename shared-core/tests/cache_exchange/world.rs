@@ -175,6 +175,7 @@ impl World {
             .look_up(Asked {
                 namespace: (open.caller.chain != 2).then_some(namespace.as_bytes()),
                 place: place.as_bytes(),
+                unnamed: false,
                 host: b"here",
                 port: 8545,
                 body: &open.body,

@@ -22,6 +22,7 @@ MODULE = os.environ.get("SSZIP_ENVOY_MODULE", "build/envoy/libsszip_envoy.so")
 _BAD = re.compile(r"\]\[(critical|error)\]|Caught|Backtrace|panicked|assert failure")
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3."
 _numbers = itertools.count(1)
+_routes = itertools.count(1)
 
 
 def filter_of(settings, kind="DynamicModuleFilter"):
@@ -36,7 +37,11 @@ def filter_of(settings, kind="DynamicModuleFilter"):
 
 def route(prefix, settings=None, cluster="node", **more):
     """A route, perhaps with settings of its own."""
-    found = {"match": {"prefix": prefix}, "route": {"cluster": cluster, "timeout": "0s", **more}}
+    found = {
+        "name": f"{prefix} {next(_routes)}",
+        "match": {"prefix": prefix},
+        "route": {"cluster": cluster, "timeout": "0s", **more},
+    }
     if settings is not None:
         found["typed_per_filter_config"] = {
             "sszip": filter_of(settings, "DynamicModuleFilterPerRoute")

@@ -1,15 +1,16 @@
 //! The request's side of a stream.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
+use sszip_core::config::upstreams::place_of;
 use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
 use sszip_core::exchange::{Asked, RequestHead};
 
 use super::{length, note, Act, Exchange, State};
-use crate::abi::{BodyType, HeaderType};
+use crate::abi::{BodyType, HeaderType, LogLevel};
 use crate::clock;
-use crate::envoy::Stream;
+use crate::envoy::{log, Stream};
 use crate::wakes::Waiting;
 
 impl Exchange {
@@ -123,12 +124,22 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return Act::Continue;
         };
-        if driver.exchange().is_some_and(|it| it.config().caches()) {
+        let (mut place, mut unnamed) = (Vec::new(), false);
+        if let Some(exchange) = driver.exchange().filter(|it| it.config().caches()) {
             self.waiting.get_or_insert_with(Waiting::new).looks_up();
+            if exchange.config().cache.namespace.is_none() {
+                let (route, cluster) = (stream.route(), stream.cluster());
+                unnamed = route.is_empty();
+                place = place_of(route, cluster);
+            }
+        }
+        if unnamed {
+            warn_of_route(stream.cluster());
         }
         let head = stream.head(HeaderType::Request);
         let asked = Asked {
-            place: stream.cluster(),
+            place: &place,
+            unnamed,
             host: head.get(":authority").unwrap_or_default(),
             port: stream.port(),
             now: clock::monotonic(),
@@ -232,4 +243,17 @@ impl Exchange {
             Some(length.as_bytes()),
         );
     }
+}
+
+/// Said once: it is the same for all requests of a route, and nobody reads more.
+fn warn_of_route(cluster: &[u8]) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        let cluster = String::from_utf8_lossy(cluster);
+        let text = format!(
+            "a route to the cluster \"{cluster}\" has no name, and its requests are not looked up: \
+             routes with \"cache\" need a \"name\", or a \"cache_namespace\""
+        );
+        log(LogLevel::Warn, &text);
+    });
 }

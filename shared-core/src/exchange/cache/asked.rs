@@ -29,13 +29,16 @@ pub enum Need {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
     /// What keeps answers of one chain apart from those of another, where the
-    /// operator says it.
+    /// operator says it for each request; for all of a place that is in its settings.
     pub namespace: Option<&'a [u8]>,
     /// What else chooses the answer, where the operator does not say it: which
     /// node the request goes to, as the configuration names it. It is the same
     /// after a restart; with the port, the host and the target of the request
     /// it is the namespace.
     pub place: &'a [u8],
+    /// The host can't tell the place from others which get the same requests and pass
+    /// them elsewhere: without a namespace it is not looked up.
+    pub unnamed: bool,
     /// The host that is asked, as the proxy itself reads it: a target in
     /// absolute form wins over the `Host` field (RFC 9112, 3.2.2).
     pub host: &'a [u8],

@@ -122,6 +122,10 @@ impl Exchange {
             self.may_change(asked);
             return Found::Nothing;
         }
+        if self.is_nowhere(asked) {
+            self.reason = Reason::Namespace;
+            return Found::Nothing;
+        }
         if memory::is_short() || !memory::is_there(room_for(asked.body.len())) {
             self.reason = Reason::Memory;
             return Found::Nothing;

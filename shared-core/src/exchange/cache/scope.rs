@@ -38,14 +38,25 @@ impl Exchange {
     fn push_namespace(&self, base: &mut Scope, asked: &Asked<'_>) {
         let request = &self.request.cache;
         self.push_place(base, asked);
-        if asked.namespace.is_none() && request.kind == CacheKind::Call {
+        if self.namespace(asked).is_none() && request.kind == CacheKind::Call {
             base.push(&request.target);
         }
     }
 
+    /// What the operator has named.
+    fn namespace<'a>(&'a self, asked: &Asked<'a>) -> Option<&'a [u8]> {
+        let of_place = || self.config.cache.namespace.as_deref();
+        asked.namespace.or_else(of_place)
+    }
+
+    /// Whether answers of other places could be under what this is looked up by.
+    pub(in crate::exchange) fn is_nowhere(&self, asked: &Asked<'_>) -> bool {
+        asked.unnamed && self.namespace(asked).is_none()
+    }
+
     /// The namespace, but for what only calls have in it.
     pub(in crate::exchange) fn push_place(&self, base: &mut Scope, asked: &Asked<'_>) {
-        match asked.namespace {
+        match self.namespace(asked) {
             Some(namespace) => base.push(namespace),
             None => {
                 base.push(asked.place);

@@ -1,0 +1,209 @@
+"""What is stored goes by where it came from: an answer of one place is never given for
+another's, however Envoy tells the places apart."""
+
+import copy
+import json
+import random
+
+import pytest
+
+from harness.client import Connection
+from harness.envoy import Envoy, cluster, route
+from harness.nginx import free_port
+from harness.origin import Origin, answer
+from harness.rpc import call
+
+CALL = call("eth_chainId", "[]")
+
+
+def what_it_was_asked(name):
+    """A node that says what it was asked, by a GET or a call."""
+
+    def said(request):
+        place = [name, request.target.split("?")[0], request.header("Host"), request.header("X-Added")]
+        body = json.dumps(place)
+        if request.method == "POST":
+            body = '{"jsonrpc":"2.0","id":1,"result":%s}' % json.dumps(body)
+        return answer(body.encode(), headers=[("Cache-Control", "max-age=60")])
+
+    return said
+
+
+@pytest.fixture(scope="module")
+def other_origin(tmp_path_factory):
+    origin = Origin(tmp_path_factory.mktemp("other"))
+    yield origin
+    origin.close()
+
+
+def to(name, match, cluster="node", **more):
+    """A route of that name; with `only`, for those that have the field `x-to`."""
+    if only := match.pop("only", None):
+        match["headers"] = [{"name": "x-to", "string_match": {"exact": only}}]
+    found = route("/", None, cluster, **more)
+    return {**found, "name": name, "match": match}
+
+
+def added(value):
+    return [{"header": {"key": "x-added", "value": value}}]
+
+
+def routes_of(one):
+    """The same names everywhere; what they do to requests is another thing for each `one`."""
+    regex = {"pattern": {"regex": "^/(.*)$"}, "substitution": f"/regex-{one}/\\1"}
+    weighted = {
+        "header_name": "x-random",
+        "clusters": [{"name": "node", "weight": 50}, {"name": "other", "weight": 50}],
+    }
+    by_weight = to("weighted", {"prefix": "/", "only": "weighted"}, timeout="0s")
+    del by_weight["route"]["cluster"]
+    by_weight["route"]["weighted_clusters"] = weighted
+    subset = {"filter_metadata": {"envoy.lb": {"stage": "other"}}}
+    with_field = to("added", {"prefix": "/", "only": "added"})
+    with_field["request_headers_to_add"] = added(one)
+    return [
+        to("prefix", {"prefix": "/", "only": "prefix"}, prefix_rewrite=f"/prefix-{one}/"),
+        to("regex", {"prefix": "/", "only": "regex"}, regex_rewrite=regex),
+        to("host", {"prefix": "/", "only": "host"}, host_rewrite_literal=f"host-{one}"),
+        to("other cluster", {"prefix": "/", "only": "cluster"}, "other"),
+        to("subset", {"prefix": "/", "only": "subset"}, "both", metadata_match=subset),
+        to("all of it", {"prefix": "/", "only": "both"}, "both"),
+        by_weight,
+        with_field,
+        to("plain", {"prefix": "/"}),
+    ]
+
+
+def expected(one, host, target, way):
+    """What a node says of a request that has gone this way."""
+    node, added_field = "node", None
+    match way:
+        case "prefix":
+            target = f"/prefix-{one}{target}"
+        case "regex":
+            target = f"/regex-{one}{target}"
+        case "host":
+            host = f"host-{one}"
+        case "cluster" | "subset" | "99":
+            node = "other"
+        case "added":
+            added_field = one
+    return [node, target, host, added_field]
+
+
+WAYS = ["prefix", "regex", "host", "cluster", "subset", "both", "0", "99", "added", ""]
+
+
+def fields(way):
+    if way.isdigit():
+        return [("x-to", "weighted"), ("x-random", way)]
+    return [("x-to", way)] if way else []
+
+
+def both(*origins):
+    """A cluster of one node that has `stage`, and of one that is its default."""
+    made = cluster("both", {"pipe": {"path": str(origins[0].path)}})
+    ends = [
+        {
+            "endpoint": {"address": {"pipe": {"path": str(origin.path)}}},
+            "metadata": {"filter_metadata": {"envoy.lb": {"stage": stage}}},
+        }
+        for origin, stage in zip(origins, ["node", "other"], strict=True)
+    ]
+    made["load_assignment"]["endpoints"] = [{"lb_endpoints": ends}]
+    made["lb_subset_config"] = {
+        "fallback_policy": "DEFAULT_SUBSET",
+        "default_subset": {"stage": "node"},
+        "subset_selectors": [{"keys": ["stage"]}],
+    }
+    return made
+
+
+@pytest.fixture(scope="module")
+def envoy(session_origin, other_origin):
+    clusters = [
+        cluster("other", {"pipe": {"path": str(other_origin.path)}}),
+        both(session_origin, other_origin),
+    ]
+    envoy = Envoy(
+        routes_of("a"), origin=session_origin, settings={"cache": True}, clusters=clusters, workers=2
+    )
+    listeners = envoy.configuration["static_resources"]["listeners"]
+
+    def manager(listener):
+        return listener["filter_chains"][0]["filters"][0]["typed_config"]
+
+    hosts = [
+        {"name": f"host {one}", "domains": domains, "routes": routes_of(one)}
+        for one, domains in [("a", ["a.test"]), ("b", ["b.test"]), ("c", ["*"])]
+    ]
+    manager(listeners[0])["route_config"]["virtual_hosts"] = hosts
+    other = copy.deepcopy(listeners[0])
+    other["name"] = "other"
+    envoy.other_port = free_port()
+    other["address"]["socket_address"]["port_value"] = envoy.other_port
+    for host in manager(other)["route_config"]["virtual_hosts"]:
+        host["routes"] = routes_of("d")
+    listeners.append(other)
+    yield envoy.start()
+    envoy.stop()
+
+
+def ask(port, host, target, way, method):
+    headers = [("Accept-Encoding", "gzip"), *fields(way)]
+    body = None
+    if method == "POST":
+        headers.append(("Content-Type", "application/json"))
+        body = CALL
+    with Connection(port) as connection:
+        return connection.exchange(target, method=method, headers=headers, body=body, host=host)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_answer_is_of_the_place_that_was_asked(envoy, origin, other_origin, method):
+    origin.answers(what_it_was_asked("node"))
+    other_origin.answers(what_it_was_asked("other"))
+    places = [(envoy.port, "a.test", "a"), (envoy.port, "b.test", "b"), (envoy.port, "c.test", "c")]
+    places.append((envoy.other_port, "a.test", "d"))
+    asked = [(*place, target, way) for place in places for target in ("/", "/x") for way in WAYS]
+    chance, hits = random.Random(7), 0
+    for _ in range(3):
+        chance.shuffle(asked)
+        for port, host, one, target, way in asked:
+            response = ask(port, host, target, way, method)
+            said = json.loads(response.decoded)
+            if method == "POST":
+                said = json.loads(said["result"])
+            assert said == expected(one, host, target, way), (one, way)
+            hits += response.header("Cache-Status").startswith("sszip; hit")
+    assert hits == 2 * len(asked)
+
+
+def test_a_route_without_a_name_is_not_looked_up(start_envoy, origin):
+    def nameless(prefix, settings=None):
+        found = route(prefix, settings)
+        del found["name"]
+        return found
+
+    routes = [nameless("/named", {"cache_namespace": "mainnet"}), nameless("/")]
+    envoy = start_envoy(routes, settings={"cache": True})
+    origin.answers(what_it_was_asked("node"))
+    statuses = [envoy.post("/x", CALL).header("Cache-Status") for _ in range(3)]
+    assert statuses == ["sszip; fwd=bypass; detail=namespace"] * 3
+    statuses = [envoy.post("/named", CALL).header("Cache-Status") for _ in range(2)]
+    assert statuses[0] == "sszip; fwd=miss" and statuses[1].startswith("sszip; hit")
+    said = [line for line in envoy.error_log().splitlines() if "has no name" in line]
+    assert len(said) == 1 and 'cluster "node"' in said[0] and "[warning]" in said[0]
+
+
+def test_a_namespace_is_one_for_all_its_routes(start_envoy, origin):
+    routes = [
+        route("/a", prefix_rewrite="/x"),
+        route("/b", {"cache_namespace": "other"}),
+        route("/"),
+    ]
+    envoy = start_envoy(routes, settings={"cache": True, "cache_namespace": "mainnet"})
+    origin.answers(what_it_was_asked("node"))
+    for path, hits in [("/a", False), ("/c", True), ("/b", False), ("/a", True), ("/b", True)]:
+        response = envoy.post(path, CALL)
+        assert response.header("Cache-Status").startswith("sszip; hit") == hits, path
