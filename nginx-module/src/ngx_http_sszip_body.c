@@ -152,7 +152,7 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     if (!ctx->orphan) {
 
-        rc = ngx_http_sszip_next_body_filter(r, in);
+        rc = ngx_http_sszip_send_body(r, ctx, in);
 
         u = r->upstream;
 

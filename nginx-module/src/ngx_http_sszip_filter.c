@@ -16,17 +16,17 @@ static ngx_int_t ngx_http_sszip_tee(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 
 
-ngx_http_output_header_filter_pt  ngx_http_sszip_next_header_filter;
-ngx_http_output_body_filter_pt    ngx_http_sszip_next_body_filter;
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
 void
 ngx_http_sszip_filter_init(void)
 {
-    ngx_http_sszip_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_sszip_header_filter;
 
-    ngx_http_sszip_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
     ngx_http_top_body_filter = ngx_http_sszip_body_filter;
 }
 
@@ -42,7 +42,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL) {
-        return ngx_http_sszip_next_header_filter(r);
+        return ngx_http_next_header_filter(r);
     }
 
     if (ctx->step.act == SSZIP_DO_RESPOND) {
@@ -50,11 +50,11 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         ngx_http_sszip_look_at_filters(r, ctx);
 
         return (ngx_http_sszip_code_stored_head(r, ctx) == NGX_OK)
-               ? ngx_http_sszip_next_header_filter(r) : NGX_ERROR;
+               ? ngx_http_sszip_send_head(r, ctx) : NGX_ERROR;
     }
 
     if (ctx->step.act != SSZIP_DO_AWAIT) {
-        return ngx_http_sszip_next_header_filter(r);
+        return ngx_http_sszip_send_head(r, ctx);
     }
 
     ngx_http_sszip_look_at_filters(r, ctx);
@@ -72,7 +72,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     }
 
     if (ctx->step.act == SSZIP_DO_PASS) {
-        return ngx_http_sszip_next_header_filter(r);
+        return ngx_http_sszip_send_head(r, ctx);
     }
 
     ngx_http_sszip_watch_upstream(r, ctx);
@@ -154,6 +154,33 @@ ngx_http_sszip_note_filters(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
+ * Others prepare for the body when they get the head.  A filter that could not,
+ * for want of memory, may not survive it, and whoever sends it need not know
+ * that the head has failed: it was held.
+ */
+
+ngx_int_t
+ngx_http_sszip_send_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_next_header_filter(r);
+
+    ctx->headless = (rc == NGX_ERROR);
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_sszip_send_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    return ctx->headless ? NGX_ERROR : ngx_http_next_body_filter(r, in);
+}
+
+
+/*
  * A client may have gone before there is a head to send: one of HTTP/2 has said
  * so.  What is to be stored comes all the same, and the first piece of it finds
  * out that nobody takes it.
@@ -165,7 +192,7 @@ ngx_http_sszip_pass_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     ngx_int_t             rc;
     ngx_http_upstream_t  *u;
 
-    rc = ngx_http_sszip_next_header_filter(r);
+    rc = ngx_http_sszip_send_head(r, ctx);
 
     u = r->upstream;
 
@@ -191,7 +218,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     if (ctx == NULL) {
-        return ngx_http_sszip_next_body_filter(r, in);
+        return ngx_http_next_body_filter(r, in);
     }
 
     if (ctx->done) {
@@ -226,10 +253,10 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         /* what is on its way may go, but nothing follows it */
 
         return (in != NULL) ? NGX_ERROR
-                            : ngx_http_sszip_next_body_filter(r, NULL);
+                            : ngx_http_sszip_send_body(r, ctx, NULL);
 
     default:
-        return ngx_http_sszip_next_body_filter(r, in);
+        return ngx_http_sszip_send_body(r, ctx, in);
     }
 }
 

@@ -269,10 +269,10 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     ctx->step.act = SSZIP_DO_PASS;
 
-    rc = ngx_http_sszip_next_header_filter(r);
+    rc = ngx_http_sszip_send_head(r, ctx);
 
     if (rc != NGX_ERROR && rc <= NGX_OK && !r->header_only) {
-        rc = ngx_http_sszip_next_body_filter(r, out);
+        rc = ngx_http_sszip_send_body(r, ctx, out);
     }
 
     /* the node has answered, whatever the client has made of it */

@@ -75,6 +75,7 @@ typedef struct {
     unsigned                     whole_body:1;   /* of the request */
     unsigned                     own:1;          /* made by no upstream */
     unsigned                     orphan:1;       /* the client has gone */
+    unsigned                     headless:1;     /* its head has failed */
 
     sszip_edit                   coding;         /* of a stored answer */
     off_t                        node_length;    /* before other filters */
@@ -161,6 +162,10 @@ ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
 
 /* the filters */
 void ngx_http_sszip_filter_init(void);
+ngx_int_t ngx_http_sszip_send_head(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
+ngx_int_t ngx_http_sszip_send_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 ngx_int_t ngx_http_sszip_pass_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
@@ -298,8 +303,6 @@ ngx_module_t  module = {                                                      \
 
 extern ngx_module_t  ngx_http_sszip_module;
 
-extern ngx_http_output_header_filter_pt  ngx_http_sszip_next_header_filter;
-extern ngx_http_output_body_filter_pt    ngx_http_sszip_next_body_filter;
 
 
 static ngx_inline sszip_str

@@ -4,12 +4,13 @@ the rest is stored, is never all that it gets."""
 
 import itertools
 import json
+import threading
 
 import pytest
 
 from harness import bodies
 from harness.client import Truncated, request_bytes
-from harness.origin import CLOSE, answer
+from harness.origin import CLOSE, Until, answer
 from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS, Preload
 from harness.rpc import Node, call
 from harness.watch import settled
@@ -46,6 +47,21 @@ server {
     }
 }
 """
+# what fits into the rest of a pool, and what is an allocation of its own, depends on
+# the size of the pool
+POOLS = (112, 128, 144, 176)
+CONFIG += "".join(
+    f"""
+server {{
+    listen 127.0.0.1:@port_{hold}_{pool}@;
+    request_pool_size {pool};
+    sszip_hold {hold} {patience};
+    location / {{ proxy_pass http://@origin@; }}
+}}
+"""
+    for pool in POOLS
+    for hold, patience in (("1k", "60s"), ("64k", "5ms"))
+)
 
 JSON = ("Content-Type", "application/json")
 LENGTHS = {"short": 300, "middle": 40_000, "long": 600_000}
@@ -69,7 +85,9 @@ class WaryNode(Node):
 
 
 def node(length, **options):
-    return WaryNode({"eth_getBlockByHash": lambda params: result(length, params)}, newline=b"", **options)
+    return WaryNode(
+        {"eth_getBlockByHash": lambda params: result(length, params)}, newline=b"", **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +129,13 @@ class Asked:
     """A request, and what of it is in the cache before."""
 
     def __init__(self, nginx, length, kind, accept, port="port"):
-        self.nginx, self.length, self.kind, self.accept, self.port = nginx, length, kind, accept, port
+        self.nginx, self.length, self.kind, self.accept, self.port = (
+            nginx,
+            length,
+            kind,
+            accept,
+            port,
+        )
         self.stored = [next(_numbers) for _ in range(2)] if kind != "miss" else []
         for number in self.stored:
             wait_until_stored(nginx, number)
@@ -120,7 +144,9 @@ class Asked:
         """The numbers that are asked for now."""
         if self.kind == "hits":
             return self.stored
-        return [self.stored[0], next(_numbers), *self.stored[1:]] if self.stored else [next(_numbers)]
+        return (
+            [self.stored[0], next(_numbers), *self.stored[1:]] if self.stored else [next(_numbers)]
+        )
 
     def __call__(self, numbers):
         """What became of it: `"whole"`, a status, or `"cut"`."""
@@ -141,7 +167,9 @@ class Asked:
         answers = answers if isinstance(answers, list) else [answers]
         assert sorted(one["id"] for one in answers) == sorted(numbers)
         for one in answers:
-            assert json.dumps(one["result"]).encode() == result(self.length, [f"0x{one['id']:064x}"])
+            assert json.dumps(one["result"]).encode() == result(
+                self.length, [f"0x{one['id']:064x}"]
+            )
         return "whole"
 
 
@@ -167,6 +195,50 @@ def test_each_allocation_in_turn(nginx, origin, preload, kind, size, accept, fra
         assert asked(numbers) == "whole"
     assert len(outcomes) > 20
     assert outcomes[-1] == "whole"
+
+
+def pausing(node):
+    """The node pauses in the midst of a body, for longer than a head is held."""
+
+    def script(request):
+        first, *rest = node(request)
+        return [first, rest[0], Until(threading.Event(), 0.03), *rest[1:]]
+
+    return script
+
+
+def at_once(node):
+    """All is there before any of it has gone on."""
+    return lambda request: [b"".join(node(request))]
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("sends", [pausing, at_once])
+@pytest.mark.parametrize("pool", POOLS)
+def test_each_allocation_after_a_head_was_held(
+    nginx, origin, preload, sends, framing, accept, pool
+):
+    """Who sends the rest of the body, or its end, is not told that its head has
+    failed."""
+
+    def halves(body):
+        return [body[: len(body) // 2], body[len(body) // 2 :]]
+
+    length = 10_000
+    origin.answers(sends(node(length, framing=framing, split=halves)))
+    # within what is held until the node has paused for too long, or more
+    port = f"port_{'64k' if sends is pausing else '1k'}_{pool}"
+    asked = Asked(nginx, length, "miss", accept, port)
+    (worker,) = nginx.workers()
+    for skip in itertools.count():
+        numbers = asked.prepare()
+        with preload.refusing(worker, skip=skip):
+            outcome = asked(numbers)
+        assert nginx.workers() == [worker], nginx.error_log()[-2000:]
+        if not preload["refused"]:
+            break
+    assert skip > 20 and outcome == "whole"
 
 
 MANY = [(f"X-{n}", "1") for n in range(300)]
@@ -264,7 +336,11 @@ LONG = (65 << 10, 1 << 40)
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("accept", ["gzip", None])
 def test_a_batch_that_a_thread_puts_together(nginx, origin, preload, accept, framing):
-    origin.answers(node(LENGTHS["long"], framing=framing, **({"coding": "gzip"} if framing == "chunked" else {})))
+    origin.answers(
+        node(
+            LENGTHS["long"], framing=framing, **({"coding": "gzip"} if framing == "chunked" else {})
+        )
+    )
     asked = Asked(nginx, LENGTHS["long"], "mixed", accept)
     (worker,) = nginx.workers()
     said = nginx.error_log().count("no memory for the whole answer")
@@ -349,16 +425,25 @@ def test_a_stored_answer_that_stands_in(nginx, origin, preload, size, accept):
     good, fails = node(length), {"now": False}
     fields = [("X-Node", "1"), ("X-Block", "2"), ("Retry-After", "9")]
     sorry = b'{"sorry":"%b"}' % (b"x" * 3000)
-    origin.answers(lambda request: answer(sorry, status=503, headers=fields) if fails["now"] else good(request))
+    origin.answers(
+        lambda request: answer(sorry, status=503, headers=fields) if fails["now"] else good(request)
+    )
     (worker,) = nginx.workers()
     number = next(_numbers)
-    expected = b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (number, result(length, [f"0x{number:064x}"]))
+    expected = b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (
+        number,
+        result(length, [f"0x{number:064x}"]),
+    )
     headers = [JSON, ("Connection", "close"), *([("Accept-Encoding", accept)] if accept else [])]
 
     def ask():
         try:
             with nginx.connect("port_small") as connection:
-                connection.send(request_bytes("/stale", method="POST", headers=headers, body=block(number, number)))
+                connection.send(
+                    request_bytes(
+                        "/stale", method="POST", headers=headers, body=block(number, number)
+                    )
+                )
                 response = connection.read()
         except (Truncated, ConnectionError):
             return "cut"
