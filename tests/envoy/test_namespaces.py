@@ -20,7 +20,12 @@ def what_it_was_asked(name):
     """A node that says what it was asked, by a GET or a call."""
 
     def said(request):
-        place = [name, request.target.split("?")[0], request.header("Host"), request.header("X-Added")]
+        place = [
+            name,
+            request.target.split("?")[0],
+            request.header("Host"),
+            request.header("X-Added"),
+        ]
         body = json.dumps(place)
         if request.method == "POST":
             body = '{"jsonrpc":"2.0","id":1,"result":%s}' % json.dumps(body)
@@ -126,7 +131,11 @@ def envoy(session_origin, other_origin):
         both(session_origin, other_origin),
     ]
     envoy = Envoy(
-        routes_of("a"), origin=session_origin, settings={"cache": True}, clusters=clusters, workers=2
+        routes_of("a"),
+        origin=session_origin,
+        settings={"cache": True},
+        clusters=clusters,
+        workers=2,
     )
     listeners = envoy.configuration["static_resources"]["listeners"]
 

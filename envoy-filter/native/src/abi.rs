@@ -252,6 +252,11 @@ callbacks! {
     envoy_dynamic_module_callback_http_get_body_size: fn(
         filter: FilterPtr, kind: BodyType
     ) -> usize;
+    /// Within a hook for a body: whether the bytes that it is called for are those that
+    /// are kept, since a filter before this one has kept them.
+    envoy_dynamic_module_callback_http_received_buffered_request_body: fn(
+        filter: FilterPtr
+    ) -> bool;
     /// Copies bytes to the end.
     envoy_dynamic_module_callback_http_append_body: fn(
         filter: FilterPtr, kind: BodyType, bytes: ModuleBuffer<'_>

@@ -1,8 +1,7 @@
 //! What a filter, or a route, is configured to do: JSON, with the names of
 //! docs/directives.md without their prefix.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 use sszip_core::cache::process::Process;
@@ -23,8 +22,8 @@ static WORKERS: LazyLock<Option<usize>> =
 /// Of a filter.
 #[derive(Debug)]
 pub struct Filter {
-    /// No two of the process have the same.
-    number: usize,
+    /// By which routes know it.
+    name: Arc<()>,
     directives: Directives,
     /// Where no route says anything.
     config: Arc<Config>,
@@ -34,9 +33,9 @@ pub struct Filter {
 #[derive(Debug)]
 pub struct Route {
     directives: Directives,
-    /// With what each filter says, by its number: a listener has a filter of its own,
-    /// and routes may be of several.
-    configs: Mutex<Vec<(usize, Arc<Config>)>>,
+    /// With what each filter says: a listener has a filter of its own, and routes may be
+    /// of several.
+    configs: Mutex<Vec<(Weak<()>, Arc<Config>)>>,
 }
 
 impl Filter {
@@ -50,12 +49,11 @@ impl Filter {
         let mut on = Directives::default();
         set(&mut on, "enable", &["on".into()])?;
         directives.inherit(&on);
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
         let config = prepared(&directives)?;
         LazyLock::force(&WORKERS);
         start(&config);
         Ok(Self {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            name: Arc::default(),
             config,
             directives,
         })
@@ -67,15 +65,18 @@ impl Filter {
             return Arc::clone(&self.config);
         };
         let mut configs = route.configs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, config)) = configs.iter().find(|(filter, _)| *filter == self.number) {
+        let is_this = |name: &Weak<()>| Weak::as_ptr(name) == Arc::as_ptr(&self.name);
+        if let Some((_, config)) = configs.iter().find(|(name, _)| is_this(name)) {
             return Arc::clone(config);
         }
+        // listeners come and go while their routes stay
+        configs.retain(|(name, _)| name.strong_count() > 0);
         let mut directives = route.directives.clone();
         directives.inherit(&self.directives);
         // what is not allowed was refused when each of them was read
         let config = prepared(&directives).unwrap_or_else(|_| Arc::clone(&self.config));
         start(&config);
-        configs.push((self.number, Arc::clone(&config)));
+        configs.push((Arc::downgrade(&self.name), Arc::clone(&config)));
         config
     }
 }
@@ -206,6 +207,19 @@ mod tests {
         assert_eq!((config.min_length, config.comp_level), (9, 3));
         assert_eq!(filter.of(None).min_length, 7);
         assert!(std::ptr::eq(&*config, &*filter.of(Some(&route))));
+    }
+
+    #[test]
+    fn a_route_forgets_filters_that_are_gone() {
+        let route = Route::new(br#"{"comp_level": 9}"#).expect("right");
+        let stays = Filter::new(b"{}").expect("right");
+        let kept = stays.of(Some(&route));
+        for _ in 0..10 {
+            let filter = Filter::new(br#"{"min_length": 7}"#).expect("right");
+            assert_eq!(filter.of(Some(&route)).min_length, 7);
+        }
+        assert_eq!(route.configs.lock().expect("nobody has panicked").len(), 2);
+        assert!(std::ptr::eq(&*kept, &*stays.of(Some(&route))));
     }
 
     #[test]

@@ -105,6 +105,18 @@ impl Stream {
         }
     }
 
+    /// What is kept of the request's body, besides what a hook `has` just come for: that
+    /// may be the same.
+    pub fn kept(self, has: &Pieces) -> Pieces {
+        // SAFETY: within a hook.
+        let is_same = !has.0.is_empty()
+            && unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
+        match is_same {
+            true => Pieces(Vec::new()),
+            false => self.pieces(BodyType::BufferedRequest),
+        }
+    }
+
     /// Bytes after those that are there.
     pub fn append(self, kind: BodyType, bytes: &[u8]) {
         if !bytes.is_empty() {

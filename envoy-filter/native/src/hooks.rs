@@ -24,6 +24,9 @@ struct Filter {
     has_failed: Cell<bool>,
     /// The client does not keep up with what was sent.
     is_behind: Cell<bool>,
+    /// What the last hook has said: Envoy ignores calls to go on then, though it was a
+    /// hook of the other direction.
+    goes_on: Cell<bool>,
 }
 
 type Handle = Rc<Filter>;
@@ -120,10 +123,12 @@ unsafe fn act(
 ) -> Outcome {
     let stream = Stream::new(stream);
     // SAFETY: the function's contract.
-    match unsafe { handle(filter) } {
-        Some(filter) => filter.act(stream, |exchange| what(exchange, stream, &filter)),
-        None => Outcome::Continue,
-    }
+    let Some(filter) = (unsafe { handle(filter) }) else {
+        return Outcome::Continue;
+    };
+    let outcome = filter.act(stream, |exchange| what(exchange, stream, &filter));
+    filter.goes_on.set(matches!(outcome, Outcome::Continue));
+    outcome
 }
 
 fn headers_status(outcome: &Outcome) -> HeadersStatus {
@@ -235,9 +240,10 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
     guarded(ptr::null(), || {
         let filter = Rc::new(Filter {
             config: config.cast(),
-            exchange: RefCell::default(),
+            exchange: RefCell::new(Exchange::new()),
             has_failed: Cell::new(false),
             is_behind: Cell::new(false),
+            goes_on: Cell::new(false),
         });
         Handle::into_raw(filter).cast()
     })
@@ -394,19 +400,21 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     filter: *const c_void,
     event: u64,
 ) {
+    let stream = Stream::new(stream);
     // SAFETY: the function's contract.
-    unsafe {
-        let mut is_request = false;
-        let outcome = act(stream, filter, |exchange, stream, _| {
-            is_request = exchange.is_request();
-            exchange.scheduled(stream, event)
-        });
-        if let Outcome::Continue = outcome {
-            let stream = Stream::new(stream);
-            match is_request {
-                true => stream.continue_decoding(),
-                false => stream.continue_encoding(),
-            }
+    let Some(filter) = (unsafe { handle(filter) }) else {
+        return;
+    };
+    let mut is_request = false;
+    let outcome = filter.act(stream, |exchange| {
+        is_request = exchange.is_request();
+        exchange.scheduled(stream, event, !filter.goes_on.get())
+    });
+    if let Outcome::Continue = outcome {
+        filter.goes_on.set(true);
+        match is_request {
+            true => stream.continue_decoding(),
+            false => stream.continue_encoding(),
         }
     }
 }
@@ -433,11 +441,20 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
 }
 
 /// The stream is complete, and will be destroyed.
+///
+/// # Safety
+/// As of [`handle`].
 #[no_mangle]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
-    _stream: FilterPtr,
-    _filter: *const c_void,
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
+    stream: FilterPtr,
+    filter: *const c_void,
 ) {
+    // SAFETY: the function's contract.
+    if let Some(filter) = unsafe { handle(filter) } {
+        let stream = Stream::new(stream);
+        // there is nothing to be told to one that is in use
+        let _ = filter.with(stream, |exchange| exchange.complete(stream));
+    }
 }
 
 /// No callouts are made.

@@ -31,7 +31,23 @@ def filter_of(settings, kind="DynamicModuleFilter"):
         "@type": f"{_TYPE}{kind}",
         "dynamic_module_config": {"name": "sszip_envoy", "do_not_close": True},
         "filter_name": "sszip",
-        "filter_config": {"@type": "type.googleapis.com/google.protobuf.Struct", "value": settings},
+        "filter_config": {
+            "@type": "type.googleapis.com/google.protobuf.Struct",
+            "value": settings,
+        },
+    }
+
+
+def typed(kind, **settings):
+    """A part of Envoy's configuration with its type, without what all of them have."""
+    return {"@type": f"type.googleapis.com/envoy.extensions.{kind}", **settings}
+
+
+def filter(name, kind, **settings):
+    """One of Envoy's own filters, of a type in a folder that is called as the filter is."""
+    return {
+        "name": f"envoy.filters.http.{name}",
+        "typed_config": typed(f"filters.http.{name}.v3.{kind}", **settings),
     }
 
 
@@ -67,6 +83,9 @@ class Envoy:
         http=None,
         text=None,
         per_connection=None,
+        hops=None,
+        tls=False,
+        last=(),
     ):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-envoy-", dir="/tmp"))
         self.port, self.admin = free_port(), free_port()
@@ -79,45 +98,62 @@ class Envoy:
         self._log_read = 0
         self._log_lines = {}
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
-        nodes = [cluster("node", {"pipe": {"path": str(origin.path)}})] if origin else []
-        listener = self._listener(routes, settings or {}, list(filters), http or {})
+        # where the filter is: behind a hop that is another one
+        self.direct = free_port() if hops else self.port
+        nodes = [cluster("node", pipe(origin.path))] if origin else []
+        more = []
+        if hops:
+            back = self.prefix / "back.sock"
+            nodes = [
+                cluster("node", pipe(back), http2=True),
+                cluster("origin", pipe(origin.path)),
+                cluster("under-test", address(self.direct), **{hops: True}),
+            ]
+            if hops == "http3":
+                trusted = {"trusted_ca": {"filename": str(self.prefix / "certificate.pem")}}
+                nodes[-1]["transport_socket"] = quic("Upstream", validation_context=trusted)
+            more = [
+                listener("front", address(self.port), hop("under-test")),
+                listener("back", pipe(back), hop("origin")),
+            ]
+        filters = [
+            *filters,
+            {"name": "sszip", "typed_config": filter_of(settings or {})},
+            *last,
+        ]
+        managed = manager("test", routes, filters, access_log=[self._access_log()], **(http or {}))
+        under_test = listener("test", address(self.direct), managed)
+        chain = under_test["filter_chains"][0]
+        if tls or hops == "http3":
+            certificate = self._certificate()
+        if tls:
+            chain["transport_socket"] = tls_socket(
+                tls_certificates=[certificate], alpn_protocols=["h2", "http/1.1"]
+            )
+        if hops == "http3":
+            managed["codec_type"] = "HTTP3"
+            under_test["address"]["socket_address"]["protocol"] = "UDP"
+            under_test["udp_listener_config"] = {"quic_options": {}}
+            chain["transport_socket"] = quic("Downstream", tls_certificates=[certificate])
         if per_connection is not None:
-            listener["per_connection_buffer_limit_bytes"] = per_connection
+            under_test["per_connection_buffer_limit_bytes"] = per_connection
         self.configuration = {
             "admin": {"address": address(self.admin)},
             "static_resources": {
-                "listeners": [listener],
+                "listeners": [under_test, *more],
                 "clusters": [*nodes, *clusters],
             },
         }
 
-    def _listener(self, routes, settings, filters, http):
-        manager = {
-            "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
-            ".HttpConnectionManager",
-            "stat_prefix": "test",
-            "http_protocol_options": {"accept_http_10": True},
-            "access_log": [self._access_log()],
-            "route_config": {
-                "virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]
-            },
-            "http_filters": [
-                *filters,
-                {"name": "sszip", "typed_config": filter_of(settings)},
-                {
-                    "name": "envoy.filters.http.router",
-                    "typed_config": {
-                        "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
-                    },
-                },
-            ],
-            **http,
-        }
-        network = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+    def _certificate(self):
+        """One of our own making, and its key."""
+        key, certificate = self.prefix / "key.pem", self.prefix / "certificate.pem"
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                   "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True)
         return {
-            "name": "test",
-            "address": address(self.port),
-            "filter_chains": [{"filters": [network]}],
+            "certificate_chain": {"filename": str(certificate)},
+            "private_key": {"filename": str(key)},
         }
 
     def _access_log(self):
@@ -180,7 +216,7 @@ class Envoy:
 
     def _is_ready(self):
         if self.process.poll() is not None:
-            raise AssertionError("Envoy did not start:\n" + self.error_log())
+            raise AssertionError("Envoy did not start:\n" + self.error_log()[:3000])
         with contextlib.suppress(OSError, AssertionError):
             return client.fetch(self.admin, "/ready").status == 200
 
@@ -248,6 +284,16 @@ class Envoy:
 
         return self.wait_for(look, f"the log line of {uri}")
 
+    def stats(self, pattern):
+        """Its counters and gauges whose names match, by name."""
+        said = client.fetch(self.admin, "/stats?format=json").body
+        stats = {one["name"]: one["value"] for one in json.loads(said)["stats"] if "value" in one}
+        return {name: value for name, value in stats.items() if re.search(pattern, name)}
+
+    def active(self):
+        """Requests under way, of clients and to nodes."""
+        return sum(self.stats(r"^(http\.(?!admin)|cluster\.).*_rq(_pending)?_active$").values())
+
     # requests
 
     def uri(self, path):
@@ -277,6 +323,16 @@ class Envoy:
         headers = [("Content-Type", "application/json"), *headers]
         return self.get(path, accept, method="POST", body=body, headers=headers, **request)
 
+    def ask(self, path, body=None, accept="gzip", headers=(), **request):
+        """A call, or a request for a page, at that very place: so that it can be stored."""
+        headers = list(headers)
+        if accept is not None:
+            headers.append(("Accept-Encoding", accept))
+        if body is not None:
+            headers.append(("Content-Type", "application/json"))
+        method = "GET" if body is None else "POST"
+        return client.fetch(self.port, path, method=method, headers=headers, body=body, **request)
+
     def connect(self, **options):
         return client.Connection(self.port, **options)
 
@@ -285,13 +341,79 @@ def address(port):
     return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
 
 
-def cluster(name, where):
-    """A node, with one request a connection, as nginx asks it."""
+def pipe(path):
+    return {"pipe": {"path": str(path)}}
+
+
+def manager(name, routes, filters=(), **more):
+    """The connection manager of a listener; its last filter is the router."""
+    return {
+        "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
+        ".HttpConnectionManager",
+        "stat_prefix": name,
+        "http_protocol_options": {"accept_http_10": True},
+        "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": routes}]},
+        "http_filters": [*filters, filter("router", "Router")],
+        **more,
+    }
+
+
+def hop(to):
+    """Passes on what it gets, WebSockets among it."""
+    return manager(
+        to,
+        [route("/", None, to)],
+        upgrade_configs=[{"upgrade_type": "websocket"}],
+        http2_protocol_options={"allow_connect": True},
+    )
+
+
+def listener(name, where, managed):
+    network = {
+        "name": "envoy.filters.network.http_connection_manager",
+        "typed_config": managed,
+    }
+    return {"name": name, "address": where, "filter_chains": [{"filters": [network]}]}
+
+
+def tls_socket(kind="Downstream", **more):
+    return {
+        "name": "envoy.transport_sockets.tls",
+        "typed_config": {
+            "@type": f"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.{kind}TlsContext",
+            "common_tls_context": more,
+        },
+    }
+
+
+def quic(kind, **more):
+    tls = tls_socket(kind, **more)["typed_config"]
+    return {
+        "name": "envoy.transport_sockets.quic",
+        "typed_config": {
+            "@type": f"type.googleapis.com/envoy.extensions.transport_sockets.quic.v3.Quic{kind}Transport",
+            f"{kind.lower()}_tls_context": {
+                "common_tls_context": tls["common_tls_context"],
+                **({"sni": "localhost"} if kind == "Upstream" else {}),
+            },
+        },
+    }
+
+
+def cluster(name, where, *, http2=False, http3=False, requests=1, **more):
+    """A node; over HTTP/1.1 with one request a connection, as nginx asks it."""
+    protocol = "http2" if http2 else "http3" if http3 else "http"
     options = {
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
             "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-            "common_http_protocol_options": {"max_requests_per_connection": 1},
-            "explicit_http_config": {"http_protocol_options": {}},
+            "explicit_http_config": {
+                f"{protocol}_protocol_options": {"allow_connect": True} if http2 else {}
+            },
+            **(
+                {"common_http_protocol_options": {"max_requests_per_connection": requests}}
+                if protocol == "http" and requests
+                else {}
+            ),
         }
     }
     endpoint = {"endpoint": {"address": where}}
@@ -300,5 +422,9 @@ def cluster(name, where):
         "type": "STATIC",
         "connect_timeout": "5s",
         "typed_extension_protocol_options": options,
-        "load_assignment": {"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [endpoint]}],
+        },
+        **more,
     }

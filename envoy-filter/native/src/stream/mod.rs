@@ -4,6 +4,7 @@
 //! What Envoy calls back for at once (an answer of ours, a stream that goes on) is
 //! an [`Act`], done once nothing of the stream is in use.
 
+mod redirect;
 mod request;
 mod response;
 mod sending;
@@ -105,13 +106,19 @@ pub struct Exchange {
     local_reply: Option<Failure>,
     /// What waits for the client, of an answer of ours.
     sending: Option<Sending>,
+    /// The node has sent trailers, and so all of its answer.
+    has_trailers: bool,
+    /// Where the request came from when it came, if that was a redirect that Envoy has
+    /// followed by itself.
+    redirected_from: Option<Vec<u8>>,
 }
 
-impl Default for Exchange {
-    fn default() -> Self {
+impl Exchange {
+    /// Of a stream that begins.
+    pub fn new() -> Self {
         Self {
             state: State::Passing,
-            driver: None,
+            driver: redirect::begun(),
             scheduler: None,
             timer: 0,
             is_timed: false,
@@ -120,11 +127,11 @@ impl Default for Exchange {
             written: Vec::new(),
             local_reply: None,
             sending: None,
+            has_trailers: false,
+            redirected_from: None,
         }
     }
-}
 
-impl Exchange {
     /// The driver can't be asked any more.
     fn give_up(&mut self) -> Act {
         self.state = State::Passing;
@@ -151,8 +158,15 @@ impl Exchange {
         matches!(self.state, State::Asking | State::Waiting)
     }
 
-    /// Something that this has asked to be told.
-    pub fn scheduled(&mut self, stream: Stream, event: u64) -> Act {
+    /// The node's answer is complete. What still comes of the request is not awaited by
+    /// anybody, and must not have Envoy think that the stream goes on.
+    fn is_answered(&self) -> bool {
+        self.state == State::Coding || self.has_trailers
+    }
+
+    /// Something that this has asked to be told. Unless it `can_go_on` Envoy does not let
+    /// it: more has to come of it first.
+    pub fn scheduled(&mut self, stream: Stream, event: u64, can_go_on: bool) -> Act {
         match event {
             DONE => self.done(stream),
             WOKEN => self.woken(stream),
@@ -160,7 +174,10 @@ impl Exchange {
             TRAILERS => self.ends_by_trailers(stream),
             timer if self.is_timed && timer == self.timer => {
                 self.is_timed = false;
-                self.due(stream)
+                match can_go_on {
+                    true => self.due(stream),
+                    false => Act::Stop,
+                }
             }
             _ => Act::Stop,
         }

@@ -16,11 +16,15 @@ use crate::wakes::Waiting;
 impl Exchange {
     /// The request's head.
     pub fn request_head(&mut self, stream: Stream, config: Arc<Config>, is_all: bool) -> Act {
+        let head = stream.head(HeaderType::Request);
+        if self.is_redirected(&head) {
+            self.becomes(State::Forwarded);
+            return Act::Continue;
+        }
         if !config.enable {
             note(stream, None);
             return Act::Continue;
         }
-        let head = stream.head(HeaderType::Request);
         let host = head.get(":authority").map(|host| (&b"host"[..], host));
         let mut driver = Driver::new(config);
         let said = driver.request_head(RequestHead {
@@ -42,6 +46,10 @@ impl Exchange {
             Need::Nothing => self.forward(stream),
             Need::LookUp => self.look_up(stream, Some(b"")),
             Need::Body | Need::WholeBody if is_all => self.look_up(stream, Some(b"")),
+            // the node is to be asked first whether it wants it (`proxy_100_continue`)
+            Need::Body | Need::WholeBody if head.get("expect").is_some() => {
+                self.look_up(stream, None)
+            }
             Need::Body | Need::WholeBody => {
                 self.state = State::Reading;
                 match length {
@@ -60,10 +68,15 @@ impl Exchange {
             State::Reading => {}
             // it comes once the request goes on
             State::Asking | State::Waiting => return Act::Keep,
+            _ if self.is_answered() => {
+                let came = stream.pieces(BodyType::ReceivedRequest).len();
+                stream.drain(BodyType::ReceivedRequest, came);
+                return Act::Stop;
+            }
             _ => return Act::Continue,
         }
-        let kept = stream.pieces(BodyType::BufferedRequest);
         let came = stream.pieces(BodyType::ReceivedRequest);
+        let kept = stream.kept(&came);
         let length = (kept.len() + came.len()) as u64;
         let is_longer = length > stream.buffer_limit();
         // Envoy puts it together if it goes on now, and would refuse it
@@ -99,6 +112,7 @@ impl Exchange {
                 self.look_up_pieces(stream, &pieces)
             }
             State::Asking | State::Waiting => Act::Stop,
+            _ if self.is_answered() => Act::Stop,
             _ => Act::Continue,
         }
     }
@@ -224,8 +238,8 @@ impl Exchange {
         if !target.is_empty() {
             stream.set(HeaderType::Request, ":path", Some(target));
         }
-        let kept = stream.pieces(BodyType::BufferedRequest).len();
-        let came = stream.pieces(BodyType::ReceivedRequest).len();
+        let came = stream.pieces(BodyType::ReceivedRequest);
+        let (kept, came) = (stream.kept(&came).len(), came.len());
         let body = exchange.request_body();
         // within the hook for the body it goes with what came, else with what is kept
         let into = match came {

@@ -10,9 +10,19 @@ use crate::abi::{BodyType, HeaderType};
 use crate::envoy::{Head, Pieces, Stream};
 use crate::{clock, pool};
 
+/// What a route may add, with the value `%UPSTREAM_PROTOCOL%`: of what the node speaks
+/// Envoy tells filters nothing by itself. It is not sent on.
+const PROTOCOL: &str = "sszip-upstream-protocol";
+
 impl Exchange {
     /// The response's head.
     pub fn response_head(&mut self, stream: Stream, is_all: bool) -> Act {
+        let mut head = stream.head(HeaderType::Response);
+        let is_delimited = is_delimited(&head, is_all);
+        if head.get(PROTOCOL).is_some() {
+            stream.set(HeaderType::Response, PROTOCOL, None);
+            head = stream.head(HeaderType::Response);
+        }
         if self.state != State::Forwarded {
             return self.give_up();
         }
@@ -26,8 +36,7 @@ impl Exchange {
         if is_own {
             return self.give_up();
         }
-        let head = stream.head(HeaderType::Response);
-        let response = response(&head, is_all);
+        let response = response(&head, is_delimited);
         let failure = self.local_reply.unwrap_or(Failure::Status(response.status));
         let step = match driver.node_head(response.clone(), failure, now) {
             Ok(false) => driver.response_head(response),
@@ -35,7 +44,7 @@ impl Exchange {
             Ok(true) => {
                 replace_head(stream, &head, driver);
                 let head = stream.head(HeaderType::Response);
-                driver.response_head(self::response(&head, is_all))
+                driver.response_head(self::response(&head, is_delimited))
             }
             Err(misuse) => Err(misuse),
         };
@@ -197,6 +206,7 @@ impl Exchange {
         match self.state {
             State::Holding | State::Streaming => {
                 // the head has to go before what is added here
+                self.has_trailers = true;
                 self.scheduler(stream).commit(TRAILERS);
                 Act::Stop
             }
@@ -229,14 +239,13 @@ impl Exchange {
 }
 
 /// A response's head as the driver reads it.
-fn response(head: &Head, is_all: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
-    let length = length(head);
+fn response(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
     let status = head.get(":status").and_then(number).unwrap_or_default();
     ResponseHead {
         status: status as u16,
-        content_length: length,
+        content_length: length(head),
         fields: head.plain(),
-        delimited: length.is_some() || is_all || is_chunked(head),
+        delimited,
         now: clock::wall(),
         unbuffered: false,
         subrequest: false,
@@ -267,8 +276,12 @@ pub(super) fn see(driver: &mut Driver, piece: &[u8]) {
     }
 }
 
-/// HTTP/1.1's: the body's end can be told from a break.
-fn is_chunked(head: &Head) -> bool {
+/// The body's end can be told from a break: always but with HTTP/1, where that may be the
+/// connection's end.
+fn is_delimited(head: &Head, is_all: bool) -> bool {
     let codings = head.get("transfer-encoding").unwrap_or_default();
-    codings.to_ascii_lowercase().ends_with(b"chunked")
+    is_all
+        || length(head).is_some()
+        || codings.to_ascii_lowercase().ends_with(b"chunked")
+        || matches!(head.get(PROTOCOL), Some(b"HTTP/2" | b"HTTP/3"))
 }

@@ -1,0 +1,167 @@
+"""HTTP/2 and HTTP/3: clients that speak them, and nodes."""
+
+import subprocess
+import threading
+
+import pytest
+
+from harness.client import Truncated, gunzip
+from harness.envoy import route
+from harness.http2 import Http2Client
+from harness.origin import CLOSE, Until, answer, chunked, head
+from harness.rpc import Node, call
+
+BODY = b'{"result":"' + b"a" * 30000 + b'"}'
+TEXT = b"text that is no JSON " * 500
+PROTOCOL = [{"header": {"key": "sszip-upstream-protocol", "value": "%UPSTREAM_PROTOCOL%"}}]
+BLOCK = '["0x%064x",true]'
+
+
+def says_protocol(prefix, settings):
+    return {**route(prefix, settings), "response_headers_to_add": PROTOCOL}
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    held = {"hold": "1m 60s", "types": ["application/json", "text/plain"]}
+    routes = [
+        says_protocol("/known", held),
+        route("/unknown", held),
+        route("/at-once", {"hold": "0"}),
+        route("/cache", {"cache": True}),
+        route("/"),
+    ]
+    return start_envoy(routes, hops="http2", workers=2)
+
+
+class TestNodes:
+    @pytest.mark.parametrize("path, framing", [("/known", "length"), ("/unknown", "chunked")])
+    def test_a_text_without_a_length(self, envoy, origin, path, framing):
+        """HTTP/2 says where it ends; but not to the filter, unless the route does."""
+        origin.answers(answer(TEXT, type="text/plain", framing="chunked"))
+        response = envoy.get(path)
+        assert (response.coding, response.framing) == ("gzip", framing)
+        assert gunzip(response.body) == TEXT
+        assert response.all("sszip-upstream-protocol") == []
+
+    def test_a_protocol_that_is_not_the_clients_to_know(self, start_envoy, origin):
+        """Where it ends with its connection, that is said, too."""
+        settings = {"hold": "1m 60s", "types": ["text/plain"]}
+        envoy = start_envoy(
+            [says_protocol("/off", {"enable": False}), says_protocol("/", settings)]
+        )
+        origin.answers(answer(TEXT, type="text/plain", framing="close"))
+        response = envoy.get("/")
+        assert response.framing == "chunked" and gunzip(response.body) == TEXT
+        assert response.all("sszip-upstream-protocol") == []
+        assert envoy.get("/off").all("sszip-upstream-protocol") == []
+
+    def test_a_reset_is_no_end(self, envoy, origin):
+        """Neither while its head is held, nor in a stream."""
+        half = TEXT[:5000]
+        begun = [head(200, [("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked")])]
+        origin.answers([*begun, *chunked([half], last=False), CLOSE])
+        for path in ("/known", "/unknown"):
+            assert envoy.get(path).status in (502, 503)
+        json = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
+        origin.answers([head(200, json), *chunked([BODY[:20000]], last=False), CLOSE])
+        with pytest.raises(Truncated):
+            envoy.get("/at-once")
+
+    def test_trailers_of_the_node(self, envoy, origin):
+        script = [head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+                  *chunked([BODY], last=False), b"0\r\nX-Checksum: 1\r\n\r\n"]  # fmt: skip
+        origin.answers(script)
+        for path in ("/known", "/unknown", "/at-once", "/"):
+            with Http2Client(envoy.direct) as client:
+                stream = client.ask(path)
+                client.finish(stream)
+                assert client.judged(stream) == BODY
+
+
+class TestClients:
+    def test_many_streams_on_a_connection(self, envoy, origin):
+        origin.answers(
+            Node({"eth_getBlockByHash": lambda params: b'"%b"' % params[0].encode() * 1})
+        )
+        with Http2Client(envoy.direct) as client:
+            for _ in range(3):
+                streams = {}
+                for number in range(60):
+                    body = call("eth_getBlockByHash", BLOCK % (number % 20), str(number))
+                    streams[client.ask("/cache", method="POST", body=body)] = number
+                client.finish(*streams)
+                for stream, number in streams.items():
+                    said = client.judged(stream)
+                    assert b'"id":%d,' % number in said
+                    assert b"0x%064x" % (number % 20) in said
+
+    def test_small_windows(self, envoy, origin):
+        """What does not fit waits, and other streams do not wait for it."""
+        result = b'{"hash":"0x%064x","x":"' % 500 + bytes(range(97, 117)) * 20000 + b'"}'
+        origin.answers(Node({"eth_getBlockByHash": result}))
+        body = call("eth_getBlockByHash", BLOCK % 500)
+        with Http2Client(envoy.direct, window=1000) as client:
+            for _ in range(2):  # from the node, and stored
+                slow = client.ask("/cache", accept=None, method="POST", body=body)
+                while slow not in client.heads:
+                    client.step(acknowledge=False)
+                quick = client.ask("/cache", method="POST", body=call("eth_chainId"))
+                while quick not in client.ended:
+                    client.step(acknowledge=False)
+                client.h2.increment_flow_control_window(1 << 20, slow)
+                client.h2.increment_flow_control_window(1 << 20)
+                client.flush()
+                client.finish(slow)
+                assert client.judged(slow).endswith(b'"result":' + result + b"}\n")
+
+    def test_streams_that_are_reset(self, envoy, origin):
+        """Before the node answers, while it does, and while it is sent; the others are not
+        harmed."""
+        go_on = threading.Event()
+        origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+                        *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
+        with Http2Client(envoy.direct) as client:
+            streams = [client.ask("/at-once") for _ in range(20)]
+            while not all(stream in client.heads for stream in streams[:10]):
+                client.step()
+            for stream in streams[::2]:
+                client.reset(stream)
+            client.answers_pings()
+            go_on.set()
+            client.finish(*streams[1::2])
+            for stream in streams[1::2]:
+                assert client.judged(stream) == BODY
+        envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
+
+    def test_curl_over_tls(self, start_envoy, origin):
+        envoy = start_envoy([route("/", {"cache": True})], tls=True)
+        origin.answers(answer(BODY))
+        for option, version in (("--http2", "2"), ("--http1.1", "1.1")):
+            said = subprocess.run(
+                ["curl", "-sk", option, "--compressed", "-w", "\n%{http_version} %{size_download}",
+                 f"https://localhost:{envoy.port}/"],
+                capture_output=True, check=True, timeout=30,
+            ).stdout  # fmt: skip
+            body, _, figures = said.rpartition(b"\n")
+            assert body == BODY
+            protocol, size = figures.decode().split()
+            assert protocol == version and int(size) < len(BODY)
+
+
+def test_http3(start_envoy, origin):
+    """Clients that speak it are a hop's: what it takes over HTTP/1.1 it asks over HTTP/3."""
+    envoy = start_envoy([route("/cache", {"cache": True}), route("/")], hops="http3")
+    origin.answers(answer(BODY))
+    response = envoy.get("/")
+    assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
+    assert gunzip(response.body) == BODY
+    origin.answers(
+        Node({"eth_getBlockByHash": b'{"hash":"0x%064x","x":"' % 7 + b"0" * 200000 + b'"}'})
+    )
+    said = []
+    for _ in range(2):
+        response = envoy.ask("/cache", call("eth_getBlockByHash", BLOCK % 7))
+        said.append(response.header("Cache-Status"))
+        assert len(response.decoded) > 200000
+    assert "fwd=miss" in said[0] and "hit" in said[1]

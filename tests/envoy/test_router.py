@@ -1,0 +1,516 @@
+"""What Envoy's router does by itself: it asks again, elsewhere, at two places at a time,
+gives up, answers by itself, or makes a tunnel."""
+
+import concurrent.futures
+import socket
+import threading
+import time
+
+import grpc
+import pytest
+import websockets.sync.client
+import websockets.sync.server
+
+from harness import bodies
+from harness.client import Truncated, gunzip, request_bytes
+from harness.envoy import address, cluster, pipe, route
+from harness.http2 import Http2Client
+from harness.nginx import free_port
+from harness.origin import CLOSE, Origin, Until, answer, chunked, head
+from harness.rpc import Node, call
+
+BODY = bodies.json(30000)
+CALL = call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32))
+OTHER = call("eth_getBlockByHash", '["0x%s",true]' % ("cd" * 32), "2")
+NODE = {
+    "eth_getBlockByHash": lambda params: b'{"hash":"%b","x":"%b"}' % (params[0].encode(), b"0" * 3000),
+    "eth_blockNumber": b'"0x10"',
+}  # fmt: skip
+CACHED = {"cache": True}
+STALE = {
+    **CACHED,
+    "cache_valid": ["tip", "1ms"],
+    "cache_use_stale": ["error", "timeout", "http_503"],
+}
+JSON = ("Content-Type", "application/json")
+TRIES = {"num_retries": 2, "per_try_timeout": "0.3s"}
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory):
+    origin = Origin(tmp_path_factory.mktemp("second"))
+    yield origin
+    origin.close()
+
+
+@pytest.fixture(autouse=True)
+def forget(second):
+    second.forget()
+    yield
+    assert not second.errors, second.errors
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy, second):
+    gone = cluster("gone", address(free_port()))
+    both = [{"name": name, "weight": 50} for name in ("node", "second")]
+    weighted = route("/weighted", CACHED)
+    weighted["route"] = {"weighted_clusters": {"clusters": both}}
+    direct = route("/direct", CACHED)
+    del direct["route"]
+    direct["direct_response"] = {"status": 200, "body": {"inline_string": "x" * 4000}}
+    routes = [
+        route("/retry", CACHED, retry_policy={"retry_on": "5xx,reset,connect-failure", **TRIES}),
+        route("/hedge", CACHED, retry_policy={"retry_on": "5xx", **TRIES}, hedge_policy={"hedge_on_per_try_timeout": True}),
+        route("/mirror", CACHED, request_mirror_policies=[{"cluster": "second"}]),
+        route("/moved", {**CACHED, "ssz": True}, internal_redirect_policy={
+            "max_internal_redirects": 3, "redirect_response_codes": [302, 303, 307, 308]}),
+        route("/elsewhere", {"enable": False}, internal_redirect_policy={
+            "max_internal_redirects": 3, "redirect_response_codes": [302, 303, 307, 308]}),
+        route("/timeout", CACHED, timeout="0.3s"),
+        route("/stale/timeout", STALE, timeout="0.3s"),
+        route("/stale", STALE),
+        route("/gone", CACHED, "gone"),
+        route("/eager", {"cache": True, "hold": "1m 60s"}),
+        route("/at-once", {"hold": "0"}),
+        weighted,
+        direct,
+        {"match": {"prefix": "/redirect"}, "redirect": {"path_redirect": "/else"}},
+        route("/", CACHED),
+    ]  # fmt: skip
+    return start_envoy(
+        routes,
+        workers=2,
+        clusters=[cluster("second", pipe(second.path)), gone],
+    )
+
+
+def said(response):
+    return response.header("Cache-Status") or ""
+
+
+class TestTries:
+    def test_the_answer_of_the_last_try_is_stored(self, envoy, origin):
+        tries = [
+            answer(b"busy", status=503),
+            [CLOSE],
+            answer(b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%b"}}' % (b"ab" * 32)),
+        ]
+        left = list(tries)
+        origin.answers(lambda request: left.pop(0))
+        first = envoy.ask("/retry", CALL)
+        assert (first.status, len(origin.received())) == (200, 3)
+        assert all(request.body == CALL for request in origin.received())
+        assert "hit" in said(envoy.ask("/retry", CALL))
+        assert len(origin.received()) == 3
+
+    def test_a_batch_of_which_a_part_is_asked_again(self, envoy, origin):
+        """What is asked again is the part that was asked."""
+        node = Node(NODE)
+        origin.answers(node)
+        first = call("eth_getBlockByHash", '["0x%s",true]' % ("12" * 32))
+        assert envoy.ask("/retry", first).status == 200
+        left = [[CLOSE], answer(b"busy", status=503)]
+        origin.answers(lambda request: left.pop(0) if left else node(request))
+        response = envoy.ask("/retry", b"[%b,%b]" % (first, OTHER))
+        assert [request.body for request in origin.received()[1:]] == [b"[%b]" % OTHER] * 3
+        assert b"12" * 32 in response.decoded and b"cd" * 32 in response.decoded
+
+    def test_hedging(self, envoy, origin):
+        """The first that answers is taken; the other one is none of ours."""
+        slow = threading.Event()
+        node = Node(NODE)
+        left = [lambda request: [Until(slow), *node(request)], node]
+        origin.answers(lambda request: (left.pop(0) if left else node)(request))
+        body = call("eth_getBlockByHash", '["0x%s",true]' % ("34" * 32))
+        first = envoy.ask("/hedge", body)
+        slow.set()
+        assert first.status == 200 and b"34" * 32 in first.decoded
+        assert len(origin.received()) == 2
+        assert "hit" in said(envoy.ask("/hedge", body))
+
+    def test_a_mirror_sees_what_the_node_sees(self, envoy, origin, second):
+        origin.answers(Node(NODE))
+        second.answers(answer(b"of no account", status=500))
+        body = call("eth_getBlockByHash", '["0x%s",true]' % ("56" * 32))
+        assert b"56" * 32 in envoy.ask("/mirror", body).decoded
+        assert "hit" in said(envoy.ask("/mirror", body))
+        envoy.wait_for(second.received, "the mirror to be asked")
+        assert [request.body for request in second.received()] == [body]
+        assert second.last().header("Accept-Encoding") == "identity"
+
+    def test_each_of_two_clusters_has_its_own(self, envoy, origin, second):
+        origin.answers(Node({"eth_getBlockByHash": b'{"hash":"0x%b","of":"one"}' % (b"ab" * 32)}))
+        second.answers(Node({"eth_getBlockByHash": b'{"hash":"0x%b","of":"two"}' % (b"ab" * 32)}))
+        bodies_ = {envoy.ask("/weighted", CALL).decoded for _ in range(40)}
+        assert len(bodies_) == 2
+        assert len(origin.received()) == len(second.received()) == 1
+
+
+class TestRedirects:
+    """Envoy follows some by itself, and begins anew with the request as it went to the
+    node."""
+
+    def moves(self, origin, node, status=307, times=1):
+        left = [f"http://localhost/moved/{number}" for number in range(times - 1)]
+        left.append("http://localhost/elsewhere")
+
+        def moved(request):
+            if not left:
+                return node(request) if callable(node) else node
+            return answer(status=status, headers=[("Location", left.pop(0))])
+
+        origin.answers(moved)
+
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_a_batch_of_which_a_part_is_asked_for(self, envoy, origin, times):
+        node = Node(NODE)
+        origin.answers(node)
+        one = call("eth_getBlockByHash", '["0x%s",true]' % (f"{times}1" * 32))
+        two = call("eth_getBlockByHash", '["0x%s",true]' % (f"{times}2" * 32), "2")
+        assert envoy.ask("/moved", one).status == 200
+        self.moves(origin, node, times=times)
+        response = envoy.ask("/moved", b"[%b,%b]" % (one, two))
+        assert response.status == 200
+        assert [request.path for request in origin.received()][-1] == "/elsewhere"
+        assert origin.last().body == b"[%b]" % two
+        assert f"{times}1".encode() * 32 in response.decoded
+        assert f"{times}2".encode() * 32 in response.decoded
+
+    def test_it_is_coded_for_the_client(self, envoy, origin):
+        self.moves(origin, answer(BODY), status=302)
+        response = envoy.get("/moved")
+        assert (response.status, response.coding) == (200, "gzip")
+        assert gunzip(response.body) == BODY
+        self.moves(origin, answer(BODY), status=302)
+        assert envoy.get("/moved", accept=None).body == BODY
+
+    def test_who_takes_ssz_only_gets_no_json(self, envoy, origin):
+        nothing = answer(b'{"data":"no block"}')
+        self.moves(origin, nothing, status=302)
+        fields = [("Accept", "application/octet-stream")]
+        response = envoy.get("/moved/eth/v2/beacon/blocks/head", headers=fields)
+        # as without a redirect
+        origin.answers(nothing)
+        without = envoy.get("/moved/eth/v2/beacon/blocks/head", headers=fields)
+        assert (response.status, response.decoded) == (without.status, without.decoded)
+
+    def test_others_wait_for_it(self, envoy, origin):
+        """Who leads goes on, and who waits gets its answer."""
+        node, go_on = Node(NODE), threading.Event()
+        asked = call("eth_getBlockByHash", '["0x%s",true]' % ("78" * 32))
+
+        def moved(request):
+            if request.path == "/elsewhere":
+                return [Until(go_on), *node(request)]
+            return answer(status=307, headers=[("Location", "http://localhost/elsewhere")])
+
+        origin.answers(moved)
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            answers = [pool.submit(envoy.ask, "/moved", asked) for _ in range(5)]
+            envoy.wait_for(lambda: origin.received("/elsewhere"), "the redirect")
+            time.sleep(0.2)
+            go_on.set()
+            assert all(b"78" * 32 in answer.result().decoded for answer in answers)
+        assert len(origin.received("/elsewhere")) == 1
+
+    def test_what_clients_say_of_it(self, envoy, origin):
+        origin.answers(answer(BODY))
+        fields = [("X-Envoy-Original-Url", "http://elsewhere/")]
+        for _ in range(2):
+            assert gunzip(envoy.get("/moved", headers=fields).body) == BODY
+
+    def test_one_that_goes_to_the_client(self, envoy, origin):
+        self.moves(origin, answer(BODY), status=301)
+        assert envoy.get("/moved").status == 301
+
+
+class TestOwnAnswers:
+    def test_time_is_over(self, envoy, origin):
+        slow = threading.Event()
+        origin.answers([Until(slow, 2), CLOSE])
+        response = envoy.ask("/timeout", CALL)
+        assert response.status == 504
+        slow.set()
+        origin.answers(Node(NODE))
+        assert "fwd=miss" in said(envoy.ask("/timeout", CALL))
+
+    @pytest.mark.parametrize("fails", ["timeout", "503", "closed"])
+    def test_what_has_expired_is_better_than_that(self, envoy, origin, fails):
+        path, body = "/stale/timeout", call("eth_blockNumber", id=f'"{fails}"')
+        origin.answers(Node(NODE))
+        assert envoy.ask(path, body).status == 200
+        time.sleep(0.05)
+        slow = threading.Event()
+        script = {
+            "timeout": [Until(slow, 2), CLOSE],
+            "503": answer(b"busy", status=503),
+            "closed": [CLOSE],
+        }
+        origin.answers(script[fails])
+        response = envoy.ask(path, body)
+        slow.set()
+        assert response.status == 200 and b'"0x10"' in response.decoded, response
+        assert "fwd=stale" in said(response)
+
+    def test_nobody_is_there(self, envoy):
+        assert envoy.ask("/gone", CALL).status == 503
+
+    def test_routes_that_ask_nobody(self, envoy):
+        for _ in range(2):
+            assert envoy.ask("/direct", CALL).body == b"x" * 4000
+            assert envoy.get("/redirect").status == 301
+
+
+class TestOrder:
+    def test_a_node_that_answers_before_it_was_asked_all(self, envoy, origin):
+        """What still comes of the request must not hinder the answer."""
+        origin.early = True
+        long = bodies.json(600_000)
+        for path, framing in [
+            ("/x", "length"),
+            ("/x", "chunked"),
+            ("/eager", "chunked"),
+            ("/at-once", "chunked"),
+        ] * 5:
+            origin.answers(answer(long, framing=framing))
+            fields = [("Content-Type", "application/octet-stream"), ("Transfer-Encoding", "chunked"),
+                      ("Accept-Encoding", "gzip")]  # fmt: skip
+            with envoy.connect(timeout=20) as connection:
+                connection.send(request_bytes(path, method="POST", headers=fields))
+                over = threading.Event()
+
+                def sends(connection=connection, over=over):
+                    try:
+                        while not over.wait(0.0005):
+                            connection.send(b"5\r\n01234\r\n")
+                    except OSError:
+                        pass  # it has the answer
+
+                sender = threading.Thread(target=sends)
+                sender.start()
+                try:
+                    response = connection.read("POST")
+                finally:
+                    over.set()
+                    sender.join(20)
+            assert (response.status, response.decoded) == (200, long)
+
+    def test_trailers_of_a_request(self, envoy, origin):
+        """They end a body that is looked up."""
+        origin.answers(Node(NODE))
+        body = call("eth_getBlockByHash", '["0x%s",true]' % ("9a" * 32))
+        with Http2Client(envoy.port) as client:
+            for _ in range(2):
+                stream = client.h2.get_next_available_stream_id()
+                fields = [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":authority", "localhost"),
+                          ("content-type", "application/json"), ("accept-encoding", "gzip")]  # fmt: skip
+                client.bodies[stream] = bytearray()
+                client.h2.send_headers(stream, fields)
+                client.h2.send_data(stream, body[:50])
+                client.flush()
+                client.h2.send_data(stream, body[50:])
+                client.h2.send_headers(stream, [("x-checksum", "1")], end_stream=True)
+                client.flush()
+                client.finish(stream)
+                assert b"9a" * 32 in client.judged(stream)
+        assert [request.body for request in origin.received()] == [body]
+
+    @pytest.mark.parametrize("who", ["envoy", "node"])
+    def test_who_asks_whether_to_go_on(self, start_envoy, origin, who):
+        """Envoy answers by itself, or, if it is told to, the node does."""
+        envoy = start_envoy([route("/", CACHED)], http={"proxy_100_continue": who == "node"})
+        node = Node(NODE)
+
+        def hurries(connection, request, received):
+            connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            while len(received) < len(CALL):
+                received += connection.recv(1000)
+            request.body = received
+            for piece in node(request):
+                connection.sendall(piece)
+
+        origin.early = who == "node"
+        origin.answers([hurries] if origin.early else node)
+        fields = [JSON, ("Expect", "100-continue"), ("Content-Length", str(len(CALL)))]
+        with envoy.connect() as connection:
+            connection.send(request_bytes("/", method="POST", headers=fields))
+            assert connection.read_head().status == 100
+            connection.send(CALL)
+            response = connection.read("POST")
+        assert response.status == 200 and b"ab" * 32 in response.body
+        assert ("fwd=miss" if who == "envoy" else "fwd=bypass") in said(response)
+
+    def test_hints_before_the_answer(self, envoy, origin):
+        origin.answers([head(103, [("Link", "</a>")]), *answer(BODY)])
+        response = envoy.get("/")
+        assert response.status == 200 and gunzip(response.body) == BODY
+
+    def test_ranges_and_the_like(self, envoy, origin):
+        origin.answers(
+            answer(BODY[:100], status=206, headers=[("Content-Range", "bytes 0-99/30000")])
+        )
+        response = envoy.get("/", headers=[("Range", "bytes=0-99")])
+        assert (response.status, response.body) == (206, BODY[:100])
+        origin.answers(answer(status=304, framing="none", headers=[("ETag", '"a"')]))
+        assert envoy.get("/", headers=[("If-None-Match", '"a"')]).status == 304
+        origin.answers(answer(BODY, method="HEAD"))
+        response = envoy.get("/", method="HEAD")
+        assert (response.status, response.body, response.length) == (200, b"", None)
+
+    def test_a_node_that_breaks_off_is_not_asked_again_by_us(self, envoy, origin):
+        origin.answers(answer(BODY, framing="chunked", cut_at=20000))
+        with pytest.raises(Truncated):
+            envoy.get("/at-once")
+        assert len(origin.received()) == 1
+
+
+@pytest.fixture(scope="module")
+def echo():
+    """A WebSocket, an echo of bytes, and a gRPC service: their ports."""
+
+    def serve(connection):
+        for message in connection:
+            connection.send(message)
+
+    server = websockets.sync.server.serve(serve, "127.0.0.1", 0, max_size=None)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    plain = socket.create_server(("127.0.0.1", 0))
+
+    def echoes():
+        while True:
+            try:
+                connection, _ = plain.accept()
+            except OSError:
+                return
+            with connection:
+                while piece := connection.recv(65536):
+                    connection.sendall(piece)
+
+    threading.Thread(target=echoes, daemon=True).start()
+    raw = dict(request_deserializer=None, response_serializer=None)
+
+    def unary(request, context):
+        context.set_trailing_metadata(
+            (("seen", dict(context.invocation_metadata()).get("word", "")),)
+        )
+        if request == b"fail":
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such block")
+        return request
+
+    handlers = {
+        "Unary": grpc.unary_unary_rpc_method_handler(unary, **raw),
+        "Stream": grpc.stream_stream_rpc_method_handler(lambda requests, context: requests, **raw),
+    }
+    rpc = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
+    rpc.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Echo", handlers),))
+    rpc_port = rpc.add_insecure_port("127.0.0.1:0")
+    rpc.start()
+    yield {"ws": server.socket.getsockname()[1], "plain": plain.getsockname()[1], "grpc": rpc_port}
+    plain.close()
+    rpc.stop(None).wait(10)
+    server.shutdown()
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def tunnels(start_envoy, echo):
+    connect = {"match": {"connect_matcher": {}}, "route": {"cluster": "plain", "upgrade_configs": [
+        {"upgrade_type": "CONNECT", "connect_config": {}}]}}  # fmt: skip
+    return start_envoy(
+        [connect, route("/ws", None, "ws"), route("/", None, "grpc")],
+        settings={"cache": True, "ssz": True, "types": ["*"], "min_length": 1},
+        clusters=[
+            cluster("ws", address(echo["ws"])),
+            cluster("plain", address(echo["plain"])),
+            cluster("grpc", address(echo["grpc"]), http2=True),
+        ],
+        http={"upgrade_configs": [{"upgrade_type": "websocket"}, {"upgrade_type": "CONNECT"}],
+              "http2_protocol_options": {"allow_connect": True}},
+        hops="http2",
+    )  # fmt: skip
+
+
+class TestTunnels:
+    @pytest.mark.parametrize("port", ["direct", "port"], ids=["HTTP/1.1", "HTTP/2"])
+    def test_websocket(self, tunnels, port):
+        """Over HTTP/2 it is an extended CONNECT."""
+        uri = f"ws://127.0.0.1:{getattr(tunnels, port)}/ws"
+        with websockets.sync.client.connect(uri, max_size=None, proxy=None) as connection:
+            for message in ("0x1", BODY.decode(), bodies.random(3000), "", "x" * 1000000):
+                connection.send(message)
+                assert connection.recv(30) == message
+
+    def test_connect(self, tunnels):
+        with socket.create_connection(("127.0.0.1", tunnels.direct)) as connection:
+            connection.settimeout(20)
+            connection.sendall(
+                b"CONNECT somewhere:443 HTTP/1.1\r\nHost: somewhere:443\r\nAccept-Encoding: gzip\r\n\r\n"
+            )
+            said = b""
+            while b"\r\n\r\n" not in said:
+                said += connection.recv(1000)
+            assert said.startswith(b"HTTP/1.1 200") and b"encoding" not in said.lower()
+            for piece in (b"{}", CALL, BODY):
+                connection.sendall(piece)
+                came = b""
+                while len(came) < len(piece):
+                    came += connection.recv(65536)
+                assert came == piece
+
+    @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+    def test_grpc(self, tunnels, compression):
+        with grpc.insecure_channel(f"127.0.0.1:{tunnels.direct}") as channel:
+            for message in (b"", b"0x1", BODY, bodies.random(3000), bodies.json(1_000_000)):
+                answer_, done = channel.unary_unary("/Echo/Unary").with_call(
+                    message, timeout=30, compression=compression,
+                    metadata=(("word", "kept"), ("accept-encoding", "gzip")),
+                )  # fmt: skip
+                assert answer_ == message
+                assert ("seen", "kept") in done.trailing_metadata()
+                assert not {"content-encoding", "vary"} & set(dict(done.initial_metadata()))
+            with pytest.raises(grpc.RpcError) as failed:
+                channel.unary_unary("/Echo/Unary")(b"fail", timeout=30)
+            assert failed.value.code() == grpc.StatusCode.NOT_FOUND
+
+    def test_grpc_both_ways(self, tunnels):
+        """Each message is answered before the next is sent."""
+        answered = threading.Semaphore(1)
+        messages = [b"%d" % number * 2000 for number in range(50)]
+
+        def ask():
+            for message in messages:
+                assert answered.acquire(timeout=30)
+                yield message
+
+        seen = []
+        with grpc.insecure_channel(f"127.0.0.1:{tunnels.direct}") as channel:
+            for message in channel.stream_stream("/Echo/Stream")(ask(), timeout=60):
+                seen.append(message)
+                answered.release()
+        assert seen == messages
+
+
+def test_what_a_route_adds_is_not_on_hits(start_envoy, origin):
+    """It is the router that adds it, behind the filter: docs/envoy.md says so. What a filter
+    before this one adds is there."""
+    adds = route("/", CACHED)
+    adds["response_headers_to_add"] = [{"header": {"key": "x-served-by", "value": "us"}}]
+    envoy = start_envoy([adds])
+    origin.answers(Node(NODE))
+    assert envoy.ask("/", CALL).all("X-Served-By") == ["us"]
+    hit = envoy.ask("/", CALL)
+    assert "hit" in said(hit) and hit.all("X-Served-By") == []
+
+
+def test_pieces_of_a_chunked_request(envoy, origin):
+    origin.answers(Node(NODE))
+    fields = [JSON, ("Transfer-Encoding", "chunked")]
+    with envoy.connect() as connection:
+        for _ in range(2):
+            connection.send(request_bytes("/pieces", method="POST", headers=fields))
+            for byte in chunked([CALL[at : at + 7] for at in range(0, len(CALL), 7)]):
+                connection.send(byte)
+            assert b"ab" * 32 in connection.read("POST").body
+    assert [request.body for request in origin.received()] == [CALL]
