@@ -137,8 +137,9 @@ fn read(json: &[u8]) -> Result<Directives, String> {
         return Err("filter_config must be an object of settings".into());
     };
     for (name, value) in &settings {
-        let values = values(name, value)?;
-        set(&mut directives, name, &values)?;
+        for values in uses(name, value)? {
+            set(&mut directives, name, &values)?;
+        }
     }
     Ok(directives)
 }
@@ -150,33 +151,49 @@ fn set(directives: &mut Directives, name: &str, values: &[String]) -> Result<(),
         .map_err(|error| format!("\"{name}\" {error}"))
 }
 
-/// The values of a setting: of a list each of its values, of a text each of its
-/// words, as in a file of nginx.
-fn values(name: &str, value: &Value) -> Result<Vec<String>, String> {
-    Ok(match value {
-        Value::Array(list) => {
-            let one = |value| match scalar(name, value)?.as_slice() {
-                [one] => Ok(one.clone()),
-                _ => Err(not_a_setting(name)),
-            };
-            list.iter().map(one).collect::<Result<_, _>>()?
+/// The values of a setting, of each time that it is used: a file of nginx says some
+/// several times, and here there is a list of what it says each time.
+fn uses(name: &str, value: &Value) -> Result<Vec<Vec<String>>, String> {
+    match value {
+        Value::Array(list) if list.iter().any(has_several) => {
+            list.iter().map(|one| values(name, one)).collect()
         }
-        Value::String(text) => text.split_ascii_whitespace().map(str::to_owned).collect(),
-        other => scalar(name, other)?,
-    })
+        other => Ok(vec![values(name, other)?]),
+    }
 }
 
-fn scalar(name: &str, value: &Value) -> Result<Vec<String>, String> {
+fn has_several(value: &Value) -> bool {
     match value {
-        Value::Bool(is_on) => Ok(vec![if *is_on { "on" } else { "off" }.to_owned()]),
+        Value::Array(_) => true,
+        Value::String(text) => words(text).count() > 1,
+        _ => false,
+    }
+}
+
+/// Of a list each of its values, of a text each of its words, as in a file of nginx.
+fn values(name: &str, value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(list) => list.iter().map(|one| scalar(name, one)).collect(),
+        Value::String(text) => Ok(words(text).map(str::to_owned).collect()),
+        other => Ok(vec![scalar(name, other)?]),
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_ascii_whitespace()
+}
+
+fn scalar(name: &str, value: &Value) -> Result<String, String> {
+    Ok(match value {
+        Value::Bool(is_on) => if *is_on { "on" } else { "off" }.to_owned(),
         // of a Struct all numbers are doubles
-        Value::Number(number) => Ok(vec![match number.as_f64() {
+        Value::Number(number) => match number.as_f64() {
             Some(whole) if whole.fract() == 0.0 && whole.abs() < 9e15 => format!("{whole:.0}"),
             _ => number.to_string(),
-        }]),
-        Value::String(text) => Ok(vec![text.clone()]),
-        _ => Err(not_a_setting(name)),
-    }
+        },
+        Value::String(text) => text.clone(),
+        _ => return Err(not_a_setting(name)),
+    })
 }
 
 fn not_a_setting(name: &str) -> String {
@@ -196,6 +213,21 @@ mod tests {
         assert!(config.enable && config.ssz.enable && config.types.contains(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 9));
         assert_eq!((config.hold, config.hold_ms), (32 << 10, 10));
+    }
+
+    #[test]
+    fn what_is_said_several_times_is_a_list() {
+        for json in [
+            &br#"{"cache_valid": ["tip 3s", "immutable 2h"]}"#[..],
+            br#"{"cache_valid": [["tip", "3s"], ["immutable", "2h"]]}"#,
+        ] {
+            let config = Filter::new(json).expect("right").of(None);
+            let valid = format!("{:?}", config.cache.valid);
+            assert!(
+                valid.contains("3000") && valid.contains("7200000"),
+                "{valid}"
+            );
+        }
     }
 
     #[test]
@@ -238,8 +270,12 @@ mod tests {
                 "\"types\" must be a text, a number, true or false, or a list of these",
             ),
             (
-                b"{\"types\": [[\"a\"]]}",
+                b"{\"types\": [[{}]]}",
                 "\"types\" must be a text, a number, true or false, or a list of these",
+            ),
+            (
+                b"{\"types\": [[\"a/b\"], [\"c/d\"]]}",
+                "\"types\" is duplicate",
             ),
             (
                 b"{\"min_length\": 1.5}",
