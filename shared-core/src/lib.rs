@@ -23,6 +23,7 @@
 //! | [`memory`]    | how much a process may hold, and whether there is any |
 //! | [`bytes`]     | copies that may be refused                            |
 //! | [`lock`]      | locks that outlive a panic                            |
+//! | [`metrics`]   | what is counted of an exchange                        |
 //! | [`mode`]      | what happened to an answer, for logs and metrics      |
 //! | [`variable`]  | what logs may say of an exchange, in words            |
 //! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
@@ -46,6 +47,7 @@ pub mod json;
 pub mod jsonrpc;
 pub mod lock;
 pub mod memory;
+pub mod metrics;
 pub mod mode;
 pub mod negotiate;
 mod panics;

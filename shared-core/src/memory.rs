@@ -35,7 +35,14 @@ pub fn is_there(bytes: usize) -> bool {
 
 /// Bytes held by the exchanges that share it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Budget(Arc<AtomicUsize>);
+pub struct Budget(Arc<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: AtomicUsize,
+    /// How many have some of them.
+    holders: AtomicUsize,
+}
 
 impl Budget {
     /// An empty budget.
@@ -45,20 +52,30 @@ impl Budget {
 
     /// Bytes reserved now.
     pub fn used(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How many reservations they are in.
+    pub fn holders(&self) -> usize {
+        self.0.holders.load(Ordering::Relaxed)
     }
 
     /// Reserves `bytes`, unless more than `limit` would then be in use.
     pub fn reserve(&self, bytes: usize, limit: usize) -> Option<Reservation> {
-        self.0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|total| *total <= limit)
-            })
-            .ok()
-            .map(|_| Reservation {
+        self.take(bytes, limit).then(|| {
+            self.0.holders.fetch_add(1, Ordering::Relaxed);
+            Reservation {
                 budget: self.clone(),
                 bytes,
-            })
+            }
+        })
+    }
+
+    fn take(&self, bytes: usize, limit: usize) -> bool {
+        let more = |used: usize| used.checked_add(bytes).filter(|total| *total <= limit);
+        let used = &self.0.bytes;
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 }
 
@@ -79,22 +96,18 @@ impl Reservation {
     /// be in use. `false` if not. Never gives back.
     pub fn grow_to(&mut self, bytes: usize, limit: usize) -> bool {
         let more = bytes.saturating_sub(self.bytes);
-        match self.budget.reserve(more, limit) {
-            Some(mut grown) => {
-                self.bytes += grown.bytes;
-                grown.bytes = 0;
-                true
-            }
-            None => false,
+        let grows = self.budget.take(more, limit);
+        if grows {
+            self.bytes += more;
         }
+        grows
     }
 
     /// Gives back all but `bytes`. Never takes more.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
-            self.budget
-                .0
-                .fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+            let given = self.bytes - bytes;
+            self.budget.0.bytes.fetch_sub(given, Ordering::Relaxed);
             self.bytes = bytes;
         }
     }
@@ -103,6 +116,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.shrink_to(0);
+        self.budget.0.holders.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -121,9 +135,10 @@ mod tests {
         assert_eq!(budget.used(), 50);
         first.shrink_to(90);
         assert_eq!(budget.used(), 50);
+        assert_eq!(budget.holders(), 2);
         drop(first);
         drop(second);
-        assert_eq!(budget.used(), 0);
+        assert_eq!((budget.used(), budget.holders()), (0, 0));
     }
 
     #[test]

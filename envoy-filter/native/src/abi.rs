@@ -20,6 +20,8 @@ pub type FilterPtr = *mut c_void;
 pub type FilterConfigPtr = *mut c_void;
 /// What tells a filter something on its own thread.
 pub type SchedulerPtr = *mut c_void;
+/// `envoy_dynamic_module_type_metrics_result`; 0: it is done.
+pub type MetricsResult = u32;
 
 /// Bytes that Envoy owns.
 #[repr(C)]
@@ -325,11 +327,66 @@ callbacks! {
     envoy_dynamic_module_callback_http_filter_get_attribute_int: fn(
         filter: FilterPtr, attribute: Attribute, value: *mut u64
     ) -> bool;
-    /// What access logs have as `%DYNAMIC_METADATA(NAMESPACE:KEY)%`.
-    envoy_dynamic_module_callback_http_set_dynamic_metadata_string: fn(
+    /// What access logs have as `%DYNAMIC_METADATA(NAMESPACE:KEY)%`: names and texts.
+    envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch: fn(
         filter: FilterPtr,
         namespace: ModuleBuffer<'_>,
-        key: ModuleBuffer<'_>,
-        value: ModuleBuffer<'_>
+        entries: *const ModuleHeader<'_>,
+        number: usize
+    );
+
+    /// Makes a counter, when the filter's configuration is read, and says its number, from
+    /// 1 on. Labels, if there are any, get a value with each count.
+    envoy_dynamic_module_callback_http_filter_config_define_counter: fn(
+        config: FilterConfigPtr,
+        name: ModuleBuffer<'_>,
+        labels: *const ModuleBuffer<'_>,
+        number: usize,
+        id: *mut usize
+    ) -> MetricsResult;
+    /// The same, of a gauge.
+    envoy_dynamic_module_callback_http_filter_config_define_gauge: fn(
+        config: FilterConfigPtr,
+        name: ModuleBuffer<'_>,
+        labels: *const ModuleBuffer<'_>,
+        number: usize,
+        id: *mut usize
+    ) -> MetricsResult;
+    /// The same, of a histogram.
+    envoy_dynamic_module_callback_http_filter_config_define_histogram: fn(
+        config: FilterConfigPtr,
+        name: ModuleBuffer<'_>,
+        labels: *const ModuleBuffer<'_>,
+        number: usize,
+        id: *mut usize
+    ) -> MetricsResult;
+    /// So much more.
+    envoy_dynamic_module_callback_http_filter_increment_counter: fn(
+        filter: FilterPtr, id: usize, labels: *const ModuleBuffer<'_>, number: usize, value: u64
+    ) -> MetricsResult;
+    /// One value more.
+    envoy_dynamic_module_callback_http_filter_record_histogram_value: fn(
+        filter: FilterPtr, id: usize, labels: *const ModuleBuffer<'_>, number: usize, value: u64
+    ) -> MetricsResult;
+    /// What there is now. On the main thread.
+    envoy_dynamic_module_callback_http_filter_config_set_gauge: fn(
+        config: FilterConfigPtr,
+        id: usize,
+        labels: *const ModuleBuffer<'_>,
+        number: usize,
+        value: u64
+    ) -> MetricsResult;
+
+    /// What tells the filter's configuration something, on the main thread.
+    envoy_dynamic_module_callback_http_filter_config_scheduler_new: fn(
+        config: FilterConfigPtr
+    ) -> SchedulerPtr;
+    /// Has its hook `config_scheduled` called there, if it is there still.
+    envoy_dynamic_module_callback_http_filter_config_scheduler_commit: fn(
+        scheduler: SchedulerPtr, event: u64
+    );
+    /// Done with it.
+    envoy_dynamic_module_callback_http_filter_config_scheduler_delete: fn(
+        scheduler: SchedulerPtr
     );
 }

@@ -9,7 +9,8 @@ use sszip_core::config::follows::Named;
 use sszip_core::config::plan::{Place, Plan};
 use sszip_core::config::{Config, Directives};
 
-use crate::envoy;
+use crate::envoy::{self, FilterConfig};
+use crate::metrics::Metrics;
 
 /// What all filters of the process share.
 pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
@@ -27,6 +28,8 @@ pub struct Filter {
     directives: Directives,
     /// Where no route says anything.
     config: Arc<Config>,
+    /// Of what its requests come to.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Of a route. What it does not say the filter says.
@@ -43,7 +46,7 @@ impl Filter {
     ///
     /// # Errors
     /// What is wrong, and what is allowed.
-    pub fn new(json: &[u8]) -> Result<Self, String> {
+    pub fn new(json: &[u8], envoy: FilterConfig) -> Result<Self, String> {
         let mut directives = read(json)?;
         // who has configured a filter wants it
         let mut on = Directives::default();
@@ -53,6 +56,7 @@ impl Filter {
         LazyLock::force(&WORKERS);
         start(&config);
         Ok(Self {
+            metrics: Arc::new(Metrics::new(envoy, WORKERS.is_some())),
             name: Arc::default(),
             config,
             directives,
@@ -202,13 +206,17 @@ fn not_a_setting(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Filter, Route};
+    use super::{Filter, FilterConfig, Route};
+
+    fn filter(json: &[u8]) -> Result<Filter, String> {
+        Filter::new(json, FilterConfig::new(std::ptr::null_mut()))
+    }
 
     #[test]
     fn settings_are_those_of_the_directives() {
         let json = br#"{"min_length": 2048.0, "types": ["text/*", "application/json"],
             "hold": "32k 10ms", "comp_level": "9", "ssz": true}"#;
-        let config = Filter::new(json).map(|filter| filter.of(None));
+        let config = filter(json).map(|filter| filter.of(None));
         let config = config.expect("it is right");
         assert!(config.enable && config.ssz.enable && config.types.contains(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 9));
@@ -221,7 +229,7 @@ mod tests {
             &br#"{"cache_valid": ["tip 3s", "immutable 2h"]}"#[..],
             br#"{"cache_valid": [["tip", "3s"], ["immutable", "2h"]]}"#,
         ] {
-            let config = Filter::new(json).expect("right").of(None);
+            let config = filter(json).expect("right").of(None);
             let valid = format!("{:?}", config.cache.valid);
             assert!(
                 valid.contains("3000") && valid.contains("7200000"),
@@ -232,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_route_says_what_is_different() {
-        let filter = Filter::new(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
+        let filter = filter(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
         let route = Route::new(br#"{"enable": false, "min_length": 9}"#).expect("right");
         let config = filter.of(Some(&route));
         assert!(!config.enable);
@@ -283,12 +291,10 @@ mod tests {
             ),
             (b"[]", "filter_config must be an object of settings"),
         ] {
-            assert_eq!(Filter::new(json).map(|_| ()), Err(error.to_owned()));
+            assert_eq!(filter(json).map(|_| ()), Err(error.to_owned()));
             assert_eq!(Route::new(json).map(|_| ()), Err(error.to_owned()));
         }
-        assert!(
-            Filter::new(b"{").is_err_and(|error| error.starts_with("filter_config is not JSON"))
-        );
-        assert!(Filter::new(b" ").is_ok());
+        assert!(filter(b"{").is_err_and(|error| error.starts_with("filter_config is not JSON")));
+        assert!(filter(b" ").is_ok());
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // every callback is a call of C
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sszip_core::exchange::{Field, HeadEdit};
 
@@ -200,16 +200,41 @@ impl Stream {
         }
     }
 
-    /// What access logs show of it.
-    pub fn note(self, key: &str, value: &[u8]) {
+    /// What access logs show of it: names and texts.
+    pub fn note<'a>(self, said: impl Iterator<Item = (&'a str, &'a [u8])>) {
         const NAMESPACE: &[u8] = b"sszip";
+        let said = said.map(|(key, value)| ModuleHeader {
+            key: ModuleBuffer::new(key.as_bytes()),
+            value: ModuleBuffer::new(value),
+        });
+        let said: Vec<_> = said.collect();
         // SAFETY: within a hook.
         unsafe {
-            envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
+            envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch(
                 self.0,
                 ModuleBuffer::new(NAMESPACE),
-                ModuleBuffer::new(key.as_bytes()),
-                ModuleBuffer::new(value),
+                said.as_ptr(),
+                said.len(),
+            );
+        }
+    }
+
+    /// Adds to the counter of that number.
+    pub fn count(self, counter: usize, count: u64) {
+        // SAFETY: within a hook.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_increment_counter(
+                self.0, counter, NO_LABELS, 0, count,
+            );
+        }
+    }
+
+    /// Adds to the histogram of that number.
+    pub fn record(self, histogram: usize, value: u64) {
+        // SAFETY: within a hook.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_record_histogram_value(
+                self.0, histogram, NO_LABELS, 0, value,
             );
         }
     }
@@ -218,7 +243,7 @@ impl Stream {
     pub fn scheduler(self) -> Arc<Scheduler> {
         // SAFETY: within a hook.
         let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
-        Arc::new(Scheduler(scheduler))
+        Arc::new(Scheduler(scheduler, Told::Stream))
     }
 
     /// Begins an answer, with its status. May end the stream's filter, and calls its
@@ -290,9 +315,97 @@ impl Stream {
     }
 }
 
-/// What can tell a stream something, though it may have ended.
+/// A filter's configuration, within a hook that came with it.
+#[derive(Clone, Copy)]
+pub struct FilterConfig(FilterConfigPtr);
+
+const NO_LABELS: *const ModuleBuffer<'_> = std::ptr::null();
+
+impl FilterConfig {
+    /// Within a hook that came with this.
+    pub fn new(config: FilterConfigPtr) -> Self {
+        Self(config)
+    }
+
+    /// The number of a new counter; 0: there is none.
+    pub fn counter(self, name: &str) -> usize {
+        let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
+        // SAFETY: within the hook that reads the configuration.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_config_define_counter(
+                self.0,
+                name,
+                NO_LABELS,
+                0,
+                &raw mut id,
+            );
+        }
+        id
+    }
+
+    /// The same, of a gauge.
+    pub fn gauge(self, name: &str) -> usize {
+        let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
+        // SAFETY: as above.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_config_define_gauge(
+                self.0,
+                name,
+                NO_LABELS,
+                0,
+                &raw mut id,
+            );
+        }
+        id
+    }
+
+    /// The same, of a histogram.
+    pub fn histogram(self, name: &str) -> usize {
+        let (mut id, name) = (0, ModuleBuffer::new(name.as_bytes()));
+        // SAFETY: as above.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_config_define_histogram(
+                self.0,
+                name,
+                NO_LABELS,
+                0,
+                &raw mut id,
+            );
+        }
+        id
+    }
+
+    /// Sets the gauge of that number, on the main thread.
+    pub fn set_gauge(self, gauge: usize, value: u64) {
+        // SAFETY: within a hook.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_config_set_gauge(
+                self.0, gauge, NO_LABELS, 0, value,
+            );
+        }
+    }
+
+    /// What can tell it something, from any thread.
+    pub fn scheduler(self) -> Arc<Scheduler> {
+        // SAFETY: within a hook.
+        let scheduler =
+            unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
+        Arc::new(Scheduler(scheduler, Told::Config(Mutex::new(true))))
+    }
+}
+
+/// What can tell a stream or a filter's configuration something, though it may have ended.
 #[derive(Debug)]
-pub struct Scheduler(SchedulerPtr);
+pub struct Scheduler(SchedulerPtr, Told);
+
+/// Who is told.
+#[derive(Debug)]
+enum Told {
+    /// A stream, on its worker.
+    Stream,
+    /// A configuration, on the main thread, while that is so.
+    Config(Mutex<bool>),
+}
 
 // SAFETY: Envoy's scheduler may be used by any thread.
 unsafe impl Send for Scheduler {}
@@ -300,17 +413,49 @@ unsafe impl Send for Scheduler {}
 unsafe impl Sync for Scheduler {}
 
 impl Scheduler {
-    /// The stream's hook `scheduled` is called with that, on its thread, soon.
+    /// The hook `scheduled` of the stream, or `config_scheduled`, is called with that, on
+    /// its thread, soon.
     pub fn commit(&self, event: u64) {
-        // SAFETY: it is deleted with this.
-        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, event) };
+        match &self.1 {
+            // SAFETY: it is deleted with this.
+            Told::Stream => unsafe {
+                envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, event);
+            },
+            Told::Config(is_open) => {
+                let is_open = is_open.lock().unwrap_or_else(PoisonError::into_inner);
+                if *is_open {
+                    // SAFETY: as above; the main thread is there as long as it is open.
+                    unsafe {
+                        envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
+                            self.0, event,
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    /// A configuration has ended: it is told nothing any more.
+    pub fn close(&self) {
+        if let Told::Config(is_open) = &self.1 {
+            *is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        }
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
         // SAFETY: nobody has it any more.
-        unsafe { envoy_dynamic_module_callback_http_filter_scheduler_delete(self.0) };
+        unsafe {
+            match self.1 {
+                Told::Stream => {
+                    envoy_dynamic_module_callback_http_filter_scheduler_delete(self.0);
+                }
+                Told::Config(_) => {
+                    envoy_dynamic_module_callback_http_filter_config_scheduler_delete(self.0);
+                }
+            }
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use crate::abi::{
     LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
 };
 use crate::config::{Filter as FilterConfig, Route};
-use crate::envoy::{log, Stream};
+use crate::envoy::{self, log, Stream};
+use crate::metrics::SHOW;
 use crate::stream::{Act, Exchange, Outcome};
 
 /// A stream's filter. Envoy may end it while one of its hooks runs, which then has
@@ -184,12 +185,32 @@ pub extern "C" fn envoy_dynamic_module_on_program_init() -> *const c_char {
 /// The text is there for the time of the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
-    _envoy: FilterConfigPtr,
+    envoy: FilterConfigPtr,
     _name: EnvoyBuffer,
     config: EnvoyBuffer,
 ) -> *const c_void {
+    let envoy = envoy::FilterConfig::new(envoy);
     // SAFETY: the function's contract.
-    unsafe { configured(config, FilterConfig::new) }
+    unsafe { configured(config, |json| FilterConfig::new(json, envoy)) }
+}
+
+/// It has asked to be told something, on the main thread.
+///
+/// # Safety
+/// It is from `envoy_dynamic_module_on_http_filter_config_new`, and not destroyed.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
+    envoy: FilterConfigPtr,
+    config: *const c_void,
+    event: u64,
+) {
+    guarded((), || {
+        // SAFETY: the function's contract.
+        let config = unsafe { config.cast::<FilterConfig>().as_ref() };
+        if let (Some(config), SHOW) = (config, event) {
+            config.metrics.show(envoy::FilterConfig::new(envoy));
+        }
+    });
 }
 
 /// Nobody uses it any more.
@@ -283,6 +304,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         act(stream, filter, |exchange, stream, filter| {
             match filter.config.as_ref() {
                 Some(config) => {
+                    exchange.counts_to(&config.metrics);
                     let config = config.of(stream.route_config::<Route>());
                     exchange.request_head(stream, config, is_all)
                 }

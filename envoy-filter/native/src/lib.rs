@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod envoy;
 mod hooks;
+mod metrics;
 mod pool;
 mod stream;
 mod timers;

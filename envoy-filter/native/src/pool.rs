@@ -1,6 +1,7 @@
 //! Threads that serve no connections, for what takes long: one queue for all
 //! workers, and a core left to them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -10,6 +11,7 @@ use crate::clock;
 use crate::envoy::Scheduler;
 
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
+static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Where a job comes back to.
 pub type Place = Arc<Mutex<Option<Job>>>;
@@ -40,6 +42,11 @@ pub fn run_alone(job: Job) {
     POOL.take(Work { job, reply: None });
 }
 
+/// How many jobs wait for a thread.
+pub fn waiting() -> usize {
+    WAITING.load(Ordering::Relaxed)
+}
+
 impl Pool {
     fn start() -> Self {
         let (queue, work) = channel();
@@ -61,9 +68,11 @@ impl Pool {
             return work.run();
         }
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        WAITING.fetch_add(1, Ordering::Relaxed);
         let refused = queue.send(work);
         drop(queue);
         if let Err(refused) = refused {
+            WAITING.fetch_sub(1, Ordering::Relaxed);
             refused.0.run();
         }
     }
@@ -73,7 +82,10 @@ fn serve(work: &Mutex<Receiver<Work>>) {
     loop {
         let next = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match next {
-            Ok(work) => work.run(),
+            Ok(work) => {
+                WAITING.fetch_sub(1, Ordering::Relaxed);
+                work.run();
+            }
             Err(_) => return,
         }
     }

@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::gzip::stream::{Flush, Progress};
 use crate::memory;
 use crate::memory::Reservation;
+use crate::metrics::{Answered, Tally};
 use crate::mode::Mode;
 use crate::panics::caught;
 
@@ -65,6 +66,8 @@ pub struct Driver {
     is_news: bool,
     /// The encoder of a stream keeps nothing.
     is_flushed: bool,
+    /// The host was told what to count of it.
+    is_counted: bool,
 }
 
 impl Driver {
@@ -86,6 +89,7 @@ impl Driver {
             is_changed: false,
             is_news: false,
             is_flushed: false,
+            is_counted: false,
         }
     }
 
@@ -632,6 +636,25 @@ impl Driver {
         self.tell(|exchange| caught(|| exchange.learn(now)));
         let fill = self.tell(|exchange| caught(|| exchange.take_fill()))??;
         stored(fill?, now)
+    }
+
+    /// What the host counts of it, when nothing more comes of the answer: once, and not
+    /// of what was no client's.
+    pub fn tally(&mut self) -> Option<Tally> {
+        let exchange = self.exchange.as_deref().filter(|_| !self.is_counted)?;
+        let tally = Tally::of(&Answered {
+            mode: exchange.mode(),
+            is_compressed: exchange.is_compressed(),
+            received: exchange.received(),
+            sent: exchange.sent(),
+            status: exchange.cache_status(),
+            reason: exchange.reason(),
+            method: exchange.rpc_method(),
+            calls: exchange.batch_size(),
+            hits: exchange.batch_hits(),
+        });
+        self.is_counted = true;
+        Some(tally)
     }
 
     /// The last that is asked of it, once the host uses nothing more that it gave out:

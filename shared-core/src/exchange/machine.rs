@@ -191,6 +191,13 @@ impl Exchange {
         }
     }
 
+    /// Whether the body was compressed here.
+    pub fn is_compressed(&self) -> bool {
+        let edits = self.head_edits.iter();
+        let mut codings = edits.rev().filter(|edit| edit.name == "Content-Encoding");
+        codings.next().is_some_and(|coding| coding.value.is_some())
+    }
+
     /// What became of the cache here.
     pub fn cache_status(&self) -> CacheStatus {
         self.cache_status

@@ -96,10 +96,13 @@ impl Method {
 /// The row of a method, by its exact name.
 pub fn method(name: &[u8]) -> &'static Method {
     static UNKNOWN: Method = row("", Never, BlockAt::None, InResult::None);
-    match METHODS.binary_search_by(|row| row.name.as_bytes().cmp(name)) {
-        Ok(found) => &METHODS[found],
-        Err(_) => &UNKNOWN,
-    }
+    position(name).map_or(&UNKNOWN, |row| &METHODS[row])
+}
+
+/// Where [`all`] has it.
+pub fn position(name: &[u8]) -> Option<usize> {
+    let found = METHODS.binary_search_by(|row| row.name.as_bytes().cmp(name));
+    found.ok()
 }
 
 /// All rows, by name.

@@ -29,7 +29,11 @@ def filter_of(settings, kind="DynamicModuleFilter"):
     """The filter with these settings, as a part of Envoy's configuration."""
     return {
         "@type": f"{_TYPE}{kind}",
-        "dynamic_module_config": {"name": "sszip_envoy", "do_not_close": True},
+        "dynamic_module_config": {
+            "name": "sszip_envoy",
+            "do_not_close": True,
+            "metrics_namespace": "sszip",
+        },
         "filter_name": "sszip",
         "filter_config": {
             "@type": "type.googleapis.com/google.protobuf.Struct",

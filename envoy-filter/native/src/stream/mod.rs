@@ -20,6 +20,7 @@ use sszip_core::variable::Variable;
 use self::sending::Sending;
 use crate::abi::BodyType;
 use crate::envoy::{Head, Scheduler, Stream};
+use crate::metrics::Metrics;
 use crate::wakes::{Waiting, WOKEN};
 use crate::{clock, pool, timers};
 
@@ -111,6 +112,8 @@ pub struct Exchange {
     /// Where the request came from when it came, if that was a redirect that Envoy has
     /// followed by itself.
     redirected_from: Option<Vec<u8>>,
+    /// Where it is counted.
+    metrics: Option<Arc<Metrics>>,
 }
 
 impl Exchange {
@@ -129,6 +132,23 @@ impl Exchange {
             sending: None,
             has_trailers: false,
             redirected_from: None,
+            metrics: None,
+        }
+    }
+
+    /// Where it is counted.
+    pub fn counts_to(&mut self, metrics: &Arc<Metrics>) {
+        self.metrics = Some(Arc::clone(metrics));
+    }
+
+    /// No more comes of the answer: what there is to say of it, for logs and metrics.
+    fn report(&mut self, stream: Stream) {
+        let Some(driver) = &mut self.driver else {
+            return;
+        };
+        note(stream, Some(driver));
+        if let (Some(metrics), Some(tally)) = (&self.metrics, driver.tally()) {
+            metrics.count(stream, &tally);
         }
     }
 
@@ -148,8 +168,8 @@ impl Exchange {
         if let (State::Holding | State::Streaming, Some(driver)) = (self.state, &mut self.driver) {
             // the node has gone; there is nothing to be done about it
             let _ = driver.cut_short();
-            note(stream, Some(driver));
             self.state = State::Passing;
+            self.report(stream);
         }
     }
 
@@ -217,7 +237,7 @@ impl Exchange {
                     self.becomes(State::Streaming);
                     self.flush(stream)
                 }
-                Some(Ok(step)) => self.fail(&step),
+                Some(Ok(step)) => self.fail(stream, &step),
                 _ => Act::Reset("sszip: a held body could not be released"),
             },
             State::Streaming => self.flush(stream),
@@ -252,8 +272,9 @@ impl Exchange {
         pool::run(job, &place, self.scheduler(stream), DONE);
     }
 
-    fn fail(&mut self, step: &Step) -> Act {
+    fn fail(&mut self, stream: Stream, step: &Step) -> Act {
         self.state = State::Passing;
+        self.report(stream);
         match step {
             Step::Fail(lack) => Act::Fail(lack.text().to_str().unwrap_or_default()),
             _ => Act::Reset("sszip: nothing is known to be done"),
@@ -270,8 +291,8 @@ impl Exchange {
             if let Some(job) = driver.sent(clock::monotonic()) {
                 pool::run_alone(job);
             }
-            note(stream, Some(driver));
         }
+        self.report(stream);
         // Envoy has a copy, and its client may be slow
         self.forget();
     }
@@ -325,12 +346,14 @@ impl Act {
 
 /// What access logs show.
 fn note(stream: Stream, driver: Option<&Driver>) {
-    for variable in Variable::ALL {
-        if let Some(text) = variable.text(driver.and_then(Driver::exchange)) {
-            let name = variable.name();
-            stream.note(name.strip_prefix("sszip_").unwrap_or(name), &text);
-        }
-    }
+    let exchange = driver.and_then(Driver::exchange);
+    let said = Variable::ALL.map(|variable| {
+        let name = variable.name();
+        let name = name.strip_prefix("sszip_").unwrap_or(name);
+        (name, variable.text(exchange))
+    });
+    let said = said.iter();
+    stream.note(said.filter_map(|(name, text)| Some((*name, text.as_deref()?))));
 }
 
 fn length(head: &Head) -> Option<u64> {

@@ -178,23 +178,18 @@ impl Exchange {
                 self.rewrite(stream);
                 self.forward(stream)
             }
-            Step::Respond => match self.driver.take() {
-                Some(driver) => {
-                    self.state = State::Passing;
-                    note(stream, Some(&driver));
-                    Act::Respond(Box::new(driver))
-                }
-                None => Act::Continue,
-            },
+            Step::Respond => {
+                self.state = State::Passing;
+                self.report(stream);
+                let driver = self.driver.take();
+                driver.map_or(Act::Continue, |driver| Act::Respond(Box::new(driver)))
+            }
             Step::OffLoop(job) => {
                 self.state = State::Asking;
                 self.run(stream, job);
                 Act::Stop
             }
-            Step::Fail(lack) => {
-                self.state = State::Passing;
-                Act::Fail(lack.text().to_str().unwrap_or_default())
-            }
+            step @ Step::Fail(_) => self.fail(stream, &step),
             _ => self.give_up(),
         }
     }

@@ -69,7 +69,7 @@ impl Exchange {
                 self.state = State::Holding;
                 Act::Stop
             }
-            step => self.fail(&step),
+            step => self.fail(stream, &step),
         }
     }
 
@@ -125,7 +125,7 @@ impl Exchange {
                     let rest = [piece].into_iter().chain(iter);
                     return self.stream_pieces(stream, rest, pieces.len(), is_last);
                 }
-                Ok(step) => return self.fail(&step),
+                Ok(step) => return self.fail(stream, &step),
                 Err(_) => return Act::Reset("sszip: a piece of a held body was not taken"),
             }
         }
@@ -197,7 +197,7 @@ impl Exchange {
                 self.ends(stream, true);
                 Act::Continue
             }
-            step => self.fail(&step),
+            step => self.fail(stream, &step),
         }
     }
 

@@ -1,0 +1,213 @@
+"""What Envoy counts of sszip: at /stats, and for Prometheus."""
+
+import re
+import threading
+
+import pytest
+
+from harness.client import fetch
+from harness.envoy import Envoy, route
+from harness.origin import Until, answer, chunked, head
+from harness.rpc import Node, call
+
+BODY = b'{"a":"' + b"b" * 50_000 + b'"}'
+CHUNKED = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
+
+
+@pytest.fixture(scope="module")
+def envoy(session_origin):
+    routes = [
+        route("/off", {"enable": False, "cache": False}),
+        route("/plain", {"cache": False}),
+        route("/stream", {"cache": False, "hold": "1k 60s"}),
+        route("/hold", {"cache": False, "hold": "64k 60s"}),
+        route("/"),
+    ]
+    envoy = Envoy(
+        routes,
+        origin=session_origin,
+        settings={"cache": True, "cache_namespace": "mainnet"},
+        workers=2,
+    )
+    envoy.configuration |= {
+        "stats_flush_interval": "0.1s",
+        # as docs/envoy.md has it
+        "stats_config": {
+            "stats_tags": [
+                {"tag_name": "mode", "regex": r"^sszip\.mode(\.(.+))$"},
+                {"tag_name": "method", "regex": r"^sszip\.rpc(\.(.+))$"},
+                {"tag_name": "reason", "regex": r"^sszip\.cache\.reason(\.(.+))$"},
+            ]
+        },
+    }
+    yield envoy.start()
+    envoy.stop()
+
+
+def stats(envoy):
+    """All numbers of sszip's, without their prefix."""
+    text = fetch(envoy.admin, "/stats?filter=^sszip[.]&type=All").body.decode()
+    found = re.findall(r"^sszip\.(\S+): (\d+|P0.*|No recorded values)$", text, re.M)
+    assert len(found) == len(text.splitlines())
+    return {name: int(value) if value.isdigit() else value for name, value in found}
+
+
+class Counted:
+    """`with` it: what has come to the counters meanwhile."""
+
+    def __init__(self, envoy):
+        self.envoy = envoy
+
+    def now(self):
+        said = stats(self.envoy)
+        gauge = re.compile(r"(memory|cache_memory|ssz|jobs)\.")
+        return {name: n for name, n in said.items() if isinstance(n, int) and not gauge.match(name)}
+
+    def __enter__(self):
+        self.before = self.now()
+        return self
+
+    def __exit__(self, *failure):
+        after = self.now()
+        assert after.keys() == self.before.keys()
+        self.came = {
+            name: n - self.before[name] for name, n in after.items() if n != self.before[name]
+        }
+
+
+def test_what_is_compressed(envoy, origin):
+    origin.answers(answer(BODY))
+    with Counted(envoy) as counted:
+        sizes = [len(envoy.get("/plain").body) for _ in range(3)]
+    assert counted.came == {
+        "mode.oneshot": 3,
+        "response.compressed": 3,
+        "response.total_uncompressed_bytes": 3 * len(BODY),
+        "response.total_compressed_bytes": sum(sizes),
+    }
+    origin.answers(lambda request: [head(200, CHUNKED), *chunked([BODY[:9000], BODY[9000:]])])
+    with Counted(envoy) as counted:
+        size = sum(len(envoy.get("/stream").body) for _ in range(2))
+    assert counted.came == {
+        "mode.stream": 2,
+        "response.compressed": 2,
+        "response.total_uncompressed_bytes": 2 * len(BODY),
+        "response.total_compressed_bytes": size,
+    }
+
+
+def test_what_goes_as_it_came(envoy, origin):
+    for path, accept, options, came in [
+        ("/plain", None, {}, {"mode.accept_encoding": 1}),
+        ("/plain", "gzip", {"type": "image/png"}, {"mode.type": 1}),
+        ("/plain", "gzip", {"body": b"{}"}, None),
+        ("/off", "gzip", {}, {}),
+    ]:
+        origin.answers(answer(options.pop("body", BODY), **options))
+        with Counted(envoy) as counted:
+            assert envoy.get(path, accept).status == 200
+        if came is None:
+            came = {"mode.too_small": 1, "response.content_length_too_small": 1}
+        if path != "/off":
+            came["response.not_compressed"] = 1
+        assert counted.came == came
+
+
+def test_what_the_cache_does(envoy, origin):
+    origin.answers(Node({"eth_chainId": b'"0x1"', "x": b"1", "eth_blockNumber": b'"0x1"'}))
+    ask = call("eth_chainId", "[]")
+    with Counted(envoy) as counted:
+        assert envoy.post("/a", ask).status == 200
+    assert (
+        counted.came.items() >= {"cache.miss": 1, "rpc.eth_chainId": 1, "mode.too_small": 1}.items()
+    )
+    with Counted(envoy) as counted:
+        sent = sum(len(envoy.post("/a", ask).body) for _ in range(2))
+    assert counted.came == {
+        "cache.hit": 2,
+        "cache.hit_bytes": sent,
+        "mode.hit": 2,
+        "rpc.eth_chainId": 2,
+    }
+    # in place of what a client calls its methods
+    for method in ["x", "sszip.x y", "eth_chainId.x"]:
+        with Counted(envoy) as counted:
+            envoy.post("/a", call(method, "[]"))
+        assert (
+            counted.came.items()
+            >= {"rpc.other": 1, "cache.bypass": 1, "cache.reason.rpc_method": 1}.items()
+        )
+    batch = b"[" + ask + b"," + call("eth_blockNumber", "[]", "2") + b"]"
+    with Counted(envoy) as counted:
+        assert envoy.post("/a", batch).status == 200
+    assert (
+        counted.came.items()
+        >= {
+            "batch.requests": 1,
+            "batch.calls": 2,
+            "batch.hits": 1,
+            "mode.merged": 1,
+        }.items()
+    )
+
+
+def test_what_there_is_now(envoy, origin):
+    go_on = threading.Event()
+
+    def steps(request):
+        yield head(200, CHUNKED)
+        yield chunked([BODY[:20_000]], last=False)[0]
+        yield Until(go_on)
+        yield from chunked([BODY[20_000:]])
+
+    origin.answers(steps)
+    asking = threading.Thread(target=envoy.get, args=["/hold"])
+    asking.start()
+    said = envoy.wait_for(
+        lambda: (now := stats(envoy))["memory.held"] and now, "a body that is held"
+    )
+    assert said["memory.bytes"] >= 20_000
+    go_on.set()
+    asking.join()
+    nothing = {"memory.held": 0, "memory.bytes": 0, "jobs.waiting": 0, "ssz.running": 0}
+    envoy.wait_for(lambda: stats(envoy).items() >= nothing.items(), "nothing to be held")
+    origin.answers(Node({"eth_chainId": b'"0x1"'}))
+    envoy.post("/stored", call("eth_chainId", "[]"))
+    said = envoy.wait_for(
+        lambda: (now := stats(envoy))["cache_memory.entries"] and now,
+        "an entry in memory",
+    )
+    assert said["cache_memory.bytes"] > 0
+
+
+def test_a_histogram_has_the_lengths(envoy, origin):
+    origin.answers(answer(BODY))
+    assert envoy.get("/plain").status == 200
+    name = "response.uncompressed_bytes"
+    envoy.wait_for(lambda: stats(envoy).get(name, "No").startswith("P0"), "a histogram's values")
+
+
+def test_prometheus_reads_it(envoy, origin):
+    origin.answers(answer(BODY))
+    assert envoy.get("/plain").status == 200
+    lines = fetch(envoy.admin, "/stats/prometheus?filter=^sszip[.]").body.decode().splitlines()
+    values = [line for line in lines if line and not line.startswith("#")]
+    assert len(values) > 100
+    for line in values:
+        assert re.fullmatch(r"envoy_sszip_[a-zA-Z0-9_]+\{[^}\n]*\} [0-9.e+]+", line), line
+    for begins in (
+        r'envoy_sszip_mode\{mode="oneshot"\} [1-9]',
+        r'envoy_sszip_rpc\{method="eth_call"\} 0',
+        r'envoy_sszip_cache_reason\{reason="rpc_method"\} ',
+        r"envoy_sszip_response_compressed\{\} [1-9]",
+    ):
+        assert any(re.match(begins, line) for line in values), begins
+
+
+def test_a_configuration_that_goes_takes_its_gauges_along(session_origin, origin, tmp_path):
+    """Its main thread is asked for gauges once a second, by a thread that outlives it."""
+    for _ in range(3):
+        envoy = Envoy([route("/")], origin=session_origin, settings={"cache": True})
+        envoy.start()
+        assert "jobs.waiting" in stats(envoy)
+        envoy.stop()
