@@ -252,10 +252,10 @@ mod tests {
     #[test]
     fn a_route_forgets_filters_that_are_gone() {
         let route = Route::new(br#"{"comp_level": 9}"#).expect("right");
-        let stays = Filter::new(b"{}").expect("right");
+        let stays = filter(b"{}").expect("right");
         let kept = stays.of(Some(&route));
         for _ in 0..10 {
-            let filter = Filter::new(br#"{"min_length": 7}"#).expect("right");
+            let filter = filter(br#"{"min_length": 7}"#).expect("right");
             assert_eq!(filter.of(Some(&route)).min_length, 7);
         }
         assert_eq!(route.configs.lock().expect("nobody has panicked").len(), 2);

@@ -32,6 +32,21 @@ impl Head {
         self.fields().filter(|(name, _)| !name.starts_with(b":"))
     }
 
+    /// What makes the fields that these edits change what they are now, in one line each.
+    pub fn fields_of(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
+        let of = |name: &str| {
+            let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
+            let lines = self.fields().filter(|(known, _)| is_it(known));
+            let lines: Vec<_> = lines.map(|(_, value)| value).collect();
+            (!lines.is_empty()).then(|| lines.join(&b", "[..]).into())
+        };
+        let edits = edits.iter().map(|edit| HeadEdit {
+            name: edit.name.clone(),
+            value: of(&edit.name),
+        });
+        edits.collect()
+    }
+
     /// The first of that name, in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields();

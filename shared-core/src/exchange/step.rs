@@ -67,6 +67,16 @@ impl Lack {
         }
     }
 
+    /// As a word, for hosts whose logs have one for each reply of theirs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Lack::Short => "sszip_cut_short",
+            Lack::Memory => "sszip_memory",
+            Lack::Format => "sszip_format",
+            Lack::Judgement => "sszip_not_judged",
+        }
+    }
+
     /// For logs.
     pub const fn text(self) -> &'static CStr {
         match self {

@@ -14,7 +14,8 @@ use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
 use sszip_core::cache::stale::Failure;
-use sszip_core::exchange::drive::{Driver, Job, Step};
+use sszip_core::exchange::drive::{Driver, Job, Lack, Step};
+use sszip_core::exchange::HeadEdit;
 use sszip_core::variable::Variable;
 
 use self::sending::Sending;
@@ -37,7 +38,7 @@ pub enum Act {
     /// The rest of it.
     GoOn(Sending),
     /// A 502, since there is nothing to send.
-    Fail(&'static str),
+    Fail(Lack),
     /// What was begun is broken off.
     Reset(&'static str),
 }
@@ -114,6 +115,8 @@ pub struct Exchange {
     redirected_from: Option<Vec<u8>>,
     /// Where it is counted.
     metrics: Option<Arc<Metrics>>,
+    /// What its client has sent in the fields that the node gets otherwise.
+    own_fields: Vec<HeadEdit>,
 }
 
 impl Exchange {
@@ -133,6 +136,7 @@ impl Exchange {
             has_trailers: false,
             redirected_from: None,
             metrics: None,
+            own_fields: Vec::new(),
         }
     }
 
@@ -276,7 +280,7 @@ impl Exchange {
         self.state = State::Passing;
         self.report(stream);
         match step {
-            Step::Fail(lack) => Act::Fail(lack.text().to_str().unwrap_or_default()),
+            Step::Fail(lack) => Act::Fail(*lack),
             _ => Act::Reset("sszip: nothing is known to be done"),
         }
     }
@@ -337,7 +341,7 @@ impl Act {
                 return Outcome::Ended(sending.go_on(stream, is_behind));
             }
             Act::GoOn(sending) => return Outcome::Ended(sending.go_on(stream, is_behind)),
-            Act::Fail(why) => stream.reply(502, "", why),
+            Act::Fail(lack) => stream.reply(502, "", lack.name()),
             Act::Reset(why) => stream.reset(why),
         }
         Outcome::Ended(None)

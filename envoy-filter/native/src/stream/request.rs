@@ -218,7 +218,12 @@ impl Exchange {
     /// The request goes to the node.
     pub(super) fn forward(&mut self, stream: Stream) -> Act {
         if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
-            stream.edit(HeaderType::Request, exchange.upstream_edits());
+            let edits = exchange.upstream_edits();
+            if !edits.is_empty() {
+                let head = stream.head(HeaderType::Request);
+                self.own_fields = head.fields_of(edits);
+                stream.edit(HeaderType::Request, edits);
+            }
         }
         self.becomes(State::Forwarded);
         Act::Continue

@@ -17,6 +17,9 @@ const PROTOCOL: &str = "sszip-upstream-protocol";
 impl Exchange {
     /// The response's head.
     pub fn response_head(&mut self, stream: Stream, is_all: bool) -> Act {
+        // the node has the request: from here on it is for logs
+        let own = std::mem::take(&mut self.own_fields);
+        stream.edit(HeaderType::Request, &own);
         let mut head = stream.head(HeaderType::Response);
         let is_delimited = is_delimited(&head, is_all);
         if head.get(PROTOCOL).is_some() {

@@ -1,0 +1,91 @@
+"""What access logs say of an answer, and of its request."""
+
+import json
+
+import pytest
+
+from harness.envoy import Envoy, route
+from harness.origin import answer
+from harness.rpc import Node, call
+
+BODY = b'{"a":"' + b"b" * 5000 + b'"}'
+
+
+@pytest.fixture(scope="module")
+def envoy(session_origin):
+    routes = [route("/off", {"enable": False, "cache": False}), route("/")]
+    envoy = Envoy(
+        routes,
+        origin=session_origin,
+        settings={"cache": True, "cache_namespace": "mainnet", "ssz": True},
+    )
+    listener = envoy.configuration["static_resources"]["listeners"][0]
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    said = manager["access_log"][0]["typed_config"]["log_format"]["json_format"]
+    said |= {
+        "all": "%DYNAMIC_METADATA(sszip)%",
+        "accepts": "%REQ(ACCEPT-ENCODING)%",
+        "accept": "%REQ(ACCEPT)%",
+        "sent": "%BYTES_SENT%",
+    }
+    yield envoy.start()
+    envoy.stop()
+
+
+def logged(response):
+    line = response.logged
+    return line["all"] if isinstance(line["all"], dict) else json.loads(line["all"])
+
+
+def test_what_is_said_of_an_answer(envoy, origin):
+    origin.answers(answer(BODY))
+    said = logged(envoy.get("/x"))
+    assert said.pop("ratio") and len(said.pop("cache_key")) == 64
+    assert said == {
+        "mode": "oneshot",
+        "cache_status": "MISS",
+        "cache_reason": "result",
+    }
+    assert logged(envoy.get("/off")) == {"mode": "off"}
+
+
+def test_what_is_said_of_calls(envoy, origin):
+    origin.answers(Node({"eth_chainId": b'"0x1"', "eth_blockNumber": b'"0x2"'}))
+    ask = call("eth_chainId", "[]")
+    assert logged(envoy.post("/c", ask))["cache_status"] == "MISS"
+    said = logged(envoy.post("/c", ask))
+    assert (said["mode"], said["cache_status"], said["rpc_method"]) == (
+        "hit",
+        "HIT",
+        "eth_chainId",
+    )
+    batch = b"[" + ask + b"," + call("eth_blockNumber", "[]", "2") + b"]"
+    said = logged(envoy.post("/c", batch))
+    assert (said["mode"], said["batch_size"], said["batch_hits"]) == (
+        "merged",
+        "2",
+        "1",
+    )
+
+
+@pytest.mark.parametrize("accepts", ["gzip, br;q=0.5", "identity", None])
+@pytest.mark.parametrize("path", ["/log", "/off"])
+def test_the_request_is_as_its_client_sent_it(envoy, origin, accepts, path):
+    """The node was asked for identity all the same."""
+    origin.answers(answer(BODY, headers=[("Cache-Control", "max-age=60")]))
+    first = envoy.get(path, accepts)
+    assert first.logged["accepts"] == accepts
+    asked = origin.requests[-1].header("Accept-Encoding")
+    assert asked == (accepts if path == "/off" else "identity")
+
+
+def test_a_reply_of_ours_has_its_details(envoy, origin):
+    """The JSON of a long answer is gone before it shows that it is none."""
+    long = b'{"version":"electra","data":{"message":' + b" " * (5 << 20) + b"1}}"
+    headers = [("Eth-Consensus-Version", "electra")]
+    origin.answers(answer(long, headers=headers))
+    response = envoy.get(
+        "/eth/v2/beacon/blocks/head", headers=[("Accept", "application/octet-stream, */*;q=0.5")]
+    )
+    assert response.status == 502
+    assert response.logged["details"] == "sszip_format"
