@@ -1,9 +1,9 @@
 """Benchmarks: nginx with sszip against the other coders.
 
-Six suites: `nginx`, answers with a length, `streaming`, answers in chunks,
+Seven suites: `nginx`, answers with a length, `streaming`, answers in chunks,
 `cache`, stored answers, `store`, those that the cache's owner keeps, `ssz`,
-the core's SSZ walkers, without nginx, and `wire`, SSZ through nginx. Each verifies every answer before it measures, and writes tables, the raw numbers and
-a plot. See loadtest/README.md.
+the core's SSZ walkers, without nginx, `wire`, SSZ through nginx, and `envoy`, the same core in Envoy. Each verifies every
+answer before it measures, and writes tables, the raw numbers and a plot. See loadtest/README.md.
 """
 
 import argparse
@@ -23,6 +23,8 @@ import engines
 import load
 import machine
 import profiling
+import proxying
+import proxying_report
 import report
 import storing
 import storing_report
@@ -44,8 +46,9 @@ SUITES = {
     "store": (storing.SECTIONS, storing.NAME, storing_report),
     "ssz": (transcoding.SECTIONS, transcoding.NAME, transcoding_report),
     "wire": (wire.SECTIONS, wire.NAME, wire_report),
+    "envoy": (proxying.SECTIONS, proxying.NAME, proxying_report),
 }
-VERSIONS = {"ssz": transcoding.versions, "wire": wire.versions}
+VERSIONS = {"ssz": transcoding.versions, "wire": wire.versions, "envoy": proxying.versions}
 
 
 def parse(argv):
@@ -143,6 +146,8 @@ def measure(suite, args, work):
         return results | streaming.run(args, work, library, chosen, pairs, say)
     if suite == "cache":
         return results | caching.run(args, work, library, chosen, pairs, say)
+    if suite == "envoy":
+        return results | proxying.run(args, work, library, chosen, pairs, say)
     if suite == "store":
         return results | storing.run(args, work, library, chosen, pairs, say)
     return results | nginx_suite(args, work, library, chosen, pairs)
@@ -189,7 +194,10 @@ def write(results, out, name, reporter):
 def main():
     args = parse(sys.argv[1:])
     suites = [args.suite] if args.suite else list(SUITES)
-    if absent := machine.missing_tools(set(suites)):
+    absent = machine.missing_tools(set(suites))
+    if "envoy" in suites:
+        absent += proxying.missing()
+    if absent:
         raise SystemExit("\n".join(absent))
     out = args.out or ROOT / ("build/bench" if args.quick else "loadtest/results")
     for suite in suites:

@@ -1,0 +1,185 @@
+"""Envoys to measure, one for each row."""
+
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack import ROOT, WORKER_CORE, free_port, pinned, slug, stop, wait_for_port
+
+_INSTALLED = Path(os.environ.get("SSZIP_CACHE", Path.home() / ".cache/sszip")) / "envoy"
+ENVOY = Path(
+    os.environ.get("SSZIP_ENVOY")
+    or next(_INSTALLED.glob("lib/python3*/site-packages/envoy/_bin/envoy"), _INSTALLED)
+)
+MODULE = Path(
+    os.environ.get("SSZIP_ENVOY_MODULE", ROOT / "build/envoy/libsszip_envoy.so")
+).resolve()
+_TYPE = "type.googleapis.com/envoy.extensions"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is before the router, and what a client of it gets. `answers`: a file that
+    Envoy answers with by itself."""
+
+    name: str
+    coding: str = ""
+    accept: str = "gzip"
+    media: str = ""
+    filters: str = "[]"
+    answers: Path | None = None
+    workers: int = 1
+
+
+def sszip(name="sszip", **settings):
+    """The filter with these settings; like the peers it leaves short answers alone."""
+    settings = {"types": "application/json", "min_length": 1000} | settings
+    module = {
+        "name": "sszip",
+        "typed_config": {
+            "@type": f"{_TYPE}.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {"name": "sszip_envoy", "do_not_close": True},
+            "filter_name": "sszip",
+            "filter_config": {
+                "@type": "type.googleapis.com/google.protobuf.Struct",
+                "value": settings,
+            },
+        },
+    }
+    return Row(name, "gzip", filters=json.dumps([module]))
+
+
+def compressor(name, level):
+    library = {"@type": f"{_TYPE}.compression.gzip.compressor.v3.Gzip"}
+    if level:
+        library["compression_level"] = level
+    coder = {
+        "name": "envoy.filters.http.compressor",
+        "typed_config": {
+            "@type": f"{_TYPE}.filters.http.compressor.v3.Compressor",
+            "response_direction_config": {
+                "common_config": {"min_content_length": 1000, "content_type": ["application/json"]}
+            },
+            "compressor_library": {"name": "gzip", "typed_config": library},
+        },
+    }
+    return Row(name, "gzip", filters=json.dumps([coder]))
+
+
+def configuration(row, port, admin, node, access=None):
+    if row.answers:
+        length = row.answers.stat().st_size
+        action = {
+            "direct_response": {"status": 200, "body": {"filename": str(row.answers)}},
+            "response_headers_to_add": [
+                {"header": {"key": key, "value": value}}
+                for key, value in (
+                    ("content-type", "application/json"),
+                    ("content-encoding", row.coding),
+                )
+                if value
+            ],
+        }
+    else:
+        length = 0
+        action = {"route": {"cluster": "node", "timeout": "60s"}}
+    routes = {
+        "max_direct_response_body_size_bytes": length,
+        "virtual_hosts": [
+            {"name": "all", "domains": ["*"], "routes": [{"name": "all", "match": {"prefix": "/"}, **action}]}
+        ],
+    }
+    manager = {
+        "@type": f"{_TYPE}.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "bench",
+        "generate_request_id": False,
+        "route_config": routes,
+        "http_filters": [
+            *json.loads(row.filters),
+            {
+                "name": "envoy.filters.http.router",
+                "typed_config": {"@type": f"{_TYPE}.filters.http.router.v3.Router"},
+            },
+        ],
+    }
+    network = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
+    endpoint = {"endpoint": {"address": address(node)}}
+    return {
+        "admin": {"address": address(admin)},
+        "static_resources": {
+            "listeners": [
+                {
+                    "name": "bench",
+                    "address": address(port),
+                    "filter_chains": [{"filters": [network]}],
+                }
+            ],
+            "clusters": [
+                {
+                    "name": "node",
+                    "type": "STATIC",
+                    "load_assignment": {
+                        "cluster_name": "node",
+                        "endpoints": [{"lb_endpoints": [endpoint]}],
+                    },
+                }
+            ],
+        },
+    }
+
+
+def address(port):
+    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+
+
+class Envoy:
+    """One Envoy; of it load.measure wants what it wants of an Nginx."""
+
+    owner = None
+
+    def __init__(self, work, row, node, core=WORKER_CORE):
+        self.port, self.admin = free_port(), free_port()
+        prefix = self.prefix = work / f"envoy-{slug(row.name)}-{self.port}"
+        prefix.mkdir(parents=True)
+        shutil.copy(MODULE, prefix / "libsszip_envoy.so")
+        text = json.dumps(configuration(row, self.port, self.admin, node))
+        (prefix / "envoy.json").write_text(text)
+        self.log = prefix / "envoy.log"
+        command = [ENVOY, "-c", prefix / "envoy.json", "--concurrency", row.workers]
+        command += ["--disable-hot-restart", "-l", "warning"]
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                pinned(core, list(map(str, command))),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(prefix)},
+            )
+        # taskset becomes it
+        self.worker = self.process.pid
+        wait_for_port(self.port, self.process, self.log)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        stop(self.process)
+
+    def complaints(self):
+        """What it logged at `warning` and above; it should be nothing of sszip's."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if "[error]" in line or "sszip" in line)
+
+
+def version():
+    done = subprocess.run([ENVOY, "--version"], capture_output=True, text=True)
+    return done.stdout.split("version:")[-1].strip()
+
+
+def asked(node):
+    with urllib.request.urlopen(f"http://127.0.0.1:{node.port}/stats") as reply:
+        return json.load(reply)["requests"]
