@@ -97,6 +97,9 @@ class Envoy:
         self.process = None
         # in place of what comes of the rest
         self.text = text
+        # of the command line; and whether another one may take over
+        self.options = []
+        self.restarts = False
         self._allowed = []
         self._judged = 0
         self._log_read = 0
@@ -188,8 +191,9 @@ class Envoy:
             path = self.prefix / "envoy.json"
             path.write_text(json.dumps(self.configuration))
         return [
-            ENVOY, "-c", str(path), "--concurrency", str(self.workers), "--disable-hot-restart",
-            "--file-flush-interval-msec", "5", "-l", "warning", *more,
+            ENVOY, "-c", str(path), "--concurrency", str(self.workers),
+            *([] if self.restarts else ["--disable-hot-restart"]),
+            "--file-flush-interval-msec", "5", "-l", "warning", *self.options, *more,
         ]  # fmt: skip
 
     def _environment(self):
@@ -334,8 +338,10 @@ class Envoy:
             headers.append(("Accept-Encoding", accept))
         if body is not None:
             headers.append(("Content-Type", "application/json"))
-        method = "GET" if body is None else "POST"
-        return client.fetch(self.port, path, method=method, headers=headers, body=body, **request)
+        method = request.pop("method", "GET" if body is None else "POST")
+        # asked to close, Envoy waits for a second after an answer that no node has sent
+        with self.connect() as connection:
+            return connection.exchange(path, method=method, headers=headers, body=body, **request)
 
     def connect(self, **options):
         return client.Connection(self.port, **options)

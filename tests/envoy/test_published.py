@@ -1,0 +1,216 @@
+"""Configurations in the shapes that people run Envoy in before nodes, with sszip put in as
+docs/envoy.md says: shapes/*.yaml."""
+
+import json
+import pathlib
+import subprocess
+import threading
+
+import pytest
+import websockets.sync.client
+import websockets.sync.server
+
+from harness.envoy import Envoy, filter_of
+from harness.origin import Origin, answer
+from harness.replay import ReplayNode
+from harness.rpc import Node, call
+
+SHAPES = pathlib.Path(__file__).with_name("shapes")
+KEY = "/v1/" + "0123456789abcdef" * 2
+LATEST = call("eth_getBlockByNumber", '["latest",true]')
+BLOCK = call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32))
+SETTINGS = {"cache": True, "ssz": True}
+
+
+def result(of):
+    return b'{"hash":"0x%b","of":"%b","x":"%b"}' % (b"ab" * 32, of, b"0" * 3000)
+
+
+@pytest.fixture(scope="module")
+def replay():
+    node = ReplayNode("--beacon", "json")
+    yield node
+    node.stop()
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    origin = Origin(tmp_path_factory.mktemp("other"))
+    yield origin
+    origin.close()
+
+
+@pytest.fixture
+def shape(other):
+    started = []
+    other.forget()
+
+    def start(name, **values):
+        envoy = Envoy([], text="-", workers=2)
+        values = {
+            **values,
+            "prefix": envoy.prefix,
+            "sszip": json.dumps({"name": "sszip", "typed_config": filter_of(SETTINGS)}),
+        }
+        text = (SHAPES / f"{name}.yaml").read_text()
+        for key, value in values.items():
+            text = text.replace(f"@{key}@", str(value))
+        envoy.text = text
+        if "key.pem" in text:
+            envoy._certificate()
+        started.append(envoy)
+        return envoy.start()
+
+    yield start
+    for envoy in started:
+        envoy.stop()
+    assert not other.errors, other.errors
+
+
+def is_hit(response):
+    return "sszip; hit" in (response.header("Cache-Status") or "")
+
+
+def test_a_pool_behind_keys(shape, origin, other):
+    """Answers are one for all nodes of the pool, and a key's own; errors are the pool's."""
+    for node, name in ((origin, b"one"), (other, b"two")):
+        node.answers(Node({"eth_getBlockByHash": result(name)}))
+    envoy = shape("pool", node=origin.port, other=other.port)
+    got = [envoy.ask(KEY, BLOCK) for _ in range(6)]
+    assert [is_hit(one) for one in got] == [False] + [True] * 5, got[0]
+    assert len({one.decoded for one in got}) == 1
+    assert len(origin.received()) + len(other.received()) == 1
+    elsewhere = envoy.ask(KEY[:-1] + "e", BLOCK)
+    assert elsewhere.status == 200 and not is_hit(elsewhere)
+    assert envoy.ask("/v1/short", BLOCK).status == 404
+    assert envoy.ask("/health").body == b"ok"
+    cors = envoy.ask(KEY, BLOCK, headers=[("Origin", "https://wallet.test")])
+    assert cors.header("Access-Control-Allow-Origin") == "https://wallet.test"
+    # one of them fails: the other one is asked
+    origin.answers([lambda connection, request, received: connection.close()])
+    for number in range(6):
+        body = call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32), str(number + 10)).replace(
+            b"true", b"false"
+        )
+        assert b'"of":"two"' in envoy.ask(KEY, body).decoded
+    # nobody is there: an error as JSON-RPC, and stored answers all the same
+    other.answers([lambda connection, request, received: connection.close()])
+    failed = envoy.ask(KEY, call("eth_chainId"))
+    assert failed.status == 503 and json.loads(failed.decoded)["error"]["code"] == -32000
+    assert is_hit(envoy.ask(KEY, BLOCK))
+
+
+def test_a_socket_beside_a_pool(shape, origin, other):
+    def serve(connection):
+        for message in connection:
+            connection.send(message)
+
+    server = websockets.sync.server.serve(serve, "127.0.0.1", 0)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    port = server.socket.getsockname()[1]
+    envoy = shape("pool", node=port, other=port)
+    with websockets.sync.client.connect(
+        f"ws://127.0.0.1:{envoy.port}/ws", proxy=None
+    ) as connection:
+        for message in (BLOCK.decode(), "x" * 100_000):
+            connection.send(message)
+            assert connection.recv(20) == message
+    server.shutdown()
+    thread.join(10)
+
+
+def curl(envoy, path, body, *headers, host="localhost", version="--http2"):
+    """Status, HTTP version, head and body, decoded, over TLS."""
+    fields = [
+        word
+        for one in ("Content-Type: application/json", f"Host: {host}", *headers)
+        for word in ("-H", one)
+    ]
+    said = subprocess.run(
+        ["curl", "-sk", version, "--compressed", "-D", "-", "-d", "@-", *fields, "-w", "\n%{http_version} %{http_code}",
+         f"https://localhost:{envoy.port}{path}"],
+        input=body, capture_output=True, check=True, timeout=30,
+    ).stdout  # fmt: skip
+    said, _, figures = said.rpartition(b"\n")
+    head, _, body = said.partition(b"\r\n\r\n")
+    version, status = figures.decode().split()
+    return int(status), version, head.decode().lower(), body
+
+
+def test_several_chains(shape, origin, other, tmp_path):
+    """By name, by path and by a field: nobody gets another chain's answer."""
+    authority = Origin(tmp_path)
+    authority.answers(
+        lambda request: answer(status=200 if request.header("X-Api-Key") == "right" else 403)
+    )
+    origin.answers(Node({"eth_getBlockByHash": result(b"one")}))
+    other.answers(Node({"eth_getBlockByHash": result(b"two")}))
+    envoy = shape("chains", node=origin.port, other=other.port, authority=authority.port)
+    key = "X-Api-Key: right"
+    for _ in range(2):
+        for path, fields, host, name in [
+            ("/one", [], "localhost", b"one"), ("/two", [], "localhost", b"two"),
+            ("/one", ["X-Chain: two"], "localhost", b"two"), ("/unnamed", [], "localhost", b"two"),
+            ("/one", [], "mainnet.test", b"one"),
+        ]:  # fmt: skip
+            for version in ("--http2", "--http1.1"):
+                status, said, head, body = curl(
+                    envoy, path, BLOCK, key, *fields, host=host, version=version
+                )
+                assert (status, said) == (200, version[6:].rstrip(".")), head
+                assert b'"of":"%b"' % name in body and "content-encoding: gzip" in head
+            assert curl(envoy, path, BLOCK, *fields, host=host)[0] == 403
+    hits = [curl(envoy, "/one", BLOCK, key)[2], curl(envoy, "/two", BLOCK, key)[2]]
+    assert all("sszip; hit" in head for head in hits)
+    # each answer of a canary is of one of the two, and hits are of the right one
+    seen = {curl(envoy, "/canary", BLOCK, key)[3] for _ in range(12)}
+    assert len(seen) == 2
+    # a batch of which a part is stored, read whole by others before
+    for name in ("one", "two"):
+        mixed = b"[%b,%b]" % (BLOCK, call("eth_chainId", id="2"))
+        status, _, _, body = curl(envoy, f"/{name}", mixed, key)
+        assert status == 200 and b'"of":"%b"' % name.encode() in body and b'"id":2' in body
+    authority.close()
+    assert not authority.errors
+
+
+def test_execution_and_consensus(shape, replay, other):
+    other.answers(answer(b"of no account"))
+    envoy = shape("beacon", node=replay.port, other=other.port)
+    for accept in ("gzip", None):
+        first = envoy.ask("/", LATEST, accept)
+        assert first.status == 200 and first.coding == accept
+        assert (
+            first.header("Strict-Transport-Security")
+            and first.header("Access-Control-Allow-Origin") == "*"
+        )
+    assert is_hit(first)
+    block = envoy.ask(
+        "/eth/v2/beacon/blocks/head", headers=[("Accept", "application/octet-stream")]
+    )
+    assert (block.status, block.header("Content-Type")) == (200, "application/octet-stream")
+    json_ = envoy.ask("/eth/v2/beacon/blocks/head", headers=[("Accept", "application/json")])
+    assert json_.decoded.startswith(b"{") and len(json_.decoded) > len(block.decoded)
+    # it is published again as SSZ, for a node that may have JSON only
+    fields = [
+        ("Content-Type", "application/octet-stream"),
+        ("Eth-Consensus-Version", block.header("Eth-Consensus-Version")),
+    ]
+    published = envoy.get(
+        "/eth/v2/beacon/blocks", method="POST", body=block.decoded, headers=fields
+    )
+    plain = envoy.get(
+        "/eth/v2/beacon/blocks", None, method="POST", body=block.decoded, headers=fields
+    )
+    assert published.status == plain.status < 500
+    assert envoy.ask("/", call("admin_nodeInfo")).status == 403
+    assert envoy.ask("/engine", call("eth_chainId")).status == 403
+    allowed = envoy.ask("/engine", call("eth_chainId"), headers=[("Authorization", "Bearer x")])
+    assert allowed.status == 200 and not is_hit(allowed)
+    with envoy.connect() as connection:
+        connection.send(
+            b"GET /eth/v1/events?topics=head HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\nAccept-Encoding: gzip\r\n\r\n"
+        )
+        assert connection.read_head().status in (200, 404)
+    envoy.wait_for(lambda: other.received(), "the mirror")

@@ -1,0 +1,242 @@
+"""Configurations that change while requests are under way, and Envoys that end or take
+over from one another."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from harness import bodies
+from harness.client import Connection, Truncated, fetch, request_bytes
+from harness.envoy import Envoy, filter_of
+from harness.load import Load
+from harness.origin import Until, answer, chunked, head
+
+BODY = bodies.json(30000)
+GZIP = [("Accept-Encoding", "gzip")]
+LOAD = [(("/", GZIP), BODY), (("/", []), BODY), (("/cached", GZIP), BODY)]
+
+
+class Dynamic(Envoy):
+    """An Envoy whose listeners, routes and clusters are files that change."""
+
+    def __init__(self, origin, **options):
+        routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]
+        super().__init__(routes, origin=origin, settings={"cache": True}, **options)
+        static = self.configuration.pop("static_resources")
+        (self.listener,) = static["listeners"]
+        manager = self.listener["filter_chains"][0]["filters"][0]["typed_config"]
+        self.routes = {"name": "routes", **manager.pop("route_config")}
+        manager["rds"] = {"route_config_name": "routes", "config_source": self._source("rds")}
+        self.manager = manager
+        (self.cluster,) = static["clusters"]
+        self.configuration["node"] = {"id": "test", "cluster": "test"}
+        self.configuration["dynamic_resources"] = {
+            "lds_config": self._source("lds"),
+            "cds_config": self._source("cds"),
+        }
+        self.version = 0
+        for name in ("cds", "rds", "lds"):
+            self.publish(name)
+
+    def _source(self, name):
+        return {
+            "path_config_source": {"path": str(self.prefix / f"{name}.json")},
+            "resource_api_version": "V3",
+        }
+
+    def publish(self, name):
+        """A file takes the place of the one before."""
+        self.version += 1
+        kind, resource = {
+            "lds": ("config.listener.v3.Listener", self.listener),
+            "rds": ("config.route.v3.RouteConfiguration", self.routes),
+            "cds": ("config.cluster.v3.Cluster", self.cluster),
+        }[name]
+        said = {"@type": f"type.googleapis.com/envoy.{kind}", **resource}
+        new = self.prefix / f"{name}.new"
+        new.write_text(json.dumps({"version_info": str(self.version), "resources": [said]}))
+        os.replace(new, self.prefix / f"{name}.json")
+
+    def settings(self, **settings):
+        """The filter's."""
+        self.manager["http_filters"][0]["typed_config"] = filter_of(settings)
+        self.publish("lds")
+
+    def of_route(self, **settings):
+        one = self.routes["virtual_hosts"][0]["routes"][0]
+        one["typed_per_filter_config"] = {
+            "sszip": filter_of(settings, "DynamicModuleFilterPerRoute")
+        }
+        self.publish("rds")
+
+    def updates(self):
+        return sum(self.stats(r"update_success$").values())
+
+    def refused(self):
+        return sum(self.stats(r"update_rejected$").values())
+
+
+@pytest.fixture
+def origin_of_bodies(origin):
+    origin.answers(answer(BODY))
+    origin.answers(answer(BODY, headers=[("Cache-Control", "max-age=60")]), path="/cached")
+    return origin
+
+
+def started(envoy):
+    return envoy.start()
+
+
+@pytest.fixture
+def dynamic(origin_of_bodies):
+    envoy = Dynamic(origin_of_bodies, workers=2)
+    envoy.options = ["--drain-time-s", "1", "--drain-strategy", "immediate"]
+    started(envoy)
+    envoy.wait_for(lambda: is_up(envoy), "the listener")
+    yield envoy
+    envoy.stop()
+
+
+def is_up(envoy):
+    try:
+        return envoy.get("/", accept=None).status == 200
+    except OSError:
+        return False
+
+
+def mode(envoy):
+    return envoy.get("/").mode
+
+
+def test_files_that_change_under_load(dynamic):
+    """Of the filter, of routes and of nodes: no answer is lost or wrong, and what is not
+    allowed changes nothing."""
+    with Load(dynamic.port, LOAD, clients=4) as load:
+        for number in range(6):
+            dynamic.settings(cache=True, min_length=["1m", "1k"][number % 2], comp_level=1 + number)
+            expected = ["too-small", "oneshot"][number % 2]
+            dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
+        for number in range(6):
+            dynamic.of_route(enable=number % 2 == 1, comp_level=number)
+            expected = ["off", "oneshot"][number % 2]
+            dynamic.wait_for(lambda expected=expected: mode(dynamic) == expected, expected)
+        for patience in ("4s", "5s"):
+            before = dynamic.updates()
+            dynamic.cluster["connect_timeout"] = patience
+            dynamic.publish("cds")
+            dynamic.wait_for(lambda before=before: dynamic.updates() > before, "the update")
+        dynamic.expect(
+            r"gRPC config|\[config\]|Error adding/updating listener|dynamic_modules|there is no such"
+        )
+        for change in (dynamic.settings, dynamic.of_route):
+            before = dynamic.refused()
+            change(complevel=1)
+            dynamic.wait_for(lambda before=before: dynamic.refused() > before, "the refusal")
+            assert mode(dynamic) == "oneshot"
+    assert load.faults == [] and load.answered > 100
+
+
+def test_a_stream_outlives_its_listener(dynamic, origin):
+    """Its settings are there as long as it is."""
+    go_on = threading.Event()
+    origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+                    *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
+    with dynamic.connect() as connection:
+        connection.send(request_bytes("/", headers=GZIP))
+        origin_asked = lambda: origin.received()  # noqa: E731
+        dynamic.wait_for(origin_asked, "the node to be asked")
+        for number in range(3):
+            dynamic.settings(cache=True, comp_level=1 + number)
+            time.sleep(0.3)
+        go_on.set()
+        assert connection.read().decoded == BODY
+
+
+class TestEnds:
+    @pytest.fixture
+    def envoy(self, start_envoy, origin_of_bodies):
+        envoy = Envoy([{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}],
+                      origin=origin_of_bodies, settings={"cache": True}, workers=2)  # fmt: skip
+        envoy.options = ["--drain-time-s", "2", "--drain-strategy", "immediate"]
+        yield envoy.start()
+        envoy.stop()
+
+    def test_drained(self, envoy):
+        """Listeners that are drained end connections between answers, and never in one."""
+        with Load(envoy.port, LOAD, clients=4) as load:
+            fetch(envoy.admin, "/healthcheck/fail", method="POST", body=b"")
+            time.sleep(0.3)
+            fetch(envoy.admin, "/healthcheck/ok", method="POST", body=b"")
+            time.sleep(0.2)
+        assert load.faults == [] and load.answered > 20
+        assert (
+            fetch(envoy.admin, "/drain_listeners?graceful", method="POST", body=b"").status == 200
+        )
+        envoy.wait_for(lambda: not is_up_at(envoy.port), "the listener to be closed")
+
+    def test_told_to_end_under_load(self, envoy):
+        """What it had answered was right, and nothing hangs."""
+        wrong = []
+
+        def asks():
+            try:
+                while True:
+                    with Connection(envoy.port) as connection:
+                        response = connection.exchange("/", headers=GZIP)
+                    if response.decoded != BODY:
+                        wrong.append(response)
+            except (OSError, Truncated):
+                return  # it has ended
+
+        threads = [threading.Thread(target=asks) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        envoy.process.send_signal(signal.SIGTERM)
+        assert envoy.process.wait(10) == 0
+        for thread in threads:
+            thread.join(10)
+        assert not wrong
+
+
+def is_up_at(port):
+    try:
+        with Connection(port):
+            return True
+    except OSError:
+        return False
+
+
+def test_hot_restart_under_load(origin_of_bodies):
+    """A second Envoy takes the sockets of the first, each with what it has stored."""
+    envoys = []
+    routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]
+    first = Envoy(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
+    base = ["--base-id", str(os.getpid() % 30000), "--parent-shutdown-time-s", "3", "--drain-time-s", "2",
+            "--drain-strategy", "immediate"]  # fmt: skip
+    try:
+        first.options, first.restarts = [*base, "--restart-epoch", "0"], True
+        envoys.append(first.start())
+        for epoch in (1, 2):
+            following = Envoy(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
+            following.configuration = json.loads(json.dumps(first.configuration))
+            following.port = following.direct = first.port
+            following.admin = first.admin
+            following.options, following.restarts = [*base, "--restart-epoch", str(epoch)], True
+            with Load(first.port, LOAD, clients=4) as load:
+                time.sleep(0.3)
+                envoys.append(following.start())
+                before = envoys[-2]
+                following.wait_for(
+                    lambda before=before: before.process.poll() is not None, "the one before to end"
+                )
+                time.sleep(0.3)
+            assert load.faults == [] and load.answered > 50
+            assert before.process.returncode == 0
+    finally:
+        for envoy in envoys:
+            envoy.stop()
