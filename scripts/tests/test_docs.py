@@ -1,5 +1,6 @@
 """The pages name what the code has, and lead somewhere."""
 
+import json
 import re
 import subprocess
 import unittest
@@ -106,6 +107,17 @@ class Directives(unittest.TestCase):
         named = {f"${name}" for name in re.findall(r'Variable::\w+ => "(sszip_\w+)"', code)}
         self.assertGreater(len(named), 5)
         self.assertEqual({name for name in first_column(DIRECTIVES, "\n## Variables") if name[0] == "$"}, named)
+
+
+class Schema(unittest.TestCase):
+    # What Envoy has in another way, or not.
+    NGINX = "thread_pool cache_bypass no_cache cache_background_update cache_path cache_owner cache_head cache_purge"
+
+    def test_it_has_each_setting_that_the_page_has(self):
+        sections = re.findall(r"^### sszip(?:_(\w+))?$", DIRECTIVES.read_text(), flags=re.M)
+        page = {name or "enable" for name in sections} - set(self.NGINX.split())
+        schema = json.loads((ROOT / "configs/envoy/sszip.schema.json").read_text())
+        self.assertEqual(set(schema["properties"]), page)
 
 
 class Words(unittest.TestCase):

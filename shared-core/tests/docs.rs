@@ -1,6 +1,7 @@
-//! `docs/methods.md` is what the method table says.
+//! `docs/methods.md` is what the method table says, and
+//! `configs/envoy/sszip.schema.json` what settings are read with.
 //!
-//! After a change of the table: `SSZIP_WRITE_DOCS=1 cargo test --test docs`.
+//! After a change of these: `SSZIP_WRITE_DOCS=1 cargo test --test docs`.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
@@ -10,6 +11,7 @@ use std::path::Path;
 
 use sszip_core::cache::class::Class;
 use sszip_core::cache::freshness::Valid;
+use sszip_core::config::schema::schema;
 use sszip_core::jsonrpc::methods::{self, BlockAt, InResult, Method};
 
 const ABOVE: &str = "\
@@ -141,15 +143,28 @@ fn page() -> String {
     page
 }
 
+/// Whether the file is that; it is written first where that is asked for.
+fn is_current(name: &str, text: &str) -> bool {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    if std::env::var_os("SSZIP_WRITE_DOCS").is_some() {
+        fs::write(&path, text).unwrap();
+    }
+    fs::read_to_string(&path).unwrap_or_default() == text
+}
+
 #[test]
 fn the_checked_in_table_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/methods.md");
-    let page = page();
-    if std::env::var_os("SSZIP_WRITE_DOCS").is_some() {
-        fs::write(&path, &page).unwrap();
-    }
     assert!(
-        fs::read_to_string(&path).unwrap_or_default() == page,
+        is_current("docs/methods.md", &page()),
         "docs/methods.md is not what the method table says: SSZIP_WRITE_DOCS=1 cargo test --test docs"
+    );
+}
+
+#[test]
+fn the_checked_in_schema_is_current() {
+    let name = "configs/envoy/sszip.schema.json";
+    assert!(
+        is_current(name, &format!("{:#}\n", schema())),
+        "{name} is not what settings are read with: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }

@@ -85,6 +85,11 @@ impl UseStale {
     }
 }
 
+/// All that [`UseStale::parse`] reads.
+pub fn words() -> Vec<&'static str> {
+    WORDS.iter().map(|(word, _)| *word).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Failure, UseStale, WORDS};

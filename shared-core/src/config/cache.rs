@@ -76,33 +76,33 @@ pub(super) struct CacheDirectives {
     pub(super) warning: Option<String>,
 }
 
-const TIMES: Range = Range {
+pub(super) const TIMES: Range = Range {
     least: 0,
     most: 365 * 24 * 3600 * 1000,
     unit: Unit::Time,
 };
-const WAITS: Range = Range {
+pub(super) const WAITS: Range = Range {
     least: 1,
     most: 3600 * 1000,
     unit: Unit::Time,
 };
-const MAX_ENTRIES: Range = Range {
+pub(super) const MAX_ENTRIES: Range = Range {
     least: KIB,
     most: GIB,
     unit: Unit::Bytes,
 };
 /// A request is scanned before it goes on: the limit bounds that work.
-const MAX_REQUESTS: Range = Range {
+pub(super) const MAX_REQUESTS: Range = Range {
     least: KIB,
     most: 64 * MIB,
     unit: Unit::Bytes,
 };
-const BATCHES: Range = Range {
+pub(super) const BATCHES: Range = Range {
     least: 0,
     most: 10_000,
     unit: Unit::Number,
 };
-const MEMORIES: Range = Range {
+pub(super) const MEMORIES: Range = Range {
     least: MIB,
     most: 1 << 40,
     unit: Unit::Bytes,
@@ -256,6 +256,8 @@ fn namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
         name => Ok(name.into()),
     }
 }
+
+pub(super) const CREDENTIALS: &[&str] = &["bypass", "ignore", "key"];
 
 fn credentials(value: &[u8]) -> Result<Credentials, DirectiveError> {
     match value {

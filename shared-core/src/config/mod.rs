@@ -14,6 +14,7 @@ pub mod follows;
 pub mod learnt;
 pub mod plan;
 mod refused;
+pub mod schema;
 mod ssz;
 pub mod store;
 pub mod upstreams;
@@ -295,6 +296,9 @@ impl Directives {
         }
     }
 }
+
+const ENCODINGS: &[&str] = &["identity", "pass"];
+const DECODINGS: &[&str] = &["off", "auto", "always"];
 
 fn upstream_encoding(value: &[u8]) -> Result<UpstreamEncoding, DirectiveError> {
     match value {

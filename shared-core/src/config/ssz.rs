@@ -66,18 +66,18 @@ pub(super) struct SszDirectives {
 }
 
 /// No offset reaches further than 2^32.
-const MAX_SIZES: Range = Range {
+pub(super) const MAX_SIZES: Range = Range {
     least: 0,
     most: 4095 * MIB,
     unit: Unit::Bytes,
 };
-const HOLDS: Range = Range {
+pub(super) const HOLDS: Range = Range {
     least: 0,
     most: GIB,
     unit: Unit::Bytes,
 };
 
-const CONCURRENCIES: Range = Range {
+pub(super) const CONCURRENCIES: Range = Range {
     least: 1,
     most: 65_535,
     unit: Unit::Number,
@@ -122,6 +122,10 @@ impl SszDirectives {
         }
     }
 }
+
+pub(super) const PRESETS: &[&str] = &["auto", "mainnet", "minimal", "gnosis"];
+pub(super) const REQUESTS: &[&str] = &["off", "auto", "always"];
+pub(super) const WITNESSES: &[&str] = &["off", "rpc", "rest"];
 
 fn concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
     if value == b"off" {

@@ -1,0 +1,174 @@
+"""The JSON Schema of the settings: what it takes Envoy takes, and what it refuses Envoy
+refuses, saying what is allowed."""
+
+import json
+import pathlib
+import re
+
+import jsonschema
+import pytest
+import yaml
+
+from harness.envoy import Envoy, route
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "configs" / "envoy" / "sszip.yaml"
+SCHEMA = json.loads((ROOT / "configs" / "envoy" / "sszip.schema.json").read_text())
+JUDGE = jsonschema.Draft202012Validator(SCHEMA)
+
+# Of each setting: values that are taken, and such that are not, with what is said of them.
+FLAG = ([True, False, "on", "OFF"], [("yes", '"on" or "off"'), (1, '"on" or "off"')])
+SETTINGS = {
+    "enable": FLAG,
+    "types": (
+        ["*", "text/* +json", ["application/json", "text/plain"]],
+        [
+            ("json", '"type/subtype"'),
+            ("*/x", '"type/subtype"'),
+            ([], "at least one media type"),
+        ],
+    ),
+    "min_length": (
+        [0, "2k", "1g", "1073741824", "0008K"],
+        [
+            ("2g", "a size from 0 to 1g"),
+            (-1, "from 0 to 1g"),
+            (1.5, "from 0 to 1g"),
+            ("1025m", "1g"),
+        ],
+    ),
+    "comp_level": (
+        [0, 12, "9"],
+        [(13, "a number from 0 to 12"), ("1k", "from 0 to 12")],
+    ),
+    "max_oneshot": (
+        ["1k", 1024, "16m"],
+        [(1023, "from 1k to 1g"), ("0k", "from 1k to 1g")],
+    ),
+    "hold": (
+        ["64k 5ms", "0", 0, "16m", ["1k", "60s"], "1k 0"],
+        [
+            ("17m", "from 0 to 16m"),
+            ("1k 61s", "to 60000ms"),
+            ("1k 5", "60000ms"),
+            ("1k 1ms 1", "one or two"),
+        ],
+    ),
+    "stream_level": ([1, 3], [(0, "from 1 to 3"), (4, "from 1 to 3")]),
+    "buffers": (
+        ["2 6k", [1024, "1m"], "1 64"],
+        [
+            ("0 4k", "a number from 1 to 1024"),
+            ("1 63", "a size from 64 to 1m"),
+            (8, "two values"),
+        ],
+    ),
+    "memory": (
+        ["256m", "1024g", 0],
+        [("1025g", "from 0 to 1024g"), ("x", "from 0 to 1024g")],
+    ),
+    "upstream_encoding": (["identity", "pass"], [("gzip", '"identity" or "pass"')]),
+    "request_decoding": (
+        ["off", False, "auto", "always"],
+        [("on", '"off", "auto" or "always"'), (True, '"auto"')],
+    ),
+    "ssz": FLAG,
+    "ssz_preset": (
+        ["auto", "gnosis"],
+        [("goerli", '"mainnet", "minimal" or "gnosis"')],
+    ),
+    "ssz_max_size": (["4095m", 0], [("4g", "from 0 to 4095m")]),
+    "ssz_hold": (["1g", 7], [("2g", "from 0 to 1g")]),
+    "ssz_concurrency": (
+        ["off", 1, "65535"],
+        [(0, '"off"'), (65536, "from 1 to 65535"), ("on", "65535")],
+    ),
+    "ssz_request": (["off", "auto", "always"], [("on", '"always"')]),
+    "ssz_witness": (["off", "rpc", "rest"], [("grpc", '"rpc" or "rest"')]),
+    "cache": FLAG,
+    "cache_namespace": (["mainnet"], [("", "one value"), ("two words", "one value")]),
+    "cache_valid": (
+        ["tip 1s", ["immutable 1h", "eth_call 500ms", "nothing 0"], "config 365d"],
+        [
+            ("tip", "two values"),
+            ("tip 1", "a time with its unit"),
+            ("head 1s", '"immutable"'),
+            ("tip 366d", "365d"),
+        ],
+    ),
+    "cache_memory": (["1m", "1024g"], [("1k", "from 1m to 1024g")]),
+    "cache_max_entry": (["1k", "1g"], [(1, "from 1k to 1g")]),
+    "cache_max_request": (["64m"], [("65m", "from 1k to 64m")]),
+    "batch_max": ([0, 10000], [(10001, "from 0 to 10000")]),
+    "cache_credentials": (["bypass", "ignore", "key"], [("off", '"ignore" or "key"')]),
+    "cache_use_stale": (
+        ["off", "error timeout http_502", ["updating"]],
+        [("http_501", '"http_500"'), (True, '"off"')],
+    ),
+    "cache_lock": FLAG,
+    "cache_lock_timeout": (
+        ["1ms", "1h"],
+        [("0ms", "from 1ms"), ("61m", "to 1h"), (5, "its unit")],
+    ),
+}
+WRONG = [(name, value, said) for name, (_, wrong) in SETTINGS.items() for value, said in wrong]
+
+
+def validated(origin, *, of_filter, of_route=None):
+    envoy = Envoy([route("/", of_route)], origin=origin, settings=of_filter)
+    try:
+        return envoy.validate()
+    finally:
+        envoy.stop()
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["properties"].keys() == SETTINGS.keys()
+
+
+def test_the_example_is_right():
+    text = EXAMPLE.read_text()
+    manager = yaml.safe_load(text)["static_resources"]["listeners"][0]["filter_chains"][0][
+        "filters"
+    ][0]
+    filters = manager["typed_config"]["http_filters"]
+    settings = filters[0]["typed_config"]["filter_config"]["value"]
+    assert len(settings) > 1
+    JUDGE.validate(settings)
+
+
+@pytest.mark.parametrize("place", ["filter", "route"])
+def test_what_the_schema_takes_is_taken(session_origin, place):
+    for turn in range(max(len(right) for right, _ in SETTINGS.values())):
+        settings = {name: right[turn % len(right)] for name, (right, _) in SETTINGS.items()}
+        JUDGE.validate(settings)
+        places = (
+            {"of_filter": settings}
+            if place == "filter"
+            else {"of_filter": {}, "of_route": settings}
+        )
+        status, said = validated(session_origin, **places)
+        assert status == 0, said
+
+
+@pytest.mark.parametrize("name, value, said", WRONG, ids=lambda value: json.dumps(value))
+def test_what_it_refuses_is_refused(session_origin, name, value, said):
+    """In a filter and in a route, with the setting's name and what is allowed."""
+    settings = {name: value}
+    assert not JUDGE.is_valid(settings)
+    places = [{"of_filter": settings}]
+    if value == SETTINGS[name][1][0][0]:
+        places.append({"of_filter": {}, "of_route": settings})
+    for place in places:
+        status, text = validated(session_origin, **place)
+        assert status != 0
+        line = re.search(rf'sszip: "{name}" (.*)', text)
+        assert line and said in line[1], text
+
+
+def test_there_are_no_other_settings(session_origin):
+    for name in ("complevel", "sszip_comp_level", "cache_path", "thread_pool"):
+        assert not JUDGE.is_valid({name: 1})
+        status, text = validated(session_origin, of_filter={name: 1})
+        assert status != 0 and f'"{name}" there is no such directive' in text
