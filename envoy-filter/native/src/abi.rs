@@ -390,3 +390,117 @@ callbacks! {
         scheduler: SchedulerPtr
     );
 }
+
+/// The layout and the numbers of the header (`abi.h` of Envoy 1.40), by its names without
+/// `envoy_dynamic_module_type_`. A change here by mistake fails here, and not in Envoy.
+#[cfg(test)]
+mod layout {
+    use super::*;
+    use std::mem::{align_of, offset_of, size_of};
+
+    #[test]
+    fn structs_lie_as_the_header_has_them() {
+        // envoy_buffer, module_buffer: { const char* ptr; size_t length; }
+        assert_eq!(
+            (size_of::<EnvoyBuffer>(), align_of::<EnvoyBuffer>()),
+            (16, 8)
+        );
+        assert_eq!(offset_of!(EnvoyBuffer, ptr), 0);
+        assert_eq!(offset_of!(EnvoyBuffer, length), 8);
+        assert_eq!(
+            (
+                size_of::<ModuleBuffer<'_>>(),
+                align_of::<ModuleBuffer<'_>>()
+            ),
+            (16, 8)
+        );
+        assert_eq!(offset_of!(ModuleBuffer<'_>, ptr), 0);
+        assert_eq!(offset_of!(ModuleBuffer<'_>, length), 8);
+        // envoy_http_header, module_http_header: { const char* key_ptr; size_t key_length;
+        // const char* value_ptr; size_t value_length; }. module_key_value_pair is two
+        // module_buffer, which is the same.
+        assert_eq!(
+            (size_of::<EnvoyHeader>(), align_of::<EnvoyHeader>()),
+            (32, 8)
+        );
+        assert_eq!(offset_of!(EnvoyHeader, key), 0);
+        assert_eq!(offset_of!(EnvoyHeader, value), 16);
+        assert_eq!(
+            (
+                size_of::<ModuleHeader<'_>>(),
+                align_of::<ModuleHeader<'_>>()
+            ),
+            (32, 8)
+        );
+        assert_eq!(offset_of!(ModuleHeader<'_>, key), 0);
+        assert_eq!(offset_of!(ModuleHeader<'_>, value), 16);
+        // opaque pointers
+        assert_eq!(
+            [size_of::<FilterPtr>(), size_of::<FilterConfigPtr>()],
+            [8, 8]
+        );
+        assert_eq!(size_of::<SchedulerPtr>(), 8);
+    }
+
+    #[test]
+    fn enums_are_unsigned_ints() {
+        assert_eq!(size_of::<HeaderType>(), 4);
+        assert_eq!(size_of::<BodyType>(), 4);
+        assert_eq!(size_of::<HeadersStatus>(), 4);
+        assert_eq!(size_of::<BodyStatus>(), 4);
+        assert_eq!(size_of::<TrailersStatus>(), 4);
+        assert_eq!(size_of::<LocalReplyStatus>(), 4);
+        assert_eq!(size_of::<LogLevel>(), 4);
+        assert_eq!(size_of::<Attribute>(), 4);
+        assert_eq!(size_of::<MetricsResult>(), 4);
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_header() {
+        // http_header_type: RequestHeader, RequestTrailer, ResponseHeader, ResponseTrailer
+        assert_eq!(
+            [HeaderType::Request as u32, HeaderType::Response as u32],
+            [0, 2]
+        );
+        // http_body_type: ReceivedRequestBody, BufferedRequestBody, ReceivedResponseBody,
+        // BufferedResponseBody
+        assert_eq!(BodyType::ReceivedRequest as u32, 0);
+        assert_eq!(BodyType::BufferedRequest as u32, 1);
+        assert_eq!(BodyType::ReceivedResponse as u32, 2);
+        assert_eq!(BodyType::BufferedResponse as u32, 3);
+        // on_http_filter_request_headers_status, ..._response_headers_status: Continue,
+        // StopIteration, ContinueAndDontEndStream, StopAllIterationAndBuffer,
+        // StopAllIterationAndWatermark
+        assert_eq!(HeadersStatus::Continue as u32, 0);
+        assert_eq!(HeadersStatus::StopIteration as u32, 1);
+        assert_eq!(HeadersStatus::StopAllIterationAndBuffer as u32, 3);
+        // on_http_filter_request_body_status, ..._response_body_status: Continue,
+        // StopIterationAndBuffer, StopIterationAndWatermark, StopIterationNoBuffer
+        assert_eq!(BodyStatus::Continue as u32, 0);
+        assert_eq!(BodyStatus::StopIterationAndBuffer as u32, 1);
+        assert_eq!(BodyStatus::StopIterationNoBuffer as u32, 3);
+        // on_http_filter_request_trailers_status, ..._response_trailers_status: Continue,
+        // StopIteration
+        assert_eq!(
+            [
+                TrailersStatus::Continue as u32,
+                TrailersStatus::StopIteration as u32
+            ],
+            [0, 1]
+        );
+        // on_http_filter_local_reply_status: Continue, ContinueAndResetStream
+        assert_eq!(LocalReplyStatus::Continue as u32, 0);
+        // log_level: Trace, Debug, Info, Warn, Error, Critical, Off
+        assert_eq!([LogLevel::Debug as u32, LogLevel::Info as u32], [1, 2]);
+        assert_eq!([LogLevel::Warn as u32, LogLevel::Error as u32], [3, 4]);
+        // attribute_id: request.path is 0, and destination.port the 28th after source.port;
+        // xds.route_name follows xds.listener_metadata
+        assert_eq!(
+            [
+                Attribute::DestinationPort as u32,
+                Attribute::XdsRouteName as u32
+            ],
+            [27, 61]
+        );
+    }
+}
