@@ -196,7 +196,7 @@ macro_rules! callbacks {
             $($(#[$doc])* pub fn $name($($argument: $type),*) $(-> $result)?;)*
         }
 
-        /// Without Envoy there is nothing, and that says nothing.
+        /// Without Envoy there is what is simulated; the rest says nothing.
         #[cfg(test)]
         mod without_envoy {
             #![allow(unused_variables, improper_ctypes_definitions)]
@@ -204,6 +204,12 @@ macro_rules! callbacks {
 
             $(#[no_mangle]
             extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+                if let Some(simulated) = crate::simulated::of(stringify!($name)) {
+                    type Simulated = extern "C" fn($($type),*) $(-> $result)?;
+                    // SAFETY: it is of this type.
+                    let simulated = unsafe { std::mem::transmute::<*const (), Simulated>(simulated) };
+                    return simulated($($argument),*);
+                }
                 // SAFETY: numbers, false and NULL.
                 $(unsafe { std::mem::zeroed::<$result>() })?
             })*

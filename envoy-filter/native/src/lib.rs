@@ -11,6 +11,8 @@ mod envoy;
 mod hooks;
 mod metrics;
 mod pool;
+#[cfg(test)]
+mod simulated;
 mod stream;
 mod timers;
 mod wakes;
