@@ -8,9 +8,10 @@ import pytest
 
 from harness.lanes import Lanes
 from harness.nginx import MODULE, NGINX, Nginx
-from harness.origin import Origin
+from harness.running import nobody_complains, origin, session_origin, starting
 
-_running = []
+# for pytest, which looks for them here
+__all__ = ["nobody_complains", "origin", "session_origin"]
 
 
 def pytest_sessionstart(session):
@@ -31,40 +32,10 @@ def cache_directory():
     return path
 
 
-@pytest.fixture(scope="session")
-def session_origin(tmp_path_factory):
-    origin = Origin(tmp_path_factory.mktemp("origin"))
-    yield origin
-    origin.close()
-
-
-@pytest.fixture
-def origin(session_origin):
-    session_origin.forget()
-    yield session_origin
-    assert not session_origin.errors, session_origin.errors
-
-
 @pytest.fixture(scope="module")
 def start_nginx(session_origin):
     """Starts nginx with a configuration; it runs until the file's tests end."""
-    started = []
-
-    def start(http, **options):
-        nginx = Nginx(http, origin=session_origin, **options)
-        started.append(nginx)
-        _running.append(nginx)
-        return nginx.start()
-
-    yield start
-    failures = []
-    for nginx in started:
-        _running.remove(nginx)
-        try:
-            nginx.stop()
-        except AssertionError as failure:
-            failures.append(str(failure))
-    assert not failures, "\n".join(failures)
+    yield from starting(lambda http, **options: Nginx(http, origin=session_origin, **options))
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +43,3 @@ def nginx(request, start_nginx):
     """nginx with the file's own CONFIG."""
     options = getattr(request.module, "OPTIONS", {})
     return start_nginx(request.module.CONFIG, **options)
-
-
-@pytest.fixture(autouse=True)
-def nginx_does_not_complain():
-    yield
-    for nginx in _running:
-        nginx.check()

@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from . import client
+from .asked import Asked
 from .nginx import free_port
 
 ENVOY = os.environ.get("SSZIP_ENVOY", "envoy")
@@ -21,7 +22,6 @@ MODULE = os.environ.get("SSZIP_ENVOY_MODULE", "build/envoy/libsszip_envoy.so")
 # What a healthy Envoy never writes. A test that provokes one expects it.
 _BAD = re.compile(r"\]\[(critical|error)\]|Caught|Backtrace|panicked|assert failure")
 _TYPE = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3."
-_numbers = itertools.count(1)
 _routes = itertools.count(1)
 
 
@@ -74,7 +74,7 @@ def empty(path):
     return {"match": {"path": path}, "direct_response": {"status": 204}}
 
 
-class Envoy:
+class Envoy(Asked):
     def __init__(
         self,
         routes,
@@ -102,8 +102,6 @@ class Envoy:
         self.restarts = False
         self._allowed = []
         self._judged = 0
-        self._log_read = 0
-        self._log_lines = {}
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
         # where the filter is: behind a hop that is another one
         self.direct = free_port() if hops else self.port
@@ -276,21 +274,6 @@ class Envoy:
         ]
         assert not bad, "Envoy complained:\n" + "\n".join(bad[:50])
 
-    def logged(self, uri):
-        """The access log's line about a request, written after the answer has gone out."""
-
-        def look():
-            with open(self.prefix / "access.log", "rb") as log:
-                log.seek(self._log_read)
-                new = log.read()
-            complete = new.rfind(b"\n") + 1
-            self._log_read += complete
-            for line in new[:complete].splitlines():
-                entry = json.loads(line)
-                self._log_lines[entry["uri"]] = entry
-            return self._log_lines.get(uri)
-
-        return self.wait_for(look, f"the log line of {uri}")
 
     def stats(self, pattern):
         """Its counters and gauges whose names match, by name."""
@@ -304,14 +287,6 @@ class Envoy:
 
     # requests
 
-    def uri(self, path):
-        """The path made unique, so that its log line can be found."""
-        return f"{path}{'&' if '?' in path else '?'}n={next(_numbers)}"
-
-    def named(self, response, uri):
-        response.uri = uri
-        response.nginx = self
-        return response
 
     def get(self, path, accept="gzip", *, headers=(), **request):
         """One request on a connection of its own, read strictly."""
@@ -320,16 +295,6 @@ class Envoy:
             headers = [("Accept-Encoding", accept), *headers]
         return self.named(client.fetch(self.port, uri, headers=headers, **request), uri)
 
-    def post(
-        self,
-        path,
-        body=b'{"jsonrpc":"2.0","id":1,"method":"x"}',
-        accept="gzip",
-        headers=(),
-        **request,
-    ):
-        headers = [("Content-Type", "application/json"), *headers]
-        return self.get(path, accept, method="POST", body=body, headers=headers, **request)
 
     def ask(self, path, body=None, accept="gzip", headers=(), **request):
         """A call, or a request for a page, at that very place: so that it can be stored."""

@@ -6,7 +6,6 @@ The configuration is a template: `@port@` and `@port_NAME@` become free ports,
 
 import contextlib
 import itertools
-import json
 import os
 import pathlib
 import random
@@ -19,6 +18,7 @@ import tempfile
 import time
 
 from . import client
+from .asked import Asked
 from .processes import Processes, runs
 
 NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
@@ -60,7 +60,6 @@ http {
 }
 """
 
-_numbers = itertools.count(1)
 # Below the ephemeral range, so that no outgoing connection takes a port
 # between its choice and nginx's bind; apart for the workers of pytest-xdist.
 _worker = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
@@ -89,7 +88,7 @@ def version():
     return tuple(int(part) for part in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", text).groups())
 
 
-class Nginx:
+class Nginx(Asked):
     def __init__(
         self,
         http,
@@ -113,8 +112,6 @@ class Nginx:
         self.environment = environment or {}
         self._allowed = []
         self._judged = {}
-        self._log_read = 0
-        self._log_lines = {}
         for name, content in (files or {}).items():
             path = self.prefix / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -310,35 +307,9 @@ class Nginx:
             ]
         assert not bad, "nginx complained:\n" + "\n".join(bad[:50])
 
-    def logged(self, uri):
-        """The access log's line about a request, which nginx writes after
-        the answer has gone out."""
-
-        def look():
-            with open(self.prefix / "access.log", "rb") as log:
-                log.seek(self._log_read)
-                new = log.read()
-            # a line that is being written waits for its end
-            complete = new.rfind(b"\n") + 1
-            self._log_read += complete
-            for line in new[:complete].splitlines():
-                entry = json.loads(line)
-                entry["status"] = int(entry["status"])  # "009" for HTTP/0.9
-                self._log_lines[entry["uri"]] = entry
-            return self._log_lines.get(uri)
-
-        return self.wait_for(look, f"the log line of {uri}")
 
     # requests
 
-    def uri(self, path):
-        """The path made unique, so that its log line can be found."""
-        return f"{path}{'&' if '?' in path else '?'}n={next(_numbers)}"
-
-    def named(self, response, uri):
-        response.uri = uri
-        response.nginx = self
-        return response
 
     def get(self, path, accept="gzip", *, port="port", headers=(), **request):
         """One request on a connection of its own, read strictly."""
@@ -347,19 +318,6 @@ class Nginx:
             headers = [("Accept-Encoding", accept), *headers]
         return self.named(client.fetch(self.ports[port], uri, headers=headers, **request), uri)
 
-    def head(self, path, accept="gzip", **request):
-        return self.get(path, accept, method="HEAD", **request)
-
-    def post(
-        self,
-        path,
-        body=b'{"jsonrpc":"2.0","id":1,"method":"x"}',
-        accept="gzip",
-        headers=(),
-        **request,
-    ):
-        headers = [("Content-Type", "application/json"), *headers]
-        return self.get(path, accept, method="POST", body=body, headers=headers, **request)
 
     def connect(self, port="port", **options):
         return client.Connection(self.ports[port], **options)

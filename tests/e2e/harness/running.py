@@ -1,0 +1,50 @@
+"""Fixtures that every server under test needs: the scripted node, and an end for each
+server, which is judged."""
+
+import pytest
+
+from .origin import Origin
+
+_running = []
+
+
+@pytest.fixture(scope="session")
+def session_origin(tmp_path_factory):
+    origin = Origin(tmp_path_factory.mktemp("origin"))
+    yield origin
+    origin.close()
+
+
+@pytest.fixture
+def origin(session_origin):
+    session_origin.forget()
+    yield session_origin
+    assert not session_origin.errors, session_origin.errors
+
+
+def starting(make):
+    """For a fixture: starts servers as `make` makes them, which run until it ends."""
+    started = []
+
+    def start(*arguments, **options):
+        server = make(*arguments, **options)
+        started.append(server)
+        _running.append(server)
+        return server.start()
+
+    yield start
+    failures = []
+    for server in started:
+        _running.remove(server)
+        try:
+            server.stop()
+        except AssertionError as failure:
+            failures.append(str(failure))
+    assert not failures, "\n".join(failures)
+
+
+@pytest.fixture(autouse=True)
+def nobody_complains():
+    yield
+    for server in _running:
+        server.check()
