@@ -216,3 +216,22 @@ def test_a_namespace_is_one_for_all_its_routes(start_envoy, origin):
     for path, hits in [("/a", False), ("/c", True), ("/b", False), ("/a", True), ("/b", True)]:
         response = envoy.post(path, CALL)
         assert response.header("Cache-Status").startswith("sszip; hit") == hits, path
+
+
+def test_a_request_that_changes_something_may_have_a_route_of_its_own(start_envoy, origin):
+    by_method = route("/")
+    by_method["match"]["headers"] = [{"name": ":method", "string_match": {"exact": "PUT"}}]
+    envoy = start_envoy([by_method, route("/")], settings={"cache": True})
+    origin.answers(what_it_was_asked("node"))
+    with envoy.connect() as connection:
+
+        def ask(method, target):
+            body = None if method == "GET" else b"x"
+            return connection.exchange(target, method=method, body=body)
+
+        for target in ("/thing", "/other"):
+            ask("GET", target)
+            assert ask("GET", target).header("Cache-Status").startswith("sszip; hit")
+        assert ask("PUT", "/thing").status == 200
+        assert ask("GET", "/other").header("Cache-Status").startswith("sszip; hit")
+        assert ask("GET", "/thing").header("Cache-Status") == "sszip; fwd=miss"

@@ -10,13 +10,24 @@ use crate::exchange::machine::Exchange;
 impl Exchange {
     /// What this request names may be another thing when it has succeeded.
     pub(in crate::exchange) fn may_change(&mut self, asked: &Asked<'_>) {
-        let mut scope = Scope::new();
-        self.push_place(&mut scope, asked);
-        scope.end_namespace();
         self.looked.changing = Some(Box::new(Changing {
-            namespace: scope.namespace().to_vec(),
+            namespace: self.where_targets_are(asked),
             host: asked.host.to_ascii_lowercase(),
         }));
+    }
+
+    /// Where a target is one thing, whichever place a request for it comes to: with a host,
+    /// or where the operator has named it.
+    fn where_targets_are(&self, asked: &Asked<'_>) -> Vec<u8> {
+        let mut scope = Scope::new();
+        match self.namespace(asked) {
+            Some(namespace) => scope.push(namespace),
+            None => {
+                scope.push(&asked.port.to_be_bytes());
+                scope.push(&asked.host.to_ascii_lowercase());
+            }
+        }
+        scope.bytes().to_vec()
     }
 
     /// It has succeeded, or not: what is stored of its target, and of what the
@@ -46,10 +57,13 @@ impl Exchange {
 
     /// Whether a request has changed what an entry is of, since the node was
     /// asked for it.
-    pub(in crate::exchange) fn is_changed(&self, entry: &Entry, scope: &Scope) -> bool {
+    pub(in crate::exchange) fn is_changed(&self, entry: &Entry, asked: &Asked<'_>) -> bool {
         let changes = &self.config.process.shared.changes;
+        if changes.last() == 0 {
+            return false;
+        }
         let target = &self.request.cache.target;
-        changes.is_changed_since(entry.changes(), scope.namespace(), target)
+        changes.is_changed_since(entry.changes(), &self.where_targets_are(asked), target)
     }
 }
 

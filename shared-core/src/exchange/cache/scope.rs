@@ -44,7 +44,7 @@ impl Exchange {
     }
 
     /// What the operator has named.
-    fn namespace<'a>(&'a self, asked: &Asked<'a>) -> Option<&'a [u8]> {
+    pub(super) fn namespace<'a>(&'a self, asked: &Asked<'a>) -> Option<&'a [u8]> {
         let of_place = || self.config.cache.namespace.as_deref();
         asked.namespace.or_else(of_place)
     }

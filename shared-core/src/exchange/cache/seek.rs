@@ -45,7 +45,7 @@ impl Exchange {
         if !asked.bypass {
             let hot = shared.hot();
             if let (Some(hot), None) = (hot, sought.id) {
-                self.remove_changed(hot, &key, scope);
+                self.remove_changed(hot, &key, asked);
             }
             let entry = hot.and_then(|hot| hot.get(&key, asked.now));
             let entry = entry.filter(|entry| trusted && self.says_the_same(&key, entry));
@@ -84,7 +84,7 @@ impl Exchange {
                 match take_part(&shared, key, waiter, coalesces, in_vain, asked.now) {
                     Part::Leads(Some(token)) if trusted => {
                         // another event loop may have landed it since this looked
-                        match self.landed(&key, sought, scope, asked) {
+                        match self.landed(&key, sought, asked) {
                             Some(entry) => {
                                 shared.finish(token, Outcome::Answer(Arc::clone(&entry)));
                                 if let Some(found) = self.give(&key, entry, sought.id, asked) {
@@ -115,24 +115,18 @@ impl Exchange {
     }
 
     /// What is there now.
-    fn landed(
-        &self,
-        key: &Key,
-        sought: &Sought<'_>,
-        scope: &Scope,
-        asked: &Asked<'_>,
-    ) -> Option<Arc<Entry>> {
+    fn landed(&self, key: &Key, sought: &Sought<'_>, asked: &Asked<'_>) -> Option<Arc<Entry>> {
         let entry = self.config.process.shared.hot()?.get(key, asked.now)?;
         self.keep_stale(&entry);
-        Some(entry).filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
+        Some(entry).filter(|entry| sought.id.is_some() || !self.is_changed(entry, asked))
     }
 
     /// What was changed must not be revalidated either: its tag may be the same.
-    fn remove_changed(&self, hot: &Hot, key: &Key, scope: &Scope) {
+    fn remove_changed(&self, hot: &Hot, key: &Key, asked: &Asked<'_>) {
         if self.config.process.shared.changes.last() == 0 {
             return;
         }
-        let changed = hot.stale(key).filter(|entry| self.is_changed(entry, scope));
+        let changed = hot.stale(key).filter(|entry| self.is_changed(entry, asked));
         if let Some(entry) = changed {
             hot.remove_this(key, &entry);
         }
@@ -203,7 +197,7 @@ impl Exchange {
                 let found = Some(entry)
                     .filter(|_| !parted && shared.may_send(asked.now))
                     .filter(|entry| since.admits(&shared, entry))
-                    .filter(|entry| sought.id.is_some() || !self.is_changed(entry, scope))
+                    .filter(|entry| sought.id.is_some() || !self.is_changed(entry, asked))
                     .filter(|entry| self.says_the_same(&key, entry))
                     .and_then(|entry| self.give(&key, entry, sought.id, asked));
                 if let Some(found) = found {
