@@ -13,7 +13,12 @@ BODY = b'{"a":"' + b"b" * 5000 + b'"}'
 
 @pytest.fixture(scope="module")
 def envoy(session_origin):
-    routes = [route("/off", {"enable": False, "cache": False}), route("/")]
+    follows = {"max_internal_redirects": 1, "redirect_response_codes": [307]}
+    routes = [
+        route("/off", {"enable": False, "cache": False}),
+        route("/moved", internal_redirect_policy=follows),
+        route("/"),
+    ]
     envoy = Envoy(
         routes,
         origin=session_origin,
@@ -77,6 +82,28 @@ def test_the_request_is_as_its_client_sent_it(envoy, origin, accepts, path):
     assert first.logged["accepts"] == accepts
     asked = origin.requests[-1].header("Accept-Encoding")
     assert asked == (accepts if path == "/off" else "identity")
+
+
+def test_so_it_is_after_a_redirect_that_envoy_has_followed(envoy, origin):
+    def moved(request):
+        if request.path == "/moved":
+            to = f"http://localhost/there?{request.target.partition('?')[2]}"
+            return answer(b"", status=307, headers=[("Location", to)])
+        return answer(BODY)
+
+    origin.answers(moved)
+    response = envoy.get("/moved", "gzip, br;q=0.5")
+    assert (response.status, response.coding) == (200, "gzip")
+    there = response.uri.replace("/moved", "/there")
+
+    def line_of_the_answer():
+        # the request that was redirected has a line, too
+        line = envoy.logged(there)
+        return line["status"] == 200 and line
+
+    line = envoy.wait_for(line_of_the_answer, "the answer's line")
+    assert (line["accepts"], line["mode"]) == ("gzip, br;q=0.5", "oneshot")
+    assert origin.requests[-1].header("Accept-Encoding") == "identity"
 
 
 def test_a_reply_of_ours_has_its_details(envoy, origin):

@@ -122,9 +122,10 @@ pub struct Exchange {
 impl Exchange {
     /// Of a stream that begins.
     pub fn new() -> Self {
+        let (driver, own_fields) = redirect::begun();
         Self {
             state: State::Passing,
-            driver: redirect::begun(),
+            driver,
             scheduler: None,
             timer: 0,
             is_timed: false,
@@ -136,7 +137,7 @@ impl Exchange {
             has_trailers: false,
             redirected_from: None,
             metrics: None,
-            own_fields: Vec::new(),
+            own_fields,
         }
     }
 

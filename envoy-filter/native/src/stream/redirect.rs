@@ -6,6 +6,7 @@
 use std::cell::Cell;
 
 use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::HeadEdit;
 
 use super::{Exchange, State};
 use crate::abi::HeaderType;
@@ -16,12 +17,14 @@ const FROM: &str = "x-envoy-original-url";
 
 thread_local! {
     /// Of the stream that has ended, for the one that begins: Envoy does both at once.
-    static GOES_ON: Cell<Option<Driver>> = const { Cell::new(None) };
+    static GOES_ON: Cell<Option<(Driver, Vec<HeadEdit>)>> = const { Cell::new(None) };
 }
 
-/// The driver of a stream that begins, if it is another one that goes on.
-pub(super) fn begun() -> Option<Driver> {
-    GOES_ON.take()
+/// The driver of a stream that begins, if it is another one that goes on, and what its
+/// client has sent in the fields that the node gets otherwise.
+pub(super) fn begun() -> (Option<Driver>, Vec<HeadEdit>) {
+    let (driver, own_fields) = GOES_ON.take().unzip();
+    (driver, own_fields.unwrap_or_default())
 }
 
 impl Exchange {
@@ -30,6 +33,7 @@ impl Exchange {
         self.redirected_from = head.get(FROM).map(<[u8]>::to_vec);
         if self.redirected_from.is_none() {
             self.forget();
+            self.own_fields.clear();
         }
         self.driver.is_some()
     }
@@ -39,7 +43,8 @@ impl Exchange {
         if self.state == State::Forwarded && self.driver.is_some() {
             let head = stream.head(HeaderType::Request);
             if head.get(FROM) != self.redirected_from.as_deref() {
-                GOES_ON.set(self.driver.take());
+                let own_fields = std::mem::take(&mut self.own_fields);
+                GOES_ON.set(self.driver.take().map(|driver| (driver, own_fields)));
             }
         }
     }
