@@ -46,6 +46,9 @@ struct World {
     has_ended: bool,
     was_broken: bool,
     is_destroyed: bool,
+    /// The client takes one piece at a time; and it has not taken the last one.
+    is_slow: bool,
+    is_behind: bool,
 }
 
 type Shared = RefCell<World>;
@@ -207,7 +210,18 @@ extern "C" fn send_response_headers(
 }
 
 extern "C" fn send_response_data(stream: FilterPtr, piece: ModuleBuffer<'_>, is_last: bool) {
+    assert!(!world(stream).is_behind, "more than the client takes");
     response_data(stream, bytes(piece), is_last);
+    if !is_last && world(stream).is_slow {
+        world(stream).is_behind = true;
+        let filter = filter(stream);
+        // SAFETY: of that stream.
+        unsafe {
+            envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
+                stream, filter,
+            );
+        }
+    }
 }
 
 extern "C" fn scheduler_new(stream: FilterPtr) -> SchedulerPtr {
@@ -547,6 +561,7 @@ impl Course {
                 .map(|(name, value)| (name.into(), value.into()))
                 .collect(),
             limit: [100, 1 << 20][chance.below(2)],
+            is_slow: chance.below(2) == 0,
             ..World::default()
         }));
         let stream: FilterPtr = Box::into_raw(world).cast();
@@ -584,6 +599,16 @@ impl Course {
             if is_over(stream) {
                 return true;
             }
+        }
+        if std::mem::take(&mut world(stream).is_behind) {
+            let filter = filter(stream);
+            // SAFETY: of that stream.
+            unsafe {
+                envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
+                    stream, filter,
+                );
+            }
+            return true;
         }
         if self.leaves && chance.below(12) == 0 {
             world(stream).was_broken = true;
