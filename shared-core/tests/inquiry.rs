@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use sszip_core::config::learnt::Learnt;
 use sszip_core::config::{Config, Directives};
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::{RequestHead, ResponseHead};
@@ -111,6 +112,23 @@ fn the_preset_is_asked_once_and_holds_for_those_who_come_later() {
     let mut other = asks(&config, "GET", &format!("/x{LOOKAHEAD}"), OCTETS);
     assert!(other.take_inquiry(None, 5000).is_some());
     assert_eq!(given(other, VALUE).0, Mode::SszInvalid);
+}
+
+/// For a host that knows only late how its node is asked, and has many places with the
+/// same settings.
+#[test]
+fn it_may_be_asked_after_the_look_up_and_apart_from_others() {
+    let config = config(&[]);
+    let (here, there) = (Learnt::default(), Learnt::default());
+    let mut first = asks(&config, "GET", LOOKAHEAD, OCTETS);
+    first.recall(&here);
+    let inquiry = first.take_inquiry(None, 5).unwrap();
+    answers(inquiry, &[SPEC], 6);
+    for (nodes, mode) in [(&here, Mode::Ssz), (&there, Mode::SszInvalid)] {
+        let mut second = asks(&config, "GET", LOOKAHEAD, OCTETS);
+        second.recall(nodes);
+        assert_eq!(given(second, VALUE).0, mode);
+    }
 }
 
 #[test]

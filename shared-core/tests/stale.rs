@@ -44,6 +44,10 @@ impl Host {
     }
 
     fn look_up(&self, now: u64, waiter: usize, bypass: bool) -> (Exchange, LookUp) {
+        self.asks(now, waiter, bypass, false)
+    }
+
+    fn asks(&self, now: u64, waiter: usize, bypass: bool, never_anew: bool) -> (Exchange, LookUp) {
         let mut exchange = Exchange::new(Arc::clone(&self.config));
         let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
         exchange
@@ -59,6 +63,7 @@ impl Host {
                 now,
                 waiter: Some(EventLoop::default().waiter(waiter)),
                 bypass,
+                never_anew,
                 coding_allowed: true,
                 ..Asked::default()
             })
@@ -213,6 +218,21 @@ fn who_would_fetch_gets_the_expired_one_and_one_update_is_made() {
         (LookUp::Respond, CacheStatus::Hit)
     );
     assert!(exchange.take_update().is_none() && given(&exchange) == 8);
+}
+
+/// Its host can't make the request anew: it makes it for the client.
+#[test]
+fn without_a_host_that_can_there_is_no_update() {
+    let host = Host::new(BACKGROUND);
+    answer(host.ask(0, 1).0, 7, 0);
+    let asked = |waiter, never_anew| host.asks(VALID, waiter, false, never_anew);
+    let (mut exchange, found) = asked(1, true);
+    assert_eq!(found, LookUp::Forward);
+    assert!(exchange.take_update().is_none());
+    // others get what has expired meanwhile
+    assert_eq!(asked(2, true).1, LookUp::Respond);
+    answer(exchange, 8, VALID);
+    assert_eq!(given(&host.ask(VALID + 1, 3).0), 8);
 }
 
 #[test]

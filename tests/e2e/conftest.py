@@ -1,7 +1,6 @@
 """Fixtures of every end-to-end test: a scripted node, and nginx with the
 module in front of it."""
 
-import os
 import pathlib
 
 import pytest
@@ -9,9 +8,10 @@ import pytest
 from harness.lanes import Lanes
 from harness.nginx import MODULE, NGINX, Nginx
 from harness.running import nobody_complains, origin, session_origin, starting
+from harness.specified import cache_directory
 
 # for pytest, which looks for them here
-__all__ = ["nobody_complains", "origin", "session_origin"]
+__all__ = ["cache_directory", "nobody_complains", "origin", "session_origin"]
 
 
 def pytest_sessionstart(session):
@@ -22,14 +22,6 @@ def pytest_sessionstart(session):
 
 def pytest_xdist_make_scheduler(config, log):
     return Lanes(config, log)
-
-
-@pytest.fixture(scope="session")
-def cache_directory():
-    """Where things that are built once are kept, outside the clone."""
-    path = pathlib.Path(os.environ.get("SSZIP_CACHE", pathlib.Path.home() / ".cache" / "sszip"))
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ import pytest
 
 from harness.envoy import ENVOY, MODULE, Envoy
 from harness.running import nobody_complains, origin, session_origin, starting
+from harness.specified import cache_directory
 
 # for pytest, which looks for them here
-__all__ = ["nobody_complains", "origin", "session_origin"]
+__all__ = ["cache_directory", "nobody_complains", "origin", "session_origin"]
 
 
 def pytest_sessionstart(session):

@@ -18,7 +18,6 @@ WRONG = [
         '"min_length" must be a text, a number, true or false, or a list of these',
     ),
     ({"hold": "1k 1ms 1"}, '"hold" takes one or two values'),
-    ({"cache_background_update": True}, '"cache_background_update" is not to be had in Envoy'),
     ({"cache": True, "cache_head": "http://127.0.0.1:1 chain_id=1"}, '"cache_head"'),
     ({"cache_path": "/tmp/x"}, '"cache_path" there is no such directive'),
 ]

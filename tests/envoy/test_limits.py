@@ -116,7 +116,7 @@ def test_a_long_request_in_chunks_is_not_kept(envoy, origin):
         connection.send(b"0\r\n\r\n")
         response = connection.read("POST")
     assert response.status == 200
-    (request,) = origin.requests
+    (request,) = origin.received("/eth/v2/beacon/blocks")
     assert (
         len(request.body) == length and request.header("Content-Type") == "application/octet-stream"
     )

@@ -105,6 +105,7 @@ SETTINGS = {
         ["off", "error timeout http_502", ["updating"]],
         [("http_501", '"http_500"'), (True, '"off"')],
     ),
+    "cache_background_update": FLAG,
     "cache_lock": FLAG,
     "cache_lock_timeout": (
         ["1ms", "1h"],

@@ -3,7 +3,8 @@
 //! and changes only by additions (envoy #47435).
 //!
 //! All callbacks are called on the thread that the hook came on, but those of
-//! schedulers, which any thread may call.
+//! schedulers, which any thread may call. Hooks of a configuration come on the main
+//! thread.
 
 #![allow(unsafe_code)] // it is C's
 
@@ -166,6 +167,22 @@ pub enum LocalReplyStatus {
     Continue = 0,
 }
 
+/// What becomes of a request of ours.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CalloutResult {
+    /// It is under way.
+    Success = 0,
+    /// There was no room for it, or its node can't be asked.
+    CannotCreateRequest = 1,
+    /// There is no such cluster.
+    ClusterNotFound = 2,
+    /// Its head lacks something.
+    MissingRequiredHeaders = 3,
+    /// There is another one of that number.
+    DuplicateCalloutId = 4,
+}
+
 /// Of a line of the log.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,6 +333,24 @@ callbacks! {
     envoy_dynamic_module_callback_http_filter_scheduler_delete: fn(scheduler: SchedulerPtr);
     /// The number of the worker whose stream it is.
     envoy_dynamic_module_callback_http_filter_get_worker_index: fn(filter: FilterPtr) -> u32;
+
+    /// Makes a request of ours; what comes of it its hooks say, but none of them before
+    /// this returns. No redirection, and no route's settings. After `ms` it is broken
+    /// off, or answered 504 if there was no answer; 0: never.
+    envoy_dynamic_module_callback_http_filter_config_start_http_stream: fn(
+        config: FilterConfigPtr,
+        id: *mut u64,
+        cluster: ModuleBuffer<'_>,
+        headers: *const ModuleHeader<'_>,
+        number: usize,
+        body: ModuleBuffer<'_>,
+        is_all: bool,
+        ms: u64
+    ) -> CalloutResult;
+    /// Breaks it off, if it is there still. Its hook for that is called.
+    envoy_dynamic_module_callback_http_filter_config_reset_http_stream: fn(
+        config: FilterConfigPtr, id: u64
+    );
 
     /// The configuration of the route, or NULL.
     envoy_dynamic_module_callback_get_most_specific_route_config: fn(

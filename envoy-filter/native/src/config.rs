@@ -1,14 +1,17 @@
 //! What a filter, or a route, is configured to do: JSON, with the names of
 //! docs/directives.md without their prefix.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
 
 use serde_json::Value;
 use sszip_core::cache::process::Process;
 use sszip_core::config::follows::Named;
+use sszip_core::config::learnt::Learnt;
 use sszip_core::config::plan::{Place, Plan};
 use sszip_core::config::{Config, Directives};
 
+use crate::background::Background;
 use crate::envoy::{self, FilterConfig};
 use crate::metrics::Metrics;
 
@@ -30,6 +33,10 @@ pub struct Filter {
     config: Arc<Config>,
     /// Of what its requests come to.
     pub metrics: Arc<Metrics>,
+    /// Of the nodes of each cluster, by all workers.
+    learnt: RwLock<HashMap<Vec<u8>, Learnt>>,
+    /// Its requests of its own.
+    pub background: Arc<Background>,
 }
 
 /// Of a route. What it does not say the filter says.
@@ -60,7 +67,20 @@ impl Filter {
             name: Arc::default(),
             config,
             directives,
+            learnt: RwLock::default(),
+            background: Arc::new(Background::new(envoy.scheduler())),
         })
+    }
+
+    /// What was learnt of the nodes of a cluster.
+    pub fn learnt(&self, cluster: &[u8]) -> Learnt {
+        let known = self.learnt.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(learnt) = known.get(cluster) {
+            return learnt.clone();
+        }
+        drop(known);
+        let mut known = self.learnt.write().unwrap_or_else(PoisonError::into_inner);
+        known.entry(cluster.to_vec()).or_default().clone()
     }
 
     /// The settings of a request.
@@ -103,9 +123,6 @@ impl Route {
 /// The settings, and what they need of the process.
 fn prepared(directives: &Directives) -> Result<Arc<Config>, String> {
     let config = Arc::new(directives.resolve(PROCESS.clone()));
-    if config.cache.background_update {
-        return Err("\"cache_background_update\" is not to be had in Envoy".into());
-    }
     let mut plan = Plan::default();
     let namespace = config.cache.namespace.as_deref();
     let place = Place {

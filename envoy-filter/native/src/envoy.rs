@@ -19,6 +19,18 @@ pub struct Head(Vec<EnvoyHeader>);
 pub struct Pieces(Vec<EnvoyBuffer>);
 
 impl Head {
+    /// One that came with a hook.
+    ///
+    /// # Safety
+    /// There are so many fields, for as long as this is looked at.
+    pub unsafe fn given(fields: *const EnvoyHeader, number: usize) -> Self {
+        match number {
+            0 => Self(Vec::new()),
+            // SAFETY: the function's contract.
+            _ => Self(unsafe { std::slice::from_raw_parts(fields, number) }.to_vec()),
+        }
+    }
+
     /// Each field.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
         // SAFETY: the head is not changed while this is looked at, within a hook.
@@ -55,6 +67,18 @@ impl Head {
 }
 
 impl Pieces {
+    /// What came with a hook.
+    ///
+    /// # Safety
+    /// There are so many pieces, for as long as this is looked at.
+    pub unsafe fn given(pieces: *const EnvoyBuffer, number: usize) -> Self {
+        match number {
+            0 => Self(Vec::new()),
+            // SAFETY: the function's contract.
+            _ => Self(unsafe { std::slice::from_raw_parts(pieces, number) }.to_vec()),
+        }
+    }
+
     /// Each piece.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: the body is not changed while this is looked at, within a hook.
@@ -406,6 +430,45 @@ impl FilterConfig {
         let scheduler =
             unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
         Arc::new(Scheduler(scheduler, Told::Config(Mutex::new(true))))
+    }
+
+    /// Makes a request of ours, for so many milliseconds. Its number; `None`: it can't be
+    /// made.
+    pub fn ask(
+        self,
+        cluster: &[u8],
+        head: &[(Vec<u8>, Vec<u8>)],
+        body: &[u8],
+        ms: u64,
+    ) -> Option<u64> {
+        let fields: Vec<_> = head
+            .iter()
+            .map(|(name, value)| ModuleHeader {
+                key: ModuleBuffer::new(name),
+                value: ModuleBuffer::new(value),
+            })
+            .collect();
+        let mut id = 0;
+        // SAFETY: within a hook.
+        let result = unsafe {
+            envoy_dynamic_module_callback_http_filter_config_start_http_stream(
+                self.0,
+                &raw mut id,
+                ModuleBuffer::new(cluster),
+                fields.as_ptr(),
+                fields.len(),
+                ModuleBuffer::new(body),
+                true,
+                ms,
+            )
+        };
+        (result == CalloutResult::Success).then_some(id)
+    }
+
+    /// Breaks it off, if it is there still.
+    pub fn reset(self, id: u64) {
+        // SAFETY: within a hook.
+        unsafe { envoy_dynamic_module_callback_http_filter_config_reset_http_stream(self.0, id) };
     }
 }
 

@@ -12,6 +12,7 @@ use crate::abi::{
     BodyStatus, EnvoyBuffer, EnvoyHeader, FilterConfigPtr, FilterPtr, HeadersStatus,
     LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
 };
+use crate::background::BEGIN;
 use crate::config::{Filter as FilterConfig, Route};
 use crate::envoy::{self, log, Stream};
 use crate::metrics::SHOW;
@@ -33,7 +34,7 @@ struct Filter {
 type Handle = Rc<Filter>;
 
 /// Runs what a hook does; `otherwise` is the answer if that fails.
-fn guarded<T>(otherwise: T, what: impl FnOnce() -> T) -> T {
+pub fn guarded<T>(otherwise: T, what: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|_| {
         let _ = catch_unwind(|| log(LogLevel::Error, "a hook has panicked"));
         otherwise
@@ -207,8 +208,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     guarded((), || {
         // SAFETY: the function's contract.
         let config = unsafe { config.cast::<FilterConfig>().as_ref() };
-        if let (Some(config), SHOW) = (config, event) {
-            config.metrics.show(envoy::FilterConfig::new(envoy));
+        let envoy = envoy::FilterConfig::new(envoy);
+        match (config, event) {
+            (Some(config), SHOW) => config.metrics.show(envoy),
+            (Some(config), BEGIN) => config.background.begin(envoy),
+            _ => {}
         }
     });
 }
@@ -305,8 +309,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
             match filter.config.as_ref() {
                 Some(config) => {
                     exchange.counts_to(&config.metrics);
-                    let config = config.of(stream.route_config::<Route>());
-                    exchange.request_head(stream, config, is_all)
+                    let settings = config.of(stream.route_config::<Route>());
+                    exchange.request_head(stream, settings, config, is_all)
                 }
                 None => Act::Continue,
             }

@@ -5,8 +5,10 @@
 //! be, is broken off.
 
 pub mod abi;
+mod background;
 mod clock;
 mod config;
+mod config_hooks;
 mod envoy;
 mod hooks;
 mod metrics;

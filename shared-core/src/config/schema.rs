@@ -149,6 +149,11 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
         "When an answer that has expired may be sent.",
     ),
     (
+        "cache_background_update",
+        Flag,
+        "Whether who would fetch a new one gets the one that has expired, too.",
+    ),
+    (
         "cache_lock",
         Flag,
         "Whether one request at a time asks for the same thing.",

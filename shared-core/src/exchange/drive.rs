@@ -19,6 +19,7 @@ use super::stream::StreamFailure;
 use super::transitions::{Event, State};
 use crate::cache::reason::Reason;
 use crate::cache::stale::Failure;
+use crate::config::learnt::Learnt;
 use crate::config::Config;
 use crate::gzip::stream::{Flush, Progress};
 use crate::memory;
@@ -173,9 +174,9 @@ impl Driver {
     }
 
     /// Takes the memory for a copy of the request's body, of so many bytes, which the
-    /// host has in several places and makes for a [look-up](Self::look_up): it is given
-    /// back when that has been done. `false`: there is not enough, and the look-up is
-    /// without a body.
+    /// host has in several places and makes for a [look-up](Self::look_up), or to make
+    /// the request anew: it is given back when that has been done. `false`: there is not
+    /// enough, and the look-up is without a body.
     pub fn take_room(&mut self, bytes: usize) -> bool {
         if bytes <= SHORT_COPY {
             return !memory::is_short();
@@ -306,10 +307,17 @@ impl Driver {
         self.update.take().map(|update| *update)
     }
 
-    /// Before a look-up, or whatever else becomes of the request: what awaits the
-    /// node's answer to a question of its own, if there is one to be asked; to be
-    /// called until there is none. `url` is where the request goes, where each has its
-    /// own. The host makes that request in the background, to the
+    /// Before a look-up, for a host that [inquires](Self::take_inquiry) later, or whose
+    /// settings are those of many places: what was learnt of these nodes holds for this
+    /// request.
+    pub fn recall(&mut self, nodes: &Learnt) {
+        self.tell(|exchange| caught(|| exchange.recall_from(nodes)));
+    }
+
+    /// Before a look-up, or whatever else becomes of the request, or, after
+    /// [`recall`](Self::recall), before the response's head: what awaits the node's
+    /// answer to a question of its own, if there is one to be asked; to be called until
+    /// there is none. `url` is where the request goes, where each has its own. The host makes that request in the background, to the
     /// [path](Self::path_of_inquiry) beside this one's, or drops it.
     pub fn take_inquiry(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
         let inquiry = self.tell(|exchange| caught(|| exchange.inquire(url, now)));

@@ -12,7 +12,7 @@ use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::{Event, State};
 use crate::beacon;
-use crate::config::learnt::Needs;
+use crate::config::learnt::{Learnt, Needs};
 use crate::gzip::inflate::gunzip;
 use crate::memory;
 use crate::ssz::Preset;
@@ -57,20 +57,37 @@ impl Exchange {
         self.config.ssz.preset.or(self.learnt.preset).is_some()
     }
 
-    /// What the node is to be asked in the background, and awaits the answer to that.
+    /// What was learnt of the node holds for this request. What it needs, and of whom:
     /// `url` is where the request goes, where each has its own.
-    pub(super) fn inquire(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
+    fn recall(&mut self, url: Option<&[u8]>) -> Option<(Needs, Vec<u8>)> {
         let needs = self.needs()?;
         let name = self.name_of_node(url.unwrap_or_default())?;
-        let learnt = &self.config.ssz.learnt;
-        self.learnt = learnt.of(&name);
-        let question = learnt.question(&name, needs, now)?;
+        self.learnt = self.nodes().of(&name);
+        Some((needs, name))
+    }
+
+    /// The same, of nodes that were learnt of apart from others of these settings.
+    pub(super) fn recall_from(&mut self, nodes: &Learnt) {
+        self.nodes = Some(nodes.clone());
+        self.recall(None);
+    }
+
+    /// All that was learnt of the nodes that there are here.
+    fn nodes(&self) -> &Learnt {
+        self.nodes.as_ref().unwrap_or(&self.config.ssz.learnt)
+    }
+
+    /// What the node is to be asked in the background, and awaits the answer to that.
+    pub(super) fn inquire(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
+        let (needs, name) = self.recall(url)?;
+        let question = self.nodes().question(&name, needs, now)?;
         let mut inquiry = Self::new(Arc::clone(&self.config));
         let moved = inquiry.move_on(Event::Update, |_| Phase::AwaitingUpdate);
         moved.ok()?;
         let kept = [("Accept", JSON), ("Accept-Encoding", b"identity")];
         let set = kept.map(|(name, value)| HeadEdit::set(name, value));
         let removed = OF_THE_CLIENT.map(HeadEdit::remove);
+        inquiry.nodes = self.nodes.clone();
         inquiry.upstream_edits = set.into_iter().chain(removed).collect();
         inquiry.inquiry = Some(Box::new(Inquiry {
             name,
@@ -150,8 +167,8 @@ impl Exchange {
             _ => return,
         };
         if !memory::is_short() && memory::is_there(body.len() * TIMES) {
-            let learnt = &self.config.ssz.learnt;
-            learnt.learn(&inquiry.name, inquiry.question, &body, now);
+            let nodes = self.nodes();
+            nodes.learn(&inquiry.name, inquiry.question, &body, now);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::beacon;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::coded::BodyCoding;
-use crate::config::learnt::Known;
+use crate::config::learnt::{Known, Learnt};
 use crate::config::{Config, SszRequest, SszWitness, UpstreamEncoding};
 use crate::gzip::splice::Body;
 use crate::memory::Reservation;
@@ -56,6 +56,8 @@ pub struct Exchange {
     pub(super) storing: Storing,
     /// Of the chain of the node that it goes to.
     pub(super) learnt: Known,
+    /// Where that is from, if not from the settings.
+    pub(super) nodes: Option<Learnt>,
     /// It is no client's, but asks the node what its chain is like.
     pub(super) inquiry: Option<Box<Inquiry>>,
 }
@@ -82,6 +84,7 @@ impl Exchange {
             looked: Looked::default(),
             storing: Storing::default(),
             learnt: Known::default(),
+            nodes: None,
             inquiry: None,
         }
     }

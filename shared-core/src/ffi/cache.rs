@@ -93,6 +93,7 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 forwards_codings: asked.forwards_codings,
                 waiter: waiter_of(asked.waiter),
                 bypass: asked.bypass,
+                never_anew: false,
             };
             (asked.has_body.then(|| asked.body.bytes()), known)
         };

@@ -187,6 +187,7 @@ impl World {
                 forwards_codings: false,
                 waiter: waiter.map(|id| EventLoop::default().waiter(id)),
                 bypass: open.bypass,
+                never_anew: false,
             })
             .unwrap();
         open.dispatched_at = self.now;

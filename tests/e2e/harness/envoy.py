@@ -163,7 +163,7 @@ class Envoy(Asked):
 
     def _access_log(self):
         said = {
-            "uri": "%REQ(:PATH)%",
+            "uri": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
             "status": "%RESPONSE_CODE%",
             "details": "%RESPONSE_CODE_DETAILS%",
             **{

@@ -1,10 +1,21 @@
 """Values that the specifications' own code writes, in a Python of its own."""
 
 import json
+import os
 import pathlib
 import subprocess
 
+import pytest
+
 SSZ_TESTS = pathlib.Path(__file__).resolve().parents[2] / "ssz"
+
+
+@pytest.fixture(scope="session")
+def cache_directory():
+    """Where things that are built once are kept, outside the clone."""
+    path = pathlib.Path(os.environ.get("SSZIP_CACHE", pathlib.Path.home() / ".cache" / "sszip"))
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def values(cache_directory, script, *arguments):

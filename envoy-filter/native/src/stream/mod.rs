@@ -6,7 +6,7 @@
 
 mod redirect;
 mod request;
-mod response;
+pub mod response;
 mod sending;
 mod streaming;
 
@@ -20,6 +20,7 @@ use sszip_core::variable::Variable;
 
 use self::sending::Sending;
 use crate::abi::BodyType;
+use crate::background::{Background, OnItsWay};
 use crate::envoy::{Head, Scheduler, Stream};
 use crate::metrics::Metrics;
 use crate::wakes::{Waiting, WOKEN};
@@ -117,6 +118,10 @@ pub struct Exchange {
     metrics: Option<Arc<Metrics>>,
     /// What its client has sent in the fields that the node gets otherwise.
     own_fields: Vec<HeadEdit>,
+    /// Which makes requests of our own, if one may be wanted.
+    background: Option<Arc<Background>>,
+    /// From which is learnt how requests can be made anew.
+    on_its_way: Option<OnItsWay>,
 }
 
 impl Exchange {
@@ -136,6 +141,8 @@ impl Exchange {
             sending: None,
             has_trailers: false,
             redirected_from: None,
+            background: None,
+            on_its_way: None,
             metrics: None,
             own_fields,
         }

@@ -9,13 +9,21 @@ use sszip_core::exchange::{Asked, RequestHead};
 
 use super::{length, note, Act, Exchange, State};
 use crate::abi::{BodyType, HeaderType, LogLevel};
+use crate::background::Background;
 use crate::clock;
+use crate::config::Filter;
 use crate::envoy::{log, Stream};
 use crate::wakes::Waiting;
 
 impl Exchange {
     /// The request's head.
-    pub fn request_head(&mut self, stream: Stream, config: Arc<Config>, is_all: bool) -> Act {
+    pub fn request_head(
+        &mut self,
+        stream: Stream,
+        config: Arc<Config>,
+        filter: &Filter,
+        is_all: bool,
+    ) -> Act {
         let head = stream.head(HeaderType::Request);
         if self.is_redirected(&head) {
             self.becomes(State::Forwarded);
@@ -26,6 +34,8 @@ impl Exchange {
             return Act::Continue;
         }
         let host = head.get(":authority").map(|host| (&b"host"[..], host));
+        let has_ssz = config.ssz.enable;
+        let updates = config.caches() && config.cache.background_update;
         let mut driver = Driver::new(config);
         let said = driver.request_head(RequestHead {
             method: head.get(":method").unwrap_or_default(),
@@ -34,6 +44,12 @@ impl Exchange {
         });
         if said.is_err() {
             return Act::Continue;
+        }
+        if has_ssz {
+            driver.recall(&filter.learnt(stream.cluster()));
+        }
+        if has_ssz || updates {
+            self.background = Some(Arc::clone(&filter.background));
         }
         let length = match (is_all, length(&head)) {
             (true, _) => BodyLength::Known(0),
@@ -135,6 +151,7 @@ impl Exchange {
     }
 
     pub(super) fn look_up(&mut self, stream: Stream, body: Option<&[u8]>) -> Act {
+        let updates = self.updates();
         let Some(driver) = &mut self.driver else {
             return Act::Continue;
         };
@@ -151,12 +168,15 @@ impl Exchange {
             warn_of_route(stream.cluster());
         }
         let head = stream.head(HeaderType::Request);
+        let now = clock::monotonic();
+        let can_update = |it: &Arc<Background>| it.can_update(stream, &head, now);
         let asked = Asked {
             place: &place,
             unnamed,
+            never_anew: updates && !self.background.as_ref().is_some_and(can_update),
             host: head.get(":authority").unwrap_or_default(),
             port: stream.port(),
-            now: clock::monotonic(),
+            now,
             coding_allowed: true,
             waiter: self.waiting.as_ref().map(Waiting::waiter),
             ..Asked::default()
@@ -181,6 +201,7 @@ impl Exchange {
             Step::Respond => {
                 self.state = State::Passing;
                 self.report(stream);
+                self.update(stream);
                 let driver = self.driver.take();
                 driver.map_or(Act::Continue, |driver| Act::Respond(Box::new(driver)))
             }
@@ -191,6 +212,23 @@ impl Exchange {
             }
             step @ Step::Fail(_) => self.fail(stream, &step),
             _ => self.give_up(),
+        }
+    }
+
+    /// Whether what is stored may be updated in the background.
+    fn updates(&self) -> bool {
+        let exchange = self.driver.as_ref().and_then(Driver::exchange);
+        exchange.is_some_and(|it| it.config().caches() && it.config().cache.background_update)
+    }
+
+    /// Makes the request anew in the background, if the driver wants that.
+    fn update(&mut self, stream: Stream) {
+        let update = self.driver.as_mut().and_then(Driver::take_update);
+        if let (Some(update), Some(background)) = (update, &self.background) {
+            let came = stream.pieces(BodyType::ReceivedRequest);
+            let kept = stream.kept(&came);
+            let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
+            background.update(update, stream, &pieces);
         }
     }
 
@@ -223,6 +261,11 @@ impl Exchange {
                 let head = stream.head(HeaderType::Request);
                 self.own_fields = head.fields_of(edits);
                 stream.edit(HeaderType::Request, edits);
+            }
+            // a target of ours is none that clients ask for
+            if self.updates() && exchange.request_target().is_empty() {
+                let background = self.background.as_ref();
+                self.on_its_way = background.and_then(|it| it.forwards(stream, clock::monotonic()));
             }
         }
         self.becomes(State::Forwarded);

@@ -17,6 +17,9 @@ const PROTOCOL: &str = "sszip-upstream-protocol";
 impl Exchange {
     /// The response's head.
     pub fn response_head(&mut self, stream: Stream, is_all: bool) -> Act {
+        if let (None, State::Forwarded) = (self.local_reply, self.state) {
+            self.ask_of_node(stream);
+        }
         // the node has the request: from here on it is for logs
         let own = std::mem::take(&mut self.own_fields);
         stream.edit(HeaderType::Request, &own);
@@ -39,7 +42,7 @@ impl Exchange {
         if is_own {
             return self.give_up();
         }
-        let response = response(&head, is_delimited);
+        let response = read(&head, is_delimited);
         let failure = self.local_reply.unwrap_or(Failure::Status(response.status));
         let step = match driver.node_head(response.clone(), failure, now) {
             Ok(false) => driver.response_head(response),
@@ -47,7 +50,7 @@ impl Exchange {
             Ok(true) => {
                 replace_head(stream, &head, driver);
                 let head = stream.head(HeaderType::Response);
-                driver.response_head(self::response(&head, is_delimited))
+                driver.response_head(read(&head, is_delimited))
             }
             Err(misuse) => Err(misuse),
         };
@@ -73,6 +76,22 @@ impl Exchange {
                 Act::Stop
             }
             step => self.fail(stream, &step),
+        }
+    }
+
+    /// The node has answered the request, and its head is what the router has made of it:
+    /// what there is to be asked of the node beside, and to be learnt of the router.
+    fn ask_of_node(&mut self, stream: Stream) {
+        let (Some(background), Some(driver)) = (&self.background, &mut self.driver) else {
+            return;
+        };
+        let now = clock::monotonic();
+        while let Some(inquiry) = driver.take_inquiry(None, now) {
+            let head = stream.head(HeaderType::Request);
+            background.inquire(inquiry, stream.cluster(), &head);
+        }
+        if let Some(sent) = self.on_its_way.take() {
+            background.forwarded(stream, sent, now);
         }
     }
 
@@ -242,7 +261,7 @@ impl Exchange {
 }
 
 /// A response's head as the driver reads it.
-fn response(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
+pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
     let status = head.get(":status").and_then(number).unwrap_or_default();
     ResponseHead {
         status: status as u16,
@@ -281,7 +300,7 @@ pub(super) fn see(driver: &mut Driver, piece: &[u8]) {
 
 /// The body's end can be told from a break: always but with HTTP/1, where that may be the
 /// connection's end.
-fn is_delimited(head: &Head, is_all: bool) -> bool {
+pub fn is_delimited(head: &Head, is_all: bool) -> bool {
     let codings = head.get("transfer-encoding").unwrap_or_default();
     is_all
         || length(head).is_some()

@@ -70,6 +70,8 @@ pub struct Asked<'a> {
     pub waiter: Option<Waiter>,
     /// What is stored is not to be sent; the node's answer replaces it.
     pub bypass: bool,
+    /// The host can't make this request anew, so nothing is fetched in the background.
+    pub never_anew: bool,
 }
 
 /// What to do with a request.

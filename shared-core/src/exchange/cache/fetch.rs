@@ -26,7 +26,7 @@ impl Exchange {
     /// The node is to be asked: for this request, or in the background while
     /// the client gets what has expired.
     pub(in crate::exchange) fn fetch(&mut self, mut fill: Box<Fill>, asked: &Asked<'_>) -> Found {
-        if self.config.cache.background_update && fill.leads() {
+        if self.config.cache.background_update && !asked.never_anew && fill.leads() {
             if let Some(found) = self.give_stale(CacheStatus::Stale, asked) {
                 let stand_in = self.looked.stand_in.as_ref();
                 fill.updates = stand_in.map(|it| (it.key, Arc::clone(&it.entry)));

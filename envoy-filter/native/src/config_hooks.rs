@@ -1,0 +1,92 @@
+//! Hooks of a filter's configuration, all on Envoy's main thread: what comes of its
+//! requests of its own. Envoy calls those that are there.
+
+#![allow(unsafe_code)] // the C ABI
+
+use std::ffi::c_void;
+
+use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
+use crate::background::Background;
+use crate::config::Filter;
+use crate::envoy::{Head, Pieces};
+use crate::hooks::guarded;
+
+/// # Safety
+/// `config` is from `envoy_dynamic_module_on_http_filter_config_new`, and not destroyed.
+unsafe fn with(config: *const c_void, what: impl FnOnce(&Background)) {
+    // SAFETY: the function's contract.
+    if let Some(filter) = unsafe { config.cast::<Filter>().as_ref() } {
+        guarded((), || what(&filter.background));
+    }
+}
+
+/// An answer's head.
+///
+/// # Safety
+/// As of [`with`]; there are so many fields, for the time of the call.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_headers(
+    _envoy: FilterConfigPtr,
+    config: *const c_void,
+    id: u64,
+    headers: *const EnvoyHeader,
+    number: usize,
+    is_all: bool,
+) {
+    // SAFETY: the function's contract.
+    unsafe {
+        with(config, |background| {
+            background.head(id, &Head::given(headers, number), is_all);
+        });
+    }
+}
+
+/// A piece of its body.
+///
+/// # Safety
+/// As of [`with`]; there are so many pieces, for the time of the call.
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_data(
+    _envoy: FilterConfigPtr,
+    config: *const c_void,
+    id: u64,
+    body: *const EnvoyBuffer,
+    pieces: usize,
+    _is_last: bool,
+) {
+    // SAFETY: the function's contract.
+    unsafe {
+        with(config, |background| {
+            background.body(id, &Pieces::given(body, pieces));
+        });
+    }
+}
+
+/// All of it has come, trailers among it.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_complete(
+    _envoy: FilterConfigPtr,
+    config: *const c_void,
+    id: u64,
+) {
+    // SAFETY: the function's contract.
+    unsafe { with(config, |background| background.complete(id)) };
+}
+
+/// It was broken off.
+///
+/// # Safety
+/// As of [`with`].
+#[no_mangle]
+pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_reset(
+    _envoy: FilterConfigPtr,
+    config: *const c_void,
+    id: u64,
+    _reason: u32,
+) {
+    // SAFETY: the function's contract.
+    unsafe { with(config, |background| background.reset(id)) };
+}

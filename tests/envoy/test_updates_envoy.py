@@ -1,0 +1,346 @@
+"""Fetching a new answer in the background, by requests of Envoy's own: the rows of
+test_background_update.py where the host has a hand in them."""
+
+import itertools
+import json
+import os
+import random
+import threading
+import time
+
+import pytest
+
+from harness import bodies, client
+from harness.client import Malformed, Truncated
+from harness.envoy import Envoy, route
+from harness.origin import CLOSE, RESET, Hangup, answer, scattered
+from harness.rpc import Node, call
+from test_background_update import TestInTheBackground as Rows
+from test_background_update import updated
+from test_stale import Asker, failing, result_of, wait_until_expired
+
+SETTINGS = {
+    "cache": True,
+    "cache_valid": "tip 1ms",
+    "cache_use_stale": "error updating",
+    "cache_background_update": True,
+}
+WORKERS = 5
+ROUTES = [
+    route("/place"),
+    route("/onlyupdating", {"cache_use_stale": "updating"}),
+    route("/noupdating", {"cache_use_stale": "error"}),
+    route("/short", timeout="0.3s"),
+    {
+        **route("/rewritten/", prefix_rewrite="/deep/", host_rewrite_literal="node.test"),
+        "request_headers_to_add": [{"header": {"key": "x-token", "value": "let-me"}}],
+        "request_headers_to_remove": ["x-secret"],
+    },
+]
+Rows.__test__ = False
+
+
+def settings_of(**more):
+    return {**SETTINGS, **more}
+
+
+class EnvoyAsker(Asker):
+    def settle(self, path):
+        pass
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    return start_envoy(ROUTES, settings=SETTINGS, workers=WORKERS)
+
+
+@pytest.fixture
+def ask(envoy, origin):
+    return EnvoyAsker(envoy, origin)
+
+
+@pytest.mark.parametrize("path", ["/place", "/rewritten/a"])
+def test_all_get_the_old_one_and_the_new_one_is_stored(ask, envoy, origin, path):
+    path = f"{path}/{ask.chain}"
+    asked_at = path.replace("/rewritten/", "/deep/")
+    ask(path, headers=[("X-Client", "0"), ("X-Secret", "0")])
+    node = ask.serve(b'"0x2"')
+    gate = node.gates["eth_blockNumber"] = threading.Event()
+    for id in range(4):
+        response = ask(path, str(id), headers=[("X-Client", str(id + 1)), ("X-Secret", "1")])
+        assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":"0x1"}\n' % id
+        assert response.header("Cache-Status").startswith("sszip; hit; ttl=")
+    envoy.wait_for(node.count, "the update")
+    # the body, the head and the target of the first of them, as the router makes them
+    assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
+    first, request = origin.received(asked_at)
+    assert request.target == f"{asked_at}?chain={ask.chain}" and request.method == "POST"
+    assert request.header("Accept-Encoding") == "identity"
+    assert request.header("X-Client") == "1"
+    assert request.header("Host") == first.header("Host")
+    assert request.header("Content-Length") == str(len(request.body))
+    if path.startswith("/rewritten/"):
+        assert request.header("Host") == "node.test"
+        assert request.header("X-Token") == "let-me"
+        assert request.header("X-Secret") is None
+    gate.set()
+    updated(ask, path)
+
+
+def test_where_the_router_has_not_been_asked_the_client_waits(ask, origin):
+    """A target that nobody has asked for of late, with what is stored of it: as after a
+    restart with a store."""
+    ask("/place")
+    ask.serve(b'"0x2"')
+    asked = ask.chain
+    # another host is another place to the router, and to the cache
+    with ask.nginx.connect() as connection:
+        fields = [("Content-Type", "application/json"), ("Host", "b.test")]
+        target = f"/place?chain={asked}"
+        response = connection.exchange(target, method="POST", headers=fields, body=call("eth_blockNumber"))
+    assert result_of(response) == "0x2"
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("length", [30_000, 600_000])
+def test_long_answers(ask, framing, accept, length):
+    text = bodies.json(length).hex().encode()
+    old, new = b'"0x1%b"' % text, b'"0x2%b"' % text
+    ask.serve(old)
+    assert ask("/place", accept=accept).decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
+    ask.nginx.wait_for(lambda: "hit" in ask("/place", accept=accept).header("Cache-Status"), "it to be stored")
+    ask.origin.answers(Node({"eth_blockNumber": new}, framing=framing))
+    ask.nginx.wait_for(
+        lambda: (response := ask("/place", accept=accept)).decoded
+        == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % new
+        and "hit" in response.header("Cache-Status"),
+        "the new one",
+    )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[CLOSE], [RESET], *map(failing, (503, 404, 408, 499))],
+    ids=["close", "reset", "503", "404", "408", "499"],
+)
+def test_a_failure_reaches_nobody(ask, envoy, script):
+    path = f"/place/{ask.chain}"
+    ask(path)
+    ask.fails(script)
+    for id in range(3):
+        before = len(ask.origin.received(path))
+        # the update before it may be under way still
+        envoy.wait_for(
+            lambda: result_of(ask(path, str(id))) == "0x1" and len(ask.origin.received(path)) > before,  # noqa: B023
+            "an update",
+        )
+    ask.serve(b'"0x2"')
+    updated(ask, path)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_what_is_cut_short_is_not_stored(ask, envoy, framing):
+    Rows().test_what_is_cut_short_is_not_stored(ask, envoy, framing)
+
+
+def test_what_must_not_be_stored_is_not(ask):
+    Rows().test_what_must_not_be_stored_is_not(ask)
+
+
+@pytest.mark.parametrize("leaves", ["close", "reset"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_client_leaves(ask, envoy, leaves, when):
+    Rows().test_the_client_leaves(ask, envoy, leaves, when)
+
+
+def test_resources_are_asked_for_on_condition(envoy, origin):
+    Rows().test_resources_are_asked_for_on_condition(envoy, origin)
+
+
+@pytest.mark.parametrize("number", [None, b"null"])
+def test_the_old_one_goes_when_the_node_denies_it(ask, number):
+    Rows().test_the_old_one_goes_when_the_node_denies_it(ask, number)
+
+
+@pytest.mark.parametrize("path", ["/noupdating", "/onlyupdating"])
+def test_without_updating_there_is_no_update(ask, path):
+    Rows().test_without_updating_there_is_no_update(ask, path)
+
+
+def test_a_node_that_hangs_is_left_when_the_routes_time_is_over(ask, envoy, origin):
+    path = f"/short/{ask.chain}"
+    ask(path)
+    hangs = Hangup()
+    ask.fails([hangs])
+    began = time.monotonic()
+    assert result_of(ask(path)) == "0x1"
+    assert hangs.seen.wait(10) and time.monotonic() - began < 5
+    ask.serve(b'"0x2"')
+    updated(ask, path)
+
+
+def test_no_more_than_so_many_at_a_time(ask, envoy, origin):
+    """Who comes beyond them gets what is stored, and the next one is the next to try."""
+    paths = [f"/place/{ask.chain}/{number}" for number in range(100)]
+    for path in paths:
+        ask(path)
+    gate = threading.Event()
+    ask.serve(b'"0x2"').gates["eth_blockNumber"] = gate
+    try:
+        for path in paths:
+            assert result_of(ask(path)) == "0x1"
+
+        def asked_anew():
+            return sum(len(origin.received(path)) - 1 for path in paths)
+
+        envoy.wait_for(lambda: asked_anew() == 64, "updates")
+        time.sleep(0.1)
+        assert asked_anew() == 64
+    finally:
+        gate.set()
+    for path in paths:
+        updated(ask, path)
+
+
+def test_envoy_ends_while_an_update_is_under_way(start_envoy, origin):
+    envoy = start_envoy(ROUTES, settings=SETTINGS)
+    ask = EnvoyAsker(envoy, origin)
+    # nobody else's updates
+    path = f"/place/{ask.chain}/ends"
+    ask(path)
+    ask.fails([Hangup()])
+    assert result_of(ask(path)) == "0x1"
+    envoy.wait_for(lambda: len(origin.received(path)) == 2, "the update")
+    envoy.process.terminate()
+    assert envoy.process.wait(20) == 0
+
+
+def test_a_reload_meanwhile(session_origin, origin):
+    """The old listener's filter goes, with what it awaits; the new one serves what is
+    stored, and fetches anew."""
+    envoy = Envoy(ROUTES, origin=session_origin, settings=SETTINGS, workers=2)
+    resources = envoy.configuration["static_resources"]
+    (listener,) = resources.pop("listeners")
+    path = envoy.prefix / "listeners.json"
+
+    def put(comp_level):
+        chain = listener["filter_chains"][0]["filters"][0]["typed_config"]["http_filters"]
+        value = settings_of(comp_level=comp_level)
+        next(one for one in chain if one["name"] == "sszip")["typed_config"]["filter_config"]["value"] = value
+        kind = "type.googleapis.com/envoy.config.listener.v3.Listener"
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps({"resources": [{"@type": kind, **listener}]}))
+        os.replace(new, path)
+
+    put(1)
+    envoy.configuration["node"] = {"id": "test", "cluster": "test"}
+    envoy.configuration["dynamic_resources"] = {
+        "lds_config": {"path_config_source": {"path": str(path)}, "resource_api_version": "V3"}
+    }
+    command = envoy._command
+    envoy._command = lambda *more: command("--drain-time-s", "1", *more)
+    envoy.start()
+    try:
+        ask = EnvoyAsker(envoy, origin)
+        envoy.wait_for(lambda: answers(ask), "the listener")
+        for level in (2, 3, 4):
+            ask.serve(b'"0x2"')
+            updated(ask, "/place")
+            hangs = Hangup()
+            before = len(origin.received("/place"))
+            ask.fails([hangs])
+            # nobody waits for it
+            envoy.wait_for(
+                lambda: result_of(ask("/place")) == "0x2" and len(origin.received("/place")) > before,  # noqa: B023
+                "an update",
+            )
+            put(level)
+            # it ends with the filter that has asked for it
+            assert hangs.seen.wait(10)
+            ask.serve(b'"0x1"')
+            updated(ask, "/place", "0x1")
+    finally:
+        envoy.stop()
+
+
+def answers(ask):
+    try:
+        return ask("/place").status == 200
+    except OSError:
+        return False
+
+
+def test_everything_at_once(envoy, origin):
+    """Clients that leave at any moment, and a node that fails in every way: whoever stays
+    gets one of the node's own answers, and stored ones never go back."""
+    chance = random.Random(7)
+    versions = itertools.count(1)
+
+    def node(request):
+        id = json.loads(request.body)["id"]
+        size = chance.choice([1, 1, 2_000, 20_000, 400_000])
+        body = b'{"jsonrpc":"2.0","id":%d,"result":"0x%x%b"}' % (id, next(versions), b"_" * size)
+        match chance.randrange(12):
+            case 0:
+                return [CLOSE]
+            case 1:
+                return [RESET]
+            case 2:
+                return failing(chance.choice([404, 502, 503]))
+            case 3:
+                framing = chance.choice(["length", "chunked"])
+                return answer(body, framing=framing, cut_at=chance.randrange(len(body)))
+            case 4:
+                return answer(b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":"m"}}' % id)
+            case 5:
+                return answer(body, headers=[("Set-Cookie", "a=b")])
+        split = scattered(chance.random(), most=4)
+        return answer(body, framing=chance.choice(["length", "chunked", "close"]), split=split)
+
+    origin.answers(node)
+    faults = []
+    given = {True: 0, False: 0}
+
+    def client_of(seed):
+        chance = random.Random(seed)
+        for number in range(150):
+            path = f"/place/all/{chance.randrange(3)}"
+            accept = chance.choice([[], [("Accept-Encoding", "gzip")]])
+            fields = [("Content-Type", "application/json"), *accept]
+            body = call("eth_blockNumber", id=str(number))
+            try:
+                with envoy.connect() as connection:
+                    connection.send(client.request_bytes(path, method="POST", headers=fields, body=body))
+                    if chance.random() < 0.3:
+                        if chance.random() < 0.5:
+                            connection.read_head()
+                        getattr(connection, chance.choice(["reset", "close"]))()
+                        continue
+                    response = connection.read("POST")
+            except (Malformed, Truncated, OSError):
+                continue  # the node's cut, with the head on its way
+            if response.status != 200 or "result" not in (said := json.loads(response.decoded)):
+                continue
+            if said["id"] != number:
+                faults.append((path, number, said["id"]))
+            given[response.header("Cache-Status").startswith("sszip; hit")] += 1
+
+    clients = [threading.Thread(target=client_of, args=(seed,)) for seed in range(6)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join()
+    assert not faults
+    assert given[True] > 200 and given[False] > 0, given
+    origin.answers(Node({"eth_blockNumber": b'"0xffff"'}))
+
+    def is_last(path):
+        wait_until_expired()
+        with envoy.connect() as connection:
+            fields = [("Content-Type", "application/json")]
+            response = connection.exchange(path, method="POST", headers=fields, body=call("eth_blockNumber"))
+        return response.status == 200 and json.loads(response.decoded).get("result") == "0xffff"
+
+    for number in range(3):
+        envoy.wait_for(lambda: is_last(f"/place/all/{number}"), "the last version")  # noqa: B023
