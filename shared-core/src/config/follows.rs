@@ -135,6 +135,22 @@ impl Follows {
         })
     }
 
+    /// Takes over those of a configuration that was read later: of a namespace that
+    /// both have, its node. Whether that changes anything.
+    pub fn replace_by(&mut self, later: &Self) -> bool {
+        let mut is_changed = false;
+        for new in &later.list {
+            let same = |followed: &&mut Followed| followed.namespace == new.namespace;
+            match self.list.iter_mut().find(same) {
+                Some(known) if known.follow == new.follow => continue,
+                Some(known) => known.clone_from(new),
+                None => self.list.push(new.clone()),
+            }
+            is_changed = true;
+        }
+        is_changed
+    }
+
     /// All of them, with their namespaces.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Follow)> {
         self.list
@@ -216,6 +232,20 @@ mod tests {
             .iter()
             .map(|(name, follow)| (name, follow.place()))
             .collect()
+    }
+
+    #[test]
+    fn what_is_read_later_takes_the_place_of_what_was() {
+        let of = |lines: &[&str]| {
+            let mut follows = Follows::default();
+            follows.add(&place(lines), Named::No).unwrap();
+            follows
+        };
+        let mut all = of(&["http://a namespace=a", "http://b namespace=b"]);
+        assert!(!all.replace_by(&of(&["http://b namespace=b"])));
+        assert!(all.replace_by(&of(&["http://c namespace=c", "http://d namespace=a"])));
+        let expected = [("a", "http://d"), ("b", "http://b"), ("c", "http://c")];
+        assert_eq!(followed(&all), expected);
     }
 
     #[test]

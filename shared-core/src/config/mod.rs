@@ -8,6 +8,8 @@
 mod cache;
 mod decoding;
 pub mod endpoint;
+#[cfg(unix)]
+pub mod files;
 mod filters;
 pub mod follow;
 pub mod follows;

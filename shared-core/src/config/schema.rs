@@ -25,11 +25,15 @@ enum Takes {
     /// Some of them.
     Words(fn() -> Vec<&'static str>),
     Text,
+    /// Words that their own page says more of.
+    Line,
+    /// Lines, or one.
+    Lines,
     Types,
     Valid,
 }
 
-use Takes::{Flag, Of, OfOr, OneOrTwo, Text, Two, Types, Valid, Word, Words};
+use Takes::{Flag, Line, Lines, Of, OfOr, OneOrTwo, Text, Two, Types, Valid, Word, Words};
 
 /// Each setting of a place that all hosts have, and what it is about.
 const SETTINGS: &[(&str, Takes, &str)] = &[
@@ -163,6 +167,22 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
         Of(WAITS),
         "For how long the others wait.",
     ),
+    (
+        "cache_path",
+        Line,
+        "The folder of the store, and what it may take: of a filter only.",
+    ),
+    (
+        "cache_owner",
+        Text,
+        "The socket of the process that has the store: of a filter only.",
+    ),
+    (
+        "cache_head",
+        Lines,
+        "The node at which the chain is followed, and how.",
+    ),
+    ("cache_purge", Flag, "Requests purge what their query says."),
 ];
 
 /// The schema of an object of settings.
@@ -217,6 +237,14 @@ impl Takes {
             Word(others) => json!({ "enum": others }),
             Words(all) => of_words(&all().join("|")),
             Text => json!({ "type": "string", "pattern": r"^\S+$" }),
+            Line => json!([text(r"\S.*"), line()]),
+            Lines => {
+                let one = json!({ "anyOf": [text(r"\S.*"), line()] });
+                json!([
+                    text(r"\S.*"),
+                    { "type": "array", "items": one, "minItems": 1 }
+                ])
+            }
             Types => of_words(&types()),
             Valid => {
                 let (what, time) = (valid(), TIMES.pattern());
@@ -232,6 +260,10 @@ impl Takes {
 fn of_words(word: &str) -> Value {
     let all = text(&format!(r"(?:{word})(?:\s+(?:{word}))*"));
     json!([all, { "type": "array", "items": text(word), "minItems": 1 }])
+}
+
+fn line() -> Value {
+    json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })
 }
 
 fn list(ranges: [&Range; 2], least: usize) -> Value {

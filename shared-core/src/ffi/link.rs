@@ -2,28 +2,17 @@
 //! bytes.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::config::PROCESS;
 use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
-use crate::cache::link::{Bounds, Link, Need, News};
+use crate::cache::link::{Link, Need, News};
 use crate::cache::process::ownership::Owner;
 
 /// Joins this process to the owner of a store. What the owner sends beyond
 /// `max_entry` bytes is not taken.
 pub(super) fn join(max_entry: u64) {
-    let link = LINK.get_or_init(|| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let started = since.unwrap_or_default().as_nanos();
-        let name = format!("{}-{started:x}", std::process::id());
-        let bounds = Bounds {
-            // and its head
-            max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
-            ..Bounds::default()
-        };
-        Arc::new(Link::new(name, bounds))
-    });
+    let link = LINK.get_or_init(|| Arc::new(Link::of_process(max_entry)));
     PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
 }
 
@@ -195,11 +184,7 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_news(now: u64, is_bad: *mut bool) -> sszip_str {
     let news = caught(|| link().and_then(|link| link.news(now))).flatten();
-    let text = match news {
-        Some(News::Answers) => "answers again",
-        Some(News::DoesNotAnswer) => "does not answer, the node is asked instead",
-        None => "",
-    };
+    let text = news.map_or("", News::text);
     if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
         unsafe { is_bad.write(news == Some(News::DoesNotAnswer)) };

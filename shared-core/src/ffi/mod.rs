@@ -16,7 +16,6 @@
 mod cache;
 mod config;
 mod exchange;
-mod files;
 mod job;
 mod known_field;
 mod link;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::config::{free, own_name, sszip_config, sszip_rules, values_of, PROCESS};
-use super::files;
 use super::link;
 use super::panic::{borrow, borrow_mut, borrow_sized, boundary, give};
 use super::types::{sszip_status, sszip_str};
 use crate::allocator;
+use crate::config::files;
 use crate::config::follows::Named;
 use crate::config::plan::{Place, Plan};
 use crate::config::upstreams::{Destination, Upstreams};

@@ -23,6 +23,7 @@ use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::channel::{Outgoing, Read, Reader};
 use self::events::Events;
@@ -225,6 +226,19 @@ impl Link {
             stirred: AtomicBool::new(true),
             driver: None,
         }
+    }
+
+    /// Of this process, which has entries of at most `max_entry` bytes.
+    pub fn of_process(max_entry: u64) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let started = since.unwrap_or_default().as_nanos();
+        let name = format!("{}-{started:x}", std::process::id());
+        let bounds = Bounds {
+            // and its head
+            max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
+            ..Bounds::default()
+        };
+        Self::new(name, bounds)
     }
 
     /// The same; where it waits, `waker` wakes whoever drives the connections,

@@ -13,6 +13,16 @@ pub enum News {
     Answers,
 }
 
+impl News {
+    /// For people; it goes on from the owner's name.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::DoesNotAnswer => "does not answer, the node is asked instead",
+            Self::Answers => "answers again",
+        }
+    }
+}
+
 /// What is known, and was said.
 #[derive(Debug, Default)]
 pub(super) struct Known {

@@ -31,7 +31,7 @@ pub struct Purge<'a> {
     pub method: &'a [u8],
     /// The request's query (docs/caching.md, Purging).
     pub query: &'a [u8],
-    /// The name of the namespace where the query names none.
+    /// The name of the namespace where the query names none; `None`: the place's.
     pub namespace: Option<&'a [u8]>,
     /// As of [`Asked`](super::asked::Asked).
     pub waiter: Waiter,
@@ -61,7 +61,9 @@ impl Exchange {
             }
             (None, Some(owner)) => {
                 let Purge { query, waiter, .. } = *purge;
-                match owner.ask_to_purge(query, purge.namespace, waiter, purge.now) {
+                let of_place = || self.config.cache.namespace.as_deref();
+                let namespace = purge.namespace.or_else(of_place);
+                match owner.ask_to_purge(query, namespace, waiter, purge.now) {
                     Some(said) => said,
                     None => {
                         let waits = Waits::new(&shared, waiter, Awaited::Purge);

@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 
-use crate::config::store::{DATA, SOCKET};
+use super::store::{DATA, SOCKET};
 
 /// Folders that are made above a store's are for all to pass, as others' there
 /// are.
@@ -14,7 +14,10 @@ const OWN: u32 = 0o700;
 
 /// The words of a directive, in which a file of certificates, which has to be
 /// there, is one in `base` if it is not absolute.
-pub(super) fn with_files<'a>(
+///
+/// # Errors
+/// It can't be read.
+pub fn with_files<'a>(
     directive: &str,
     words: &[&'a [u8]],
     base: &[u8],
@@ -39,7 +42,10 @@ pub(super) fn with_files<'a>(
 
 /// Makes sure that a store may have the folder. A host gives it to the user that
 /// serves, whatever it is: what is somebody else's must not get that far.
-pub(super) fn take_folder(path: &str) -> Result<(), String> {
+///
+/// # Errors
+/// It is none, or has something in it that is no store's, or can't be made.
+pub fn take_folder(path: &str) -> Result<(), String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => look_into(path),
         Ok(_) => Err(format!(
