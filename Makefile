@@ -34,7 +34,8 @@ build: ## modules of nginx and Envoy, the cache's owner, sszip and replay-node, 
 	cargo build --release --package replay-node
 	cargo build --release --package sszip-envoy
 	@scripts/build-nginx-module debian
-	@install -D -t build/envoy "$(CARGO_TARGET_DIR)/release/libsszip_envoy.so"
+	@install -D -t build/envoy "$(CARGO_TARGET_DIR)/release/libsszip_envoy.so" \
+		"$(CARGO_TARGET_DIR)/release/libsszip_owner.so"
 	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
 		"$(CARGO_TARGET_DIR)/release/sszip-cached" \
 		"$(CARGO_TARGET_DIR)/release/sszip"
@@ -94,6 +95,9 @@ e2e-owner: setup build ## ... the cache's owner only
 e2e-envoy: setup build ## ... Envoy only
 	SSZIP_ENVOY=$$(echo $(SSZIP_CACHE)/envoy/lib/python3*/site-packages/envoy/_bin/envoy) \
 	SSZIP_ENVOY_MODULE=$(CURDIR)/build/envoy/libsszip_envoy.so \
+	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/envoy/libsszip_owner.so \
+	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
+	SSZIP_MODULE=$(CURDIR)/build/nginx/ngx_http_sszip_module.so \
 	SSZIP_REPLAY_NODE=$(CURDIR)/build/bin/replay-node \
 	$(PYTHON) -m pytest tests/envoy
 

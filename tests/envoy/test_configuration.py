@@ -19,7 +19,6 @@ WRONG = [
     ),
     ({"hold": "1k 1ms 1"}, '"hold" takes one or two values'),
     ({"cache": True, "cache_head": "http://127.0.0.1:1 chain_id=1"}, '"cache_head"'),
-    ({"cache_path": "/tmp/x"}, '"cache_path" there is no such directive'),
 ]
 
 

@@ -112,6 +112,25 @@ SETTINGS = {
         [("0ms", "from 1ms"), ("61m", "to 1h"), (5, "its unit")],
     ),
 }
+# What goes together of a store, in a filter.
+STORES = [
+    {
+        "cache": True,
+        "cache_namespace": "main",
+        "cache_path": "/var/cache/sszip max_size=1g",
+        "cache_head": "http://127.0.0.1:1",
+        "cache_purge": True,
+    },
+    {
+        "cache": True,
+        "cache_path": ["/var/cache/sszip"],
+        "cache_head": [
+            ["http://127.0.0.1:1", "header=Authorization: Basic x", "namespace=a"],
+            "ws://127.0.0.1:2 namespace=b",
+        ],
+    },
+    {"cache_owner": "unix:/run/sszip/socket", "cache_purge": "on"},
+]
 WRONG = [(name, value, said) for name, (_, wrong) in SETTINGS.items() for value, said in wrong]
 
 
@@ -125,7 +144,7 @@ def validated(origin, *, of_filter, of_route=None):
 
 def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["properties"].keys() == SETTINGS.keys()
+    assert SCHEMA["properties"].keys() == SETTINGS.keys() | {name for one in STORES for name in one}
 
 
 def test_the_example_is_right():
@@ -153,6 +172,13 @@ def test_what_the_schema_takes_is_taken(session_origin, place):
         assert status == 0, said
 
 
+@pytest.mark.parametrize("settings", STORES, ids=lambda settings: next(reversed(settings)))
+def test_what_it_takes_of_a_store_is_taken(session_origin, settings):
+    JUDGE.validate(settings)
+    status, said = validated(session_origin, of_filter=settings)
+    assert status == 0, said
+
+
 @pytest.mark.parametrize("name, value, said", WRONG, ids=lambda value: json.dumps(value))
 def test_what_it_refuses_is_refused(session_origin, name, value, said):
     """In a filter and in a route, with the setting's name and what is allowed."""
@@ -169,7 +195,7 @@ def test_what_it_refuses_is_refused(session_origin, name, value, said):
 
 
 def test_there_are_no_other_settings(session_origin):
-    for name in ("complevel", "sszip_comp_level", "cache_path", "thread_pool"):
+    for name in ("complevel", "sszip_comp_level", "thread_pool"):
         assert not JUDGE.is_valid({name: 1})
         status, text = validated(session_origin, of_filter={name: 1})
         assert status != 0 and f'"{name}" there is no such directive' in text

@@ -2,18 +2,22 @@
 //! docs/directives.md without their prefix.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
 
 use serde_json::Value;
 use sszip_core::cache::process::Process;
+use sszip_core::config::files;
 use sszip_core::config::follows::Named;
 use sszip_core::config::learnt::Learnt;
 use sszip_core::config::plan::{Place, Plan};
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{Config, Directives, Source};
 
+use crate::abi::LogLevel;
 use crate::background::Background;
 use crate::envoy::{self, FilterConfig};
 use crate::metrics::Metrics;
+use crate::store;
 
 /// What all filters of the process share.
 pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
@@ -23,14 +27,31 @@ pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
 static WORKERS: LazyLock<Option<usize>> =
     LazyLock::new(|| (!envoy::only_validates()).then(envoy::workers));
 
+/// Of a request.
+#[derive(Debug)]
+pub struct Settings {
+    /// The core's.
+    pub core: Arc<Config>,
+    /// Requests purge.
+    pub purges: bool,
+}
+
+/// What a filter or a route says.
+#[derive(Clone, Debug, Default)]
+struct Said {
+    directives: Directives,
+    purges: Option<bool>,
+}
+
 /// Of a filter.
 #[derive(Debug)]
 pub struct Filter {
     /// By which routes know it.
     name: Arc<()>,
-    directives: Directives,
+    said: Said,
     /// Where no route says anything.
-    config: Arc<Config>,
+    settings: Arc<Settings>,
+    _uses: Option<store::Use>,
     /// Of what its requests come to.
     pub metrics: Arc<Metrics>,
     /// Of the nodes of each cluster, by all workers.
@@ -42,10 +63,10 @@ pub struct Filter {
 /// Of a route. What it does not say the filter says.
 #[derive(Debug)]
 pub struct Route {
-    directives: Directives,
+    said: Said,
     /// With what each filter says: a listener has a filter of its own, and routes may be
     /// of several.
-    configs: Mutex<Vec<(Weak<()>, Arc<Config>)>>,
+    settings: Mutex<Vec<(Weak<()>, Arc<Settings>)>>,
 }
 
 impl Filter {
@@ -54,19 +75,27 @@ impl Filter {
     /// # Errors
     /// What is wrong, and what is allowed.
     pub fn new(json: &[u8], envoy: FilterConfig) -> Result<Self, String> {
-        let mut directives = read(json)?;
+        let mut plan = Plan::default();
+        let mut said = Said::read(json, Some(&mut plan))?;
         // who has configured a filter wants it
-        let mut on = Directives::default();
-        set(&mut on, "enable", &["on".into()])?;
-        directives.inherit(&on);
-        let config = prepared(&directives)?;
-        LazyLock::force(&WORKERS);
-        start(&config);
+        let mut on = Said::default();
+        on.set("enable", &["on".into()], None)?;
+        said.inherit(&on);
+        let settings = said.settings();
+        add(&mut plan, &settings)?;
+        plan.check()?;
+        store::check(&plan)?;
+        let uses = match *WORKERS {
+            Some(_) => store::start(&plan)?,
+            None => None,
+        };
+        start(&settings.core);
         Ok(Self {
             metrics: Arc::new(Metrics::new(envoy, WORKERS.is_some())),
             name: Arc::default(),
-            config,
-            directives,
+            said,
+            settings,
+            _uses: uses,
             learnt: RwLock::default(),
             background: Arc::new(Background::new(envoy.scheduler())),
         })
@@ -84,24 +113,25 @@ impl Filter {
     }
 
     /// The settings of a request.
-    pub fn of(&self, route: Option<&Route>) -> Arc<Config> {
+    pub fn of(&self, route: Option<&Route>) -> Arc<Settings> {
         let Some(route) = route else {
-            return Arc::clone(&self.config);
+            return Arc::clone(&self.settings);
         };
-        let mut configs = route.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = &route.settings;
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_this = |name: &Weak<()>| Weak::as_ptr(name) == Arc::as_ptr(&self.name);
-        if let Some((_, config)) = configs.iter().find(|(name, _)| is_this(name)) {
-            return Arc::clone(config);
+        if let Some((_, settings)) = known.iter().find(|(name, _)| is_this(name)) {
+            return Arc::clone(settings);
         }
         // listeners come and go while their routes stay
-        configs.retain(|(name, _)| name.strong_count() > 0);
-        let mut directives = route.directives.clone();
-        directives.inherit(&self.directives);
-        // what is not allowed was refused when each of them was read
-        let config = prepared(&directives).unwrap_or_else(|_| Arc::clone(&self.config));
-        start(&config);
-        configs.push((Arc::downgrade(&self.name), Arc::clone(&config)));
-        config
+        known.retain(|(name, _)| name.strong_count() > 0);
+        let mut said = route.said.clone();
+        said.inherit(&self.said);
+        let settings = said.settings();
+        follow(&settings);
+        start(&settings.core);
+        known.push((Arc::downgrade(&self.name), Arc::clone(&settings)));
+        settings
     }
 }
 
@@ -111,29 +141,55 @@ impl Route {
     /// # Errors
     /// What is wrong, and what is allowed.
     pub fn new(json: &[u8]) -> Result<Self, String> {
-        let directives = read(json)?;
-        prepared(&directives)?;
+        let said = Said::read(json, None)?;
+        let settings = said.settings();
+        // Nodes of a namespace that is named are followed before anybody asks; of
+        // others it is not known yet which filter names it.
+        let mut plan = Plan::default();
+        let follows = &settings.core.cache.follows;
+        if plan.follows.add(follows, settings.named()).is_ok() {
+            store::grow(&plan);
+        }
         Ok(Self {
-            directives,
-            configs: Mutex::default(),
+            said,
+            settings: Mutex::default(),
         })
     }
 }
 
-/// The settings, and what they need of the process.
-fn prepared(directives: &Directives) -> Result<Arc<Config>, String> {
-    let config = Arc::new(directives.resolve(PROCESS.clone()));
-    let mut plan = Plan::default();
-    let namespace = config.cache.namespace.as_deref();
+impl Settings {
+    fn named(&self) -> Named<'_> {
+        let namespace = self.core.cache.namespace.as_deref();
+        namespace.map_or(Named::No, Named::Always)
+    }
+}
+
+/// Adds a place, as requests find it.
+fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
     let place = Place {
         name: "filter_config",
-        named: namespace.map_or(Named::No, Named::Always),
+        named: settings.named(),
         answers: true,
-        purges: false,
+        purges: settings.purges,
     };
-    plan.add(&config, place)?;
-    plan.check()?;
-    Ok(config)
+    if let Some(said) = plan.add(&settings.core, place)? {
+        envoy::log(LogLevel::Warn, &said);
+    }
+    Ok(())
+}
+
+/// What a route wants to be followed is known with its filter.
+fn follow(settings: &Settings) {
+    let mut plan = Plan::default();
+    if let Err(error) = add(&mut plan, settings) {
+        envoy::log(LogLevel::Error, &error);
+    }
+    let has_some = plan.follows.iter().next().is_some();
+    if has_some && !store::follows() {
+        let error = "\"cache_head\" needs a \"cache_path\" of a filter: nothing is followed";
+        envoy::log(LogLevel::Error, error);
+    }
+    store::grow(&plan);
 }
 
 /// What the first place that caches says of the memory for it holds for all of the
@@ -146,30 +202,79 @@ fn start(config: &Config) {
     }
 }
 
-/// An empty text is an empty object: Envoy has no other for a missing one.
-fn read(json: &[u8]) -> Result<Directives, String> {
-    let mut directives = Directives::default();
-    if json.trim_ascii().is_empty() {
-        return Ok(directives);
-    }
-    let value: Value = serde_json::from_slice(json)
-        .map_err(|error| format!("filter_config is not JSON: {error}"))?;
-    let Value::Object(settings) = value else {
-        return Err("filter_config must be an object of settings".into());
-    };
-    for (name, value) in &settings {
-        for values in uses(name, value)? {
-            set(&mut directives, name, &values)?;
+impl Said {
+    /// An empty text is an empty object: Envoy has no other for a missing one. What is
+    /// the process's goes into `plan`, or is refused.
+    fn read(json: &[u8], mut plan: Option<&mut Plan>) -> Result<Self, String> {
+        let mut said = Self::default();
+        if json.trim_ascii().is_empty() {
+            return Ok(said);
         }
+        let value: Value = serde_json::from_slice(json)
+            .map_err(|error| format!("filter_config is not JSON: {error}"))?;
+        let Value::Object(settings) = value else {
+            return Err("filter_config must be an object of settings".into());
+        };
+        for (name, value) in &settings {
+            for values in uses(name, value)? {
+                said.set(name, &values, plan.as_deref_mut())?;
+            }
+        }
+        Ok(said)
     }
-    Ok(directives)
+
+    fn set(
+        &mut self,
+        name: &str,
+        values: &[String],
+        plan: Option<&mut Plan>,
+    ) -> Result<(), String> {
+        let wrong = |error: &dyn Display| format!("\"{name}\" {error}");
+        let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
+        match name {
+            "cache_purge" => self.purges = Some(is_on(name, values)?),
+            "cache_path" | "cache_owner" => {
+                let plan = plan
+                    .ok_or_else(|| wrong(&"is of the process: it goes into the filter_config"))?;
+                if let Some(Err(error)) = plan.set(name, &bytes, "") {
+                    return Err(wrong(&error));
+                }
+            }
+            _ => {
+                let values = files::with_files(name, &bytes, b"");
+                let values = values.map_err(|error| wrong(&error))?;
+                let values: Vec<_> = values.iter().map(|value| &**value).collect();
+                let at = "filter_config";
+                let set = self.directives.set_at(name, &values, Source { at });
+                set.map_err(|error| wrong(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes from the filter what the route does not say.
+    fn inherit(&mut self, outer: &Self) {
+        self.directives.inherit(&outer.directives);
+        self.purges = self.purges.or(outer.purges);
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        Arc::new(Settings {
+            core: Arc::new(self.directives.resolve(PROCESS.clone())),
+            purges: self.purges.unwrap_or(false),
+        })
+    }
 }
 
-fn set(directives: &mut Directives, name: &str, values: &[String]) -> Result<(), String> {
-    let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
-    directives
-        .set(name, &bytes)
-        .map_err(|error| format!("\"{name}\" {error}"))
+fn is_on(name: &str, values: &[String]) -> Result<bool, String> {
+    match values {
+        [text] if text.eq_ignore_ascii_case("on") => Ok(true),
+        [text] if text.eq_ignore_ascii_case("off") => Ok(false),
+        _ => Err(format!(
+            "\"{name}\" has an invalid value \"{}\": it must be \"on\" or \"off\"",
+            values.join(" ")
+        )),
+    }
 }
 
 /// The values of a setting, of each time that it is used: a file of nginx says some
@@ -223,6 +328,8 @@ fn not_a_setting(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::{Filter, FilterConfig, Route};
 
     fn filter(json: &[u8]) -> Result<Filter, String> {
@@ -233,7 +340,7 @@ mod tests {
     fn settings_are_those_of_the_directives() {
         let json = br#"{"min_length": 2048.0, "types": ["text/*", "application/json"],
             "hold": "32k 10ms", "comp_level": "9", "ssz": true}"#;
-        let config = filter(json).map(|filter| filter.of(None));
+        let config = filter(json).map(|filter| Arc::clone(&filter.of(None).core));
         let config = config.expect("it is right");
         assert!(config.enable && config.ssz.enable && config.types.contains(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 9));
@@ -246,8 +353,8 @@ mod tests {
             &br#"{"cache_valid": ["tip 3s", "immutable 2h"]}"#[..],
             br#"{"cache_valid": [["tip", "3s"], ["immutable", "2h"]]}"#,
         ] {
-            let config = filter(json).expect("right").of(None);
-            let valid = format!("{:?}", config.cache.valid);
+            let settings = filter(json).expect("right").of(None);
+            let valid = format!("{:?}", settings.core.cache.valid);
             assert!(
                 valid.contains("3000") && valid.contains("7200000"),
                 "{valid}"
@@ -259,11 +366,11 @@ mod tests {
     fn a_route_says_what_is_different() {
         let filter = filter(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
         let route = Route::new(br#"{"enable": false, "min_length": 9}"#).expect("right");
-        let config = filter.of(Some(&route));
+        let config = &filter.of(Some(&route)).core;
         assert!(!config.enable);
         assert_eq!((config.min_length, config.comp_level), (9, 3));
-        assert_eq!(filter.of(None).min_length, 7);
-        assert!(std::ptr::eq(&*config, &*filter.of(Some(&route))));
+        assert_eq!(filter.of(None).core.min_length, 7);
+        assert!(Arc::ptr_eq(config, &filter.of(Some(&route)).core));
     }
 
     #[test]
@@ -273,10 +380,10 @@ mod tests {
         let kept = stays.of(Some(&route));
         for _ in 0..10 {
             let filter = filter(br#"{"min_length": 7}"#).expect("right");
-            assert_eq!(filter.of(Some(&route)).min_length, 7);
+            assert_eq!(filter.of(Some(&route)).core.min_length, 7);
         }
-        assert_eq!(route.configs.lock().expect("nobody has panicked").len(), 2);
-        assert!(std::ptr::eq(&*kept, &*stays.of(Some(&route))));
+        assert_eq!(route.settings.lock().expect("nobody has panicked").len(), 2);
+        assert!(Arc::ptr_eq(&kept, &stays.of(Some(&route))));
     }
 
     #[test]

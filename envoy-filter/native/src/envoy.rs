@@ -282,7 +282,7 @@ impl Stream {
     pub fn scheduler(self) -> Arc<Scheduler> {
         // SAFETY: within a hook.
         let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
-        Arc::new(Scheduler(scheduler, Told::Stream))
+        Arc::new(Scheduler::new(scheduler, Told::Stream))
     }
 
     /// Begins an answer, with its status. May end the stream's filter, and calls its
@@ -429,7 +429,7 @@ impl FilterConfig {
         // SAFETY: within a hook.
         let scheduler =
             unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
-        Arc::new(Scheduler(scheduler, Told::Config(Mutex::new(true))))
+        Arc::new(Scheduler::new(scheduler, Told::Config))
     }
 
     /// Makes a request of ours, for so many milliseconds. Its number; `None`: it can't be
@@ -474,15 +474,20 @@ impl FilterConfig {
 
 /// What can tell a stream or a filter's configuration something, though it may have ended.
 #[derive(Debug)]
-pub struct Scheduler(SchedulerPtr, Told);
+pub struct Scheduler {
+    scheduler: SchedulerPtr,
+    told: Told,
+    /// Who is told is there, and its thread.
+    is_open: Mutex<bool>,
+}
 
 /// Who is told.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Told {
     /// A stream, on its worker.
     Stream,
-    /// A configuration, on the main thread, while that is so.
-    Config(Mutex<bool>),
+    /// A configuration, on the main thread.
+    Config,
 }
 
 // SAFETY: Envoy's scheduler may be used by any thread.
@@ -491,33 +496,44 @@ unsafe impl Send for Scheduler {}
 unsafe impl Sync for Scheduler {}
 
 impl Scheduler {
+    fn new(scheduler: SchedulerPtr, told: Told) -> Self {
+        let is_open = Mutex::new(true);
+        Self {
+            scheduler,
+            told,
+            is_open,
+        }
+    }
+
     /// The hook `scheduled` of the stream, or `config_scheduled`, is called with that, on
     /// its thread, soon.
     pub fn commit(&self, event: u64) {
-        match &self.1 {
-            // SAFETY: it is deleted with this.
-            Told::Stream => unsafe {
-                envoy_dynamic_module_callback_http_filter_scheduler_commit(self.0, event);
-            },
-            Told::Config(is_open) => {
-                let is_open = is_open.lock().unwrap_or_else(PoisonError::into_inner);
-                if *is_open {
-                    // SAFETY: as above; the main thread is there as long as it is open.
-                    unsafe {
-                        envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
-                            self.0, event,
-                        );
-                    }
+        let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_open {
+            return;
+        }
+        // SAFETY: it is deleted with this, and the thread is there as long as it is open.
+        unsafe {
+            match self.told {
+                Told::Stream => {
+                    envoy_dynamic_module_callback_http_filter_scheduler_commit(
+                        self.scheduler,
+                        event,
+                    );
+                }
+                Told::Config => {
+                    envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
+                        self.scheduler,
+                        event,
+                    );
                 }
             }
         }
     }
 
-    /// A configuration has ended: it is told nothing any more.
+    /// The stream or the configuration has ended: it is told nothing any more.
     pub fn close(&self) {
-        if let Told::Config(is_open) = &self.1 {
-            *is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        }
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 }
 
@@ -525,12 +541,14 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         // SAFETY: nobody has it any more.
         unsafe {
-            match self.1 {
+            match self.told {
                 Told::Stream => {
-                    envoy_dynamic_module_callback_http_filter_scheduler_delete(self.0);
+                    envoy_dynamic_module_callback_http_filter_scheduler_delete(self.scheduler);
                 }
-                Told::Config(_) => {
-                    envoy_dynamic_module_callback_http_filter_config_scheduler_delete(self.0);
+                Told::Config => {
+                    envoy_dynamic_module_callback_http_filter_config_scheduler_delete(
+                        self.scheduler,
+                    );
                 }
             }
         }

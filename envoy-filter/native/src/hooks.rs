@@ -310,7 +310,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
                 Some(config) => {
                     exchange.counts_to(&config.metrics);
                     let settings = config.of(stream.route_config::<Route>());
-                    exchange.request_head(stream, settings, config, is_all)
+                    exchange.request_head(stream, &settings, config, is_all)
                 }
                 None => Act::Continue,
             }

@@ -15,6 +15,7 @@ mod metrics;
 mod pool;
 #[cfg(test)]
 mod simulated;
+mod store;
 mod stream;
 mod timers;
 mod wakes;

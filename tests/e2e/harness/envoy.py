@@ -18,6 +18,7 @@ from .nginx import free_port
 
 ENVOY = os.environ.get("SSZIP_ENVOY", "envoy")
 MODULE = os.environ.get("SSZIP_ENVOY_MODULE", "build/envoy/libsszip_envoy.so")
+OWNER = os.environ.get("SSZIP_OWNER_LIBRARY", "build/envoy/libsszip_owner.so")
 
 # What a healthy Envoy never writes. A test that provokes one expects it.
 _BAD = re.compile(r"\]\[(critical|error)\]|Caught|Backtrace|panicked|assert failure")
@@ -93,7 +94,7 @@ class Envoy(Asked):
     ):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-envoy-", dir="/tmp"))
         self.port, self.admin = free_port(), free_port()
-        self.workers = workers
+        self.concurrency = workers
         self.process = None
         # in place of what comes of the rest
         self.text = text
@@ -103,6 +104,7 @@ class Envoy(Asked):
         self._allowed = []
         self._judged = 0
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
+        (self.prefix / "libsszip_owner.so").symlink_to(pathlib.Path(OWNER).absolute())
         # where the filter is: behind a hop that is another one
         self.direct = free_port() if hops else self.port
         nodes = [cluster("node", pipe(origin.path))] if origin else []
@@ -187,9 +189,9 @@ class Envoy(Asked):
             path.write_text(f"admin: {admin}\n{self.text.replace('@port@', str(self.port))}")
         else:
             path = self.prefix / "envoy.json"
-            path.write_text(json.dumps(self.configuration))
+            path.write_text(json.dumps(self.configuration).replace("@prefix@", str(self.prefix)))
         return [
-            ENVOY, "-c", str(path), "--concurrency", str(self.workers),
+            ENVOY, "-c", str(path), "--concurrency", str(self.concurrency),
             *([] if self.restarts else ["--disable-hot-restart"]),
             "--file-flush-interval-msec", "5", "-l", "warning", *self.options, *more,
         ]  # fmt: skip
@@ -209,7 +211,7 @@ class Envoy(Asked):
         return done.returncode, done.stderr + done.stdout
 
     def start(self):
-        self._log = open(self.prefix / "error.log", "wb")
+        self._log = open(self.prefix / "error.log", "ab")
         self.process = subprocess.Popen(
             self._command(),
             stdin=subprocess.DEVNULL,
@@ -234,21 +236,32 @@ class Envoy(Asked):
             time.sleep(0.005)
         return value
 
+    def workers(self):
+        """The process that links itself to the owner of a store."""
+        return [self.process.pid]
+
+    def end(self, number=signal.SIGTERM):
+        """Ends it; what it has on the disk stays, and it may be started again."""
+        process, self.process = self.process, None
+        try:
+            process.send_signal(number)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise
+        finally:
+            self._log.close()
+        expected = 0 if number == signal.SIGTERM else -number
+        assert process.returncode == expected, f"Envoy ended with {process.returncode}"
+
     def stop(self):
         try:
             if self.process:
-                self.process.send_signal(signal.SIGTERM)
-                try:
-                    self.process.wait(20)
-                except subprocess.TimeoutExpired:
-                    self.process.kill()
-                    self.process.wait()
-                    raise
-                assert self.process.returncode == 0, f"Envoy ended with {self.process.returncode}"
+                self.end()
                 self.check()
         finally:
-            if self.process:
-                self._log.close()
             shutil.rmtree(self.prefix, ignore_errors=True)
 
     # what it wrote
@@ -263,7 +276,8 @@ class Envoy(Asked):
 
     def check(self):
         """Fails if the log holds what a healthy Envoy never writes, or it has ended."""
-        assert self.process.poll() in (None, 0), f"Envoy has ended:\n{self.error_log()[-5000:]}"
+        ended = self.process and self.process.poll()
+        assert ended in (None, 0), f"Envoy has ended:\n{self.error_log()[-5000:]}"
         text = self.error_log()
         lines = text[self._judged :].splitlines()
         self._judged = len(text)

@@ -4,6 +4,7 @@
 //! What Envoy calls back for at once (an answer of ours, a stream that goes on) is
 //! an [`Act`], done once nothing of the stream is in use.
 
+mod purge;
 mod redirect;
 mod request;
 pub mod response;
@@ -68,6 +69,8 @@ enum State {
     Asking,
     /// What it asks for is fetched by another one.
     Waiting,
+    /// What it purges is purged.
+    Purging,
     /// The response's head is awaited.
     Forwarded,
     /// The response's body is shown, and goes on.
@@ -187,7 +190,7 @@ impl Exchange {
 
     /// What is waited for is of the request, not of the response.
     pub fn is_request(&self) -> bool {
-        matches!(self.state, State::Asking | State::Waiting)
+        matches!(self.state, State::Asking | State::Waiting | State::Purging)
     }
 
     /// The node's answer is complete. What still comes of the request is not awaited by
@@ -253,7 +256,7 @@ impl Exchange {
                 _ => Act::Reset("sszip: a held body could not be released"),
             },
             State::Streaming => self.flush(stream),
-            State::Waiting => self.woken(stream),
+            State::Waiting | State::Purging => self.woken(stream),
             _ => Act::Stop,
         }
     }
@@ -334,6 +337,9 @@ impl Exchange {
         self.waiting = None;
         self.sending = None;
         self.forget();
+        if let Some(scheduler) = &self.scheduler {
+            scheduler.close();
+        }
     }
 }
 

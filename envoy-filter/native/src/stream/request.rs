@@ -3,7 +3,6 @@
 use std::sync::{Arc, Once};
 
 use sszip_core::config::upstreams::place_of;
-use sszip_core::config::Config;
 use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
 use sszip_core::exchange::{Asked, RequestHead};
 
@@ -11,7 +10,7 @@ use super::{length, note, Act, Exchange, State};
 use crate::abi::{BodyType, HeaderType, LogLevel};
 use crate::background::Background;
 use crate::clock;
-use crate::config::Filter;
+use crate::config::{Filter, Settings};
 use crate::envoy::{log, Stream};
 use crate::wakes::Waiting;
 
@@ -20,7 +19,7 @@ impl Exchange {
     pub fn request_head(
         &mut self,
         stream: Stream,
-        config: Arc<Config>,
+        settings: &Settings,
         filter: &Filter,
         is_all: bool,
     ) -> Act {
@@ -29,14 +28,15 @@ impl Exchange {
             self.becomes(State::Forwarded);
             return Act::Continue;
         }
-        if !config.enable {
+        if !settings.core.enable && !settings.purges {
             note(stream, None);
             return Act::Continue;
         }
         let host = head.get(":authority").map(|host| (&b"host"[..], host));
+        let config = &settings.core;
         let has_ssz = config.ssz.enable;
         let updates = config.caches() && config.cache.background_update;
-        let mut driver = Driver::new(config);
+        let mut driver = Driver::new(Arc::clone(config));
         let said = driver.request_head(RequestHead {
             method: head.get(":method").unwrap_or_default(),
             target: head.get(":path").unwrap_or_default(),
@@ -44,6 +44,10 @@ impl Exchange {
         });
         if said.is_err() {
             return Act::Continue;
+        }
+        if settings.purges {
+            self.driver = Some(driver);
+            return self.purge(stream);
         }
         if has_ssz {
             driver.recall(&filter.learnt(stream.cluster()));
@@ -84,7 +88,8 @@ impl Exchange {
             State::Reading => {}
             // it comes once the request goes on
             State::Asking | State::Waiting => return Act::Keep,
-            _ if self.is_answered() => {
+            // nothing more is wanted of it
+            _ if self.is_answered() || self.state == State::Purging => {
                 let came = stream.pieces(BodyType::ReceivedRequest).len();
                 stream.drain(BodyType::ReceivedRequest, came);
                 return Act::Stop;
@@ -127,7 +132,7 @@ impl Exchange {
                 let pieces: Vec<_> = kept.iter().collect();
                 self.look_up_pieces(stream, &pieces)
             }
-            State::Asking | State::Waiting => Act::Stop,
+            State::Asking | State::Waiting | State::Purging => Act::Stop,
             _ if self.is_answered() => Act::Stop,
             _ => Act::Continue,
         }
@@ -245,8 +250,10 @@ impl Exchange {
 
     /// It is looked up once more.
     pub(super) fn woken(&mut self, stream: Stream) -> Act {
-        if self.state != State::Waiting {
-            return Act::Stop;
+        match self.state {
+            State::Waiting => {}
+            State::Purging => return self.purge(stream),
+            _ => return Act::Stop,
         }
         let kept = stream.pieces(BodyType::BufferedRequest);
         let pieces: Vec<_> = kept.iter().collect();

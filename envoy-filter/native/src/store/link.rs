@@ -1,0 +1,279 @@
+//! The connections to the store's owner, on a thread that does nothing else. What goes
+//! over them is the core's; here they are opened, read, written and closed.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::{read, write, Errno};
+use rustix::net::{
+    connect, sendmsg, socket_with, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use sszip_core::cache::link::{Link, Need, News};
+use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::process::wake::Wake;
+
+use crate::abi::LogLevel;
+use crate::clock::monotonic;
+use crate::config::PROCESS;
+use crate::envoy::log;
+
+/// No entry of any filter or route is longer, whatever comes later. Bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// Read before others have their turn. Bytes.
+const AT_ONCE: usize = 256 << 10;
+
+/// Written at once.
+const PIECES: usize = 16;
+
+/// Links the process to the owner that listens, or will, at that path.
+///
+/// # Errors
+/// The system has no thread to give, or no file descriptor; or no socket can be there.
+pub fn start(path: &str) -> Result<(), std::io::Error> {
+    let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+    let bell = Arc::new(Bell(eventfd(0, flags)?));
+    let link = Link::of_process(LONGEST).driven(Arc::clone(&bell) as Arc<dyn Wake>, 0);
+    let link = Arc::new(link);
+    let driver = Driver {
+        link: Arc::clone(&link),
+        bell,
+        address: SocketAddrUnix::new(path)?,
+        path: path.to_owned(),
+        connections: Vec::new(),
+        why_not: None,
+        tick_at: 0,
+    };
+    let thread = std::thread::Builder::new().name("sszip-link".into());
+    thread.spawn(|| driver.run())?;
+    PROCESS.shared.join(link as Arc<dyn Owner>);
+    Ok(())
+}
+
+/// Wakes the thread.
+#[derive(Debug)]
+struct Bell(OwnedFd);
+
+impl Wake for Bell {
+    fn wake(&self, _id: usize) {
+        // one that is full wakes, too
+        let _ = write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    fn forget(&self, _id: usize) {}
+}
+
+struct Driver {
+    link: Arc<Link>,
+    bell: Arc<Bell>,
+    address: SocketAddrUnix,
+    path: String,
+    /// By their slots.
+    connections: Vec<Option<Connection>>,
+    /// Why the owner could not be reached.
+    why_not: Option<Errno>,
+    /// In milliseconds of the monotonic clock; 0: never.
+    tick_at: u64,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    /// It takes no more for now.
+    is_full: bool,
+}
+
+impl Driver {
+    fn run(mut self) {
+        loop {
+            let turned = catch_unwind(AssertUnwindSafe(|| self.turn()));
+            if turned.is_err() {
+                let _ = catch_unwind(|| log(LogLevel::Error, "the link to the store has panicked"));
+                // not all the time
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+
+    /// Does what there is to do, and waits for more.
+    fn turn(&mut self) {
+        while let Some(need) = self.link.need() {
+            match need {
+                Need::Connect(slot) => self.connect(slot),
+                Need::Write(slot) => self.write(slot),
+                Need::Close(slot) => drop(self.take(slot)),
+                Need::Tick => self.tick(),
+            }
+        }
+        for (slot, events) in self.wait() {
+            if events.intersects(PollFlags::OUT) {
+                self.write(slot);
+            }
+            if events.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                self.read(slot);
+            }
+        }
+        if self.tick_at != 0 && monotonic() >= self.tick_at {
+            self.tick();
+        }
+    }
+
+    /// The connections of which there is something to be said, and what.
+    fn wait(&mut self) -> Vec<(usize, PollFlags)> {
+        let open = self.connections.iter().enumerate();
+        let open = open.filter_map(|(slot, it)| it.as_ref().map(|it| (slot, it)));
+        let (mut slots, mut polled) = (Vec::new(), Vec::new());
+        polled.push(PollFd::new(&self.bell.0, PollFlags::IN));
+        for (slot, connection) in open {
+            let wanted = match connection.is_full {
+                true => PollFlags::IN | PollFlags::OUT,
+                false => PollFlags::IN,
+            };
+            slots.push(slot);
+            polled.push(PollFd::new(&connection.socket, wanted));
+        }
+        let patience = (self.tick_at != 0).then(|| {
+            let left = self.tick_at.saturating_sub(monotonic());
+            Timespec::try_from(Duration::from_millis(left)).unwrap_or_default()
+        });
+        if poll(&mut polled, patience.as_ref()).is_err() {
+            // a signal: it is asked again
+            return Vec::new();
+        }
+        let said = polled.iter().map(PollFd::revents);
+        let said: Vec<_> = said.collect();
+        let (bell, said) = said
+            .split_first()
+            .map_or((PollFlags::empty(), &[][..]), |(bell, said)| (*bell, said));
+        if !bell.is_empty() {
+            let _ = read(&self.bell.0, &mut [0; 8]);
+        }
+        let said = slots.into_iter().zip(said.iter().copied());
+        said.filter(|(_, events)| !events.is_empty()).collect()
+    }
+
+    fn connect(&mut self, slot: usize) {
+        let now = monotonic();
+        let opened = self.open();
+        self.why_not = opened.as_ref().err().copied();
+        // unlike one that is too busy, or not to be reached
+        if let Some(Errno::CONNREFUSED | Errno::NOENT) = self.why_not {
+            self.link.absent(&PROCESS.shared, now);
+        }
+        let is_open = opened.is_ok();
+        if self.connections.len() <= slot {
+            self.connections.resize_with(slot + 1, || None);
+        }
+        self.connections[slot] = opened.ok().map(|socket| Connection {
+            socket,
+            is_full: false,
+        });
+        self.link.connected(&PROCESS.shared, slot, is_open, now);
+    }
+
+    fn open(&self) -> Result<OwnedFd, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &self.address)?;
+        Ok(socket)
+    }
+
+    fn write(&mut self, slot: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(slot) else {
+            return;
+        };
+        connection.is_full = false;
+        let mut went = Ok(0);
+        loop {
+            self.link.write(slot, |pieces| {
+                let pieces: Vec<_> = pieces.take(PIECES).map(IoSlice::new).collect();
+                went = match pieces.is_empty() {
+                    true => Ok(0),
+                    false => send(&connection.socket, &pieces),
+                };
+                went.unwrap_or(0)
+            });
+            match std::mem::replace(&mut went, Ok(0)) {
+                Ok(0) => return,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    connection.is_full = true;
+                    return;
+                }
+                Err(_) => return self.lose(slot),
+            }
+        }
+    }
+
+    fn read(&mut self, slot: usize) {
+        let mut total = 0;
+        while total < AT_ONCE {
+            let Some(Some(connection)) = self.connections.get(slot) else {
+                return;
+            };
+            let mut came = Err(Errno::CONNRESET);
+            let mut is_all = false;
+            let has_room = self.link.room(slot, |room| {
+                let most = room.len().min(AT_ONCE - total);
+                let room = &mut room[..most];
+                came = read(&connection.socket, &mut *room).map(|(came, _)| came.len());
+                is_all = came.is_ok_and(|came| came < most);
+            });
+            match came {
+                Err(Errno::INTR) if has_room => continue,
+                Err(Errno::AGAIN) if has_room => return,
+                Ok(bytes @ 1..) => {
+                    total += bytes;
+                    filled(&self.link, slot, bytes);
+                }
+                _ => return self.lose(slot),
+            }
+            if is_all {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, slot: usize) -> Option<Connection> {
+        self.connections.get_mut(slot)?.take()
+    }
+
+    fn lose(&mut self, slot: usize) {
+        drop(self.take(slot));
+        self.link.closed(&PROCESS.shared, slot, monotonic());
+    }
+
+    /// The core says when it is to be called again.
+    fn tick(&mut self) {
+        let now = monotonic();
+        let after = self.link.tick(&PROCESS.shared, now);
+        self.tick_at = if after == 0 { 0 } else { now + after };
+        let Some(news) = self.link.news(now) else {
+            return;
+        };
+        let line = format!("the cache's owner at unix:{} {}", self.path, news.text());
+        match (news, self.why_not) {
+            (News::DoesNotAnswer, Some(why)) => {
+                log(LogLevel::Warn, &format!("{line} ({why})"));
+            }
+            (News::DoesNotAnswer, None) => log(LogLevel::Warn, &line),
+            (News::Answers, _) => log(LogLevel::Info, &line),
+        }
+    }
+}
+
+/// Without a signal if the owner is gone.
+fn send(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    let mut nothing = SendAncillaryBuffer::default();
+    sendmsg(socket, pieces, &mut nothing, SendFlags::NOSIGNAL)
+}
+
+#[allow(unsafe_code)]
+fn filled(link: &Link, slot: usize, bytes: usize) {
+    // SAFETY: the system has written them, and only this thread asks for room.
+    unsafe { link.filled(&PROCESS.shared, slot, bytes, monotonic()) };
+}

@@ -1,0 +1,81 @@
+//! A request that purges, in place of one that goes to the node.
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::wake::Waiter;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::Purge;
+
+use super::{note, Act, Exchange, State};
+use crate::abi::{HeaderType, LogLevel};
+use crate::clock;
+use crate::envoy::{log, Stream};
+use crate::wakes::Waiting;
+
+impl Exchange {
+    /// Purges what the query says; again once this was woken, or its time is over.
+    pub(super) fn purge(&mut self, stream: Stream) -> Act {
+        let waiting = self.waiting.get_or_insert_with(Waiting::new);
+        waiting.looks_up();
+        let waiter = waiting.waiter();
+        let head = stream.head(HeaderType::Request);
+        let target = head.get(":path").unwrap_or_default();
+        let query = target.iter().position(|byte| *byte == b'?');
+        let query = query.map_or(&b""[..], |at| &target[at + 1..]);
+        let method = head.get(":method").unwrap_or_default();
+        match self.ask_to_purge(method, query, waiter) {
+            Some(Step::Wait) => {
+                let scheduler = Arc::clone(self.scheduler(stream));
+                if let Some(waiting) = &self.waiting {
+                    waiting.wait(&scheduler);
+                }
+                self.becomes(State::Purging);
+                self.set_timer(stream);
+                Act::Stop
+            }
+            Some(Step::Respond) => self.purged(stream, query),
+            _ => Act::Reset("sszip: a purge could not be asked for"),
+        }
+    }
+
+    fn ask_to_purge(&mut self, method: &[u8], query: &[u8], waiter: Waiter) -> Option<Step> {
+        let purge = Purge {
+            method,
+            query,
+            namespace: None,
+            waiter,
+            now: clock::monotonic(),
+        };
+        self.driver.as_mut()?.purge(&purge).ok()
+    }
+
+    fn purged(&mut self, stream: Stream, query: &[u8]) -> Act {
+        self.waiting = None;
+        self.becomes(State::Passing);
+        let Some(driver) = self.driver.take() else {
+            return Act::Reset("sszip: nothing is known of a purge");
+        };
+        tell(query, &driver);
+        note(stream, Some(&driver));
+        Act::Respond(Box::new(driver))
+    }
+}
+
+/// The log has what was purged; the access log has by whom.
+fn tell(query: &[u8], driver: &Driver) {
+    let Some(exchange) = driver.exchange() else {
+        return;
+    };
+    let level = match exchange.status() {
+        ..500 => LogLevel::Info,
+        _ => LogLevel::Error,
+    };
+    let said: Vec<u8> = exchange.body().flatten().copied().collect();
+    let line = format!(
+        "purge of \"{}\": {} {}",
+        query.escape_ascii(),
+        exchange.status(),
+        said.trim_ascii_end().escape_ascii()
+    );
+    log(level, &line);
+}

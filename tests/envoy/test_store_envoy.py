@@ -1,0 +1,372 @@
+"""A store of Envoy's own, or of a daemon: what it has outlives Envoy, is there for
+others, and what was purged is given to nobody any more."""
+
+import pathlib
+import signal
+import threading
+import time
+
+import pytest
+
+from harness import client
+from harness.envoy import Envoy, route
+from harness.nginx import Nginx
+from harness.origin import answer
+from harness.owner import Client, Owner
+from harness.rpc import Node, call
+from test_store_life import LARGE, Clients, await_fills, by_hash, hits, owner_of, wait_until_linked
+
+OWN = {"cache_path": "@prefix@/cache max_size=64m memory=16m"}
+ROUTES = [route("/purge", {"cache_purge": True}), route("/")]
+# a client that wants its connection closed is not to wait for that
+HTTP = {"delayed_close_timeout": "0.01s"}
+
+
+def settings(owner=OWN, **more):
+    return {
+        "cache": True,
+        "cache_memory": "8m",
+        "cache_valid": ["immutable 1h", "unfinalized 1h", "tip 1h"],
+        "cache_namespace": "main",
+        **owner,
+        **more,
+    }
+
+
+@pytest.fixture
+def node(origin):
+    node = Node({"eth_getBlockByHash": LARGE, "eth_chainId": b'"0x1"'})
+    origin.answers(node)
+    return node
+
+
+@pytest.fixture
+def make(session_origin):
+    """Envoys that end with the test."""
+    made = []
+
+    def make(owner=OWN, workers=2, **more):
+        envoy = Envoy(
+            ROUTES,
+            origin=session_origin,
+            settings=settings(owner, **more),
+            workers=workers,
+            http=HTTP,
+        )
+        made.append(envoy)
+        return envoy
+
+    yield make
+    for envoy in reversed(made):
+        envoy.stop()
+
+
+@pytest.fixture
+def daemon():
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.close()
+
+
+def linked(envoy, owner):
+    envoy.wait_for(lambda: str(envoy.process.pid) in owner.pids(), "the link to the owner")
+
+
+def purge(server, query="everything"):
+    return client.fetch(server.port, f"/purge?{query}", method="POST")
+
+
+def shared(envoy):
+    """The settings of another one that has the same store."""
+    return {"cache_path": f"{envoy.prefix}/cache max_size=64m memory=16m"}
+
+
+def test_a_stop_and_a_start_keep_what_was_stored(make, node):
+    envoy = make().start()
+    wait_until_linked(envoy)
+    assert hits(envoy, range(20)) == 0
+    await_fills(envoy, 20)
+    for _ in range(3):
+        envoy.end()
+        envoy.start()
+        wait_until_linked(envoy)
+        assert hits(envoy, range(20)) == 20
+    assert node.count() == 20
+
+
+def test_a_kill_loses_no_more_than_what_was_in_memory(make, node):
+    envoy = make().start()
+    wait_until_linked(envoy)
+    assert hits(envoy, range(20)) == 0
+    await_fills(envoy, 20)
+    envoy.end()
+    envoy.start()
+    wait_until_linked(envoy)
+    envoy.end(signal.SIGKILL)
+    envoy.start()
+    wait_until_linked(envoy)
+    assert hits(envoy, range(20)) == 20
+    assert hits(envoy, range(20, 30)) == 0
+    assert purge(envoy).status == 200
+    envoy.end(signal.SIGKILL)
+    envoy.start()
+    wait_until_linked(envoy)
+    assert hits(envoy, range(30)) == 0
+
+
+def test_a_stop_at_any_moment_of_the_start_is_clean(make):
+    envoy = make(workers=1)
+    for turn in range(10):
+        envoy.start()
+        time.sleep(turn * 0.02)
+        envoy.end()
+        envoy.check()
+
+
+def test_another_one_shares_the_store_and_takes_it_over(make, node):
+    first = make().start()
+    wait_until_linked(first)
+    owner = owner_of(first)
+    second = make(shared(first)).start()
+    linked(second, owner)
+    assert owner.pid() == first.process.pid
+    assert hits(first, range(5)) == 0 and hits(second, range(5)) == 5
+    assert purge(second).status == 200
+    assert hits(first, range(5)) == 0 and hits(second, range(5)) == 5
+    await_fills(first, 10)
+    first.end()
+    second.wait_for(lambda: owner.pid() == second.process.pid, "the other one to take over")
+    linked(second, owner)
+    assert hits(second, range(5)) == 5
+    assert purge(second).status == 200
+    second.end(signal.SIGKILL)
+    second.start()
+    linked(second, owner)
+    assert hits(second, range(5)) == 0
+    assert node.count() == 15
+
+
+def test_the_owner_dies_and_comes_back(make, daemon, node):
+    envoy = make({"cache_owner": f"unix:{daemon.socket}"}).start()
+    linked(envoy, daemon)
+    assert hits(envoy, range(5)) == 0
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        daemon.kill(number)
+        # nobody can take a purge for done: what is in memory may be sent
+        for _ in range(30):
+            answers = [envoy.post("/", by_hash(number)) for number in range(5)]
+            assert all(answer.status == 200 for answer in answers)
+        assert purge(envoy).status == 503
+        envoy.expect("purge of")
+        daemon.start()
+        linked(envoy, daemon)
+        assert hits(envoy, range(5, 10)) <= 5
+        assert hits(envoy, range(5, 10)) == 5
+        assert purge(envoy).status == 200
+        assert hits(envoy, range(5)) == 0
+
+
+def test_all_workers_have_what_one_has_fetched(make, node):
+    envoy = make(workers=4).start()
+    wait_until_linked(envoy)
+    gate = node.gates["eth_getBlockByHash"] = threading.Event()
+    answers = []
+
+    def ask():
+        answers.append(envoy.post("/", by_hash(1)))
+
+    threads = [threading.Thread(target=ask) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    envoy.wait_for(node.count, "the first to arrive")
+    time.sleep(0.1)
+    gate.set()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 40 and all(answer.status == 200 for answer in answers)
+    assert node.count() == 1
+    assert hits(envoy, [1] * 20) == 20
+
+
+def test_a_batch_is_looked_up_at_once(make, node):
+    envoy = make().start()
+    wait_until_linked(envoy)
+    for body in (by_hash(1), by_hash(2), call("eth_chainId")):
+        envoy.post("/", body)
+    await_fills(envoy, 3)
+    envoy.end()
+    envoy.start()
+    wait_until_linked(envoy)
+    batch = b"[" + b",".join([by_hash(1, "5"), by_hash(2, "6"), call("eth_chainId", id="7")]) + b"]"
+    response = envoy.post("/", batch)
+    assert [b'"id":%d' % id in response.decoded for id in (5, 6, 7)] == [True] * 3
+    assert node.count() == 3
+
+
+NGINX = """
+sszip on;
+sszip_cache on;
+sszip_cache_owner unix:%s;
+sszip_cache_valid immutable 1h;
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { sszip_cache_namespace main; proxy_pass http://@origin@; }
+    location = /purge { sszip_cache_purge on; }
+}
+"""
+
+
+def test_a_daemon_serves_nginx_and_envoy(make, daemon, origin, node):
+    envoy = make({"cache_owner": f"unix:{daemon.socket}"}).start()
+    nginx = Nginx(NGINX % daemon.socket, origin=origin, workers=2)
+    try:
+        nginx.start()
+        linked(envoy, daemon)
+        nginx.wait_for(lambda: len(daemon.pids()) == 3, "all to be linked")
+        assert hits(envoy, range(5)) == 0 and hits(nginx, range(5)) == 5
+        assert hits(nginx, range(5, 10)) == 0 and hits(envoy, range(5, 10)) == 5
+        for who, other in ((envoy, nginx), (nginx, envoy)):
+            assert purge(who).status == 200
+            assert hits(other, range(10)) == 0 and hits(who, range(10)) == 10
+        daemon.purge(method="eth_getBlockByHash")
+        assert hits(envoy, range(10)) == 0 and hits(nginx, range(10)) == 10
+    finally:
+        nginx.stop()
+
+
+class TestPurging:
+    def test_what_it_says(self, make, node):
+        envoy = make().start()
+        wait_until_linked(envoy)
+        for method, query, status, said in (
+            ("POST", "everything", 200, b'"generation":'),
+            ("PURGE", "method=eth_chainId", 200, b'"generation":'),
+            ("GET", "everything", 405, b"POST and PURGE"),
+            ("POST", "", 400, b"the query must say what to purge"),
+            ("POST", "blocks=1-2", 200, b'"generation":'),
+            ("POST", "method=a&method=b", 400, b"twice"),
+        ):
+            response = client.fetch(envoy.port, f"/purge?{query}", method=method)
+            assert (response.status, said in response.body) == (status, True), response.body
+        body = b"x" * 300_000
+        assert client.fetch(envoy.port, "/purge?everything", method="POST", body=body).status == 200
+        assert node.count() == 0
+
+    def test_one_that_no_store_can_do(self, start_envoy, origin):
+        envoy = start_envoy([route("/purge", {"cache_purge": True})])
+        envoy.expect("purge of")
+        response = purge(envoy)
+        assert response.status == 503 and b"no link to a cache's owner" in response.body
+
+    def test_clients_that_leave(self, make, node):
+        envoy = make().start()
+        wait_until_linked(envoy)
+        for turn in range(20):
+            with envoy.connect() as leaving:
+                leaving.send(client.request_bytes("/purge?everything", method="POST"))
+                time.sleep(turn * 0.0005)
+                leaving.reset()
+        assert purge(envoy).status == 200
+
+    @pytest.mark.parametrize("owner", ["own", "daemon"])
+    def test_what_was_purged_is_never_sent(self, make, daemon, origin, owner):
+        own = owner == "own"
+        envoy = make(OWN if own else {"cache_owner": f"unix:{daemon.socket}"}, workers=4).start()
+        by = owner_of(envoy) if own else daemon
+        linked(envoy, by)
+        clients = Clients(envoy, clients=8)
+        origin.answers(clients.serve)
+        with clients:
+            for _ in range(20):
+                clients.await_more(60)
+                assert clients.purge()
+                clients.await_more(60)
+                # by the owner's own socket
+                clients.version += 1
+                version = clients.version
+                by.purge(everything=True)
+                clients.floor = version
+        assert clients.faults == []
+
+
+def test_a_restart_under_load(make, origin):
+    """Two Envoys share a store, and one after the other is killed, or ends."""
+    first = make().start()
+    wait_until_linked(first)
+    second = make(shared(first)).start()
+    owner = owner_of(first)
+    linked(second, owner)
+    clients = Clients(second, clients=6)
+    origin.answers(clients.serve)
+    with clients:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            clients.await_more(60)
+            first.end(number)
+            clients.await_more(60)
+            second.wait_for(lambda: owner.pid() == second.process.pid, "the other one to take over")
+            linked(second, owner)
+            assert clients.purge()
+            clients.await_more(60)
+            # it has the store again once the other one lets go of it
+            first.start()
+            linked(first, owner)
+            assert clients.purge()
+            clients.await_more(60)
+    assert clients.faults == []
+
+
+class TestConfiguration:
+    def test_a_check_opens_nothing(self, make):
+        envoy = make()
+        status, text = envoy.validate()
+        assert status == 0, text
+        assert not (envoy.prefix / "cache").exists()
+
+    @pytest.mark.parametrize(
+        "wrong, said",
+        [
+            ({"cache_path": "relative"}, '"cache_path" has an invalid value "relative"'),
+            ({"cache_path": "/x max_size=1"}, '"max_size=1": it must be a size of at least 64m'),
+            ({"cache_owner": "/run/x"}, '"cache_owner" has an invalid value'),
+            ({"cache_owner": "unix:/x", "cache_path": "/x"}, "is duplicate"),
+            ({"cache_purge": True}, '"cache_purge" needs an "cache_path" or an "cache_owner"'),
+            ({"cache_head": "http://127.0.0.1:1"}, '"cache_head" needs "cache_path"'),
+        ],
+        ids=str,
+    )
+    def test_what_is_wrong_is_said(self, make, wrong, said):
+        status, text = make(wrong).validate()
+        assert status != 0 and said in text
+
+    def test_a_route_has_no_store_of_its_own(self, session_origin):
+        for wrong in ({"cache_path": "/x"}, {"cache_owner": "unix:/x"}):
+            envoy = Envoy([route("/", wrong)], origin=session_origin)
+            status, text = envoy.validate()
+            envoy.stop()
+            assert status != 0 and "it goes into the filter_config" in text
+
+    def test_a_folder_that_is_somebody_elses(self, make):
+        envoy = make()
+        (envoy.prefix / "cache").mkdir()
+        (envoy.prefix / "cache/notes").write_text("mine")
+        with pytest.raises(AssertionError, match="a folder of its own"):
+            envoy.start()
+        envoy.process = None
+
+    def test_without_the_library_there_is_no_store(self, make):
+        envoy = make()
+        pathlib.Path(envoy.prefix / "libsszip_owner.so").unlink()
+        with pytest.raises(AssertionError, match="beside the module"):
+            envoy.start()
+        envoy.process = None
+
+
+def test_what_may_not_be_stored_is_not_in_the_store(make, origin):
+    envoy = make().start()
+    wait_until_linked(envoy)
+    for private in ("no-store", "private"):
+        origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}', headers=[("Cache-Control", private)]))
+        for _ in range(3):
+            assert "hit" not in envoy.post("/", by_hash(1)).header("Cache-Status")
+    assert Client(envoy.prefix / "cache/owner.sock").status()["fills"]["kept"] == 0
