@@ -111,7 +111,7 @@ class Directives(unittest.TestCase):
 
 class Schema(unittest.TestCase):
     # What Envoy has in another way, or not.
-    NGINX = "thread_pool cache_bypass no_cache cache_background_update"
+    NGINX = "thread_pool cache_bypass no_cache"
 
     def test_it_has_each_setting_that_the_page_has(self):
         sections = re.findall(r"^### sszip(?:_(\w+))?$", DIRECTIVES.read_text(), flags=re.M)
