@@ -304,7 +304,6 @@ ngx_module_t  module = {                                                      \
 extern ngx_module_t  ngx_http_sszip_module;
 
 
-
 static ngx_inline sszip_str
 ngx_http_sszip_str(ngx_str_t *s)
 {
