@@ -395,6 +395,7 @@ fn grouped(pattern: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::{digits, Takes, SETTINGS};
+    use crate::config::plan::Plan;
     use crate::config::{DirectiveError, Directives};
 
     #[test]
@@ -417,7 +418,11 @@ mod tests {
     fn each_setting_is_one() {
         for (name, _, _) in SETTINGS {
             let said = Directives::default().set(name, &[b"\0"]);
-            assert!(!matches!(said, Err(DirectiveError::Unknown)), "{name}");
+            let is_of_place = !matches!(said, Err(DirectiveError::Unknown));
+            let is_of_process = Plan::default().set(name, &[b"\0"], "/").is_some();
+            // which places purge hosts know
+            let is_known = is_of_place || is_of_process || *name == "cache_purge";
+            assert!(is_known, "{name}");
         }
     }
 
