@@ -115,6 +115,8 @@ impl Task {
         }
         let asked = Asked {
             place: &self.request.place,
+            // what changes there changes nothing elsewhere
+            host: &self.request.place,
             now: self.request.now,
             coding_allowed: self.request.coding_allowed,
             waiter,
