@@ -209,7 +209,13 @@ def pausing(node):
 
 def at_once(node):
     """All is there before any of it has gone on."""
-    return lambda request: [b"".join(node(request))]
+
+    def script(request):
+        steps = node(request)
+        pieces = [step for step in steps if isinstance(step, bytes)]
+        return [b"".join(pieces), *(step for step in steps if not isinstance(step, bytes))]
+
+    return script
 
 
 @pytest.mark.parametrize("accept", ["gzip", None])
