@@ -1,6 +1,8 @@
 """A store of Envoy's own, or of a daemon: what it has outlives Envoy, is there for
 others, and what was purged is given to nobody any more."""
 
+import json
+import os
 import pathlib
 import signal
 import threading
@@ -320,6 +322,47 @@ def test_a_restart_under_load(make, origin):
             assert clients.purge()
             clients.await_more(60)
     assert clients.faults == []
+
+
+def test_a_hot_restart_keeps_the_store(make, origin):
+    """The new one takes the old one's sockets, uses its store, and has it in the end."""
+    clients = None
+    envoys = []
+    base = ["--base-id", str(os.getpid() % 30000 + 1), "--parent-shutdown-time-s", "3",
+            "--drain-time-s", "1", "--drain-strategy", "immediate"]  # fmt: skip
+    for epoch in range(3):
+        envoy = make()
+        envoy.options, envoy.restarts = [*base, "--restart-epoch", str(epoch)], True
+        if envoys:
+            first, before = envoys[0], envoys[-1]
+            text = json.dumps(first.configuration).replace("@prefix@", str(first.prefix))
+            envoy.configuration = json.loads(text)
+            envoy.port, envoy.admin = first.port, first.admin
+        envoys.append(envoy.start())
+        owner = owner_of(envoys[0])
+        linked(envoy, owner)
+        if clients is None:
+            clients = Clients(envoy, clients=4)
+            origin.answers(clients.serve)
+            with clients:
+                clients.await_more(100)
+            continue
+        assert owner.pid() == before.process.pid
+        now = Clients(envoy, clients=4)
+        now.version = clients.version
+        origin.answers(now.serve)
+        with now:
+            now.await_more(60)
+            assert now.purge()
+            envoy.wait_for(lambda old=before: old.process.poll() is not None, "the old one's end")
+            envoy.wait_for(lambda by=owner, own=envoy: by.pid() == own.process.pid, "it to take over")
+            linked(envoy, owner)
+            now.await_more(60)
+            assert now.purge()
+            now.await_more(60)
+        assert now.faults == []
+        assert before.process.returncode == 0
+        clients = now
 
 
 class TestConfiguration:
