@@ -12,6 +12,10 @@ use crate::faults::{injected, panic_if, Fault};
 /// So many plain bytes are coded at once.
 const PIECE: usize = 1 << 20;
 
+/// From so many plain bytes it can be told whether all of them are worth it. The last
+/// part may be a hash.
+const ENOUGH: usize = 64 << 10;
+
 /// What an open stream ends with, or the member, at most.
 const END: usize = 16;
 
@@ -35,8 +39,8 @@ struct Piece {
 /// Codes what lies in these parts of `plain` at a [level](super::open::open).
 ///
 /// It begins at the end of the memory and gives back what was coded, so that no
-/// more than a piece is there in both forms. Only of the first piece can it be
-/// taken back, so that decides whether the code is shorter than the plain bytes,
+/// more than a piece is there in both forms. Only of the first of them can it be
+/// taken back, so these decide whether the code is shorter than the plain bytes,
 /// unless it may be of `any_length`.
 pub(crate) fn gzip(
     mut plain: Vec<u8>,
@@ -49,26 +53,35 @@ pub(crate) fn gzip(
         return Err(Refused::Plain(plain));
     };
     coded.extend_from_slice(&HEADER);
-    let head = 0..coded.len();
+    let (head, whole) = (0..coded.len(), plain.len());
     let mut from_the_end: Vec<&mut Piece> = pieces.iter_mut().collect();
     from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
     let mut room = Vec::new();
-    for piece in from_the_end {
-        let is_first = coded.len() == head.len();
+    let (mut tried, mut is_decided) = (0, any_length);
+    let last = from_the_end.len().saturating_sub(1);
+    for (number, piece) in from_the_end.into_iter().enumerate() {
         let open = open_in(&plain[piece.plain.clone()], level, &mut room);
         let fits = |length| coded.capacity() - coded.len() >= length + END;
-        let is_of_use = |length| any_length || !is_first || length < piece.plain.len();
-        match open.filter(|it| fits(it.bytes.len()) && is_of_use(it.bytes.len())) {
-            Some(open) => {
-                piece.coded = coded.len()..coded.len() + open.bytes.len();
-                piece.crc = open.crc;
-                coded.extend_from_slice(&open.bytes);
+        let Some(open) = open.filter(|it| fits(it.bytes.len())) else {
+            return Err(match plain.len() == whole {
+                true => Refused::Plain(plain),
+                false => Refused::Nothing,
+            });
+        };
+        piece.coded = coded.len()..coded.len() + open.bytes.len();
+        piece.crc = open.crc;
+        coded.extend_from_slice(&open.bytes);
+        tried += piece.plain.len();
+        if !is_decided && (tried >= ENOUGH || number == last) {
+            if coded.len() - head.len() >= tried {
+                return Err(Refused::Plain(plain));
             }
-            None if is_first => return Err(Refused::Plain(plain)),
-            None => return Err(Refused::Nothing),
+            is_decided = true;
         }
-        plain.truncate(piece.plain.start);
-        plain.shrink_to_fit();
+        if is_decided {
+            plain.truncate(piece.plain.start);
+            plain.shrink_to_fit();
+        }
     }
     member(coded, head, &pieces).ok_or(Refused::Nothing)
 }
@@ -151,8 +164,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_not_shorter_stays_unless_it_may_be_longer() {
+    fn noise(length: usize) -> Vec<u8> {
         let mut state = 1u64;
         let random = std::iter::repeat_with(|| {
             state = state
@@ -160,7 +172,30 @@ mod tests {
                 .wrapping_add(1);
             (state >> 56) as u8
         });
-        let plain: Vec<u8> = random.take(2 * PIECE + 3).collect();
+        random.take(length).collect()
+    }
+
+    #[test]
+    fn a_short_part_at_the_end_does_not_decide() {
+        let mut plain = text(2 * PIECE);
+        plain.extend(noise(100));
+        let parts = [2 * PIECE..plain.len(), 0..PIECE, PIECE..2 * PIECE];
+        for level in [1, 6] {
+            let Ok(body) = gzip(plain.clone(), &parts, level, false) else {
+                panic!("level {level}");
+            };
+            let expected = [&plain[2 * PIECE..], &plain[..2 * PIECE]].concat();
+            assert!(gunzip(&body.to_vec()).unwrap() == expected);
+            match gzip(plain.clone(), &parts[..1], level, false) {
+                Err(Refused::Plain(kept)) => assert!(kept == plain),
+                _ => panic!("100 bytes alone at level {level}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_shorter_stays_unless_it_may_be_longer() {
+        let plain = noise(2 * PIECE + 3);
         let whole = 0..plain.len();
         for level in [1, 6] {
             match gzip(plain.clone(), std::slice::from_ref(&whole), level, false) {
