@@ -1,0 +1,329 @@
+//! Configurations of filters and of routes, and Envoy's main thread, which is told what
+//! filters ask for, makes their requests, and replaces them.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use super::chance::Chance;
+use super::node;
+use super::world::{drained, lent, Events, Fields};
+use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
+use crate::config_hooks::*;
+use crate::hooks::*;
+
+/// A filter's. It goes with the last stream that has it, on that stream's thread, or with
+/// the main thread's.
+#[derive(Default)]
+pub struct Configured {
+    module: OnceLock<usize>,
+    events: Events,
+    /// Requests of its own. The main thread's.
+    asked: Mutex<Vec<Asked>>,
+}
+
+/// A request of a filter's own.
+struct Asked {
+    id: u64,
+    fields: Fields,
+    answer: Option<node::Answer>,
+    /// Pieces that were not sent, but for the head; in reverse.
+    left: Option<Vec<Vec<u8>>>,
+}
+
+/// A route's.
+pub struct Route(usize);
+
+/// The main thread, and what it has to give to streams that begin.
+pub struct Main {
+    place: String,
+    routes: Vec<Arc<Route>>,
+    purges: Arc<Route>,
+    filter: Mutex<Arc<Configured>>,
+    known: Mutex<Vec<Weak<Configured>>>,
+}
+
+/// The one that a callback names, if any.
+pub fn of<'a>(config: FilterConfigPtr) -> Option<&'a Configured> {
+    // SAFETY: the module asks within hooks of it only, and then it is there.
+    unsafe { config.cast::<Configured>().as_ref() }
+}
+
+fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Configured {
+    fn new(settings: &str) -> Arc<Self> {
+        let made = Arc::new(Self::default());
+        // SAFETY: the text is there.
+        let module = unsafe {
+            envoy_dynamic_module_on_http_filter_config_new(
+                made.envoy(),
+                EnvoyBuffer::NONE,
+                lent(settings.as_bytes()),
+            )
+        };
+        assert!(!module.is_null(), "{settings}");
+        made.module.get_or_init(|| module as usize);
+        made
+    }
+
+    pub fn module(&self) -> *const c_void {
+        self.module.get().map_or(ptr::null(), |it| *it as *const _)
+    }
+
+    fn envoy(&self) -> FilterConfigPtr {
+        ptr::from_ref(self).cast_mut().cast()
+    }
+
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Makes a request of the filter's own, if there is room.
+    pub fn ask(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed) as u64;
+        if id.is_multiple_of(16) {
+            return None;
+        }
+        let answer = node::answer(&head, &body);
+        locked(&self.asked).push(Asked {
+            id,
+            fields: answer.fields(id.is_multiple_of(2)),
+            answer: Some(answer),
+            left: None,
+        });
+        Some(id)
+    }
+
+    /// The filter breaks it off.
+    pub fn breaks_off(&self, id: u64) {
+        let mut asked = locked(&self.asked);
+        let Some(at) = asked.iter().position(|it| it.id == id) else {
+            return;
+        };
+        asked.swap_remove(at);
+        drop(asked);
+        // SAFETY: it is there as long as this.
+        unsafe {
+            envoy_dynamic_module_on_http_filter_config_http_stream_reset(
+                self.envoy(),
+                self.module(),
+                id,
+                0,
+            );
+        }
+    }
+
+    /// It is told what it has asked to be told. Whether there was anything.
+    fn hears(&self) -> bool {
+        let events = drained(&self.events);
+        for &event in &events {
+            // SAFETY: as above.
+            unsafe {
+                envoy_dynamic_module_on_http_filter_config_scheduled(
+                    self.envoy(),
+                    self.module(),
+                    event,
+                );
+            }
+        }
+        !events.is_empty()
+    }
+
+    /// The next thing that happens to one of its requests. Whether there was one.
+    fn is_answered(&self, chance: &mut Chance<'_>) -> bool {
+        let mut all = locked(&self.asked);
+        if all.is_empty() {
+            return false;
+        }
+        let at = chance.below(all.len());
+        let asked = &mut all[at];
+        let id = asked.id;
+        if chance.once_in(16) {
+            drop(all);
+            self.breaks_off(id);
+            return true;
+        }
+        let (envoy, module) = (self.envoy(), self.module());
+        match &mut asked.left {
+            None => {
+                let answer = asked.answer.take().expect("once");
+                let mut pieces = chance.split(&answer.body);
+                pieces.reverse();
+                asked.left = Some(pieces);
+                let fields = std::mem::take(&mut asked.fields);
+                drop(all);
+                let fields: Vec<_> = fields
+                    .iter()
+                    .map(|(key, value)| EnvoyHeader {
+                        key: lent(key),
+                        value: lent(value),
+                    })
+                    .collect();
+                // SAFETY: as above; there are so many fields.
+                unsafe {
+                    envoy_dynamic_module_on_http_filter_config_http_stream_headers(
+                        envoy,
+                        module,
+                        id,
+                        fields.as_ptr(),
+                        fields.len(),
+                        false,
+                    );
+                }
+            }
+            Some(pieces) => match pieces.pop() {
+                Some(piece) => {
+                    drop(all);
+                    let piece = lent(&piece);
+                    // SAFETY: as above; there is one piece.
+                    unsafe {
+                        envoy_dynamic_module_on_http_filter_config_http_stream_data(
+                            envoy,
+                            module,
+                            id,
+                            &raw const piece,
+                            1,
+                            false,
+                        );
+                    }
+                }
+                None => {
+                    all.swap_remove(at);
+                    drop(all);
+                    // SAFETY: as above.
+                    unsafe {
+                        envoy_dynamic_module_on_http_filter_config_http_stream_complete(
+                            envoy, module, id,
+                        );
+                    }
+                }
+            },
+        }
+        true
+    }
+}
+
+impl Drop for Configured {
+    /// Envoy tells nothing more of its requests then.
+    fn drop(&mut self) {
+        let module = self.module().cast_mut();
+        if !module.is_null() {
+            // SAFETY: no stream has it any more.
+            unsafe { envoy_dynamic_module_on_http_filter_config_destroy(module) };
+        }
+    }
+}
+
+impl Route {
+    fn new(settings: &str) -> Arc<Self> {
+        // SAFETY: the text is there.
+        let module = unsafe {
+            envoy_dynamic_module_on_http_filter_per_route_config_new(
+                EnvoyBuffer::NONE,
+                lent(settings.as_bytes()),
+            )
+        };
+        assert!(!module.is_null(), "{settings}");
+        Arc::new(Self(module as usize))
+    }
+
+    pub fn module(&self) -> *const c_void {
+        self.0 as *const c_void
+    }
+}
+
+impl Drop for Route {
+    fn drop(&mut self) {
+        // SAFETY: no stream has it any more.
+        unsafe {
+            envoy_dynamic_module_on_http_filter_per_route_config_destroy(self.0 as *mut c_void);
+        }
+    }
+}
+
+impl Main {
+    /// With a place in the cache that no other one has.
+    pub fn new(chance: &mut Chance<'_>) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let place = format!("place-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let filter = Configured::new(&settings(&place, chance));
+        let routes = [
+            "{\"enable\": false}",
+            "{\"hold\": \"1k 1ms\", \"comp_level\": 1}",
+            "{\"cache\": false}",
+            "{\"cache_valid\": \"immutable 1h\", \"min_length\": 1}",
+        ];
+        Self {
+            place,
+            routes: routes.map(Route::new).into(),
+            purges: Route::new("{\"cache_purge\": true}"),
+            known: Mutex::new(vec![Arc::downgrade(&filter)]),
+            filter: Mutex::new(filter),
+        }
+    }
+
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The filter of streams that begin now.
+    pub fn filter(&self) -> Arc<Configured> {
+        Arc::clone(&locked(&self.filter))
+    }
+
+    /// What the route of such a stream says, if anything.
+    pub fn route(&self, chance: &mut Chance<'_>) -> Option<Arc<Route>> {
+        let at = chance.below(2 * self.routes.len());
+        self.routes.get(at).map(Arc::clone)
+    }
+
+    /// The route that purges.
+    pub fn purges(&self) -> Arc<Route> {
+        Arc::clone(&self.purges)
+    }
+
+    /// Does what there is to do. Whether there was anything.
+    pub fn step(&self, chance: &mut Chance<'_>) -> bool {
+        let all: Vec<_> = {
+            let mut known = locked(&self.known);
+            known.retain(|it| it.strong_count() > 0);
+            known.iter().filter_map(Weak::upgrade).collect()
+        };
+        let mut has_done = false;
+        for filter in &all {
+            has_done |= filter.hears();
+            has_done |= filter.is_answered(chance);
+        }
+        if chance.once_in(64) {
+            self.renew(chance);
+        }
+        has_done
+    }
+
+    /// The filter is configured anew: streams that are there go on with the one before.
+    fn renew(&self, chance: &mut Chance<'_>) {
+        let new = Configured::new(&settings(&self.place, chance));
+        locked(&self.known).push(Arc::downgrade(&new));
+        let old = std::mem::replace(&mut *locked(&self.filter), new);
+        drop(old);
+    }
+}
+
+fn settings(place: &str, chance: &mut Chance<'_>) -> String {
+    let hold = chance.one_of(&["0", "1k 1ms", "64k 10ms", "1m 1s"]);
+    let cache = chance.below(3) > 0;
+    let ssz = chance.below(2) == 0;
+    let updates = chance.below(2) == 0;
+    let valid = chance.one_of(&["immutable 3ms", "immutable 1h"]);
+    format!(
+        "{{\"hold\": \"{hold}\", \"cache\": {cache}, \"cache_memory\": \"16m\", \
+         \"cache_lock_timeout\": \"50ms\", \"cache_namespace\": \"{place}\", \"ssz\": {ssz}, \
+         \"cache_valid\": \"{valid}\", \"cache_use_stale\": \"error updating http_503\", \
+         \"cache_background_update\": {updates}}}"
+    )
+}

@@ -1,0 +1,251 @@
+//! A stream, and what its client and its node do.
+
+use std::sync::Arc;
+#[cfg(test)]
+use std::sync::{Mutex, Weak};
+
+use sszip_core::gzip::inflate::gunzip;
+
+use super::chance::Chance;
+use super::config::Main;
+use super::node::{self, Question};
+use super::stream;
+use super::world::{drained, field, fields, is_over, shared, world, Events, World};
+use crate::abi::FilterPtr;
+
+/// What is left to happen to a stream.
+pub struct Course {
+    stream: FilterPtr,
+    question: Question,
+    /// Pieces of the request; whether others have kept them.
+    request: Vec<Vec<u8>>,
+    is_same: bool,
+    with_trailers: bool,
+    sent_head: bool,
+    sent_all: bool,
+    /// What is left of the answer, in reverse; and how many pieces of it are sent before
+    /// it is cut.
+    answer: Option<Vec<Vec<u8>>>,
+    cut_after: Option<usize>,
+    answered: usize,
+    with_length: bool,
+    /// The node does not wait for all of the request.
+    is_early: bool,
+    /// It sends the client elsewhere, which the router follows.
+    redirects: bool,
+    leaves: bool,
+}
+
+impl Course {
+    pub fn new(chance: &mut Chance<'_>, main: &Main) -> Self {
+        let question = Question::any(chance, main.place());
+        let (method, path) = question.head();
+        let body = question.body();
+        let length = body.len().to_string();
+        let mut head = vec![(":method", method), (":path", &path), (":authority", "a")];
+        if !body.is_empty() {
+            head.push(("content-type", "application/json"));
+            if chance.below(2) == 0 {
+                head.push(("content-length", &length));
+            }
+        }
+        if chance.below(3) > 0 {
+            head.push(("accept-encoding", "gzip"));
+        }
+        if let (Question::State(_), 0..=1) = (&question, chance.below(3)) {
+            head.push(("accept", "application/octet-stream, application/json;q=0.9"));
+        }
+        let route = match question {
+            Question::Purge(_) => Some(main.purges()),
+            _ => main.route(chance),
+        };
+        let stream = stream::begins(World {
+            config: Some(main.filter()),
+            route,
+            request: fields(head),
+            limit: chance.one_of(&[100, 1 << 20]),
+            is_slow: chance.below(2) == 0,
+            ..World::default()
+        });
+        Self {
+            stream,
+            request: chance.split(body.as_bytes()),
+            question,
+            is_same: chance.below(4) == 0,
+            with_trailers: chance.below(4) == 0,
+            sent_head: false,
+            sent_all: false,
+            answer: None,
+            cut_after: (chance.below(5) == 0).then(|| chance.below(8)),
+            answered: 0,
+            with_length: chance.below(2) == 0,
+            is_early: chance.below(2) == 0,
+            redirects: chance.once_in(8),
+            leaves: chance.below(4) == 0,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        is_over(self.stream)
+    }
+
+    /// The next thing that happens, of those that can. Whether there was one.
+    pub fn step(&mut self, chance: &mut Chance<'_>) -> bool {
+        let stream = self.stream;
+        let events = drained(&self.events());
+        for event in &events {
+            stream::scheduled(stream, *event);
+            if self.is_over() {
+                return true;
+            }
+        }
+        if stream::catches_up(stream) {
+            return true;
+        }
+        if self.leaves && chance.below(12) == 0 {
+            world(stream).was_broken = true;
+            stream::ends(stream);
+            return true;
+        }
+        match chance.below(2) {
+            0 => self.request(chance) || self.response(chance) || !events.is_empty(),
+            _ => self.response(chance) || self.request(chance) || !events.is_empty(),
+        }
+    }
+
+    fn events(&self) -> Events {
+        Arc::clone(&shared(self.stream).borrow().events)
+    }
+
+    fn request(&mut self, chance: &mut Chance<'_>) -> bool {
+        let stream = self.stream;
+        if !self.sent_head {
+            self.sent_head = true;
+            self.sent_all = self.request.is_empty();
+            stream::request_head(stream, self.sent_all);
+            return true;
+        }
+        if self.sent_all {
+            return false;
+        }
+        if self.request.is_empty() {
+            self.sent_all = true;
+            match chance.below(2) {
+                0 => stream::request_data(stream, Vec::new(), true, false),
+                _ => stream::request_trailers(stream),
+            }
+            return true;
+        }
+        // others have kept all of it
+        let is_same = std::mem::take(&mut self.is_same);
+        let piece = match is_same {
+            true => std::mem::take(&mut self.request).concat(),
+            false => self.request.remove(0),
+        };
+        self.sent_all = self.request.is_empty() && !self.with_trailers;
+        stream::request_data(stream, piece, self.sent_all, is_same);
+        true
+    }
+
+    fn response(&mut self, chance: &mut Chance<'_>) -> bool {
+        let stream = self.stream;
+        let asked_all = {
+            let world = world(stream);
+            if world.asked.is_none() || !(world.asked_all || self.is_early) || world.response_ended
+            {
+                return false;
+            }
+            world.asked_all
+        };
+        if asked_all && self.answered == 0 && std::mem::take(&mut self.redirects) {
+            stream::is_redirected(stream);
+            return true;
+        }
+        let at = self.answered;
+        self.answered += 1;
+        if self.cut_after == Some(at) {
+            match at {
+                0 => {
+                    let text = chance.one_of(&["", "no healthy upstream"]);
+                    stream::node_fails(stream, 503, text.into());
+                }
+                _ => stream::local_reply(stream, 503),
+            }
+            return true;
+        }
+        let Some(left) = &mut self.answer else {
+            let answer = {
+                let world = world(stream);
+                let head = world.asked.as_ref().expect("it was asked");
+                match asked_all {
+                    true => node::answer(head, &world.asked_body),
+                    false => node::answer(head, self.question.body().as_bytes()),
+                }
+            };
+            let mut pieces = chance.split(&answer.body);
+            pieces.reverse();
+            self.answer = Some(pieces);
+            stream::response_head(stream, answer.fields(self.with_length), false);
+            return true;
+        };
+        match left.pop() {
+            Some(piece) => stream::response_data(stream, piece, false),
+            None if self.with_trailers && !self.with_length => stream::response_trailers(stream),
+            None => stream::response_data(stream, Vec::new(), true),
+        }
+        true
+    }
+
+    /// What the client has got is right.
+    pub fn judge(&self) {
+        let world = shared(self.stream).borrow();
+        assert!(world.is_destroyed);
+        let is_cut = self.cut_after.is_some();
+        if world.was_broken {
+            assert!(self.leaves || is_cut, "broken off");
+            return;
+        }
+        assert!(world.has_ended);
+        let head = world.head.as_ref().expect("it has one");
+        let status = field(head, ":status").unwrap_or_default();
+        if status != b"200" {
+            let is_right = match self.question {
+                // there is no owner of a store
+                Question::Purge(_) => status == b"503",
+                _ => is_cut && matches!(status, b"502" | b"503"),
+            };
+            let said = world.body.escape_ascii();
+            assert!(is_right, "{} {said}", status.escape_ascii());
+            return;
+        }
+        let length = world.body.len().to_string();
+        let said = field(head, "content-length");
+        assert!(said.is_none_or(|said| said == length.as_bytes()));
+        let plain = match field(head, "content-encoding") {
+            Some(_) => gunzip(&world.body, 1 << 24).expect("it is gzip"),
+            None => world.body.clone(),
+        };
+        self.question.is_answered_by(head, &plain);
+        let cached = String::from_utf8_lossy(field(head, "cache-status").unwrap_or_default());
+        assert!(
+            !cached.contains("malformed"),
+            "the request was not what it is"
+        );
+    }
+
+    /// What its schedulers have, for as long as there are any.
+    #[cfg(test)]
+    pub fn left(&self) -> Weak<Mutex<Vec<u64>>> {
+        Arc::downgrade(&self.events())
+    }
+}
+
+impl Drop for Course {
+    fn drop(&mut self) {
+        if !self.is_over() {
+            // its worker has panicked
+            return;
+        }
+        stream::free(self.stream);
+    }
+}

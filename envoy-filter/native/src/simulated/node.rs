@@ -1,0 +1,176 @@
+//! What clients ask for, and what a node says to that: always the same, so that each
+//! answer shows whose it is.
+
+use serde_json::Value;
+
+use super::chance::Chance;
+use super::world::{field, fields, Fields};
+
+/// What a client wants to know.
+pub enum Question {
+    Call { number: usize, id: usize },
+    Batch(Vec<usize>),
+    Page(usize),
+    State(usize),
+    Purge(String),
+}
+
+/// What the node says.
+pub struct Answer {
+    fields: Fields,
+    pub body: Vec<u8>,
+}
+
+fn hash(number: usize) -> String {
+    format!("0x{number:064x}")
+}
+
+fn call(number: usize, id: usize) -> String {
+    let hash = hash(number);
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"eth_getBlockByHash\",\
+         \"params\":[\"{hash}\",true]}}"
+    )
+}
+
+fn said(number: usize, id: usize) -> String {
+    let x = "0".repeat([10, 3000, 30_000, 300_000][number % 4]);
+    let hash = hash(number);
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"hash\":\"{hash}\",\"x\":\"{x}\"}}}}")
+}
+
+fn page(length: usize) -> String {
+    format!("{{\"data\":\"{}\"}}", "ab".repeat(length))
+}
+
+fn consolidations(number: usize) -> String {
+    let one = |at| format!("{{\"source_index\":\"{at}\",\"target_index\":\"{number}\"}}");
+    let all: Vec<_> = (0..number).map(one).collect();
+    format!("{{\"version\":\"electra\",\"data\":[{}]}}", all.join(","))
+}
+
+fn consolidations_ssz(number: usize) -> Vec<u8> {
+    let one = |at: usize| [at as u64, number as u64].map(u64::to_le_bytes).concat();
+    (0..number).flat_map(one).collect()
+}
+
+impl Question {
+    pub fn any(chance: &mut Chance<'_>, place: &str) -> Self {
+        match chance.below(16) {
+            0..=5 => Self::Call {
+                number: chance.below(4),
+                id: chance.below(3),
+            },
+            6..=8 => Self::Batch((0..=chance.below(3)).map(|_| chance.below(4)).collect()),
+            9..=11 => Self::Page(chance.one_of(&[10, 400, 3000, 20_000, 160_000])),
+            12..=14 => Self::State(chance.one_of(&[1, 40, 2000])),
+            _ => Self::Purge(format!("/purge?namespace={place}")),
+        }
+    }
+
+    pub fn head(&self) -> (&'static str, String) {
+        match self {
+            Self::Call { .. } | Self::Batch(_) => ("POST", "/".into()),
+            Self::Page(length) => ("GET", format!("/page/{length}")),
+            Self::State(number) => {
+                let path = format!("/eth/v1/beacon/states/{number}/pending_consolidations");
+                ("GET", path)
+            }
+            Self::Purge(path) => ("POST", path.clone()),
+        }
+    }
+
+    pub fn body(&self) -> String {
+        match self {
+            Self::Call { number, id } => call(*number, *id),
+            Self::Batch(all) => {
+                let numbered = all.iter().enumerate();
+                let all: Vec<_> = numbered.map(|(id, number)| call(*number, id)).collect();
+                format!("[{}]", all.join(","))
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// That is the answer, as the client reads it.
+    pub fn is_answered_by(&self, head: &Fields, body: &[u8]) {
+        match self {
+            Self::Call { number, id } => same(body, said(*number, *id).as_bytes()),
+            Self::Page(length) => same(body, page(*length).as_bytes()),
+            Self::State(number) => match field(head, "content-type") {
+                Some(b"application/octet-stream") => same(body, &consolidations_ssz(*number)),
+                _ => same(body, consolidations(*number).as_bytes()),
+            },
+            Self::Batch(all) => {
+                let answers: Vec<Value> = serde_json::from_slice(body).expect("a batch");
+                assert_eq!(answers.len(), all.len());
+                for (id, number) in all.iter().enumerate() {
+                    let is_it = |one: &&Value| one["id"].as_u64() == Some(id as u64);
+                    let one = answers.iter().find(is_it).expect("an answer to each");
+                    assert_eq!(one["result"]["hash"], hash(*number));
+                    let x = one["result"]["x"].as_str().map(str::len);
+                    assert!(said(*number, id).len() > x.expect("a text"));
+                }
+            }
+            Self::Purge(_) => unreachable!("nothing is purged"),
+        }
+    }
+}
+
+fn same(body: &[u8], expected: &[u8]) {
+    assert!(body == expected, "another body, or a part of it");
+}
+
+/// What the node says to that.
+pub fn answer(head: &Fields, body: &[u8]) -> Answer {
+    let path = field(head, ":path").unwrap_or_default();
+    let path = String::from_utf8_lossy(path);
+    let parts: Vec<_> = path.split('/').collect();
+    let number = |text: &str| text.parse().expect("a number");
+    let mut fields = fields([("content-type", "application/json")]);
+    let body = match *parts {
+        ["", ""] => calls(body),
+        ["", "page", length] => page(number(length)),
+        ["", "eth", "v1", "beacon", "states", state, "pending_consolidations"] => {
+            fields.push((b"eth-consensus-version".into(), b"electra".into()));
+            consolidations(number(state))
+        }
+        ["", "eth", "v1", "config", "spec"] => {
+            "{\"data\":{\"PRESET_BASE\":\"mainnet\",\"GENESIS_FORK_VERSION\":\"0x00000000\"}}"
+                .into()
+        }
+        _ => "{\"data\":{}}".into(),
+    };
+    let body = body.into_bytes();
+    Answer { fields, body }
+}
+
+fn calls(body: &[u8]) -> String {
+    let asked: Value = serde_json::from_slice(body).expect("the node gets JSON");
+    let one = |call: &Value| {
+        let hash = call["params"][0].as_str().expect("a hash");
+        let number = usize::from_str_radix(&hash[2..], 16).expect("a number");
+        said(number, call["id"].as_u64().expect("an id") as usize)
+    };
+    match &asked {
+        Value::Array(all) => {
+            let all: Vec<_> = all.iter().map(one).collect();
+            format!("[{}]", all.join(","))
+        }
+        other => one(other),
+    }
+}
+
+impl Answer {
+    /// Its head.
+    pub fn fields(&self, with_length: bool) -> Fields {
+        let length = self.body.len().to_string();
+        let framing = match with_length {
+            true => ("content-length", &*length),
+            false => ("transfer-encoding", "chunked"),
+        };
+        let mut all = fields([(":status", "200"), framing]);
+        all.extend(self.fields.iter().cloned());
+        all
+    }
+}

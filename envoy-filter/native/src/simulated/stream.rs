@@ -1,0 +1,304 @@
+//! What Envoy does with a stream: it calls the module's hooks, and heeds what they say.
+
+use std::ffi::c_void;
+
+use super::config::Configured;
+use super::world::{fields, is_over, world, Fields, Shared, World};
+use crate::abi::{BodyStatus, EnvoyBuffer, FilterPtr, HeadersStatus, TrailersStatus};
+use crate::hooks::*;
+
+fn filter(stream: FilterPtr) -> *const c_void {
+    world(stream).filter as *const c_void
+}
+
+/// A stream begins.
+pub fn begins(of: World) -> FilterPtr {
+    let stream: FilterPtr = Box::into_raw(Box::new(Shared::new(of))).cast();
+    takes_filter(stream);
+    stream
+}
+
+fn takes_filter(stream: FilterPtr) {
+    let config = world(stream).config.as_deref().map(Configured::module);
+    let filter = envoy_dynamic_module_on_http_filter_new(config.expect("it has one"), stream);
+    world(stream).filter = filter as usize;
+}
+
+/// Nobody asks for it any more.
+pub fn free(stream: FilterPtr) {
+    // SAFETY: from `begins`, and not freed before.
+    drop(unsafe { Box::from_raw(stream.cast::<Shared>()) });
+}
+
+/// The request goes on to the node with what is kept of it.
+pub fn ask(stream: FilterPtr) {
+    let mut world = world(stream);
+    let kept = std::mem::take(&mut world.kept_request);
+    world.asked_body.extend(kept);
+    world.asked = Some(world.request.clone());
+    world.asked_all = world.request_ended;
+}
+
+/// The response goes on to the client with what is kept of it, and this.
+pub fn give(stream: FilterPtr, piece: Vec<u8>) {
+    let mut world = world(stream);
+    let kept = std::mem::take(&mut world.kept_response);
+    world.head.get_or_insert_with(Fields::new);
+    if world.body.is_empty() && !world.response.is_empty() {
+        world.head = Some(std::mem::take(&mut world.response));
+    }
+    world.body.extend(kept);
+    world.body.extend(piece);
+    if world.response_ended {
+        world.has_ended = true;
+        drop(world);
+        ends(stream);
+    }
+}
+
+fn is_left(stream: FilterPtr) {
+    let filter = filter(stream);
+    // SAFETY: of that stream.
+    unsafe {
+        envoy_dynamic_module_on_http_filter_stream_complete(stream, filter);
+        envoy_dynamic_module_on_http_filter_destroy(filter);
+    }
+}
+
+pub fn ends(stream: FilterPtr) {
+    is_left(stream);
+    let mut world = world(stream);
+    world.is_destroyed = true;
+    let (config, route) = (world.config.take(), world.route.take());
+    drop(world);
+    // it may be the last stream that has them
+    drop((config, route));
+}
+
+/// The router follows a redirect: the stream ends, and another one begins with the
+/// request as it went to the node.
+pub fn is_redirected(stream: FilterPtr) {
+    {
+        let mut world = world(stream);
+        let from = b"http://a/elsewhere".to_vec();
+        world.request.push((b"x-envoy-original-url".to_vec(), from));
+    }
+    is_left(stream);
+    let body = {
+        let mut world = world(stream);
+        world.events = Default::default();
+        world.asked = None;
+        world.asked_all = false;
+        world.kept_request.clear();
+        std::mem::take(&mut world.asked_body)
+    };
+    takes_filter(stream);
+    request_head(stream, body.is_empty());
+    if !body.is_empty() && !is_over(stream) {
+        request_data(stream, body, true, false);
+    }
+}
+
+pub fn request_head(stream: FilterPtr, is_all: bool) {
+    world(stream).request_ended = is_all;
+    // SAFETY: of that stream.
+    let status = unsafe {
+        envoy_dynamic_module_on_http_filter_request_headers(stream, filter(stream), is_all)
+    };
+    if is_over(stream) {
+        return;
+    }
+    let goes_on = status == HeadersStatus::Continue;
+    world(stream).goes_on = goes_on;
+    if goes_on {
+        ask(stream);
+    }
+}
+
+pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: bool) {
+    {
+        let mut world = world(stream);
+        world.request_ended = is_last;
+        world.came = Some(piece);
+        world.is_same = is_same;
+    }
+    // SAFETY: of that stream.
+    let status = unsafe {
+        envoy_dynamic_module_on_http_filter_request_body(stream, filter(stream), is_last)
+    };
+    if is_over(stream) {
+        return;
+    }
+    let mut world = world(stream);
+    world.is_same = false;
+    let came = world.came.take().unwrap_or_default();
+    world.goes_on = status == BodyStatus::Continue;
+    if status != BodyStatus::StopIterationNoBuffer {
+        // what is not kept has no limit
+        let has_limit = !world.goes_on || !world.kept_request.is_empty();
+        world.kept_request.extend(came);
+        let (kept, limit) = (world.kept_request.len() as u64, world.limit);
+        assert!(
+            !has_limit || kept <= limit,
+            "{kept} bytes kept, which Envoy refuses"
+        );
+    }
+    if world.goes_on {
+        drop(world);
+        ask(stream);
+    }
+}
+
+pub fn request_trailers(stream: FilterPtr) {
+    world(stream).request_ended = true;
+    // SAFETY: of that stream.
+    let status =
+        unsafe { envoy_dynamic_module_on_http_filter_request_trailers(stream, filter(stream)) };
+    if is_over(stream) {
+        return;
+    }
+    let goes_on = status == TrailersStatus::Continue;
+    world(stream).goes_on = goes_on;
+    if goes_on {
+        ask(stream);
+    }
+}
+
+pub fn response_head(stream: FilterPtr, fields: Fields, is_all: bool) {
+    {
+        let mut world = world(stream);
+        world.response = fields;
+        world.response_ended = is_all;
+    }
+    // SAFETY: of that stream.
+    let status = unsafe {
+        envoy_dynamic_module_on_http_filter_response_headers(stream, filter(stream), is_all)
+    };
+    if is_over(stream) {
+        return;
+    }
+    let goes_on = status == HeadersStatus::Continue;
+    world(stream).goes_on = goes_on;
+    if goes_on {
+        give(stream, Vec::new());
+    }
+}
+
+pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
+    {
+        let mut world = world(stream);
+        world.response_ended = is_last;
+        world.came = Some(piece);
+    }
+    // SAFETY: of that stream.
+    let status = unsafe {
+        envoy_dynamic_module_on_http_filter_response_body(stream, filter(stream), is_last)
+    };
+    if is_over(stream) {
+        return;
+    }
+    let came = world(stream).came.take().unwrap_or_default();
+    world(stream).goes_on = status == BodyStatus::Continue;
+    match status {
+        BodyStatus::Continue => give(stream, came),
+        BodyStatus::StopIterationAndBuffer => world(stream).kept_response.extend(came),
+        BodyStatus::StopIterationNoBuffer => assert!(came.is_empty(), "bytes are lost"),
+    }
+}
+
+pub fn response_trailers(stream: FilterPtr) {
+    world(stream).response_ended = true;
+    // SAFETY: of that stream.
+    let status =
+        unsafe { envoy_dynamic_module_on_http_filter_response_trailers(stream, filter(stream)) };
+    if is_over(stream) {
+        return;
+    }
+    let goes_on = status == TrailersStatus::Continue;
+    world(stream).goes_on = goes_on;
+    if goes_on {
+        give(stream, Vec::new());
+    }
+}
+
+fn tells_of_local_reply(stream: FilterPtr, status: u32) {
+    // SAFETY: of that stream.
+    unsafe {
+        envoy_dynamic_module_on_http_filter_local_reply(
+            stream,
+            filter(stream),
+            status,
+            EnvoyBuffer::NONE,
+            false,
+        );
+    }
+}
+
+/// The node can't be asked: Envoy answers by itself, through the filters.
+pub fn node_fails(stream: FilterPtr, status: u32, text: Vec<u8>) {
+    tells_of_local_reply(stream, status);
+    if is_over(stream) {
+        return;
+    }
+    let status = status.to_string();
+    let fields = fields([(":status", &*status), ("content-type", "text/plain")]);
+    response_head(stream, fields, text.is_empty());
+    if !text.is_empty() && !is_over(stream) {
+        response_data(stream, text, true);
+    }
+}
+
+/// Envoy answers by itself, where a head waits, or has gone, or this filter has asked
+/// for it.
+pub fn local_reply(stream: FilterPtr, status: u32) {
+    tells_of_local_reply(stream, status);
+    if is_over(stream) {
+        return;
+    }
+    let begun = world(stream).head.is_some();
+    if begun {
+        world(stream).was_broken = true;
+        return ends(stream);
+    }
+    let status = status.to_string();
+    let mut world = world(stream);
+    world.kept_response.clear();
+    world.response = fields([(":status", &*status)]);
+    world.response_ended = true;
+    drop(world);
+    give(stream, Vec::new());
+}
+
+pub fn scheduled(stream: FilterPtr, event: u64) {
+    // SAFETY: of that stream.
+    unsafe {
+        envoy_dynamic_module_on_http_filter_scheduled(stream, filter(stream), event);
+    }
+}
+
+/// The client takes no more for now.
+pub fn falls_behind(stream: FilterPtr) {
+    world(stream).is_behind = true;
+    let filter = filter(stream);
+    // SAFETY: of that stream.
+    unsafe {
+        envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
+            stream, filter,
+        );
+    }
+}
+
+/// It does again. Whether it had not.
+pub fn catches_up(stream: FilterPtr) -> bool {
+    let was_behind = std::mem::take(&mut world(stream).is_behind);
+    if was_behind {
+        let filter = filter(stream);
+        // SAFETY: of that stream.
+        unsafe {
+            envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
+                stream, filter,
+            );
+        }
+    }
+    was_behind
+}

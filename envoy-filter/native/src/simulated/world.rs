@@ -1,0 +1,126 @@
+//! What Envoy has of a stream, its client and its node.
+
+use std::cell::{RefCell, RefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::config::{Configured, Route};
+use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType, ModuleBuffer};
+
+pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What a stream or a configuration is to be told.
+pub type Events = Arc<Mutex<Vec<u64>>>;
+
+#[derive(Default)]
+pub struct World {
+    /// Its configuration, and its route's, for as long as it has not ended.
+    pub config: Option<Arc<Configured>>,
+    pub route: Option<Arc<Route>>,
+    pub filter: usize,
+    pub request: Fields,
+    pub response: Fields,
+    /// What a hook for a body is called for, while it is.
+    pub came: Option<Vec<u8>>,
+    pub kept_request: Vec<u8>,
+    /// What came is what is kept: another filter has kept it.
+    pub is_same: bool,
+    pub kept_response: Vec<u8>,
+    pub limit: u64,
+    /// One for both directions, as Envoy has it.
+    pub goes_on: bool,
+    pub events: Events,
+    pub request_ended: bool,
+    pub response_ended: bool,
+    /// What the node was asked.
+    pub asked: Option<Fields>,
+    pub asked_body: Vec<u8>,
+    pub asked_all: bool,
+    /// What the client got.
+    pub head: Option<Fields>,
+    pub body: Vec<u8>,
+    pub has_ended: bool,
+    pub was_broken: bool,
+    pub is_destroyed: bool,
+    /// The client takes one piece at a time; and it has not taken the last one.
+    pub is_slow: bool,
+    pub is_behind: bool,
+}
+
+pub type Shared = RefCell<World>;
+
+/// # Panics
+/// The stream has ended.
+pub fn world<'a>(stream: FilterPtr) -> RefMut<'a, World> {
+    let world = shared(stream).borrow_mut();
+    assert!(!world.is_destroyed, "asked of a stream that has ended");
+    world
+}
+
+/// The same, of one that may have ended.
+pub fn shared<'a>(stream: FilterPtr) -> &'a Shared {
+    // SAFETY: a stream is freed with its course, which has ended then.
+    unsafe { &*stream.cast::<Shared>() }
+}
+
+pub fn is_over(stream: FilterPtr) -> bool {
+    shared(stream).borrow().is_destroyed
+}
+
+/// What there is to be told by now.
+pub fn drained(events: &Mutex<Vec<u64>>) -> Vec<u64> {
+    std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+pub fn bytes(buffer: ModuleBuffer<'_>) -> Vec<u8> {
+    // SAFETY: it is laid out as Envoy's is, and there for the time of the call.
+    unsafe { std::mem::transmute::<ModuleBuffer<'_>, EnvoyBuffer>(buffer).bytes() }.to_vec()
+}
+
+pub fn lent(bytes: &[u8]) -> EnvoyBuffer {
+    EnvoyBuffer {
+        ptr: bytes.as_ptr(),
+        length: bytes.len(),
+    }
+}
+
+/// The first line of that name.
+pub fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a [u8]> {
+    let mut lines = fields.iter();
+    lines.find_map(|(known, value)| (known == name.as_bytes()).then_some(value.as_slice()))
+}
+
+pub fn fields<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> Fields {
+    let lines = lines.into_iter();
+    lines
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect()
+}
+
+impl World {
+    pub fn fields(&mut self, kind: HeaderType) -> &mut Fields {
+        match kind {
+            HeaderType::Request => &mut self.request,
+            HeaderType::Response => &mut self.response,
+        }
+    }
+
+    pub fn part(&mut self, kind: BodyType) -> &mut Vec<u8> {
+        match kind {
+            BodyType::BufferedRequest if !self.is_same => &mut self.kept_request,
+            BodyType::BufferedResponse => &mut self.kept_response,
+            _ => self.came.as_mut().expect("within a hook for a body"),
+        }
+    }
+
+    /// Two pieces, if there are so many bytes.
+    pub fn pieces(&mut self, kind: BodyType) -> Vec<EnvoyBuffer> {
+        let came = matches!(kind, BodyType::ReceivedRequest | BodyType::ReceivedResponse);
+        if came && self.came.is_none() {
+            return Vec::new();
+        }
+        let part = self.part(kind);
+        let (first, second) = part.split_at(part.len() / 2);
+        let both = [first, second].into_iter();
+        both.filter(|piece| !piece.is_empty()).map(lent).collect()
+    }
+}
