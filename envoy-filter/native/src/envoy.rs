@@ -173,6 +173,21 @@ impl Stream {
         }
     }
 
+    /// Puts so many bytes from the start behind all others, with no copy of ours.
+    pub fn turn(self, kind: BodyType, number: usize) {
+        let mut left = number;
+        while left > 0 {
+            let pieces = self.pieces(kind);
+            let Some(piece) = pieces.iter().find(|piece| !piece.is_empty()) else {
+                return;
+            };
+            let length = piece.len().min(left);
+            self.append(kind, &piece[..length]);
+            self.drain(kind, length);
+            left -= length;
+        }
+    }
+
     /// How much may be kept of a body, in bytes.
     pub fn buffer_limit(self) -> u64 {
         // SAFETY: within a hook.

@@ -190,6 +190,24 @@ impl Driver {
         !self.lacks_room
     }
 
+    /// The same, and makes the copy, for a host that has nothing of its own for that.
+    pub fn joined(&mut self, pieces: &[&[u8]]) -> Option<Vec<u8>> {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        if !self.take_room(length) {
+            return None;
+        }
+        let mut all = Vec::new();
+        if all.try_reserve_exact(length).is_err() {
+            self.room = None;
+            self.lacks_room = true;
+            return None;
+        }
+        for piece in pieces {
+            all.extend_from_slice(piece);
+        }
+        Some(all)
+    }
+
     /// Looks for stored answers. `body` is `None` where it is not in memory; in `asked`
     /// is what it begins with then, as far as that is.
     ///

@@ -144,12 +144,8 @@ impl Exchange {
             [] => self.look_up(stream, Some(b"")),
             [one] => self.look_up(stream, Some(one)),
             _ => {
-                let length = pieces.iter().map(|piece| piece.len()).sum();
-                let has_room = self
-                    .driver
-                    .as_mut()
-                    .is_some_and(|driver| driver.take_room(length));
-                let all = has_room.then(|| pieces.concat());
+                let driver = self.driver.as_mut();
+                let all = driver.and_then(|driver| driver.joined(pieces));
                 self.look_up(stream, all.as_deref())
             }
         }

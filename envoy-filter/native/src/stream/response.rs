@@ -7,7 +7,7 @@ use sszip_core::gzip::stream::Flush;
 
 use super::{length, number, Act, Exchange, State, TRAILERS};
 use crate::abi::{BodyType, HeaderType};
-use crate::envoy::{Head, Pieces, Stream};
+use crate::envoy::{Head, Stream};
 use crate::{clock, pool};
 
 /// What a route may add, with the value `%UPSTREAM_PROTOCOL%`: of what the node speaks
@@ -130,16 +130,16 @@ impl Exchange {
     pub(super) fn hold(&mut self, stream: Stream, is_last: bool) -> Act {
         let pieces = stream.pieces(BodyType::ReceivedResponse);
         let mut iter = pieces.iter();
+        let mut taken = 0;
         while let Some(piece) = iter.next() {
             let Some(driver) = &mut self.driver else {
                 return Act::Continue;
             };
             see(driver, piece);
             match driver.piece(piece) {
-                Ok(Step::Await) => {}
+                Ok(Step::Await) => taken += piece.len(),
                 Ok(Step::SendThenPass) => {
-                    let rest: Vec<_> = [piece].into_iter().chain(iter).collect();
-                    return self.send_then_pass(stream, &pieces, &rest.concat(), is_last);
+                    return self.send_then_pass(stream, taken, pieces.len() - taken, is_last);
                 }
                 Ok(Step::Stream) => {
                     self.edit_head(stream);
@@ -163,14 +163,14 @@ impl Exchange {
     pub(super) fn send_then_pass(
         &mut self,
         stream: Stream,
-        came: &Pieces,
-        rest: &[u8],
+        taken: usize,
+        rest: usize,
         is_last: bool,
     ) -> Act {
         self.edit_head(stream);
+        stream.drain(BodyType::ReceivedResponse, taken);
         self.append_body(stream, BodyType::ReceivedResponse);
-        stream.append(BodyType::ReceivedResponse, rest);
-        stream.drain(BodyType::ReceivedResponse, came.len());
+        stream.turn(BodyType::ReceivedResponse, rest);
         self.becomes(State::Showing);
         self.ends(stream, is_last);
         Act::Continue

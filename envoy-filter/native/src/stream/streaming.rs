@@ -72,6 +72,9 @@ impl Exchange {
         let mut rest = piece;
         loop {
             let start = self.written.len();
+            if self.written.try_reserve(SENT_AT_ONCE).is_err() {
+                return false;
+            }
             self.written.resize(start + SENT_AT_ONCE, 0);
             let coded = driver.stream(rest, flush, &mut self.written[start..]);
             let Ok(progress) = coded else {
