@@ -97,7 +97,7 @@ impl Filter {
             settings,
             _uses: uses,
             learnt: RwLock::default(),
-            background: Arc::new(Background::new(envoy.scheduler())),
+            background: Background::new(envoy.scheduler()),
         })
     }
 

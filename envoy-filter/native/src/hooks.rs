@@ -12,7 +12,7 @@ use crate::abi::{
     BodyStatus, EnvoyBuffer, EnvoyHeader, FilterConfigPtr, FilterPtr, HeadersStatus,
     LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
 };
-use crate::background::BEGIN;
+use crate::background::{BEGIN, GIVE_WAY};
 use crate::config::{Filter as FilterConfig, Route};
 use crate::envoy::{self, log, Stream};
 use crate::metrics::SHOW;
@@ -212,6 +212,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
         match (config, event) {
             (Some(config), SHOW) => config.metrics.show(envoy),
             (Some(config), BEGIN) => config.background.begin(envoy),
+            (Some(config), GIVE_WAY) => config.background.give_way(envoy),
             _ => {}
         }
     });

@@ -10,7 +10,8 @@ class Load:
     that the server closes *between* answers is HTTP's right, and replaced."""
 
     def __init__(self, port, requests, clients=6):
-        """`requests`: pairs of (target, headers) and the body expected."""
+        """`requests`: pairs of (target, headers), or (target, headers, body), and the body
+        expected."""
         self.answered = 0
         self.faults = []
         self._port = port
@@ -34,7 +35,8 @@ class Load:
     def _ask(self, number):
         connection = None
         while not self._stop.is_set():
-            (target, headers), body = self._requests[number % len(self._requests)]
+            (target, headers, *sent), body = self._requests[number % len(self._requests)]
+            sent = {"method": "POST", "body": sent[0]} if sent else {}
             number += 1
             received = None
             try:
@@ -42,7 +44,7 @@ class Load:
                     connection = Connection(self._port)
                 else:
                     received = connection.received
-                connection.send(request_bytes(target, headers=headers))
+                connection.send(request_bytes(target, headers=headers, **sent))
                 response = connection.read()
             except (OSError, Truncated) as error:
                 # Closed while idle: nginx does so when a worker goes. With a

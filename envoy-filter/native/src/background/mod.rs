@@ -3,21 +3,29 @@
 //!
 //! What a stream asks for ends with it. So these are the filter's configuration's, which
 //! makes them on Envoy's main thread; any thread can leave one for it.
+//!
+//! Where a filter's configuration comes by itself (ECDS) Envoy ends the one before with the
+//! last stream that has it, on that stream's worker, and breaks its requests off there. They
+//! are the main thread's: Envoy crashes. So none is under way then: whenever a filter is
+//! configured, others, of which it may take the place, break theirs off, and make none for
+//! streams that may be the last ones.
 
 mod fields;
+mod of_stream;
 mod rewriting;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sszip_core::cache::stale::Failure;
 use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::Exchange;
 
 use self::fields::Fields;
-use self::rewriting::{Rewriting, Rewritings};
-use crate::abi::HeaderType;
-use crate::envoy::{FilterConfig, Head, Pieces, Scheduler, Stream};
+pub use self::of_stream::{OfStream, OnItsWay};
+use self::rewriting::Rewritings;
+use crate::envoy::{FilterConfig, Head, Pieces, Scheduler};
 use crate::stream::response;
 use crate::{clock, pool};
 
@@ -28,8 +36,17 @@ const MOST: usize = 64;
 /// One that says nothing else is awaited for so long, in milliseconds.
 const PATIENCE: u64 = 60_000;
 
-/// The event that the configuration is told.
+/// So long after a filter was configured all streams that begin have it, if it takes the
+/// place of theirs. Milliseconds.
+const SETTLES: u64 = 1000;
+
+/// The event that the configuration is told where there is something to be done.
 pub const BEGIN: u64 = 2;
+/// And where another one was made.
+pub const GIVE_WAY: u64 = 3;
+
+/// Those of all filters.
+static ALL: Mutex<Vec<Weak<Background>>> = Mutex::new(Vec::new());
 
 /// Those of a filter.
 #[derive(Debug)]
@@ -42,13 +59,8 @@ pub struct Background {
     /// To be broken off: nobody wants the rest. The main thread's.
     unwanted: Mutex<Vec<u64>>,
     rewritings: Rewritings,
-}
-
-/// A request on its way to the node, from which is learnt what the router makes of it.
-#[derive(Debug)]
-pub struct OnItsWay {
-    name: Vec<u8>,
-    head: Fields,
+    /// When another filter was configured; 0: none was. Written with `waiting` locked.
+    followed: AtomicU64,
 }
 
 /// One that is to be made.
@@ -56,6 +68,7 @@ pub struct OnItsWay {
 struct Request {
     cluster: Vec<u8>,
     head: Fields,
+    /// The client's, unless the driver has another one.
     body: Vec<u8>,
     ms: u64,
     asked: Asked,
@@ -107,86 +120,52 @@ fn locked<T>(what: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Background {
-    /// Of a filter that is told by this.
-    pub fn new(scheduler: Arc<Scheduler>) -> Self {
-        Self {
+    /// Of a filter that is told by this, and may take the place of any that there is.
+    pub fn new(scheduler: Arc<Scheduler>) -> Arc<Self> {
+        let made = Arc::new(Self {
             scheduler,
             waiting: Mutex::default(),
             asked: Mutex::default(),
             unwanted: Mutex::default(),
             rewritings: Rewritings::default(),
-        }
+            followed: AtomicU64::new(0),
+        });
+        let mut all = locked(&ALL);
+        let others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
+        *all = others.iter().map(Arc::downgrade).collect();
+        all.push(Arc::downgrade(&made));
+        drop(all);
+        let now = clock::monotonic();
+        others.iter().for_each(|other| other.is_followed(now));
+        made
     }
 
-    /// Asks the node of a request what the driver wants to know. `head` is what went to
-    /// the node.
-    pub fn inquire(&self, driver: Driver, cluster: &[u8], head: &Head) {
-        let path = head.get(":path").unwrap_or_default();
-        let Some(path) = driver.path_of_inquiry(path) else {
-            return;
-        };
-        let mut head = Fields::of(head);
-        if let Some(exchange) = driver.exchange() {
-            head.edit(exchange.upstream_edits());
-        }
-        head.has_body(0);
-        head.set(b":method", b"GET");
-        head.set(b":path", &path);
-        head.take_timeout();
-        let ms = driver.next_timer().unwrap_or(PATIENCE);
-        self.leave(driver, cluster, head, Vec::new(), ms);
+    fn is_followed(&self, now: u64) {
+        let waiting = locked(&self.waiting);
+        self.followed.store(now, Ordering::Relaxed);
+        drop(waiting);
+        self.scheduler.commit(GIVE_WAY);
     }
 
-    /// Whether a request can be made anew: it is known what the router makes of it.
-    pub fn can_update(&self, stream: Stream, head: &Head, now: u64) -> bool {
-        self.rewritings.get(&name(stream, head), now).is_some()
+    /// Whether a request is made for a stream that began then.
+    fn asks_for(&self, began: u64) -> bool {
+        let followed = self.followed.load(Ordering::Relaxed);
+        followed == 0 || began > followed + SETTLES
     }
 
-    /// Before the request goes on to the router: what is to be learnt from it.
-    pub fn forwards(&self, stream: Stream, now: u64) -> Option<OnItsWay> {
-        let head = stream.head(HeaderType::Request);
-        let name = name(stream, &head);
-        let head = (!self.rewritings.is_fresh(&name, now)).then(|| Fields::of(&head))?;
-        Some(OnItsWay { name, head })
-    }
-
-    /// The node has answered it.
-    pub fn forwarded(&self, stream: Stream, sent: OnItsWay, now: u64) {
-        let head = Fields::of(&stream.head(HeaderType::Request));
-        let rewriting = Rewriting::between(sent.head, head);
-        self.rewritings.learn(sent.name, rewriting, now);
-    }
-
-    /// Makes a request anew, whose client gets what is stored. `pieces` is its body.
-    pub fn update(&self, mut driver: Driver, stream: Stream, pieces: &[&[u8]]) {
-        let head = stream.head(HeaderType::Request);
-        let name = name(stream, &head);
-        let Some(rewriting) = self.rewritings.get(&name, clock::monotonic()) else {
-            return;
-        };
-        let mut head = Fields::of(&head);
-        let mut body = Vec::new();
-        if let Some(exchange) = driver.exchange() {
-            head.edit(exchange.upstream_edits());
-            body.extend_from_slice(exchange.request_body());
-        }
-        if body.is_empty() {
-            if !driver.take_room(pieces.iter().map(|piece| piece.len()).sum()) {
-                return;
-            }
-            body = pieces.concat();
-        }
-        head.has_body(body.len());
-        rewriting.apply(&mut head);
-        let ms = rewriting.timeout.unwrap_or(PATIENCE);
-        self.leave(driver, stream.cluster(), head, body, ms);
-    }
-
-    fn leave(&self, driver: Driver, cluster: &[u8], head: Fields, body: Vec<u8>, ms: u64) {
+    fn leave(
+        &self,
+        began: u64,
+        driver: Driver,
+        cluster: &[u8],
+        head: Fields,
+        body: Vec<u8>,
+        ms: u64,
+    ) {
         let Some(turn) = Turn::take() else {
             return;
         };
-        locked(&self.waiting).push(Request {
+        let request = Request {
             cluster: cluster.to_vec(),
             head,
             body,
@@ -195,26 +174,37 @@ impl Background {
                 driver,
                 _turn: turn,
             },
-        });
-        self.scheduler.commit(BEGIN);
+        };
+        let mut waiting = locked(&self.waiting);
+        if self.asks_for(began) {
+            waiting.push(request);
+            drop(waiting);
+            self.scheduler.commit(BEGIN);
+        }
     }
 
     /// On the main thread: there is something to be done.
     pub fn begin(&self, main: FilterConfig) {
-        for id in std::mem::take(&mut *locked(&self.unwanted)) {
-            main.reset(id);
-        }
-        for request in std::mem::take(&mut *locked(&self.waiting)) {
-            let Request {
-                cluster,
-                head,
-                body,
-                ..
-            } = &request;
-            if let Some(id) = main.ask(cluster, head.all(), body, request.ms) {
+        let unwanted = std::mem::take(&mut *locked(&self.unwanted));
+        unwanted.into_iter().for_each(|id| main.reset(id));
+        let waiting = std::mem::take(&mut *locked(&self.waiting));
+        for request in waiting {
+            let (cluster, head) = (&request.cluster, request.head.all());
+            let own = request.asked.driver.exchange().map(Exchange::request_body);
+            let body = own.filter(|own| !own.is_empty()).unwrap_or(&request.body);
+            if let Some(id) = main.ask(cluster, head, body, request.ms) {
                 locked(&self.asked).insert(id, request.asked);
             }
         }
+    }
+
+    /// On the main thread: another filter may take this one's place.
+    pub fn give_way(&self, main: FilterConfig) {
+        let waiting = std::mem::take(&mut *locked(&self.waiting));
+        drop(waiting);
+        let mut made = std::mem::take(&mut *locked(&self.unwanted));
+        made.extend(locked(&self.asked).keys());
+        made.into_iter().for_each(|id| main.reset(id));
     }
 
     /// What becomes of the one of that number; `wanted` is whether anything is to come of
@@ -265,11 +255,4 @@ impl Background {
     pub fn reset(&self, id: u64) {
         drop(locked(&self.asked).remove(&id));
     }
-}
-
-/// Under which the router's doings are remembered.
-fn name(stream: Stream, head: &Head) -> Vec<u8> {
-    let get = |name| head.get(name).unwrap_or_default();
-    let (route, cluster) = (stream.route(), stream.cluster());
-    rewriting::name(route, cluster, get(":authority"), get(":path"))
 }

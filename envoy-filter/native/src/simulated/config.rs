@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::{self, ThreadId};
 
 use super::chance::Chance;
 use super::node;
@@ -15,8 +16,8 @@ use crate::hooks::*;
 
 /// A filter's. It goes with the last stream that has it, on that stream's thread, or with
 /// the main thread's.
-#[derive(Default)]
 pub struct Configured {
+    main: ThreadId,
     module: OnceLock<usize>,
     events: Events,
     /// Requests of its own. The main thread's.
@@ -56,7 +57,12 @@ fn locked<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Configured {
     fn new(settings: &str) -> Arc<Self> {
-        let made = Arc::new(Self::default());
+        let made = Arc::new(Self {
+            main: thread::current().id(),
+            module: OnceLock::new(),
+            events: Events::default(),
+            asked: Mutex::default(),
+        });
         // SAFETY: the text is there.
         let module = unsafe {
             envoy_dynamic_module_on_http_filter_config_new(
@@ -137,7 +143,8 @@ impl Configured {
     /// The next thing that happens to one of its requests. Whether there was one.
     fn is_answered(&self, chance: &mut Chance<'_>) -> bool {
         let mut all = locked(&self.asked);
-        if all.is_empty() {
+        // the node takes its time
+        if all.is_empty() || !chance.once_in(16) {
             return false;
         }
         let at = chance.below(all.len());
@@ -216,6 +223,10 @@ impl Drop for Configured {
             // SAFETY: no stream has it any more.
             unsafe { envoy_dynamic_module_on_http_filter_config_destroy(module) };
         }
+        // Envoy may crash then
+        let is_mains = thread::current().id() == self.main;
+        let has_some = !locked(&self.asked).is_empty();
+        assert!(is_mains || !has_some, "requests end on a worker");
     }
 }
 
@@ -310,6 +321,8 @@ impl Main {
         let new = Configured::new(&settings(&self.place, chance));
         locked(&self.known).push(Arc::downgrade(&new));
         let old = std::mem::replace(&mut *locked(&self.filter), new);
+        // Envoy has it until all workers have the new one, and says what it is to say
+        old.hears();
         drop(old);
     }
 }

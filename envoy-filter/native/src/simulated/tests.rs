@@ -1,4 +1,5 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -9,12 +10,16 @@ use super::{round, streams, PAUSE};
 
 const WORKERS: u64 = 4;
 
+/// Filters of one are of account to those of others.
+static TURN: Mutex<()> = Mutex::new(());
+
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
 #[test]
 fn streams_come_to_their_ends() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut left = Vec::new();
     for seed in 1..=number("SSZIP_ROUNDS", 300) {
         left.extend(round(&mut Chance::of_seed(seed)).left());
@@ -29,6 +34,7 @@ fn streams_come_to_their_ends() {
 
 #[test]
 fn bytes_decide_as_well() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     streams(b"");
     streams(b"what a fuzzer makes up");
     streams(&[255; 4000]);
@@ -38,6 +44,7 @@ fn bytes_decide_as_well() {
 /// filter meanwhile.
 #[test]
 fn workers_come_to_their_ends() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let end = Instant::now() + Duration::from_secs(number("SSZIP_SECONDS", 3));
     for seed in 1.. {
         workers(seed);

@@ -21,7 +21,7 @@ use sszip_core::variable::Variable;
 
 use self::sending::Sending;
 use crate::abi::BodyType;
-use crate::background::{Background, OnItsWay};
+use crate::background::{OfStream, OnItsWay};
 use crate::envoy::{Head, Scheduler, Stream};
 use crate::metrics::Metrics;
 use crate::wakes::{Waiting, WOKEN};
@@ -122,7 +122,7 @@ pub struct Exchange {
     /// What its client has sent in the fields that the node gets otherwise.
     own_fields: Vec<HeadEdit>,
     /// Which makes requests of our own, if one may be wanted.
-    background: Option<Arc<Background>>,
+    background: Option<OfStream>,
     /// From which is learnt how requests can be made anew.
     on_its_way: Option<OnItsWay>,
 }

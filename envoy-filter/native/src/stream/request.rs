@@ -8,7 +8,7 @@ use sszip_core::exchange::{Asked, RequestHead};
 
 use super::{length, note, Act, Exchange, State};
 use crate::abi::{BodyType, HeaderType, LogLevel};
-use crate::background::Background;
+use crate::background::OfStream;
 use crate::clock;
 use crate::config::{Filter, Settings};
 use crate::envoy::{log, Stream};
@@ -53,7 +53,7 @@ impl Exchange {
             driver.recall(&filter.learnt(stream.cluster()));
         }
         if has_ssz || updates {
-            self.background = Some(Arc::clone(&filter.background));
+            self.background = Some(OfStream::new(&filter.background));
         }
         let length = match (is_all, length(&head)) {
             (true, _) => BodyLength::Known(0),
@@ -170,7 +170,7 @@ impl Exchange {
         }
         let head = stream.head(HeaderType::Request);
         let now = clock::monotonic();
-        let can_update = |it: &Arc<Background>| it.can_update(stream, &head, now);
+        let can_update = |it: &OfStream| it.can_update(stream, &head, now);
         let asked = Asked {
             place: &place,
             unnamed,
