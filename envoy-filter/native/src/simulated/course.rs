@@ -92,7 +92,11 @@ impl Course {
     /// The next thing that happens, of those that can. Whether there was one.
     pub fn step(&mut self, chance: &mut Chance<'_>) -> bool {
         let stream = self.stream;
-        let events = drained(&self.events());
+        // they wait where more of the stream has come
+        let events = match chance.once_in(4) {
+            true => Vec::new(),
+            false => drained(&self.events()),
+        };
         for event in &events {
             stream::scheduled(stream, *event);
             if self.is_over() {

@@ -229,6 +229,8 @@ impl Exchange {
             State::Holding | State::Streaming => {
                 // the head has to go before what is added here
                 self.has_trailers = true;
+                // and must not go by a deadline, without that
+                self.is_timed = false;
                 self.scheduler(stream).commit(TRAILERS);
                 Act::Stop
             }
