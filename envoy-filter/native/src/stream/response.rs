@@ -129,13 +129,15 @@ impl Exchange {
 
     pub(super) fn hold(&mut self, stream: Stream, is_last: bool) -> Act {
         let pieces = stream.pieces(BodyType::ReceivedResponse);
+        if let Some(driver) = &mut self.driver {
+            pieces.iter().for_each(|piece| see(driver, piece));
+        }
         let mut iter = pieces.iter();
         let mut taken = 0;
         while let Some(piece) = iter.next() {
             let Some(driver) = &mut self.driver else {
                 return Act::Continue;
             };
-            see(driver, piece);
             match driver.piece(piece) {
                 Ok(Step::Await) => taken += piece.len(),
                 Ok(Step::SendThenPass) => {
