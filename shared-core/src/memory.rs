@@ -4,7 +4,9 @@
 //! within their limits still exhaust it. Beyond the budget an answer passes
 //! through as it came, which costs size and never an answer.
 
+use std::alloc::{realloc, Layout};
 use std::hint::black_box;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -31,6 +33,27 @@ pub fn is_there(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
     // or the compiler, which may, leaves both out
     black_box(&mut room).try_reserve_exact(bytes).is_ok()
+}
+
+/// Gives back what a body does not use of its memory. An allocator that moves what becomes
+/// shorter may refuse that: it stays as long as it is then.
+#[allow(unsafe_code)]
+pub fn fit(body: &mut Vec<u8>) {
+    let (length, room) = (body.len(), body.capacity());
+    let Ok(layout) = Layout::array::<u8>(room) else {
+        return;
+    };
+    if length == room || length == 0 {
+        return body.shrink_to_fit();
+    }
+    let mut longer = ManuallyDrop::new(std::mem::take(body));
+    // SAFETY: it has that layout, and the length is neither 0 nor more than that.
+    let memory = unsafe { realloc(longer.as_mut_ptr(), layout, length) };
+    *body = match memory.is_null() {
+        true => ManuallyDrop::into_inner(longer),
+        // SAFETY: so many bytes are there, which nobody else has.
+        false => unsafe { Vec::from_raw_parts(memory, length, length) },
+    };
 }
 
 /// Bytes held by the exchanges that share it. Cheap to clone.
@@ -122,6 +145,17 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_is_not_used_is_given_back() {
+        for length in [0, 1, 1000, 1 << 20] {
+            let mut body = Vec::with_capacity(1 << 20);
+            body.extend((0..length).map(|at| at as u8));
+            let before = body.clone();
+            super::fit(&mut body);
+            assert!(body == before && body.capacity() == length);
+        }
+    }
+
     use super::Budget;
 
     #[test]

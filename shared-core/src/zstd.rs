@@ -10,6 +10,7 @@ use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
 use zstd_safe::{decompress_bound, DCtx, ErrorCode};
 
 use crate::gzip::inflate::InflateError;
+use crate::memory::fit;
 
 /// What the library takes beside the output, at most: tables, and the literals of one
 /// block.
@@ -46,7 +47,7 @@ pub fn unzstd(
             .map_err(|_| InflateError::OutOfMemory)?;
         match context.decompress(&mut body, coded) {
             Ok(_) => {
-                body.shrink_to_fit();
+                fit(&mut body);
                 return Ok(body);
             }
             Err(code) if !is_too_small(code) => return Err(InflateError::Bad),

@@ -5,6 +5,7 @@
 //! cap is not the input's length but what the operator lets one body take.
 
 use super::libdeflate::{Decoded, Decompressor};
+use crate::memory::fit;
 
 /// Why there is no decoded body. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub fn gunzip_within(
     if body.len() > cap {
         return Err(InflateError::TooLarge);
     }
-    body.shrink_to_fit();
+    fit(&mut body);
     Ok(body)
 }
 

@@ -5,6 +5,7 @@ use super::libdeflate::MAX_LEVEL;
 use super::pool::with_compressor;
 use super::splice::{EMPTY_LAST, HEADER};
 use crate::faults::{injected, panic_if, Fault};
+use crate::memory::fit;
 
 /// Why there is no coded body. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub fn gzip_into(
         .try_reserve_exact(room)
         .map_err(|_| OneshotError::OutOfMemory)?;
     if level == 1 && igzip(body, room, &mut output) {
-        output.shrink_to_fit();
+        fit(&mut output);
         return Ok(output);
     }
     output.clear();
@@ -58,7 +59,7 @@ pub fn gzip_into(
     if !fits || output.len() > room {
         return Err(OneshotError::NotSmaller);
     }
-    output.shrink_to_fit();
+    fit(&mut output);
     Ok(output)
 }
 

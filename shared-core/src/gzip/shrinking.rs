@@ -8,6 +8,7 @@ use super::oneshot::bound;
 use super::open::open_in;
 use super::splice::{trailer, Body, EMPTY_LAST, HEADER};
 use crate::faults::{injected, panic_if, Fault};
+use crate::memory::fit;
 
 /// So many plain bytes are coded at once.
 const PIECE: usize = 1 << 20;
@@ -80,7 +81,7 @@ pub(crate) fn gzip(
         }
         if is_decided {
             plain.truncate(piece.plain.start);
-            plain.shrink_to_fit();
+            fit(&mut plain);
         }
     }
     member(coded, head, &pieces).ok_or(Refused::Nothing)
@@ -123,7 +124,7 @@ fn member(mut coded: Vec<u8>, head: Range<usize>, pieces: &[Piece]) -> Option<Bo
     coded.extend_from_slice(&EMPTY_LAST);
     coded.extend_from_slice(&trailer(&crc));
     order.push(end..coded.len());
-    coded.shrink_to_fit();
+    fit(&mut coded);
     Body::of_parts(coded, &order, true)
 }
 

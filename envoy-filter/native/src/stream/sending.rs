@@ -46,20 +46,29 @@ impl Sending {
             skipped -= skips.len();
             for part in rest.chunks(AT_ONCE) {
                 let is_last = self.sent + together.len() + part.len() == total;
-                if together.is_empty() && (is_last || part.len() == AT_ONCE) {
-                    self.sent += part.len();
-                    stream.respond_body(part, is_last);
-                } else {
+                let is_alone = together.is_empty() && (is_last || part.len() == AT_ONCE);
+                let is_added = !is_alone && together.try_reserve(part.len()).is_ok();
+                if is_added {
                     together.extend_from_slice(part);
                     if !is_last && together.len() < AT_ONCE {
                         continue;
                     }
-                    self.sent += together.len();
-                    stream.respond_body(&together, is_last);
-                    together.clear();
                 }
-                if !is_last && is_behind.get() {
-                    return false;
+                if !together.is_empty() {
+                    let is_end = is_last && is_added;
+                    self.sent += together.len();
+                    stream.respond_body(&together, is_end);
+                    together.clear();
+                    if !is_end && is_behind.get() {
+                        return false;
+                    }
+                }
+                if !is_added {
+                    self.sent += part.len();
+                    stream.respond_body(part, is_last);
+                    if !is_last && is_behind.get() {
+                        return false;
+                    }
                 }
             }
         }
