@@ -91,6 +91,7 @@ class Envoy(Asked):
         hops=None,
         tls=False,
         last=(),
+        environment=None,
     ):
         self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-envoy-", dir="/tmp"))
         self.port, self.admin = free_port(), free_port()
@@ -98,6 +99,7 @@ class Envoy(Asked):
         self.process = None
         # in place of what comes of the rest
         self.text = text
+        self.environment = environment or {}
         # of the command line; and whether another one may take over
         self.options = []
         self.restarts = False
@@ -197,7 +199,11 @@ class Envoy(Asked):
         ]  # fmt: skip
 
     def _environment(self):
-        return {**os.environ, "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(self.prefix)}
+        return {
+            **os.environ,
+            "ENVOY_DYNAMIC_MODULES_SEARCH_PATH": str(self.prefix),
+            **self.environment,
+        }
 
     def validate(self):
         """`--mode validate`: the exit status and what it said."""

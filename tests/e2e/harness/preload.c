@@ -1,8 +1,9 @@
 /*
- * Loaded before the C library into an nginx under test.  It refuses memory, as
- * a system that has none would, to the process and at the place that the test
- * names, shows how much of a connection's bytes an event loop takes in one turn,
- * and makes a process's disk slow.  The test writes what it wants into a page that both have mapped.
+ * Loaded before the C library into an nginx, or an Envoy, under test.  It refuses
+ * memory, as a system that has none would, to the process and at the place that
+ * the test names, shows how much of a connection's bytes an event loop takes in
+ * one turn, and makes a process's disk slow.  The test writes what it wants into
+ * a page that both have mapped.
  */
 
 #define _GNU_SOURCE
@@ -62,6 +63,7 @@ static ssize_t (*next_recv)(int, void *, size_t, int);
 static int (*next_epoll_wait)(int, struct epoll_event *, int, int);
 static int (*next_fdatasync)(int);
 static int (*next_fsync)(int);
+static void *(*next_dlopen)(const char *, int);
 
 
 static int
@@ -244,6 +246,139 @@ posix_memalign(void **memory, size_t alignment, size_t size)
     }
 
     return next_posix_memalign(memory, alignment, size);
+}
+
+
+/*
+ * A program with a malloc() of its own (Envoy) has it called by the libraries that
+ * it loads, too.  Their references lead here all the same once one is loaded, and
+ * from here to the program's.
+ */
+
+static const struct {
+    const char   *name;
+    void         *here;
+    void        **next;
+} diverted[] = {
+    { "malloc", (void *) malloc, (void **) &next_malloc },
+    { "calloc", (void *) calloc, (void **) &next_calloc },
+    { "realloc", (void *) realloc, (void **) &next_realloc },
+    { "posix_memalign", (void *) posix_memalign, (void **) &next_posix_memalign },
+};
+
+
+static void
+divert(const ElfW(Rela) *rela, size_t size, ElfW(Addr) base,
+    const ElfW(Sym) *symbols, const char *names)
+{
+    void              *before, **place, *pages, *program;
+    size_t             i, length;
+    const char        *name;
+    const ElfW(Rela)  *end;
+
+    length = (size_t) sysconf(_SC_PAGESIZE);
+    program = next_dlopen(NULL, RTLD_LAZY);
+
+    for (end = rela + size / sizeof(*rela); rela < end; rela++) {
+
+        name = names + symbols[ELF64_R_SYM(rela->r_info)].st_name;
+
+        for (i = 0; i < sizeof(diverted) / sizeof(diverted[0]); i++) {
+
+            if (strcmp(name, diverted[i].name) != 0) {
+                continue;
+            }
+
+            place = (void **) (base + rela->r_offset);
+            before = dlsym(program, name);
+
+            if (*place != before || before == diverted[i].here) {
+                continue;
+            }
+
+            /* it may be read-only by now */
+
+            pages = (void *) ((uintptr_t) place & ~(length - 1));
+
+            if (mprotect(pages, length, PROT_READ|PROT_WRITE) == -1) {
+                abort();
+            }
+
+            *diverted[i].next = before;
+            *place = diverted[i].here;
+        }
+    }
+}
+
+
+static void
+divert_library(const struct link_map *library)
+{
+    size_t             size, plt_size;
+    const char        *names;
+    const ElfW(Dyn)   *dyn;
+    const ElfW(Sym)   *symbols;
+    const ElfW(Rela)  *rela, *plt;
+
+    rela = plt = NULL;
+    size = plt_size = 0;
+    names = NULL;
+    symbols = NULL;
+
+    for (dyn = library->l_ld; dyn->d_tag != DT_NULL; dyn++) {
+
+        switch (dyn->d_tag) {
+
+        case DT_STRTAB:
+            names = (const char *) dyn->d_un.d_ptr;
+            break;
+
+        case DT_SYMTAB:
+            symbols = (const ElfW(Sym) *) dyn->d_un.d_ptr;
+            break;
+
+        case DT_RELA:
+            rela = (const ElfW(Rela) *) dyn->d_un.d_ptr;
+            break;
+
+        case DT_RELASZ:
+            size = dyn->d_un.d_val;
+            break;
+
+        case DT_JMPREL:
+            plt = (const ElfW(Rela) *) dyn->d_un.d_ptr;
+            break;
+
+        case DT_PLTRELSZ:
+            plt_size = dyn->d_un.d_val;
+            break;
+        }
+    }
+
+    divert(rela, size, library->l_addr, symbols, names);
+    divert(plt, plt_size, library->l_addr, symbols, names);
+}
+
+
+void *
+dlopen(const char *file, int mode)
+{
+    void             *handle;
+    struct link_map  *library;
+
+    if (next_dlopen == NULL) {
+        next_dlopen = (void *(*)(const char *, int)) dlsym(RTLD_NEXT, "dlopen");
+    }
+
+    handle = next_dlopen(file, mode);
+
+    if (page != NULL && file != NULL && handle != NULL
+        && dlinfo(handle, RTLD_DI_LINKMAP, &library) == 0)
+    {
+        divert_library(library);
+    }
+
+    return handle;
 }
 
 

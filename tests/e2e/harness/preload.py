@@ -1,6 +1,6 @@
-"""nginx with a library of the tests in front of the C library: it refuses
-memory at a place that a test names, shows how much an event loop reads in one
-turn, and makes a process's disk slow."""
+"""nginx, or Envoy, with a library of the tests in front of the C library: it
+refuses memory at a place that a test names, shows how much an event loop reads
+in one turn, and makes a process's disk slow."""
 
 import contextlib
 import mmap
@@ -22,7 +22,7 @@ ANY_THREAD, MAIN_THREAD, OTHER_THREADS = 0, 1, 2
 
 
 class Preload:
-    """`start_nginx(CONFIG, environment=preload.environment)`."""
+    """`start_nginx(CONFIG, environment=preload.environment)`, `start_envoy` likewise."""
 
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="sszip-preload-", dir="/tmp")
@@ -38,6 +38,8 @@ class Preload:
                 "-Werror",
                 "-shared",
                 "-fPIC",
+                # what it refers to by name is its own, not the program's
+                "-Wl,-Bsymbolic",
                 str(_SOURCE),
                 "-o",
                 str(library),

@@ -1,0 +1,201 @@
+"""Memory that the module is refused, at every place where it wants much at a time: what
+the client gets is right, or is an error, and Envoy goes on. What Envoy itself is refused
+ends it."""
+
+import itertools
+import json
+
+import pytest
+
+from harness import bodies
+from harness.client import Malformed, Truncated
+from harness.envoy import route
+from harness.origin import answer, scattered
+from harness.preload import LIBRARIES, Preload
+from harness.rpc import Node, call
+
+# less than that is what Envoy itself would want at the same time
+LONG = (65 << 10, 1 << 40)
+LENGTH = 1_500_000
+CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
+OCTETS = "application/octet-stream"
+SETTINGS = {
+    "cache": True,
+    "cache_namespace": "all",
+    "cache_memory": "256m",
+    "cache_valid": ["tip 1h", "unfinalized 1h"],
+    "cache_max_request": "4m",
+}
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def preload():
+    preload = Preload()
+    yield preload
+    preload.close()
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy, preload):
+    stale = {"cache_valid": "tip 1ms", "cache_use_stale": "updating error", "cache_background_update": True}
+    routes = [
+        route("/stream", {"hold": "1k 1ms"}),
+        route("/stale", stale),
+        route("/eth", {"ssz": True, "ssz_preset": "mainnet", "ssz_request": "always"}),
+        route("/"),
+    ]
+    return start_envoy(routes, settings=SETTINGS, environment=preload.environment)
+
+
+def block(number, id, pad=0):
+    params = '["0x%064x",true]' % number
+    return call("eth_getBlockByHash", params, str(id)) + b" " * pad
+
+
+def result(params):
+    return b'"%b%b"' % (params[0].encode(), bodies.json(LENGTH // 2).hex().encode())
+
+
+def node(**options):
+    return Node({"eth_getBlockByHash": result}, newline=b"", **options)
+
+
+class Calls:
+    """So many new blocks and known ones, in one request. What becomes of it."""
+
+    def __init__(self, envoy, path="/", new=1, known=0, accept="gzip", pad=0):
+        self.envoy, self.path, self.new, self.accept, self.pad = envoy, path, new, accept, pad
+        self.known = [next(_numbers) for _ in range(known)]
+        for number in self.known:
+            envoy.wait_for(lambda: self._hit(number), "an answer to be stored")  # noqa: B023
+
+    def _hit(self, number):
+        said = self.envoy.ask(self.path, block(number, 1)).header("Cache-Status")
+        return said.startswith("sszip; hit")
+
+    def __call__(self):
+        numbers = [*self.known, *(next(_numbers) for _ in range(self.new))]
+        body = b"[" + b",".join(block(number, number) for number in numbers) + b"]"
+        if len(numbers) == 1:
+            body = block(numbers[0], numbers[0])
+        try:
+            response = self.envoy.ask(self.path, body + b" " * self.pad, self.accept)
+        except (Truncated, Malformed, ConnectionError):
+            return "cut"
+        if response.status != 200:
+            return response.status
+        answers = json.loads(response.decoded)
+        answers = answers if isinstance(answers, list) else [answers]
+        assert sorted(one["id"] for one in answers) == sorted(numbers)
+        for one in answers:
+            said = json.dumps(one["result"]).encode()
+            assert said == result([f"0x{one['id']:064x}"])
+        return "whole"
+
+
+def each_in_turn(envoy, preload, ask):
+    """What becomes of it with each refused in turn, until none is."""
+    outcomes = []
+    for skip in range(60):
+        with preload.refusing(envoy.process.pid, LONG, LIBRARIES, skip=skip):
+            outcomes.append(ask())
+        assert envoy.process.poll() is None, envoy.error_log()[-3000:]
+        if not preload["refused"]:
+            break
+        # nothing of it is stuck
+        assert ask() == "whole"
+    else:
+        raise AssertionError("there are always more")
+    assert outcomes[-1] == "whole"
+    assert skip > 0, "none was seen"
+    return outcomes
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        dict(new=1),
+        dict(new=1, path="/stream"),
+        dict(new=0, known=3),
+        dict(new=1, known=2),
+        dict(new=1, pad=700_000),
+    ],
+    ids=["miss", "stream", "hits", "mixed", "long-request"],
+)
+def test_calls(envoy, origin, preload, kind, accept, framing):
+    origin.answers(node(framing=framing))
+    ask = Calls(envoy, accept=accept, **kind)
+    outcomes = each_in_turn(envoy, preload, ask)
+    # as the node has sent it, where there is anything to send; what streams is cut
+    is_streamed = framing == "chunked" or "path" in kind
+    allowed = {"whole"} | ({"cut"} if is_streamed else set()) | ({502} if "known" in kind else set())
+    assert set(outcomes) <= allowed
+
+
+def test_a_long_request_goes_to_the_node_as_it_came(envoy, origin, preload):
+    origin.answers(node())
+    body = block(next(_numbers), 1, pad=700_000)
+    for skip in range(10):
+        with preload.refusing(envoy.process.pid, (700_000, 800_000), LIBRARIES, skip=skip):
+            response = envoy.ask("/", body)
+        if "detail=memory" in response.header("Cache-Status"):
+            break
+    assert response.status == 200
+    assert origin.last().body == body
+
+
+def entries(number):
+    return [{"source_index": str(at), "target_index": "1"} for at in range(number)]
+
+
+def ssz_of(number):
+    return b"".join(at.to_bytes(8, "little") + (1).to_bytes(8, "little") for at in range(number))
+
+
+@pytest.mark.parametrize("accept", ["gzip", None])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+@pytest.mark.parametrize("to", ["ssz", "json"])
+def test_transcoding(envoy, origin, preload, framing, accept, to):
+    number = 100_000
+    text = json.dumps({"version": "electra", "data": entries(number)}, separators=(",", ":")).encode()
+    made = (text, "application/json") if to == "ssz" else (ssz_of(number), OCTETS)
+    fields = [("Eth-Consensus-Version", "electra")]
+    origin.answers(answer(made[0], type=made[1], headers=fields, framing=framing), CONSOLIDATIONS)
+    wanted = OCTETS if to == "ssz" else "application/json"
+
+    def ask():
+        target = f"{CONSOLIDATIONS}?n={next(_numbers)}"
+        try:
+            response = envoy.ask(target, None, accept, headers=[("Accept", wanted)])
+        except (Truncated, Malformed, ConnectionError):
+            return "cut"
+        if response.status != 200:
+            return response.status
+        assert response.header("Content-Type") == wanted
+        if to == "ssz":
+            assert response.decoded == ssz_of(number)
+        else:
+            assert json.loads(response.decoded)["data"] == entries(number)
+        return "whole"
+
+    outcomes = each_in_turn(envoy, preload, ask)
+    # what is no answer to what was asked is not passed on
+    assert set(outcomes) <= {"whole", "cut", 502, 503}
+
+
+def test_an_update_in_the_background(envoy, origin, preload):
+    """It does without, and the client has its answer."""
+    origin.answers(Node({"eth_blockNumber": b'"0x1"'}, newline=b"", split=scattered("x")))
+    path = f"/stale/{next(_numbers)}"
+    body = call("eth_blockNumber") + b" " * 700_000
+
+    def ask():
+        response = envoy.ask(path, body)
+        assert response.status == 200 and json.loads(response.decoded)["result"] == "0x1"
+        return "whole"
+
+    assert ask() == ask() == "whole"
+    each_in_turn(envoy, preload, ask)
