@@ -141,7 +141,7 @@ nginx-tests-there:
 		"make nginx-tests NGINX_TESTS=FOLDER: a clone of https://github.com/nginx/nginx-tests," \
 		"at a commit of about the age of $(NGINX)"; exit 2; }
 
-fuzz: setup ## libFuzzer on the core, FUZZ_SECONDS (10) for each target
+fuzz: setup ## libFuzzer on the core and Envoy's hooks, FUZZ_SECONDS (10) for each target
 	@scripts/fuzz
 
 bench: build ## sszip beside its rivals; tables go to loadtest/results/

@@ -214,7 +214,7 @@ macro_rules! callbacks {
         }
 
         /// Without Envoy there is what is simulated; the rest says nothing.
-        #[cfg(test)]
+        #[cfg(any(test, feature = "simulated"))]
         mod without_envoy {
             #![allow(unused_variables, improper_ctypes_definitions)]
             use super::*;

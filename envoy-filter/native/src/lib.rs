@@ -13,8 +13,8 @@ mod envoy;
 mod hooks;
 mod metrics;
 mod pool;
-#[cfg(test)]
-mod simulated;
+#[cfg(any(test, feature = "simulated"))]
+pub mod simulated;
 mod store;
 mod stream;
 mod timers;
