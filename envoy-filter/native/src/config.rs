@@ -17,7 +17,7 @@ use crate::abi::LogLevel;
 use crate::background::Background;
 use crate::envoy::{self, FilterConfig};
 use crate::metrics::Metrics;
-use crate::store;
+use crate::store::{self, Life};
 
 /// What all filters of the process share.
 pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
@@ -46,12 +46,13 @@ struct Said {
 /// Of a filter.
 #[derive(Debug)]
 pub struct Filter {
-    /// By which routes know it.
-    name: Arc<()>,
     said: Said,
     /// Where no route says anything.
     settings: Arc<Settings>,
+    /// Before `life` ends: whoever is the last one has no owner to start anew.
     _uses: Option<store::Use>,
+    /// By which routes know it.
+    life: Arc<Life>,
     /// Of what its requests come to.
     pub metrics: Arc<Metrics>,
     /// Of the nodes of each cluster, by all workers.
@@ -66,7 +67,8 @@ pub struct Route {
     said: Said,
     /// With what each filter says: a listener has a filter of its own, and routes may be
     /// of several.
-    settings: Mutex<Vec<(Weak<()>, Arc<Settings>)>>,
+    settings: Mutex<Vec<(Weak<Life>, Arc<Settings>)>>,
+    life: Life,
 }
 
 impl Filter {
@@ -85,17 +87,18 @@ impl Filter {
         add(&mut plan, &settings)?;
         plan.check()?;
         store::check(&plan)?;
+        let life = Arc::<Life>::default();
         let uses = match *WORKERS {
-            Some(_) => store::start(&plan)?,
+            Some(_) => store::start(&plan, &life)?,
             None => None,
         };
         start(&settings.core);
         Ok(Self {
             metrics: Arc::new(Metrics::new(envoy, WORKERS.is_some())),
-            name: Arc::default(),
             said,
             settings,
             _uses: uses,
+            life,
             learnt: RwLock::default(),
             background: Background::new(envoy.scheduler()),
         })
@@ -119,18 +122,18 @@ impl Filter {
         };
         let known = &route.settings;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |name: &Weak<()>| Weak::as_ptr(name) == Arc::as_ptr(&self.name);
-        if let Some((_, settings)) = known.iter().find(|(name, _)| is_this(name)) {
+        let is_this = |life: &Weak<Life>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
+        if let Some((_, settings)) = known.iter().find(|(life, _)| is_this(life)) {
             return Arc::clone(settings);
         }
         // listeners come and go while their routes stay
-        known.retain(|(name, _)| name.strong_count() > 0);
+        known.retain(|(life, _)| life.strong_count() > 0);
         let mut said = route.said.clone();
         said.inherit(&self.said);
         let settings = said.settings();
-        follow(&settings);
+        follow(&settings, &[&self.life, &route.life]);
         start(&settings.core);
-        known.push((Arc::downgrade(&self.name), Arc::clone(&settings)));
+        known.push((Arc::downgrade(&self.life), Arc::clone(&settings)));
         settings
     }
 }
@@ -145,14 +148,16 @@ impl Route {
         let settings = said.settings();
         // Nodes of a namespace that is named are followed before anybody asks; of
         // others it is not known yet which filter names it.
+        let life = Life::default();
         let mut plan = Plan::default();
         let follows = &settings.core.cache.follows;
         if plan.follows.add(follows, settings.named()).is_ok() {
-            store::grow(&plan);
+            store::claim(&plan, &[&life]);
         }
         Ok(Self {
             said,
             settings: Mutex::default(),
+            life,
         })
     }
 }
@@ -179,7 +184,7 @@ fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
 }
 
 /// What a route wants to be followed is known with its filter.
-fn follow(settings: &Settings) {
+fn follow(settings: &Settings, of: &[&Life]) {
     let mut plan = Plan::default();
     if let Err(error) = add(&mut plan, settings) {
         envoy::log(LogLevel::Error, &error);
@@ -189,7 +194,7 @@ fn follow(settings: &Settings) {
         let error = "\"cache_head\" needs a \"cache_path\" of a filter: nothing is followed";
         envoy::log(LogLevel::Error, error);
     }
-    store::grow(&plan);
+    store::claim(&plan, of);
 }
 
 /// What the first place that caches says of the memory for it holds for all of the

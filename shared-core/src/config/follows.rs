@@ -136,19 +136,21 @@ impl Follows {
     }
 
     /// Takes over those of a configuration that was read later: of a namespace that
-    /// both have, its node. Whether that changes anything.
-    pub fn replace_by(&mut self, later: &Self) -> bool {
-        let mut is_changed = false;
+    /// both have, its node.
+    pub fn replace_by(&mut self, later: &Self) {
         for new in &later.list {
             let same = |followed: &&mut Followed| followed.namespace == new.namespace;
             match self.list.iter_mut().find(same) {
-                Some(known) if known.follow == new.follow => continue,
                 Some(known) => known.clone_from(new),
                 None => self.list.push(new.clone()),
             }
-            is_changed = true;
         }
-        is_changed
+    }
+
+    /// Whether both have the same nodes for the same namespaces, in whatever order.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_there = |(name, follow)| other.iter().any(|one| one == (name, follow));
+        self.list.len() == other.list.len() && self.iter().all(is_there)
     }
 
     /// All of them, with their namespaces.
@@ -242,8 +244,13 @@ mod tests {
             follows
         };
         let mut all = of(&["http://a namespace=a", "http://b namespace=b"]);
-        assert!(!all.replace_by(&of(&["http://b namespace=b"])));
-        assert!(all.replace_by(&of(&["http://c namespace=c", "http://d namespace=a"])));
+        let before = all.clone();
+        all.replace_by(&of(&["http://b namespace=b"]));
+        assert!(all.is_same(&before));
+        assert!(all.is_same(&of(&["http://b namespace=b", "http://a namespace=a"])));
+        assert!(!all.is_same(&of(&["http://b namespace=b"])));
+        all.replace_by(&of(&["http://c namespace=c", "http://d namespace=a"]));
+        assert!(!all.is_same(&before) && !before.is_same(&all));
         let expected = [("a", "http://d"), ("b", "http://b"), ("c", "http://c")];
         assert_eq!(followed(&all), expected);
     }

@@ -25,6 +25,8 @@ WAITING = (
     "test_proxy_cache",
     "test_store_operation",
     "test_slow_disk",
+    "test_slow_disk_envoy",
+    "test_heads_by_xds",
 )
 
 

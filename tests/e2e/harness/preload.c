@@ -46,7 +46,7 @@ struct page {
     uint64_t  longest;      /* most bytes in one turn */
 
     /* what is slow */
-    uint64_t  writer;       /* the disk of which process */
+    uint64_t  writer;       /* the disk of which process; UINT64_MAX: of any */
     uint64_t  delay;        /* ms that each fdatasync() and fsync() takes */
     uint64_t  delayed;      /* how many there were */
 };
@@ -467,7 +467,9 @@ epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
 static void
 wait_for_disk(void)
 {
-    if (page != NULL && page->writer == (uint64_t) getpid()) {
+    if (page != NULL
+        && (page->writer == (uint64_t) getpid() || page->writer == UINT64_MAX))
+    {
         (void) __atomic_fetch_add(&page->delayed, 1, __ATOMIC_RELAXED);
         (void) poll(NULL, 0, (int) page->delay);
     }

@@ -19,6 +19,7 @@ _FIELDS = (
 
 PROGRAM, LIBRARIES = 1, 2
 ANY_THREAD, MAIN_THREAD, OTHER_THREADS = 0, 1, 2
+ANY_PROCESS = (1 << 64) - 1
 
 
 class Preload:

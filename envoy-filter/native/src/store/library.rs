@@ -41,7 +41,7 @@ pub struct Config {
 type Say = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
 
 /// What an owner is told.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Eq, PartialEq)]
 pub struct Settings {
     /// Where it listens.
     pub socket: String,

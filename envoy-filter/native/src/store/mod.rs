@@ -5,6 +5,7 @@ mod library;
 mod link;
 mod owner;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -15,17 +16,10 @@ use sszip_core::config::store::Store;
 
 use self::library::Library;
 
-static STATE: Mutex<State> = Mutex::new(State {
-    socket: None,
-    wanted: None,
-    max_entry: 0,
-    follows: None,
-    library: None,
-    users: 0,
-});
+static STATE: Mutex<State> = Mutex::new(State::new());
 
-/// What filters and routes have said so far. Nothing of it is taken back: a process has
-/// one store.
+/// What filters and routes have said so far. The store is not taken back: a process has
+/// one.
 struct State {
     /// Of the owner, once a filter has named one.
     socket: Option<String>,
@@ -33,7 +27,10 @@ struct State {
     wanted: Option<Store>,
     /// The longest entry, in bytes.
     max_entry: u64,
-    /// The nodes that are followed.
+    /// Who wants which nodes to be followed; a later one counts before those that are
+    /// before it.
+    claims: Vec<Claim>,
+    /// The nodes that are followed: what all claims come to.
     follows: Option<Follows>,
     library: Option<Library>,
     /// Filters that use the store of this process.
@@ -43,6 +40,21 @@ struct State {
 /// As long as there is one, this process has an owner of its store.
 #[derive(Debug)]
 pub struct Use(ThreadId);
+
+/// A filter or a route, for as long as it is there. One that is read later has a greater
+/// number.
+#[derive(Debug)]
+pub struct Life(u64);
+
+/// Nodes to be followed for as long as all of these are there: a filter, a route, or a
+/// route in a filter.
+#[derive(Debug)]
+struct Claim {
+    /// Their lives, the latest first: in the order of these claims count, whichever
+    /// route was asked first.
+    of: Vec<u64>,
+    follows: Follows,
+}
 
 /// What the owner in this process is to be.
 #[derive(Clone, Debug)]
@@ -70,34 +82,31 @@ pub fn check(plan: &Plan) -> Result<(), String> {
 ///
 /// # Errors
 /// It can't be had, or the process has another one.
-pub fn start(plan: &Plan) -> Result<Option<Use>, String> {
+pub fn start(plan: &Plan, filter: &Life) -> Result<Option<Use>, String> {
     let mut state = state();
-    state.grow(plan);
-    let Some(socket) = plan.owner() else {
+    if let Some(socket) = plan.owner() {
+        state.take(socket, plan.store.as_ref())?;
+    }
+    // what is refused changes nothing
+    state.claim(plan, &[filter]);
+    let (Some(_), Some(library)) = (&plan.store, state.library) else {
         return Ok(None);
     };
-    if let Some(known) = &state.socket {
-        return match *known == socket && state.wanted == plan.store {
-            true => state.add_user(),
-            false => Err(format!(
-                "a process has one store, and the owner of this one's is at unix:{known}: \
-                 another one, or other parameters of its \"cache_path\", take a restart"
-            )),
-        };
+    state.users += 1;
+    let is_first = state.users == 1;
+    drop(state);
+    let used = Use(thread::current().id());
+    if is_first {
+        owner::start(library).map_err(|error| format!("there is no store: {error}"))?;
+        self::state().tell();
     }
-    if let Some(store) = &plan.store {
-        files::take_folder(&store.folder).map_err(|error| format!("\"cache_path\" {error}"))?;
-        state.library = Some(Library::beside_module()?);
-    }
-    link::start(&socket).map_err(|error| format!("there is no link to a store: {error}"))?;
-    state.socket = Some(socket);
-    state.wanted.clone_from(&plan.store);
-    state.add_user()
+    Ok(Some(used))
 }
 
-/// A place has nodes to be followed, or longer entries.
-pub fn grow(plan: &Plan) {
-    state().grow(plan);
+/// A place has nodes to be followed, or longer entries, as long as all `of` these are
+/// there.
+pub fn claim(plan: &Plan, of: &[&Life]) {
+    state().claim(plan, of);
 }
 
 /// Whether an owner in this process follows nodes.
@@ -106,23 +115,75 @@ pub fn follows() -> bool {
 }
 
 impl State {
-    fn add_user(&mut self) -> Result<Option<Use>, String> {
-        let (Some(library), Some(wanted)) = (self.library, self.wanted()) else {
-            return Ok(None);
-        };
-        if self.users == 0 {
-            owner::start(library, wanted).map_err(|error| format!("there is no store: {error}"))?;
+    const fn new() -> Self {
+        Self {
+            socket: None,
+            wanted: None,
+            max_entry: 0,
+            claims: Vec::new(),
+            follows: None,
+            library: None,
+            users: 0,
         }
-        self.users += 1;
-        Ok(Some(Use(thread::current().id())))
     }
 
-    fn grow(&mut self, plan: &Plan) {
-        let follows = self.follows.get_or_insert_default();
-        let is_changed = follows.replace_by(&plan.follows) || plan.max_entry() > self.max_entry;
+    /// The process has this store, whose owner is there, from now on.
+    fn take(&mut self, socket: String, store: Option<&Store>) -> Result<(), String> {
+        if let Some(known) = &self.socket {
+            return match *known == socket && self.wanted.as_ref() == store {
+                true => Ok(()),
+                false => Err(format!(
+                    "a process has one store, and the owner of this one's is at unix:{known}: \
+                     for another \"cache_path\" or \"cache_owner\", or other parameters of it, \
+                     restart Envoy (a hot restart will do); until then leave it as it was"
+                )),
+            };
+        }
+        if let Some(store) = store {
+            files::take_folder(&store.folder).map_err(|error| format!("\"cache_path\" {error}"))?;
+            self.library = Some(Library::beside_module()?);
+        }
+        link::start(&socket).map_err(|error| format!("there is no link to a store: {error}"))?;
+        self.socket = Some(socket);
+        self.wanted = store.cloned();
+        Ok(())
+    }
+
+    fn claim(&mut self, plan: &Plan, of: &[&Life]) {
+        if plan.follows.iter().next().is_some() {
+            let mut of: Vec<_> = of.iter().map(|life| life.0).collect();
+            of.sort_unstable_by(|one, other| other.cmp(one));
+            let at = self.claims.partition_point(|claim| claim.of <= of);
+            let follows = plan.follows.clone();
+            self.claims.insert(at, Claim { of, follows });
+        }
+        let is_longer = plan.max_entry() > self.max_entry;
         self.max_entry = self.max_entry.max(plan.max_entry());
-        let is_used = self.users > 0;
-        if let (true, Some(wanted)) = (is_changed && is_used, self.wanted()) {
+        self.renew(is_longer);
+    }
+
+    fn ended(&mut self, life: u64) {
+        self.claims.retain(|claim| !claim.of.contains(&life));
+        self.renew(false);
+    }
+
+    /// The owner is another one if it `is_changed`, or other nodes are followed.
+    fn renew(&mut self, is_changed: bool) {
+        let mut follows = Follows::default();
+        for claim in &self.claims {
+            follows.replace_by(&claim.follows);
+        }
+        let known = self.follows.get_or_insert_default();
+        let is_changed = is_changed || !known.is_same(&follows);
+        *known = follows;
+        if is_changed && self.users > 0 {
+            self.tell();
+        }
+    }
+
+    /// ... the owner what it is to be.
+    fn tell(&self) {
+        if let Some(wanted) = self.wanted() {
             owner::change(wanted);
         }
     }
@@ -136,30 +197,89 @@ impl State {
     }
 }
 
+impl Default for Life {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        state().ended(self.0);
+    }
+}
+
 impl Drop for Use {
     fn drop(&mut self) {
         let mut state = state();
         state.users -= 1;
-        if state.users == 0 {
-            // a worker has others to serve
-            let is_main = thread::current().id() == self.0;
-            if is_main {
-                owner::end();
-            } else {
-                // refused: it ends with the process
-                let _ = thread::Builder::new().spawn(end_unused);
-            }
+        let is_last = state.users == 0;
+        drop(state);
+        if !is_last {
+            return;
+        }
+        if thread::current().id() == self.0 {
+            end_unused();
+        } else {
+            // A worker has others to serve. Refused: it ends with the process.
+            let _ = thread::Builder::new().spawn(end_unused);
         }
     }
 }
 
+/// That takes its time, for which no worker is to wait that asks for what is in
+/// [`State`].
 fn end_unused() {
-    let state = state();
-    if state.users == 0 {
-        owner::end();
-    }
+    owner::end_unless(|| state().users > 0);
 }
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use sszip_core::config::follows::Named;
+    use sszip_core::config::plan::Plan;
+    use sszip_core::config::{Directives, Source};
+
+    use super::{Life, State};
+    use crate::config::PROCESS;
+
+    fn plan(node: &str) -> Plan {
+        let mut directives = Directives::default();
+        let at = "here";
+        let set = directives.set_at("cache_head", &[node.as_bytes()], Source { at });
+        set.expect("it is right");
+        let follows = directives.resolve(PROCESS.clone()).cache.follows;
+        let mut plan = Plan::default();
+        let added = plan.follows.add(&follows, Named::Always(b"main"));
+        added.expect("it has a name");
+        plan
+    }
+
+    fn followed(state: &State) -> Vec<&str> {
+        let follows = state.follows.iter().flat_map(|follows| follows.iter());
+        follows.map(|(_, follow)| follow.place()).collect()
+    }
+
+    #[test]
+    fn of_two_nodes_for_a_namespace_that_of_the_later_configuration_counts() {
+        let mut state = State::new();
+        let [filter, one, other, later] = [(); 4].map(|()| Life::default());
+        state.claim(&plan("http://filter"), &[&filter]);
+        state.claim(&plan("http://other"), &[&filter, &other]);
+        // which was asked first says nothing
+        state.claim(&plan("http://one"), &[&filter, &one]);
+        assert_eq!(followed(&state), ["http://other"]);
+        state.claim(&plan("http://later"), &[&later]);
+        assert_eq!(followed(&state), ["http://later"]);
+        for (life, left) in [(later, "http://other"), (other, "http://one")] {
+            state.ended(life.0);
+            assert_eq!(followed(&state), [left]);
+        }
+        state.ended(filter.0);
+        assert!(followed(&state).is_empty());
+    }
 }

@@ -28,13 +28,12 @@ static IS_CHANGED: Condvar = Condvar::new();
 /// Nobody uses it. Held while the library is called.
 static RESTS: Mutex<bool> = Mutex::new(false);
 
-/// Starts it, or starts it again.
+/// It may run from now on; what it is to be is said by [`change`] after that.
 ///
 /// # Errors
 /// The system has no thread to give.
-pub fn start(library: Library, wanted: Wanted) -> Result<(), std::io::Error> {
+pub fn start(library: Library) -> Result<(), std::io::Error> {
     *locked(&RESTS) = false;
-    change(wanted);
     if LIBRARY.set(library).is_ok() {
         let thread = std::thread::Builder::new().name("sszip-owns".into());
         thread.spawn(move || serve(library))?;
@@ -42,15 +41,15 @@ pub fn start(library: Library, wanted: Wanted) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// It is to be another one.
+/// It is to be this one.
 pub fn change(wanted: Wanted) {
     *locked(&WANTED) = Some(wanted);
     IS_CHANGED.notify_one();
 }
 
-/// It ends: what it has in memory is stored.
-pub fn end() {
-    end_before(false);
+/// It ends, unless somebody uses it again: what it has in memory is stored.
+pub fn end_unless(is_used: impl FnOnce() -> bool) {
+    end(false, is_used);
 }
 
 fn serve(library: Library) {
@@ -62,11 +61,12 @@ fn serve(library: Library) {
         }
         let new = locked(&WANTED).take();
         let rests = locked(&RESTS);
-        if let Some(new) = new {
-            if settings.is_some() && !*rests {
-                library.exit(false);
+        if let Some(new) = new.map(|wanted| wanted.settings()) {
+            let is_other = settings.as_ref().is_some_and(|known| *known != new);
+            if is_other && !*rests && !library.exit(false) {
+                leave_behind();
             }
-            settings = Some(new.settings());
+            settings = Some(new);
         }
         let mut after = RESTING;
         if let (Some(settings), false) = (&settings, *rests) {
@@ -111,31 +111,45 @@ fn at_exit(is_registered: &mut bool) {
 }
 
 extern "C" fn process_ends() {
-    let _ = std::panic::catch_unwind(|| end_before(true));
+    let _ = std::panic::catch_unwind(|| end(true, || false));
 }
 
-/// ... the end of the process, or not.
-fn end_before(is_over: bool) {
+/// `is_over`: so does the process.
+fn end(is_over: bool, is_used: impl FnOnce() -> bool) {
     let Some(library) = LIBRARY.get() else {
         return;
     };
     let mut rests = locked(&RESTS);
+    if is_used() {
+        return;
+    }
     *rests = true;
     if library.exit(is_over) {
         return;
     }
-    // The disk is slow, and threads still write to the store: what they use must not be
-    // destroyed under them. What is not on the disk by now is lost as in a crash, and
-    // nothing else is.
-    extern "C" fn at_once() {
-        // SAFETY: it takes a number.
-        unsafe { libc::_exit(0) };
-    }
     if is_over {
         at_once();
     }
+    leave_behind();
+}
+
+/// The disk is slow, and threads still write to the store: what they use must not be
+/// destroyed under them when the process ends. What is not on the disk by then is lost as
+/// in a crash, and nothing else is.
+fn leave_behind() {
     // SAFETY: the module stays until the process ends.
-    unsafe { libc::atexit(at_once) };
+    unsafe { libc::atexit(end_at_once) };
+}
+
+extern "C" fn end_at_once() {
+    // one that was started since
+    process_ends();
+    at_once();
+}
+
+fn at_once() {
+    // SAFETY: it takes a number.
+    unsafe { libc::_exit(0) };
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,0 +1,114 @@
+"""Nodes that are followed, where filters and routes come and go while Envoy runs; and a
+store, which does not change."""
+
+import contextlib
+
+import pytest
+
+from harness.chain import Chain
+from harness.origin import answer
+from harness.owner import Client
+from harness.rpc import Node
+from test_reloads import Dynamic, is_up
+from test_store_life import LARGE, hits, wait_until_linked
+
+
+@pytest.fixture(scope="module")
+def chain():
+    chain = Chain()
+    yield chain
+    chain.stop()
+
+
+@pytest.fixture
+def dynamic(origin, chain):
+    node = Node({"eth_getBlockByHash": LARGE})
+    origin.answers(lambda request: node(request) if request.body else answer(b"{}"))
+    envoy = Dynamic(origin, workers=2, http={"delayed_close_timeout": "0.01s"})
+    envoy.options = ["--drain-time-s", "1", "--drain-strategy", "immediate"]
+    envoy.store = {"cache": True, "cache_path": f"{envoy.prefix}/cache max_size=64m"}
+    envoy.head = f"http://{chain.address} interval=100ms"
+    envoy.settings(**envoy.store, cache_namespace="main")
+    envoy.start()
+    envoy.wait_for(lambda: is_up(envoy), "the listener")
+    wait_until_linked(envoy)
+    yield envoy
+    envoy.stop()
+
+
+def followed(envoy):
+    """The namespaces whose chains the owner follows; `None`: it is just being started."""
+    owner = Client(envoy.prefix / "cache/owner.sock")
+    with contextlib.suppress(OSError, AssertionError, ValueError):
+        return {one["name"] for one in owner.status()["chains"]}
+
+
+def await_followed(envoy, *names):
+    envoy.wait_for(lambda: followed(envoy) == set(names), f"{names} to be followed")
+
+
+def test_a_filter_that_goes_takes_its_node_with_it(dynamic):
+    main = {**dynamic.store, "cache_namespace": "main"}
+    assert followed(dynamic) == set() and hits(dynamic, range(3)) == 0
+    dynamic.settings(**main, cache_head=[dynamic.head, f"{dynamic.head} namespace=side"])
+    await_followed(dynamic, "main", "side")
+    # a listener that is read anew, and wants the same and something else
+    dynamic.settings(**main, cache_head=dynamic.head, comp_level=3)
+    await_followed(dynamic, "main")
+    dynamic.settings(**main)
+    await_followed(dynamic)
+    dynamic.settings(**main, cache_head=f"{dynamic.head} finality=depth:3")
+    await_followed(dynamic, "main")
+    dynamic.settings(**main)
+    await_followed(dynamic)
+    wait_until_linked(dynamic)
+    # what was stored before is there
+    assert hits(dynamic, range(3)) == 3
+
+
+def test_a_route_that_goes_takes_its_node_with_it(dynamic):
+    dynamic.settings(**dynamic.store, cache_namespace="main", cache_head=dynamic.head)
+    await_followed(dynamic, "main")
+    dynamic.of_route(cache_namespace="side", cache_head=dynamic.head)
+    await_followed(dynamic, "main", "side")
+    dynamic.of_route(cache_namespace="other", cache_head=dynamic.head)
+    await_followed(dynamic, "main", "other")
+    # of the filter's namespace, once it was asked
+    dynamic.of_route(cache_head=f"{dynamic.head} finality=depth:3")
+    await_followed(dynamic, "main")
+    assert dynamic.get("/").status == 200
+    await_followed(dynamic, "main")
+    dynamic.of_route(cache_head="off")
+    dynamic.settings(**dynamic.store, cache_namespace="main")
+    await_followed(dynamic)
+
+
+def test_a_route_outlives_its_filter_and_is_followed_in_the_next(dynamic):
+    dynamic.of_route(cache_head=dynamic.head)
+    dynamic.wait_for(lambda: dynamic.get("/").status == 200 and followed(dynamic), "the route")
+    dynamic.settings(**dynamic.store, cache_namespace="other")
+
+    def moves():
+        dynamic.get("/")
+        return followed(dynamic) == {"other"}
+
+    dynamic.wait_for(moves, "the other filter's namespace to be followed in its place")
+
+
+def test_another_store_takes_a_restart(dynamic):
+    """What is said tells so, and what there is goes on."""
+    assert hits(dynamic, range(3)) == 0
+    dynamic.expect(r"gRPC config|Error adding/updating listener|dynamic_modules|has one store")
+    for path in (f"{dynamic.prefix}/another", f"{dynamic.prefix}/cache max_size=65m"):
+        before = dynamic.refused()
+        dynamic.settings(cache=True, cache_namespace="main", cache_path=path)
+        dynamic.wait_for(lambda before=before: dynamic.refused() > before, "the refusal")
+        said = dynamic.error_log()
+        assert f"is at unix:{dynamic.prefix}/cache/owner.sock: for another" in said
+        assert "restart Envoy (a hot restart will do)" in said
+        assert hits(dynamic, range(3)) == 3
+    dynamic.end()
+    dynamic.start()
+    dynamic.wait_for(lambda: is_up(dynamic), "the listener")
+    wait_until_linked(dynamic)
+    assert hits(dynamic, range(3)) == 3

@@ -1,0 +1,187 @@
+"""A store whose disk is slow when Envoy ends, or changes it: Envoy leaves in time, and does
+not destroy what its threads still write with; the next one has the store."""
+
+import json
+import os
+import time
+
+import pytest
+
+from harness.envoy import Envoy, route
+from harness.owner import Client
+from harness.preload import ANY_PROCESS, Preload
+from harness.rpc import Node
+from test_heads_by_xds import chain, dynamic
+from test_store_life import by_hash, wait_until_linked
+
+# for pytest, which looks for them here
+__all__ = ["chain", "dynamic"]
+
+# longer than Envoy waits for its store to close
+DELAY = 20_000
+# that is two seconds, of a machine that is busy
+IN_TIME = 8
+SETTINGS = {
+    "cache": True,
+    "cache_path": "@prefix@/cache max_size=64m",
+    "cache_namespace": "main",
+    "cache_valid": "immutable 1h",
+}
+
+
+@pytest.fixture
+def preload():
+    preload = Preload()
+    yield preload
+    preload.close()
+
+
+@pytest.fixture
+def make(session_origin, preload):
+    made = []
+
+    def make():
+        http = {"delayed_close_timeout": "0.01s"}
+        envoy = Envoy([route("/")], origin=session_origin, settings=SETTINGS, workers=2, http=http)
+        envoy.environment = preload.environment
+        made.append(envoy)
+        return envoy
+
+    yield make
+    for envoy in reversed(made):
+        envoy.stop()
+
+
+@pytest.fixture
+def node(origin):
+    node = Node({"eth_getBlockByHash": lambda params: b'"%b"' % (params[0].encode() * 300)})
+    origin.answers(node)
+    return node
+
+
+def ask(envoy, numbers=range(30)):
+    return [envoy.post("/", by_hash(number)).body for number in numbers]
+
+
+def await_stored(envoy, count):
+    owner = Client(envoy.prefix / "cache/owner.sock")
+    envoy.wait_for(lambda: owner.status()["fills"]["kept"] >= count, "the store to have them")
+
+
+def ends(envoy):
+    """In time, and by itself."""
+    began = time.monotonic()
+    envoy.end()
+    assert time.monotonic() - began < IN_TIME
+    envoy.check()
+
+
+def test_nobody_waits_for_a_slow_disk(make, node, preload):
+    """While it writes what is new, that is sent, and stored in memory; what the owner does
+    not say in time is asked of the node."""
+    envoy = make().start()
+    wait_until_linked(envoy)
+    bodies = ask(envoy)
+    await_stored(envoy, 30)
+    ends(envoy)
+    envoy.start()
+    wait_until_linked(envoy)
+    with preload.slow_disk(envoy.process.pid, DELAY):
+        began = time.monotonic()
+        assert ask(envoy) == bodies
+        new = ask(envoy, range(30, 60))
+        before = node.count()
+        assert ask(envoy, range(60)) == bodies + new
+        assert node.count() == before
+        assert time.monotonic() - began < IN_TIME
+        ends(envoy)
+        assert preload["delayed"]
+
+
+def test_envoy_leaves_a_slow_disk_behind(make, node, preload):
+    envoy = make().start()
+    wait_until_linked(envoy)
+    bodies = ask(envoy)
+    await_stored(envoy, 30)
+    with preload.slow_disk(envoy.process.pid, DELAY):
+        ends(envoy)
+        assert preload["delayed"]
+    # the store opens as after a crash
+    envoy.start()
+    wait_until_linked(envoy)
+    assert ask(envoy) == bodies
+
+
+def test_a_disk_that_is_slow_from_the_start(make, node, preload):
+    """Whatever Envoy comes to of opening it."""
+    envoy = make()
+    for wait in (0, 0.03, 0.1, 0.5):
+        # every process from here on
+        with preload.slow_disk(ANY_PROCESS, DELAY):
+            envoy.start()
+            time.sleep(wait)
+            assert len(ask(envoy, range(2))) == 2
+            ends(envoy)
+    assert preload["delayed"]
+    envoy.start()
+    wait_until_linked(envoy)
+    bodies = ask(envoy)
+    await_stored(envoy, 30)
+    ends(envoy)
+    envoy.start()
+    wait_until_linked(envoy)
+    before = node.count()
+    assert ask(envoy) == bodies
+    assert node.count() <= before + 6
+
+
+def test_the_one_before_in_a_hot_restart(make, node, preload):
+    """Its disk is slow, the next one's is not, which takes the store over in the end."""
+    base = ["--base-id", str(os.getpid() % 30000 + 2), "--parent-shutdown-time-s", "2",
+            "--drain-time-s", "1", "--drain-strategy", "immediate"]  # fmt: skip
+    first = make()
+    first.options, first.restarts = [*base, "--restart-epoch", "0"], True
+    first.start()
+    wait_until_linked(first)
+    bodies = ask(first)
+    await_stored(first, 30)
+    second = make()
+    second.options, second.restarts = [*base, "--restart-epoch", "1"], True
+    text = json.dumps(first.configuration).replace("@prefix@", str(first.prefix))
+    second.configuration = json.loads(text)
+    second.port = second.direct = first.port
+    second.admin = first.admin
+    with preload.slow_disk(first.process.pid, DELAY):
+        second.start()
+        first.wait_for(lambda: first.process.poll() is not None, "it to end", 2 + IN_TIME)
+        assert preload["delayed"]
+    assert first.process.returncode == 0
+    first.check()
+    owner = Client(first.prefix / "cache/owner.sock")
+
+    def serves():
+        try:
+            return owner.status()["pid"] == second.process.pid
+        except (OSError, AssertionError, ValueError):
+            return False
+
+    second.wait_for(serves, "the next one to have the store")
+    assert ask(second) == bodies
+
+
+def test_an_owner_that_is_started_anew(dynamic, preload):
+    """While the one before still writes, and Envoy ends then."""
+    dynamic.end()
+    dynamic.environment = preload.environment
+    dynamic.start()
+    wait_until_linked(dynamic)
+    ask(dynamic, range(10))
+    await_stored(dynamic, 10)
+    main = {**dynamic.store, "cache_namespace": "main"}
+    with preload.slow_disk(dynamic.process.pid, DELAY):
+        dynamic.settings(**main, cache_head=dynamic.head)
+        dynamic.wait_for(lambda: preload["delayed"], "the owner to be ended")
+        # for longer than Envoy waits for that
+        time.sleep(3)
+        assert len(ask(dynamic, range(2))) == 2
+        ends(dynamic)
