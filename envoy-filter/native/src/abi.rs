@@ -109,6 +109,8 @@ pub enum HeaderType {
     Request = 0,
     /// Of the response.
     Response = 2,
+    /// After the response's body.
+    ResponseTrailers = 3,
 }
 
 /// Which bytes of a body.

@@ -19,6 +19,7 @@ pub struct World {
     pub filter: usize,
     pub request: Fields,
     pub response: Fields,
+    pub trailers: Fields,
     /// What a hook for a body is called for, while it is.
     pub came: Option<Vec<u8>>,
     pub kept_request: Vec<u8>,
@@ -101,6 +102,7 @@ impl World {
         match kind {
             HeaderType::Request => &mut self.request,
             HeaderType::Response => &mut self.response,
+            HeaderType::ResponseTrailers => &mut self.trailers,
         }
     }
 

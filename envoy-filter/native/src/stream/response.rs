@@ -107,6 +107,7 @@ impl Exchange {
 
     /// A piece of the response's body.
     pub fn response_body(&mut self, stream: Stream, is_last: bool) -> Act {
+        let is_last = is_last || self.driver.is_some() && is_last_decompressed(stream);
         match self.state {
             State::Showing => {
                 let pieces = stream.pieces(BodyType::ReceivedResponse);
@@ -278,6 +279,19 @@ pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = F
         coding_allowed: true,
         host_writes_vary: false,
     }
+}
+
+/// Envoy's decompressor adds trailers of its own to the last piece. With them that is not
+/// the last one any more, and a filter that waits for more of it is never told of them.
+fn is_last_decompressed(stream: Stream) -> bool {
+    let trailers = stream.head(HeaderType::ResponseTrailers);
+    let is_its = |name: &[u8]| {
+        let name = name.to_ascii_lowercase();
+        let name = String::from_utf8_lossy(&name);
+        name.contains("-decompressor-") && name.ends_with("-uncompressed-bytes")
+    };
+    let found = trailers.plain().any(|(name, _)| is_its(name));
+    found
 }
 
 /// The driver's whole head in place of the one that there is.
