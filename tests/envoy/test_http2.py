@@ -1,4 +1,4 @@
-"""HTTP/2 and HTTP/3: clients that speak them, and nodes."""
+"""HTTP/2: clients that speak it, and nodes."""
 
 import subprocess
 import threading
@@ -147,21 +147,3 @@ class TestClients:
             assert body == BODY
             protocol, size = figures.decode().split()
             assert protocol == version and int(size) < len(BODY)
-
-
-def test_http3(start_envoy, origin):
-    """Clients that speak it are a hop's: what it takes over HTTP/1.1 it asks over HTTP/3."""
-    envoy = start_envoy([route("/cache", {"cache": True}), route("/")], hops="http3")
-    origin.answers(answer(BODY))
-    response = envoy.get("/")
-    assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
-    assert gunzip(response.body) == BODY
-    origin.answers(
-        Node({"eth_getBlockByHash": b'{"hash":"0x%064x","x":"' % 7 + b"0" * 200000 + b'"}'})
-    )
-    said = []
-    for _ in range(2):
-        response = envoy.ask("/cache", call("eth_getBlockByHash", BLOCK % 7))
-        said.append(response.header("Cache-Status"))
-        assert len(response.decoded) > 200000
-    assert "fwd=miss" in said[0] and "hit" in said[1]

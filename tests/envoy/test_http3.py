@@ -1,0 +1,201 @@
+"""HTTP/3. Clients that speak it are a hop's: what it takes over HTTP/1.1 it asks over HTTP/3;
+and so are nodes, which are asked over HTTP/2."""
+
+import json
+import threading
+
+import pytest
+
+from harness.client import Truncated, gunzip, request_bytes
+from harness.envoy import route
+from harness.origin import CLOSE, Until, answer, chunked, head
+from harness.rpc import Node, call
+
+BODY = b'{"result":"' + b"a" * 30000 + b'"}'
+LONG = b'{"hash":"0x%064x","x":"' % 7 + bytes(range(97, 117)) * 15000 + b'"}'
+GZIP = ("Accept-Encoding", "gzip")
+OCTETS = "application/octet-stream"
+DEPOSITS = "/ssz/eth/v1/beacon/states/%d/pending_deposits"
+REGISTRATIONS = "/ssz/eth/v1/validator/register_validator"
+# 20 MB of SSZ, and 5 MB
+MANY_DEPOSITS = 20_000_000 // 192
+MANY_REGISTRATIONS = 5_000_000 // 180
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    large = {
+        "ssz": True,
+        "ssz_preset": "mainnet",
+        "ssz_max_size": "128m",
+        "ssz_request": "always",
+        "memory": "1g",
+        "cache": True,
+        "cache_memory": "128m",
+        "cache_max_entry": "64m",
+        "max_oneshot": "64m",
+    }
+    routes = [
+        route("/cache", {"cache": True}),
+        route("/at-once", {"hold": "0"}),
+        route("/ssz/", large, prefix_rewrite="/"),
+        route("/"),
+    ]
+    return start_envoy(routes, hops="http3", workers=2)
+
+
+def test_a_page(envoy, origin):
+    origin.answers(answer(BODY))
+    response = envoy.get("/")
+    assert (response.status, response.coding, response.framing) == (200, "gzip", "length")
+    assert gunzip(response.body) == BODY
+
+
+@pytest.mark.parametrize("length", [100, 5000, 300_000])
+def test_hits(envoy, origin, length):
+    """For many at a time, of whom each gets his id."""
+    result = LONG[:length] + b'"}'
+    node = Node({"eth_getBlockByHash": result})
+    origin.answers(node)
+    block = '["0x%064x",true]' % length
+    first = envoy.ask("/cache", call("eth_getBlockByHash", block))
+    assert "fwd=miss" in first.header("Cache-Status")
+    faults = []
+
+    def asks(accept, first):
+        for number in range(first, first + 15):
+            body = call("eth_getBlockByHash", block, str(number))
+            response = envoy.ask("/cache", body, accept)
+            said = json.loads(response.decoded)
+            if "hit" not in response.header("Cache-Status") or said["id"] != number:
+                faults.append(response)
+            if said["result"] != json.loads(result):
+                faults.append(response)
+            if response.coding != accept and length > 1000:
+                faults.append(response)
+
+    threads = [
+        threading.Thread(target=asks, args=("gzip" if n % 2 else None, n * 1000)) for n in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults, faults[0]
+    assert node.count() == 1
+
+
+def deposits(count):
+    """As JSON, and as SSZ."""
+    one = {
+        "pubkey": "0x" + "11" * 48,
+        "withdrawal_credentials": "0x" + "22" * 32,
+        "amount": "32000000000",
+        "signature": "0x" + "33" * 96,
+        "slot": "7",
+    }
+    one_ssz = b"\x11" * 48 + b"\x22" * 32 + (32_000_000_000).to_bytes(8, "little")
+    one_ssz += b"\x33" * 96 + (7).to_bytes(8, "little")
+    about = '{"version":"electra","execution_optimistic":false,"finalized":true,"data":['
+    text = about + ",".join([json.dumps(one)] * count) + "]}"
+    return text.encode(), one_ssz * count
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_ssz_of_20_mb(envoy, origin, framing):
+    text, ssz = deposits(MANY_DEPOSITS)
+    origin.answers(answer(text, headers=[("Eth-Consensus-Version", "electra")], framing=framing))
+    path = DEPOSITS % len(framing)
+    for turn in range(2):
+        for coding in (None, "gzip"):
+            headers = [("Accept", OCTETS)] + ([GZIP] if coding else [])
+            with envoy.connect(timeout=120) as connection:
+                response = connection.exchange(path, headers=headers)
+            assert response.status == 200, response.body[:300]
+            assert response.header("Content-Type") == OCTETS
+            assert response.coding in (None, coding)
+            assert (gunzip(response.body) if response.coding else response.body) == ssz
+            if turn:
+                assert "hit" in response.header("Cache-Status"), response.headers
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_publishes_of_5_mb(envoy, origin, framing):
+    origin.answers(answer(b"", type=None))
+    message = b"\x11" * 20 + (30_000_000).to_bytes(8, "little") + (7).to_bytes(8, "little")
+    body = (message + b"\x22" * 48 + b"\x33" * 96) * MANY_REGISTRATIONS
+    fields = [("Content-Type", OCTETS)]
+    if framing == "chunked":
+        fields.append(("Transfer-Encoding", "chunked"))
+    with envoy.connect(timeout=120) as connection:
+        sent = b"".join(chunked([body])) if framing == "chunked" else body
+        response = connection.exchange(REGISTRATIONS, method="POST", headers=fields, body=sent)
+    assert response.status == 200, response.body[:300]
+    (asked,) = origin.received("/eth/v1/validator/register_validator")
+    assert asked.header("Content-Type") == "application/json"
+    registrations = json.loads(asked.body)
+    assert len(registrations) == MANY_REGISTRATIONS
+    assert registrations[-1]["message"]["gas_limit"] == "30000000"
+
+
+class TestResets:
+    def test_of_clients_while_it_is_sent(self, envoy, origin):
+        """Of some of those that are under way; the others are not harmed."""
+        go_on = threading.Event()
+        origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+                        *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
+        connections = [envoy.connect() for _ in range(20)]
+        for connection in connections:
+            connection.send(request_bytes("/at-once", headers=[GZIP]))
+        for connection in connections[::2]:
+            connection.read_head()
+            connection.reset()
+        envoy.wait_for(lambda: len(origin.received()) == 20, "all to be asked")
+        go_on.set()
+        for connection in connections[1::2]:
+            with connection:
+                assert connection.read().decoded == BODY
+        envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
+
+    def test_of_clients_that_publish(self, envoy, origin):
+        """Half of a body is nothing that a node sees."""
+        origin.answers(answer(b"", type=None))
+        for length in (1000, 200_000, 3_000_000):
+            connection = envoy.connect()
+            said = request_bytes(REGISTRATIONS, method="POST", body=bytes(180 * 30_000),
+                                 headers=[("Content-Type", OCTETS)])  # fmt: skip
+            connection.send(said[:length])
+            connection.reset()
+        envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
+        assert origin.received() == []
+
+    def test_of_clients_of_long_hits(self, envoy, origin):
+        """Of an answer that is longer than all windows."""
+        text, ssz = deposits(MANY_DEPOSITS // 4)
+        origin.answers(answer(text, headers=[("Eth-Consensus-Version", "electra")]))
+        path = DEPOSITS % 99
+        for _ in range(6):
+            connection = envoy.connect(receive_buffer=4096)
+            connection.send(request_bytes(path, headers=[("Accept", OCTETS)]))
+            assert connection.read_head().status == 200
+            connection.take(100_000)
+            connection.reset()
+        with envoy.connect(timeout=120) as connection:
+            response = connection.exchange(path, headers=[("Accept", OCTETS)])
+        assert response.body == ssz and "hit" in response.header("Cache-Status")
+        envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
+
+    def test_of_nodes(self, envoy, origin):
+        """No end, neither while a head is held, nor in a stream."""
+        script = [head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
+                  *chunked([BODY[:20000]], last=False), CLOSE]  # fmt: skip
+        origin.answers(script)
+        for path in ("/", "/cache"):
+            assert envoy.get(path).status in (502, 503)
+        for accept in ("gzip", None):
+            with pytest.raises(Truncated):
+                envoy.get("/at-once", accept)
+        text, _ = deposits(1000)
+        origin.answers(answer(text, headers=[("Eth-Consensus-Version", "electra")], cut_at=200_000))
+        assert envoy.get(DEPOSITS % 98, headers=[("Accept", OCTETS)]).status in (502, 503)
+        envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
