@@ -74,6 +74,24 @@ impl Exchange {
         }
     }
 
+    /// A part of an answer, or word that it has not changed, says what all of it would vary
+    /// on (RFC 9110, 15.3.7 and 15.4.5). A 304 need not say of which type that is.
+    fn varies_as_all_of_it<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Field<'a>> + Clone,
+    {
+        let response = Response::read(head.fields.clone());
+        let types = &self.config.types;
+        let is_left_alone = response.coding == Coding::Other
+            || response.no_transform
+            || self.request.no_transform
+            || response.content_type.is_some_and(|it| !types.contains(it));
+        if !is_left_alone {
+            self.varies = true;
+            response.vary_edits(head.host_writes_vary, &mut self.head_edits);
+        }
+    }
+
     /// Whether a response head is what comes next.
     pub(super) fn awaits_head(&self) -> bool {
         use Phase::{AwaitingHead, AwaitingPart, AwaitingUpdate, Replacing};
@@ -105,7 +123,11 @@ impl Exchange {
         }
         match head.status {
             101 => return Err(Mode::Upgrade),
-            0..=199 | 204 | 205 | 206 | 304 => return Err(Mode::Status),
+            206 | 304 => {
+                self.varies_as_all_of_it(head);
+                return Err(Mode::Status);
+            }
+            0..=199 | 204 | 205 => return Err(Mode::Status),
             _ => {}
         }
         let response = Response::read(head.fields.clone());
