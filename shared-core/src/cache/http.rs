@@ -81,7 +81,9 @@ impl Reader {
             // section 5.3: what is no date is in the past
             self.expires.get_or_insert(date(value));
         } else if name.eq_ignore_ascii_case(b"age") {
-            self.age = self.age.max(seconds(value).unwrap_or(0));
+            // section 5.1: of a list the first; some proxies make one of two lines
+            let first = members(value).next().and_then(seconds);
+            self.age = self.age.max(first.unwrap_or(0));
         } else if name.eq_ignore_ascii_case(ACCEL) {
             self.accel = self.accel.or_else(|| Accel::read(value));
         }
@@ -356,6 +358,10 @@ mod tests {
             # age is deducted
             cache-control: max-age=10; age: 4 => 6000
             age: 40; cache-control: max-age=10 => 0
+            # the first of a list, the oldest of several lines
+            age: 7,40; cache-control: max-age=10 => 3000
+            age: 4; age: 7; cache-control: max-age=10 => 3000
+            age: x, 7; cache-control: max-age=10 => 10000
             # huge counts do not overflow
             cache-control: max-age=99999999999999999999999 => 2147483648000";
         let rows = table.lines().map(str::trim).filter(|row| !row.is_empty());
