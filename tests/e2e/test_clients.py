@@ -103,14 +103,14 @@ def specified(of_forks):
 
 
 @pytest.fixture(scope="module")
-def nginx(start_nginx):
-    return start_nginx(CONFIG)
+def url(start_nginx):
+    """Of what is in front of the node."""
+    return f"http://127.0.0.1:{start_nginx(CONFIG).ports['port']}"
 
 
 @pytest.fixture
-def lodestar(nginx, cache_directory):
+def lodestar(url, cache_directory):
     def ask(jobs):
-        url = f"http://127.0.0.1:{nginx.ports['port']}"
         command = ["node", "--input-type=module", "-e", SOURCE.read_text(), url, FORK]
         done = subprocess.run(
             command,
@@ -127,7 +127,7 @@ def lodestar(nginx, cache_directory):
     return ask
 
 
-def test_lodestar_gets_values(nginx, origin, specified, lodestar):
+def test_lodestar_gets_values(origin, specified, lodestar):
     """From the node, and then from the cache."""
     jobs, expected = [], []
     for path, group, call, args, type_ in GETS:
@@ -143,7 +143,7 @@ def test_lodestar_gets_values(nginx, origin, specified, lodestar):
 
 
 @pytest.mark.parametrize("wire", ["ssz", "json"])
-def test_lodestar_publishes(nginx, origin, specified, lodestar, wire):
+def test_lodestar_publishes(origin, specified, lodestar, wire):
     origin.answers(answer(b"", type=None))
     origin.requests.clear()
     jobs = []
@@ -160,7 +160,7 @@ def test_lodestar_publishes(nginx, origin, specified, lodestar, wire):
         assert json.loads(asked.body.lower()) == specified[type_]["data"]
 
 
-def test_lodestar_is_told_what_went_wrong(nginx, origin, lodestar):
+def test_lodestar_is_told_what_went_wrong(origin, lodestar):
     origin.answers(answer(b'{"code":404,"message":"block not found"}', status=404))
     job = {"group": "beacon", "call": "getBlockV2", "args": {"blockId": 8}, "wire": "ssz"}
     (got,) = lodestar([job])
@@ -183,12 +183,11 @@ def run(command, jobs):
 
 
 @pytest.fixture
-def python(nginx, cache_directory):
-    url = f"http://127.0.0.1:{nginx.ports['port']}"
+def python(url, cache_directory):
     return lambda jobs: run([cache_directory / "ssz-venv" / "bin" / "python", PYTHON_SOURCE, url, FORK], jobs)
 
 
-def test_a_python_client_gets_values(nginx, origin, specified, python):
+def test_a_python_client_gets_values(origin, specified, python):
     """From the node, and then from the cache."""
     jobs, expected = [], []
     for path, _, type_ in MORE_GETS:
@@ -204,7 +203,7 @@ def test_a_python_client_gets_values(nginx, origin, specified, python):
 
 
 @pytest.mark.parametrize("takes_ssz", [False, True])
-def test_a_python_client_publishes(nginx, origin, specified, python, takes_ssz):
+def test_a_python_client_publishes(origin, specified, python, takes_ssz):
     """The first try comes through, whatever the node takes."""
     refused = answer(b'{"code":415,"message":"no SSZ here"}', status=415)
     accepts = answer(b"", type=None)
@@ -225,7 +224,7 @@ def test_a_python_client_publishes(nginx, origin, specified, python, takes_ssz):
         assert json.loads(asked.body) == specified[type_]["data"]
 
 
-def test_a_python_client_is_told_what_went_wrong(nginx, origin, specified, python):
+def test_a_python_client_is_told_what_went_wrong(origin, specified, python):
     path, type_ = MORE_POSTS[0]
     value = {"path": path, "type": type_, "ssz": specified[type_]["ssz"], "json": specified[type_]["data"]}
     missing = "/eth/v2/beacon/blocks/404"
@@ -252,14 +251,13 @@ STATIC = {
 
 
 @pytest.fixture
-def go(nginx, origin, cache_directory):
+def go(url, origin, cache_directory):
     for path, data in STATIC.items():
         origin.answers(answer(json.dumps({"data": data}).encode()), path)
-    url = f"http://127.0.0.1:{nginx.ports['port']}"
     return lambda jobs: run([cache_directory / "go-client", url], jobs)
 
 
-def test_a_go_client_gets_values(nginx, origin, of_forks, go):
+def test_a_go_client_gets_values(origin, of_forks, go):
     """From the node, and then from the cache."""
     jobs, expected = [], []
     for path, call, type_ in MORE_GETS:
@@ -277,7 +275,7 @@ def test_a_go_client_gets_values(nginx, origin, of_forks, go):
             assert got == wanted, (job, got.get("error"))
 
 
-def test_a_go_client_publishes_and_is_told_what_went_wrong(nginx, origin, of_forks, go):
+def test_a_go_client_publishes_and_is_told_what_went_wrong(origin, of_forks, go):
     value = of_forks[GO_FORK, "SignedBlockContents"]
     origin.answers(answer(b"", type=None), "/eth/v1/beacon/blocks")
     origin.requests.clear()
