@@ -12,14 +12,14 @@ import subprocess
 import pytest
 
 from harness import payloads
-from harness.nginx import MODULE, NGINX
+from harness.nginx import MODULE
 from harness.origin import answer
 from harness.payloads import OCTETS, ROUTE, call_of, submission_of
 
 FOLDER = pathlib.Path("/usr/lib/nginx/modules")
 BROTLI = FOLDER / "ngx_http_brotli_filter_module.so"
 
-pytestmark = pytest.mark.skipif(NGINX != "/usr/sbin/nginx", reason="Debian's modules are for Debian's nginx")
+pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx")
 
 CONFIG = """
 proxy_http_version 1.1;

@@ -10,13 +10,13 @@ import pathlib
 import pytest
 
 from harness.client import connected
-from harness.nginx import MODULE, NGINX
+from harness.nginx import MODULE
 from harness.origin import answer
 from harness.owner import Client
 from harness.rpc import Node, call
 from test_other_modules import FOLDER, decoded, modules
 
-pytestmark = pytest.mark.skipif(NGINX != "/usr/sbin/nginx", reason="Debian's modules are for Debian's nginx")
+pytestmark = pytest.mark.once("Debian's modules are for Debian's nginx")
 
 SSZIP = """
 sszip on;
