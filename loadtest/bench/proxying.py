@@ -8,13 +8,14 @@ import caching_bodies as bodylib
 import check
 import load
 import machine
+import proxying_large
+import proxying_store
 from dataclasses import replace
-from proxying_stack import ENVOY, Envoy, Row, asked, compressor, sszip, version
+from proxying_stack import ENVOY, PLAIN, Envoy, Row, asked, compressor, sszip, version
 from stack import Node
 
-SECTIONS = ["compress", "off", "hit", "workers"]
+SECTIONS = ["compress", "off", "hit", "owner", "workers", "large"]
 NAME = "part-10-envoy"
-PLAIN = Row("no filter")
 DEFAULT = compressor("compressor", None)
 BEST_SPEED = compressor("compressor, BEST_SPEED", "BEST_SPEED")
 OURS = sszip()
@@ -33,7 +34,8 @@ SLACK = 0.1
 def hits(known, name="sszip, hits"):
     """`known`: methods that the table of methods does not know."""
     valid = [[kind, "1h"] for kind in ("immutable", "unfinalized", "tip", *sorted(known))]
-    return sszip(name, cache=True, cache_memory="256m", cache_valid=valid)
+    row = sszip(name, cache=True, cache_memory="256m", cache_valid=valid)
+    return replace(row, hits=True)
 
 
 def versions():
@@ -43,7 +45,7 @@ def versions():
 def run(args, work, library, chosen, pairs, say):
     """The sections asked for, by name."""
     quick = args.quick
-    rounds = 1 if quick else 3
+    rounds = 1 if quick else 5
     calls = bodylib.singles(chosen, library, 1 if quick else PER_GROUP)
     known = {b.method for b in chosen if b.method.startswith("erigon_")}
     out = {}
@@ -56,9 +58,14 @@ def run(args, work, library, chosen, pairs, say):
         if "hit" in args.only:
             say("hits")
             out["hit"] = stored(work, node, known, calls, rounds, say)
+        if "owner" in args.only:
+            say("hits from the owner")
+            out["owner"] = proxying_store.run(work, pairs, quick, 1 if quick else 5, say)
         if "workers" in args.only:
             say("hits by several workers")
             out["workers"] = workers(work, node, known, calls, rounds, say)
+    if "large" in args.only:
+        out["large"] = proxying_large.run(work, quick, say)
     return out
 
 
@@ -180,7 +187,7 @@ class Servers:
             SLACK,
         )
         reached = settled(self.node) - before
-        answers = row.answers or "hits" in row.name
+        answers = row.answers or row.hits
         if answers and reached or not answers and reached < sample["requests"]:
             raise SystemExit(
                 f"{row.name}, {call.name}: {reached} of {sample['requests']} requests "

@@ -4,17 +4,22 @@ from statistics import median
 
 import plot
 from proxying import BEST_SPEED, CONNECTIONS, DEFAULT, NOT_APPLYING, OFF, OURS, PLAIN, WORKERS
+from proxying_large import PROXY
+from proxying_store import CONNECTIONS as OWNER_CONNECTIONS
+from proxying_store import HOT, OWNER
 from report import MET, machine_text, quiet, table
+from wire_report import Large, large_text, of_large
 
 DEFAULT_CPU, DEFAULT_BYTES = 0.5, 1.10
 SPEED_CPU, SPEED_BYTES = 1.0, 0.65
 HIT_US, BESIDE_DIRECT_US, HIT_RPS = 50, 8, 10
-OFF_US = 5
+OFF_US, OWNER_US = 5, 60
 HITS, DIRECT = "sszip, hits", "direct_response of the same bytes"
 TITLES = {
     "compress": "Compression",
     "off": "Switched on and not applying",
     "hit": "Hits, other ids each",
+    "owner": "Hits from the owner",
     "workers": "Hits by several workers, on both cores",
 }
 
@@ -72,8 +77,22 @@ def verdicts(results):
     out = []
     for connections in CONNECTIONS:
         out += of_connections(results, connections)
+    if data := results.get("owner"):
+        samples = Samples(data)
+        (group,) = samples.groups
+        more = samples.added(group, OWNER_CONNECTIONS, OWNER.name, HOT.name)
+        out.append(
+            {
+                "target": f"a hit of {group} from the owner: at most {OWNER_US} us more than from "
+                "the worker's memory",
+                "measured": f"{more:+.1f} us",
+                "met": more <= OWNER_US,
+            }
+        )
     if data := results.get("workers"):
         out.append(of_workers(Samples(data)))
+    for data in results.get("large", ()):
+        out += of_large(Large(data, [PROXY]))
     if not results["recorded"] or results["quick"]:
         out = [row | {"met": None} for row in out]
     return out
@@ -193,7 +212,18 @@ def render(results, plot_name):
     for section, title in TITLES.items():
         if section in results:
             parts += [f"## {title}", section_table(Samples(results[section]))]
+    if data := results.get("large"):
+        parts += ["## Witnesses", LARGE_TEXT]
+        for one in data:
+            parts += large_text(Large(one, [PROXY]))
     return "\n\n".join(parts) + "\n"
+
+
+LARGE_TEXT = (
+    "From the first request to the last byte at the client, decoded if it was gzipped; over "
+    "TCP or a Unix socket from the node to Envoy, and over TCP to the client. Node, Envoy "
+    "and client are free on all cores. *Growth*: the most that Envoy's resident memory grew."
+)
 
 
 def section_table(samples):

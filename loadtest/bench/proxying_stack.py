@@ -33,6 +33,11 @@ class Row:
     filters: str = "[]"
     answers: Path | None = None
     workers: int = 1
+    # Its answers are stored ones.
+    hits: bool = False
+
+
+PLAIN = Row("no filter")
 
 
 def sszip(name="sszip", **settings):
@@ -70,7 +75,7 @@ def compressor(name, level):
     return Row(name, "gzip", filters=json.dumps([coder]))
 
 
-def configuration(row, port, admin, node, access=None):
+def configuration(row, listens, admin, node):
     if row.answers:
         length = row.answers.stat().st_size
         action = {
@@ -113,10 +118,11 @@ def configuration(row, port, admin, node, access=None):
         "static_resources": {
             "listeners": [
                 {
-                    "name": "bench",
-                    "address": address(port),
+                    "name": f"bench-{number}",
+                    "address": address(where),
                     "filter_chains": [{"filters": [network]}],
                 }
+                for number, where in enumerate(listens)
             ],
             "clusters": [
                 {
@@ -132,12 +138,16 @@ def configuration(row, port, admin, node, access=None):
     }
 
 
-def address(port):
-    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+def address(where):
+    """A port, or a Unix socket's path."""
+    if isinstance(where, int):
+        return {"socket_address": {"address": "127.0.0.1", "port_value": where}}
+    return {"pipe": {"path": str(where)}}
 
 
 class Envoy:
-    """One Envoy; of it load.measure wants what it wants of an Nginx."""
+    """One Envoy, on a port and a socket; load.measure wants of it what it wants of an
+    Nginx."""
 
     owner = None
 
@@ -146,7 +156,11 @@ class Envoy:
         prefix = self.prefix = work / f"envoy-{slug(row.name)}-{self.port}"
         prefix.mkdir(parents=True)
         shutil.copy(MODULE, prefix / "libsszip_envoy.so")
-        text = json.dumps(configuration(row, self.port, self.admin, node))
+        (prefix / "libsszip_owner.so").symlink_to(MODULE.with_name("libsszip_owner.so"))
+        self.socket = prefix / "envoy.sock"
+        listens = (self.port, self.socket)
+        text = json.dumps(configuration(row, listens, self.admin, node))
+        text = text.replace("@PREFIX@", str(prefix))
         (prefix / "envoy.json").write_text(text)
         self.log = prefix / "envoy.log"
         command = [ENVOY, "-c", prefix / "envoy.json", "--concurrency", row.workers]

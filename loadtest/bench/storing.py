@@ -8,9 +8,6 @@ writes with its log and without.
 
 import gzip
 import json
-import re
-import socket
-import time
 import urllib.request
 from dataclasses import replace
 
@@ -23,6 +20,7 @@ import stampede
 import storing_bodies as bodylib
 from caching import CONNECTIONS, PER_GROUP, SLACK, Servers
 from caching_coders import FRESH, SMALL_TIER, Row, sszip_cache
+from filling import fill
 from stack import PASS, Nginx, Node
 from storing_coders import HOT, MEMORY, PLACES, STORE, TIERS, stored
 
@@ -33,16 +31,6 @@ COUNTERS = {MEMORY: "memory", STORE: "store"}
 # Of a run, at least so many have to come from where they should; the others are
 # taken out of what a hit costs.
 SHARE = 0.8
-# A fill is asked for, is there, is asked for again; what comes last is a hit.
-MOST_PASSES = 6
-# Between two of them.
-SETTLE_SECONDS = 0.2
-# A look-up that takes too long is given up, and the node asked: on a machine
-# that is busy this is so many of them.
-LATE = 0.01
-# Of a fill, so many requests are sent before the first is read.
-PIPELINED = 32
-LENGTH = re.compile(rb"\r\nContent-Length: (\d+)\r\n(?:[^\r\n]+\r\n)*\r\n")
 LARGE_ENTRY = "sszip_cache_max_entry 64m; sszip_max_oneshot 64m;"
 
 
@@ -150,48 +138,14 @@ class Places:
         server = self.servers[row] = Nginx(work, row, self.node.port, {"/": coder})
         self.coder = coder
         for call in self.calls:
-            self.fill(server, call)
+            fill(server.port, self.asked, call, self.keys)
         if place == STORE:
             # what is in its memory goes to its files
             server.restart()
             for call in self.calls:
-                self.fill(server, call)
+                fill(server.port, self.asked, call, self.keys)
         for call in self.calls:
             self.verify(row, server, call, plain)
-
-    def fill(self, server, call):
-        """Asks for every key until the node hears of hardly any."""
-        for _ in range(MOST_PASSES):
-            before = self.asked()
-            self.ask_for_all(server, call)
-            if self.asked() - before <= self.keys * LATE:
-                return
-            # what the node gave is on its way to the owner
-            time.sleep(SETTLE_SECONDS)
-        raise SystemExit(f"{call.name}: keys are still missing after {MOST_PASSES} passes")
-
-    def ask_for_all(self, server, call):
-        """Some requests at a time, whose answers are only counted."""
-        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as peer:
-            for first in range(0, self.keys, PIPELINED):
-                numbers = range(first, min(first + PIPELINED, self.keys))
-                texts = (
-                    check.written(server.port, "/", bodylib.numbered(call, n), "gzip")
-                    for n in numbers
-                )
-                peer.sendall(b"".join(texts))
-                left = len(numbers)
-                data = bytearray()
-                while left:
-                    if not (piece := peer.recv(1 << 20)):
-                        raise SystemExit(f"{call.name}: nginx closed the connection")
-                    data += piece
-                    while found := LENGTH.search(data):
-                        end = found.end() + int(found[1])
-                        if len(data) < end:
-                            break
-                        del data[:end]
-                        left -= 1
 
     def verify(self, row, server, call, plain):
         request = bodylib.numbered(call, self.keys - 1)

@@ -26,10 +26,11 @@ BESIDE_CONNECTIONS, BESIDE_PAUSE_MS = 4, 20
 
 @dataclass(frozen=True)
 class Row:
-    """What a client asks for, and what is between it and the node; None: nothing."""
+    """What a client asks for, and what is between it and the node, as its server is
+    configured; None: nothing."""
 
     name: str
-    coder: Coder | None
+    coder: object | None
     media: str = JSON
     accept: str = ""
 
@@ -68,8 +69,13 @@ ROWS = [Row(DIRECT, None), *PLAIN, *OURS]
 SSZ_ROW = "sszip, SSZ"
 
 
-def run(client, work, body, rounds, say):
-    """One body over both transports."""
+def nginx(work, row, upstream):
+    """In front of the node."""
+    return Nginx(work, row.name, upstream, {"/": row.coder}, core=None)
+
+
+def run(client, work, body, rounds, say, rows=ROWS, start=nginx):
+    """One body over both transports; `start`: what is in front of the node."""
     with Node(work, [work / "small"], core=None, options=body.node) as node:
         wire_values.record(client, node, body)
         out = {
@@ -84,18 +90,17 @@ def run(client, work, body, rounds, say):
         }
         for transport in (TCP, UNIX):
             say(f"{body.kind}, {body.megabytes} MB, {transport}")
-            of_transport(client, work, node, body, transport, rounds, out)
+            of_transport(client, work, node, body, transport, rounds, out, rows, start)
     return out
 
 
-def of_transport(client, work, node, body, transport, rounds, out):
-    servers, rows = {}, list(ROWS)
+def of_transport(client, work, node, body, transport, rounds, out, rows, start):
+    servers, rows = {}, list(rows)
     upstream = node.socket if transport == UNIX else node.port
     try:
-        for row in ROWS:
+        for row in rows:
             if row.coder:
-                coders = {"/": row.coder}
-                servers[row.name] = Nginx(work, row.name, upstream, coders, core=None)
+                servers[row.name] = start(work, row, upstream)
         for turn in range(rounds):
             first = turn % len(rows)
             for row in rows[first:] + rows[:first]:
