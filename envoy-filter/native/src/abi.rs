@@ -203,8 +203,12 @@ pub enum LogLevel {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
+    /// `request.protocol`.
+    RequestProtocol = 10,
     /// `destination.port`.
     DestinationPort = 27,
+    /// `connection.id`.
+    ConnectionId = 28,
     /// `xds.route_name`.
     XdsRouteName = 61,
 }

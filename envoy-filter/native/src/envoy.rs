@@ -224,31 +224,49 @@ impl Stream {
 
     /// The name of the request's route; empty: it has none.
     pub fn route(self) -> &'static [u8] {
-        let mut name = EnvoyBuffer::NONE;
-        // SAFETY: as above.
-        unsafe {
-            envoy_dynamic_module_callback_http_filter_get_attribute_string(
-                self.0,
-                Attribute::XdsRouteName,
-                &raw mut name,
-            );
-            name.bytes()
-        }
+        self.text(Attribute::XdsRouteName)
+    }
+
+    /// What the client speaks, as `HTTP/1.1`.
+    pub fn protocol(self) -> &'static [u8] {
+        self.text(Attribute::RequestProtocol)
     }
 
     /// The port at which the client has asked; 0: none.
     pub fn port(self) -> u16 {
-        let mut port = 0;
+        self.number(Attribute::DestinationPort) as u16
+    }
+
+    /// The number of the client's connection; 0: none.
+    pub fn connection(self) -> u64 {
+        self.number(Attribute::ConnectionId)
+    }
+
+    fn text(self, attribute: Attribute) -> &'static [u8] {
+        let mut text = EnvoyBuffer::NONE;
+        // SAFETY: within a hook, which is over before the stream can go.
+        unsafe {
+            envoy_dynamic_module_callback_http_filter_get_attribute_string(
+                self.0,
+                attribute,
+                &raw mut text,
+            );
+            text.bytes()
+        }
+    }
+
+    fn number(self, attribute: Attribute) -> u64 {
+        let mut number = 0;
         // SAFETY: within a hook.
         let is_known = unsafe {
             envoy_dynamic_module_callback_http_filter_get_attribute_int(
                 self.0,
-                Attribute::DestinationPort,
-                &raw mut port,
+                attribute,
+                &raw mut number,
             )
         };
         if is_known {
-            port as u16
+            number
         } else {
             0
         }

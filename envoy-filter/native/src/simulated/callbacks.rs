@@ -130,9 +130,20 @@ extern "C" fn cluster_name(_stream: FilterPtr, name: *mut EnvoyBuffer) -> bool {
     true
 }
 
-extern "C" fn attribute(_stream: FilterPtr, _which: Attribute, value: *mut EnvoyBuffer) -> bool {
+extern "C" fn attribute(_stream: FilterPtr, which: Attribute, value: *mut EnvoyBuffer) -> bool {
+    let text: &[u8] = match which {
+        Attribute::RequestProtocol => b"HTTP/1.1",
+        _ => b"a route",
+    };
     // SAFETY: there is room for it.
-    unsafe { value.write(lent(b"a route")) };
+    unsafe { value.write(lent(text)) };
+    true
+}
+
+/// All of a worker's clients have one connection.
+extern "C" fn number(_stream: FilterPtr, _which: Attribute, value: *mut u64) -> bool {
+    // SAFETY: there is room for it.
+    unsafe { value.write(80) };
     true
 }
 
@@ -226,6 +237,7 @@ pub fn of(name: &str) -> Option<*const ()> {
         "get_most_specific_route_config" => route_config as *const (),
         "http_get_cluster_name" => cluster_name as *const (),
         "http_filter_get_attribute_string" => attribute as *const (),
+        "http_filter_get_attribute_int" => number as *const (),
         "http_get_headers_size" => headers_size as *const (),
         "http_get_headers" => headers as *const (),
         "http_set_header" => set_header as *const (),

@@ -4,6 +4,7 @@
 //! What Envoy calls back for at once (an answer of ours, a stream that goes on) is
 //! an [`Act`], done once nothing of the stream is in use.
 
+mod pipelined;
 mod purge;
 mod redirect;
 mod request;
@@ -71,6 +72,8 @@ enum State {
     Waiting,
     /// What it purges is purged.
     Purging,
+    /// The driver's answer waits for the one before to be sent.
+    Answering,
     /// The response's head is awaited.
     Forwarded,
     /// The response's body is shown, and goes on.
@@ -87,6 +90,8 @@ enum State {
 const TIMER: u64 = 1 << 62;
 /// A job has run.
 const DONE: u64 = 1 << 61;
+/// An answer of ours need not wait any more.
+const ANSWER: u64 = 1 << 57;
 /// The client has caught up.
 const CAUGHT_UP: u64 = 1 << 58;
 /// What was left for trailers.
@@ -96,6 +101,9 @@ const TRAILERS: u64 = 1 << 60;
 pub struct Exchange {
     state: State,
     driver: Option<Driver>,
+    /// The number of the client's connection, on which an answer may wait to be sent.
+    connection: u64,
+    follows_unsent: bool,
     /// Made when it is first needed.
     scheduler: Option<Arc<Scheduler>>,
     /// Of the last deadline.
@@ -134,6 +142,8 @@ impl Exchange {
         Self {
             state: State::Passing,
             driver,
+            connection: 0,
+            follows_unsent: false,
             scheduler: None,
             timer: 0,
             is_timed: false,
@@ -190,13 +200,16 @@ impl Exchange {
 
     /// What is waited for is of the request, not of the response.
     pub fn is_request(&self) -> bool {
-        matches!(self.state, State::Asking | State::Waiting | State::Purging)
+        matches!(
+            self.state,
+            State::Asking | State::Waiting | State::Purging | State::Answering
+        )
     }
 
-    /// The node's answer is complete. What still comes of the request is not awaited by
+    /// The answer is complete. What still comes of the request is not awaited by
     /// anybody, and must not have Envoy think that the stream goes on.
     fn is_answered(&self) -> bool {
-        self.state == State::Coding || self.has_trailers
+        matches!(self.state, State::Coding | State::Answering) || self.has_trailers
     }
 
     /// Something that this has asked to be told. Unless it `can_go_on` Envoy does not let
@@ -205,6 +218,7 @@ impl Exchange {
         match event {
             DONE => self.done(stream),
             WOKEN => self.woken(stream),
+            ANSWER => self.answered(),
             CAUGHT_UP => self.sending.take().map_or(Act::Stop, Act::GoOn),
             TRAILERS => self.ends_by_trailers(stream),
             timer if self.is_timed && timer == self.timer => {

@@ -51,13 +51,11 @@ impl Exchange {
 
     fn purged(&mut self, stream: Stream, query: &[u8]) -> Act {
         self.waiting = None;
-        self.becomes(State::Passing);
-        let Some(driver) = self.driver.take() else {
-            return Act::Reset("sszip: nothing is known of a purge");
-        };
-        tell(query, &driver);
-        note(stream, Some(&driver));
-        Act::Respond(Box::new(driver))
+        if let Some(driver) = &self.driver {
+            tell(query, driver);
+            note(stream, Some(driver));
+        }
+        self.answer(stream)
     }
 }
 

@@ -23,6 +23,7 @@ impl Exchange {
         filter: &Filter,
         is_all: bool,
     ) -> Act {
+        self.comes(stream);
         let head = stream.head(HeaderType::Request);
         if self.is_redirected(&head) {
             self.becomes(State::Forwarded);
@@ -200,11 +201,9 @@ impl Exchange {
                 self.forward(stream)
             }
             Step::Respond => {
-                self.state = State::Passing;
                 self.report(stream);
                 self.update(stream);
-                let driver = self.driver.take();
-                driver.map_or(Act::Continue, |driver| Act::Respond(Box::new(driver)))
+                self.answer(stream)
             }
             Step::OffLoop(job) => {
                 self.state = State::Asking;

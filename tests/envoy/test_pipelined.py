@@ -1,0 +1,116 @@
+"""Requests that are sent before those before them are answered. Envoy closes a connection of
+HTTP/1 on which more than two answers wait to be sent, and sends none while it reads."""
+
+import json
+
+import pytest
+
+from harness.client import gunzip, request_bytes
+from harness.envoy import route
+from harness.http2 import Http2Client
+from harness.rpc import Node, call
+
+JSON = ("Content-Type", "application/json")
+NUMBER = 40
+
+
+def block(number, whole, id=0):
+    params = '["0x%064x",%s]' % (number, json.dumps(whole))
+    return call("eth_getBlockByHash", params, str(id))
+
+
+def text(params):
+    return b'"0x%b"' % (b"ab" * (200_000 if params[1] else 2_000))
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    routes = [
+        route("/purge", {"cache_purge": True}),
+        route("/", {"cache": True, "cache_valid": ["immutable 1h"]}),
+    ]
+    return start_envoy(routes, workers=1)
+
+
+@pytest.fixture
+def stored(envoy, origin):
+    """So many short and long blocks."""
+    node = Node({"eth_getBlockByHash": text, "eth_syncing": b"false"})
+    origin.answers(node)
+    for number in range(NUMBER):
+        for whole in (False, True):
+            envoy.ask("/", block(number, whole))
+            assert is_hit(envoy.ask("/", block(number, whole)))
+    node.asked.clear()
+    return node
+
+
+def is_hit(response):
+    return (response.header("Cache-Status") or "").startswith("sszip; hit")
+
+
+def sent(bodies):
+    return b"".join(request_bytes("/", method="POST", headers=[JSON], body=body) for body in bodies)
+
+
+def test_hits(envoy, stored):
+    with envoy.connect() as connection:
+        connection.send(sent(block(number, False, number) for number in range(NUMBER)))
+        for number in range(NUMBER):
+            response = connection.read("POST")
+            assert is_hit(response) and json.loads(response.decoded)["id"] == number
+    assert stored.asked == []
+
+
+def test_hits_among_others(envoy, stored):
+    """In each order. Of a node's answer the end is unsent still when its client has it."""
+    for period in (2, 3, 5):
+        others = {number for number in range(NUMBER) if number % period == 0}
+        bodies = [
+            call("eth_syncing", id=str(number)) if number in others else block(number, False, number)
+            for number in range(NUMBER)
+        ]
+        with envoy.connect() as connection:
+            connection.send(sent(bodies))
+            for number in range(NUMBER):
+                response = connection.read("POST")
+                assert is_hit(response) == (number not in others)
+                assert json.loads(response.decoded)["id"] == number
+
+
+def test_what_is_refused(envoy, stored):
+    """There is no store that could be purged."""
+    with envoy.connect() as connection:
+        connection.send(request_bytes("/purge?everything", method="POST") * NUMBER)
+        for _ in range(NUMBER):
+            assert connection.read("POST").status == 503
+    envoy.expect("purge of")
+
+
+def test_hits_whose_requests_come_in_pieces(envoy, stored):
+    body = sent(block(number, False, number) for number in range(NUMBER))
+    for length in (1, 333, 1000):
+        with envoy.connect() as connection:
+            for at in range(0, len(body), length):
+                connection.send(body[at : at + length])
+            for number in range(NUMBER):
+                response = connection.read("POST")
+                assert is_hit(response) and json.loads(response.decoded)["id"] == number
+
+
+def test_who_leaves_while_an_answer_waits(envoy, stored):
+    for number in range(50):
+        with envoy.connect() as connection:
+            connection.send(sent(block(number, number % 2 > 0, number) for number in range(number % 7 + 2)))
+    envoy.wait_for(lambda: envoy.active() == 0, "requests of those who left")
+    assert is_hit(envoy.ask("/", block(0, False)))
+
+
+def test_many_at_once_on_http2(envoy, stored):
+    with Http2Client(envoy.port) as client:
+        bodies = [block(number, False, number) for number in range(NUMBER)]
+        streams = [client.ask("/", method="POST", body=body) for body in bodies]
+        client.finish(*streams)
+        for number, stream in enumerate(streams):
+            assert json.loads(gunzip(bytes(client.bodies[stream])))["id"] == number
+    assert stored.asked == []
