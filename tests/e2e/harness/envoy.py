@@ -103,7 +103,6 @@ class Envoy(Asked):
         # of the command line; and whether another one may take over
         self.options = []
         self.restarts = False
-        self.environment = {}
         self._allowed = []
         self._judged = 0
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
