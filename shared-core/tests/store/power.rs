@@ -2,12 +2,16 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::store::{Config, Opening, Store};
 
 use super::child::{say, start};
 use super::support::{config, count, folder, has, key, open, put};
+
+/// So many entries are stored from one cut to the next, at most.
+const AHEAD: u64 = 300;
 
 /// The child: cuts the power while entries are stored and purged, `cuts`
 /// times, and looks at what each cut leaves.
@@ -20,10 +24,15 @@ pub fn write(folder: &Path, cuts: u64) {
     // entry n is purged when `acknowledged` is above n, for each n % 10 == 0
     let acknowledged = AtomicU64::new(0);
     let done = AtomicU64::new(0);
+    // no more than the store has room for, however long a cut takes
+    let may_write = AtomicU64::new(AHEAD);
     let mut kept = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0.. {
+                while n >= may_write.load(Ordering::SeqCst) && done.load(Ordering::SeqCst) == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 put(&store, n, 3000);
                 if n % 10 == 9 {
                     store.purge(&Scope::Key(key(n - 9))).unwrap();
@@ -45,6 +54,7 @@ pub fn write(folder: &Path, cuts: u64) {
             }
             let purged = acknowledged.load(Ordering::SeqCst);
             kept += look(&store, &folder.join(format!("cut-{cut}")), cut, purged);
+            may_write.fetch_add(AHEAD, Ordering::SeqCst);
         }
     });
     say(format_args!("kept {kept}"));
