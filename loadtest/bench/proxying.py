@@ -24,7 +24,7 @@ COMPRESS = [PLAIN, DEFAULT, BEST_SPEED, OURS]
 OFF = replace(sszip("sszip, disabled", enable=False), coding="")
 NOT_APPLYING = replace(sszip("sszip, other types", types="text/plain"), coding="")
 WORKERS = [1, 2, 4]
-PER_GROUP = 4
+PER_GROUP = 3
 # Requests at a time: the latency's and the throughput's.
 CONNECTIONS = [1, 32]
 # A hit compresses the id of the request, and so differs by some bytes.
@@ -45,7 +45,7 @@ def versions():
 def run(args, work, library, chosen, pairs, say):
     """The sections asked for, by name."""
     quick = args.quick
-    rounds = 1 if quick else 5
+    rounds = 1 if quick else 3
     calls = bodylib.singles(chosen, library, 1 if quick else PER_GROUP)
     known = {b.method for b in chosen if b.method.startswith("erigon_")}
     out = {}
@@ -60,7 +60,7 @@ def run(args, work, library, chosen, pairs, say):
             out["hit"] = stored(work, node, known, calls, rounds, say)
         if "owner" in args.only:
             say("hits from the owner")
-            out["owner"] = proxying_store.run(work, pairs, quick, 1 if quick else 5, say)
+            out["owner"] = proxying_store.run(work, pairs, quick, rounds, say)
         if "workers" in args.only:
             say("hits by several workers")
             out["workers"] = workers(work, node, known, calls, rounds, say)
