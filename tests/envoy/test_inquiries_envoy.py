@@ -74,8 +74,8 @@ def get(envoy, prefix, path, *headers, accept=None):
     return envoy.get(prefix.rstrip("/") + path, accept, headers=headers)
 
 
-def minimal(origin, chain, blocks, asked_at=SPEC, **options):
-    origin.answers(answer(said(chain.spec), **options), asked_at)
+def minimal(origin, chain, blocks, asked_at=SPEC, first=(), **options):
+    origin.answers([*first, *answer(said(chain.spec), **options)], asked_at)
     origin.answers(lambda request: served(blocks["minimal"]) if "/blocks/7" in request.path else None)
     return bytes.fromhex(blocks["minimal"]["ssz"])
 
@@ -92,11 +92,13 @@ def minimal(origin, chain, blocks, asked_at=SPEC, **options):
 )
 def test_the_preset_is_learnt(envoy, origin, chain, blocks, prefix, path, asked_at):
     """By all workers, with one question, that is asked where the router asks."""
-    ssz = minimal(origin, chain, blocks, asked_at, split=scattered(prefix))
+    go_on = threading.Event()
+    ssz = minimal(origin, chain, blocks, asked_at, [Until(go_on)], split=scattered(prefix))
     conditions = [("If-None-Match", '"x"'), ("Range", "bytes=0-1"), ("X-Secret", "1"), ("X-Kept", "2")]
     first = get(envoy, prefix, path, OCTETS, *conditions)
     # nothing waits for it
     assert (first.status, first.mode) == (406, "ssz-invalid")
+    go_on.set()
     known = when_it_is_known(envoy, lambda: get(envoy, prefix, path, OCTETS))
     assert known.body == ssz
     for _ in range(3 * WORKERS):
