@@ -48,7 +48,8 @@ server {
     listen 127.0.0.1:@port_h2@ http2;
     proxy_http_version 1.1;
     sszip on;
-    location / { proxy_pass http://@origin@; }
+    # however slowly its pieces come
+    location / { sszip_hold 64k 60s; proxy_pass http://@origin@; }
     location /stream { sszip_hold 0; proxy_pass http://@origin@; }
 }
 """
