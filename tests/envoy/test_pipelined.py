@@ -29,7 +29,7 @@ def envoy(start_envoy):
         route("/purge", {"cache_purge": True}),
         route("/", {"cache": True, "cache_valid": ["immutable 1h"]}),
     ]
-    return start_envoy(routes, workers=1)
+    return start_envoy(routes, workers=5)
 
 
 @pytest.fixture

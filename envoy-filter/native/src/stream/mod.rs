@@ -218,7 +218,7 @@ impl Exchange {
         match event {
             DONE => self.done(stream),
             WOKEN => self.woken(stream),
-            ANSWER => self.answered(),
+            ANSWER if self.state == State::Answering => self.answered(),
             CAUGHT_UP => self.sending.take().map_or(Act::Stop, Act::GoOn),
             TRAILERS => self.ends_by_trailers(stream),
             timer if self.is_timed && timer == self.timer => {
