@@ -16,7 +16,7 @@ NGINX_ASAN := $(SSZIP_CACHE)/nginx-1.28-asan
 .DEFAULT_GOAL := help
 # cargo, pytest and nginx's make each use all cores.
 .NOTPARALLEL:
-.PHONY: help setup build run test check unit ssz e2e fuzz bench clean \
+.PHONY: help setup build run test check unit ssz e2e fuzz races bench clean \
 	e2e-owner e2e-envoy e2e-debian e2e-1.28 e2e-asan faults examples ssz-peers \
 	nginx-tests nginx-tests-there
 
@@ -26,7 +26,7 @@ help: ## what can be made (this list)
 setup: ## installs all that `make test` needs (the others install on their own)
 	@scripts/setup test
 
-build: ## modules of nginx and Envoy, the cache's owner, sszip and replay-node, in build/
+build: ## modules of nginx and Envoy, Wasm, the cache's owner, sszip and replay-node, in build/
 	@scripts/setup build
 	cargo build --release --package sszip-core --features ffi
 	cargo build --release --package sszip-owner
@@ -34,6 +34,8 @@ build: ## modules of nginx and Envoy, the cache's owner, sszip and replay-node, 
 	cargo build --release --package replay-node
 	cargo build --release --package sszip-envoy
 	@scripts/build-nginx-module debian
+	@install -D -m 644 "$$(scripts/build-wasm sszip-envoy-wasm sandbox)" \
+		build/envoy/sszip_envoy.wasm
 	@install -D -t build/envoy "$(CARGO_TARGET_DIR)/release/libsszip_envoy.so" \
 		"$(CARGO_TARGET_DIR)/release/libsszip_owner.so"
 	@install -D -t build/bin "$(CARGO_TARGET_DIR)/release/replay-node" \
@@ -95,6 +97,7 @@ e2e-owner: setup build ## ... the cache's owner only
 e2e-envoy: setup build ## ... Envoy only
 	SSZIP_ENVOY=$$(echo $(SSZIP_CACHE)/envoy/lib/python3*/site-packages/envoy/_bin/envoy) \
 	SSZIP_ENVOY_MODULE=$(CURDIR)/build/envoy/libsszip_envoy.so \
+	SSZIP_WASM=$(CURDIR)/build/envoy/sszip_envoy.wasm \
 	SSZIP_OWNER_LIBRARY=$(CURDIR)/build/envoy/libsszip_owner.so \
 	SSZIP_CACHED=$(CURDIR)/build/bin/sszip-cached \
 	SSZIP_MODULE=$(CURDIR)/build/nginx/ngx_http_sszip_module.so \
@@ -143,6 +146,9 @@ nginx-tests-there:
 
 fuzz: setup ## libFuzzer on the core and Envoy's hooks, FUZZ_SECONDS (10) for each target
 	@scripts/fuzz
+
+races: ## races of Envoy's hooks, under ThreadSanitizer (compiles std; by hand)
+	@scripts/check-races
 
 bench: build ## sszip beside its rivals; tables go to loadtest/results/
 	@scripts/setup bench

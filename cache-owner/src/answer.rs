@@ -9,18 +9,19 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::header::{HeaderName, HeaderValue, AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE};
-use hyper::{Response, StatusCode};
+use hyper::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
+use sszip_core::cache::chain::State;
 use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::state::Found;
 use sszip_core::cache::owner::Now;
-use sszip_core::cache::Key;
+use sszip_core::cache::{told, Key};
 
 use crate::engine::Purged;
 use crate::events::EventStream;
 use crate::follow::chain::Chain;
-use crate::request::Problem;
+use crate::request::{About, Problem};
 
 /// A body of a response.
 pub enum Answer {
@@ -68,7 +69,38 @@ impl Body for Answer {
 
 const FRESH: HeaderName = HeaderName::from_static("sszip-fresh");
 const CLASS: HeaderName = HeaderName::from_static("sszip-class");
+const GENERATION: HeaderName = HeaderName::from_static("sszip-generation");
+const CHAIN: HeaderName = HeaderName::from_static("sszip-chain");
+const CHAIN_STATE: HeaderName = HeaderName::from_static("sszip-chain-state");
 const LEASE: HeaderName = HeaderName::from_static("sszip-lease");
+
+/// What every answer of an owner's says: up to which purge it knows, and, if that
+/// was asked, what it knows of a chain. `told` is none where nobody follows it.
+pub fn say(fields: &mut HeaderMap, generation: u64, chain: Option<(About, Option<(u64, State)>)>) {
+    fields
+        .entry(GENERATION)
+        .or_insert_with(|| generation.into());
+    let Some((about, told)) = chain else {
+        return;
+    };
+    let Some((number, state)) = told else {
+        fields.insert(CHAIN, HeaderValue::from_static("none"));
+        return;
+    };
+    fields.insert(CHAIN, number.into());
+    if about.known != Some(number) {
+        let text = told::chain(&about.namespace, &state);
+        // JSON always can be
+        if let Ok(text) = HeaderValue::try_from(text) {
+            fields.insert(CHAIN_STATE, text);
+        }
+    }
+}
+
+/// The last purge that was known when it was looked for.
+pub fn say_generation(fields: &mut HeaderMap, generation: u64) {
+    fields.insert(GENERATION, generation.into());
+}
 
 fn with_type(status: StatusCode, media_type: &'static str, body: Answer) -> Response<Answer> {
     let mut response = Response::new(body);
@@ -146,11 +178,10 @@ pub fn empty(status: StatusCode) -> Response<Answer> {
 /// A purge is over.
 pub fn purged(purged: Purged) -> Response<Answer> {
     let said = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
-    with_type(
-        StatusCode::OK,
-        "application/json",
-        Answer::of(format!("{said}\n")),
-    )
+    let body = Answer::of(format!("{said}\n"));
+    let mut response = with_type(StatusCode::OK, "application/json", body);
+    say_generation(response.headers_mut(), purged.generation);
+    response
 }
 
 /// An event stream.
@@ -183,13 +214,24 @@ pub fn problem(problem: &Problem) -> Response<Answer> {
 /// How a chain is followed.
 fn followed(chain: &Chain) -> Value {
     let status = chain.status();
+    let now = crate::clock::now().monotonic;
+    let seconds = |at: u64| now.saturating_sub(at) as f64 / 1000.0;
+    let last_reorgs = status.last_reorgs.iter().map(|reorg| {
+        serde_json::json!({
+            "age": seconds(reorg.at),
+            "from": reorg.from,
+            "blocks": reorg.blocks,
+        })
+    });
     serde_json::json!({
         "namespace": hex::encode(chain.namespace),
         "name": chain.name,
         "state": status.state.name(),
         "head": status.head,
+        "head_age": status.moved.map(seconds),
         "final": status.last_final,
         "reorgs": status.reorgs,
+        "last_reorgs": last_reorgs.collect::<Vec<_>>(),
         "error": status.error,
     })
 }
@@ -199,13 +241,14 @@ pub fn status(
     mut status: Value,
     chains: &[Arc<Chain>],
     uptime: u64,
-    connections: usize,
+    (connections, waits): (usize, usize),
 ) -> Response<Answer> {
     status["version"] = 1.into();
     status["software"] = concat!("sszip/", env!("CARGO_PKG_VERSION")).into();
     status["pid"] = std::process::id().into();
     status["uptime"] = uptime.into();
     status["connections"] = connections.into();
+    status["waits"] = waits.into();
     status["chains"] = chains.iter().map(|chain| followed(chain)).collect();
     with_type(
         StatusCode::OK,

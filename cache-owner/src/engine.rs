@@ -11,10 +11,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use sszip_core::cache::entry::about::{About, Scope};
-use sszip_core::cache::freshness::IfFinal;
+use sszip_core::cache::entry::about::Scope;
 use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
 use sszip_core::cache::owner::state::{Found, LookUp, Refused};
@@ -25,10 +25,13 @@ use sszip_core::cache::{Key, Namespace};
 use sszip_core::lock::locked;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{block_in_place, spawn_blocking};
+use tokio::time::timeout;
 
 use crate::clock::now;
 use crate::coder::Coder;
 use crate::follow::chain::Chain;
+use crate::request::{Put, Wanted};
+use crate::waits::Waits;
 
 /// Reads of the store at a time.
 pub const MOST_READS: usize = 16;
@@ -60,6 +63,8 @@ pub struct Engine {
     /// Those that are followed.
     pub chains: Vec<Arc<Chain>>,
     streams: Mutex<HashMap<Stream, Arc<AtomicWaker>>>,
+    /// And those who wait without one.
+    pub waits: Waits,
     /// Purges may be over.
     settled: Notify,
     /// The timer's time may have changed.
@@ -71,21 +76,6 @@ pub struct Engine {
 /// What came of a look-up: it is there; or it is not, and who fetches it, if that
 /// was asked.
 pub type LookedUp = Result<Found, Option<Lease>>;
-
-/// What is said of an entry that is to be kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Put {
-    /// Its key.
-    pub key: Key,
-    /// What it is.
-    pub about: About,
-    /// For how many milliseconds it is fresh.
-    pub fresh: u64,
-    /// Who puts it.
-    pub process: Option<Name>,
-    /// What else it may be kept as.
-    pub if_final: Option<IfFinal>,
-}
 
 /// What came of a purge that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,21 +112,50 @@ impl Engine {
             coder,
             chains,
             streams: Mutex::default(),
+            waits: Waits::default(),
             settled: Notify::new(),
             stirred: Notify::new(),
             stopping: AtomicBool::new(false),
         }
     }
 
-    /// Looks a key up; a process that misses it may want its lease, for so many
-    /// milliseconds.
+    /// The last purge.
+    pub fn generation(&self) -> u64 {
+        self.owner.disk().generation()
+    }
+
+    /// Looks a key up; a process that misses it may want its lease, and wait for the
+    /// end of another's. What came of it, and the last purge before it was looked
+    /// for.
     ///
     /// # Errors
     /// [`Failure`].
     pub async fn look_up(
         self: &Arc<Self>,
         key: Key,
-        lease: Option<(Name, u64)>,
+        lease: Option<&Wanted>,
+    ) -> Result<(u64, LookedUp), Failure> {
+        let wait = lease.map_or(0, |lease| lease.wait);
+        if wait > 0 && !self.is_stopping() {
+            if let Some(waits) = self.waits.on(key) {
+                let ended = waits.ended();
+                let generation = self.generation();
+                let found = self.look_up_now(key, lease).await?;
+                if !matches!(found, Err(Some(Lease::Pending))) {
+                    return Ok((generation, found));
+                }
+                // whichever it is, what there is then is what there is
+                let _ = timeout(Duration::from_millis(wait), ended).await;
+            }
+        }
+        let generation = self.generation();
+        Ok((generation, self.look_up_now(key, lease).await?))
+    }
+
+    async fn look_up_now(
+        self: &Arc<Self>,
+        key: Key,
+        lease: Option<&Wanted>,
     ) -> Result<LookedUp, Failure> {
         let found = match self.owner.look_up(&key, now()) {
             LookUp::Found(found) => Some(found),
@@ -150,10 +169,10 @@ impl Engine {
         if let Some(found) = found.and_then(|found| self.found(key, found, &mut room)) {
             return Ok(Ok(found));
         }
-        let Some((process, time)) = lease else {
+        let Some(Wanted { process, time, .. }) = lease else {
             return Ok(Err(None));
         };
-        let leased = self.owner.lease(&key, &process, time, now());
+        let leased = self.owner.lease(&key, process, *time, now());
         self.stirred.notify_one();
         self.wake();
         Ok(match leased {
@@ -375,6 +394,7 @@ impl Engine {
         for waker in locked(&self.streams).values() {
             waker.wake();
         }
+        self.waits.end_all();
     }
 
     /// Whether [`stop`](Self::stop) was called.
@@ -382,16 +402,16 @@ impl Engine {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Wakes the streams that have something to be told.
+    /// Wakes those who have something to be told.
     pub(crate) fn wake(&self) {
         let woken = self.owner.take_woken();
-        if woken.is_empty() {
+        self.waits.end(&woken.leases);
+        if woken.streams.is_empty() {
             return;
         }
         let streams = locked(&self.streams);
-        for waker in woken.iter().filter_map(|stream| streams.get(stream)) {
-            waker.wake();
-        }
+        let wakers = woken.streams.iter().filter_map(|it| streams.get(it));
+        wakers.for_each(|waker| waker.wake());
     }
 
     pub(crate) fn tick(&self) {

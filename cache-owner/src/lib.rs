@@ -13,6 +13,8 @@
 //! | [`server`]  | connections                                    |
 //! | [`service`] | requests become calls, and what comes of them answers |
 //! | [`engine`]  | the rules at work, and where they wait         |
+//! | [`waits`]     | look-ups that wait for another's lease         |
+//! | [`peer`]      | who is at the end of a connection              |
 //! | [`bodies`]    | bodies of requests, within limits              |
 //! | [`request`] | what a request asks for                        |
 //! | [`answer`]  | heads and bodies that go back                  |
@@ -35,6 +37,7 @@ mod follows;
 pub mod gate;
 pub mod log;
 pub mod open;
+pub mod peer;
 pub mod request;
 pub mod run;
 pub mod server;
@@ -43,3 +46,4 @@ pub mod socket;
 mod storing;
 mod timers;
 mod units;
+pub mod waits;

@@ -7,16 +7,17 @@ use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
 use sszip_core::cache::class::Class;
 use sszip_core::cache::entry::about::MAX_METHOD;
-use sszip_core::cache::entry::about::{About, Scope};
+use sszip_core::cache::entry::about::{About as EntryAbout, Scope};
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::processes::Name;
 use sszip_core::cache::{Key, Namespace};
 
-use crate::engine::Put;
-
 /// How long a lease lasts if nobody says otherwise, and at most. Milliseconds.
 pub const LEASE: u64 = 10_000;
 const LONGEST_LEASE: u64 = 60_000;
+
+/// How long a look-up waits for the end of another's, at most. Milliseconds.
+const LONGEST_WAIT: u64 = 60_000;
 
 /// Keys of one request.
 const MOST_KEYS: usize = 1_000;
@@ -31,8 +32,8 @@ pub enum Request {
     LookUp {
         /// Its key.
         key: Key,
-        /// Who wants the lease if it is missing, for so many milliseconds.
-        lease: Option<(Name, u64)>,
+        /// If it is missing.
+        lease: Option<Wanted>,
     },
     /// Several entries; the body has their [`keys`].
     LookUps,
@@ -53,6 +54,41 @@ pub enum Request {
     Events(Name),
     /// What the owner knows of itself.
     Status,
+}
+
+/// What is said of an entry that is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// Its key.
+    pub key: Key,
+    /// What it is.
+    pub about: EntryAbout,
+    /// For how many milliseconds it is fresh.
+    pub fresh: u64,
+    /// Who puts it.
+    pub process: Option<Name>,
+    /// What else it may be kept as.
+    pub if_final: Option<IfFinal>,
+}
+
+/// A lease that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// By whom.
+    pub process: Name,
+    /// For how many milliseconds.
+    pub time: u64,
+    /// If it is another's, how long to wait for its end. Milliseconds.
+    pub wait: u64,
+}
+
+/// The chain of which an answer is to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// It is behind that.
+    pub namespace: Namespace,
+    /// The number of what is known of it.
+    pub known: Option<u64>,
 }
 
 /// Why a request is refused (RFC 9457).
@@ -99,7 +135,7 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
     let is_put = head.method == Method::PUT;
     let (allowed, names): (_, &[&str]) = match (kind, text) {
         ("entries", Some(_)) if is_put => ("GET, PUT", &[]),
-        ("entries", Some(_)) => ("GET, PUT", &["lease", "for"]),
+        ("entries", Some(_)) => ("GET, PUT", &["lease", "for", "wait"]),
         ("leases", Some(_)) => ("DELETE", &["process"]),
         ("acknowledgements", None) => ("POST", &["process"]),
         ("events", None) => ("GET", &["process"]),
@@ -121,11 +157,18 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
     Ok(match kind {
         "entries" if is_put => put(key()?, &head.headers)?,
         "entries" => {
-            let time = query.number("for")?;
+            let (time, wait) = (query.number("for")?, query.number("wait")?);
             let lease = match query.name("lease")? {
-                Some(process) => Some((process, time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE))),
+                Some(process) => Some(Wanted {
+                    process,
+                    time: time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE),
+                    wait: wait.unwrap_or(0).min(LONGEST_WAIT),
+                }),
                 None if time.is_some() => {
                     return Err(bad("for= is how long a lease=PROCESS lasts"))
+                }
+                None if wait.is_some() => {
+                    return Err(bad("wait= is how long a lease=PROCESS is waited for"))
                 }
                 None => None,
             };
@@ -141,6 +184,22 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         "purges" => Request::Purge,
         _ => Request::Status,
     })
+}
+
+/// The chain that a request names.
+///
+/// # Errors
+/// [`Problem`].
+pub fn about(fields: &HeaderMap) -> Result<Option<About>, Problem> {
+    let known = number(fields, "sszip-chain-known")?;
+    match text(fields, "sszip-namespace")?
+        .map(namespace)
+        .transpose()?
+    {
+        Some(namespace) => Ok(Some(About { namespace, known })),
+        None if known.is_some() => Err(bad("sszip-chain-known is of an sszip-namespace")),
+        None => Ok(None),
+    }
 }
 
 fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
@@ -166,7 +225,7 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
     let needed = |name| number(fields, name)?.ok_or_else(|| bad(format!("a PUT needs {name}")));
     Ok(Request::Put(Put {
         key,
-        about: About {
+        about: EntryAbout {
             class,
             namespace,
             method,

@@ -13,6 +13,7 @@ use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::peer::{Peer, Watched};
 use crate::service::Service;
 
 /// Connections at a time. Those beyond wait to be accepted.
@@ -79,7 +80,9 @@ async fn connection(
     mut stop: watch::Receiver<bool>,
 ) {
     service.connections.fetch_add(1, Ordering::Relaxed);
-    let answer = service_fn(|request| Arc::clone(&service).answer(request));
+    let peer = Arc::<Peer>::default();
+    let socket = Watched::new(socket, Arc::clone(&peer));
+    let answer = service_fn(|request| Arc::clone(&service).answer(Arc::clone(&peer), request));
     let connection = http1::Builder::new()
         .auto_date_header(false)
         .max_buf_size(BUFFER)
@@ -95,6 +98,9 @@ async fn connection(
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }
+    }
+    if let Some((key, process)) = peer.unread() {
+        service.engine.give_back(&key, &process);
     }
     service.connections.fetch_sub(1, Ordering::Relaxed);
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
+use sszip_core::cache::owner::leases::Lease;
 use sszip_core::cache::owner::state::Refused;
 
 use crate::answer::{self, Answer};
@@ -15,7 +16,8 @@ use crate::bodies::{Bodies, Limits};
 use crate::clock::now;
 use crate::engine::{Engine, Failure};
 use crate::events::EventStream;
-use crate::request::{self, Problem, Request};
+use crate::peer::Peer;
+use crate::request::{self, About, Problem, Request};
 
 /// What all connections share.
 pub struct Service {
@@ -44,14 +46,21 @@ impl Service {
     /// None.
     pub async fn answer(
         self: Arc<Self>,
+        peer: Arc<Peer>,
         request: HttpRequest<Incoming>,
     ) -> Result<Response<Answer>, Infallible> {
+        peer.asks();
         let (head, mut body) = request.into_parts();
-        let answer = match request::read(&head) {
-            Ok(request) => self.act(request, &mut body).await,
-            Err(problem) => Err(problem),
+        // first: what is found may be of after a purge that the answer does not
+        // know of, but never of before one that it does
+        let generation = self.engine.generation();
+        let about = request::about(&head.headers);
+        let read = about.and_then(|about| Ok((request::read(&head)?, about)));
+        let (answer, about) = match read {
+            Ok((request, about)) => (self.act(request, &peer, &mut body).await, Some(about)),
+            Err(problem) => (Err(problem), None),
         };
-        Ok(match answer {
+        let mut answer = match answer {
             Ok(answer) => answer,
             Err(problem) => {
                 // who waits to be told to go on is told not to
@@ -60,20 +69,38 @@ impl Service {
                 }
                 answer::problem(&problem)
             }
-        })
+        };
+        // what was not understood is not answered as by an owner: it may be one of
+        // another version that is asked
+        if let Some(about) = about {
+            let told = |about: About| (about, self.engine.owner.told(&about.namespace));
+            answer::say(answer.headers_mut(), generation, about.map(told));
+        }
+        Ok(answer)
     }
 
     async fn act(
         &self,
         request: Request,
+        peer: &Peer,
         body: &mut Incoming,
     ) -> Result<Response<Answer>, Problem> {
         let engine = &self.engine;
         match request {
-            Request::LookUp { key, lease } => Ok(match engine.look_up(key, lease).await? {
-                Ok(found) => answer::entry(found, now()),
-                Err(lease) => answer::missing(lease),
-            }),
+            Request::LookUp { key, lease } => {
+                let (generation, found) = engine.look_up(key, lease.as_ref()).await?;
+                let mut answer = match found {
+                    Ok(found) => answer::entry(found, now()),
+                    Err(granted) => {
+                        if let (Some(Lease::Granted), Some(wanted)) = (granted, lease) {
+                            peer.is_granted(key, wanted.process);
+                        }
+                        answer::missing(granted)
+                    }
+                };
+                answer::say_generation(answer.headers_mut(), generation);
+                Ok(answer)
+            }
             Request::LookUps => {
                 let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
                 let found = engine.look_ups(request::keys(&body)?).await?;
@@ -125,7 +152,8 @@ impl Service {
                 let status = engine.owner.status();
                 let uptime = now().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
-                Ok(answer::status(status, &engine.chains, uptime, connections))
+                let counts = (connections, engine.waits.count());
+                Ok(answer::status(status, &engine.chains, uptime, counts))
             }
         }
     }

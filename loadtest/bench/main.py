@@ -26,6 +26,8 @@ import profiling
 import proxying
 import proxying_report
 import report
+import sandboxing
+import sandboxing_report
 import storing
 import storing_report
 import streaming
@@ -47,8 +49,14 @@ SUITES = {
     "ssz": (transcoding.SECTIONS, transcoding.NAME, transcoding_report),
     "wire": (wire.SECTIONS, wire.NAME, wire_report),
     "envoy": (proxying.SECTIONS, proxying.NAME, proxying_report),
+    "wasm": (sandboxing.SECTIONS, sandboxing.NAME, sandboxing_report),
 }
-VERSIONS = {"ssz": transcoding.versions, "wire": wire.versions, "envoy": proxying.versions}
+VERSIONS = {
+    "ssz": transcoding.versions,
+    "wire": wire.versions,
+    "envoy": proxying.versions,
+    "wasm": proxying.versions,
+}
 
 
 def parse(argv):
@@ -148,6 +156,8 @@ def measure(suite, args, work):
         return results | caching.run(args, work, library, chosen, pairs, say)
     if suite == "envoy":
         return results | proxying.run(args, work, library, chosen, pairs, say)
+    if suite == "wasm":
+        return results | sandboxing.run(args, work, library, chosen, say)
     if suite == "store":
         return results | storing.run(args, work, library, chosen, pairs, say)
     return results | nginx_suite(args, work, library, chosen, pairs)

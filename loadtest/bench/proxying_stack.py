@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ ENVOY = Path(
 MODULE = Path(
     os.environ.get("SSZIP_ENVOY_MODULE", ROOT / "build/envoy/libsszip_envoy.so")
 ).resolve()
+WASM = Path(os.environ.get("SSZIP_WASM", ROOT / "build/envoy/sszip_envoy.wasm")).resolve()
+CACHED = Path(os.environ.get("SSZIP_CACHED", ROOT / "build/bin/sszip-cached")).resolve()
 _TYPE = "type.googleapis.com/envoy.extensions"
 
 
@@ -35,6 +38,8 @@ class Row:
     workers: int = 1
     # Its answers are stored ones.
     hits: bool = False
+    # They are kept by a daemon.
+    cached: bool = False
 
 
 PLAIN = Row("no filter")
@@ -56,6 +61,34 @@ def sszip(name="sszip", **settings):
         },
     }
     return Row(name, "gzip", filters=json.dumps([module]))
+
+
+def wasm(name="Wasm", **settings):
+    """The same in a sandbox, and with a daemon if it caches."""
+    settings = {"types": "application/json", "min_length": 1000} | settings
+    is_cached = "cache" in settings
+    if is_cached:
+        settings |= {"cache_owner": "cluster:cached"}
+    module = {
+        "name": "sszip",
+        "typed_config": {
+            "@type": f"{_TYPE}.filters.http.wasm.v3.Wasm",
+            "config": {
+                "name": "sszip",
+                "failure_policy": "FAIL_RELOAD",
+                "allow_on_headers_stop_iteration": True,
+                "vm_config": {
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": str(WASM)}},
+                },
+                "configuration": {
+                    "@type": "type.googleapis.com/google.protobuf.StringValue",
+                    "value": json.dumps(settings),
+                },
+            },
+        },
+    }
+    return Row(name, "gzip", filters=json.dumps([module]), cached=is_cached)
 
 
 def compressor(name, level):
@@ -112,7 +145,6 @@ def configuration(row, listens, admin, node):
         ],
     }
     network = {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}
-    endpoint = {"endpoint": {"address": address(node)}}
     return {
         "admin": {"address": address(admin)},
         "static_resources": {
@@ -124,16 +156,19 @@ def configuration(row, listens, admin, node):
                 }
                 for number, where in enumerate(listens)
             ],
-            "clusters": [
-                {
-                    "name": "node",
-                    "type": "STATIC",
-                    "load_assignment": {
-                        "cluster_name": "node",
-                        "endpoints": [{"lb_endpoints": [endpoint]}],
-                    },
-                }
-            ],
+            "clusters": [cluster("node", node), cluster("cached", "@PREFIX@/cached.sock")],
+        },
+    }
+
+
+def cluster(name, where):
+    endpoint = {"endpoint": {"address": address(where)}}
+    return {
+        "name": name,
+        "type": "STATIC",
+        "load_assignment": {
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [endpoint]}],
         },
     }
 
@@ -149,7 +184,7 @@ class Envoy:
     """One Envoy, on a port and a socket; load.measure wants of it what it wants of an
     Nginx."""
 
-    owner = None
+    owner = daemon = None
 
     def __init__(self, work, row, node, core=WORKER_CORE):
         self.port, self.admin = free_port(), free_port()
@@ -163,6 +198,8 @@ class Envoy:
         text = text.replace("@PREFIX@", str(prefix))
         (prefix / "envoy.json").write_text(text)
         self.log = prefix / "envoy.log"
+        if row.cached:
+            self._keep(prefix)
         command = [ENVOY, "-c", prefix / "envoy.json", "--concurrency", row.workers]
         command += ["--disable-hot-restart", "-l", "warning"]
         with self.log.open("wb") as out:
@@ -177,16 +214,44 @@ class Envoy:
         self.worker = self.process.pid
         wait_for_port(self.port, self.process, self.log)
 
+    def _keep(self, prefix):
+        """Starts a daemon that keeps its answers, and is accounted beside it."""
+        socket = prefix / "cached.sock"
+        settings = {"socket": socket, "path": prefix / "cached", "memory": "256m"}
+        lines = (f'{name} = "{value}"\n' for name, value in settings.items())
+        (prefix / "cached.toml").write_text("".join(lines))
+        with (prefix / "cached.log").open("wb") as out:
+            self.daemon = subprocess.Popen(
+                [CACHED, prefix / "cached.toml"],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+        self.owner = self.daemon.pid
+        until = time.monotonic() + 10
+        while not socket.exists():
+            if time.monotonic() > until or self.daemon.poll() is not None:
+                raise SystemExit((prefix / "cached.log").read_text(errors="replace"))
+            time.sleep(0.01)
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         stop(self.process)
+        if self.daemon:
+            stop(self.daemon)
 
     def complaints(self):
         """What it logged at `warning` and above; it should be nothing of sszip's."""
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join(line for line in lines if "[error]" in line or "sszip" in line)
+
+
+def resident(pid):
+    """KiB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0])
 
 
 def version():

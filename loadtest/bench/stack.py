@@ -27,7 +27,7 @@ BROTLI_MODULE = Path("/usr/lib/nginx/modules/ngx_http_brotli_filter_module.so")
 
 WORKER_CORE = 0
 LOAD_CORE = 1
-START_SECONDS = 10
+START_SECONDS = 30
 # A node that streams: every answer in chunks of 16 KB.
 NODE_CHUNKED = ["--chunked", "*", "--piece", "16384"]
 

@@ -50,7 +50,7 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
     ctx = ngx_http_sszip_get_ctx(r);
 
     if (ctx == NULL) {
-        return NGX_DECLINED;
+        return slcf->judges ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
     }
 
     if (slcf->inquires) {
@@ -142,6 +142,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     asked.host_writes_vary = clcf->gzip_vary;
 #endif
     asked.forwards_codings = slcf->sets_codings;
+    asked.unnamed = !slcf->caches;
     asked.waiter = (uintptr_t) ctx;
 
     status = sszip_exchange_look_up(ctx->exchange, &asked, &ctx->step);
@@ -151,7 +152,7 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     if (status != SSZIP_STATUS_OK) {
-        return NGX_DECLINED;
+        return slcf->judges ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
     }
 
     if (ctx->step.act == SSZIP_DO_RESPOND || ctx->step.act == SSZIP_DO_RUN) {
@@ -212,10 +213,12 @@ ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     case SSZIP_DO_FORWARD:
         ctx->step.act = SSZIP_DO_AWAIT;
+        ctx->looked_up = 1;
         return NGX_DECLINED;
 
     case SSZIP_DO_FORWARD_REWRITTEN:
         ctx->step.act = SSZIP_DO_AWAIT;
+        ctx->looked_up = 1;
         return ngx_http_sszip_rewrite_body(r, ctx);
 
     case SSZIP_DO_RESPOND:
@@ -413,8 +416,20 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_str     body;
-    ngx_chain_t  *cl;
+    sszip_str                   body;
+    ngx_chain_t                *cl;
+    ngx_http_sszip_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
+
+    if (slcf->judges && (slcf->pass == NULL || slcf->sets_length)) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "sszip: a batch must not go on whole, and %s",
+                      slcf->pass ? "\"proxy_set_header Content-Length\" says "
+                                   "how long it is"
+                                 : "what answers here can't be given a part");
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 
     body = sszip_exchange_request_body(ctx->exchange);
 

@@ -166,6 +166,8 @@ ngx_http_sszip_free_exchange(void *data)
 
     ngx_http_sszip_stop_events(ctx);
 
+    ngx_http_sszip_count(ctx->request, ctx);
+
     job = sszip_exchange_last_job(ctx->exchange);
 
     sszip_exchange_free(ctx->exchange);

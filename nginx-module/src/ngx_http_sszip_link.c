@@ -88,8 +88,14 @@ ngx_http_sszip_wake(void)
 static void
 ngx_http_sszip_link_wake_waiters(void)
 {
+    u_char                 line[NGX_MAX_ERROR_STR];
+    size_t                 len;
     uintptr_t              waiter;
     ngx_http_sszip_ctx_t  *ctx;
+
+    while ((len = sszip_next_line(line, sizeof(line))) != 0) {
+        ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "sszip: %*s", len, line);
+    }
 
     while ((waiter = sszip_next_woken()) != 0) {
         ctx = (ngx_http_sszip_ctx_t *) waiter;

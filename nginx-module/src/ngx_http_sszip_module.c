@@ -50,6 +50,11 @@ static ngx_conf_post_t  ngx_http_sszip_purge_post = {
 };
 
 
+static ngx_conf_post_t  ngx_http_sszip_status_post = {
+    ngx_http_sszip_tell_status
+};
+
+
 static ngx_command_t  ngx_http_sszip_commands[] = {
 
     ngx_http_sszip_rule("sszip", NGX_HTTP_LIF_CONF|NGX_CONF_TAKE1),
@@ -70,18 +75,21 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_rule("sszip_ssz_concurrency", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_request", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_ssz_witness", NGX_CONF_TAKE1),
-    ngx_http_sszip_rule("sszip_batch_max", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_batch_max", NGX_CONF_TAKE12),
+    ngx_http_sszip_rule("sszip_method", NGX_CONF_2MORE),
 
     ngx_http_sszip_rule("sszip_cache", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_valid", NGX_CONF_TAKE2),
+    ngx_http_sszip_rule("sszip_cache_method", NGX_CONF_TAKE23),
     ngx_http_sszip_rule("sszip_cache_max_entry", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_max_request", NGX_CONF_TAKE1),
-    ngx_http_sszip_rule("sszip_cache_credentials", NGX_CONF_TAKE1),
+    ngx_http_sszip_rule("sszip_cache_credentials", NGX_CONF_1MORE),
     ngx_http_sszip_rule("sszip_cache_lock", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_lock_timeout", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_use_stale", NGX_CONF_1MORE),
     ngx_http_sszip_rule("sszip_cache_background_update", NGX_CONF_TAKE1),
     ngx_http_sszip_rule("sszip_cache_head", NGX_CONF_1MORE),
+    ngx_http_sszip_rule("sszip_verify", NGX_CONF_TAKE12),
 
     ngx_http_sszip_own("sszip_cache_memory", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
                        ngx_http_sszip_directive),
@@ -93,6 +101,9 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
     ngx_http_sszip_slot("sszip_cache_purge", NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
                         ngx_conf_set_flag_slot, purges,
                         &ngx_http_sszip_purge_post),
+    ngx_http_sszip_slot("sszip_status", NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+                        ngx_conf_set_flag_slot, tells,
+                        &ngx_http_sszip_status_post),
     ngx_http_sszip_slot("sszip_cache_namespace",
                         NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
                         ngx_http_set_complex_value_slot, cache_namespace, NULL),
@@ -313,6 +324,7 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
     }
 
     slcf->purges = NGX_CONF_UNSET;
+    slcf->tells = NGX_CONF_UNSET;
     slcf->cache_bypass = NGX_CONF_UNSET_PTR;
     slcf->no_cache = NGX_CONF_UNSET_PTR;
 
@@ -365,6 +377,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     ngx_conf_init_value(conf->purges, 0);
+    ngx_conf_init_value(conf->tells, 0);
     ngx_conf_merge_ptr_value(conf->cache_bypass, prev->cache_bypass, NULL);
     ngx_conf_merge_ptr_value(conf->no_cache, prev->no_cache, NULL);
 
@@ -376,7 +389,7 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     place.size = sizeof(sszip_place);
     place.name = ngx_http_sszip_str(&conf->location);
-    place.answers = (bool) conf->answers;
+    place.answers = (bool) (conf->answers && !conf->tells);
     place.purges = (bool) conf->purges;
 
     if (conf->url != NULL && conf->url->lengths == NULL) {
@@ -404,8 +417,9 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     conf->config = rules.config;
     conf->enable = rules.enable;
-    conf->caches = rules.caches;
-    conf->reads = rules.reads;
+    conf->caches = rules.caches && !conf->tells;
+    conf->reads = rules.reads && !conf->tells;
+    conf->judges = rules.judges;
 
     /* what other modules ask need not be what the URI says */
 
@@ -542,6 +556,7 @@ ngx_http_sszip_check_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
             && slcf->url == NULL
             && slcf->answers
             && !slcf->purges
+            && !slcf->tells
             && smcf->owner != NULL)
         {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
@@ -550,7 +565,7 @@ ngx_http_sszip_check_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
                           "needs an \"sszip_cache_namespace\"",
                           &slcf->location);
             slcf->caches = 0;
-            slcf->reads = 0;
+            slcf->reads = slcf->judges;
         }
     }
 }

@@ -26,6 +26,7 @@ typedef struct {
     ngx_int_t                    lengths[NGX_HTTP_SSZIP_LENGTHS];
     ngx_int_t                    request_uri;      /* the same */
     ngx_array_t                  caching;          /* location confs */
+    ngx_shm_zone_t              *zone;             /* of counters, or NULL */
     ngx_addr_t                  *owner;            /* of the store, or NULL */
     ngx_flag_t                   store;            /* ours to start */
     ngx_str_t                    library;          /* that does it */
@@ -49,11 +50,13 @@ typedef struct {
 
     ngx_flag_t                   caches;
     ngx_flag_t                   reads;            /* requests */
+    ngx_flag_t                   judges;           /* ... or refuses them */
     ngx_flag_t                   inquires;         /* of the node */
     ngx_http_complex_value_t    *cache_namespace;
     ngx_array_t                 *cache_bypass;     /* complex values */
     ngx_array_t                 *no_cache;         /* complex values */
     ngx_flag_t                   purges;
+    ngx_flag_t                   tells;            /* how it all goes */
 
 #if (NGX_THREADS)
     ngx_flag_t                   threads;
@@ -73,6 +76,7 @@ typedef struct {
     unsigned                     changed:1;      /* the body, by others */
     unsigned                     node_coded:1;
     unsigned                     whole_body:1;   /* of the request */
+    unsigned                     looked_up:1;    /* it may go on */
     unsigned                     own:1;          /* made by no upstream */
     unsigned                     orphan:1;       /* the client has gone */
     unsigned                     headless:1;     /* its head has failed */
@@ -244,6 +248,11 @@ void ngx_http_sszip_link_start(ngx_addr_t *owner);
 void ngx_http_sszip_wake(void);
 uint64_t ngx_http_sszip_now(void);
 char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data);
+
+/* what workers count, before a context is freed, and whom it is told */
+char *ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data);
+void ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+
 ngx_int_t ngx_http_sszip_find_owner(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf);

@@ -43,6 +43,8 @@ struct ngx_http_sszip_window_s {
 };
 
 
+static ngx_uint_t ngx_http_sszip_may_pass(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static void ngx_http_sszip_client_says(ngx_http_request_t *r);
@@ -80,6 +82,12 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
     ngx_http_sszip_close_window(r);
 
     ctx = slcf->enable ? ngx_http_sszip_get_ctx(r) : NULL;
+
+    if (slcf->judges && !ngx_http_sszip_may_pass(r, ctx)) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "sszip: what this calls has not been judged");
+        return NGX_HTTP_FORBIDDEN;
+    }
 
     if (ctx == NULL) {
         return handler(r);
@@ -137,6 +145,27 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
     }
 
     return rc;
+}
+
+
+/*
+ * Subrequests of other modules have the client's body, and are not looked up:
+ * where calls are judged they may not have one.
+ */
+
+static ngx_uint_t
+ngx_http_sszip_may_pass(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    if (ctx != NULL && ctx->looked_up) {
+        return 1;
+    }
+
+    if (r->request_body != NULL) {
+        return r->request_body->bufs == NULL;
+    }
+
+    return r != r->main
+           || (r->headers_in.content_length_n <= 0 && !r->headers_in.chunked);
 }
 
 

@@ -441,6 +441,10 @@ typedef struct {
      */
     bool reads;
     /*
+     No request with a body goes on there unless it was looked up.
+     */
+    bool judges;
+    /*
      Requests may have [something to ask](super::cache::sszip_exchange_take_inquiry).
      */
     bool inquires;
@@ -719,7 +723,34 @@ typedef struct {
      whatever the upstream edits say.
      */
     bool forwards_codings;
+    /*
+     Nothing tells the place from others that pass the same requests elsewhere: without
+     a `name_space` it is not looked up.
+     */
+    bool unnamed;
 } sszip_asked;
+
+/*
+ Where the workers of a host count.
+ */
+typedef struct {
+    /*
+     `sizeof(sszip_board)`, so that the struct may grow.
+     */
+    size_t size;
+    /*
+     `sszip_board_length()` bytes that all of them share.
+     */
+    void *memory;
+    /*
+     Which of them this one is: no other that lives at that time has the same number.
+     */
+    size_t worker;
+    /*
+     The host and its version: "nginx/1.22.1".
+     */
+    sszip_str host;
+} sszip_board;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1304,6 +1335,17 @@ bool sszip_exchange_is_filling(const sszip_exchange *exchange);
 sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
 
 /*
+ A line for the error log, about hits that were verified: as much of it as there is
+ room for is written to `text`, and its length is given back; 0: there is none. To be
+ asked until then after something was stored.
+
+ # Safety
+ `text` is NULL, or `size` bytes can be written there.
+ */
+size_t sszip_next_line(uint8_t *text,
+                       size_t size);
+
+/*
  A request that waits and is to be looked up again: its `waiter`, or 0. To
  be asked until 0 after something was stored and after an exchange was freed.
  */
@@ -1440,6 +1482,46 @@ uint64_t sszip_link_tick(uint64_t now);
  */
 sszip_str sszip_link_news(uint64_t now,
                           bool *is_bad);
+
+/*
+ The bytes that counters take.
+ */
+size_t sszip_board_length(void);
+
+/*
+ Before anything is counted in memory that is zeroed, or has counters already: those
+ stay if they are this version's.
+
+ # Safety
+ `memory` is NULL or that of [`sszip_board`], aligned for `uint64_t`, and used for
+ nothing else from here on.
+ */
+sszip_status sszip_board_begin(void *memory);
+
+/*
+ Counts an exchange of which no more comes, once.
+
+ # Safety
+ `exchange` is NULL or valid; `board` is NULL or valid, and what it points at was begun.
+ */
+sszip_status sszip_exchange_count(sszip_exchange *exchange,
+                                  const sszip_board *board);
+
+/*
+ Answers a request to see how it all goes, instead of a look-up, and with steps of one.
+ `method` is the request's, and of `asked` `waiter` must not be 0.
+
+ # Safety
+ `exchange` is NULL or valid, `method` and `query` are valid strings; `asked` is NULL or
+ valid with all that it points at; `board` is as of `sszip_exchange_count`; `step` points
+ at memory of its type.
+ */
+sszip_status sszip_exchange_tell_status(sszip_exchange *exchange,
+                                        sszip_str method,
+                                        sszip_str query,
+                                        const sszip_asked *asked,
+                                        const sszip_board *board,
+                                        sszip_step *step);
 
 /*
  The name of the variable `number`, counted from 0. Static; empty for a

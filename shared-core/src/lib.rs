@@ -52,6 +52,8 @@ pub mod mode;
 pub mod negotiate;
 mod panics;
 pub mod ssz;
+#[cfg(not(target_family = "wasm"))]
+pub mod status;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;

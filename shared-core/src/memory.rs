@@ -56,6 +56,46 @@ pub fn fit(body: &mut Vec<u8>) {
     };
 }
 
+/// From so many bytes on a body's memory goes back to the system while it is copied.
+pub(crate) const LONG: usize = 8 << 20;
+
+/// In pieces of so many.
+const PIECE: usize = 1 << 20;
+
+/// Gives out a long body, or a part of one, to somebody who copies it. Its memory goes
+/// back to the system on the way, so that little of it is there twice: what its bytes are
+/// from then on is not known.
+pub(crate) fn give_out(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
+    for piece in bytes.chunks_mut(PIECE) {
+        to(piece);
+        give_back(piece);
+    }
+}
+
+/// Gives back the memory of bytes that nobody will read, but for the pages at both ends
+/// that others have a part of. They can be written again.
+///
+/// What becomes shorter stays where it is with most allocators, or is copied: so it is not
+/// made shorter.
+#[allow(unsafe_code)]
+pub(crate) fn give_back(bytes: &mut [u8]) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::mm::{madvise, Advice};
+        let page = rustix::param::page_size();
+        let all = bytes.as_mut_ptr_range();
+        let before = all.start.align_offset(page).min(bytes.len());
+        let whole = (bytes.len() - before) / page * page;
+        // SAFETY: nobody else has these bytes, which are zero after it, or, where it is
+        // refused, as they were.
+        let _ = unsafe {
+            let start = all.start.add(before);
+            madvise(start.cast(), whole, Advice::LinuxDontNeed)
+        };
+    }
+    let _ = bytes;
+}
+
 /// Bytes held by the exchanges that share it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Budget(Arc<Held>);
@@ -153,6 +193,34 @@ mod tests {
             let before = body.clone();
             super::fit(&mut body);
             assert!(body == before && body.capacity() == length);
+        }
+    }
+
+    #[test]
+    fn what_is_given_out_goes_back() {
+        let all: Vec<u8> = (0..5 << 20).map(|at| (at >> 8) as u8 | 1).collect();
+        for part in [
+            0..0,
+            0..3,
+            0..all.len(),
+            4095..4 << 20,
+            5000..5001,
+            5000..9000,
+        ] {
+            let (mut body, mut copy) = (all.clone(), Vec::new());
+            super::give_out(&mut body[part.clone()], |piece| {
+                copy.extend_from_slice(piece);
+            });
+            assert!(copy == all[part.clone()]);
+            // what is beside it stays
+            assert!(body[..part.start] == all[..part.start] && body[part.end..] == all[part.end..]);
+            let left = body[part.clone()].iter().filter(|byte| **byte != 0).count();
+            if cfg!(target_os = "linux") {
+                assert!(
+                    left <= 12 * rustix::param::page_size(),
+                    "{left} of {part:?}"
+                );
+            }
         }
     }
 

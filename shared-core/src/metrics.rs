@@ -3,6 +3,7 @@
 //!
 //! Every name comes from here or from a table of this crate: no client can make one.
 
+use crate::cache::process::verified::Verdict;
 use crate::cache::process::Process;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -22,9 +23,14 @@ enum Total {
     Batches,
     BatchCalls,
     BatchHits,
+    Requests,
+    NodeRequests,
+    CallsSaved,
+    /// The first of [`Verdict::ALL`].
+    Verified,
 }
 
-const TOTALS: [&str; 9] = [
+const TOTALS: [&str; 16] = [
     "response.compressed",
     "response.not_compressed",
     "response.content_length_too_small",
@@ -34,19 +40,37 @@ const TOTALS: [&str; 9] = [
     "batch.requests",
     "batch.calls",
     "batch.hits",
+    "requests",
+    "node.requests",
+    "node.calls_saved",
+    "verified.same",
+    "verified.changed",
+    "verified.different",
+    "verified.unanswered",
 ];
 
 const MODES: usize = TOTALS.len();
 const STATUSES: usize = MODES + Mode::ALL.len();
 const REASONS: usize = STATUSES + CacheStatus::ALL.len();
 const METHODS: usize = REASONS + Reason::ALL.len();
+const METHOD_HITS: usize = METHODS + methods::NUMBER + 1;
+const METHOD_TIMES: usize = METHOD_HITS + methods::NUMBER + 1;
 
-/// No exchange adds to more counters.
-const MOST: usize = 12;
+/// How many counters there are.
+pub const COUNTERS: usize = METHOD_TIMES + methods::NUMBER + 1;
 
-/// The names of all counters; each is known by its number from here on. `None`: no
-/// exchange adds to it.
+/// No exchange adds to more counters, but for the calls of a batch.
+const MOST: usize = 16;
+
+/// The names of all counters that a host with metrics of its own shows; each is known by its
+/// number from here on. `None`: it has none. Hits and times by method are for the status page.
 pub fn counters() -> impl Iterator<Item = Option<String>> {
+    let shown = |(number, name): (usize, Option<String>)| name.filter(|_| number < METHOD_HITS);
+    names().enumerate().map(shown)
+}
+
+/// The names of all that is counted. `None`: no exchange adds to it.
+pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
     let totals = TOTALS.into_iter().map(|name| Some(name.to_owned()));
     let modes = Mode::ALL.into_iter().filter(|mode| *mode != Mode::Off);
     let modes = [None]
@@ -55,13 +79,21 @@ pub fn counters() -> impl Iterator<Item = Option<String>> {
     let statuses = CacheStatus::ALL.iter().map(|status| status.name());
     let reasons = Reason::ALL.iter().map(|reason| reason.name());
     // these are as nodes have them
-    let calls = methods::all().iter().map(|row| row.name).chain(["other"]);
+    let of_methods = |family: &'static str| {
+        let names = methods::all().iter().map(|row| row.name).chain([OTHER]);
+        names.map(move |name| Some(format!("{family}.{name}")))
+    };
     totals
         .chain(modes)
         .chain(statuses.map(|name| named("cache", name)))
         .chain(reasons.map(|name| named("cache.reason", name)))
-        .chain(calls.map(|name| Some(format!("rpc.{name}"))))
+        .chain(of_methods("rpc"))
+        .chain(of_methods("rpc_hit"))
+        .chain(of_methods("rpc_microseconds"))
 }
+
+/// All methods that are in no table.
+pub const OTHER: &str = "other";
 
 fn named(family: &str, name: &str) -> Option<String> {
     let name = name.to_lowercase().replace('-', "_");
@@ -110,25 +142,97 @@ pub(crate) struct Answered<'a> {
     /// Calls of a batch.
     pub(crate) calls: Option<usize>,
     pub(crate) hits: usize,
+    /// Those of a batch that was looked up.
+    pub(crate) each: &'a [CallOfBatch],
+    /// The request went to the node.
+    pub(crate) is_forwarded: bool,
+    /// Since the request's head, in microseconds; `None`: the host does not say.
+    pub(crate) elapsed: Option<u64>,
+}
+
+impl Answered<'_> {
+    /// The cache's answer was sent.
+    fn is_hit(&self) -> bool {
+        use CacheStatus::{Hit, Stale, Updating};
+        matches!(self.status, Hit | Stale | Updating)
+    }
+}
+
+/// One of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CallOfBatch {
+    method: u16,
+    is_hit: bool,
+}
+
+impl CallOfBatch {
+    /// Of that method, as it stood in the request.
+    pub(crate) fn new(method: &[u8], is_hit: bool) -> Self {
+        Self {
+            method: place_of(method) as u16,
+            is_hit,
+        }
+    }
+}
+
+/// The number of a method among all of them.
+fn place_of(method: &[u8]) -> usize {
+    methods::position(method).unwrap_or(methods::NUMBER)
 }
 
 /// What one exchange comes to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     counts: [(u16, u64); MOST],
     number: usize,
+    /// Of the calls of a batch.
+    more: Vec<(u16, u64)>,
     length: Option<u64>,
+    time: Option<(Time, u64)>,
+}
+
+/// What times are kept of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// Answers of the cache alone.
+    Hit,
+    /// Those that the node was asked for.
+    Miss,
+}
+
+impl Time {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Hit, Self::Miss];
+
+    /// As operators know it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+        }
+    }
 }
 
 impl Tally {
-    /// Of an exchange of which no more comes. Nothing where nothing was decided.
+    /// Of an exchange of which no more comes: what was decided by then.
     pub(crate) fn of(answered: &Answered<'_>) -> Self {
         let mut tally = Self::default();
         if answered.mode != Mode::Off {
             tally.add(MODES + answered.mode as usize, 1);
             tally.add_body(answered);
-            tally.add_cache(answered);
         }
+        if answered.mode != Mode::Off || answered.status != CacheStatus::None {
+            tally.total(Total::Requests, 1);
+            tally.total(Total::NodeRequests, answered.is_forwarded.into());
+            let kind = match (answered.is_forwarded, answered.is_hit()) {
+                (true, _) => Some(Time::Miss),
+                (false, true) => Some(Time::Hit),
+                // whoever asked has gone
+                (false, false) => None,
+            };
+            tally.time = kind.zip(answered.elapsed);
+        }
+        tally.add_cache(answered);
         tally
     }
 
@@ -156,15 +260,42 @@ impl Tally {
         if answered.reason != Reason::None {
             self.add(REASONS + answered.reason as usize, 1);
         }
-        if let Some(calls) = answered.calls {
-            self.total(Total::Batches, 1);
-            self.total(Total::BatchCalls, calls as u64);
-            self.total(Total::BatchHits, answered.hits as u64);
+        match answered.calls {
+            Some(calls) => {
+                self.total(Total::Batches, 1);
+                self.total(Total::BatchCalls, calls as u64);
+                self.total(Total::BatchHits, answered.hits as u64);
+                self.total(Total::CallsSaved, answered.hits as u64);
+            }
+            None => {
+                let is_saved = answered.is_hit() && !answered.is_forwarded;
+                self.total(Total::CallsSaved, is_saved.into());
+            }
         }
         if !answered.method.is_empty() {
-            let row = methods::position(answered.method);
-            self.add(METHODS + row.unwrap_or(methods::all().len()), 1);
+            let row = place_of(answered.method);
+            self.add(METHODS + row, 1);
+            if answered.is_forwarded {
+                self.add(METHOD_TIMES + row, answered.elapsed.unwrap_or(0));
+            } else if answered.is_hit() {
+                self.add(METHOD_HITS + row, 1);
+            }
         }
+        for call in answered.each {
+            let row = usize::from(call.method);
+            let of_hits = call.is_hit.then_some(METHOD_HITS + row);
+            let places = [Some(METHODS + row), of_hits];
+            let places = places.into_iter().flatten();
+            self.more.extend(places.map(|place| (place as u16, 1)));
+        }
+    }
+
+    /// What the process has verified meanwhile.
+    pub(crate) fn add_verified(&mut self, counts: [u64; Verdict::ALL.len()]) {
+        let places = Total::Verified as usize..;
+        let counted = places.zip(counts).filter(|(_, count)| *count > 0);
+        self.more
+            .extend(counted.map(|(place, count)| (place as u16, count)));
     }
 
     fn total(&mut self, total: Total, count: u64) {
@@ -180,8 +311,13 @@ impl Tally {
 
     /// Numbers of counters, and what each of them grows by.
     pub fn counts(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let counts = self.counts[..self.number].iter();
+        let counts = self.counts[..self.number].iter().chain(&self.more);
         counts.map(|(counter, count)| (usize::from(*counter), *count))
+    }
+
+    /// How long it took, in microseconds, if the host has said so.
+    pub fn time(&self) -> Option<(Time, u64)> {
+        self.time
     }
 
     /// What it adds to each of [`HISTOGRAMS`], if it does.
@@ -194,14 +330,18 @@ impl Tally {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{counters, GAUGES, HISTOGRAMS, METHODS};
+    use super::{counters, names, COUNTERS, GAUGES, HISTOGRAMS, METHODS, METHOD_HITS};
     use crate::jsonrpc::methods;
 
     #[test]
     fn every_number_has_a_name_of_its_own() {
-        let names: Vec<_> = counters().collect();
-        assert_eq!(names.len(), METHODS + methods::all().len() + 1);
-        assert_eq!(names.last(), Some(&Some("rpc.other".to_owned())));
+        let names: Vec<_> = names().collect();
+        assert_eq!((names.len(), counters().count()), (COUNTERS, COUNTERS));
+        assert_eq!(
+            names[METHODS + methods::NUMBER].as_deref(),
+            Some("rpc.other")
+        );
+        assert_eq!(names[METHOD_HITS - 1], names[METHODS + methods::NUMBER]);
         let mut seen = HashSet::new();
         let others = GAUGES.into_iter().chain(HISTOGRAMS).map(str::to_owned);
         for name in names.into_iter().flatten().chain(others) {

@@ -65,11 +65,13 @@ pub enum Mode {
     SszNothing = 26,
     /// It was to be in another format, and is one long answer too many at a time.
     SszBusy = 27,
+    /// Not made by any node: what was asked for must not be called.
+    Denied = 28,
 }
 
 impl Mode {
     /// Every mode, in the order of the ABI.
-    pub const ALL: [Mode; 28] = [
+    pub const ALL: [Mode; 29] = [
         Mode::Off,
         Mode::Oneshot,
         Mode::Inflate,
@@ -98,6 +100,7 @@ impl Mode {
         Mode::Json,
         Mode::SszNothing,
         Mode::SszBusy,
+        Mode::Denied,
     ];
 
     /// The name that logs and metrics show.
@@ -131,6 +134,7 @@ impl Mode {
             Mode::Json => "json",
             Mode::SszNothing => "ssz-nothing",
             Mode::SszBusy => "ssz-busy",
+            Mode::Denied => "denied",
         }
     }
 }

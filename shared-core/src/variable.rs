@@ -18,17 +18,19 @@ pub enum Variable {
     CacheReason,
     /// What a single answer is stored under, in hexadecimal digits.
     CacheKey,
-    /// The method of a single call, as it stood in the request.
+    /// The method of a single call, as it stood in the request, or those of a batch.
     RpcMethod,
     /// The number of calls in a batch.
     BatchSize,
     /// How many of them were answered from the cache.
     BatchHits,
+    /// How many calls were denied.
+    Denied,
 }
 
 impl Variable {
     /// All of them.
-    pub const ALL: [Variable; 8] = [
+    pub const ALL: [Variable; 9] = [
         Variable::Mode,
         Variable::Ratio,
         Variable::CacheStatus,
@@ -37,6 +39,7 @@ impl Variable {
         Variable::RpcMethod,
         Variable::BatchSize,
         Variable::BatchHits,
+        Variable::Denied,
     ];
 
     /// What hosts call it.
@@ -50,6 +53,7 @@ impl Variable {
             Variable::RpcMethod => "sszip_rpc_method",
             Variable::BatchSize => "sszip_batch_size",
             Variable::BatchHits => "sszip_batch_hits",
+            Variable::Denied => "sszip_denied",
         }
     }
 
@@ -67,9 +71,16 @@ impl Variable {
             Variable::CacheStatus => exchange.cache_status().name().as_bytes().into(),
             Variable::CacheReason => exchange.reason().name().as_bytes().into(),
             Variable::CacheKey => const_hex::encode(exchange.cache_key()?).into_bytes().into(),
-            Variable::RpcMethod => exchange.rpc_method().into(),
+            Variable::RpcMethod => match exchange.rpc_method() {
+                b"" => exchange.rpc_methods().into(),
+                method => method.into(),
+            },
             Variable::BatchSize => decimal(calls(exchange)?),
             Variable::BatchHits => calls(exchange).map(|_| decimal(exchange.batch_hits()))?,
+            Variable::Denied => match exchange.denied() {
+                0 => return None,
+                calls => decimal(calls),
+            },
         };
         (!text.is_empty()).then_some(text)
     }

@@ -13,6 +13,7 @@ use sszip_core::cache::class::Class;
 use sszip_core::cache::freshness::Valid;
 use sszip_core::config::schema::schema;
 use sszip_core::jsonrpc::methods::{self, BlockAt, InResult, Method};
+use sszip_core::jsonrpc::said::{in_words, FORMS};
 
 const ABOVE: &str = "\
 <!-- Made from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
@@ -35,14 +36,57 @@ without a block, which means `latest`. What was asked at `pending` is not kept,
 and neither is anything of a method that is **never** kept: one that changes
 something, belongs to one caller or says how one node is. A **config** answer says
 how the chain's nodes are set up, which an upgrade changes. A method that is not in
-the table is among those; `sszip_cache_valid METHOD TIME` makes it a tip, unless
-it changes or follows something. Errors and `null` are not kept, whatever the
+the table is among those, unless [an operator adds it](#methods-of-your-own). Errors and `null` are not kept, whatever the
 method; nor is a trace of a block of which one transaction has an `error` in place
 of a trace. What is of a block above the followed head is a tip, and what has
 an `l1BatchNumber` of `null` is `unfinalized`, though a hash names its block.
 `p[0]` is a call's first parameter; where a block can be given by its hash too, or
 in an object of EIP-1898 (without `requireCanonical`), an answer for a hash is
 immutable.
+
+";
+
+const OWN: &str = "\
+## Methods of your own
+
+```nginx
+sszip_cache_method acme_getPositions   block=p[1];
+sszip_cache_method acme_getTrade       block=result.receipt.blockNumber;
+sszip_cache_method acme_getVersion     class=config;
+sszip_cache_method eth_getProof        class=none;
+```
+
+What its answers depend on, of a method that is not in the table or in place of its row (in
+Envoy `cache_method: [\"acme_getPositions block=p[1]\", ...]`). They are kept, found final, and
+gone with a new head or a reorganisation as those of the methods below, of which the last
+column says the same in these words:
+
+| | An answer depends on |
+|---|---|
+";
+
+const BESIDE: &str = "
+Beside `block=p[N]` there may be `block=result.MEMBER`, where the answer says its block too: one
+that is of another block than was asked for is not kept, nor is one that is of none of the last
+eight blocks of the chain as it is known, or of a head behind the newest that was sent.
+`sszip_cache_valid METHOD TIME` says for how long its answers are kept, whatever their class; a
+method of which there is only that is a tip.
+
+- Say of which block the *whole* answer is. What depends on anything else (a time, who asks,
+  another chain, what the node happens to have) is `class=none`, or `class=tip` if an answer
+  that is a block old does no harm.
+- Where nothing is found (`null`, a transaction that is in no block) nothing is kept for long,
+  and where a member's name could be taken for the one that was said (`BLOCKNUMBER`) nothing at
+  all. A list of which a part has an `error` is not kept.
+- Methods that change or follow something are refused, as by
+  [`sszip_cache_valid`](directives.md#sszip_cache_valid).
+- A block of the configuration that has rows has these only, and none of the block around it.
+- What is stored already stays as it was stored: purge it (`?method=NAME`) where a row has
+  changed.
+- Metrics and the status page count methods that are not in the table as `other`, with a row
+  or without: their names are a closed set.
+
+## Ours
 
 ";
 
@@ -128,15 +172,23 @@ fn lifetime(row: &Method) -> String {
 
 fn page() -> String {
     let mut page = String::from(ABOVE);
-    page.push_str("| Method | Class | Its block | What makes it final | Kept for |\n");
-    page.push_str("|---|---|---|---|---|\n");
+    page.push_str(OWN);
+    for (form, meaning) in FORMS {
+        writeln!(page, "| `{form}` | {meaning} |").unwrap();
+    }
+    page.push_str(BESIDE);
+    page.push_str(
+        "| Method | Class | Its block | What makes it final | Kept for | As `sszip_cache_method` has it |\n",
+    );
+    page.push_str("|---|---|---|---|---|---|\n");
     for row in methods::all() {
         let (class, block) = (class(row), block(row));
         let (finality, lifetime) = (finality(row), lifetime(row));
         writeln!(
             page,
-            "| `{}` | {class} | {block} | {finality} | {lifetime} |",
-            row.name
+            "| `{}` | {class} | {block} | {finality} | {lifetime} | `{}` |",
+            row.name,
+            in_words(row)
         )
         .unwrap();
     }

@@ -21,6 +21,7 @@ fn the_checked_in_header_is_current() {
         "cache",
         "job",
         "link",
+        "status",
         "variable",
     ]
     .iter()

@@ -444,6 +444,94 @@ fn the_tables_of_the_tier_grow_in_what_was_put_aside() {
     assert!(grown > 0, "no table has grown");
 }
 
+/// A hit is compared with what the node says now, or there is no verdict.
+#[test]
+fn what_a_hit_is_compared_with_is_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for length in [2_000, 80_000, 300_000] {
+        for same in [true, false] {
+            for passed in 0.. {
+                let config = config(&[("verify", "100%"), ("max_oneshot", "16m")]);
+                let body = said(1, 1, length);
+                // the same value, in other words, or another one
+                let now = match same {
+                    true => body.replace(r#""result":"#, r#""result": "#),
+                    false => said(1, 2, length),
+                };
+                let mut update = None;
+                for expected in [LookUp::Forward, LookUp::Respond] {
+                    let (mut exchange, found) = verified(&config);
+                    assert_eq!(found == LookUp::Forward, expected == LookUp::Forward);
+                    if expected == LookUp::Forward {
+                        answered(exchange, body.as_bytes());
+                    } else {
+                        update = exchange.take_update();
+                    }
+                }
+                let update = update.unwrap();
+                let (_, refusals) = refusing(SMALL + 1, passed, || {
+                    answered(update, now.as_bytes());
+                });
+                let counts = config.process.shared.verified.take_counts().unwrap();
+                let [same_now, changed, different, unanswered] = counts;
+                let said = if same { same_now } else { different };
+                assert_eq!((changed, said + unanswered), (0, 1), "{length} {passed}");
+                assert_eq!(config.process.budget.used(), 0);
+                if refusals.all == 0 {
+                    assert_eq!(said, 1);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A look-up of what a case asks for first.
+fn verified(config: &Arc<Config>) -> (Exchange, LookUp) {
+    let mut exchange = Exchange::new(Arc::clone(config));
+    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
+    let head = RequestHead {
+        method: b"POST",
+        target: b"/",
+        fields: fields.into_iter(),
+    };
+    exchange.request_head(head).unwrap();
+    let asked = Asked {
+        namespace: Some(b"n"),
+        body: &call(1, 1).into_bytes(),
+        now: 1000,
+        ..Asked::default()
+    };
+    let found = exchange.look_up(asked).unwrap();
+    (exchange, found)
+}
+
+/// The node's answer, as far as it is kept.
+fn answered(mut exchange: Exchange, body: &[u8]) {
+    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
+    let action = exchange
+        .response_head(ResponseHead {
+            status: 200,
+            content_length: Some(body.len() as u64),
+            fields: fields.into_iter(),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: false,
+            host_writes_vary: false,
+            now: 0,
+        })
+        .unwrap();
+    assert_eq!(action, HeadAction::Tee);
+    for piece in body.chunks(16 << 10) {
+        exchange.observe(piece).unwrap();
+    }
+    if let Some(mut fill) = exchange.take_fill() {
+        fill.build();
+        fill.publish(1000);
+    }
+}
+
 /// What a look-up makes of a batch is long only in all, and can't be refused:
 /// sixteen times the request has to be there, so it must never take more.
 #[test]

@@ -7,11 +7,11 @@ import pytest
 
 from harness.lanes import Lanes
 from harness.nginx import MODULE, NGINX, Nginx
-from harness.running import nobody_complains, origin, session_origin, starting
+from harness.running import nobody_complains, origin, preload, session_origin, starting
 from harness.specified import cache_directory
 
 # for pytest, which looks for them here
-__all__ = ["cache_directory", "nobody_complains", "origin", "session_origin"]
+__all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
 
 
 def pytest_sessionstart(session):

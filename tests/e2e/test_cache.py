@@ -1,7 +1,9 @@
 """Stored JSON-RPC answers: what is asked again is not asked of the node."""
 
+import itertools
 import json
 import threading
+import time
 
 import pytest
 
@@ -39,6 +41,7 @@ server {
     location /no-store { sszip_cache_namespace no-store; sszip_no_cache $bypass; proxy_pass http://@origin@; }
     location /ignore { sszip_cache_namespace ignore; sszip_cache_credentials ignore; proxy_pass http://@origin@; }
     location /key { sszip_cache_namespace key; sszip_cache_credentials key; proxy_pass http://@origin@; }
+    location /named { sszip_cache_namespace named; sszip_cache_credentials key X-Api-Key; proxy_pass http://@origin@; }
     location /short { sszip_cache_namespace short; sszip_cache_valid tip 100ms; proxy_pass http://@origin@; }
     location /never { sszip_cache_namespace never; sszip_cache_valid tip 0; proxy_pass http://@origin@; }
     location /small { sszip_cache_namespace small; sszip_cache_max_entry 20k; sszip_cache_max_request 1k; proxy_pass http://@origin@; }
@@ -336,6 +339,38 @@ class TestCredentials:
             ask(call("eth_chainId"), "/key", headers=[("Authorization", token)])
         ask(call("eth_chainId"), "/key")
         assert ask.node.count() == 3
+
+    def test_a_field_that_is_named(self, ask):
+        for token in ["a", "b", "a", "b"]:
+            ask(call("eth_chainId"), "/named", headers=[("x-api-key", token)])
+        ask(call("eth_chainId"), "/named")
+        assert ask.node.count() == 3
+        # nothing is said of these
+        for header in [("Authorization", "a"), ("Cookie", "a=b")] * 2:
+            ask(call("eth_chainId"), "/named", headers=[header, ("X-Api-Key", "a")])
+        assert ask.node.count() == 7
+
+    def test_who_waits_for_the_same_waits_for_their_own(self, ask):
+        """Nobody gets what another one has asked for, while it is on its way either."""
+        number = itertools.count(1)
+        node = ask.serve({"eth_gasPrice": lambda _: b'"0x%x"' % next(number)})
+        gate = node.gates["eth_gasPrice"] = threading.Event()
+        said = {}
+
+        def one(client, token):
+            answer = ask(call("eth_gasPrice"), "/named", headers=[("X-Api-Key", token)])
+            said[client] = result_of(answer)
+
+        clients = [threading.Thread(target=one, args=(n, "abc"[n % 3])) for n in range(9)]
+        for client in clients:
+            client.start()
+        time.sleep(0.3)
+        gate.set()
+        for client in clients:
+            client.join(20)
+        assert len(said) == 9 and node.count() == 3
+        assert [len({said[n] for n in range(of, 9, 3)}) for of in range(3)] == [1, 1, 1]
+        assert len(set(said.values())) == 3
 
 
 class TestPredicates:

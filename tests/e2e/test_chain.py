@@ -49,9 +49,10 @@ def hit(response):
 class Stand:
     """An nginx in front of a chain that it follows."""
 
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=2, more=""):
+    def __init__(self, *arguments, head="http://%s interval=100ms", workers=2, more="", methods=()):
         self.chain = Chain(*arguments)
         head = head % self.chain.address if "%s" in head else head
+        more += "".join(f"sszip_cache_method {method};\n" for method in methods)
         config = CONFIG % {"head": head, "node": self.chain.address, "more": more}
         self.nginx = Nginx(config, workers=workers)
 
@@ -129,6 +130,23 @@ class Stand:
                 time.sleep(0.02)
 
 
+def test_it_is_told_how_a_chain_goes():
+    with Stand() as stand:
+        for _ in range(4):
+            # what it has seen itself it knows
+            stand.change({"extend": 1})
+        head = stand.chain.head
+        assert stand.status["last_reorgs"] == [] and stand.status["head_age"] >= 0
+        stand.change({"reorg": {"depth": 3, "length": 4}})
+        (reorg,) = stand.status["last_reorgs"]
+        assert (reorg["from"], reorg["blocks"]) == (head - 2, 3) and 0 <= reorg["age"] < 60
+        stand.nginx.wait_for(lambda: stand.status["head_age"] > 1, "the head to grow old")
+        stand.change({"reorg": {"depth": 1, "length": 2}})
+        first, second = stand.status["last_reorgs"]
+        assert first["blocks"] == 1 and second["from"] == reorg["from"]
+        assert first["age"] < second["age"]
+
+
 def at(number):
     """What may be asked of a block by its number."""
     block = f'"0x{number:x}"'
@@ -177,6 +195,77 @@ TIP = [
     call("eth_getBlockByNumber", '["safe",false]'),
     call("eth_getBlockByNumber", '["finalized",false]'),
 ]
+
+
+# What an operator says of methods that sszip does not know.
+THEIRS = [
+    "acme_blockAt block=p[1] block=result.number",
+    "acme_headNumber block=result",
+    "acme_logs range=p[0]",
+    "acme_price class=tip",
+    "acme_receiptOf block=result.receipt.blockNumber",
+]
+THEIR_TIP = [
+    call("acme_headNumber"),
+    call("acme_price"),
+    call("acme_blockAt", '[{},"latest"]'),
+    call("acme_logs", '[{"fromBlock":"latest"}]'),
+]
+
+
+def theirs_at(chain, number):
+    (block,) = chain.honest(call("eth_getBlockByNumber", f'["0x{number:x}",false]'))
+    return [
+        call("acme_blockAt", f'[{{"with":1}},"0x{number:x}"]'),
+        call("acme_logs", f'[{{"fromBlock":"0x{number - 3:x}","toBlock":"0x{number:x}","with":1}}]'),
+        *(call("acme_receiptOf", f'["{transaction}"]') for transaction in block["transactions"][:3]),
+    ]
+
+
+def test_methods_of_an_operator_are_kept_and_gone_as_ours_are():
+    with Stand(methods=THEIRS) as stand:
+
+        def become_hits(bodies):
+            for body in bodies:
+                stand.nginx.wait_for(lambda body=body: hit(stand.ask(body)), f"a hit: {body}")
+
+        stand.chain.do({"finalize": 150})
+        stand.change({"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+        time.sleep(0.05)
+        final, young = theirs_at(stand.chain, 150), theirs_at(stand.chain, 200)
+        stand.is_right(final + young + THEIR_TIP)
+        become_hits(final + young + THEIR_TIP)
+        # a new head
+        for _ in range(3):
+            stand.change({"extend": 1})
+            stand.is_right(THEIR_TIP)
+            become_hits(final + young + THEIR_TIP)
+        before = stand.chain.honest(*young)
+        stand.change({"reorg": {"depth": 9, "length": 11}})
+        after = stand.chain.honest(*young)
+        assert all(one != other for one, other in zip(before, after, strict=True))
+        stand.is_right(final + young + THEIR_TIP)
+        become_hits(final)
+
+
+def test_what_an_operator_says_is_final_lies_where_ours_does():
+    with Stand(methods=THEIRS) as stand:
+        stand.chain.do({"finalize": 150})
+        stand.change({"extend": 1})
+        stand.nginx.wait_for(lambda: stand.status["final"] == 150, "finality")
+        time.sleep(0.05)
+        final, young = theirs_at(stand.chain, 150), theirs_at(stand.chain, 200)
+        assert {stand.class_of(body) for body in final} == {"immutable"}
+        assert {stand.class_of(body) for body in young} == {"unfinalized"}
+        assert {stand.class_of(body) for body in THEIR_TIP} <= {"tip", "nothing"}
+        asked = stand.chain.count("acme_blockAt")
+        for body in (final[0], young[0]):
+            assert hit(stand.ask(body)), body
+        assert stand.chain.count("acme_blockAt") == asked
+        assert client.fetch(stand.nginx.port, "/purge?method=acme_blockAt", method="POST").status == 200
+        assert not hit(stand.ask(final[0]))
+        assert hit(stand.ask(final[1]))
 
 
 def test_what_is_final_is_kept_and_the_rest_goes_with_its_block():

@@ -8,7 +8,7 @@ import pytest
 
 from harness.client import Truncated, request_bytes
 from harness.origin import CLOSE, answer
-from harness.preload import LIBRARIES, Preload
+from harness.preload import LIBRARIES
 from harness.rpc import call
 from harness.specified import values as specified_values
 from harness.watch import settled
@@ -44,13 +44,6 @@ sszip_ssz_request always;
 server {{ listen 127.0.0.1:@port@; request_pool_size 112; {PLACES} }}
 server {{ listen 127.0.0.1:@port_small@; sszip_memory 64k; {PLACES} }}
 """
-
-
-@pytest.fixture(scope="module")
-def preload():
-    preload = Preload()
-    yield preload
-    preload.close()
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,8 @@ def test_numbers_outside_their_range(name, value, bounds):
         ("sszip_thread_pool", '""', ["thread pool", '"off"']),
         ("sszip_cache_use_stale", "error http_501", ['"updating"', '"http_429"', '"off"']),
         ("sszip_cache_background_update", "yes", ['"on"', '"off"']),
+        ("sszip_verify", "1", ['"off"', "0.0001%", "100%"]),
+        ("sszip_verify", "1% drop", ['"purge"']),
         ("sszip_cache_use_stale", "Error", ['"error"', '"timeout"', '"invalid_header"']),
         ("sszip_cache_valid", "final 1h", ['"immutable"', '"config"', "method"]),
         ("sszip_cache_valid", "anvil_mine 1s", ["changes nothing"]),
@@ -123,6 +125,13 @@ def test_numbers_outside_their_range(name, value, bounds):
         ("sszip_cache_valid", "mev_sendBundle 1s", ["changes nothing"]),
         ("sszip_cache_valid", "eth_submitWork 1s", ["changes nothing"]),
         ("sszip_cache_valid", "eth_sendUserOperation 1s", ["changes nothing"]),
+        ("sszip_cache_method", "eth_sendUserOperation class=tip", ["changes nothing"]),
+        ("sszip_cache_method", "acme_* class=tip", ["the name of a method"]),
+        ("sszip_cache_method", "acme_x block=p1", ['"block=p[N]"', '"class=none"', "from 0 to 15"]),
+        ("sszip_cache_method", "acme_x class=tip block=p[0]", ["left out"]),
+        ("sszip_cache_credentials", "X-Api-Key", ['"bypass", "ignore" or "key"']),
+        ("sszip_cache_credentials", "key X:Y", ["the name of a request field"]),
+        ("sszip_cache_credentials", "key X-A x-a", ["nothing was said"]),
     ],
 )
 def test_words_that_are_not_taken(name, value, told):
@@ -148,6 +157,7 @@ DIRECTIVES = {
     "sszip_thread_pool": "off",
     "sszip_cache_use_stale": "error updating",
     "sszip_cache_background_update": "on",
+    "sszip_verify": "0.1% purge",
 }
 
 
@@ -252,6 +262,9 @@ def test_in_every_block(name):
         "sszip on; sszip_thread_pool off;",
         "sszip_cache_valid config 1m;",
         "sszip_cache_valid eth_syncing 1s;",
+        "sszip_cache_method acme_a block=p[1] block=result.number; sszip_cache_valid acme_a 3s;",
+        "sszip_cache_method acme_a class=tip; sszip_cache_method acme_b transaction=p[0];",
+        "sszip_cache_credentials key Authorization X-Api-Key; sszip_cache_credentials ignore Cookie;",
     ],
 )
 def test_what_is_taken(line):

@@ -11,7 +11,7 @@ import pytest
 from harness.client import Truncated, fetch, request_bytes
 from harness.nginx import MODULE, NGINX
 from harness.origin import answer
-from harness.preload import LIBRARIES, PROGRAM, Preload
+from harness.preload import LIBRARIES, PROGRAM
 from harness.watch import settled
 from test_learnt import BLOCK, OCTETS, SPEC, blocks, chain, said, served
 from test_other_modules import FOLDER, modules
@@ -267,13 +267,6 @@ def test_an_error_page_is_no_answer(nginx, origin, blocks, status):
         with nginx.connect(f"port_pages_{status}") as connection:
             for _ in range(2):
                 assert connection.exchange(BLOCK, headers=[OCTETS]).body == ssz
-
-
-@pytest.fixture(scope="module")
-def preload():
-    preload = Preload()
-    yield preload
-    preload.close()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import random
 import pytest
 
 from harness.owner import Owner
-from harness.preload import Preload
 from harness.rpc import Node, call
 
 from test_store import wait_until_linked
@@ -42,13 +41,6 @@ def owner():
     owner = Owner(max_size="256m", memory="128m", max_entry="64m").start()
     yield owner
     owner.close()
-
-
-@pytest.fixture
-def preload():
-    preload = Preload()
-    yield preload
-    preload.close()
 
 
 def test_a_long_entry_is_read_in_turns(start_nginx, origin, owner, preload):

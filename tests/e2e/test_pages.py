@@ -1,22 +1,14 @@
-"""What the pages show for pasting is good: nginx takes each configuration, and the
-recipes that promise hits have them."""
+"""What the pages show for pasting is good: nginx takes each configuration."""
 
-import base64
 import pathlib
 import re
 
 import pytest
 
-from harness.client import fetch
 from harness.nginx import Nginx
-from harness.origin import answer
-from harness.rpc import call
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "configs/nginx/README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
-JSON = ("Content-Type", "application/json")
-BLOCK = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",true]')
-RESULT = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"ab" * 20000 + b'"}'
+PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 
 # What the examples take for granted.
 AROUND = """
@@ -62,56 +54,3 @@ def test_nginx_takes_it(session_origin, block):
     nginx.stop()
     assert status == 0, said
     assert "[warn]" not in said or "conflicting server name" in said, said
-
-
-def recipe(heading):
-    page = (ROOT / "docs/recipes.md").read_text()
-    return re.search(rf"^## {heading}\n.*?^```nginx\n(.*?)^```$", page, flags=re.M | re.S)[1]
-
-
-def serving(start_nginx, heading, without=()):
-    block = recipe(heading)
-    for line in without:
-        assert line in block
-        block = block.replace(line, "")
-    return start_nginx(placed(block), files={"passwords": b"me:{PLAIN}secret\n"})
-
-
-def ask(nginx, target="/", headers=()):
-    return fetch(nginx.port, target, method="POST", body=BLOCK, headers=[JSON, *headers])
-
-
-def is_hit(response):
-    return response.header("Cache-Status").startswith("sszip; hit")
-
-
-def test_keys_share(start_nginx, origin):
-    origin.answers(answer(RESULT))
-    # the rewrite makes all keys ask for the same; the name has to do it alone
-    nginx = serving(start_nginx, "Keys in paths", without=["auth_request /judge;", "rewrite ^ / break;"])
-    assert [is_hit(ask(nginx, f"/v3/{key}")) for key in ("a", "b", "c")] == [False, True, True]
-
-
-def test_who_has_the_password_shares(start_nginx, origin):
-    origin.answers(answer(RESULT))
-    nginx = serving(start_nginx, "A password")
-    nginx.expect("no user")
-    password = [("Authorization", "Basic " + base64.b64encode(b"me:secret").decode())]
-    assert [is_hit(ask(nginx, headers=password)) for _ in range(2)] == [False, True]
-    assert ask(nginx).status == 401
-    assert origin.last().header("Authorization") is None
-
-
-def test_origins_share(start_nginx, origin):
-    origin.answers(answer(RESULT))
-    nginx = serving(start_nginx, "CORS")
-    for n, one in enumerate(("https://a.test", "https://b.test", "https://c.test")):
-        response = ask(nginx, headers=[("Origin", one)])
-        assert response.all("Access-Control-Allow-Origin") == [one]
-        assert is_hit(response) == (n > 0)
-
-
-def test_chains_are_apart(start_nginx, origin):
-    origin.answers(lambda request: answer(b'{"jsonrpc":"2.0","id":1,"result":"%b"}' % request.path.encode()))
-    nginx = serving(start_nginx, "Several chains")
-    assert [is_hit(ask(nginx, path)) for path in ("/mainnet", "/gnosis", "/mainnet", "/gnosis")] == [False, False, True, True]

@@ -11,7 +11,7 @@ import pytest
 from harness import bodies
 from harness.client import Truncated, request_bytes
 from harness.origin import CLOSE, Until, answer
-from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS, Preload
+from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS
 from harness.rpc import Node, call
 from harness.watch import settled
 
@@ -88,13 +88,6 @@ def node(length, **options):
     return WaryNode(
         {"eth_getBlockByHash": lambda params: result(length, params)}, newline=b"", **options
     )
-
-
-@pytest.fixture(scope="module")
-def preload():
-    preload = Preload()
-    yield preload
-    preload.close()
 
 
 @pytest.fixture(scope="module")

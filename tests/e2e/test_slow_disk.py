@@ -5,19 +5,11 @@ import signal
 
 import pytest
 
-from harness.preload import Preload
 from harness.rpc import Node
 from test_store_life import CONFIG, await_fills, by_hash, end, wait_until_linked
 
 # longer than nginx's cache manager waits for its store to close
 DELAY = 20_000
-
-
-@pytest.fixture
-def preload():
-    preload = Preload()
-    yield preload
-    preload.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGTERM], ids=["quit", "term"])

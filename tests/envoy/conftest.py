@@ -7,20 +7,37 @@ import shutil
 import pytest
 
 from harness.envoy import ENVOY, MODULE, Envoy
-from harness.running import nobody_complains, origin, session_origin, starting
+from harness.running import nobody_complains, origin, preload, session_origin, starting
+from harness.sandbox import WASM, Sandboxed
 from harness.specified import cache_directory
 
 # for pytest, which looks for them here
-__all__ = ["cache_directory", "nobody_complains", "origin", "session_origin"]
+__all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
 
 
 def pytest_sessionstart(session):
-    for name, path in (("SSZIP_ENVOY", ENVOY), ("SSZIP_ENVOY_MODULE", MODULE)):
+    for name, path in (("SSZIP_ENVOY", ENVOY), ("SSZIP_ENVOY_MODULE", MODULE), ("SSZIP_WASM", WASM)):
         if not shutil.which(path) and not pathlib.Path(path).exists():
             raise pytest.UsageError(f"{name}: there is no {path}")
 
 
+def pytest_generate_tests(metafunc):
+    # the files whose HOSTS says so are run on each of them
+    hosts = getattr(metafunc.module, "HOSTS", None)
+    if metafunc.definition.get_closest_marker("native"):
+        hosts = ("native",)
+    if hosts and "host" in metafunc.fixturenames:
+        metafunc.parametrize("host", hosts, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def start_envoy(session_origin):
+def host(request):
+    """What sszip is in Envoy: a `native` module, or `wasm`."""
+    return getattr(request, "param", "native")
+
+
+@pytest.fixture(scope="module")
+def start_envoy(host, session_origin):
     """Starts Envoy with these routes; it runs until the file's tests end."""
-    yield from starting(lambda routes, **options: Envoy(routes, origin=session_origin, **options))
+    kind = {"native": Envoy, "wasm": Sandboxed}[host]
+    yield from starting(lambda routes, **options: kind(routes, origin=session_origin, **options))

@@ -1,9 +1,11 @@
 """What access logs say of an answer, and of its request."""
 
 import json
+import threading
 
 import pytest
 
+from harness.client import request_bytes
 from harness.envoy import Envoy, route
 from harness.origin import answer
 from harness.rpc import Node, call
@@ -82,6 +84,23 @@ def test_the_request_is_as_its_client_sent_it(envoy, origin, accepts, path):
     assert first.logged["accepts"] == accepts
     asked = origin.requests[-1].header("Accept-Encoding")
     assert asked == (accepts if path == "/off" else "identity")
+
+
+def test_so_it_is_of_one_whose_client_has_gone(envoy, origin):
+    """Before there is an answer, and with what is known by then."""
+    go_on = threading.Event()
+    node = Node({"eth_gasPrice": b'"0x1"'})
+    node.gates["eth_gasPrice"] = go_on
+    origin.answers(node)
+    path = "/left"
+    fields = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip, br;q=0.5")]
+    with envoy.connect() as connection:
+        connection.send(request_bytes(path, method="POST", headers=fields, body=call("eth_gasPrice")))
+        envoy.wait_for(node.count, "the node to be asked")
+    line = envoy.wait_for(lambda: envoy.logged(path), "a line of the log")
+    go_on.set()
+    assert (line["status"], line["accepts"]) == (0, "gzip, br;q=0.5")
+    assert (line["all"]["cache_status"], line["all"]["rpc_method"]) == ("MISS", "eth_gasPrice")
 
 
 def test_so_it_is_after_a_redirect_that_envoy_has_followed(envoy, origin):

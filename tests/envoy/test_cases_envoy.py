@@ -3,23 +3,17 @@ random, and the connection still usable after each."""
 
 import pytest
 
-from harness import cases, judging
-from harness.envoy import empty, route
+from harness import cases, rows
+from harness.envoy import empty
 from harness.judging import at_random, byte_by_byte, whole
 
 CASES = cases.load("envoy")
-
-# One route for each set of settings that the table uses.
-PLACES = {}
-for case in CASES:
-    PLACES.setdefault(tuple(sorted(case.config.items())), f"/config-{len(PLACES)}/")
+ROWS = rows.Cases(CASES)
 
 
 @pytest.fixture(scope="module")
 def envoy(start_envoy):
-    # The window's time is the host's affair; the table speaks of its bytes.
-    routes = [route(path, {"hold": "64k 60s", **dict(config)}) for config, path in PLACES.items()]
-    return start_envoy([empty("/in-step"), *routes])
+    return start_envoy([empty("/in-step"), *ROWS.routes()])
 
 
 @pytest.mark.parametrize(
@@ -27,6 +21,4 @@ def envoy(start_envoy):
 )
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_case(envoy, origin, case, split):
-    origin.answers(case.script(split(case)))
-    response = judging.exchange(envoy, PLACES[tuple(sorted(case.config.items()))], case)
-    judging.judge(case, response, origin)
+    ROWS.run(envoy, origin, case, split)

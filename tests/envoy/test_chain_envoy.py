@@ -21,6 +21,9 @@ from test_chain import (
 from test_chain import test_an_orphan_is_still_read_by_its_hash as an_orphan
 from test_chain import test_many_polls_are_few_for_the_node as many_polls
 from test_chain import (
+    test_methods_of_an_operator_are_kept_and_gone_as_ours_are as methods_of_an_operator,
+)
+from test_chain import (
     test_receipts_of_transactions_that_are_included_elsewhere as receipts,
 )
 from test_chain import test_the_tip_goes_with_the_head_and_is_kept_until_then as the_tip
@@ -32,7 +35,7 @@ from test_store_life import wait_until_linked
 class Stand(test_chain.Stand):
     """As nginx's, with the host that is Envoy in nginx's place."""
 
-    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more=""):
+    def __init__(self, *arguments, head="http://%s interval=100ms", workers=4, more="", methods=()):
         assert not more
         self.chain = Chain(*arguments)
         head = head % self.chain.address if "%s" in head else head
@@ -43,6 +46,7 @@ class Stand(test_chain.Stand):
             "cache_valid": ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"],
             "cache_namespace": "main",
             "cache_head": head,
+            **({"cache_method": list(methods)} if methods else {}),
         }
         self.nginx = Envoy(
             [route("/purge", {"cache_purge": True}), route("/")],
@@ -64,6 +68,10 @@ def on_envoy(monkeypatch):
 @pytest.mark.parametrize("depth, by", [(1, 1), (3, 4), (8, 8)])
 def test_what_was_replaced_is_gone(depth, by):
     what_was_replaced(depth, by)
+
+
+def test_methods_of_an_operator():
+    methods_of_an_operator()
 
 
 def test_receipts():

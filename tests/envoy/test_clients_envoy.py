@@ -37,6 +37,7 @@ __all__ = [
     "test_lodestar_publishes",
 ]
 
+HOSTS = ("native", "wasm")
 SETTINGS = {"ssz": True, "ssz_request": "always", "cache": True}
 
 

@@ -16,6 +16,8 @@ from harness.origin import CLOSE, RESET, answer, chunked, head
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
 
+HOSTS = ("native", "wasm")
+
 WORKERS = 4
 CLIENTS = 8
 EACH = 60

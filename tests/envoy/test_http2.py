@@ -11,6 +11,8 @@ from harness.http2 import Http2Client
 from harness.origin import CLOSE, Until, answer, chunked, head
 from harness.rpc import Node, call
 
+HOSTS = ("native", "wasm")
+
 BODY = b'{"result":"' + b"a" * 30000 + b'"}'
 TEXT = b"text that is no JSON " * 500
 PROTOCOL = [{"header": {"key": "sszip-upstream-protocol", "value": "%UPSTREAM_PROTOCOL%"}}]

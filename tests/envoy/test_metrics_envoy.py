@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from harness.client import fetch
+from harness.client import fetch, request_bytes
 from harness.envoy import Envoy, route
 from harness.origin import Until, answer, chunked, head
 from harness.rpc import Node, call
@@ -80,6 +80,8 @@ def test_what_is_compressed(envoy, origin):
     with Counted(envoy) as counted:
         sizes = [len(envoy.get("/plain").body) for _ in range(3)]
     assert counted.came == {
+        "requests": 3,
+        "node.requests": 3,
         "mode.oneshot": 3,
         "response.compressed": 3,
         "response.total_uncompressed_bytes": 3 * len(BODY),
@@ -89,6 +91,8 @@ def test_what_is_compressed(envoy, origin):
     with Counted(envoy) as counted:
         size = sum(len(envoy.get("/stream").body) for _ in range(2))
     assert counted.came == {
+        "requests": 2,
+        "node.requests": 2,
         "mode.stream": 2,
         "response.compressed": 2,
         "response.total_uncompressed_bytes": 2 * len(BODY),
@@ -109,7 +113,7 @@ def test_what_goes_as_it_came(envoy, origin):
         if came is None:
             came = {"mode.too_small": 1, "response.content_length_too_small": 1}
         if path != "/off":
-            came["response.not_compressed"] = 1
+            came |= {"response.not_compressed": 1, "requests": 1, "node.requests": 1}
         assert counted.came == came
 
 
@@ -124,6 +128,8 @@ def test_what_the_cache_does(envoy, origin):
     with Counted(envoy) as counted:
         sent = sum(len(envoy.post("/a", ask).body) for _ in range(2))
     assert counted.came == {
+        "requests": 2,
+        "node.calls_saved": 2,
         "cache.hit": 2,
         "cache.hit_bytes": sent,
         "mode.hit": 2,
@@ -147,8 +153,37 @@ def test_what_the_cache_does(envoy, origin):
             "batch.calls": 2,
             "batch.hits": 1,
             "mode.merged": 1,
+            "requests": 1,
+            "node.requests": 1,
+            "node.calls_saved": 1,
         }.items()
     )
+
+
+def test_what_is_left_by_its_client(envoy, origin):
+    """It counts as far as it had come."""
+    go_on = threading.Event()
+    path = "/waits"
+    node = Node({"eth_gasPrice": b'"0x1"'})
+    node.gates["eth_gasPrice"] = go_on
+    origin.answers(node, path)
+    fields = [("Content-Type", "application/json")]
+    with Counted(envoy) as counted:
+        with envoy.connect() as connection:
+            body = call("eth_gasPrice", "[]")
+            connection.send(request_bytes(path, method="POST", headers=fields, body=body))
+            envoy.wait_for(node.count, "the node to be asked")
+        envoy.wait_for(lambda: envoy.active() == 0, "all to end")
+    assert counted.came == {"requests": 1, "cache.miss": 1, "rpc.eth_gasPrice": 1}
+    origin.answers([head(200, CHUNKED), *chunked([BODY], last=False), Until(go_on)], "/left")
+    with Counted(envoy) as counted:
+        with envoy.connect() as connection:
+            connection.send(request_bytes("/left", headers=[("Accept-Encoding", "gzip")]))
+            connection.read_head()
+        envoy.wait_for(lambda: envoy.active() == 0, "all to end")
+    go_on.set()
+    assert counted.came["mode.stream"] == counted.came["response.compressed"] == 1
+    assert counted.came["response.total_uncompressed_bytes"] == len(BODY)
 
 
 def test_what_there_is_now(envoy, origin):

@@ -8,6 +8,7 @@ import pytest
 from harness.client import gunzip, request_bytes
 from harness.envoy import route
 from harness.http2 import Http2Client
+from harness.origin import answer
 from harness.rpc import Node, call
 
 JSON = ("Content-Type", "application/json")
@@ -27,6 +28,7 @@ def text(params):
 def envoy(start_envoy):
     routes = [
         route("/purge", {"cache_purge": True}),
+        route("/eth", {"ssz": True, "ssz_preset": "mainnet"}),
         route("/", {"cache": True, "cache_valid": ["immutable 1h"]}),
     ]
     return start_envoy(routes, workers=5)
@@ -85,6 +87,22 @@ def test_what_is_refused(envoy, stored):
         for _ in range(NUMBER):
             assert connection.read("POST").status == 503
     envoy.expect("purge of")
+
+
+def test_what_can_not_be_had(envoy, stored, origin):
+    """502s of ours, among hits: the JSON of a long answer is gone before it shows that it is
+    none."""
+    path = "/eth/v2/beacon/blocks/head"
+    long = b'{"version":"electra","data":{"message":' + b" " * (5 << 20) + b"1}}"
+    origin.answers(answer(long, headers=[("Eth-Consensus-Version", "electra")]), path)
+    wants = [("Accept", "application/octet-stream, */*;q=0.5")]
+    fails = request_bytes(path, headers=wants)
+    for order in ([fails], [fails, fails, sent([block(1, False)])], [sent([block(1, False)]), fails]):
+        with envoy.connect() as connection:
+            connection.send(b"".join(order) * 4)
+            for request in order * 4:
+                response = connection.read("GET" if request == fails else "POST")
+                assert response.status == (502 if request == fails else 200)
 
 
 def test_hits_whose_requests_come_in_pieces(envoy, stored):

@@ -10,11 +10,14 @@ import pytest
 import websockets.sync.client
 import websockets.sync.server
 
-from harness.envoy import Envoy, filter_of
+from harness.client import request_bytes
+from harness.envoy import Envoy
 from harness.origin import Origin, answer
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
+from harness.sandbox import Sandboxed
 
+HOSTS = ("native", "wasm")
 SHAPES = pathlib.Path(__file__).with_name("shapes")
 KEY = "/v1/" + "0123456789abcdef" * 2
 LATEST = call("eth_getBlockByNumber", '["latest",true]')
@@ -41,18 +44,25 @@ def other(tmp_path_factory):
 
 
 @pytest.fixture
-def shape(other):
+def shape(host, other):
     started = []
     other.forget()
+    kind, own = {"native": (Envoy, {}), "wasm": (Sandboxed, {"cache_owner": "cluster:sszip_cached"})}[host]
 
-    def start(name, **values):
-        envoy = Envoy([], text="-", workers=2)
+    def filter_of(**settings):
+        return kind.filter_of({**SETTINGS, **own, **settings})
+
+    def start(name, begins="", **values):
+        envoy = kind([], text="-", workers=2)
         values = {
-            **values,
             "prefix": envoy.prefix,
-            "sszip": json.dumps({"name": "sszip", "typed_config": filter_of(SETTINGS)}),
+            "sszip": json.dumps({"name": "sszip", "typed_config": filter_of()}),
+            **values,
         }
-        text = (SHAPES / f"{name}.yaml").read_text()
+        text = begins + (SHAPES / f"{name}.yaml").read_text()
+        # the way to the daemon
+        for cluster in envoy.configuration["static_resources"]["clusters"]:
+            text += f"  - {json.dumps(cluster)}\n"
         for key, value in values.items():
             text = text.replace(f"@{key}@", str(value))
         envoy.text = text
@@ -61,6 +71,7 @@ def shape(other):
         started.append(envoy)
         return envoy.start()
 
+    start.filter_of = filter_of
     yield start
     for envoy in started:
         envoy.stop()
@@ -118,6 +129,51 @@ def test_a_socket_beside_a_pool(shape, origin, other):
             assert connection.recv(20) == message
     server.shutdown()
     thread.join(10)
+
+
+def publish(path, version, typed):
+    """The filter is another one, from a file (ECDS)."""
+    filter = {
+        "@type": "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+        "name": "sszip",
+        "typed_config": typed,
+    }
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"version_info": str(version), "resources": [filter]}))
+    new.replace(path)
+
+
+@pytest.mark.parametrize("name, target", [("pool", KEY), ("beacon", "/")])
+def test_many_at_once_while_the_filter_changes(shape, origin, other, tmp_path, name, target):
+    """Of requests that are sent before the answers have come every one is answered, whichever
+    filter it has, and however many there have been while its answer waits."""
+    origin.answers(Node({"eth_getBlockByHash": result(b"one"), "eth_chainId": b'"0x1"'}))
+    other.answers(Node({"eth_getBlockByHash": result(b"one"), "eth_chainId": b'"0x1"'}))
+    path = tmp_path / "ecds.json"
+    publish(path, 1, shape.filter_of())
+    source = {"path_config_source": {"path": str(path)}, "resource_api_version": "V3"}
+    kinds = [shape.filter_of()["@type"]]
+    discovered = {"config_source": source, "type_urls": kinds}
+    envoy = shape(
+        name, begins="node: { id: test, cluster: test }\n", node=origin.port, other=other.port,
+        sszip=json.dumps({"name": "sszip", "config_discovery": discovered}),
+    )  # fmt: skip
+    envoy.wait_for(lambda: is_hit(envoy.ask(target, BLOCK)), "an answer to be stored")
+    json_ = [("Content-Type", "application/json")]
+    asked = [call("eth_chainId"), BLOCK, BLOCK, BLOCK, BLOCK]
+    sent = [request_bytes(target, method="POST", headers=json_, body=body) for body in asked * 4]
+    hits = 0
+    for version in range(2, 32):
+        with envoy.connect() as connection:
+            connection.send(b"".join(sent))
+            publish(path, version, shape.filter_of(min_length=version))
+            for body in asked * 4:
+                answered = connection.read("POST")
+                assert answered.status == 200, answered
+                assert (b'"of":"one"' in answered.body) == (body == BLOCK)
+                hits += is_hit(answered)
+    assert hits > 30 * 12
+    envoy.wait_for(lambda: sum(envoy.stats("config_reload$").values()) > 1, "the filter to change")
 
 
 def curl(envoy, path, body, *headers, host="localhost", version="--http2"):

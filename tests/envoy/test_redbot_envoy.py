@@ -3,6 +3,8 @@
 from harness import linting
 from harness.envoy import route
 
+HOSTS = ("native", "wasm")
+
 
 def test_nothing_is_worse_than_at_the_node(start_envoy, origin):
     origin.answers(linting.node)

@@ -11,7 +11,7 @@ from harness import bodies
 from harness.client import Malformed, Truncated
 from harness.envoy import route
 from harness.origin import answer, scattered
-from harness.preload import LIBRARIES, Preload
+from harness.preload import LIBRARIES
 from harness.rpc import Node, call
 
 # less than that is what Envoy itself would want at the same time
@@ -27,13 +27,6 @@ SETTINGS = {
     "cache_max_request": "4m",
 }
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module")
-def preload():
-    preload = Preload()
-    yield preload
-    preload.close()
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,20 @@ from harness.client import Connection, Truncated, fetch, request_bytes
 from harness.envoy import Envoy, filter_of
 from harness.load import Load
 from harness.origin import Until, answer, chunked, head
+from harness.sandbox import Sandboxed, of_route
+
+HOSTS = ("native", "wasm")
 
 BODY = bodies.json(30000)
 GZIP = [("Accept-Encoding", "gzip")]
 LOAD = [(("/", GZIP), BODY), (("/", []), BODY), (("/cached", GZIP), BODY)]
 
 
-class Dynamic(Envoy):
+class Changes:
     """An Envoy whose listeners, routes and clusters are files that change."""
+
+    # what each of the filter's settings are beside
+    own = {}  # noqa: RUF012
 
     def __init__(self, origin, **options):
         routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]
@@ -32,7 +38,7 @@ class Dynamic(Envoy):
         self.routes = {"name": "routes", **manager.pop("route_config")}
         manager["rds"] = {"route_config_name": "routes", "config_source": self._source("rds")}
         self.manager = manager
-        (self.cluster,) = static["clusters"]
+        self.cluster, *self.more = static["clusters"]
         self.configuration["node"] = {"id": "test", "cluster": "test"}
         self.configuration["dynamic_resources"] = {
             "lds_config": self._source("lds"),
@@ -51,19 +57,23 @@ class Dynamic(Envoy):
     def publish(self, name):
         """A file takes the place of the one before."""
         self.version += 1
-        kind, resource = {
+        kind, *resources = {
             "lds": ("config.listener.v3.Listener", self.listener),
-            "rds": ("config.route.v3.RouteConfiguration", self.routes),
-            "cds": ("config.cluster.v3.Cluster", self.cluster),
+            "rds": ("config.route.v3.RouteConfiguration", self.as_routed()),
+            "cds": ("config.cluster.v3.Cluster", self.cluster, *self.more),
         }[name]
-        said = {"@type": f"type.googleapis.com/envoy.{kind}", **resource}
+        said = [{"@type": f"type.googleapis.com/envoy.{kind}", **one} for one in resources]
         new = self.prefix / f"{name}.new"
-        new.write_text(json.dumps({"version_info": str(self.version), "resources": [said]}))
+        new.write_text(json.dumps({"version_info": str(self.version), "resources": said}))
         os.replace(new, self.prefix / f"{name}.json")
+
+    def as_routed(self):
+        return self.routes
 
     def settings(self, **settings):
         """The filter's."""
-        self.manager["http_filters"][0]["typed_config"] = filter_of(settings)
+        typed = self.filter_of({**settings, **self.own})
+        self.manager["http_filters"][0]["typed_config"] = typed
         self.publish("lds")
 
     def of_route(self, **settings):
@@ -80,6 +90,18 @@ class Dynamic(Envoy):
         return sum(self.stats(r"update_rejected$").values())
 
 
+class Dynamic(Changes, Envoy):
+    pass
+
+
+class Sandbox(Changes, Sandboxed):
+    own = {"cache_owner": "cluster:sszip_cached"}  # noqa: RUF012
+
+    def as_routed(self):
+        (host,) = self.routes["virtual_hosts"]
+        return {**self.routes, "virtual_hosts": [{**host, "routes": [of_route(one) for one in host["routes"]]}]}
+
+
 @pytest.fixture
 def origin_of_bodies(origin):
     origin.answers(answer(BODY))
@@ -92,8 +114,8 @@ def started(envoy):
 
 
 @pytest.fixture
-def dynamic(origin_of_bodies):
-    envoy = Dynamic(origin_of_bodies, workers=2)
+def dynamic(host, origin_of_bodies):
+    envoy = {"native": Dynamic, "wasm": Sandbox}[host](origin_of_bodies, workers=2)
     envoy.options = ["--drain-time-s", "1", "--drain-strategy", "immediate"]
     started(envoy)
     envoy.wait_for(lambda: is_up(envoy), "the listener")
@@ -112,9 +134,9 @@ def mode(envoy):
     return envoy.get("/").mode
 
 
-def test_files_that_change_under_load(dynamic):
+def test_files_that_change_under_load(host, dynamic):
     """Of the filter, of routes and of nodes: no answer is lost or wrong, and what is not
-    allowed changes nothing."""
+    allowed changes nothing; but a sandbox is off for a route that says it."""
     with Load(dynamic.port, LOAD, clients=4) as load:
         for number in range(6):
             dynamic.settings(cache=True, min_length=["1m", "1k"][number % 2], comp_level=1 + number)
@@ -132,11 +154,16 @@ def test_files_that_change_under_load(dynamic):
         dynamic.expect(
             r"gRPC config|\[config\]|Error adding/updating listener|dynamic_modules|there is no such"
         )
-        for change in (dynamic.settings, dynamic.of_route):
+        dynamic.expect(r"Wasm VM failed|Plugin .*failed to load|sszip: ")
+        changes = [dynamic.settings, dynamic.of_route] if host == "native" else [dynamic.settings]
+        for change in changes:
             before = dynamic.refused()
             change(complevel=1)
             dynamic.wait_for(lambda before=before: dynamic.refused() > before, "the refusal")
             assert mode(dynamic) == "oneshot"
+        if host == "wasm":
+            dynamic.of_route(complevel=1)
+            dynamic.wait_for(lambda: mode(dynamic) == "off", "off")
     assert load.faults == [] and load.answered > 100
 
 
@@ -158,8 +185,9 @@ def test_a_stream_outlives_its_listener(dynamic, origin):
 
 class TestEnds:
     @pytest.fixture
-    def envoy(self, start_envoy, origin_of_bodies):
-        envoy = Envoy([{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}],
+    def envoy(self, host, origin_of_bodies):
+        kind = {"native": Envoy, "wasm": Sandboxed}[host]
+        envoy = kind([{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}],
                       origin=origin_of_bodies, settings={"cache": True}, workers=2)  # fmt: skip
         envoy.options = ["--drain-time-s", "2", "--drain-strategy", "immediate"]
         yield envoy.start()
@@ -211,18 +239,19 @@ def is_up_at(port):
         return False
 
 
-def test_hot_restart_under_load(origin_of_bodies):
+def test_hot_restart_under_load(host, origin_of_bodies):
     """A second Envoy takes the sockets of the first, each with what it has stored."""
     envoys = []
+    kind = {"native": Envoy, "wasm": Sandboxed}[host]
     routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]
-    first = Envoy(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
+    first = kind(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
     base = ["--base-id", str(os.getpid() % 30000), "--parent-shutdown-time-s", "3", "--drain-time-s", "2",
             "--drain-strategy", "immediate"]  # fmt: skip
     try:
         first.options, first.restarts = [*base, "--restart-epoch", "0"], True
         envoys.append(first.start())
         for epoch in (1, 2):
-            following = Envoy(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
+            following = kind(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
             following.configuration = json.loads(json.dumps(first.configuration))
             following.port = following.direct = first.port
             following.admin = first.admin

@@ -9,7 +9,7 @@ import pytest
 
 from harness.envoy import Envoy, route
 from harness.owner import Client
-from harness.preload import ANY_PROCESS, Preload
+from harness.preload import ANY_PROCESS
 from harness.rpc import Node
 from test_heads_by_xds import chain, dynamic
 from test_store_life import by_hash, wait_until_linked
@@ -27,13 +27,6 @@ SETTINGS = {
     "cache_namespace": "main",
     "cache_valid": "immutable 1h",
 }
-
-
-@pytest.fixture
-def preload():
-    preload = Preload()
-    yield preload
-    preload.close()
 
 
 @pytest.fixture
@@ -68,6 +61,15 @@ def await_stored(envoy, count):
     envoy.wait_for(lambda: owner.status()["fills"]["kept"] >= count, "the store to have them")
 
 
+def filled(envoy):
+    """Starts it. What it answers, which is stored."""
+    envoy.start()
+    wait_until_linked(envoy)
+    bodies = ask(envoy)
+    await_stored(envoy, 30)
+    return bodies
+
+
 def ends(envoy):
     """In time, and by itself."""
     began = time.monotonic()
@@ -79,10 +81,8 @@ def ends(envoy):
 def test_nobody_waits_for_a_slow_disk(make, node, preload):
     """While it writes what is new, that is sent, and stored in memory; what the owner does
     not say in time is asked of the node."""
-    envoy = make().start()
-    wait_until_linked(envoy)
-    bodies = ask(envoy)
-    await_stored(envoy, 30)
+    envoy = make()
+    bodies = filled(envoy)
     ends(envoy)
     envoy.start()
     wait_until_linked(envoy)
@@ -99,10 +99,8 @@ def test_nobody_waits_for_a_slow_disk(make, node, preload):
 
 
 def test_envoy_leaves_a_slow_disk_behind(make, node, preload):
-    envoy = make().start()
-    wait_until_linked(envoy)
-    bodies = ask(envoy)
-    await_stored(envoy, 30)
+    envoy = make()
+    bodies = filled(envoy)
     with preload.slow_disk(envoy.process.pid, DELAY):
         ends(envoy)
         assert preload["delayed"]
@@ -123,10 +121,7 @@ def test_a_disk_that_is_slow_from_the_start(make, node, preload):
             assert len(ask(envoy, range(2))) == 2
             ends(envoy)
     assert preload["delayed"]
-    envoy.start()
-    wait_until_linked(envoy)
-    bodies = ask(envoy)
-    await_stored(envoy, 30)
+    bodies = filled(envoy)
     ends(envoy)
     envoy.start()
     wait_until_linked(envoy)
@@ -141,10 +136,7 @@ def test_the_one_before_in_a_hot_restart(make, node, preload):
             "--drain-time-s", "1", "--drain-strategy", "immediate"]  # fmt: skip
     first = make()
     first.options, first.restarts = [*base, "--restart-epoch", "0"], True
-    first.start()
-    wait_until_linked(first)
-    bodies = ask(first)
-    await_stored(first, 30)
+    bodies = filled(first)
     second = make()
     second.options, second.restarts = [*base, "--restart-epoch", "1"], True
     text = json.dumps(first.configuration).replace("@prefix@", str(first.prefix))

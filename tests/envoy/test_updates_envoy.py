@@ -30,7 +30,7 @@ ROUTES = [
     route("/place"),
     route("/onlyupdating", {"cache_use_stale": "updating"}),
     route("/noupdating", {"cache_use_stale": "error"}),
-    route("/short", timeout="0.3s"),
+    route("/short", timeout="1s"),
     {
         **route("/rewritten/", prefix_rewrite="/deep/", host_rewrite_literal="node.test"),
         "request_headers_to_add": [{"header": {"key": "x-token", "value": "let-me"}}],

@@ -1,10 +1,11 @@
 """The owner follows nodes: what it says of chains that do what chains do."""
 
+import json
 import time
 
 import pytest
 
-from daemon import LIMIT, NAMESPACE
+from daemon import LIMIT, NAMESPACE, key
 from node import Node
 
 
@@ -192,3 +193,50 @@ def test_who_can_not_be_followed_is_said_at_once(start_daemon):
     assert "refused" in chain["error"]
     assert daemon.said().count("the node does not answer") == 1
     assert "secret" not in daemon.said()
+
+
+def told(daemon, known=None):
+    """What an answer says of the chain: a number, and its state if that is not known."""
+    fields = {"sszip-namespace": namespace(daemon)}
+    if known is not None:
+        fields["sszip-chain-known"] = str(known)
+    answer = daemon.ask("GET", f"/v1/entries/{key(1)}", fields=fields)
+    assert answer.status == 404
+    state = answer.fields.get("sszip-chain-state")
+    return int(answer.fields["sszip-chain"]), state and json.loads(state)
+
+
+def test_answers_tell_of_a_chain_what_is_news(followed, listen):
+    node, daemon = followed
+    number, state = told(daemon)
+    # as whoever has a stream hears it
+    _, heard = listen(daemon, "a").next("chain")
+    assert state == json.loads(heard)
+    assert state["head"] == 200 and state["known"] and state["namespace"] == namespace(daemon)
+    assert told(daemon, number) == (number, None)
+    assert told(daemon, number - 1) == (number, state)
+    node.tell({"extend": 1})
+    wait_for(daemon, head=201)
+    later, state = told(daemon, number)
+    assert later > number and state["head"] == 201
+    # what tells of a newer head is news, too
+    put = daemon.put(7, **{"class": "tip", "namespace": namespace(daemon), "epoch": state["epoch"], "height": 202})
+    assert put.status == 201 and int(put.fields["sszip-chain"]) > later
+    assert json.loads(put.fields["sszip-chain-state"])["seen"] == 202
+    # an owner after this one begins with a higher number
+    daemon.stop()
+    daemon.start()
+    assert told(daemon)[0] > int(put.fields["sszip-chain"])
+
+
+def test_what_answers_say_of_a_chain_is_never_long(start_node, start_daemon):
+    node = start_node("--seed", "3", "--chain-slot-ms", "25", "--chain-reorgs", "0.3")
+    daemon = start_daemon(heads=[head(node)])
+    wait_for(daemon, state="following")
+    longest = 0
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        answer = daemon.ask("GET", f"/v1/entries/{key(1)}", fields={"sszip-namespace": namespace(daemon)})
+        longest = max(longest, len(answer.fields["sszip-chain-state"]))
+        time.sleep(0.05)
+    assert 500 < longest < 2_048

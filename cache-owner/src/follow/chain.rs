@@ -11,6 +11,20 @@ use tokio::sync::Notify;
 
 use super::node::Node;
 
+/// Blocks that were replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reorg {
+    /// When that was seen, in milliseconds of the machine's monotonic clock.
+    pub at: u64,
+    /// The first of them.
+    pub from: u64,
+    /// How many there were.
+    pub blocks: u64,
+}
+
+/// So many are told of.
+const REORGS: usize = 5;
+
 /// How following a chain goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
@@ -20,10 +34,37 @@ pub struct Status {
     pub head: Option<u64>,
     /// The newest that is final.
     pub last_final: Option<u64>,
+    /// When there was a new head, in milliseconds of the machine's monotonic clock.
+    pub moved: Option<u64>,
     /// How often blocks were replaced.
     pub reorgs: u64,
+    /// The last of these, the newest first.
+    pub last_reorgs: Vec<Reorg>,
     /// What went wrong when the node was asked last.
     pub error: Option<String>,
+}
+
+impl Status {
+    /// What has become of it at `now`; `from`: blocks were replaced from there on.
+    pub fn followed_by(&self, next: Self, from: Option<u64>, now: u64) -> Self {
+        let is_new = next.head.is_some() && next.head != self.head;
+        let mut last_reorgs = self.last_reorgs.clone();
+        if let (Some(from), true) = (from, next.reorgs > self.reorgs) {
+            let blocks = self.head.map_or(0, |head| (head + 1).saturating_sub(from));
+            let reorg = Reorg {
+                at: now,
+                from,
+                blocks,
+            };
+            last_reorgs.insert(0, reorg);
+            last_reorgs.truncate(REORGS);
+        }
+        Self {
+            moved: if is_new { Some(now) } else { self.moved },
+            last_reorgs,
+            ..next
+        }
+    }
 }
 
 /// A chain that is followed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sszip_core::cache::owner::tracker::{Move, Record, Tracker};
+use sszip_core::cache::owner::tracker::{Move, Record, Step, Tracker};
 use sszip_core::config::follow::Follow;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
@@ -154,7 +154,11 @@ impl Follower {
         let blocks = tracker.blocks().map(|block| (block.number, block.hash));
         let owner = &self.engine.owner;
         owner.knows(&self.chain.namespace, blocks);
+        let mut from = None;
         while let Some(step) = tracker.next_step() {
+            if let Step::Move(Move::Reorg { from: first }) = step {
+                from = Some(first);
+            }
             self.steps.take(step);
         }
         // no process waits for the disk to hear of it
@@ -162,13 +166,17 @@ impl Follower {
         self.steps.settle().await;
         self.steps.know(tracker.is_identified());
         self.engine.wake();
-        self.chain.set_status(Status {
+        let next = Status {
             state: tracker.state(),
             head: tracker.head().map(|head| head.number),
             last_final: self.steps.told(),
             reorgs: tracker.reorgs(),
             error: tracker.last_error().map(str::to_owned),
-        });
+            ..Status::default()
+        };
+        let before = self.chain.status();
+        let status = before.followed_by(next, from, now().monotonic);
+        self.chain.set_status(status);
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
 
-use serde_json::Value;
 use sszip_core::cache::process::Process;
 use sszip_core::config::files;
 use sszip_core::config::follows::Named;
+use sszip_core::config::json;
 use sszip_core::config::learnt::Learnt;
 use sszip_core::config::plan::{Place, Plan};
 use sszip_core::config::{Config, Directives, Source};
@@ -17,6 +17,7 @@ use crate::abi::LogLevel;
 use crate::background::Background;
 use crate::envoy::{self, FilterConfig};
 use crate::metrics::Metrics;
+use crate::status;
 use crate::store::{self, Life};
 
 /// What all filters of the process share.
@@ -34,6 +35,8 @@ pub struct Settings {
     pub core: Arc<Config>,
     /// Requests purge.
     pub purges: bool,
+    /// Requests ask how it all goes.
+    pub tells: bool,
 }
 
 /// What a filter or a route says.
@@ -41,6 +44,7 @@ pub struct Settings {
 struct Said {
     directives: Directives,
     purges: Option<bool>,
+    tells: Option<bool>,
 }
 
 /// Of a filter.
@@ -174,7 +178,7 @@ fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
     let place = Place {
         name: "filter_config",
         named: settings.named(),
-        answers: true,
+        answers: !settings.tells,
         purges: settings.purges,
     };
     if let Some(said) = plan.add(&settings.core, place)? {
@@ -208,22 +212,11 @@ fn start(config: &Config) {
 }
 
 impl Said {
-    /// An empty text is an empty object: Envoy has no other for a missing one. What is
-    /// the process's goes into `plan`, or is refused.
+    /// What is the process's goes into `plan`, or is refused.
     fn read(json: &[u8], mut plan: Option<&mut Plan>) -> Result<Self, String> {
         let mut said = Self::default();
-        if json.trim_ascii().is_empty() {
-            return Ok(said);
-        }
-        let value: Value = serde_json::from_slice(json)
-            .map_err(|error| format!("filter_config is not JSON: {error}"))?;
-        let Value::Object(settings) = value else {
-            return Err("filter_config must be an object of settings".into());
-        };
-        for (name, value) in &settings {
-            for values in uses(name, value)? {
-                said.set(name, &values, plan.as_deref_mut())?;
-            }
+        for (name, values) in json::settings("filter_config", json)? {
+            said.set(&name, &values, plan.as_deref_mut())?;
         }
         Ok(said)
     }
@@ -237,7 +230,11 @@ impl Said {
         let wrong = |error: &dyn Display| format!("\"{name}\" {error}");
         let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
         match name {
-            "cache_purge" => self.purges = Some(is_on(name, values)?),
+            "cache_purge" => self.purges = Some(json::is_on(name, values)?),
+            "status" => {
+                self.tells = Some(json::is_on(name, values)?);
+                status::count();
+            }
             "cache_path" | "cache_owner" => {
                 let plan = plan
                     .ok_or_else(|| wrong(&"is of the process: it goes into the filter_config"))?;
@@ -261,74 +258,16 @@ impl Said {
     fn inherit(&mut self, outer: &Self) {
         self.directives.inherit(&outer.directives);
         self.purges = self.purges.or(outer.purges);
+        self.tells = self.tells.or(outer.tells);
     }
 
     fn settings(&self) -> Arc<Settings> {
         Arc::new(Settings {
             core: Arc::new(self.directives.resolve(PROCESS.clone())),
             purges: self.purges.unwrap_or(false),
+            tells: self.tells.unwrap_or(false),
         })
     }
-}
-
-fn is_on(name: &str, values: &[String]) -> Result<bool, String> {
-    match values {
-        [text] if text.eq_ignore_ascii_case("on") => Ok(true),
-        [text] if text.eq_ignore_ascii_case("off") => Ok(false),
-        _ => Err(format!(
-            "\"{name}\" has an invalid value \"{}\": it must be \"on\" or \"off\"",
-            values.join(" ")
-        )),
-    }
-}
-
-/// The values of a setting, of each time that it is used: a file of nginx says some
-/// several times, and here there is a list of what it says each time.
-fn uses(name: &str, value: &Value) -> Result<Vec<Vec<String>>, String> {
-    match value {
-        Value::Array(list) if list.iter().any(has_several) => {
-            list.iter().map(|one| values(name, one)).collect()
-        }
-        other => Ok(vec![values(name, other)?]),
-    }
-}
-
-fn has_several(value: &Value) -> bool {
-    match value {
-        Value::Array(_) => true,
-        Value::String(text) => words(text).count() > 1,
-        _ => false,
-    }
-}
-
-/// Of a list each of its values, of a text each of its words, as in a file of nginx.
-fn values(name: &str, value: &Value) -> Result<Vec<String>, String> {
-    match value {
-        Value::Array(list) => list.iter().map(|one| scalar(name, one)).collect(),
-        Value::String(text) => Ok(words(text).map(str::to_owned).collect()),
-        other => Ok(vec![scalar(name, other)?]),
-    }
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_ascii_whitespace()
-}
-
-fn scalar(name: &str, value: &Value) -> Result<String, String> {
-    Ok(match value {
-        Value::Bool(is_on) => if *is_on { "on" } else { "off" }.to_owned(),
-        // of a Struct all numbers are doubles
-        Value::Number(number) => match number.as_f64() {
-            Some(whole) if whole.fract() == 0.0 && whole.abs() < 9e15 => format!("{whole:.0}"),
-            _ => number.to_string(),
-        },
-        Value::String(text) => text.clone(),
-        _ => return Err(not_a_setting(name)),
-    })
-}
-
-fn not_a_setting(name: &str) -> String {
-    format!("\"{name}\" must be a text, a number, true or false, or a list of these")
 }
 
 #[cfg(test)]

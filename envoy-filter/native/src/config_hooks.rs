@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // the C ABI
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::background::Background;
@@ -16,7 +17,9 @@ use crate::hooks::guarded;
 unsafe fn with(config: *const c_void, what: impl FnOnce(&Background)) {
     // SAFETY: the function's contract.
     if let Some(filter) = unsafe { config.cast::<Filter>().as_ref() } {
-        guarded((), || what(&filter.background));
+        // once the last of its requests is over the filter may go, on its worker
+        let background = Arc::clone(&filter.background);
+        guarded((), || what(&background));
     }
 }
 

@@ -218,15 +218,20 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
     });
 }
 
-/// Nobody uses it any more.
+/// Nobody uses it any more, but the main thread may be in the hooks of its requests.
 ///
 /// # Safety
 /// It is from `envoy_dynamic_module_on_http_filter_config_new`.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: *mut c_void) {
     guarded((), || {
+        let config = config.cast::<FilterConfig>();
         // SAFETY: the function's contract.
-        drop(unsafe { Box::from_raw(config.cast::<FilterConfig>()) });
+        if let Some(config) = unsafe { config.as_ref() } {
+            config.background.end();
+        }
+        // SAFETY: the function's contract, and no hook of its requests has it any more.
+        drop(unsafe { Box::from_raw(config) });
     });
 }
 

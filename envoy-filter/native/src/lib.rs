@@ -15,6 +15,7 @@ mod metrics;
 mod pool;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
+mod status;
 mod store;
 mod stream;
 mod timers;

@@ -7,8 +7,10 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use sszip_core::exchange::drive::Job;
 
+use crate::abi::LogLevel;
 use crate::clock;
-use crate::envoy::Scheduler;
+use crate::config::PROCESS;
+use crate::envoy::{log, Scheduler};
 
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -91,6 +93,13 @@ fn serve(work: &Mutex<Receiver<Work>>) {
     }
 }
 
+/// What came of hits that were verified.
+pub fn log_verified() {
+    while let Some(line) = PROCESS.shared.verified.take_line() {
+        log(LogLevel::Error, &line);
+    }
+}
+
 impl Work {
     fn run(mut self) {
         match self.reply {
@@ -106,6 +115,7 @@ impl Work {
             None => {
                 self.job.run();
                 self.job.store(clock::monotonic());
+                log_verified();
             }
         }
     }

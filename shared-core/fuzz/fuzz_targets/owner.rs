@@ -15,7 +15,7 @@ use sszip_core::cache::owner::state::LookUp;
 use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
 use sszip_core::cache::owner::{Now, Owner};
 use sszip_core::cache::{Key, Namespace};
-use sszip_owner::engine::Put;
+use sszip_owner::request::Put;
 use sszip_owner::request::{self, Request};
 
 #[derive(Arbitrary, Debug)]
@@ -151,7 +151,7 @@ impl Disk for Model {
 }
 
 const METHODS: [&str; 5] = ["GET", "PUT", "POST", "DELETE", "HEAD"];
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 8] = [
     "sszip-generation",
     "sszip-fresh",
     "sszip-class",
@@ -159,6 +159,7 @@ const FIELDS: [&str; 7] = [
     "sszip-method",
     "sszip-block",
     "sszip-process",
+    "sszip-chain-known",
 ];
 
 fn hex(byte: u8) -> String {
@@ -172,7 +173,8 @@ fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<Request> 
         builder.header(*name, value)
     });
     let (head, ()) = builder.body(()).ok()?.into_parts();
-    match request::read(&head) {
+    let about = request::about(&head.headers);
+    match about.and_then(|_| request::read(&head)) {
         Ok(request) => Some(request),
         Err(problem) => {
             assert!(problem.status.is_client_error());
@@ -206,9 +208,9 @@ impl World {
                     }
                     // what it was when it was put
                     assert_eq!(found.kept.body(), key);
-                } else if let Some((process, time)) = lease {
-                    assert!((1..=60_000).contains(&time));
-                    let leased = self.owner.lease(&key, &process, time, now);
+                } else if let Some(wanted) = lease {
+                    assert!((1..=60_000).contains(&wanted.time) && wanted.wait <= 60_000);
+                    let leased = self.owner.lease(&key, &wanted.process, wanted.time, now);
                     assert!(leased.is_ok());
                 }
             }
@@ -284,7 +286,7 @@ fuzz_target!(|steps: Vec<Step>| {
             }
             Step::LookUp { key, lease, time } => {
                 let query = lease.map_or(String::new(), |process| {
-                    format!("?lease=p{}&for={time}", process % 4)
+                    format!("?lease=p{}&for={time}&wait={time}", process % 4)
                 });
                 (
                     "GET",

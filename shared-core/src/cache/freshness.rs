@@ -4,18 +4,23 @@
 //! of the chain, so it is `unfinalized` and short-lived, unless the owner
 //! follows the chain and the block was final when the node was asked.
 
+use std::sync::Arc;
+
 use super::chain::{Heights, Mark};
 use super::class::Class;
 use crate::jsonrpc::block::{self, BlockReference, Bound, ResultBlock, Tag};
 use crate::jsonrpc::methods::{self, Method};
 use crate::jsonrpc::response::{content, member, Content};
+use crate::jsonrpc::said::Rows;
 use crate::jsonrpc::unsettled::{has_failed_part, is_to_be_filled_in};
 
-/// Lifetimes by class, and by method where an operator knows better.
+/// Lifetimes by class, and by method where an operator knows better; and what answers
+/// depend on, where an operator has said that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Valid {
     classes: [Option<u64>; Class::ALL.len()],
     methods: Vec<(Vec<u8>, u64)>,
+    rows: Arc<Rows>,
 }
 
 /// It has been said already.
@@ -46,7 +51,20 @@ impl Valid {
         Ok(())
     }
 
-    /// What an operator said of a method.
+    /// The same lifetimes, with what an operator has said that answers depend on.
+    pub fn with_rows(&self, rows: Arc<Rows>) -> Self {
+        Self {
+            rows,
+            ..self.clone()
+        }
+    }
+
+    fn row(&self, method: &[u8]) -> &'static Method {
+        let theirs = self.rows.find(method);
+        theirs.unwrap_or_else(|| methods::method(method))
+    }
+
+    /// What an operator said of a method's lifetime.
     pub fn method(&self, method: &[u8]) -> Option<u64> {
         self.methods
             .iter()
@@ -89,15 +107,6 @@ pub enum Came<'a> {
     /// Its error.
     Error(&'a [u8]),
 }
-
-/// Methods that find what is in no block yet.
-const BEFORE_A_BLOCK: [&str; 5] = [
-    "debug_getRawTransaction",
-    "eth_getRawTransactionByHash",
-    "eth_getTransactionByHash",
-    "eth_getTransactionBySenderAndNonce",
-    "zks_getTransactionDetails",
-];
 
 /// What a call names.
 #[derive(Clone, Copy, Debug)]
@@ -174,12 +183,14 @@ impl Prospect {
     /// Of a call; `None`: its answer is not kept, whatever it is.
     pub fn of(method: &[u8], params: Option<&[u8]>, valid: &Valid) -> Option<Self> {
         let said = valid.method(method);
-        let row = methods::method(method);
+        let row = valid.row(method);
         let class = match row.class {
             // a method that the table does not know, and the operator does
-            methods::Class::Never if said.is_some() => Class::Tip,
+            methods::Class::Never if said.is_some() && !row.is_operators => Class::Tip,
             methods::Class::Never => return None,
             methods::Class::Immutable => Class::Immutable,
+            // what the node would do next is its own
+            methods::Class::Tip if is_pending(row, params) => return None,
             methods::Class::Tip => Class::Tip,
             methods::Class::Config => Class::Config,
             methods::Class::ByFinality => class_of(block::reference(row, params))?,
@@ -302,7 +313,7 @@ impl Prospect {
             Came::Result(result) => {
                 let is_empty = matches!(content(result), Content::Null | Content::EmptyArray);
                 // one that is sent the next moment is found, without a new head
-                is_empty && !BEFORE_A_BLOCK.contains(&self.method.name)
+                is_empty && !self.method.finds_before_a_block()
             }
             Came::Error(error) => has_reverted(error),
         };
@@ -443,6 +454,10 @@ fn class_of(reference: BlockReference) -> Option<Class> {
         // a method by finality that is about no block at all
         BlockReference::None | BlockReference::Invalid => None,
     }
+}
+
+fn is_pending(method: &Method, params: Option<&[u8]>) -> bool {
+    block::reference(method, params) == BlockReference::Tag(Tag::Pending)
 }
 
 fn class_of_tag(tag: Tag) -> Option<Class> {

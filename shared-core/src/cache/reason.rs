@@ -9,7 +9,7 @@ named! {
     /// There is none: it was a hit, or was asked for and is being stored.
     #[default]
     None "",
-    /// `Authorization` or `Cookie`, and `sszip_cache_credentials bypass`.
+    /// A field that says who asks, and that `sszip_cache_credentials` says nothing else of.
     Credentials "credentials",
     /// The request's method: neither GET or HEAD, nor POST.
     Method "method",
@@ -45,6 +45,8 @@ named! {
     NoMemoryCache "no-cache-memory",
     /// Others have made the answer: no node was asked.
     Local "local",
+    /// What was asked for must not be called.
+    Denied "denied",
     /// The status of the answer.
     Status "status",
     /// It sets a cookie.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Namespace;
 use crate::jsonrpc::key::Keys;
 
-/// Fields that say who asks.
-pub const CREDENTIALS: &[&str] = &["authorization", "cookie"];
+/// Fields that tell answers apart often, and say nothing of who asks.
+const OF_ANYBODY: [&str; 4] = ["accept", "accept-encoding", "accept-language", "origin"];
 
 /// The fields of a request head, kept for as long as its answer may turn out
 /// to depend on them.
@@ -109,12 +109,16 @@ impl Scope {
         &self.bytes[..self.namespace]
     }
 
-    /// Adds the values of the named fields to the place.
-    pub fn push_fields(&mut self, fields: &Fields, names: &[&str]) {
+    /// Adds the named fields to the place, as a hash of their names and values: what
+    /// remembers calls has scopes for longer than their requests last, and is not to have
+    /// credentials.
+    pub fn push_hashed<'a>(&mut self, fields: &Fields, names: impl Iterator<Item = &'a str>) {
+        let mut all = Self::default();
         for name in names {
-            self.push_values(fields, name);
+            all.push_part(name.as_bytes());
+            all.push_values(fields, name);
         }
-        self.place = self.bytes.len();
+        self.push(blake3::hash(&all.bytes).as_bytes());
     }
 
     /// Sets what answers vary on here. Which fields these are is a part of it:
@@ -144,7 +148,11 @@ impl Scope {
             }
         }
         self.bytes.push(u8::from(present));
-        self.push_part(&line);
+        match OF_ANYBODY.contains(&name) {
+            true => self.push_part(&line),
+            // as of credentials, which it may be
+            false => self.push_part(blake3::hash(&line).as_bytes()),
+        }
     }
 
     fn push_values(&mut self, fields: &Fields, name: &str) {
@@ -223,6 +231,50 @@ pub(super) mod tests {
     fn parts_that_are_put_together_otherwise_are_another_scope() {
         assert_ne!(scope(&["ab", "c"]).bytes(), scope(&["a", "bc"]).bytes());
         assert_ne!(scope(&["a", ""]).bytes(), scope(&["a"]).bytes());
+    }
+
+    #[test]
+    fn who_asks_is_told_apart_and_not_kept() {
+        let of = |lines: &[(&str, &str)], names: &[&str]| {
+            let mut scope = scope(&["here"]);
+            scope.push_hashed(&fields(lines), names.iter().copied());
+            scope.bytes().to_vec()
+        };
+        let both = ["authorization", "x-api-key"];
+        let all = [
+            of(&[], &[]),
+            of(&[], &both[..1]),
+            of(&[], &both[1..]),
+            of(&[], &both),
+            of(&[("Authorization", "secret")], &both),
+            of(&[("Authorization", "other")], &both),
+            of(&[("Authorization", "secret")], &both[..1]),
+            of(&[("X-Api-Key", "secret")], &both[1..]),
+            of(&[("X-Api-Key", "secret")], &both),
+            of(&[("X-Api-Key", "")], &both),
+            of(&[("X-Api-Key", "secret"), ("X-Api-Key", "")], &both),
+            of(
+                &[("X-Api-Key", "secret"), ("Authorization", "secret")],
+                &both,
+            ),
+        ];
+        for (n, one) in all.iter().enumerate() {
+            assert!(!all[..n].contains(one), "{n}");
+            assert!(!one.windows(6).any(|part| part == b"secret"), "{n}");
+        }
+        let again = of(&[("x-api-KEY", "secret"), ("Accept", "a")], &both);
+        assert_eq!(again, all[8]);
+    }
+
+    #[test]
+    fn what_answers_vary_on_may_be_credentials() {
+        let mut varied = scope(&["here"]);
+        varied.vary(&fields(&[("X-Token", "secret")]), Some("x-token".into()));
+        let mut other = scope(&["here"]);
+        other.vary(&fields(&[("X-Token", "secrets")]), Some("x-token".into()));
+        assert_ne!(varied.bytes(), other.bytes());
+        let mut parts = varied.bytes().windows(6);
+        assert!(!parts.any(|part| part == b"secret"));
     }
 
     #[test]

@@ -65,13 +65,7 @@ impl Event {
             ),
             Self::Filled(key) => ("filled", const_hex::encode(key)),
             Self::GivenUp(key) => ("given-up", const_hex::encode(key)),
-            Self::Chain { namespace, state } => {
-                // numbers and words always can be
-                let state = serde_json::to_string(state).unwrap_or_default();
-                let members = state.trim_start_matches('{');
-                let namespace = const_hex::encode(namespace);
-                ("chain", format!(r#"{{"namespace":"{namespace}",{members}"#))
-            }
+            Self::Chain { namespace, state } => ("chain", chain(namespace, state)),
             Self::Purge { generation, key } => {
                 let key = key.map(|key| format!(r#","key":"{}""#, const_hex::encode(key)));
                 let key = key.unwrap_or_default();
@@ -122,6 +116,15 @@ impl Event {
             _ => return Ok(None),
         }))
     }
+}
+
+/// The data of the event that tells of a chain: one line, of less than 2 KiB.
+pub fn chain(namespace: &Namespace, state: &State) -> String {
+    // numbers and words always can be
+    let state = serde_json::to_string(state).unwrap_or_default();
+    let members = state.trim_start_matches('{');
+    let namespace = const_hex::encode(namespace);
+    format!(r#"{{"namespace":"{namespace}",{members}"#)
 }
 
 fn digits<const N: usize>(text: &[u8]) -> Result<[u8; N], NotAnEvent> {

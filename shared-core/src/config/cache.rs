@@ -6,22 +6,14 @@ use super::follow::Follow;
 use super::follows::Declared;
 use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Source, Unit};
 use super::values::{GIB, KIB, MIB};
+use super::verify::Verify;
 use crate::cache::class::Class;
+use crate::cache::credentials::{Credentials, Means};
 use crate::cache::freshness::Valid;
 use crate::cache::stale::UseStale;
 use crate::jsonrpc::methods;
+use crate::jsonrpc::said::{RowError, Rows};
 use crate::jsonrpc::stateful::is_stateful;
-
-/// What a request's credentials (`Authorization`, `Cookie`) mean to the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Credentials {
-    /// Such a request goes to the node and its answer is not stored.
-    Bypass,
-    /// They don't matter to the answer.
-    Ignore,
-    /// Answers are kept for each of their values.
-    Key,
-}
 
 /// The cache's settings at a place.
 #[derive(Clone, Debug)]
@@ -37,8 +29,8 @@ pub struct CacheConfig {
     pub max_entry: u64,
     /// Longer requests are not looked up. Bytes.
     pub max_request: u64,
-    /// What credentials mean.
-    pub credentials: Credentials,
+    /// What fields that say who asks mean.
+    pub credentials: Arc<Credentials>,
     /// Longer batches are not looked up. Calls.
     pub batch_max: usize,
     /// What the hot tier may take, over all processes of the host. Bytes.
@@ -51,8 +43,17 @@ pub struct CacheConfig {
     pub use_stale: UseStale,
     /// Whether the one that fetches a new one gets the expired one, too.
     pub background_update: bool,
+    /// Of which hits the node is asked again.
+    pub verify: Verify,
     /// The nodes that the cache's owner follows.
     pub follows: Arc<Vec<Declared>>,
+}
+
+impl CacheConfig {
+    /// Whether requests may be made anew in the background.
+    pub fn asks_anew(&self) -> bool {
+        self.background_update || self.verify.is_on()
+    }
 }
 
 /// What one block says of the cache; `None` where it says nothing.
@@ -61,15 +62,18 @@ pub(super) struct CacheDirectives {
     enable: Option<bool>,
     namespace: Option<Arc<[u8]>>,
     valid: Option<Arc<Valid>>,
+    rows: Option<Arc<Rows>>,
     max_entry: Option<u64>,
     max_request: Option<u64>,
-    credentials: Option<Credentials>,
-    batch_max: Option<u64>,
+    credentials: Option<Arc<Credentials>>,
+    /// And whether longer ones are refused.
+    batch_max: Option<(u64, bool)>,
     memory: Option<u64>,
     lock: Option<bool>,
     lock_timeout: Option<u64>,
     use_stale: Option<UseStale>,
     background_update: Option<bool>,
+    verify: Option<Verify>,
     /// Empty: `off`.
     follows: Option<Arc<Vec<Declared>>>,
     /// What is odd about the last directive.
@@ -102,6 +106,8 @@ pub(super) const BATCHES: Range = Range {
     most: 10_000,
     unit: Unit::Number,
 };
+/// Of longer batches.
+const DENY: &[u8] = b"deny";
 pub(super) const MEMORIES: Range = Range {
     least: MIB,
     most: 1 << 40,
@@ -109,8 +115,8 @@ pub(super) const MEMORIES: Range = Range {
 };
 
 impl CacheDirectives {
-    /// As [`super::Directives::set`], for names that start with `cache` and
-    /// for `batch_max`.
+    /// As [`super::Directives::set`], for names that start with `cache`, for `batch_max`
+    /// and `verify`.
     pub(super) fn set(
         &mut self,
         name: &str,
@@ -121,16 +127,23 @@ impl CacheDirectives {
             "cache" => once(&mut self.enable, || flag(one(values)?)),
             "cache_namespace" => once(&mut self.namespace, || namespace(one(values)?)),
             "cache_valid" => self.set_valid(values),
+            "cache_method" => self.set_method(values),
             "cache_max_entry" => once(&mut self.max_entry, || MAX_ENTRIES.read(one(values)?)),
             "cache_max_request" => once(&mut self.max_request, || MAX_REQUESTS.read(one(values)?)),
-            "cache_credentials" => once(&mut self.credentials, || credentials(one(values)?)),
+            "cache_credentials" => self.set_credentials(values),
             "cache_memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
             "cache_lock" => once(&mut self.lock, || flag(one(values)?)),
             "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
             "cache_use_stale" => once(&mut self.use_stale, || use_stale(values)),
             "cache_background_update" => once(&mut self.background_update, || flag(one(values)?)),
+            "verify" => once(&mut self.verify, || Verify::read(values)),
             "cache_head" => self.set_follow(values, source),
-            "batch_max" => once(&mut self.batch_max, || BATCHES.read(one(values)?)),
+            "batch_max" => once(&mut self.batch_max, || match values {
+                [number] => Ok((BATCHES.read(number)?, false)),
+                [number, word] if *word == DENY => Ok((BATCHES.read(number)?, true)),
+                [_, word] => Err(invalid(word, "\"deny\", or left out")),
+                _ => Err(DirectiveError::OneOrTwoValues),
+            }),
             _ => Err(DirectiveError::Unknown),
         }
     }
@@ -163,13 +176,56 @@ impl CacheDirectives {
         valid
             .set_method(what, milliseconds)
             .map_err(|_| DirectiveError::Duplicate)?;
-        if methods::method(what).name.is_empty() {
+        let is_said = self
+            .rows
+            .as_ref()
+            .is_some_and(|rows| rows.find(what).is_some());
+        if methods::method(what).name.is_empty() && !is_said {
             self.warning = Some(format!(
-                "names \"{}\", a method that sszip does not know: its answers are kept until \
-                 there is a new head, whatever block they are about",
+                "names \"{}\", a method that sszip does not know, and of which nothing else was \
+                 said before: its answers are kept until there is a new head, whatever block \
+                 they are about",
                 String::from_utf8_lossy(what)
             ));
         }
+        Ok(())
+    }
+
+    fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        let (name, words) = match values {
+            [name, words @ ..] if (1..=2).contains(&words.len()) => (*name, words),
+            _ => return Err(DirectiveError::TwoOrThreeValues),
+        };
+        let mut rows = self.rows.as_deref().cloned().unwrap_or_default();
+        rows.add(name, words).map_err(|error| {
+            let given = match error {
+                RowError::Word(word) | RowError::Together(word) => word,
+                RowError::Name | RowError::Twice | RowError::Stateful => name,
+            };
+            invalid(given, error.to_string())
+        })?;
+        self.rows = Some(Arc::new(rows));
+        Ok(())
+    }
+
+    fn set_credentials(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        const MEANINGS: &str =
+            "\"bypass\", \"ignore\" or \"key\", and then the names of fields, or none";
+        let (word, names) = match values {
+            [] => return Err(invalid(b"", MEANINGS)),
+            [word, names @ ..] => (*word, names),
+        };
+        let means = Means::named(word).ok_or_else(|| invalid(word, MEANINGS))?;
+        let mut said = self.credentials.as_deref().cloned().unwrap_or_default();
+        if names.is_empty() {
+            let usual = said.say_of_usual(means);
+            usual.map_err(|_| DirectiveError::Duplicate)?;
+        }
+        for name in names {
+            let said = said.say(name, means);
+            said.map_err(|error| invalid(name, error.to_string()))?;
+        }
+        self.credentials = Some(Arc::new(said));
         Ok(())
     }
 
@@ -208,6 +264,7 @@ impl CacheDirectives {
         fill(&mut self.enable, &outer.enable);
         fill(&mut self.namespace, &outer.namespace);
         fill(&mut self.valid, &outer.valid);
+        fill(&mut self.rows, &outer.rows);
         fill(&mut self.max_entry, &outer.max_entry);
         fill(&mut self.max_request, &outer.max_request);
         fill(&mut self.credentials, &outer.credentials);
@@ -217,7 +274,22 @@ impl CacheDirectives {
         fill(&mut self.lock_timeout, &outer.lock_timeout);
         fill(&mut self.use_stale, &outer.use_stale);
         fill(&mut self.background_update, &outer.background_update);
+        fill(&mut self.verify, &outer.verify);
         fill(&mut self.follows, &outer.follows);
+    }
+
+    /// How many calls a batch may have that is not refused.
+    pub(super) fn batch_limit(&self) -> Option<usize> {
+        let limit = self.batch_max.filter(|(_, denies)| *denies);
+        limit.map(|(number, _)| number as usize)
+    }
+
+    fn valid(&self) -> Arc<Valid> {
+        let valid = self.valid.clone().unwrap_or_default();
+        match &self.rows {
+            Some(rows) => Arc::new(valid.with_rows(Arc::clone(rows))),
+            None => valid,
+        }
     }
 
     /// As [`super::Directives::resolve`].
@@ -225,16 +297,17 @@ impl CacheDirectives {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
             namespace: self.namespace.clone(),
-            valid: self.valid.clone().unwrap_or_default(),
+            valid: self.valid(),
             max_entry: self.max_entry.unwrap_or(16 * MIB),
             max_request: self.max_request.unwrap_or(64 * KIB),
-            credentials: self.credentials.unwrap_or(Credentials::Bypass),
-            batch_max: self.batch_max.unwrap_or(100) as usize,
+            credentials: self.credentials.clone().unwrap_or_default(),
+            batch_max: self.batch_max.map_or(100, |(number, _)| number) as usize,
             memory: self.memory.unwrap_or(128 * MIB),
             lock: self.lock.unwrap_or(true),
             lock_timeout: self.lock_timeout.unwrap_or(5_000),
             use_stale: self.use_stale.unwrap_or_default(),
             background_update: self.background_update.unwrap_or(false),
+            verify: self.verify.unwrap_or_default(),
             follows: self.follows.clone().unwrap_or_default(),
         }
     }
@@ -257,13 +330,221 @@ fn namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
     }
 }
 
-pub(super) const CREDENTIALS: &[&str] = &["bypass", "ignore", "key"];
+#[cfg(test)]
+mod tests {
+    use super::CacheDirectives;
+    use crate::cache::class::Class;
+    use crate::cache::freshness::{Known, Prospect};
+    use crate::config::Source;
 
-fn credentials(value: &[u8]) -> Result<Credentials, DirectiveError> {
-    match value {
-        b"bypass" => Ok(Credentials::Bypass),
-        b"ignore" => Ok(Credentials::Ignore),
-        b"key" => Ok(Credentials::Key),
-        _ => Err(invalid(value, "\"bypass\", \"ignore\" or \"key\"")),
+    fn set(directives: &mut CacheDirectives, line: &str) -> Result<(), String> {
+        let mut words = line.split_ascii_whitespace();
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        let set = directives.set(name, &values, Source::default());
+        set.map_err(|error| error.to_string())
+    }
+
+    fn directives(lines: &[&str]) -> CacheDirectives {
+        let mut directives = CacheDirectives::default();
+        for line in lines {
+            set(&mut directives, line).unwrap();
+        }
+        directives
+    }
+
+    /// Fields that bypass of those that are named, and those that keep answers apart.
+    fn meaning(directives: &CacheDirectives) -> (Vec<&'static str>, Vec<String>) {
+        let credentials = directives.resolve().credentials;
+        let names = ["Authorization", "Cookie", "X-Api-Key"];
+        let bypass = names
+            .into_iter()
+            .filter(|name| credentials.bypasses(name.as_bytes()));
+        (
+            bypass.collect(),
+            credentials.keyed().map(str::to_owned).collect(),
+        )
+    }
+
+    #[test]
+    fn credentials_mean_what_is_said_of_each() {
+        const USUAL: &[&str] = &["Authorization", "Cookie"];
+        for (lines, bypass, keyed) in [
+            (&[][..], USUAL, &[][..]),
+            (&["cache_credentials bypass"], USUAL, &[]),
+            (&["cache_credentials ignore"], &[], &[]),
+            (
+                &["cache_credentials key"],
+                &[],
+                &["authorization", "cookie"],
+            ),
+            (
+                &["cache_credentials key Authorization X-Api-Key"],
+                &["Cookie"],
+                &["authorization", "x-api-key"],
+            ),
+            (&["cache_credentials key X-Api-Key"], USUAL, &["x-api-key"]),
+            (
+                &[
+                    "cache_credentials ignore",
+                    "cache_credentials key x-api-key",
+                ],
+                &[],
+                &["x-api-key"],
+            ),
+            (
+                &[
+                    "cache_credentials bypass X-Api-Key",
+                    "cache_credentials ignore cookie",
+                ],
+                &["Authorization", "X-Api-Key"],
+                &[],
+            ),
+        ] {
+            let said = directives(lines);
+            assert_eq!(
+                meaning(&said),
+                (
+                    bypass.to_vec(),
+                    keyed.iter().map(|it| (*it).to_owned()).collect()
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_of_credentials_changes_nothing() {
+        let mut said = directives(&["cache_credentials key Cookie"]);
+        let before = meaning(&said);
+        for (line, error) in [
+            (
+                "cache_credentials",
+                "\"\": it must be \"bypass\", \"ignore\" or \"key\"",
+            ),
+            (
+                "cache_credentials X-Api-Key",
+                "\"X-Api-Key\": it must be \"bypass\"",
+            ),
+            (
+                "cache_credentials ignore X:Y",
+                "\"X:Y\": it must be the name of a request field",
+            ),
+            (
+                "cache_credentials key X-A ignore",
+                "\"ignore\": it must be the name of a request",
+            ),
+            (
+                "cache_credentials key X-A x-a",
+                "\"x-a\": it must be a field of which nothing",
+            ),
+            ("cache_credentials ignore", "is duplicate"),
+            (
+                "cache_credentials ignore X-A COOKIE",
+                "\"COOKIE\": it must be a field of which",
+            ),
+        ] {
+            let said = set(&mut said, line).unwrap_err();
+            assert!(said.contains(error), "{line}: {said}");
+        }
+        assert_eq!(meaning(&said), before);
+    }
+
+    /// What is kept of the result 1 of a call with `[{}, "0x5"]`.
+    fn kept(directives: &CacheDirectives, method: &str) -> Option<(Class, u64)> {
+        let valid = directives.resolve().valid;
+        let params = Some(&br#"[{},"0x5"]"#[..]);
+        let known = Known {
+            params,
+            mark: None,
+            valid: &valid,
+        };
+        let prospect = Prospect::of(method.as_bytes(), params, &valid)?;
+        let judged = prospect.judge(b"1", known)?;
+        Some((judged.class, judged.valid))
+    }
+
+    #[test]
+    fn a_method_is_an_operators_to_add_and_to_take_away() {
+        let said = directives(&[
+            "cache_method acme_a block=p[1]",
+            "cache_method acme_b class=tip",
+            "cache_method acme_c class=immutable",
+            "cache_valid acme_a 7s",
+            "cache_method eth_getBalance class=none",
+            "cache_valid eth_getBalance 7s",
+            "cache_method eth_getCode class=config",
+        ]);
+        for (method, expected) in [
+            ("acme_a", Some((Class::Unfinalized, 7_000))),
+            ("acme_b", Some((Class::Tip, 1_000))),
+            ("acme_c", Some((Class::Immutable, 3_600_000))),
+            ("acme_d", None),
+            ("eth_getBalance", None),
+            ("eth_getCode", Some((Class::Config, 60_000))),
+            ("eth_getTransactionCount", Some((Class::Unfinalized, 2_000))),
+        ] {
+            assert_eq!(kept(&said, method), expected, "{method}");
+        }
+        // a block that says something of methods forgets what those around it say of them
+        let mut inner = directives(&["cache_valid unfinalized 3s"]);
+        inner.inherit(&said);
+        assert_eq!(kept(&inner, "acme_a"), Some((Class::Unfinalized, 3_000)));
+        assert_eq!(kept(&inner, "eth_getBalance"), None);
+        let mut inner = directives(&["cache_method acme_b block=p[1]"]);
+        inner.inherit(&said);
+        assert_eq!(kept(&inner, "acme_b"), Some((Class::Unfinalized, 2_000)));
+        assert_eq!(kept(&inner, "acme_c"), None);
+        assert_eq!(
+            kept(&inner, "eth_getBalance"),
+            Some((Class::Unfinalized, 7_000))
+        );
+    }
+
+    #[test]
+    fn of_a_method_that_is_said_nothing_is_odd() {
+        let mut said = directives(&["cache_method acme_a block=p[1]", "cache_valid acme_a 1s"]);
+        assert_eq!(said.warning.take(), None);
+        set(&mut said, "cache_valid acme_b 1s").unwrap();
+        assert!(said
+            .warning
+            .take()
+            .unwrap()
+            .contains("nothing else was said before"));
+    }
+
+    #[test]
+    fn what_is_wrong_of_a_method_is_answered_with_what_is_right() {
+        let mut said = directives(&["cache_method acme_a class=tip"]);
+        for (line, error) in [
+            ("cache_method", "takes two or three values"),
+            ("cache_method acme_b", "takes two or three values"),
+            ("cache_method acme_b a b c", "takes two or three values"),
+            ("cache_method acme_* class=tip", "\"acme_*\": it must be the name of a method"),
+            ("cache_method acme_a class=none", "\"acme_a\": it must be a method that nothing"),
+            ("cache_method eth_sign class=tip", "\"eth_sign\": it must be a method that changes"),
+            (
+                "cache_method acme_b block=p1",
+                "has an invalid value \"block=p1\": it must be \"block=p[N]\", \"block=p[N].MEMBER\", \
+                 \"block=result.MEMBER\", \"block=result\", \"range=p[N]\", \"transaction=p[0]\", \
+                 \"class=immutable\", \"class=tip\", \"class=config\" or \"class=none\", N being a \
+                 number from 0 to 15",
+            ),
+            ("cache_method acme_b class=tip block=p[0]", "\"block=p[0]\": it must be left out"),
+        ] {
+            let said = set(&mut said, line).unwrap_err();
+            assert!(said.contains(error), "{line}: {said}");
+        }
+        assert_eq!(kept(&said, "acme_b"), None);
+    }
+
+    #[test]
+    fn a_block_with_credentials_forgets_those_around_it() {
+        let outer = directives(&["cache_credentials key X-Api-Key"]);
+        let mut inner = directives(&[]);
+        inner.inherit(&outer);
+        assert_eq!(meaning(&inner), meaning(&outer));
+        let mut inner = directives(&["cache_credentials ignore Cookie"]);
+        inner.inherit(&outer);
+        assert_eq!(meaning(&inner), (vec!["Authorization"], vec![]));
     }
 }

@@ -13,14 +13,18 @@ pub mod files;
 mod filters;
 pub mod follow;
 pub mod follows;
+pub mod json;
 pub mod learnt;
 pub mod plan;
+mod policy;
 mod refused;
+pub mod sandbox;
 pub mod schema;
 mod ssz;
 pub mod store;
 pub mod upstreams;
 mod values;
+mod verify;
 
 use std::sync::Arc;
 
@@ -29,13 +33,15 @@ use crate::negotiate::media_type::MediaTypes;
 use crate::ssz::Preset;
 use crate::transcode;
 
-pub use cache::{CacheConfig, Credentials};
+pub use cache::CacheConfig;
 pub use decoding::{CodedRequests, RequestDecoding};
 pub use filters::Filters;
+pub use policy::Policy;
 pub use ssz::{SszConfig, SszRequest, SszWitness};
 use upstreams::Destination;
 use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
 pub use values::{DirectiveError, Source};
+pub use verify::{Verify, ALL as ALL_HITS};
 
 /// Which content codings the node is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +92,8 @@ pub struct Config {
     pub buffers: Buffers,
     /// What is stored and looked up.
     pub cache: CacheConfig,
+    /// What may be called; `None`: whatever the node takes.
+    pub policy: Option<Arc<Policy>>,
     /// What is given as SSZ.
     pub ssz: SszConfig,
     /// Fields of the node's answers that the host hides from clients, in lower
@@ -115,6 +123,7 @@ pub struct Directives {
     buffers: Option<Buffers>,
     hidden: Arc<[Vec<u8>]>,
     cache: cache::CacheDirectives,
+    policy: policy::PolicyDirectives,
     ssz: ssz::SszDirectives,
 }
 
@@ -182,9 +191,15 @@ impl Config {
         self.enable && self.ssz.enable
     }
 
+    /// What may be called here, if anything is said of it.
+    pub fn policy(&self) -> Option<&Arc<Policy>> {
+        self.policy.as_ref().filter(|_| self.enable)
+    }
+
     /// Whether bodies of requests may be read here before they are sent.
     pub fn reads(&self) -> bool {
-        self.enable && (self.cache.enable || self.ssz.enable || self.coded_requests.are_read())
+        let reads = self.cache.enable || self.ssz.enable || self.policy.is_some();
+        self.enable && (reads || self.coded_requests.are_read())
     }
 }
 
@@ -231,6 +246,7 @@ impl Directives {
                 request_decoding(one(values)?)
             }),
             "buffers" => once(&mut self.buffers, || buffers(values)),
+            "method" => self.policy.set_method(values),
             _ if name == "ssz" || name.starts_with("ssz_") => self.ssz.set(name, values),
             _ => self.cache.set(name, values, source),
         }
@@ -262,6 +278,7 @@ impl Directives {
         fill(&mut self.request_decoding, &outer.request_decoding);
         fill(&mut self.buffers, &outer.buffers);
         self.cache.inherit(&outer.cache);
+        self.policy.inherit(&outer.policy);
         self.ssz.inherit(&outer.ssz);
     }
 
@@ -293,6 +310,7 @@ impl Directives {
             filters: Filters::default(),
             destination: Destination::default(),
             cache: self.cache.resolve(),
+            policy: self.policy.resolve(self.cache.batch_limit()),
             ssz,
             process: process.into(),
         }

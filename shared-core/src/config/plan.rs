@@ -69,13 +69,18 @@ impl Plan {
             self.first_head = Some(first.at.clone());
         }
         if !config.caches() {
-            let in_vain = config.cache.enable && place.answers;
-            return Ok(in_vain.then(|| {
-                format!(
-                    "\"cache on\" has no effect in location \"{}\": there is no \"sszip on\"",
-                    place.name
-                )
-            }));
+            let is_in_vain = !config.enable && place.answers;
+            let name = place.name;
+            return Ok(match (config.policy.is_some(), config.cache.enable) {
+                _ if !is_in_vain => None,
+                (true, _) => Some(format!(
+                    "what is called in location \"{name}\" is not judged: there is no \"sszip on\""
+                )),
+                (_, true) => Some(format!(
+                    "\"cache on\" has no effect in location \"{name}\": there is no \"sszip on\""
+                )),
+                _ => None,
+            });
         }
         self.max_entry = self.max_entry.max(config.cache.max_entry);
         if place.answers && !place.purges {

@@ -4,13 +4,16 @@
 
 use serde_json::{json, Map, Value};
 
+use super::cache::MEMORIES as CACHE_MEMORIES;
 use super::cache::{BATCHES, MAX_ENTRIES, MAX_REQUESTS, TIMES, WAITS};
-use super::cache::{CREDENTIALS, MEMORIES as CACHE_MEMORIES};
 use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
 use super::values::{Range, Unit, GIB, KIB, MIB};
+use super::verify;
 use super::{BUFFERS, BUFFER_SIZES, COMP_LEVELS, HOLDS, HOLD_TIMES, MAX_ONESHOTS, MEMORIES};
 use super::{DECODINGS, ENCODINGS, MIN_LENGTHS, STREAM_LEVELS};
+use crate::cache::credentials::Means;
 use crate::cache::stale;
+use crate::jsonrpc::said::LAST_PARAMETER;
 
 /// What a setting takes.
 enum Takes {
@@ -18,6 +21,8 @@ enum Takes {
     Of(Range),
     /// A number, or that word.
     OfOr(Range, &'static str),
+    /// A number, and then perhaps that word.
+    OfThen(Range, &'static str),
     /// One value and then perhaps another.
     OneOrTwo(Range, Range),
     Two(Range, Range),
@@ -31,9 +36,14 @@ enum Takes {
     Lines,
     Types,
     Valid,
+    Methods,
+    Credentials,
+    Rows,
+    Rate,
 }
 
-use Takes::{Flag, Line, Lines, Of, OfOr, OneOrTwo, Text, Two, Types, Valid, Word, Words};
+use Takes::{Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
+use Takes::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
 
 /// Each setting of a place that all hosts have, and what it is about.
 const SETTINGS: &[(&str, Takes, &str)] = &[
@@ -122,6 +132,7 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
         Valid,
         "For how long answers of a class, or of a method, are kept.",
     ),
+    ("cache_method", Rows, "What answers of a method depend on."),
     (
         "cache_memory",
         Of(CACHE_MEMORIES),
@@ -139,13 +150,14 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
     ),
     (
         "batch_max",
-        Of(BATCHES),
-        "Longer batches are not looked up.",
+        OfThen(BATCHES, "deny"),
+        "Longer batches are not looked up, or denied.",
     ),
+    ("method", Methods, "What may be called, and what may not."),
     (
         "cache_credentials",
-        Word(CREDENTIALS),
-        "What happens to requests with credentials.",
+        Credentials,
+        "What fields that say who asks mean to the cache.",
     ),
     (
         "cache_use_stale",
@@ -168,6 +180,11 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
         "For how long the others wait.",
     ),
     (
+        "verify",
+        Rate,
+        "Of how many hits the node is asked again, and whether what is wrong is purged.",
+    ),
+    (
         "cache_path",
         Line,
         "The folder of the store, and what it may take: of a filter only.",
@@ -183,6 +200,11 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
         "The node at which the chain is followed, and how.",
     ),
     ("cache_purge", Flag, "Requests purge what their query says."),
+    (
+        "status",
+        Flag,
+        "Requests ask how it all goes: a page, JSON, or metrics.",
+    ),
 ];
 
 /// The schema of an object of settings.
@@ -214,6 +236,18 @@ impl Takes {
             OfOr(range, word) => {
                 let mut all = range.one_of();
                 all.push(json!({ "const": word }));
+                all.into()
+            }
+            OfThen(range, word) => {
+                let mut all = range.one_of();
+                all.push(text(&format!(r"(?:{})\s+{word}", range.pattern())));
+                let number = json!({ "anyOf": range.one_of() });
+                all.push(json!({
+                    "type": "array",
+                    "prefixItems": [number, { "const": word }],
+                    "minItems": 1,
+                    "maxItems": 2,
+                }));
                 all.into()
             }
             OneOrTwo(first, second) => {
@@ -252,9 +286,61 @@ impl Takes {
                 let many = json!({ "type": "array", "items": one, "minItems": 1 });
                 json!([one, many])
             }
+            Credentials => {
+                let means = Means::NAMES.join("|");
+                let one = text(&format!(r"(?:{means})(?:\s+(?:{TOKEN}))*"));
+                // what it says each time, or the words of one
+                let several = json!({ "pattern": r"\S\s+\S" });
+                let many = json!({ "type": "array", "items": one, "contains": several });
+                let name = json!({
+                    "type": "string",
+                    "pattern": format!("^{TOKEN}$"),
+                    "not": { "enum": Means::NAMES },
+                });
+                let words = json!({
+                    "type": "array",
+                    "prefixItems": [{ "enum": Means::NAMES }],
+                    "items": name,
+                    "minItems": 1,
+                });
+                json!([one, many, words])
+            }
+            Rows => {
+                let words = rows();
+                let one = text(&format!(r"(?:{NAME})\s+(?:{words})"));
+                let several = json!({ "pattern": r"\S\s+\S" });
+                let many = json!({ "type": "array", "items": one, "contains": several });
+                json!([one, many])
+            }
+            Rate => {
+                let (rate, list) = (verify::RATE, |items: &[Value]| {
+                    let number = items.len();
+                    json!({ "type": "array", "prefixItems": items, "minItems": number, "maxItems": number })
+                });
+                json!([
+                    { "const": false },
+                    text(&format!(r"off|{rate}(?:\s+purge)?")),
+                    list(&[text(&format!("off|{rate}"))]),
+                    list(&[text(rate), json!({ "const": "purge" })]),
+                ])
+            }
+            Methods => {
+                let one = text(&format!(r"(?:allow|deny)(?:\s+(?:{METHOD}))+"));
+                let many = json!({ "type": "array", "items": one, "minItems": 1 });
+                json!([one, many])
+            }
         }
     }
 }
+
+/// RFC 9110, 5.6.2.
+const TOKEN: &str = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+";
+
+/// A method, without `=`, so that it is none of the words behind it.
+const NAME: &str = r"[!#-)+\-./0-<>-\[\]-~]+";
+
+/// A method, or the beginning of some.
+const METHOD: &str = r##"[!#-)+\-./0-\[\]-~]+\*?|\*"##;
 
 /// Words with blanks between them, or a list.
 fn of_words(word: &str) -> Value {
@@ -281,8 +367,20 @@ fn words<'a>(words: &'a [&str]) -> impl Iterator<Item = Value> + 'a {
 
 fn types() -> String {
     // without `*`, which nobody has in a type
-    let token = r"[!#$%&'+.^_`|~0-9A-Za-z-]+";
+    let token = TOKEN.replace('*', "");
     format!(r"\*|\*/\*|\+{token}|{token}/(?:\*|{token})")
+}
+
+/// What answers of a method depend on.
+fn rows() -> String {
+    let parameter = format!(r"p\[(?:{})\]", digits(0, LAST_PARAMETER as u64));
+    let member = r"\.[0-9A-Za-z_]+";
+    let asked = format!(r"block={parameter}(?:{member})?");
+    let said = format!(r"block=result(?:{member}|\[0\])*{member}");
+    let classes = "class=(?:immutable|tip|config|none)";
+    format!(
+        r"{asked}(?:\s+{said})?|{said}|block=result|range={parameter}|transaction=p\[0\]|{classes}"
+    )
 }
 
 fn valid() -> String {
@@ -421,7 +519,7 @@ mod tests {
             let is_of_place = !matches!(said, Err(DirectiveError::Unknown));
             let is_of_process = Plan::default().set(name, &[b"\0"], "/").is_some();
             // which places purge hosts know
-            let is_known = is_of_place || is_of_process || *name == "cache_purge";
+            let is_known = is_of_place || is_of_process || ["cache_purge", "status"].contains(name);
             assert!(is_known, "{name}");
         }
     }

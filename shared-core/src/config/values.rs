@@ -29,10 +29,17 @@ pub enum DirectiveError {
     OneOrTwoValues,
     /// It takes exactly two values.
     TwoValues,
+    /// It takes two values, or three.
+    TwoOrThreeValues,
     /// It has a parameter twice.
     Twice {
         /// Its name.
         parameter: String,
+    },
+    /// A filter in a sandbox can't do that.
+    Sandboxed {
+        /// What does it, or what there is instead.
+        why: &'static str,
     },
     /// The value is not what the directive takes.
     Value {
@@ -54,7 +61,11 @@ impl fmt::Display for DirectiveError {
             DirectiveError::OneValue => f.write_str("takes exactly one value"),
             DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
             DirectiveError::TwoValues => f.write_str("takes exactly two values"),
+            DirectiveError::TwoOrThreeValues => f.write_str("takes two or three values"),
             DirectiveError::Twice { parameter } => write!(f, "has \"{parameter}=\" twice"),
+            DirectiveError::Sandboxed { why } => {
+                write!(f, "is not to be had in a sandbox: {why}")
+            }
             DirectiveError::Value { given, allowed } => {
                 write!(f, "has an invalid value \"{given}\": it must be {allowed}")
             }

@@ -41,9 +41,9 @@ impl Answer {
 pub(super) enum Decoding {
     /// Where it is stored, and the id that it gets; `None`: it is a resource.
     One(Key, Arc<Entry>, Option<Vec<u8>>, Borrowed),
-    /// The answers of a batch, where they are stored, and their ids.
+    /// The answers of a batch, where they are stored, and their ids. `None`: it is denied.
     Batch {
-        answers: Vec<(Key, Arc<Entry>, Vec<u8>)>,
+        answers: Vec<(Option<Key>, Arc<Entry>, Vec<u8>)>,
         gzip: bool,
         borrowed: Borrowed,
     },

@@ -121,7 +121,8 @@ impl Exchange {
         match &mut self.phase {
             Phase::Decoding(_) => {
                 self.forget_look_up();
-                return self.move_on(Event::GiveUp, |_| Phase::AwaitingHead);
+                self.move_on(Event::GiveUp, |_| Phase::AwaitingHead)?;
+                return self.ask_for_allowed().map(|_| ());
             }
             // the node is asked for a part, which must not look like all
             Phase::AwaitingPart(mixed) => mixed.coding = Coding::Other,

@@ -30,6 +30,11 @@ impl Exchange {
         self.wants_result().is_some() && self.request.ssz.is_none()
     }
 
+    /// Whether the cache has no use for the request's body.
+    pub(super) fn is_for_others_only(&self) -> bool {
+        self.looked.is_for_others
+    }
+
     /// Whether the request's body (`None`: there is no memory for it) is of no account
     /// to the cache. Reads whether its result is to be SSZ.
     pub(super) fn is_for_others(&mut self, body: Option<&[u8]>) -> bool {

@@ -11,8 +11,11 @@ use super::actions::{EndAction, HeadAction, Misuse, PieceAction};
 use super::cache::asked::{Asked, LookUp};
 pub use super::cache::asked::{BodyLength, Need};
 use super::cache::purging::Purge;
+#[cfg(not(target_family = "wasm"))]
+use super::cache::telling::Tell;
 use super::head::{Field, RequestHead, ResponseHead};
 use super::machine::Exchange;
+use super::policy::{Ruling, Unjudged};
 use super::step::{code, stored, Work, LONG_TO_FORGET};
 pub use super::step::{Beside, Job, Lack, Step};
 use super::stream::StreamFailure;
@@ -69,6 +72,8 @@ pub struct Driver {
     is_flushed: bool,
     /// The host was told what to count of it.
     is_counted: bool,
+    /// The node was asked: what answers is no stored answer.
+    is_forwarded: bool,
 }
 
 impl Driver {
@@ -91,6 +96,7 @@ impl Driver {
             is_news: false,
             is_flushed: false,
             is_counted: false,
+            is_forwarded: false,
         }
     }
 
@@ -173,6 +179,18 @@ impl Driver {
         (!self.lacks_room).then_some(bytes)
     }
 
+    /// For a host whose proxy keeps the request's body until it is complete, up to
+    /// `limit`: whether it is to be looked up without, as `length` bytes are more than
+    /// that, or than what is ever read of one.
+    pub fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
+        let longest = match self.seeking {
+            Seeking::Body { whole } => self.exchange().map(|it| it.longest_request(whole)),
+            Seeking::Start | Seeking::Over => None,
+        };
+        self.is_too_long = longest.is_some_and(|longest| length > longest.min(limit));
+        self.is_too_long
+    }
+
     /// Takes the memory for a copy of the request's body, of so many bytes, which the
     /// host has in several places and makes for a [look-up](Self::look_up), or to make
     /// the request anew: it is given back when that has been done. `false`: there is not
@@ -226,6 +244,19 @@ impl Driver {
     fn find(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
         let exchange = self.open(Event::Miss)?;
+        if exchange.is_judged() {
+            let ruling = caught(|| exchange.rule(body, is_too_long));
+            // what was not judged does not go on
+            match ruling.unwrap_or(Ruling::Refused(Unjudged::Memory)) {
+                Ruling::Allowed => {}
+                Ruling::InPart => return self.find_in_part(body, asked),
+                denied => {
+                    exchange.deny(denied)?;
+                    self.seeking = Seeking::Over;
+                    return Ok(Step::Respond);
+                }
+            }
+        }
         if exchange.rewrites() {
             if exchange.config.caches() {
                 caught(|| exchange.may_change(&asked)).unwrap_or_default();
@@ -253,6 +284,51 @@ impl Driver {
             self.seeking = Seeking::Over;
             return self.forward(body);
         }
+        match self.find_stored(body, asked)? {
+            LookUp::Forward => self.forward(body),
+            found => Ok(self.step_of(found)),
+        }
+    }
+
+    /// The same of a batch of which some calls must not go on: what is allowed is looked
+    /// up, where that is to be, or the node is asked for it.
+    fn find_in_part(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::Miss)?;
+        let is_too_long = body.is_some_and(|body| exchange.is_too_long(body));
+        if is_too_long {
+            exchange.not_looked_up(Reason::RequestLength);
+        }
+        if exchange.config.caches() && !exchange.is_call() {
+            // a POST like any other
+            caught(|| exchange.may_change(&asked)).unwrap_or_default();
+        }
+        let found = match is_too_long || !exchange.is_call() || exchange.is_for_others_only() {
+            true => LookUp::Forward,
+            false => self.find_stored(body, asked)?,
+        };
+        if found != LookUp::Forward {
+            return Ok(self.step_of(found));
+        }
+        self.seeking = Seeking::Over;
+        Ok(match self.open(Event::HitInPart)?.ask_for_allowed()? {
+            true => Step::ForwardRewritten,
+            // it must not go on as it came
+            false => Step::Fail(Lack::Judgement),
+        })
+    }
+
+    fn step_of(&mut self, found: LookUp) -> Step {
+        match found {
+            LookUp::Forward => Step::Forward,
+            LookUp::ForwardRewritten => Step::ForwardRewritten,
+            LookUp::Respond => Step::Respond,
+            LookUp::RespondOffLoop => self.off_loop(),
+            LookUp::Wait => Step::Wait,
+        }
+    }
+
+    fn find_stored(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<LookUp, Misuse> {
+        let exchange = self.open(Event::Miss)?;
         let filters = &exchange.config.filters;
         let asked = Asked {
             // of what is no call it says nothing
@@ -275,13 +351,7 @@ impl Driver {
         if found != LookUp::Wait {
             self.seeking = Seeking::Over;
         }
-        Ok(match found {
-            LookUp::Forward => return self.forward(body),
-            LookUp::ForwardRewritten => Step::ForwardRewritten,
-            LookUp::Respond => Step::Respond,
-            LookUp::RespondOffLoop => self.off_loop(),
-            LookUp::Wait => Step::Wait,
-        })
+        Ok(found)
     }
 
     /// The node is asked: as the client has, unless what that has coded is to be
@@ -313,6 +383,19 @@ impl Driver {
     pub fn purge(&mut self, purge: &Purge<'_>) -> Result<Step, Misuse> {
         let exchange = self.open(Event::Miss)?;
         Ok(match exchange.purge(purge)? {
+            LookUp::Wait => Step::Wait,
+            _ => Step::Respond,
+        })
+    }
+
+    /// Tells how it all goes, instead of a look-up, and with steps of one.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    #[cfg(not(target_family = "wasm"))]
+    pub fn tell_status(&mut self, tell: &Tell<'_>) -> Result<Step, Misuse> {
+        let exchange = self.open(Event::Miss)?;
+        Ok(match exchange.tell_status(tell)? {
             LookUp::Wait => Step::Wait,
             _ => Step::Respond,
         })
@@ -483,6 +566,7 @@ impl Driver {
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
+        self.is_forwarded = true;
         let exchange = self.open(Event::HeadToPass)?;
         match caught(|| exchange.response_head(head)) {
             Some(judged) => Ok(match judged? {
@@ -500,6 +584,7 @@ impl Driver {
     /// # Errors
     /// [`Misuse`] unless one is awaited.
     pub fn no_response_head(&mut self) -> Result<Step, Misuse> {
+        self.is_forwarded = true;
         self.give_up(Mode::Memory)
     }
 
@@ -645,6 +730,8 @@ impl Driver {
                 | State::Decoding
                 | State::Rewriting => Step::Fail(Lack::of(exchange.mode)),
                 State::AwaitingHead if exchange.is_rewritten() => Step::ForwardRewritten,
+                // what was stored of a batch is not to be had, and it may not go on whole
+                State::AwaitingPart => Step::ForwardRewritten,
                 // what was stored is not to be had
                 State::AwaitingHead => Step::Forward,
                 _ if exchange.mode == Mode::Hit || exchange.is_ours() => Step::Respond,
@@ -664,11 +751,19 @@ impl Driver {
         stored(fill?, now)
     }
 
+    /// All of [`Exchange::body`], for a host that copies it, once: of a long one the memory
+    /// goes as it is given out.
+    pub fn give_out(&mut self, to: impl FnMut(&[u8])) {
+        self.tell(|exchange| exchange.give_out(to));
+    }
+
     /// What the host counts of it, when nothing more comes of the answer: once, and not
     /// of what was no client's.
-    pub fn tally(&mut self) -> Option<Tally> {
+    /// `elapsed` are microseconds since the request's head came; `None`: the host has no
+    /// such clock.
+    pub fn tally(&mut self, elapsed: Option<u64>) -> Option<Tally> {
         let exchange = self.exchange.as_deref().filter(|_| !self.is_counted)?;
-        let tally = Tally::of(&Answered {
+        let mut tally = Tally::of(&Answered {
             mode: exchange.mode(),
             is_compressed: exchange.is_compressed(),
             received: exchange.received(),
@@ -678,7 +773,14 @@ impl Driver {
             method: exchange.rpc_method(),
             calls: exchange.batch_size(),
             hits: exchange.batch_hits(),
+            each: &exchange.looked.batch_calls,
+            is_forwarded: self.is_forwarded,
+            elapsed,
         });
+        let verified = &exchange.config().process.shared.verified;
+        if let Some(counts) = verified.take_counts() {
+            tally.add_verified(counts);
+        }
         self.is_counted = true;
         Some(tally)
     }

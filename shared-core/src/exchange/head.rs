@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 
+use crate::cache::credentials::Credentials;
 use crate::cache::reason::Reason;
-use crate::cache::scope::{Fields, CREDENTIALS};
+use crate::cache::scope::Fields;
 use crate::coded::BodyCoding;
 use crate::negotiate::accept::Wish;
 use crate::negotiate::accept_encoding::AcceptEncoding;
@@ -66,6 +67,7 @@ pub struct RequestHead<'a, I> {
 pub(super) struct Request {
     pub(super) accept_encoding: AcceptEncoding,
     pub(super) head: bool,
+    pub(super) post: bool,
     pub(super) no_transform: bool,
     /// WebSocket, gRPC, tunnels: the node gets the head as it is.
     pub(super) untouched: bool,
@@ -110,6 +112,7 @@ pub(super) struct CacheRequest {
     pub(super) kind: CacheKind,
     /// Why it is of no kind.
     pub(super) why: Reason,
+    /// It says who asks, in a field that takes it past the cache.
     pub(super) credentials: bool,
     /// The client wants nothing of it stored (RFC 9111, 5.2.1.5).
     pub(super) no_store: bool,
@@ -135,24 +138,30 @@ impl Request {
         is_negotiated || self.call.is_some()
     }
 
-    /// `decodes`: what is coded is of the kind that it is without.
-    pub(super) fn read<'a, I>(head: RequestHead<'_, I>, caches: bool, decodes: bool) -> Self
+    /// Where answers are stored, with what says who asks; `decodes`: what is coded is of
+    /// the kind that it is without.
+    pub(super) fn read<'a, I>(
+        head: RequestHead<'_, I>,
+        caches: Option<&Credentials>,
+        decodes: bool,
+    ) -> Self
     where
         I: Iterator<Item = Field<'a>>,
     {
         let mut request = Request {
             head: head.method == b"HEAD",
+            post: head.method == b"POST",
             untouched: head.method == b"CONNECT",
             ..Request::default()
         };
         let (mut json, mut octets) = (false, false);
-        if caches {
+        if caches.is_some() {
             let expected = head.fields.size_hint().0;
             request.cache.fields.make_room(expected.min(64));
         }
         for (name, value) in head.fields {
-            if caches {
-                request.cache.read_field(name, value);
+            if let Some(credentials) = caches {
+                request.cache.read_field(name, value, credentials);
             }
             if name.eq_ignore_ascii_case(b"accept-encoding") {
                 request.accept_encoding.read_line(value);
@@ -172,7 +181,7 @@ impl Request {
         if request.coding.coded().is_some() && !is_read {
             request.coding = BodyCoding::Other;
         }
-        if caches {
+        if caches.is_some() {
             request.cache.target = head.target.to_vec();
             let (kind, why) = match head.method {
                 _ if request.untouched => (CacheKind::None, Reason::Upgrade),
@@ -193,14 +202,12 @@ impl Request {
 }
 
 impl CacheRequest {
-    fn read_field(&mut self, name: &[u8], value: &[u8]) {
+    fn read_field(&mut self, name: &[u8], value: &[u8], credentials: &Credentials) {
         self.fields.push(name, value);
         if name.eq_ignore_ascii_case(b"cache-control") {
             self.no_store |= members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
         } else {
-            self.credentials |= CREDENTIALS
-                .iter()
-                .any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+            self.credentials |= credentials.bypasses(name);
         }
     }
 }

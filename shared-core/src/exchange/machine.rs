@@ -19,7 +19,7 @@ use crate::coded::BodyCoding;
 use crate::config::learnt::{Known, Learnt};
 use crate::config::{Config, SszRequest, SszWitness, UpstreamEncoding};
 use crate::gzip::splice::Body;
-use crate::memory::Reservation;
+use crate::memory::{self, Reservation};
 use crate::mode::Mode;
 use crate::negotiate::vary;
 use crate::transcode::engine::{asked, called, Asked, Fork};
@@ -171,6 +171,26 @@ impl Exchange {
             .filter(|piece| !piece.is_empty())
     }
 
+    /// The same, for a host that copies it: of a long one the memory goes as it is given
+    /// out, and [`body`](Self::body) is of no use any more.
+    pub fn give_out(&mut self, mut to: impl FnMut(&[u8])) {
+        let (own, stored) = match &mut self.phase {
+            Phase::Ready(answer) | Phase::Replacing(answer) => {
+                (&mut answer.body, answer.stored.as_mut())
+            }
+            Phase::Passing(held) => (&mut held.body, None),
+            _ => return,
+        };
+        if own.len() >= memory::LONG {
+            memory::give_out(own, &mut to);
+        } else if !own.is_empty() {
+            to(own);
+        }
+        if let Some(stored) = stored {
+            stored.give_out(to);
+        }
+    }
+
     /// Bytes of the body before it was coded, held, streamed or stored, for
     /// ratios.
     pub fn received(&self) -> u64 {
@@ -178,6 +198,10 @@ impl Exchange {
             Phase::Ready(answer) if answer.body.is_empty() => {
                 let stored = answer.stored.as_ref();
                 stored.map_or(self.received, Body::plain_length)
+            }
+            // of what the host does not show
+            Phase::Passing(held) if self.received == 0 && !self.request.head => {
+                held.declared.unwrap_or(0) as u64
             }
             _ => self.received,
         }
@@ -212,6 +236,17 @@ impl Exchange {
         &self.looked.rpc_method
     }
 
+    /// Those of a batch that was read: each once, in the order of the calls, with commas
+    /// between them; `*` stands for more than are named.
+    pub fn rpc_methods(&self) -> &[u8] {
+        &self.looked.rpc_methods
+    }
+
+    /// How many calls were denied.
+    pub fn denied(&self) -> usize {
+        self.looked.denied
+    }
+
     /// What the answer is stored under, after the look-up; `None` for batches
     /// and for what is not stored.
     pub fn cache_key(&self) -> Option<&[u8; 32]> {
@@ -237,7 +272,6 @@ impl Exchange {
         I: Iterator<Item = Field<'a>> + Clone,
     {
         self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
-        let caches = self.config.caches();
         let target = head.target;
         let (mut ssz, mut submitted, mut call) = (None, None, None);
         let (mut payload, mut route) = (None, None);
@@ -259,6 +293,10 @@ impl Exchange {
             let fork = Fork::of_head(head.fields.clone());
             route = Some((called::target(head.target), fork));
         }
+        let caches = self
+            .config
+            .caches()
+            .then_some(&*self.config.cache.credentials);
         self.request = Request::read(head, caches, self.config.coded_requests.are_read());
         // what it says may be known
         let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;

@@ -25,6 +25,7 @@ mod judgement;
 mod machine;
 mod node;
 mod phase;
+mod policy;
 mod rewriting;
 mod step;
 mod stream;
@@ -37,6 +38,8 @@ pub use actions::{EndAction, HeadAction, Misuse, PieceAction};
 pub use cache::asked::{Asked, LookUp};
 pub use cache::fill::Fill;
 pub use cache::purging::Purge;
+#[cfg(not(target_family = "wasm"))]
+pub use cache::telling::Tell;
 pub use head::{Field, HeadEdit, RequestHead, ResponseHead};
 pub use machine::Exchange;
 pub use stream::StreamFailure;

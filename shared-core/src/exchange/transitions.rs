@@ -60,7 +60,7 @@ pub enum Event {
     Rewrite,
     /// It is.
     Rewritten,
-    /// It can't be: that is the answer.
+    /// It can't be, or must not go on: that is the answer.
     Refuse,
     /// Another request fetches it.
     Wait,
@@ -107,6 +107,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (AwaitingHead, HitInPart, AwaitingPart),
         (AwaitingHead, Miss, AwaitingHead),
         (AwaitingHead, Rewrite, Rewriting),
+        (AwaitingHead, Refuse, Ready),
         (Rewriting, Rewritten, AwaitingHead),
         (Rewriting, Refuse, Ready),
         (Rewriting, GiveUp, AwaitingHead),

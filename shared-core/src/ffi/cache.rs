@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::config::{waiter_of, WOKEN};
+use super::config::{waiter_of, PROCESS, WOKEN};
 use super::exchange::{ask, fields_of, give_step, read, response_head_of, sszip_exchange};
 use super::job::sszip_job;
 use super::panic::{borrow_mut, borrow_sized, boundary, caught, give};
@@ -80,7 +80,8 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
             let known = Asked {
                 namespace: is_named.then(|| asked.name_space.bytes()),
                 place: &place,
-                unnamed: false,
+                unnamed: asked.unnamed,
+                local: false,
                 host: asked.host.bytes(),
                 port: asked.port,
                 // of one that is not there, its beginning
@@ -498,6 +499,24 @@ pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -
         borrow_mut!(exchange).driver.abandon();
         sszip_status::SSZIP_STATUS_OK
     })
+}
+
+/// A line for the error log, about hits that were verified: as much of it as there is
+/// room for is written to `text`, and its length is given back; 0: there is none. To be
+/// asked until then after something was stored.
+///
+/// # Safety
+/// `text` is NULL, or `size` bytes can be written there.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_next_line(text: *mut u8, size: usize) -> usize {
+    let line = caught(|| PROCESS.shared.verified.take_line()).flatten();
+    let Some(line) = line.filter(|_| !text.is_null()) else {
+        return 0;
+    };
+    let length = line.len().min(size);
+    // SAFETY: the function's contract; a line of ours is none of the host's memory.
+    unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), text, length) };
+    length
 }
 
 /// A request that waits and is to be looked up again: its `waiter`, or 0. To

@@ -59,6 +59,8 @@ pub struct sszip_rules {
     /// Requests may be [needed](super::cache::sszip_exchange_need) before they are
     /// sent.
     pub reads: bool,
+    /// No request with a body goes on there unless it was looked up.
+    pub judges: bool,
     /// Requests may have [something to ask](super::cache::sszip_exchange_take_inquiry).
     pub inquires: bool,
     /// How many buffers a stream has at most.
@@ -75,6 +77,7 @@ impl sszip_rules {
             enable: rules.enable,
             caches: rules.caches(),
             reads: rules.reads(),
+            judges: rules.policy().is_some(),
             inquires: rules.transcodes(),
             buffers: rules.buffers.number as usize,
             buffer_size: rules.buffers.size as usize,

@@ -1,6 +1,7 @@
 //! The exchange.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::config::{free, sszip_config};
 use super::job::sszip_job;
@@ -20,6 +21,8 @@ use crate::exchange::{
 /// One HTTP exchange: one a request. docs/exchange.md has the order of calls.
 pub struct sszip_exchange {
     pub(super) driver: Driver,
+    /// When it began.
+    pub(super) since: Instant,
     /// What the last call of an `_edits` function gave out.
     edits: Vec<sszip_edit>,
     /// What `sszip_exchange_upstream_vary` gave out.
@@ -62,6 +65,7 @@ impl sszip_exchange {
     pub(super) fn of(driver: Driver) -> Self {
         Self {
             driver,
+            since: Instant::now(),
             edits: Vec::new(),
             upstream_vary: Vec::new(),
             body: Vec::new(),

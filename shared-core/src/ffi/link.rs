@@ -187,7 +187,7 @@ pub unsafe extern "C" fn sszip_link_news(now: u64, is_bad: *mut bool) -> sszip_s
     let text = news.map_or("", News::text);
     if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
-        unsafe { is_bad.write(news == Some(News::DoesNotAnswer)) };
+        unsafe { is_bad.write(news.is_some_and(News::is_bad)) };
     }
     sszip_str::of(text.as_bytes())
 }

@@ -21,6 +21,7 @@ mod known_field;
 mod link;
 mod panic;
 mod plan;
+mod status;
 mod types;
 mod variable;
 
@@ -31,5 +32,6 @@ pub use job::*;
 pub use known_field::*;
 pub use link::*;
 pub use plan::*;
+pub use status::*;
 pub use types::*;
 pub use variable::*;

@@ -147,6 +147,9 @@ pub struct sszip_asked {
     /// The host's configuration tells the node which codings the client accepts,
     /// whatever the upstream edits say.
     pub forwards_codings: bool,
+    /// Nothing tells the place from others that pass the same requests elsewhere: without
+    /// a `name_space` it is not looked up.
+    pub unnamed: bool,
 }
 
 /// What came of opening a connection to the cache's owner.

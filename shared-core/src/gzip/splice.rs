@@ -12,6 +12,7 @@ use std::ops::Range;
 use super::crc::Crc;
 use super::open::Open;
 use crate::bytes::{extend, push, Bytes};
+use crate::memory::{give_out, LONG};
 
 /// A part of a member's plain bytes.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +114,21 @@ impl Body {
                 Slice::Shared(bytes) => bytes,
             })
             .chain(Some(last).filter(|last| !last.is_empty()))
+    }
+
+    /// The same, to somebody who copies them: of a long one the memory goes as they are.
+    pub(crate) fn give_out(&mut self, mut to: impl FnMut(&[u8])) {
+        if self.own.len() < LONG {
+            return self.slices().for_each(to);
+        }
+        for slice in &self.slices {
+            match slice {
+                Slice::Own(range) => give_out(&mut self.own[range.clone()], &mut to),
+                Slice::Owned(bytes) => to(bytes),
+                Slice::Shared(bytes) => to(bytes),
+            }
+        }
+        give_out(&mut self.own[self.sliced..], to);
     }
 
     /// Its bytes in one piece.

@@ -7,7 +7,7 @@
 
 use memchr::memmem;
 
-use super::methods::{BlockAt, InResult, Method};
+use super::methods::{BlockAt, InResult, Method, Path, Step, ANY};
 use super::response::{first_element, member};
 use super::scan::Scanner;
 
@@ -100,13 +100,31 @@ pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
         InResult::Block => (result, "number", "hash"),
         InResult::Item => (result, "blockNumber", "blockHash"),
         InResult::First => (first_element(result)?, "blockNumber", "blockHash"),
+        InResult::Path(path) => return at_end_of(path, result),
     };
-    let raw = member(object, number)?;
     Some(ResultBlock {
-        // Traces in Parity's form have a bare number.
-        number: quantity(raw).or_else(|| integer(raw))?,
+        number: number_of(member(object, number)?)?,
         hash: Some(hash_of(member(object, hash)?)?),
     })
+}
+
+fn at_end_of(path: &Path, result: &[u8]) -> Option<ResultBlock> {
+    let object = path
+        .steps
+        .iter()
+        .try_fold(result, |value, step| match step {
+            Step::Member(name) => member(value, name),
+            Step::First => first_element(value),
+        })?;
+    Some(ResultBlock {
+        number: number_of(member(object, &path.number)?)?,
+        hash: member(object, &path.hash).and_then(hash_of),
+    })
+}
+
+/// Traces in Parity's form have a bare number.
+fn number_of(value: &[u8]) -> Option<u64> {
+    quantity(value).or_else(|| integer(value))
 }
 
 /// The block of the last part of a list of parts of blocks, as [`BlockAt::Range`]
@@ -122,8 +140,7 @@ pub fn last_in_list(list: &[u8]) -> Option<u64> {
     let value = list[at + NAME.len()..].trim_ascii_start();
     let value = value.strip_prefix(b":")?.trim_ascii_start();
     let end = value.iter().position(|byte| b",} \t\r\n".contains(byte))?;
-    // traces in Parity's form have a bare number
-    quantity(&value[..end]).or_else(|| integer(&value[..end]))
+    number_of(&value[..end])
 }
 
 /// The transaction that a call names by its hash, as its first parameter.
@@ -288,7 +305,8 @@ fn element(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
 /// The members of an object that are called `names`; `None` if it is not an
 /// object, if one occurs twice, or if there are members but these and
 /// `others`. Go's decoder takes `TOBLOCK` for `toBlock`, and with both the
-/// last: so a name nobody knows may be the one that counts.
+/// last: so a name nobody knows may be the one that counts. [`ANY`] allows all
+/// but those.
 fn members<'a, const N: usize>(
     object: &'a [u8],
     names: [&str; N],
@@ -305,9 +323,17 @@ fn members<'a, const N: usize>(
             Some(n) if values[n].is_some() => return None,
             Some(n) => values[n] = Some(&object[value.span]),
             None if others.iter().any(is) => {}
+            None if others == ANY && !names.iter().any(|known| is_taken_for(name, known)) => {}
             None => return None,
         }
         next = scanner.next_member().ok()?;
     }
     Some(values)
+}
+
+/// Whether a node may take a name for another one. One with escapes, or letters beyond
+/// ASCII that fold into it, may be any.
+fn is_taken_for(name: &[u8], known: &str) -> bool {
+    let is_plain = name.is_ascii() && !name.contains(&b'\\');
+    !is_plain || name.eq_ignore_ascii_case(known.as_bytes())
 }

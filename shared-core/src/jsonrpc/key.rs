@@ -113,6 +113,14 @@ pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, Ke
     Keys::of(scope).key(method, params)
 }
 
+/// A text as keys have it, which is never longer; `None`: there is no memory for it.
+pub fn canonical(source: &[u8]) -> Option<Result<Vec<u8>, KeyError>> {
+    let mut text = Vec::new();
+    text.try_reserve_exact(source.len()).ok()?;
+    let written = Canonical::new(source, &mut text).and_then(Canonical::write);
+    Some(written.map(|()| text))
+}
+
 /// Writes the canonical form of `source` to the end of `text`.
 struct Canonical<'a> {
     source: &'a [u8],

@@ -45,6 +45,10 @@ pub enum BlockAt {
     Result,
 }
 
+/// In place of names of other members: whichever they are, but for those that are known
+/// ones in other letters, which some nodes take for these.
+pub const ANY: &[&str] = &["*"];
+
 /// Where a result says which block it is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InResult {
@@ -57,6 +61,28 @@ pub enum InResult {
     /// It is a part of a block: members `blockNumber` and `blockHash`.
     Item,
     /// It is an array of parts of one block.
+    First,
+    /// It says so where an operator knows.
+    Path(&'static Path),
+}
+
+/// The way to a block's number in a result. Its hash, if there is one, is beside it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Path {
+    /// To the object that has it.
+    pub steps: Vec<Step>,
+    /// The member's name.
+    pub number: String,
+    /// The one of the hash: empty if there is none.
+    pub hash: String,
+}
+
+/// One step on that way.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To a member.
+    Member(String),
+    /// To the first element of an array.
     First,
 }
 
@@ -71,6 +97,8 @@ pub struct Method {
     pub at: BlockAt,
     /// Where the result says so.
     pub in_result: InResult,
+    /// An operator has written it.
+    pub is_operators: bool,
 }
 
 impl Method {
@@ -83,7 +111,20 @@ impl Method {
             "debug_traceBlockByNumber",
             "trace_replayBlockTransactions",
         ];
-        NAMES.contains(&self.name)
+        // of an operator's nobody knows
+        self.is_operators || NAMES.contains(&self.name)
+    }
+
+    /// Whether it finds what is in no block yet, as soon as that is sent.
+    pub fn finds_before_a_block(&self) -> bool {
+        const NAMES: [&str; 5] = [
+            "debug_getRawTransaction",
+            "eth_getRawTransactionByHash",
+            "eth_getTransactionByHash",
+            "eth_getTransactionBySenderAndNonce",
+            "zks_getTransactionDetails",
+        ];
+        self.is_operators && self.at == BlockAt::Result || NAMES.contains(&self.name)
     }
 
     /// Whether a result is the encoding of something: `"0x"` is that of nothing,
@@ -105,6 +146,9 @@ pub fn position(name: &[u8]) -> Option<usize> {
     found.ok()
 }
 
+/// How many rows there are.
+pub const NUMBER: usize = METHODS.len();
+
 /// All rows, by name.
 pub fn all() -> &'static [Method] {
     METHODS
@@ -116,6 +160,7 @@ const fn row(name: &'static str, class: Class, at: BlockAt, in_result: InResult)
         class,
         at,
         in_result,
+        is_operators: false,
     }
 }
 
@@ -158,6 +203,10 @@ static METHODS: &[Method] = &[
     row("bor_getSignersAtHash", Immutable, hash(0), NO),
     row("bor_getSnapshot", ByFinality, number(0), NO),
     row("bor_getSnapshotAtHash", Immutable, hash(0), NO),
+    row("bor_getSnapshotProposer", ByFinality, param(0), NO),
+    row("bor_getSnapshotProposerSequence", ByFinality, param(0), NO),
+    // To ask for a vote is to lock the node's chain to it.
+    row("bor_getVoteOnHash", Never, NONE, NO),
     row("debug_accountAt", Immutable, hash(0), NO),
     row("debug_accountRange", ByFinality, param(0), NO),
     row("debug_executionWitness", ByFinality, param(0), NO),
@@ -204,6 +253,8 @@ static METHODS: &[Method] = &[
     row("eth_getAccountInfo", ByFinality, param(1), NO),
     row("eth_getBalance", ByFinality, param(1), NO),
     row("eth_getBlockAccessList", ByFinality, param(0), NO),
+    row("eth_getBlockAccessListByBlockHash", Immutable, hash(0), NO),
+    row("eth_getBlockAccessListByBlockNumber", ByFinality, number(0), NO),
     row("eth_getBlockByHash", Immutable, hash(0), Block),
     row("eth_getBlockByNumber", ByFinality, number(0), Block),
     row("eth_getBlockReceipts", ByFinality, param(0), First),
@@ -289,6 +340,7 @@ static METHODS: &[Method] = &[
     row("zks_estimateGasL1ToL2", Tip, NONE, NO),
     row("zks_getAllAccountBalances", Tip, NONE, NO),
     row("zks_getBaseTokenL1Address", Config, NONE, NO),
+    row("zks_getBatchFeeInput", Tip, NONE, NO),
     // What becomes of a block or a transaction on the other chain is told in them.
     row("zks_getBlockDetails", Tip, NONE, NO),
     row("zks_getBridgeContracts", Config, NONE, NO),
@@ -298,6 +350,8 @@ static METHODS: &[Method] = &[
     row("zks_getL1BatchBlockRange", Tip, NONE, NO),
     row("zks_getL1BatchDetails", Tip, NONE, NO),
     row("zks_getL1GasPrice", Tip, NONE, NO),
+    row("zks_getL2DAValidator", Config, NONE, NO),
+    row("zks_getL2Multicall3", Config, NONE, NO),
     row("zks_getL2ToL1LogProof", Tip, NONE, NO),
     row("zks_getL2ToL1MsgProof", Tip, NONE, NO),
     row("zks_getMainContract", Config, NONE, NO),
@@ -305,6 +359,7 @@ static METHODS: &[Method] = &[
     row("zks_getProtocolVersion", Config, NONE, NO),
     row("zks_getRawBlockTransactions", Tip, NONE, NO),
     row("zks_getTestnetPaymaster", Config, NONE, NO),
+    row("zks_getTimestampAsserter", Config, NONE, NO),
     row("zks_getTransactionDetails", Tip, NONE, NO),
 ];
 

@@ -13,6 +13,7 @@
 //! | [`response`] | one answer or a batch of them                          |
 //! | [`outline`]  | where an answer's parts are, if it is one               |
 //! | [`methods`]  | the method table: what may be stored for how long      |
+//! | [`said`]     | rows of it as operators write them                     |
 //! | [`block`]    | the block that a call is about                         |
 //! | [`key`]      | which calls are the same call                          |
 //! | [`sketch`]   | where a call that was read before may stand            |
@@ -27,6 +28,8 @@ pub mod outline;
 mod plain;
 pub mod request;
 pub mod response;
+pub mod rules;
+pub mod said;
 pub mod scan;
 pub mod sketch;
 pub mod stateful;

@@ -176,6 +176,7 @@ impl World {
                 namespace: (open.caller.chain != 2).then_some(namespace.as_bytes()),
                 place: place.as_bytes(),
                 unnamed: false,
+                local: false,
                 host: b"here",
                 port: 8545,
                 body: &open.body,

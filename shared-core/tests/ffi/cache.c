@@ -227,7 +227,7 @@ check_cache(const sszip_config *config)
     str1 = sszip_exchange_request_body(first);
     check(str1.len == strlen("[" CALL("1", "eth_syncing") "]")
           && memcmp(str1.data, "[" CALL("1", "eth_syncing") "]", str1.len) == 0);
-    check_variable(first, "sszip_rpc_method", NULL);
+    check_variable(first, "sszip_rpc_method", "eth_syncing,eth_chainId");
     check_variable(first, "sszip_cache_key", NULL);
     check_variable(first, "sszip_batch_size", "2");
     check_variable(first, "sszip_batch_hits", "1");

@@ -10,6 +10,7 @@ use std::sync::Mutex;
 
 use sszip_core::cache::process::Process;
 
+mod called;
 mod cases;
 #[path = "../support/driven.rs"]
 mod driven;
@@ -22,6 +23,7 @@ mod sequences;
 #[path = "../support/mod.rs"]
 mod support;
 
+use called::Called;
 use host::OneByOne;
 use loops::{Has, Loops};
 
@@ -79,6 +81,34 @@ fn the_table_holds_without_memory_and_without_timers() {
         owner: true,
     });
     assert_none(&all_at_once(&host, &IN_MEMORY));
+}
+
+/// And one that asks its owner by calls.
+#[test]
+fn the_table_holds_where_the_owner_is_asked_by_calls() {
+    let mut failures = Vec::new();
+    for case in &cases::load() {
+        for split in cases::SPLITS {
+            let host = Called::new();
+            if let Err(problem) = cases::run(case, split, &host, &host.process) {
+                failures.push(format!("{} ({split:?}): {problem}", case.name));
+            }
+        }
+    }
+    for sequence in &sequences::load() {
+        let holds = !IN_MEMORY.contains(&&*sequence.name);
+        for split in sequences::SPLITS {
+            let host = Called::new();
+            let run = sequences::run(sequence, split, &host, &host.process, "0");
+            let name = &sequence.name;
+            match (run, holds) {
+                (Err(problem), true) => failures.push(format!("{name} ({split}): {problem}")),
+                (Ok(()), false) => failures.push(format!("{name} ({split}) holds")),
+                _ => {}
+            }
+        }
+    }
+    assert_none(&failures);
 }
 
 /// Sequences of what only memory keeps: what has expired, which validator its

@@ -13,10 +13,10 @@ use sszip_core::cache::entry::wire::{decode, Encoded};
 use sszip_core::cache::entry::Entry;
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::process::flights::{Outcome, Token};
-use sszip_core::cache::process::ownership::{Owner, Purged};
+use sszip_core::cache::process::ownership::{Owner, Said};
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Shared;
-use sszip_core::cache::Key;
+use sszip_core::cache::{Key, Namespace};
 
 #[derive(Debug)]
 pub struct Owned {
@@ -174,6 +174,7 @@ impl Owner for Owned {
         &self,
         key: Key,
         token: Token,
+        _namespace: &Namespace,
         leases: bool,
         _in_vain: bool,
         now: u64,
@@ -184,7 +185,7 @@ impl Owner for Owned {
         }
     }
 
-    fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
+    fn ask_for_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
         self.put(Question::Several(keys, waiter, now)).is_ok()
     }
 
@@ -216,11 +217,11 @@ impl Owner for Owned {
     }
 
     /// No client asks for one.
-    fn ask_to_purge(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<Purged> {
+    fn ask_to_purge(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<Said> {
         None
     }
 
-    fn claim_purged(&self, _: Waiter) -> Option<Purged> {
+    fn claim_said(&self, _: Waiter) -> Option<Said> {
         None
     }
 }

@@ -105,7 +105,7 @@ pub const SPLITS: [usize; 3] = [usize::MAX, 1, 37];
 pub fn load() -> Vec<Sequence> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases");
     let mut sequences = Vec::new();
-    for file in ["cache.toml", "cache_get.toml", "ssz.toml"] {
+    for file in ["cache.toml", "cache_get.toml", "policy.toml", "ssz.toml"] {
         let text = std::fs::read_to_string(folder.join(file)).unwrap();
         let table: Table = toml::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(table.sequence.len() > 10, "{file}");

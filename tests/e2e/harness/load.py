@@ -1,6 +1,7 @@
 """Clients that ask all the time, and count what was not as it should be."""
 
 import threading
+import time
 
 from .client import Connection, Truncated, request_bytes
 
@@ -13,6 +14,8 @@ class Load:
         """`requests`: pairs of (target, headers), or (target, headers, body), and the body
         expected."""
         self.answered = 0
+        # of an answer, in seconds
+        self.longest = 0
         self.faults = []
         self._port = port
         self._requests = requests
@@ -39,6 +42,7 @@ class Load:
             sent = {"method": "POST", "body": sent[0]} if sent else {}
             number += 1
             received = None
+            began = time.monotonic()
             try:
                 if connection is None:
                     connection = Connection(self._port)
@@ -62,6 +66,7 @@ class Load:
                 self._fault(f"{target}: {response.status}, {len(response.body)} bytes")
             with self._lock:
                 self.answered += 1
+                self.longest = max(self.longest, time.monotonic() - began)
             if response.header("Connection") == "close":
                 connection.close()
                 connection = None

@@ -302,10 +302,14 @@ def _drained(connection):
     if connection.family != socket.AF_UNIX:
         return
     deadline = time.monotonic() + 20
-    while struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]:
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0)
+    try:
+        while struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]:
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0)
+    except ValueError as closed:
+        # its node has ended
+        raise OSError("the connection was closed") from closed
 
 
 def _more(connection, received):

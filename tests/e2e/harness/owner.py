@@ -72,16 +72,19 @@ class Client:
         return json.loads(body)["generation"]
 
 
+def _lines(settings):
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+
+
 class Owner(Client):
-    def __init__(self, **settings):
+    def __init__(self, heads=(), **settings):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sszip-owner-", dir="/tmp"))
         self.folder.chmod(0o755)
         super().__init__(self.folder / "socket")
         settings = {"socket": self.socket, "path": str(self.folder / "store"), **settings}
         self.config = self.folder / "cached.toml"
-        self.config.write_text(
-            "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
-        )
+        tables = ("\n[[head]]\n" + _lines(head) for head in heads)
+        self.config.write_text(_lines(settings) + "".join(tables))
         self.process = None
 
     def start(self):

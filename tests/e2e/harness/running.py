@@ -1,9 +1,10 @@
-"""Fixtures that every server under test needs: the scripted node, and an end for each
-server, which is judged."""
+"""Fixtures that every server under test needs: the scripted node, what some have in front
+of the C library, and an end for each server, which is judged."""
 
 import pytest
 
 from .origin import Origin
+from .preload import Preload
 
 _running = []
 
@@ -20,6 +21,14 @@ def origin(session_origin):
     session_origin.forget()
     yield session_origin
     assert not session_origin.errors, session_origin.errors
+
+
+@pytest.fixture(scope="module")
+def preload():
+    """What a file's servers have in front of the C library."""
+    preload = Preload()
+    yield preload
+    preload.close()
 
 
 def starting(make):

@@ -5,6 +5,12 @@
 
 use std::sync::Arc;
 
+use sszip_core::cache::link::calls::{Bounds, Calls};
+use sszip_core::cache::link::Answer;
+use sszip_core::cache::process::flights::{Outcome, Role, Turn};
+use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::process::wake::Queue;
+use sszip_core::cache::process::Shared;
 use sszip_core::config::Directives;
 use sszip_core::exchange::{
     EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead,
@@ -22,7 +28,7 @@ const LENGTH: usize = 300_000;
 #[no_mangle]
 #[allow(unsafe_code)] // an exported name
 pub extern "C" fn sandbox() -> u32 {
-    let steps: [fn() -> Option<bool>; 4] = [held, streamed, values, coded];
+    let steps: [fn() -> Option<bool>; 5] = [held, streamed, values, coded, called];
     let failed = steps.iter().position(|step| step() != Some(true));
     failed.map_or(0, |step| step as u32 + 1)
 }
@@ -133,6 +139,46 @@ fn values() -> Option<bool> {
     let root = ssz::hash_tree_root(schema, checkpoint, &bytes).ok()?;
     let again = ssz::to_json(schema, checkpoint, &bytes).ok()?;
     Some(again == json && bytes.len() == 40 && root != [0; 32])
+}
+
+/// The owner of a store is asked by calls, one of which nobody answers.
+fn called() -> Option<bool> {
+    let (shared, queue) = (Shared::default(), Arc::new(Queue::default()));
+    let waiter = shared.event_loop(queue.clone()).waiter(7);
+    let calls = Arc::new(Calls::new("sandbox".into(), Bounds::default()));
+    shared.join(calls.clone());
+    let key = [1; 32];
+    let ask = |now| {
+        let Some(Role::Leader(token)) = shared.flights.begin(key, waiter) else {
+            return None;
+        };
+        shared.flights.follow(&token, waiter)?;
+        calls.ask(key, token, &[2; 16], true, false, now).ok()?;
+        calls.next(&shared, now)
+    };
+    let call = ask(0)?;
+    let mut answer = Answer {
+        status: 404,
+        ..Answer::default()
+    };
+    for (name, value) in [
+        ("sszip-generation", "5"),
+        ("Sszip-Chain", "none"),
+        ("sszip-lease", "granted"),
+    ] {
+        answer.field(name, value.as_bytes()).ok()?;
+    }
+    calls.answered(&shared, call.ticket, answer, 1);
+    let Some(Turn::Lead(token)) = shared.flights.claim(waiter) else {
+        return Some(false);
+    };
+    shared.finish(token, Outcome::Alone);
+    let given_back = calls.next(&shared, 1)?.message.method == "DELETE";
+    // a clock that nobody has is not asked
+    ask(2)?;
+    let is_last = calls.next(&shared, 1_000).is_none();
+    let has_gone_on = matches!(shared.flights.claim(waiter), Some(Turn::Lead(_)));
+    Some(given_back && is_last && has_gone_on && queue.next() == Some(7))
 }
 
 #[cfg(test)]

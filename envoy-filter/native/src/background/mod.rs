@@ -8,7 +8,8 @@
 //! last stream that has it, on that stream's worker, and breaks its requests off there. They
 //! are the main thread's: Envoy crashes. So none is under way then: whenever a filter is
 //! configured, others, of which it may take the place, break theirs off, and make none for
-//! streams that may be the last ones.
+//! streams that may be the last ones. Of one whose place nobody takes nothing is said: the
+//! worker waits until what is under way has ended.
 
 mod fields;
 mod of_stream;
@@ -16,7 +17,9 @@ mod rewriting;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use sszip_core::cache::stale::Failure;
 use sszip_core::exchange::drive::{Driver, Step};
@@ -33,8 +36,11 @@ use crate::{clock, pool};
 /// wanted is wanted again.
 const MOST: usize = 64;
 
-/// One that says nothing else is awaited for so long, in milliseconds.
+/// None is awaited for longer, in milliseconds.
 const PATIENCE: u64 = 60_000;
+
+/// After that Envoy has ended them all, unless it ends itself.
+const ENDED: Duration = Duration::from_millis(PATIENCE + 5000);
 
 /// So long after a filter was configured all streams that begin have it, if it takes the
 /// place of theirs. Milliseconds.
@@ -61,6 +67,10 @@ pub struct Background {
     rewritings: Rewritings,
     /// When another filter was configured; 0: none was. Written with `waiting` locked.
     followed: AtomicU64,
+    main: ThreadId,
+    /// How many Envoy has under way.
+    under_way: Mutex<usize>,
+    one_is_over: Condvar,
 }
 
 /// One that is to be made.
@@ -129,6 +139,9 @@ impl Background {
             unwanted: Mutex::default(),
             rewritings: Rewritings::default(),
             followed: AtomicU64::new(0),
+            main: thread::current().id(),
+            under_way: Mutex::default(),
+            one_is_over: Condvar::new(),
         });
         let mut all = locked(&ALL);
         let others: Vec<_> = all.iter().filter_map(Weak::upgrade).collect();
@@ -192,9 +205,29 @@ impl Background {
             let (cluster, head) = (&request.cluster, request.head.all());
             let own = request.asked.driver.exchange().map(Exchange::request_body);
             let body = own.filter(|own| !own.is_empty()).unwrap_or(&request.body);
-            if let Some(id) = main.ask(cluster, head, body, request.ms) {
-                locked(&self.asked).insert(id, request.asked);
+            *locked(&self.under_way) += 1;
+            match main.ask(cluster, head, body, request.ms.min(PATIENCE)) {
+                Some(id) => drop(locked(&self.asked).insert(id, request.asked)),
+                None => self.one_ends(),
             }
+        }
+    }
+
+    /// Envoy has nothing to do with one of them any more.
+    fn one_ends(&self) {
+        *locked(&self.under_way) -= 1;
+        self.one_is_over.notify_all();
+    }
+
+    /// The filter goes, and no more are begun. What is under way then Envoy breaks off on
+    /// this thread.
+    pub fn end(&self) {
+        if thread::current().id() != self.main {
+            let some = locked(&self.under_way);
+            let waited = self
+                .one_is_over
+                .wait_timeout_while(some, ENDED, |some| *some > 0);
+            drop(waited);
         }
     }
 
@@ -243,16 +276,19 @@ impl Background {
 
     /// It is complete.
     pub fn complete(&self, id: u64) {
+        self.one_ends();
         let asked = locked(&self.asked).remove(&id);
         if let Some(mut asked) = asked {
             if let Some(job) = asked.driver.sent(clock::monotonic()) {
                 pool::run_alone(job);
             }
+            pool::log_verified();
         }
     }
 
     /// It was broken off.
     pub fn reset(&self, id: u64) {
+        self.one_ends();
         drop(locked(&self.asked).remove(&id));
     }
 }

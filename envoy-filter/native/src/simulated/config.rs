@@ -18,9 +18,16 @@ use crate::hooks::*;
 /// the main thread's.
 pub struct Configured {
     main: ThreadId,
-    module: OnceLock<usize>,
     events: Events,
-    /// Requests of its own. The main thread's.
+    own: Arc<Own>,
+}
+
+/// Requests of a filter's own. The main thread's: it goes on with them while a worker ends
+/// the filter, which lasts as long as there are any.
+#[derive(Default)]
+struct Own {
+    envoy: OnceLock<usize>,
+    module: OnceLock<usize>,
     asked: Mutex<Vec<Asked>>,
 }
 
@@ -42,7 +49,7 @@ pub struct Main {
     routes: Vec<Arc<Route>>,
     purges: Arc<Route>,
     filter: Mutex<Arc<Configured>>,
-    known: Mutex<Vec<Weak<Configured>>>,
+    known: Mutex<Vec<(Weak<Configured>, Arc<Own>)>>,
 }
 
 /// The one that a callback names, if any.
@@ -59,29 +66,25 @@ impl Configured {
     fn new(settings: &str) -> Arc<Self> {
         let made = Arc::new(Self {
             main: thread::current().id(),
-            module: OnceLock::new(),
             events: Events::default(),
-            asked: Mutex::default(),
+            own: Arc::default(),
         });
+        made.own.envoy.get_or_init(|| Arc::as_ptr(&made) as usize);
         // SAFETY: the text is there.
         let module = unsafe {
             envoy_dynamic_module_on_http_filter_config_new(
-                made.envoy(),
+                made.own.envoy(),
                 EnvoyBuffer::NONE,
                 lent(settings.as_bytes()),
             )
         };
         assert!(!module.is_null(), "{settings}");
-        made.module.get_or_init(|| module as usize);
+        made.own.module.get_or_init(|| module as usize);
         made
     }
 
     pub fn module(&self) -> *const c_void {
-        self.module.get().map_or(ptr::null(), |it| *it as *const _)
-    }
-
-    fn envoy(&self) -> FilterConfigPtr {
-        ptr::from_ref(self).cast_mut().cast()
+        self.own.module()
     }
 
     pub fn events(&self) -> &Events {
@@ -90,6 +93,48 @@ impl Configured {
 
     /// Makes a request of the filter's own, if there is room.
     pub fn ask(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
+        self.own.ask(head, body)
+    }
+
+    /// The filter breaks it off.
+    pub fn breaks_off(&self, id: u64) {
+        self.own.breaks_off(id);
+    }
+
+    /// It is told what it has asked to be told. Whether there was anything.
+    fn hears(&self) -> bool {
+        let events = drained(&self.events);
+        for &event in &events {
+            // SAFETY: as above.
+            unsafe {
+                envoy_dynamic_module_on_http_filter_config_scheduled(
+                    self.own.envoy(),
+                    self.module(),
+                    event,
+                );
+            }
+        }
+        !events.is_empty()
+    }
+
+    /// As the main thread knows it.
+    fn known(self: &Arc<Self>) -> (Weak<Self>, Arc<Own>) {
+        (Arc::downgrade(self), Arc::clone(&self.own))
+    }
+}
+
+impl Own {
+    fn envoy(&self) -> FilterConfigPtr {
+        self.envoy
+            .get()
+            .map_or(ptr::null_mut(), |it| *it as FilterConfigPtr)
+    }
+
+    fn module(&self) -> *const c_void {
+        self.module.get().map_or(ptr::null(), |it| *it as *const _)
+    }
+
+    fn ask(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed) as u64;
         if id.is_multiple_of(16) {
@@ -105,8 +150,7 @@ impl Configured {
         Some(id)
     }
 
-    /// The filter breaks it off.
-    pub fn breaks_off(&self, id: u64) {
+    fn breaks_off(&self, id: u64) {
         let mut asked = locked(&self.asked);
         let Some(at) = asked.iter().position(|it| it.id == id) else {
             return;
@@ -122,22 +166,6 @@ impl Configured {
                 0,
             );
         }
-    }
-
-    /// It is told what it has asked to be told. Whether there was anything.
-    fn hears(&self) -> bool {
-        let events = drained(&self.events);
-        for &event in &events {
-            // SAFETY: as above.
-            unsafe {
-                envoy_dynamic_module_on_http_filter_config_scheduled(
-                    self.envoy(),
-                    self.module(),
-                    event,
-                );
-            }
-        }
-        !events.is_empty()
     }
 
     /// The next thing that happens to one of its requests. Whether there was one.
@@ -225,8 +253,9 @@ impl Drop for Configured {
         }
         // Envoy may crash then
         let is_mains = thread::current().id() == self.main;
-        let has_some = !locked(&self.asked).is_empty();
+        let has_some = !locked(&self.own.asked).is_empty();
         assert!(is_mains || !has_some, "requests end on a worker");
+        locked(&self.own.asked).clear();
     }
 }
 
@@ -273,7 +302,7 @@ impl Main {
             place,
             routes: routes.map(Route::new).into(),
             purges: Route::new("{\"cache_purge\": true}"),
-            known: Mutex::new(vec![Arc::downgrade(&filter)]),
+            known: Mutex::new(vec![filter.known()]),
             filter: Mutex::new(filter),
         }
     }
@@ -302,13 +331,13 @@ impl Main {
     pub fn step(&self, chance: &mut Chance<'_>) -> bool {
         let all: Vec<_> = {
             let mut known = locked(&self.known);
-            known.retain(|it| it.strong_count() > 0);
-            known.iter().filter_map(Weak::upgrade).collect()
+            known.retain(|(it, own)| it.strong_count() > 0 || !locked(&own.asked).is_empty());
+            known.clone()
         };
         let mut has_done = false;
-        for filter in &all {
-            has_done |= filter.hears();
-            has_done |= filter.is_answered(chance);
+        for (filter, own) in &all {
+            has_done |= filter.upgrade().is_some_and(|it| it.hears());
+            has_done |= own.is_answered(chance);
         }
         if chance.once_in(64) {
             self.renew(chance);
@@ -319,10 +348,13 @@ impl Main {
     /// The filter is configured anew: streams that are there go on with the one before.
     fn renew(&self, chance: &mut Chance<'_>) {
         let new = Configured::new(&settings(&self.place, chance));
-        locked(&self.known).push(Arc::downgrade(&new));
+        locked(&self.known).push(new.known());
         let old = std::mem::replace(&mut *locked(&self.filter), new);
-        // Envoy has it until all workers have the new one, and says what it is to say
-        old.hears();
+        // Envoy has it until all workers have the new one, and says what it is to say; but
+        // where a filter is taken away there is nothing to be said
+        if chance.below(4) > 0 {
+            old.hears();
+        }
         drop(old);
     }
 }

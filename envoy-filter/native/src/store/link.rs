@@ -13,7 +13,7 @@ use rustix::net::{
     connect, sendmsg, socket_with, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
 };
-use sszip_core::cache::link::{Link, Need, News};
+use sszip_core::cache::link::{Link, Need};
 use sszip_core::cache::process::ownership::Owner;
 use sszip_core::cache::process::wake::Wake;
 
@@ -256,12 +256,10 @@ impl Driver {
             return;
         };
         let line = format!("the cache's owner at unix:{} {}", self.path, news.text());
-        match (news, self.why_not) {
-            (News::DoesNotAnswer, Some(why)) => {
-                log(LogLevel::Warn, &format!("{line} ({why})"));
-            }
-            (News::DoesNotAnswer, None) => log(LogLevel::Warn, &line),
-            (News::Answers, _) => log(LogLevel::Info, &line),
+        match (news.is_bad(), self.why_not) {
+            (true, Some(why)) => log(LogLevel::Warn, &format!("{line} ({why})")),
+            (true, None) => log(LogLevel::Warn, &line),
+            (false, _) => log(LogLevel::Info, &line),
         }
     }
 }

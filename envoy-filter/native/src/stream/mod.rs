@@ -11,9 +11,11 @@ mod request;
 pub mod response;
 mod sending;
 mod streaming;
+mod telling;
 
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use sszip_core::cache::stale::Failure;
 use sszip_core::exchange::drive::{Driver, Job, Lack, Step};
@@ -21,12 +23,12 @@ use sszip_core::exchange::HeadEdit;
 use sszip_core::variable::Variable;
 
 use self::sending::Sending;
-use crate::abi::BodyType;
+use crate::abi::{BodyType, HeaderType};
 use crate::background::{OfStream, OnItsWay};
 use crate::envoy::{Head, Scheduler, Stream};
 use crate::metrics::Metrics;
 use crate::wakes::{Waiting, WOKEN};
-use crate::{clock, pool, timers};
+use crate::{clock, pool, status, timers};
 
 /// What is done once nothing of the stream is in use: Envoy may end it meanwhile.
 pub enum Act {
@@ -72,6 +74,8 @@ enum State {
     Waiting,
     /// What it purges is purged.
     Purging,
+    /// The owner of the store is asked how it goes.
+    Telling,
     /// The driver's answer waits for the one before to be sent.
     Answering,
     /// The response's head is awaited.
@@ -125,6 +129,8 @@ pub struct Exchange {
     /// Where the request came from when it came, if that was a redirect that Envoy has
     /// followed by itself.
     redirected_from: Option<Vec<u8>>,
+    /// When it began, if that counts.
+    since: Option<Instant>,
     /// Where it is counted.
     metrics: Option<Arc<Metrics>>,
     /// What its client has sent in the fields that the node gets otherwise.
@@ -157,6 +163,7 @@ impl Exchange {
             background: None,
             on_its_way: None,
             metrics: None,
+            since: status::is_counted().then(Instant::now),
             own_fields,
         }
     }
@@ -172,8 +179,23 @@ impl Exchange {
             return;
         };
         note(stream, Some(driver));
-        if let (Some(metrics), Some(tally)) = (&self.metrics, driver.tally()) {
-            metrics.count(stream, &tally);
+        status::tally(driver, self.since, |tally| {
+            if let Some(metrics) = &self.metrics {
+                metrics.count(stream, tally);
+            }
+        });
+    }
+
+    /// The stream is about to end: if there was more to come of it, its client has gone.
+    pub fn complete(&mut self, stream: Stream) {
+        if self.driver.is_none() || self.goes_on_elsewhere(stream) {
+            return;
+        }
+        let own = std::mem::take(&mut self.own_fields);
+        stream.edit(HeaderType::Request, &own);
+        match self.state {
+            State::Purging => self.purge_is_left(stream),
+            _ => self.report(stream),
         }
     }
 
@@ -202,7 +224,7 @@ impl Exchange {
     pub fn is_request(&self) -> bool {
         matches!(
             self.state,
-            State::Asking | State::Waiting | State::Purging | State::Answering
+            State::Asking | State::Waiting | State::Purging | State::Telling | State::Answering
         )
     }
 
@@ -270,7 +292,7 @@ impl Exchange {
                 _ => Act::Reset("sszip: a held body could not be released"),
             },
             State::Streaming => self.flush(stream),
-            State::Waiting | State::Purging => self.woken(stream),
+            State::Waiting | State::Purging | State::Telling => self.woken(stream),
             _ => Act::Stop,
         }
     }

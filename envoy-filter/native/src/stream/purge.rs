@@ -9,7 +9,7 @@ use sszip_core::exchange::Purge;
 use super::{note, Act, Exchange, State};
 use crate::abi::{HeaderType, LogLevel};
 use crate::clock;
-use crate::envoy::{log, Stream};
+use crate::envoy::{log, Head, Stream};
 use crate::wakes::Waiting;
 
 impl Exchange {
@@ -19,9 +19,7 @@ impl Exchange {
         waiting.looks_up();
         let waiter = waiting.waiter();
         let head = stream.head(HeaderType::Request);
-        let target = head.get(":path").unwrap_or_default();
-        let query = target.iter().position(|byte| *byte == b'?');
-        let query = query.map_or(&b""[..], |at| &target[at + 1..]);
+        let query = query_of(&head);
         let method = head.get(":method").unwrap_or_default();
         match self.ask_to_purge(method, query, waiter) {
             Some(Step::Wait) => {
@@ -57,6 +55,20 @@ impl Exchange {
         }
         self.answer(stream)
     }
+
+    /// The client has gone before it was told. The owner goes on with it.
+    pub(super) fn purge_is_left(&self, stream: Stream) {
+        let head = stream.head(HeaderType::Request);
+        let query = query_of(&head).escape_ascii();
+        let line = format!("purge of \"{query}\": its client has gone before it was answered");
+        log(LogLevel::Warn, &line);
+    }
+}
+
+pub(super) fn query_of(head: &Head) -> &[u8] {
+    let target = head.get(":path").unwrap_or_default();
+    let query = target.iter().position(|byte| *byte == b'?');
+    query.map_or(&b""[..], |at| &target[at + 1..])
 }
 
 /// The log has what was purged; the access log has by whom.

@@ -38,14 +38,16 @@ impl Exchange {
         self.driver.is_some()
     }
 
-    /// The stream is about to end.
-    pub fn complete(&mut self, stream: Stream) {
-        if self.state == State::Forwarded && self.driver.is_some() {
-            let head = stream.head(HeaderType::Request);
-            if head.get(FROM) != self.redirected_from.as_deref() {
-                let own_fields = std::mem::take(&mut self.own_fields);
-                GOES_ON.set(self.driver.take().map(|driver| (driver, own_fields)));
-            }
+    /// The stream is about to end. Whether it goes on as another one.
+    pub(super) fn goes_on_elsewhere(&mut self, stream: Stream) -> bool {
+        let head = stream.head(HeaderType::Request);
+        let goes_on = self.state == State::Forwarded
+            && self.driver.is_some()
+            && head.get(FROM) != self.redirected_from.as_deref();
+        if goes_on {
+            let own_fields = std::mem::take(&mut self.own_fields);
+            GOES_ON.set(self.driver.take().map(|driver| (driver, own_fields)));
         }
+        goes_on
     }
 }

@@ -29,14 +29,14 @@ impl Exchange {
             self.becomes(State::Forwarded);
             return Act::Continue;
         }
-        if !settings.core.enable && !settings.purges {
+        if !settings.core.enable && !settings.purges && !settings.tells {
             note(stream, None);
             return Act::Continue;
         }
         let host = head.get(":authority").map(|host| (&b"host"[..], host));
         let config = &settings.core;
         let has_ssz = config.ssz.enable;
-        let updates = config.caches() && config.cache.background_update;
+        let updates = config.caches() && config.cache.asks_anew();
         let mut driver = Driver::new(Arc::clone(config));
         let said = driver.request_head(RequestHead {
             method: head.get(":method").unwrap_or_default(),
@@ -46,9 +46,12 @@ impl Exchange {
         if said.is_err() {
             return Act::Continue;
         }
-        if settings.purges {
+        if settings.purges || settings.tells {
             self.driver = Some(driver);
-            return self.purge(stream);
+            return match settings.purges {
+                true => self.purge(stream),
+                false => self.tell_status(stream),
+            };
         }
         if has_ssz {
             driver.recall(&filter.learnt(stream.cluster()));
@@ -90,7 +93,7 @@ impl Exchange {
             // it comes once the request goes on
             State::Asking | State::Waiting => return Act::Keep,
             // nothing more is wanted of it
-            _ if self.is_answered() || self.state == State::Purging => {
+            _ if self.is_answered() || matches!(self.state, State::Purging | State::Telling) => {
                 let came = stream.pieces(BodyType::ReceivedRequest).len();
                 stream.drain(BodyType::ReceivedRequest, came);
                 return Act::Stop;
@@ -133,7 +136,7 @@ impl Exchange {
                 let pieces: Vec<_> = kept.iter().collect();
                 self.look_up_pieces(stream, &pieces)
             }
-            State::Asking | State::Waiting | State::Purging => Act::Stop,
+            State::Asking | State::Waiting | State::Purging | State::Telling => Act::Stop,
             _ if self.is_answered() => Act::Stop,
             _ => Act::Continue,
         }
@@ -157,11 +160,13 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return Act::Continue;
         };
-        let (mut place, mut unnamed) = (Vec::new(), false);
+        let (mut place, mut unnamed, mut local) = (Vec::new(), false, false);
         if let Some(exchange) = driver.exchange().filter(|it| it.config().caches()) {
             self.waiting.get_or_insert_with(Waiting::new).looks_up();
-            if exchange.config().cache.namespace.is_none() {
-                let (route, cluster) = (stream.route(), stream.cluster());
+            let cluster = stream.cluster();
+            local = cluster.is_empty();
+            if !local && exchange.config().cache.namespace.is_none() {
+                let route = stream.route();
                 unnamed = route.is_empty();
                 place = place_of(route, cluster);
             }
@@ -175,6 +180,7 @@ impl Exchange {
         let asked = Asked {
             place: &place,
             unnamed,
+            local,
             never_anew: updates && !self.background.as_ref().is_some_and(can_update),
             host: head.get(":authority").unwrap_or_default(),
             port: stream.port(),
@@ -218,7 +224,7 @@ impl Exchange {
     /// Whether what is stored may be updated in the background.
     fn updates(&self) -> bool {
         let exchange = self.driver.as_ref().and_then(Driver::exchange);
-        exchange.is_some_and(|it| it.config().caches() && it.config().cache.background_update)
+        exchange.is_some_and(|it| it.config().caches() && it.config().cache.asks_anew())
     }
 
     /// Makes the request anew in the background, if the driver wants that.
@@ -248,6 +254,7 @@ impl Exchange {
         match self.state {
             State::Waiting => {}
             State::Purging => return self.purge(stream),
+            State::Telling => return self.tell_status(stream),
             _ => return Act::Stop,
         }
         let kept = stream.pieces(BodyType::BufferedRequest);

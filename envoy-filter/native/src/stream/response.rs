@@ -58,7 +58,13 @@ impl Exchange {
             return self.give_up();
         };
         match step {
-            Step::Pass | Step::Show => {
+            // nothing is asked of the rest, and each piece of it would cost
+            Step::Pass => {
+                self.edit_head(stream);
+                self.report(stream);
+                self.give_up()
+            }
+            Step::Show => {
                 self.edit_head(stream);
                 self.becomes(State::Showing);
                 self.ends(stream, is_all);
@@ -114,7 +120,7 @@ impl Exchange {
                 if let Some(driver) = &mut self.driver {
                     for piece in pieces.iter() {
                         see(driver, piece);
-                        // a driver that was told to pass wants none of it
+                        // what it makes of that is its own
                         let _ = driver.piece(piece);
                     }
                 }
@@ -179,11 +185,10 @@ impl Exchange {
         Act::Continue
     }
 
-    pub(super) fn append_body(&self, stream: Stream, into: BodyType) {
-        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
-            for piece in exchange.body() {
-                stream.append(into, piece);
-            }
+    /// Envoy copies it.
+    pub(super) fn append_body(&mut self, stream: Stream, into: BodyType) {
+        if let Some(driver) = &mut self.driver {
+            driver.give_out(|piece| stream.append(into, piece));
         }
     }
 

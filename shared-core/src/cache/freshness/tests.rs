@@ -1,5 +1,9 @@
-use super::{Class, IfFinal, Known, Prospect, Valid};
+use std::sync::{Arc, LazyLock};
+
+use super::{Came, Class, IfFinal, Known, Prospect, Valid};
 use crate::cache::chain::{Chain, Heights, Mark, Move, State};
+use crate::jsonrpc::methods;
+use crate::jsonrpc::said::{in_words, Rows};
 
 /// What stands in rows for longer words.
 const WORDS: [(&str, &str); 3] = [
@@ -33,10 +37,7 @@ fn spelt(text: &str) -> String {
 }
 
 fn known(params: &str) -> Known<'_> {
-    static VALID: Valid = Valid {
-        classes: [None; Class::ALL.len()],
-        methods: Vec::new(),
-    };
+    static VALID: LazyLock<Valid> = LazyLock::new(Valid::default);
     Known {
         params: Some(params.as_bytes()),
         mark: None,
@@ -71,8 +72,12 @@ fn the_class_follows_the_block_that_is_named() {
         eth_getBlockByNumber | ["pending",true] | no
         eth_getBlockByNumber | ["0x0010",true] | no
         eth_getBlockByNumber | [16,true] | no
+        eth_estimateGas | [{},"pending"] | no
+        eth_estimateGas | [{},"latest"] | tip
+        eth_simulateV1 | [{},"pending"] | no
         // one that is missing is the latest
         eth_getBalance | [ADDR] | tip
+        eth_estimateGas | [{}] | tip
         eth_getLogs | [{"fromBlock":"0x1"}] | tip
         // they change something, or follow no block
         eth_sendRawTransaction | [] | no
@@ -123,7 +128,16 @@ fn mark() -> Mark {
     Chain::new(state).mark()
 }
 
-/// Judges each row, of a chain that is followed: its class and height.
+/// What an operator says of a method of theirs.
+fn said(method: &str, words: &str) -> Valid {
+    let mut rows = Rows::default();
+    let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+    rows.add(method.as_bytes(), &words).unwrap();
+    Valid::default().with_rows(Arc::new(rows))
+}
+
+/// Judges each row, of a chain that is followed: its class and height. A method of an
+/// operator's of which the same is said is judged alike.
 fn judge_all(table: &str, mark: &Mark) {
     for [method, params, result, expected] in rows(table) {
         let known = Known {
@@ -137,6 +151,22 @@ fn judge_all(table: &str, mark: &Mark) {
             (judged.class, judged.height)
         });
         assert_eq!(text(kept), expected, "{method} {params} {result}");
+        let words = in_words(methods::method(method.as_bytes()));
+        let theirs = method.replacen(method.split('_').next().unwrap(), "acme", 1);
+        let valid = said(&theirs, &words);
+        let known = Known {
+            valid: &valid,
+            ..known
+        };
+        let prospect = Prospect::of(theirs.as_bytes(), known.params, known.valid);
+        let again = prospect.and_then(|prospect| prospect.judge(result.as_bytes(), known));
+        let hashless =
+            |judged: super::Judged| (judged.class, judged.height, judged.block, judged.if_final);
+        assert_eq!(
+            again.map(hashless),
+            judged.map(hashless),
+            "{theirs} {words} {params}"
+        );
     }
 }
 
@@ -178,7 +208,6 @@ fn what_was_final_when_the_node_was_asked_is_immutable() {
         eth_getLogs | [{"fromBlock":"0x1"}] | [{}] | tip 161
         eth_getTransactionReceipt | [HASH] | {"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH} | immutable 96
         eth_getTransactionReceipt | [HASH] | {"blockNumber":"0x61","blockHash":OTHER,"transactionHash":HASH} | unfinalized 97
-        eth_getTransactionReceipt | [OTHER] | {"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH} | no
         debug_traceTransaction | [HASH] | {} | unfinalized
         eth_chainId | [] | "0x1" | immutable"#;
     judge_all(table, &mark());
@@ -230,6 +259,85 @@ fn methods_of_one_client_are_judged_by_what_they_name() {
         eth_getRawTransactionByHash | [HASH] | "0x" | no
         eth_getRawTransactionByHash | [HASH] | "0x02" | unfinalized"#;
     judge_all(table, &mark());
+}
+
+#[test]
+fn a_receipt_of_another_transaction_is_none() {
+    let judged = |asked: &str| {
+        let params = spelt(asked);
+        let receipt = spelt(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
+        let prospect = prospect("eth_getTransactionReceipt", &params)?;
+        prospect.judge(receipt.as_bytes(), known(&params))
+    };
+    assert!(judged("[HASH]").is_some() && judged("[OTHER]").is_none());
+}
+
+#[test]
+fn what_is_said_of_a_method_is_what_it_depends_on() {
+    let table = r#"
+        block=p[1] | [{},"0x60"] | {} | immutable 96
+        block=p[1] | [{},"0x61"] | {} | unfinalized 97
+        block=p[1] | [{},"0xa1"] | {} | tip 161
+        block=p[1] | [{}] | {} | tip 161
+        block=p[1] | [{},"pending"] | {} | no
+        block=p[1] | [{},HASH] | {} | immutable
+        // nobody knows what an error in a list of theirs is
+        block=p[1] | [{},"0x60"] | [{"error":"timeout"}] | no
+        block=p[1] block=result.number | [{},"0x60"] | {"number":"0x60"} | immutable 96
+        block=p[1] block=result.number | [{},"0x60"] | {"number":"0x5f"} | no
+        block=p[1] block=result.number | [{},"latest"] | {"number":"0xa0"} | no
+        block=p[1] block=result.number | [{},"latest"] | {"number":"0xa2"} | tip 162
+        block=result.receipt.blockNumber | [HASH] | {"receipt":{"blockNumber":"0x60"}} | immutable 96
+        block=result.receipt.blockNumber | [7] | {"receipt":{"blockNumber":"0x61"}} | unfinalized 97
+        block=result.receipt.blockNumber | [7] | {"receipt":{"blockNumber":null}} | no
+        block=result.receipt.blockNumber | [7] | {} | no
+        // what it names need not be a transaction
+        block=result.blockNumber | [OTHER] | {"blockNumber":"0x60","transactionHash":HASH} | immutable 96
+        block=result[0].blockNumber | [] | [{"blockNumber":97}] | unfinalized 97
+        block=result[0].blockNumber | [] | [] | no
+        block=p[0].at | [{"at":"0x60","of":1}] | [] | unfinalized 96
+        range=p[0] | [{"fromBlock":"0x1","toBlock":"0x60","of":1}] | [{"blockNumber":"0x60"}] | immutable 96
+        range=p[0] | [{"fromBlock":"0x1","toBlock":"0x60"}] | [{}] | unfinalized 96
+        range=p[0] | [{"fromBlock":"0x1","of":1}] | [{}] | tip 161
+        transaction=p[0] | [HASH] | {} | unfinalized
+        block=result | [] | "0xa1" | tip 161
+        block=result | [] | "0xa0" | no
+        class=tip | [HASH] | {} | tip 161
+        class=immutable | ["latest"] | {} | immutable
+        class=config | [] | {} | config
+        class=none | ["0x60"] | {} | no"#;
+    let mark = mark();
+    for [words, params, result, expected] in rows(table) {
+        let valid = said("acme_x", &words);
+        let known = Known {
+            params: Some(params.as_bytes()),
+            mark: Some(&mark),
+            valid: &valid,
+        };
+        let prospect = Prospect::of(b"acme_x", known.params, known.valid);
+        let judged = prospect.and_then(|prospect| prospect.judge(result.as_bytes(), known));
+        let kept = judged.map(|judged| (judged.class, judged.height));
+        assert_eq!(text(kept), expected, "{words} {params} {result}");
+    }
+}
+
+#[test]
+fn what_is_in_no_block_yet_may_be_in_one_at_once() {
+    for (words, kept) in [
+        ("block=result.blockNumber", 0),
+        ("transaction=p[0]", 0),
+        ("block=p[0]", 500),
+        ("class=tip", 500),
+    ] {
+        let valid = said("acme_x", words);
+        let known = Known {
+            valid: &valid,
+            ..known("[]")
+        };
+        let prospect = Prospect::of(b"acme_x", known.params, &valid).unwrap();
+        let nothing = prospect.nothing(Came::Result(b"null"), known);
+        assert_eq!(nothing.valid, kept, "{words}");
+    }
 }
 
 #[test]

@@ -1,21 +1,16 @@
 //! What the owner says, and what comes of it.
 
 use std::sync::atomic::Ordering;
-use std::sync::Arc;
 
 use super::job::{Job, LookUp};
 use super::message::Answer;
-use super::{Found, Link, State, EVENTS};
-use crate::bytes::push;
+use super::taking::{fail_open, granted_late, take, take_all};
+use super::{Link, State, EVENTS};
 use crate::cache::chain::State as ChainState;
-use crate::cache::entry::Entry;
 use crate::cache::process::flights::Outcome;
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::Shared;
-use crate::cache::resource::other_form;
 use crate::cache::told::Event;
-use crate::cache::Key;
-use crate::memory;
 
 impl Link {
     /// The answer to a request.
@@ -33,31 +28,22 @@ impl Link {
                 waiter, generation, ..
             } => {
                 if response.status == 200 && generation == self.generation() {
-                    let entries = self.take_all(shared, &response, now);
-                    if state.looked_up.try_reserve(1).is_ok() {
-                        let found = Found {
-                            entries,
-                            generation,
-                        };
-                        state.looked_up.insert(waiter, found);
-                    }
+                    let entries = take_all(shared, &self.chains, &response, now);
+                    state.claims.found(waiter, entries, generation);
                 }
                 shared.wake([waiter]);
             }
             Job::Purge {
                 waiter: Some(waiter),
                 ..
-            } => {
-                state
-                    .purged
-                    .insert(waiter, (response.status, response.body));
+            }
+            | Job::Status { waiter, .. } => {
+                let said = (response.status, response.body);
+                state.claims.said(waiter, said);
                 shared.wake([waiter]);
             }
             Job::Late(Some(key)) if response.granted == Some(true) => {
-                // whoever asked may be fetching it
-                if !shared.flights.lease(&key) {
-                    state.favours.push(Job::GiveBack(key));
-                }
+                granted_late(&mut state.favours, shared, key);
             }
             Job::Purge { .. }
             | Job::Late(_)
@@ -86,31 +72,16 @@ impl Link {
             return;
         }
         match (response.status, response.granted) {
-            // while memory is short nothing is stored
-            (200, _) if !memory::is_short() => {
-                let entry = response.entry(now).map(|entry| self.tells(entry));
-                // what was seen here may be on its way to the owner
-                match entry.filter(Entry::holds) {
-                    Some(entry) => {
-                        let other = other_form(&look_up.key);
-                        let hot = shared.hot();
-                        let entry = match hot.and_then(|hot| hot.stale(&other)) {
-                            Some(_) => entry.uncompared(),
-                            None => entry,
-                        };
-                        let entry = Arc::new(entry);
-                        if let Some(hot) = hot {
-                            hot.insert(look_up.key, Arc::clone(&entry));
-                        }
-                        let answer = Outcome::Answer(entry);
-                        shared.wake(shared.flights.finish(look_up.token, answer));
-                    }
-                    None => self.fail_open(state, shared, look_up),
+            (200, _) => match take(shared, &self.chains, &look_up.key, response, now) {
+                Some(entry) => {
+                    let answer = Outcome::Answer(entry);
+                    shared.wake(shared.flights.finish(look_up.token, answer));
                 }
-            }
+                None => fail_open(&mut state.favours, shared, look_up),
+            },
             (404, Some(true)) => {
                 shared.flights.lease(&look_up.key);
-                self.fail_open(state, shared, look_up);
+                fail_open(&mut state.favours, shared, look_up);
             }
             (404, Some(false)) if look_up.missed_event => {
                 look_up.missed_event = false;
@@ -119,7 +90,7 @@ impl Link {
             (404, Some(false)) if state.pending.try_reserve(1).is_ok() => {
                 state.pending.insert(look_up.key, look_up);
             }
-            _ => self.fail_open(state, shared, look_up),
+            _ => fail_open(&mut state.favours, shared, look_up),
         }
     }
 
@@ -202,31 +173,5 @@ impl Link {
                 }
             }
         }
-    }
-
-    /// An entry of the owner's may tell of a head that is news here.
-    fn tells(&self, entry: Entry) -> Entry {
-        let entry = entry.among(&self.chains);
-        if let Some(stamp) = entry.stamp() {
-            stamp.tell_of_owner();
-        }
-        entry
-    }
-
-    /// The entries of an answer to several look-ups.
-    fn take_all(&self, shared: &Shared, response: &Answer, now: u64) -> Vec<(Key, Arc<Entry>)> {
-        let mut entries = Vec::new();
-        for (key, entry) in response.entries(now) {
-            let entry = self.tells(entry);
-            if entry.holds() && !memory::is_short() {
-                let entry = Arc::new(entry);
-                if let Some(hot) = shared.hot() {
-                    hot.insert(key, Arc::clone(&entry));
-                }
-                // refused: it is not in hand then
-                let _ = push(&mut entries, (key, entry));
-            }
-        }
-        entries
     }
 }

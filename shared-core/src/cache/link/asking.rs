@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::job::{Job, LookUp};
-use super::{problem, purge_request, Link, Purged, State};
+use super::{purge, Link, Said, State};
 use crate::cache::chain::Chains;
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
@@ -12,7 +12,7 @@ use crate::cache::freshness::IfFinal;
 use crate::cache::process::flights::Token;
 use crate::cache::process::ownership::Owner;
 use crate::cache::process::wake::Waiter;
-use crate::cache::Key;
+use crate::cache::{Key, Namespace};
 use crate::lock::locked;
 
 impl Owner for Link {
@@ -24,6 +24,7 @@ impl Owner for Link {
         &self,
         key: Key,
         token: Token,
+        _namespace: &Namespace,
         leases: bool,
         in_vain: bool,
         now: u64,
@@ -46,7 +47,7 @@ impl Owner for Link {
         Ok(())
     }
 
-    fn ask_for_all(&self, keys: Vec<Key>, waiter: Waiter, now: u64) -> bool {
+    fn ask_for_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
         if !state.up || state.asked.try_reserve(1).is_err() {
             return false;
@@ -63,12 +64,11 @@ impl Owner for Link {
 
     fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
         let mut state = locked(&self.state);
-        match state.looked_up.remove(&waiter) {
-            Some(found) if found.generation == self.generation() => return found.entries,
-            Some(_) => {}
-            None => state.forget(waiter),
-        }
-        Vec::new()
+        let found = state.claims.claim_found(waiter, self.generation());
+        found.unwrap_or_else(|| {
+            state.forget(waiter);
+            Vec::new()
+        })
     }
 
     fn store(&self, key: Key, entry: Arc<Entry>, about: About, if_final: Option<IfFinal>) {
@@ -103,23 +103,20 @@ impl Owner for Link {
         own: Option<&[u8]>,
         waiter: Waiter,
         now: u64,
-    ) -> Option<Purged> {
-        let refused = |status, detail: &str| Some((status, problem(status, detail).into()));
-        match purge_request(query, own) {
-            Err(bad) => refused(400, &bad.to_string()),
-            Ok(body) => match self.purge(body, waiter, now) {
-                true => None,
-                false => refused(503, "memory is short: nothing is purged"),
-            },
-        }
+    ) -> Option<Said> {
+        purge::ask(query, own, |body| self.purge(body, waiter, now))
     }
 
-    fn claim_purged(&self, waiter: Waiter) -> Option<Purged> {
-        let purged = self.claim_purge(waiter);
-        if purged.is_none() {
+    fn ask_for_status(&self, waiter: Waiter, now: u64) -> bool {
+        self.status(waiter, now)
+    }
+
+    fn claim_said(&self, waiter: Waiter) -> Option<Said> {
+        let said = self.claim(waiter);
+        if said.is_none() {
             self.forget(waiter);
         }
-        purged
+        said
     }
 }
 
@@ -140,12 +137,7 @@ impl State {
         let Self { slots, asked, .. } = self;
         let busy = slots.iter_mut().flat_map(|slot| &mut slot.jobs);
         for job in asked.iter_mut().chain(busy) {
-            match job {
-                Job::LookUps { waiter, .. } if *waiter == gone => *job = Job::Late(None),
-                // it is done all the same
-                Job::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
-                _ => {}
-            }
+            job.forget(gone);
         }
         asked.retain(|job| !matches!(job, Job::Late(_)));
     }

@@ -329,8 +329,8 @@ mod tests {
                 status: 200,
                 fresh: 700,
                 age: 3,
-                granted: None,
                 body: b"entry".to_vec(),
+                ..Answer::default()
             })])
         };
         for at in 1..FOUND.len() {

@@ -12,15 +12,23 @@ const MOST_BYTES: u64 = 64 << 20;
 /// So many leases of entries for which there was no room.
 const MOST_LEASES: usize = 4096;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Favours {
+    /// Bytes of entries.
+    most: u64,
     queue: VecDeque<Job>,
     /// To be given back. They go first: others may wait for them.
     leases: VecDeque<Key>,
 }
 
+impl Default for Favours {
+    fn default() -> Self {
+        Self::within(MOST_BYTES)
+    }
+}
+
 /// Bytes that it keeps alive.
-fn weight(job: &Job) -> u64 {
+pub(super) fn weight(job: &Job) -> u64 {
     match job {
         Job::Store { entry, .. } => entry.weight(),
         _ => 0,
@@ -28,17 +36,26 @@ fn weight(job: &Job) -> u64 {
 }
 
 impl Favours {
+    /// With room for so many bytes of entries.
+    pub(super) fn within(most: u64) -> Self {
+        Self {
+            most,
+            queue: VecDeque::new(),
+            leases: VecDeque::new(),
+        }
+    }
+
     /// Takes one, unless memory is refused. An entry for which there is no
     /// room leaves its lease to be given back.
     pub(super) fn push(&mut self, job: Job) {
         match job {
             Job::GiveBack(key) => return self.give_back(key),
-            Job::Store { key, .. } if weight(&job) > MOST_BYTES => return self.give_back(key),
+            Job::Store { key, .. } if weight(&job) > self.most => return self.give_back(key),
             _ if self.queue.try_reserve(1).is_err() => return,
             _ => self.queue.push_back(job),
         }
         let bytes = |queue: &VecDeque<Job>| queue.iter().map(weight).sum::<u64>();
-        while self.queue.len() > MOST || bytes(&self.queue) > MOST_BYTES {
+        while self.queue.len() > MOST || bytes(&self.queue) > self.most {
             if let Some(Job::Store { key, .. }) = self.queue.pop_front() {
                 self.give_back(key);
             }
@@ -62,6 +79,16 @@ impl Favours {
     pub(super) fn can_wait(&self, many: usize) -> bool {
         let is_entry = |job: &Job| matches!(job, Job::Store { .. });
         self.leases.is_empty() && self.queue.len() < many && self.queue.iter().all(is_entry)
+    }
+
+    /// What was last given for that key, to be done by itself.
+    pub(super) fn take(&mut self, key: &Key) -> Option<Job> {
+        let is_of = |job: &Job| matches!(job, Job::Store { key: other, .. } if other == key);
+        if let Some(at) = self.queue.iter().rposition(is_of) {
+            return self.queue.remove(at);
+        }
+        let at = self.leases.iter().rposition(|other| other == key)?;
+        self.leases.remove(at).map(Job::GiveBack)
     }
 
     /// None of them is done.

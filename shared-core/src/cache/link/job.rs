@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use super::message::Message;
+use super::message::{Lease, Message};
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
 use crate::cache::process::flights::Token;
 use crate::cache::process::wake::Waiter;
 use crate::cache::Key;
+
+/// For how long a lease is asked for, in milliseconds: some calls take a node
+/// that long. It ends with the process.
+const LEASE: u64 = 60_000;
 
 /// One request to the owner.
 #[derive(Debug)]
@@ -37,6 +41,11 @@ pub(super) enum Job {
         /// How often it was sent.
         sent: u8,
     },
+    /// What it knows of itself.
+    Status {
+        waiter: Waiter,
+        due: u64,
+    },
     /// The event stream.
     Listen,
     /// Whoever asked has gone on, perhaps for this key to the node.
@@ -60,14 +69,37 @@ pub(super) struct LookUp {
     pub(super) missed_event: bool,
 }
 
+impl LookUp {
+    /// Whether its lease is asked for.
+    pub(super) fn wants_lease(&self) -> bool {
+        self.leases && !self.waits_in_vain
+    }
+}
+
 impl Job {
+    /// Nobody waits for it under that name any more.
+    pub(super) fn forget(&mut self, gone: Waiter) {
+        match self {
+            Self::LookUps { waiter, .. } | Self::Status { waiter, .. } if *waiter == gone => {
+                *self = Self::Late(None);
+            }
+            // it is done all the same
+            Self::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
+            _ => {}
+        }
+    }
+
     /// What is sent; `None`: there is no way to, perhaps for want of memory.
     /// `now` is in milliseconds of the host's clock.
     pub(super) fn message(&self, process: &str, now: u64) -> Option<Message> {
         Some(match self {
             Self::LookUp(look_up) => {
-                let leases = look_up.leases && !look_up.waits_in_vain;
-                Message::look_up(&look_up.key, leases.then_some(process))
+                let lease = Lease {
+                    process,
+                    milliseconds: LEASE,
+                    wait: 0,
+                };
+                Message::look_up(&look_up.key, look_up.wants_lease().then_some(lease))
             }
             Self::LookUps { keys, .. } => Message::look_ups(keys)?,
             Self::Store {
@@ -79,6 +111,7 @@ impl Job {
             Self::GiveBack(key) => Message::give_back(key, process),
             Self::Acknowledge(generation) => Message::acknowledge(*generation, process),
             Self::Purge { body, .. } => Message::purge(body)?,
+            Self::Status { .. } => Message::status(),
             Self::Listen => Message::listen(process),
             Self::Late(_) => return None,
         })

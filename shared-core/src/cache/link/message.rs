@@ -2,18 +2,28 @@
 //! values. A [`Link`](super::Link) writes them as HTTP/1.1; where the host calls
 //! the owner itself it is given method, target, fields and body.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::bytes::{copy_of, Bytes};
+use crate::cache::chain::State;
 use crate::cache::entry::about::About;
 use crate::cache::entry::wire::{self, Encoded};
 use crate::cache::entry::Entry;
 use crate::cache::freshness::IfFinal;
-use crate::cache::Key;
+use crate::cache::told::Event;
+use crate::cache::{Key, Namespace};
 
-/// For how long a lease is asked for, in milliseconds: some calls take a node
-/// that long. It ends with the process.
-const LEASE: u64 = 60_000;
+/// The lease that a look-up asks for if it finds nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease<'a> {
+    /// Whose it is to be.
+    pub process: &'a str,
+    /// For how long, at most.
+    pub milliseconds: u64,
+    /// If it is another's, how long to wait for its end.
+    pub wait: u64,
+}
 
 /// A request to the owner.
 #[derive(Debug)]
@@ -44,15 +54,32 @@ impl Message {
         }
     }
 
-    /// Looks a key up; `lease`: and asks for its lease, for a process of that
-    /// name.
-    pub fn look_up(key: &Key, lease: Option<&str>) -> Self {
+    /// Looks a key up, and asks for its lease.
+    pub fn look_up(key: &Key, lease: Option<Lease<'_>>) -> Self {
         let mut target = path_of("/v1/entries/", key, 96);
-        if let Some(process) = lease {
+        if let Some(lease) = lease {
+            let (process, milliseconds) = (lease.process, lease.milliseconds);
             // to a string nothing else can happen
-            let _ = write!(target, "?lease={process}&for={LEASE}");
+            let _ = write!(target, "?lease={process}&for={milliseconds}");
+            if lease.wait > 0 {
+                let _ = write!(target, "&wait={}", lease.wait);
+            }
         }
         Self::new("GET", target)
+    }
+
+    /// The answer is to say what is known of the chain behind that namespace,
+    /// unless it is what was said with that number.
+    #[must_use]
+    pub fn about(mut self, namespace: &Namespace, known: Option<u64>) -> Self {
+        let has = |fields: &[(&str, String)], name| fields.iter().any(|(other, _)| *other == name);
+        if !has(&self.fields, "sszip-namespace") {
+            let namespace = const_hex::encode(namespace);
+            self.fields.push(("sszip-namespace", namespace));
+        }
+        let known = known.map(|known| ("sszip-chain-known", known.to_string()));
+        self.fields.extend(known);
+        self
     }
 
     /// Looks several keys up. `None` when memory is refused.
@@ -138,6 +165,11 @@ impl Message {
         })
     }
 
+    /// Asks what it knows of itself.
+    pub fn status() -> Self {
+        Self::new("GET", "/v1/status".into())
+    }
+
     /// Opens the event stream.
     pub fn listen(process: &str) -> Self {
         Self {
@@ -151,6 +183,18 @@ impl Message {
         !matches!(self.method, "GET" | "DELETE")
     }
 
+    /// All of its body. `None` when memory is refused.
+    pub fn whole_body(&self) -> Option<Cow<'_, [u8]>> {
+        let Some(rest) = &self.rest else {
+            return Some(Cow::Borrowed(&self.body));
+        };
+        let mut whole = Vec::new();
+        whole.try_reserve_exact(self.length()).ok()?;
+        whole.extend_from_slice(&self.body);
+        whole.extend_from_slice(rest);
+        Some(Cow::Owned(whole))
+    }
+
     /// How long its body is.
     pub fn length(&self) -> usize {
         self.body.len() + self.rest.as_ref().map_or(0, |rest| rest.len())
@@ -158,7 +202,7 @@ impl Message {
 }
 
 /// A response of the owner's.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The status.
     pub status: u16,
@@ -168,8 +212,24 @@ pub struct Answer {
     pub age: u64,
     /// This process is to fetch it; otherwise another one does.
     pub granted: Option<bool>,
+    /// Purges up to this one were known when it was made.
+    pub generation: Option<u64>,
+    /// What it says of the chain that the request was [about](Message::about).
+    pub chain: Option<Told>,
+    /// All that is known of it, if the request did not know that.
+    pub state: Option<(Namespace, Box<State>)>,
     /// The body.
     pub body: Vec<u8>,
+}
+
+/// What is said of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nobody follows it.
+    NotFollowed,
+    /// The number of its state. It grows with each, beyond those of an earlier
+    /// owner.
+    Number(u64),
 }
 
 /// No response that an owner sends.
@@ -189,6 +249,20 @@ impl Answer {
             self.age = number(value)?;
         } else if is("sszip-lease") {
             self.granted = Some(value == b"granted");
+        } else if is("sszip-generation") {
+            self.generation = Some(number(value)?);
+        } else if is("sszip-chain") {
+            self.chain = Some(match value {
+                b"none" => Told::NotFollowed,
+                _ => Told::Number(number(value)?),
+            });
+        } else if is("sszip-chain-state") {
+            match Event::read(b"chain", value) {
+                Ok(Some(Event::Chain { namespace, state })) => {
+                    self.state = Some((namespace, state));
+                }
+                _ => return Err(NotOurs),
+            }
         }
         Ok(())
     }

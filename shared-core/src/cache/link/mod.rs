@@ -10,7 +10,9 @@
 
 mod answers;
 mod asking;
+pub mod calls;
 mod channel;
+mod claims;
 mod events;
 mod favours;
 mod job;
@@ -18,6 +20,7 @@ mod message;
 mod news;
 mod purge;
 mod sending;
+mod taking;
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
@@ -26,15 +29,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use self::channel::{Outgoing, Read, Reader};
+use self::claims::Claims;
 use self::events::Events;
 use self::favours::Favours;
 use self::job::{Job, LookUp};
-pub use self::message::{Answer, Message, NotOurs};
+pub use self::message::{Answer, Lease, Message, NotOurs, Told};
 pub use self::news::News;
-pub use self::purge::{problem, request as purge_request, BadPurge, Purged};
+pub use self::purge::{problem, request as purge_request, BadPurge, Said};
+use self::taking::fail_open;
 use super::chain::Chains;
-use super::entry::Entry;
-use super::process::flights::Outcome;
 use super::process::ownership::Owner;
 use super::process::wake::{Waiter, Wake};
 use super::process::Shared;
@@ -57,6 +60,9 @@ const RETRY_SELDOM: u64 = 250;
 /// speaks four times a second on the one, and answers on the others.
 /// Milliseconds.
 const SILENCE: u64 = 1_500;
+
+/// An owner says within that what it knows of itself, in milliseconds.
+const STATUS: u64 = 1_000;
 
 /// A purge waits for processes that the owner can't reach, so it may take
 /// longer than anything else. Milliseconds.
@@ -143,10 +149,7 @@ struct State {
     needs: VecDeque<Need>,
     /// Another process fetches it.
     pending: HashMap<Key, LookUp>,
-    /// What came of purges that nobody has claimed yet.
-    purged: HashMap<Waiter, Purged>,
-    /// What look-ups of several keys have found that nobody has claimed yet.
-    looked_up: HashMap<Waiter, Found>,
+    claims: Claims,
     events: Events,
     /// The owner has said hello.
     up: bool,
@@ -161,14 +164,6 @@ struct State {
     failures: u32,
     /// What a host was told of that.
     known: news::Known,
-}
-
-/// What a look-up of several keys has found.
-#[derive(Debug)]
-struct Found {
-    entries: Vec<(Key, Arc<Entry>)>,
-    /// Purges up to this one were known then.
-    generation: u64,
 }
 
 /// A connection.
@@ -272,13 +267,13 @@ impl Link {
     /// woken.
     pub fn forget(&self, gone: Waiter) {
         let mut state = locked(&self.state);
-        state.purged.remove(&gone);
+        state.claims.claim_said(gone);
         state.forget(gone);
     }
 
     /// Asks for a purge, with a body of [`purge_request`]. `waiter` is woken
     /// when it holds everywhere, or has failed, and
-    /// [`claim_purge`](Self::claim_purge)s what came of it. `false`: memory is
+    /// [`claim`](Self::claim)s what came of it. `false`: memory is
     /// short.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
@@ -296,9 +291,22 @@ impl Link {
         true
     }
 
-    /// What came of a purge; `None`: nothing is known of it.
-    pub fn claim_purge(&self, waiter: Waiter) -> Option<Purged> {
-        locked(&self.state).purged.remove(&waiter)
+    /// Asks what the owner knows of itself, which `waiter` [`claim`](Self::claim)s.
+    /// `false`: it can't be asked now.
+    pub fn status(&self, waiter: Waiter, now: u64) -> bool {
+        let mut state = locked(&self.state);
+        if !state.up || state.asked.try_reserve(1).is_err() {
+            return false;
+        }
+        let due = now.saturating_add(STATUS);
+        state.asked.push_back(Job::Status { waiter, due });
+        self.stir();
+        true
+    }
+
+    /// What came of a purge, or of asking for a status; `None`: nothing is known of it.
+    pub fn claim(&self, waiter: Waiter) -> Option<Said> {
+        locked(&self.state).claims.claim_said(waiter)
     }
 
     /// What the host is to do next; to be asked until `None` after each call
@@ -487,7 +495,7 @@ impl Link {
         if state.asked.try_reserve(1).is_ok() {
             state.asked.push_back(Job::LookUp(look_up));
         } else {
-            self.fail_open(state, shared, look_up);
+            fail_open(&mut state.favours, shared, look_up);
         }
     }
 
@@ -545,22 +553,22 @@ impl Link {
     /// The owner did not answer.
     fn fail(&self, state: &mut State, shared: &Shared, job: Job) {
         match job {
-            Job::LookUp(look_up) => self.fail_open(state, shared, look_up),
-            Job::LookUps { waiter, .. } => shared.wake([waiter]),
+            Job::LookUp(look_up) => fail_open(&mut state.favours, shared, look_up),
+            Job::LookUps { waiter, .. } | Job::Status { waiter, .. } => shared.wake([waiter]),
             Job::Purge {
                 waiter: Some(waiter),
                 sent,
                 ..
             } => {
-                if sent == 0 && state.purged.try_reserve(1).is_ok() {
-                    state.purged.insert(waiter, purge::not_asked());
+                if sent == 0 {
+                    state.claims.said(waiter, purge::not_asked());
                 }
                 shared.wake([waiter]);
             }
             Job::Listen => {
                 state.up = false;
                 for (_, look_up) in std::mem::take(&mut state.pending) {
-                    self.fail_open(state, shared, look_up);
+                    fail_open(&mut state.favours, shared, look_up);
                 }
                 for job in std::mem::take(&mut state.asked) {
                     self.fail_or_repeat(state, shared, job);
@@ -571,20 +579,6 @@ impl Link {
             Job::Store { key, .. } if state.up => state.favours.push(Job::GiveBack(key)),
             Job::Store { .. } | Job::GiveBack(_) | Job::Acknowledge(_) | Job::Late(_) => {}
             Job::Purge { .. } => {}
-        }
-    }
-
-    /// The node is to be asked.
-    fn fail_open(&self, state: &mut State, shared: &Shared, look_up: LookUp) {
-        if look_up.leases {
-            shared.wake(shared.flights.hand_on(look_up.token));
-            shared.wake(shared.flights.released());
-        } else {
-            shared.wake(shared.flights.finish(look_up.token, Outcome::Alone));
-        }
-        // if nobody is left who wants it
-        for key in shared.flights.over() {
-            state.favours.push(Job::GiveBack(key));
         }
     }
 }

@@ -9,15 +9,25 @@ const GRACE: u64 = 3_000;
 pub enum News {
     /// It does not answer, and the node is asked instead.
     DoesNotAnswer,
+    /// Something answers that is no owner of this version, and so is the node.
+    IsAnother,
     /// After that, it does.
     Answers,
 }
 
 impl News {
+    /// Whether something is wrong.
+    pub fn is_bad(self) -> bool {
+        self != Self::Answers
+    }
+
     /// For people; it goes on from the owner's name.
     pub fn text(self) -> &'static str {
         match self {
             Self::DoesNotAnswer => "does not answer, the node is asked instead",
+            Self::IsAnother => {
+                "answers as no owner of this version does, the node is asked instead"
+            }
             Self::Answers => "answers again",
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{json, Map};
 
 use crate::cache::scope::named;
 
-pub use crate::cache::process::ownership::Purged;
+pub use crate::cache::process::ownership::Said;
 
 /// Why nothing is purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,7 +12,7 @@ pub use crate::cache::process::ownership::Purged;
 pub struct BadPurge(String);
 
 /// What comes of a purge that no owner could be asked for.
-pub(super) fn not_asked() -> Purged {
+pub(super) fn not_asked() -> Said {
     let detail = "the cache's owner does not answer: nothing is purged";
     (503, problem(503, detail).into())
 }
@@ -20,6 +20,23 @@ pub(super) fn not_asked() -> Purged {
 /// Why it went wrong (RFC 9457).
 pub fn problem(status: u16, detail: &str) -> String {
     json!({ "status": status, "detail": detail }).to_string()
+}
+
+/// Asks for what a query says, with `send`, which may be refused memory. What comes
+/// of it, if that is known at once.
+pub(super) fn ask(
+    query: &[u8],
+    own: Option<&[u8]>,
+    send: impl FnOnce(String) -> bool,
+) -> Option<Said> {
+    let refused = |status, detail: &str| Some((status, problem(status, detail).into()));
+    match request(query, own) {
+        Err(bad) => refused(400, &bad.to_string()),
+        Ok(body) => match send(body) {
+            true => None,
+            false => refused(503, "memory is short: nothing is purged"),
+        },
+    }
 }
 
 /// The body of `POST /v1/purges` for a query (`application/x-www-form-urlencoded`,

@@ -217,15 +217,17 @@ impl Job {
     }
 
     /// When whoever waits for it goes on without it.
-    fn due(&self) -> Option<u64> {
+    pub(super) fn due(&self) -> Option<u64> {
         match self {
             Self::LookUp(look_up) => Some(look_up.due),
-            Self::LookUps { due, .. } | Self::Purge { due, .. } => Some(*due),
+            Self::LookUps { due, .. } | Self::Purge { due, .. } | Self::Status { due, .. } => {
+                Some(*due)
+            }
             _ => None,
         }
     }
 
-    fn is_late(&self, now: u64) -> bool {
+    pub(super) fn is_late(&self, now: u64) -> bool {
         self.due().is_some_and(|due| due <= now)
     }
 

@@ -11,6 +11,8 @@ use crate::cache::process::wake::{EventLoop, Queue, Waiter};
 use crate::cache::process::Shared;
 use crate::cache::Key;
 
+use self::chains::SPACE;
+
 mod batches;
 mod chains;
 mod lookups;
@@ -196,7 +198,7 @@ impl Host {
             Role::Follower => {}
             Role::Leader(token) => {
                 self.shared.flights.follow(&token, at(waiter)).unwrap();
-                if let Err(token) = self.link().ask(KEY, token, leases, false, self.now) {
+                if let Err(token) = self.link().ask(KEY, token, &SPACE, leases, false, self.now) {
                     self.shared.hand_on(token);
                 }
             }
@@ -288,7 +290,7 @@ fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
             .follow(&token, at(usize::from(n)))
             .unwrap();
         host.link()
-            .ask([n; 32], token, true, false, host.now)
+            .ask([n; 32], token, &SPACE, true, false, host.now)
             .unwrap();
     }
     host.run();

@@ -52,6 +52,16 @@ impl Owner {
         }
     }
 
+    /// What processes were told of a chain last, and the number of that: it grows
+    /// each time, beyond those of an owner before this one. `None`: it is not
+    /// followed.
+    pub fn told(&self, namespace: &Namespace) -> Option<(u64, State)> {
+        let chain = self.chains.get(namespace)?;
+        // first: what changes meanwhile has another one
+        let number = locked(&self.shared).told.get(namespace).copied()?;
+        Some((number, chain.state()))
+    }
+
     /// The highest head that is known of a chain, by its node or by an answer.
     pub fn seen(&self, namespace: &Namespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.state().seen)
@@ -61,6 +71,9 @@ impl Owner {
     pub(super) fn announce_chain(&self, shared: &mut Shared, namespace: &Namespace) {
         if let Some(chain) = self.chains.get(namespace) {
             let state = Box::new(chain.state());
+            // epochs of owners differ, and count microseconds
+            let number = shared.told.entry(*namespace).or_insert(state.epoch);
+            *number += 1;
             shared.processes.tell_all(&Event::Chain {
                 namespace: *namespace,
                 state,

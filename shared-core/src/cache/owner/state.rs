@@ -6,6 +6,7 @@
 //! known, and what it is about is [swept](Owner::sweep) out of memory later, in
 //! small steps.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -20,7 +21,7 @@ use crate::cache::chain::Chains;
 use crate::cache::entry::about::{About, Scope};
 use crate::cache::resource::other_form;
 use crate::cache::told::Event;
-use crate::cache::Key;
+use crate::cache::{Key, Namespace};
 use crate::lock::{locked, read};
 
 /// Leases at a time. Beyond it all who miss ask the node.
@@ -45,6 +46,15 @@ pub struct Found {
     pub kept: Arc<Kept>,
     /// Call [`Owner::store`] with it, once it is sent.
     pub is_to_be_stored: bool,
+}
+
+/// Who has something to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Woken {
+    /// These streams.
+    pub streams: Vec<Stream>,
+    /// And whoever was told "pending" of one of these, and waits without a stream.
+    pub leases: Vec<Key>,
 }
 
 /// What came of a look-up that waits for nothing.
@@ -91,6 +101,10 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Shared {
     leases: Leases,
+    /// Those that have ended, and others may wait for that.
+    ended: Vec<Key>,
+    /// The numbers of what was told of chains.
+    pub(super) told: HashMap<Namespace, u64>,
     pub(super) processes: Processes,
 }
 
@@ -120,6 +134,8 @@ impl Owner {
             memory: Memory::new(memory),
             shared: Mutex::new(Shared {
                 leases: Leases::new(MOST_LEASES),
+                ended: Vec::new(),
+                told: HashMap::new(),
                 processes: Processes::new(generation, now.monotonic),
             }),
             effect: RwLock::new(()),
@@ -431,9 +447,13 @@ impl Owner {
         locked(&self.shared).processes.next(stream, now.monotonic)
     }
 
-    /// The streams that have something to be told since the last call.
-    pub fn take_woken(&self) -> Vec<Stream> {
-        locked(&self.shared).processes.take_woken()
+    /// Who has something to be told since the last call.
+    pub fn take_woken(&self) -> Woken {
+        let mut shared = locked(&self.shared);
+        Woken {
+            streams: shared.processes.take_woken(),
+            leases: std::mem::take(&mut shared.ended),
+        }
     }
 
     /// Time has passed, or something was acknowledged: the purges that are
@@ -535,6 +555,9 @@ impl Shared {
         is_there: impl Fn(&Key) -> bool,
     ) {
         for Ended { key, waiters } in ended {
+            if !waiters.is_empty() {
+                self.ended.push(key);
+            }
             let event = match is_there(&key) {
                 true => Event::Filled(key),
                 false => Event::GivenUp(key),

@@ -49,6 +49,11 @@ impl Token {
     pub fn is_of(&self, key: &Key) -> bool {
         self.0 == *key
     }
+
+    /// What it is for.
+    pub fn key(&self) -> &Key {
+        &self.0
+    }
 }
 
 /// What came of a flight.
@@ -80,6 +85,8 @@ struct State {
     turns: HashMap<Waiter, Turn>,
     /// How many follow, in all flights.
     following: usize,
+    /// How many ever have.
+    joined: u64,
     /// What those wait for who wait for several.
     batches: HashMap<Waiter, Batch>,
     /// Of these, who need not wait any more since a leader gave up.
@@ -90,11 +97,18 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Flight {
-    followers: VecDeque<Waiter>,
+    followers: VecDeque<Joined>,
     /// Those who follow others, too, and lead none of them.
-    batches: Vec<Waiter>,
+    batches: Vec<Joined>,
     /// No other process fetches it meanwhile.
     leased: bool,
+}
+
+/// One that follows, and its number among all who ever have.
+#[derive(Clone, Copy, Debug)]
+struct Joined {
+    waiter: Waiter,
+    number: u64,
 }
 
 /// Several flights that one waits for.
@@ -159,7 +173,7 @@ impl Flights {
         if batch.left > 0 {
             for key in &batch.keys {
                 if let Some(flight) = state.flights.get_mut(key) {
-                    flight.batches.retain(|other| *other != waiter);
+                    flight.batches.retain(|other| other.waiter != waiter);
                 }
             }
         }
@@ -203,22 +217,41 @@ impl Flights {
         if flight.leased && matches!(outcome, Outcome::Alone) {
             state.over.push(token.0);
         }
-        for follower in &flight.followers {
-            let turn = Turn::Landed(outcome.clone());
-            state.turns.insert(*follower, turn);
+        state.land(&token, &outcome, flight.followers, flight.batches)
+    }
+
+    /// How many have ever followed a flight.
+    pub fn joined(&self) -> u64 {
+        locked(&self.0).joined
+    }
+
+    /// The leader has an answer for those who were among the first `joined` of all:
+    /// wake them, in that order. For the others it is too old, they go on waiting
+    /// for who has the token; `None`: there are none, and the flight has ended.
+    pub fn finish_for(
+        &self,
+        token: Token,
+        entry: &Arc<Entry>,
+        joined: u64,
+    ) -> (Vec<Waiter>, Option<Token>) {
+        let mut state = locked(&self.0);
+        let Some(flight) = state.flights.get_mut(&token.0) else {
+            return (Vec::new(), None);
+        };
+        flight.leased = false;
+        // they are in the order in which they came
+        let first = |all: &[Joined]| all.partition_point(|it| it.number <= joined);
+        let followers = first(flight.followers.make_contiguous());
+        let mut later = flight.followers.split_off(followers);
+        std::mem::swap(&mut later, &mut flight.followers);
+        let batches = flight.batches.drain(..first(&flight.batches)).collect();
+        let is_over = flight.followers.is_empty() && flight.batches.is_empty();
+        if is_over {
+            state.flights.remove(&token.0);
         }
-        state.following -= flight.followers.len();
-        let mut woken = Vec::from(flight.followers);
-        for batch in flight.batches {
-            let answer = match &outcome {
-                Outcome::Answer(entry) => Some((token.0, Arc::clone(entry))),
-                Outcome::Alone => None,
-            };
-            if state.landed(batch, answer) {
-                woken.push(batch);
-            }
-        }
-        woken
+        let outcome = Outcome::Answer(Arc::clone(entry));
+        let woken = state.land(&token, &outcome, later, batches);
+        (woken, (!is_over).then_some(token))
     }
 
     /// The leader can't go on: its client has gone, or the node failed it.
@@ -243,7 +276,7 @@ impl Flights {
             None => {
                 if let Some(flight) = state.flights.get_mut(key) {
                     let before = flight.followers.len();
-                    flight.followers.retain(|other| *other != waiter);
+                    flight.followers.retain(|other| other.waiter != waiter);
                     let left = before - flight.followers.len();
                     state.following -= left;
                 }
@@ -264,7 +297,9 @@ impl State {
         followers.try_reserve(1).ok()?;
         // its turn has its place from now on: none is lost later
         self.turns.try_reserve(self.following + 1).ok()?;
-        followers.push_back(waiter);
+        self.joined += 1;
+        let number = self.joined;
+        followers.push_back(Joined { waiter, number });
         self.following += 1;
         Some(())
     }
@@ -277,9 +312,11 @@ impl State {
         for key in &keys {
             self.flights.get_mut(key)?.batches.try_reserve(1).ok()?;
         }
+        self.joined += 1;
+        let number = self.joined;
         for key in &keys {
             if let Some(flight) = self.flights.get_mut(key) {
-                flight.batches.push(waiter);
+                flight.batches.push(Joined { waiter, number });
             }
         }
         let batch = Batch {
@@ -289,6 +326,33 @@ impl State {
         };
         self.batches.insert(waiter, batch);
         Some(())
+    }
+
+    /// A flight has ended for those who followed it: wake all of the result.
+    fn land(
+        &mut self,
+        token: &Token,
+        outcome: &Outcome,
+        followers: VecDeque<Joined>,
+        batches: Vec<Joined>,
+    ) -> Vec<Waiter> {
+        self.following -= followers.len();
+        let followers = Vec::from(followers).into_iter();
+        let mut woken: Vec<Waiter> = followers.map(|it| it.waiter).collect();
+        for follower in &woken {
+            let turn = Turn::Landed(outcome.clone());
+            self.turns.insert(*follower, turn);
+        }
+        for batch in batches {
+            let answer = match outcome {
+                Outcome::Answer(entry) => Some((token.0, Arc::clone(entry))),
+                Outcome::Alone => None,
+            };
+            if self.landed(batch.waiter, answer) {
+                woken.push(batch.waiter);
+            }
+        }
+        woken
     }
 
     /// One of the flights that it waits for has ended. Whether it was the last.
@@ -309,16 +373,16 @@ impl State {
             }
             let batches = std::mem::take(&mut flight.batches);
             self.flights.remove(&token.0);
-            for batch in batches {
-                if self.landed(batch, None) {
-                    self.released.push(batch);
+            for Joined { waiter, .. } in batches {
+                if self.landed(waiter, None) {
+                    self.released.push(waiter);
                 }
             }
             return None;
         };
         self.following -= 1;
-        self.turns.insert(next, Turn::Lead(token));
-        Some(next)
+        self.turns.insert(next.waiter, Turn::Lead(token));
+        Some(next.waiter)
     }
 }
 
@@ -444,6 +508,7 @@ mod tests {
         enum Step {
             Begin(usize),
             Finish(usize, bool),
+            FinishFor(usize, u64),
             HandOn(usize),
             Leave(usize, usize),
             Claim(usize),
@@ -454,6 +519,7 @@ mod tests {
             prop_oneof![
                 6 => key.clone().prop_map(Step::Begin),
                 1 => (key.clone(), any::<bool>()).prop_map(|(key, shares)| Step::Finish(key, shares)),
+                1 => (key.clone(), 0..3u64).prop_map(|(key, late)| Step::FinishFor(key, late)),
                 2 => key.clone().prop_map(Step::HandOn),
                 2 => (key, any::<usize>()).prop_map(|(key, which)| Step::Leave(key, which)),
                 3 => any::<usize>().prop_map(Step::Claim),
@@ -474,6 +540,8 @@ mod tests {
             /// Somebody has the token, or is to claim it.
             leads: [bool; 2],
             followers: [VecDeque<Waiter>; 2],
+            /// In which order they came.
+            came: Vec<Waiter>,
             woken: BTreeMap<Waiter, Woken>,
         }
 
@@ -508,6 +576,7 @@ mod tests {
                             Role::Follower => {
                                 prop_assert!(model.leads[key]);
                                 model.followers[key].push_back(at(n));
+                                model.came.push(at(n));
                             }
                         },
                         Step::Finish(key, shares) => if let Some(token) = tokens[key].take() {
@@ -519,6 +588,21 @@ mod tests {
                             let all = std::mem::take(&mut model.followers[key]);
                             prop_assert_eq!(flights.finish(token, outcome), Vec::from(all.clone()));
                             model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
+                        },
+                        Step::FinishFor(key, late) => if let Some(token) = tokens[key].take() {
+                            prop_assert_eq!(flights.joined(), model.came.len() as u64);
+                            let joined = flights.joined().saturating_sub(late);
+                            let early = &model.came[..usize::try_from(joined).unwrap()];
+                            let all = std::mem::take(&mut model.followers[key]);
+                            let (first, rest): (Vec<_>, Vec<_>) =
+                                all.into_iter().partition(|waiter| early.contains(waiter));
+                            model.leads[key] = !rest.is_empty();
+                            model.followers[key] = rest.into();
+                            let (woken, rest) = flights.finish_for(token, &answer, joined);
+                            prop_assert_eq!(&woken, &first);
+                            prop_assert_eq!(rest.is_some(), model.leads[key]);
+                            tokens[key] = rest;
+                            model.woken.extend(first.into_iter().map(|waiter| (waiter, Woken::Answer)));
                         },
                         Step::HandOn(key) => if let Some(token) = tokens[key].take() {
                             prop_assert_eq!(flights.hand_on(token), model.hand_on(key));

@@ -16,6 +16,7 @@ pub mod ownership;
 pub mod repeated;
 pub mod unkept;
 pub mod varying;
+pub mod verified;
 pub mod wake;
 
 use std::sync::{Arc, OnceLock};
@@ -24,9 +25,10 @@ use self::changes::Changes;
 use self::flights::{Flights, Outcome, Token};
 use self::hot::Hot;
 use self::memo::Memo;
-use self::ownership::Owner;
+use self::ownership::{Landing, Owner};
 use self::repeated::Repeated;
 use self::varying::Varying;
+use self::verified::Verified;
 use self::wake::{EventLoop, Waiter, Wake, Wakers};
 use super::resource::other_form;
 use super::Key;
@@ -70,6 +72,8 @@ pub struct Shared {
     pub repeated: Repeated,
     /// Keys that it is of no use to wait for.
     pub unkept: unkept::Keys,
+    /// What came of asking the node again.
+    pub verified: Verified,
     wakers: Wakers,
 }
 
@@ -121,6 +125,16 @@ impl Shared {
         self.owner().is_none_or(|owner| owner.may_send(monotonic))
     }
 
+    /// Whether a request may wait for what another one fetches here.
+    pub fn may_wait(&self) -> bool {
+        self.owner().is_none_or(Owner::may_wait)
+    }
+
+    /// As [`may_send`](Self::may_send), of what one has fetched for all who wait.
+    pub fn may_share(&self, monotonic: u64) -> bool {
+        self.owner().is_none_or(|owner| owner.may_share(monotonic))
+    }
+
     /// The last purge that holds here.
     pub fn generation(&self) -> u64 {
         self.owner().map_or(0, Owner::generation)
@@ -130,6 +144,19 @@ impl Shared {
     pub fn finish(&self, token: Token, outcome: Outcome) {
         self.wake(self.flights.finish(token, outcome));
         self.give_back();
+    }
+
+    /// What was fetched for all who follow a flight is theirs as soon as it is known
+    /// to hold.
+    pub fn land(&self, landing: Landing) {
+        let (token, outcome) = match self.owner() {
+            Some(owner) => match owner.lands(landing) {
+                Ok(()) => return,
+                Err(now) => now,
+            },
+            None => (landing.token, Outcome::Answer(landing.entry)),
+        };
+        self.finish(token, outcome);
     }
 
     /// As [`Flights::hand_on`], and lets the next one go on.

@@ -47,6 +47,14 @@ pub struct Waiter {
     pub id: usize,
 }
 
+impl Waiter {
+    /// Who asks, and waits for no answer.
+    pub const NOBODY: Self = Self {
+        event_loop: EventLoop(usize::MAX),
+        id: usize::MAX,
+    };
+}
+
 /// The wakers of a process's event loops.
 #[derive(Debug, Default)]
 pub struct Wakers(RwLock<Vec<Arc<dyn Wake>>>);

@@ -39,6 +39,9 @@ pub struct Asked<'a> {
     /// The host can't tell the place from others which get the same requests and pass
     /// them elsewhere: without a namespace it is not looked up.
     pub unnamed: bool,
+    /// No node is behind the request: the host answers it, and nothing that is stored may
+    /// take the place of that, under whatever name.
+    pub local: bool,
     /// The host that is asked, as the proxy itself reads it: a target in
     /// absolute form wins over the `Host` field (RFC 9112, 3.2.2).
     pub host: &'a [u8],
@@ -47,8 +50,8 @@ pub struct Asked<'a> {
     /// The request's body, whole.
     pub body: &'a [u8],
     /// Milliseconds of the machine's monotonic clock, read for this call, or,
-    /// where the process is linked to no owner of a store, of any that does not
-    /// run backwards.
+    /// where the process is linked to no owner of a store, or asks it by calls, of
+    /// any that does not run backwards.
     pub now: u64,
     /// The host's own rules allow a content coding here.
     pub coding_allowed: bool,

@@ -15,9 +15,10 @@ use crate::cache::entry::Entry;
 use crate::cache::process::hot::Hot;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
-use crate::cache::scope::Scope;
+use crate::cache::scope::{name_of, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
+use crate::config::Policy;
 use crate::exchange::answer::{Answer, Decoding};
 use crate::exchange::head::{Coding, HeadEdit};
 use crate::exchange::held::{Borrowed, Held, Loan};
@@ -26,6 +27,7 @@ use crate::gzip::oneshot::off_loop_length;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::ids::counted;
 use crate::jsonrpc::request::Call;
+use crate::metrics::CallOfBatch;
 
 /// Of a long answer in identity no more than this is a copy of the batch's own,
 /// and what is shorter than that in all is not reserved.
@@ -34,26 +36,33 @@ const COPIED: u64 = 64 << 10;
 impl Exchange {
     pub(in crate::exchange) fn look_up_batch(
         &mut self,
-        calls: &[Call<'_>],
+        calls: Vec<Call<'_>>,
         places: Vec<Option<Place>>,
         judge: &Calls<'_>,
         asked: &Asked<'_>,
         came: Came,
     ) -> Found {
         self.looked.batch_size = Some(calls.len());
+        let mut batch = Batch {
+            calls,
+            places,
+            denied: None,
+            found: Vec::new(),
+        };
+        self.count_calls(&batch);
         let shared = Arc::clone(&self.config.process.shared);
         if !shared.keeps() {
             return Found::Nothing;
         }
-        let mut batch = Batch {
-            calls,
-            places,
-            found: Vec::new(),
-        };
+        if self.looked.allowed.is_some() {
+            if let Some(policy) = self.config.policy() {
+                batch.deny(policy);
+            }
+        }
         batch.find(&shared, judge, asked, &came);
         if came.landed.is_none() {
             let awaited = match &came.of_owner {
-                None => asks_for_all(&shared, &batch, asked),
+                None => asks_for_all(&shared, &batch, judge.scope(), asked),
                 Some(_) => None,
             };
             let awaited =
@@ -74,6 +83,13 @@ impl Exchange {
         }
     }
 
+    fn count_calls(&mut self, batch: &Batch<'_>) {
+        let each = batch.calls.iter().enumerate();
+        let each = each.map(|(at, call)| CallOfBatch::new(call.method, batch.has_stored(at)));
+        self.looked.batch_calls.clear();
+        self.looked.batch_calls.extend(each);
+    }
+
     /// Gives the batch out if all of it is stored. If not, its memory comes back.
     fn give_batch(
         &mut self,
@@ -88,12 +104,15 @@ impl Exchange {
             let entries = batch.found.iter().flatten();
             let work: u64 = entries.map(|it| unread(it) + work(it, gzip)).sum();
             if work > most {
+                let hits = batch.hits();
+                self.count_calls(batch);
                 let found = std::mem::take(&mut batch.found);
                 let answers = batch.calls.iter().zip(&batch.places).zip(found);
                 let answers = answers.filter_map(|((call, place), entry)| {
-                    Some((place.as_ref()?.key, entry?, call.id?.to_vec()))
+                    let key = place.as_ref().map(|place| place.key);
+                    Some((key, entry?, call.id?.to_vec()))
                 });
-                self.looked.batch_hits = batch.calls.len();
+                self.looked.batch_hits = hits;
                 return Ok(Found::ToDecode(Box::new(Decoding::Batch {
                     answers: answers.collect(),
                     gzip,
@@ -102,7 +121,7 @@ impl Exchange {
             }
         }
         let may_be_given = batch.read(self.config.process.shared.hot(), most);
-        let (Some(Some(first)), true) = (batch.found.first(), is_stored && may_be_given) else {
+        let (Some(first), true) = (batch.stored().next(), is_stored && may_be_given) else {
             return Err(borrowed);
         };
         let ids = batch.calls.iter().filter_map(|call| call.id);
@@ -112,7 +131,8 @@ impl Exchange {
         let Some(body) = self.batch_of(&elements, gzip) else {
             return Err(borrowed);
         };
-        self.looked.batch_hits = batch.calls.len();
+        self.looked.batch_hits = batch.hits();
+        self.count_calls(batch);
         Ok(Found::Answer(self.respond(
             first,
             Some(body),
@@ -142,22 +162,24 @@ impl Exchange {
             self.cache_status = CacheStatus::Miss;
         }
         let part = (distinct && batch.are_alike() && !asked.whole).then(|| batch.part(asked.body));
+        let hits = batch.hits();
         let fetched = batch
             .calls
             .iter()
-            .zip(batch.places)
+            .zip(&batch.places)
             .zip(&batch.found)
             .filter(|(_, found)| part.is_none() || found.is_none())
             .filter_map(|((call, place), _)| {
                 let id = call.id.filter(|id| ids.get(id) == Some(&1))?;
-                let place = place?;
+                let place = place.as_ref()?;
                 Some(Wanted::new(call, id, place.key, place.prospect))
             })
             .collect();
         if !self.request.cache.no_store {
             let what = What::Batch(fetched);
             let mut fill = self.new_fill(what, judge.scope().clone(), None, asked);
-            if self.config.cache.lock && !asked.bypass {
+            let leads = self.config.cache.lock && self.config.process.shared.may_wait();
+            if leads && !asked.bypass {
                 fill.lead_all();
             }
             self.storing.fill = Some(fill);
@@ -165,13 +187,11 @@ impl Exchange {
         let Some((places, request)) = part else {
             return Found::Nothing;
         };
-        self.looked.batch_hits = batch.found.iter().flatten().count();
+        self.looked.batch_hits = hits;
+        self.looked.allowed = None;
+        self.count_calls(&batch);
         self.request_body = request;
-        if self.upstream_edits.is_empty() {
-            // what can't be read can't be put together
-            self.upstream_edits
-                .push(HeadEdit::set("Accept-Encoding", b"identity"));
-        }
+        self.ask_for_plain_part();
         Found::Part(Box::new(Mixed {
             places,
             gzip,
@@ -181,6 +201,14 @@ impl Exchange {
                 ..Held::default()
             },
         }))
+    }
+
+    /// What can't be read can't be put together.
+    pub(in crate::exchange) fn ask_for_plain_part(&mut self) {
+        if self.upstream_edits.is_empty() {
+            self.upstream_edits
+                .push(HeadEdit::set("Accept-Encoding", b"identity"));
+        }
     }
 
     /// Whether other requests fetch all that is missing, so that there is nothing
@@ -201,7 +229,7 @@ impl Exchange {
         for place in batch.missing() {
             keys.push(place.as_ref()?.key);
         }
-        let since = self.since(scope);
+        let (_, since) = self.since(scope, asked.now);
         let flights = &self.config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_all(keys, waiter);
         follows.then_some(Awaited::Flights(since, of_owner))
@@ -247,7 +275,7 @@ impl Exchange {
     /// none.
     pub(in crate::exchange) fn decode_batch(
         &mut self,
-        answers: &[(Key, Arc<Entry>, Vec<u8>)],
+        answers: &[(Option<Key>, Arc<Entry>, Vec<u8>)],
         gzip: bool,
         asked: &Asked<'_>,
         borrowed: Borrowed,
@@ -257,7 +285,7 @@ impl Exchange {
         for (key, entry, _) in answers {
             if !entry.stands() {
                 stand = false;
-                if let Some(hot) = shared.hot() {
+                if let (Some(hot), Some(key)) = (shared.hot(), key) {
                     hot.remove_this(key, entry);
                 }
             }
@@ -270,7 +298,8 @@ impl Exchange {
             .map(|(_, entry, id)| Element::Stored(entry, id))
             .collect();
         let body = self.batch_of(&elements, gzip)?;
-        let (_, first, _) = answers.first()?;
+        // what is denied has none
+        let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
         Some(self.respond(first, Some(body), asked, borrowed))
     }
 
@@ -293,12 +322,51 @@ impl Exchange {
 /// The calls of a batch, where their answers would be, and those that are there.
 #[derive(Debug)]
 struct Batch<'a> {
-    calls: &'a [Call<'a>],
+    calls: Vec<Call<'a>>,
     places: Vec<Option<Place>>,
+    /// What is found of those that are denied.
+    denied: Option<Arc<Entry>>,
     found: Vec<Option<Arc<Entry>>>,
 }
 
 impl Batch<'_> {
+    /// Takes the answers to what must not be called for stored ones, and forgets what
+    /// wants no answer of that.
+    fn deny(&mut self, policy: &Policy) {
+        let denied = policy.denied();
+        let calls = std::mem::take(&mut self.calls);
+        let places = std::mem::take(&mut self.places);
+        for (call, place) in calls.into_iter().zip(places) {
+            let is_allowed = policy.allows(call.method);
+            if !is_allowed && call.id.is_none() {
+                continue;
+            }
+            self.found.push((!is_allowed).then(|| Arc::clone(denied)));
+            self.places.push(place.filter(|_| is_allowed));
+            self.calls.push(call);
+        }
+        self.denied = Some(Arc::clone(denied));
+    }
+
+    /// What is stored of it.
+    fn stored(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        let denied = self.denied.as_ref();
+        let is_stored = move |entry: &&Arc<Entry>| !denied.is_some_and(|it| Arc::ptr_eq(it, entry));
+        self.found.iter().flatten().filter(is_stored)
+    }
+
+    /// Whether the answer to that call is.
+    fn has_stored(&self, call: usize) -> bool {
+        let denied = self.denied.as_ref();
+        let found = self.found.get(call).and_then(Option::as_ref);
+        found.is_some_and(|entry| !denied.is_some_and(|it| Arc::ptr_eq(it, entry)))
+    }
+
+    /// How many of its calls that answers.
+    fn hits(&self) -> usize {
+        self.stored().count()
+    }
+
     /// Finds what is stored here, was just fetched, or is with the owner.
     pub(in crate::exchange) fn find(
         &mut self,
@@ -308,13 +376,14 @@ impl Batch<'_> {
         came: &Came,
     ) {
         let looks = !asked.bypass && shared.may_send(asked.now);
+        let takes = !asked.bypass && shared.may_share(asked.now);
         let owned = match &came.of_owner {
             Some(has) if has.generation == shared.generation() => &has.entries[..],
             _ => &[],
         };
-        let places = self.calls.iter().zip(&self.places);
-        let find = |(call, place): (&Call<'_>, &Option<Place>)| {
-            let place = place.as_ref().filter(|_| looks)?;
+        self.found.resize(self.calls.len(), None);
+        let find = |call: &Call<'_>, place: &Option<Place>| {
+            let place = place.as_ref()?;
             let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
             let in_hand = || {
                 let landed = came.landed.iter().flatten().find(is_it);
@@ -322,13 +391,18 @@ impl Batch<'_> {
                 let owned = || owned().filter(|(_, entry)| entry.is_fresh(asked.now));
                 Some(landed.or_else(owned)?.1.clone())
             };
-            let hot = shared.hot();
+            let hot = shared.hot().filter(|_| looks);
             let entry = hot.and_then(|hot| hot.get(&place.key, asked.now));
-            let entry = entry.or_else(in_hand)?;
+            let entry = entry.or_else(|| in_hand().filter(|_| takes))?;
             judge.remember(call, place);
             Some(entry)
         };
-        self.found = places.map(find).collect();
+        let places = self.calls.iter().zip(&self.places);
+        for (found, (call, place)) in self.found.iter_mut().zip(places) {
+            if found.is_none() {
+                *found = find(call, place);
+            }
+        }
     }
 
     /// Where that is of which nothing was found.
@@ -340,7 +414,7 @@ impl Batch<'_> {
     /// Whether there are stored answers, all of one head: what is sent together
     /// is sent under that.
     fn are_alike(&self) -> bool {
-        let mut stored = self.found.iter().flatten();
+        let mut stored = self.stored();
         let first = stored.next();
         first.is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields))
     }
@@ -382,7 +456,15 @@ impl Batch<'_> {
         for (call, found) in self.calls.iter().zip(&self.found) {
             match (found, call.id) {
                 (Some(entry), Some(id)) => {
-                    places.push(Member::Stored(Arc::clone(entry), id.to_vec()));
+                    let is_denied = self
+                        .denied
+                        .as_ref()
+                        .is_some_and(|it| Arc::ptr_eq(it, entry));
+                    let (entry, id) = (Arc::clone(entry), id.to_vec());
+                    places.push(match is_denied {
+                        true => Member::Denied(entry, id),
+                        false => Member::Stored(entry, id),
+                    });
                     continue;
                 }
                 (_, Some(id)) => places.push(Member::Asked(id.to_vec())),
@@ -399,13 +481,22 @@ impl Batch<'_> {
 }
 
 /// What the owner of a store is asked for: all that is not in memory.
-fn asks_for_all(shared: &Shared, batch: &Batch<'_>, asked: &Asked<'_>) -> Option<Awaited> {
+fn asks_for_all(
+    shared: &Shared,
+    batch: &Batch<'_>,
+    scope: &Scope,
+    asked: &Asked<'_>,
+) -> Option<Awaited> {
     let (waiter, owner) = (asked.waiter?, shared.owner()?);
     let missing = || batch.missing().flatten();
     let mut keys: Vec<Key> = Vec::new();
     keys.try_reserve_exact(missing().count()).ok()?;
     keys.extend(missing().map(|place| place.key));
-    let asks = !asked.bypass && !keys.is_empty() && owner.ask_for_all(keys, waiter, asked.now);
+    if asked.bypass || keys.is_empty() {
+        return None;
+    }
+    let namespace = name_of(scope.namespace());
+    let asks = owner.ask_for_all(keys, &namespace, waiter, asked.now);
     asks.then_some(Awaited::Stored)
 }
 

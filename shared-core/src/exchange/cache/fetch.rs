@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use super::asked::Asked;
+use super::fill::proof::Compared;
 use super::fill::wanted::What;
 use super::fill::{Fill, Settings};
 use super::found::{Found, Looked, StandIn};
 use crate::beacon::Route;
 use crate::bytes::copy_of;
-use crate::cache::entry::Gate;
+use crate::cache::entry::{Entry, Gate};
 use crate::cache::process::flights::Token;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
@@ -38,6 +39,24 @@ impl Exchange {
         Found::Nothing
     }
 
+    /// A hit may have to be proved: the node is asked again in the background.
+    pub(in crate::exchange) fn verify(
+        &mut self,
+        entry: &Arc<Entry>,
+        scope: &Scope,
+        asked: &Asked<'_>,
+        what: impl FnOnce() -> What,
+    ) {
+        let verify = self.config.cache.verify;
+        let verified = &self.config.process.shared.verified;
+        if !verify.is_on() || asked.never_anew || !verified.is_due(verify.rate) {
+            return;
+        }
+        let mut fill = self.new_fill(what(), scope.clone(), None, asked);
+        fill.compared = Some(Compared::new(Arc::clone(entry), verify.purges));
+        self.looked.update = Some(fill);
+    }
+
     pub(in crate::exchange) fn new_fill(
         &self,
         what: What,
@@ -46,7 +65,7 @@ impl Exchange {
         asked: &Asked<'_>,
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        let (namespace, mark) = self.mark_of(&scope);
+        let (namespace, mark) = self.mark_of(&scope, asked.now);
         let settings = Settings {
             asked_at: asked.now,
             generation: self.config.process.shared.generation(),

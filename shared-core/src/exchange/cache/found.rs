@@ -10,6 +10,8 @@ use crate::cache::stale::Failure;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::exchange::answer::{Answer, Decoding};
+use crate::jsonrpc::request::Call;
+use crate::metrics::CallOfBatch;
 
 /// What came of one, with what the next state needs.
 #[derive(Debug)]
@@ -29,6 +31,13 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) may_code: bool,
     pub(in crate::exchange) host_writes_vary: bool,
     pub(in crate::exchange) rpc_method: Vec<u8>,
+    /// Of a batch.
+    pub(in crate::exchange) rpc_methods: Vec<u8>,
+    /// Calls that were denied.
+    pub(in crate::exchange) denied: usize,
+    /// Of a batch with some of these: it without them, and its body, for where nothing
+    /// else is stored.
+    pub(in crate::exchange) allowed: Option<(Box<Mixed>, Vec<u8>)>,
     /// The id of one whose result is to be SSZ, as it was written.
     pub(in crate::exchange) rpc_id: Vec<u8>,
     /// The cache has no use for the request's body.
@@ -38,6 +47,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) batch_size: Option<usize>,
     /// Of these, answers that came from the cache.
     pub(in crate::exchange) batch_hits: usize,
+    /// Each of its calls, for those who count.
+    pub(in crate::exchange) batch_calls: Vec<CallOfBatch>,
     /// What a single answer is stored under.
     pub(in crate::exchange) key: Option<Key>,
     /// As what else than a hit a stored answer is given out.
@@ -52,6 +63,36 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) changing: Option<Box<Changing>>,
     /// What another exchange is to fetch.
     pub(in crate::exchange) update: Option<Box<Fill>>,
+}
+
+/// The methods of a batch that are named take no more, in bytes.
+const NAMED: usize = 512;
+
+impl Looked {
+    /// Says which methods a batch calls.
+    pub(in crate::exchange) fn name_methods(&mut self, calls: &[Call<'_>]) {
+        if !self.rpc_methods.is_empty() {
+            return;
+        }
+        let mut named: Vec<&[u8]> = Vec::with_capacity(4);
+        for call in calls {
+            let method = call.method;
+            // as in nearly all
+            if named.last() == Some(&method) || named.contains(&method) {
+                continue;
+            }
+            let is_full = self.rpc_methods.len() + method.len() >= NAMED;
+            let name = if is_full { b"*" } else { method };
+            if !named.is_empty() {
+                self.rpc_methods.push(b',');
+            }
+            self.rpc_methods.extend_from_slice(name);
+            if is_full {
+                break;
+            }
+            named.push(method);
+        }
+    }
 }
 
 /// What may be sent in place of the node's answer.

@@ -108,7 +108,8 @@ impl Exchange {
         };
         let Some(answer) = answer else {
             self.forget_look_up();
-            return self.move_on(Event::Miss, |_| Phase::AwaitingHead);
+            self.move_on(Event::Miss, |_| Phase::AwaitingHead)?;
+            return self.ask_for_allowed().map(|_| ());
         };
         self.move_on(Event::Hit, |_| Phase::Ready(answer))
     }

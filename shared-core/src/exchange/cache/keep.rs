@@ -3,7 +3,6 @@
 use super::fill::Fill;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::config::Credentials;
 use crate::exchange::actions::{HeadAction, Misuse};
 use crate::exchange::head::{CacheKind, Field, HeadEdit, ResponseHead};
 use crate::exchange::machine::Exchange;
@@ -54,7 +53,7 @@ impl Exchange {
         let request = &self.request.cache;
         if matches!(request.kind, CacheKind::None | CacheKind::Change) {
             request.why
-        } else if request.credentials && self.config.cache.credentials == Credentials::Bypass {
+        } else if request.credentials {
             Reason::Credentials
         } else if !self.config.process.shared.keeps() {
             Reason::NoMemoryCache

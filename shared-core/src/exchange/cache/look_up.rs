@@ -9,7 +9,6 @@ use super::found::Found;
 use super::waits::Waits;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::config::Credentials;
 use crate::exchange::actions::Misuse;
 use crate::exchange::head::CacheKind;
 use crate::exchange::machine::Exchange;
@@ -22,6 +21,9 @@ use crate::mode::Mode;
 impl Exchange {
     /// What a look-up needs, of a request with such a body.
     pub fn need(&mut self, length: BodyLength) -> Need {
+        if let Some(need) = self.need_of_policy(length) {
+            return need;
+        }
         if self.rewrites() {
             if self.is_to_rewrite(length) {
                 return Need::WholeBody;
@@ -38,7 +40,7 @@ impl Exchange {
         need
     }
 
-    fn need_of_cache(&mut self, length: BodyLength) -> Need {
+    pub(in crate::exchange) fn need_of_cache(&mut self, length: BodyLength) -> Need {
         let (request, cache) = (&self.request.cache, &self.config.cache);
         let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);
         if !looks || !self.config.process.shared.keeps() {
@@ -66,7 +68,7 @@ impl Exchange {
 
     /// Whether what is stored is not for who asks.
     pub(super) fn bypasses(&self) -> bool {
-        self.request.cache.credentials && self.config.cache.credentials == Credentials::Bypass
+        self.request.cache.credentials
     }
 
     /// Whether a body is too long to be looked up, after all.
@@ -90,6 +92,9 @@ impl Exchange {
         };
         self.cache_status = CacheStatus::Bypass;
         let found = self.find(&asked, waited);
+        if matches!(found, Found::Nothing) && self.ask_for_allowed()? {
+            return Ok(LookUp::ForwardRewritten);
+        }
         let (event, phase, look_up) = match found {
             Found::Nothing if !self.request_body.is_empty() => {
                 (Event::Miss, Phase::AwaitingHead, LookUp::ForwardRewritten)
@@ -120,6 +125,10 @@ impl Exchange {
         if self.request.cache.kind == CacheKind::Change {
             self.reason = self.request.cache.why;
             self.may_change(asked);
+            return Found::Nothing;
+        }
+        if asked.local {
+            self.reason = Reason::Local;
             return Found::Nothing;
         }
         if self.is_nowhere(asked) {
@@ -153,7 +162,8 @@ impl Exchange {
             }
             Ok((Request::Batch(calls), places)) => {
                 let came = waited.map(|waited| waited.of_batch());
-                self.look_up_batch(&calls, places, &judge, asked, came.unwrap_or_default())
+                self.looked.name_methods(&calls);
+                self.look_up_batch(calls, places, &judge, asked, came.unwrap_or_default())
             }
             Err(refusal) => {
                 self.reason = match refusal {
@@ -224,6 +234,7 @@ impl Exchange {
         self.looked.stand_in = None;
         self.looked.update = None;
         self.looked.batch_hits = 0;
+        self.looked.batch_calls.clear();
         self.mode = Mode::Off;
         self.head_edits.clear();
         self.cache_status = CacheStatus::None;
@@ -239,7 +250,7 @@ impl Exchange {
 /// What there must be to look up a request with a body of `length` bytes, in
 /// bytes. The calls in it are read into structures of which only all together
 /// are long: the shortest call has some 40 bytes, and takes twelve times that.
-pub(super) fn room_for(length: usize) -> usize {
+pub(in crate::exchange) fn room_for(length: usize) -> usize {
     match length {
         0..=0x1000 => 0,
         _ => length.saturating_mul(16),

@@ -17,6 +17,7 @@ use crate::jsonrpc::ids::by_id;
 use crate::jsonrpc::response;
 use crate::jsonrpc::response::ResponseError;
 use crate::mode::Mode;
+use crate::transcode::JSON;
 
 impl Exchange {
     /// The head of the node's answer to what was missing.
@@ -134,6 +135,10 @@ impl Exchange {
                 self.head_edits.push(HeadEdit::content_length(length));
             }
             Some(merged) => {
+                if held.body.is_empty() {
+                    // of nothing there is no type
+                    self.head_edits.push(HeadEdit::set("Content-Type", JSON));
+                }
                 if merged.is_gzip() {
                     self.head_edits
                         .push(HeadEdit::set("Content-Encoding", b"gzip"));
@@ -180,6 +185,8 @@ impl Exchange {
         let answers = match response::parse_batch(answer) {
             Ok(answers) => answers,
             Err(ResponseError::OutOfMemory) => return Err(Refused),
+            // as it should, if it was notified only
+            Err(_) if answer.trim_ascii().is_empty() && mixed.is_all_stored() => Vec::new(),
             Err(_) => return mixed.prefixed(),
         };
         let mut by_id = by_id();
@@ -202,6 +209,7 @@ impl Exchange {
                 by_id.remove(&id[..]);
                 Some(Element::Stored(entry, id))
             }
+            Member::Denied(entry, id) => Some(Element::Stored(entry, id)),
             Member::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
         }));
         // what nobody asked for is not ours to drop

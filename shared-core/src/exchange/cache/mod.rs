@@ -14,7 +14,7 @@
 //! | `fill` | the copy on its way into the cache |
 //! | `forms` | one resource in two formats |
 //! | `changing` | requests that make what is stored out of date |
-//! | `purging` | requests that purge |
+//! | `purging`, `telling` | requests that purge, and that ask how it all goes |
 
 pub(super) mod asked;
 mod batch;
@@ -27,7 +27,7 @@ mod forms;
 pub(super) mod found;
 mod hit;
 mod keep;
-mod look_up;
+pub(super) mod look_up;
 mod merge;
 pub(super) mod part;
 pub(super) mod purging;
@@ -37,4 +37,6 @@ mod scope;
 mod seek;
 mod stand_in;
 pub(super) mod storing;
+#[cfg(not(target_family = "wasm"))]
+pub(super) mod telling;
 pub(super) mod waits;

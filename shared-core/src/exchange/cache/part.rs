@@ -25,6 +25,8 @@ pub(in crate::exchange) struct Mixed {
 pub(in crate::exchange) enum Member {
     /// The answer, and the id that it gets.
     Stored(Arc<Entry>, Vec<u8>),
+    /// The same of a call that must not be made.
+    Denied(Arc<Entry>, Vec<u8>),
     /// The id under which the node was asked.
     Asked(Vec<u8>),
 }
@@ -32,7 +34,7 @@ pub(in crate::exchange) enum Member {
 impl Mixed {
     pub(in crate::exchange) fn stored(&self) -> impl Iterator<Item = (&Arc<Entry>, &[u8])> {
         self.places.iter().filter_map(|place| match place {
-            Member::Stored(entry, id) => Some((entry, &id[..])),
+            Member::Stored(entry, id) | Member::Denied(entry, id) => Some((entry, &id[..])),
             Member::Asked(_) => None,
         })
     }
@@ -41,6 +43,12 @@ impl Mixed {
     /// together.
     pub(in crate::exchange) fn work(&self) -> u64 {
         self.stored().map(|(entry, _)| work(entry, self.gzip)).sum()
+    }
+
+    /// Whether the node is asked for nothing that it would answer.
+    pub(in crate::exchange) fn is_all_stored(&self) -> bool {
+        let mut places = self.places.iter();
+        !places.any(|place| matches!(place, Member::Asked(_)))
     }
 
     /// The stored answers in front of an array that can't be read.

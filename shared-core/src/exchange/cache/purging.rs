@@ -55,7 +55,7 @@ impl Exchange {
             _ if !matches!(purge.method, b"POST" | b"PURGE") => (405, METHOD.into()),
             (_, None) => (503, NO_OWNER.into()),
             (Some(waits), Some(owner)) => {
-                let said = owner.claim_purged(purge.waiter);
+                let said = owner.claim_said(purge.waiter);
                 drop(waits);
                 said.unwrap_or_else(|| (504, NO_ANSWER.into()))
             }
@@ -66,7 +66,7 @@ impl Exchange {
                 match owner.ask_to_purge(query, namespace, waiter, purge.now) {
                     Some(said) => said,
                     None => {
-                        let waits = Waits::new(&shared, waiter, Awaited::Purge);
+                        let waits = Waits::new(&shared, waiter, Awaited::Said);
                         self.move_on(Event::Wait, |_| Phase::Waiting(waits))?;
                         return Ok(LookUp::Wait);
                     }
@@ -75,19 +75,28 @@ impl Exchange {
         };
         body.truncate(body.trim_ascii_end().len());
         body.push(b'\n');
-        let media_type: &[u8] = match status {
-            200 => b"application/json",
-            _ => b"application/problem+json",
+        let media_type = match status {
+            200 => "application/json",
+            _ => "application/problem+json",
         };
+        let allow = (status == 405).then(|| HeadEdit::set("Allow", b"POST, PURGE"));
+        self.answers(status, media_type, body, allow)
+    }
+
+    /// An answer of our own, of that media type.
+    pub(in crate::exchange) fn answers(
+        &mut self,
+        status: u16,
+        media_type: &'static str,
+        body: Vec<u8>,
+        more: impl IntoIterator<Item = HeadEdit>,
+    ) -> Result<LookUp, Misuse> {
         let length = body.len().to_string().into_bytes();
         self.head_edits = vec![
-            HeadEdit::set("Content-Type", media_type),
+            HeadEdit::set("Content-Type", media_type.as_bytes()),
             HeadEdit::set("Content-Length", length),
         ];
-        if status == 405 {
-            let allow = HeadEdit::set("Allow", b"POST, PURGE");
-            self.head_edits.push(allow);
-        }
+        self.head_edits.extend(more);
         let answer = Box::new(Answer {
             status,
             is_ours: true,

@@ -4,8 +4,7 @@ use super::asked::Asked;
 use super::waits::Since;
 use crate::cache::chain::Mark;
 use crate::cache::scope::{name_of, Scope};
-use crate::cache::{scope, Namespace};
-use crate::config::Credentials;
+use crate::cache::Namespace;
 use crate::exchange::head::CacheKind;
 use crate::exchange::machine::Exchange;
 
@@ -27,8 +26,9 @@ impl Exchange {
         // nodes have fields for browsers only, and don't always say so in Vary
         let from_browser = request.fields.values("origin").next().is_some();
         base.push(if from_browser { b"origin" } else { b"" });
-        if self.config.cache.credentials == Credentials::Key {
-            base.push_fields(&request.fields, scope::CREDENTIALS);
+        let mut keyed = self.config.cache.credentials.keyed().peekable();
+        if keyed.peek().is_some() {
+            base.push_hashed(&request.fields, keyed);
         }
         let names = self.config.process.shared.varying.names(&base);
         base.vary(&request.fields, names);
@@ -68,21 +68,26 @@ impl Exchange {
 
     /// What the owner knows a namespace by, and what it has said of the chain
     /// behind it.
-    pub(in crate::exchange) fn mark_of(&self, scope: &Scope) -> (Namespace, Option<Mark>) {
+    pub(in crate::exchange) fn mark_of(
+        &self,
+        scope: &Scope,
+        now: u64,
+    ) -> (Namespace, Option<Mark>) {
         let Some(owner) = self.config.process.shared.owner() else {
             // nobody asks for it
             return Default::default();
         };
         let namespace = name_of(scope.namespace());
-        let chain = owner.chains().get(&namespace);
-        (namespace, chain.map(|chain| chain.mark()))
+        (namespace, owner.mark(&namespace, now))
     }
 
     /// What is known now.
-    pub(in crate::exchange) fn since(&self, scope: &Scope) -> Since {
-        Since {
+    pub(in crate::exchange) fn since(&self, scope: &Scope, now: u64) -> (Namespace, Since) {
+        let (namespace, mark) = self.mark_of(scope, now);
+        let since = Since {
             generation: self.config.process.shared.generation(),
-            mark: self.mark_of(scope).1,
-        }
+            mark,
+        };
+        (namespace, since)
     }
 }

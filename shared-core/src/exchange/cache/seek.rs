@@ -18,7 +18,7 @@ use crate::cache::reason::Reason;
 use crate::cache::resource::other_form;
 use crate::cache::scope::Scope;
 use crate::cache::status::CacheStatus;
-use crate::cache::Key;
+use crate::cache::{Key, Namespace};
 use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_length;
 
@@ -52,7 +52,11 @@ impl Exchange {
             if let Some(entry) = entry {
                 self.keep_stale(&entry);
                 self.cache_status = CacheStatus::Miss;
-                if let Some(found) = self.give(&key, entry, sought.id, asked) {
+                if let Some(found) = self.give(&key, Arc::clone(&entry), sought.id, asked) {
+                    // of a part, or a head alone, the node says no more than that
+                    if sought.is_whole && !matches!(found, Found::Nothing) {
+                        self.verify(&entry, scope, asked, what);
+                    }
                     return found;
                 }
             }
@@ -74,14 +78,18 @@ impl Exchange {
         // what is sent meanwhile is sent because another request fetches it
         let unkept = shared.unkept.get(&key, asked.now);
         let may_share = sought.coalesces && self.config.cache.lock && unkept != Some(Unkept::One);
+        let may_share = may_share && shared.may_wait();
         let coalesces = may_share || self.may_send_stale(asked);
         let asks = coalesces || shared.owner().is_some_and(Owner::is_up);
-        let since = self.since(scope);
+        let (namespace, since) = self.since(scope, asked.now);
         let token = match asked.waiter {
             Some(waiter) if asks && !asked.bypass => {
                 // what is not kept here is not kept elsewhere either
                 let in_vain = unkept.is_some();
-                match take_part(&shared, key, waiter, coalesces, in_vain, asked.now) {
+                let part = take_part(
+                    &shared, key, waiter, &namespace, coalesces, in_vain, asked.now,
+                );
+                match part {
                     Part::Leads(Some(token)) if trusted => {
                         // another event loop may have landed it since this looked
                         match self.landed(&key, sought, asked) {
@@ -195,7 +203,7 @@ impl Exchange {
             Some(Turn::Landed(Outcome::Answer(entry))) => {
                 self.keep_stale(&entry);
                 let found = Some(entry)
-                    .filter(|_| !parted && shared.may_send(asked.now))
+                    .filter(|_| !parted && shared.may_share(asked.now))
                     .filter(|entry| since.admits(&shared, entry))
                     .filter(|entry| sought.id.is_some() || !self.is_changed(entry, asked))
                     .filter(|entry| self.says_the_same(&key, entry))
@@ -228,6 +236,7 @@ fn take_part(
     shared: &Shared,
     key: Key,
     waiter: Waiter,
+    namespace: &Namespace,
     coalesces: bool,
     in_vain: bool,
     now: u64,
@@ -240,7 +249,7 @@ fn take_part(
     };
     let token = match shared.owner() {
         Some(owner) if shared.flights.follow(&token, waiter).is_some() => {
-            match owner.ask(key, token, coalesces, in_vain, now) {
+            match owner.ask(key, token, namespace, coalesces, in_vain, now) {
                 Ok(()) => return Part::Asks,
                 Err(token) => {
                     shared.flights.leave(&key, waiter);

@@ -82,7 +82,7 @@ impl Exchange {
     /// For how long to wait after `LookUp::Wait`, in milliseconds.
     pub fn wait_ms(&self) -> u64 {
         let most = match &self.phase {
-            Phase::Waiting(waits) if waits.is_for_purge() => return PATIENCE,
+            Phase::Waiting(waits) if waits.is_for_owner() => return PATIENCE,
             _ => self.config.cache.lock_timeout,
         };
         let stand_in = self.looked.stand_in.as_ref();

@@ -30,8 +30,8 @@ pub(in crate::exchange) enum Awaited {
     Stored,
     /// What other requests fetch for a batch. What the owner had of it is kept.
     Flights(Since, Option<OfOwner>),
-    /// What comes of a purge.
-    Purge,
+    /// What the owner says of a purge, or of itself.
+    Said,
     /// Nothing any more.
     Nothing,
 }
@@ -92,9 +92,9 @@ impl Waits {
         }
     }
 
-    /// Whether that is what comes of a purge.
-    pub(in crate::exchange) fn is_for_purge(&self) -> bool {
-        matches!(self.awaited, Awaited::Purge)
+    /// Whether that is what the owner says of a purge, or of itself.
+    pub(in crate::exchange) fn is_for_owner(&self) -> bool {
+        matches!(self.awaited, Awaited::Said)
     }
 
     /// What came of that; `None`: nobody woke it.
@@ -144,7 +144,7 @@ impl Drop for Waits {
             Awaited::Answer(key, _) => shared.leave(key, waiter),
             Awaited::Stored => drop(shared.owner().map(|owner| owner.claim_all(waiter))),
             Awaited::Flights(..) => drop(shared.flights.claim_all(waiter)),
-            Awaited::Purge => drop(shared.owner().map(|owner| owner.claim_purged(waiter))),
+            Awaited::Said => drop(shared.owner().map(|owner| owner.claim_said(waiter))),
             Awaited::Nothing => {}
         }
     }

@@ -348,7 +348,7 @@ fn several_are_looked_up_at_once() {
     let mut host = Host::up();
     assert!(host
         .link()
-        .ask_for_all(vec![[1; 32], [2; 32]], at(5), host.now));
+        .ask_for_all(vec![[1; 32], [2; 32]], &SPACE, at(5), host.now));
     host.run();
     let sent = &host.sent[0].1;
     let keys = format!("{}\n{}\n", "01".repeat(32), "02".repeat(32));
@@ -361,7 +361,8 @@ fn several_are_looked_up_at_once() {
     assert!(claimed.len() == 1 && claimed[0].0 == [2; 32]);
     assert!(host.link().claim_all(at(5)).is_empty());
     // one that has gone is not woken
-    host.link().ask_for_all(vec![[3; 32]], at(6), host.now);
+    host.link()
+        .ask_for_all(vec![[3; 32]], &SPACE, at(6), host.now);
     host.run();
     assert!(host.link().claim_all(at(6)).is_empty());
     host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
@@ -371,7 +372,8 @@ fn several_are_looked_up_at_once() {
 #[test]
 fn several_that_a_purge_comes_before_are_not_kept() {
     let mut host = Host::up();
-    host.link().ask_for_all(vec![[2; 32]], at(5), host.now);
+    host.link()
+        .ask_for_all(vec![[2; 32]], &SPACE, at(5), host.now);
     host.run();
     host.event("purge", "{\"generation\":1}");
     host.receive(1, &found_of_all([2; 32]));
@@ -388,7 +390,9 @@ fn what_is_found_is_given_out_where_there_is_no_memory() {
     assert_eq!(host.woken(), [1]);
     assert!(host.answer(1).is_some());
     let ask = |host: &mut Host| {
-        assert!(host.link().ask_for_all(vec![[2; 32]], at(5), host.now));
+        assert!(host
+            .link()
+            .ask_for_all(vec![[2; 32]], &SPACE, at(5), host.now));
         host.run();
         host.receive(1, &found_of_all([2; 32]));
         assert_eq!(host.woken(), [5]);

@@ -30,14 +30,18 @@ fn a_batch_that_cannot_be_written_is_not_waited_for() {
         .collect();
     each(|step| {
         let mut host = Host::up();
-        let asks = host.link().ask_for_all(keys.clone(), at(5), host.now);
+        let asks = host
+            .link()
+            .ask_for_all(keys.clone(), &super::SPACE, at(5), host.now);
         assert!(asks);
         // the connection is there: it sends at once
         host.run();
         host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
         assert_eq!(host.woken(), [5]);
         host.sent.clear();
-        assert!(host.link().ask_for_all(keys.clone(), at(6), host.now));
+        assert!(host
+            .link()
+            .ask_for_all(keys.clone(), &super::SPACE, at(6), host.now));
         let (shared, link, now) = (&host.shared, host.link(), host.now);
         let refusals = step(&mut || {
             link.tick(shared, now);

@@ -1,12 +1,9 @@
-use std::collections::HashMap;
-
 use super::super::disk::{Body, Status, Stored, Waits};
 use super::super::tracker::{Identity, Mark, Record};
 use super::*;
 use crate::cache::class::Class;
 use crate::cache::entry::about::About;
 use crate::cache::store::Reason;
-use crate::cache::Namespace;
 
 mod following;
 mod forms;

@@ -45,6 +45,7 @@ impl Fill {
             }
             self.build_of(&body, &mut Vec::new());
         }
+        self.compare();
     }
 
     /// Makes entries of what the node sent.
@@ -180,7 +181,13 @@ impl Fill {
         };
         self.contradicts = self.contradicted();
         let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
-        self.denied = has_nothing && self.updates.is_some() && self.denies(body);
+        self.denied = has_nothing && self.updates.is_some() && self.denies(body, true);
+        if let (true, Some(compared)) = (has_nothing, &self.compared) {
+            let is_nothing = compared.is_open() && self.denies(body, false);
+            if let (true, Some(compared)) = (is_nothing, &mut self.compared) {
+                compared.find_nothing();
+            }
+        }
         if has_nothing {
             self.refused = Some(self.why_nothing(body));
         }
@@ -200,14 +207,15 @@ impl Fill {
         (!is_one_value).then_some((other_key, other))
     }
 
-    /// Whether a whole answer is none that could ever be stored.
-    fn denies(&self, body: &[u8]) -> bool {
+    /// Whether a whole answer is none that could ever be stored; `or_fails`: an error is
+    /// such a one, too.
+    fn denies(&self, body: &[u8], or_fails: bool) -> bool {
         match &self.what {
             What::Call(wanted) => response::parse(body).is_ok_and(|answer| {
                 body[answer.id.clone()] == wanted.id
                     && match answer.outcome {
                         Outcome::Result(result) => self.judge(wanted, &body[result]).is_none(),
-                        Outcome::Error(_) => true,
+                        Outcome::Error(_) => or_fails,
                     }
             }),
             What::Resource(resource) => {

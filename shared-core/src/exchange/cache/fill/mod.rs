@@ -2,6 +2,8 @@
 
 mod accept;
 mod build;
+mod compare;
+pub(in crate::exchange) mod proof;
 mod publish;
 pub(in crate::exchange) mod wanted;
 
@@ -23,6 +25,7 @@ use crate::memory;
 use crate::memory::{Budget, Reservation};
 use crate::transcode::chain::Chain;
 use crate::transcode::root::Root;
+use proof::Compared;
 use wanted::What;
 
 /// What will be stored when the answer is whole. Dropped before, it makes way
@@ -40,6 +43,8 @@ pub struct Fill {
     pub(in crate::exchange) rekeyed: bool,
     /// What has expired, and is sent until there is something newer.
     pub(in crate::exchange) updates: Option<(Key, Arc<Entry>)>,
+    /// A hit that it is to be compared with; nothing is stored.
+    pub(in crate::exchange) compared: Option<Compared>,
     /// The node has answered that there is nothing of the kind any more.
     denied: bool,
     /// Of the answer: fields that hits carry.
@@ -117,6 +122,7 @@ impl Fill {
             settings,
             rekeyed: false,
             updates: None,
+            compared: None,
             denied: false,
             fields: Vec::new(),
             collected: Vec::new(),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::{Built, Fill, Settings};
 use crate::cache::entry::about::About;
 use crate::cache::entry::Entry;
-use crate::cache::process::flights;
+use crate::cache::process::flights::{Outcome, Token};
+use crate::cache::process::ownership::Landing;
 use crate::cache::process::unkept::Unkept;
+use crate::cache::process::verified::Verdict;
 use crate::cache::Key;
 use crate::memory;
 
@@ -14,7 +16,10 @@ impl Fill {
     /// Stores what was built, and lets go on who waits for it. `now` is in
     /// milliseconds of the look-ups' clock.
     pub fn publish(mut self, now: u64) {
-        let mut outcome = flights::Outcome::Alone;
+        if self.compared.is_some() {
+            return self.judge_hit(now);
+        }
+        let mut landed = None;
         // while memory is short nothing is stored, here or with the owner
         let entries = std::mem::take(&mut self.entries);
         let is_short = memory::is_short();
@@ -36,11 +41,10 @@ impl Fill {
             }
             if let Some(n) = self.tokens.iter().position(|token| token.is_of(&key)) {
                 let token = self.tokens.swap_remove(n);
-                let outcome = flights::Outcome::Answer(Arc::clone(&entry));
-                self.shared.finish(token, outcome);
+                self.land(token, Arc::clone(&entry));
             }
             if self.is_of_flight(&key) {
-                outcome = flights::Outcome::Answer(entry);
+                landed = Some(entry);
             }
         }
         if let (true, Some((key, entry)), Some(hot)) =
@@ -48,7 +52,20 @@ impl Fill {
         {
             hot.remove_this(key, entry);
         }
-        self.land(outcome);
+        if let Some(entry) = landed {
+            if let Some(token) = self.token.take() {
+                self.land(token, entry);
+            }
+        }
+        self.land_alone();
+    }
+
+    fn land(&self, token: Token, entry: Arc<Entry>) {
+        self.shared.land(Landing {
+            token,
+            entry,
+            generation: self.settings.generation,
+        });
     }
 
     /// The entry, and whether it is of after the last purge. Those who wait for
@@ -125,14 +142,24 @@ impl Fill {
 
     /// Nothing will be stored: who waits goes to the node.
     pub(in crate::exchange) fn refuse(mut self) {
-        self.land(flights::Outcome::Alone);
+        self.leaves_unanswered();
+        self.land_alone();
     }
 
     /// The same, and the next answer will be no other: nobody is to wait for
     /// it.
     pub(in crate::exchange) fn refuse_for_now(self) {
-        self.remember_unkept(Unkept::One);
+        if self.compared.is_none() {
+            self.remember_unkept(Unkept::One);
+        }
         self.refuse();
+    }
+
+    /// The node was to be compared with a hit, and can't be.
+    fn leaves_unanswered(&mut self) {
+        if self.compared.take().is_some() {
+            self.shared.verified.tell(Verdict::Unanswered, None);
+        }
     }
 
     fn remember_unkept(&self, unkept: Unkept) {
@@ -141,12 +168,10 @@ impl Fill {
         }
     }
 
-    fn land(&mut self, outcome: flights::Outcome) {
-        if let Some(token) = self.token.take() {
-            self.shared.finish(token, outcome);
-        }
-        for token in self.tokens.drain(..) {
-            self.shared.finish(token, flights::Outcome::Alone);
+    /// Those who still wait go to the node.
+    fn land_alone(&mut self) {
+        for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
+            self.shared.finish(token, Outcome::Alone);
         }
     }
 }
@@ -155,6 +180,7 @@ impl Drop for Fill {
     /// The request ended before its answer did: the next that waits takes
     /// over.
     fn drop(&mut self) {
+        self.leaves_unanswered();
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
             self.shared.hand_on(token);
         }

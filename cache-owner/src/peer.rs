@@ -1,0 +1,111 @@
+//! Who is at the other end of a connection, and whether it has gone with an
+//! answer unread: a lease that was granted to it then is of no use to anybody.
+
+use std::io::{Error, ErrorKind, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use sszip_core::cache::owner::processes::Name;
+use sszip_core::cache::Key;
+use sszip_core::lock::locked;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+
+/// The client of a connection.
+#[derive(Debug, Default)]
+pub struct Peer(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    granted: Option<(Key, Name)>,
+    has_left: bool,
+}
+
+impl Peer {
+    /// It asks for something.
+    pub fn asks(&self) {
+        locked(&self.0).granted = None;
+    }
+
+    /// It is told that it has a lease.
+    pub fn is_granted(&self, key: Key, process: Name) {
+        locked(&self.0).granted = Some((key, process));
+    }
+
+    /// At its end: the lease of which it was not told after all.
+    pub fn unread(&self) -> Option<(Key, Name)> {
+        let mut state = locked(&self.0);
+        state.granted.take().filter(|_| state.has_left)
+    }
+}
+
+/// Its socket. One that is closed with something unread, or before something is
+/// written to it, is an error at this end (`unix(7)`).
+#[derive(Debug)]
+pub struct Watched {
+    socket: UnixStream,
+    peer: Arc<Peer>,
+}
+
+impl Watched {
+    /// Tells `peer` of what becomes of it.
+    pub fn new(socket: UnixStream, peer: Arc<Peer>) -> Self {
+        Self { socket, peer }
+    }
+
+    fn see<T>(&self, result: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
+        if let Poll::Ready(Err(error)) = &result {
+            if let ErrorKind::ConnectionReset | ErrorKind::BrokenPipe = error.kind() {
+                locked(&self.peer.0).has_left = true;
+            }
+        }
+        result
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let read = Pin::new(&mut self.socket).poll_read(context, buffer);
+        self.see(read)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<Result<usize, Error>> {
+        let written = Pin::new(&mut self.socket).poll_write(context, bytes);
+        self.see(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<Result<usize, Error>> {
+        let written = Pin::new(&mut self.socket).poll_write_vectored(context, pieces);
+        self.see(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,145 @@
+//! Look-ups that wait for the end of another process's lease, without a thread.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use sszip_core::cache::Key;
+use sszip_core::lock::locked;
+use tokio::sync::futures::Notified;
+use tokio::sync::Notify;
+
+/// So many at a time: each has a connection, and others need some.
+const MOST: usize = 1_024;
+
+/// Those that wait.
+#[derive(Debug, Default)]
+pub struct Waits(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    by_key: HashMap<Key, Waiting>,
+    count: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    count: usize,
+    ended: Arc<Notify>,
+}
+
+/// One that waits, or is about to. Dropped, it does not.
+#[derive(Debug)]
+pub struct Wait<'a> {
+    waits: &'a Waits,
+    key: Key,
+    ended: Arc<Notify>,
+}
+
+impl Waits {
+    /// For the end of the lease of `key`; `None`: there are too many.
+    pub fn on(&self, key: Key) -> Option<Wait<'_>> {
+        let mut state = locked(&self.0);
+        if state.count == MOST {
+            return None;
+        }
+        state.count += 1;
+        let waiting = state.by_key.entry(key).or_default();
+        waiting.count += 1;
+        let ended = Arc::clone(&waiting.ended);
+        Some(Wait {
+            waits: self,
+            key,
+            ended,
+        })
+    }
+
+    /// These leases have ended.
+    pub fn end(&self, keys: &[Key]) {
+        if keys.is_empty() {
+            return;
+        }
+        let state = locked(&self.0);
+        for waiting in keys.iter().filter_map(|key| state.by_key.get(key)) {
+            waiting.ended.notify_waiters();
+        }
+    }
+
+    /// Nobody is to wait any more.
+    pub fn end_all(&self) {
+        for waiting in locked(&self.0).by_key.values() {
+            waiting.ended.notify_waiters();
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        locked(&self.0).count
+    }
+}
+
+impl Wait<'_> {
+    /// Its end, from this call on.
+    pub fn ended(&self) -> Pin<Box<Notified<'_>>> {
+        let mut ended = Box::pin(self.ended.notified());
+        // so that what ends before it is waited for is not missed
+        ended.as_mut().enable();
+        ended
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.waits.0);
+        state.count -= 1;
+        if let Some(waiting) = state.by_key.get_mut(&self.key) {
+            waiting.count -= 1;
+            if waiting.count == 0 {
+                state.by_key.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::{Waits, MOST};
+
+    const SOON: Duration = Duration::from_millis(5);
+
+    #[test]
+    fn each_is_told_of_the_end_of_its_own() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let waits = Waits::default();
+            let (one, two, other) = (waits.on([1; 32]), waits.on([1; 32]), waits.on([2; 32]));
+            let [one, two, other] = [one, two, other].map(Option::unwrap);
+            let ends = [&one, &two, &other].map(|wait| wait.ended());
+            waits.end(&[[1; 32], [7; 32]]);
+            let [one, two, mut other] = ends;
+            assert!(timeout(SOON, one).await.is_ok());
+            assert!(timeout(SOON, two).await.is_ok());
+            assert!(timeout(SOON, &mut other).await.is_err());
+            waits.end_all();
+            assert!(timeout(SOON, other).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn there_are_never_too_many_and_who_goes_leaves_nothing() {
+        let waits = Waits::default();
+        let all: Vec<_> = (0..MOST)
+            .map(|n| waits.on([u8::try_from(n % 7).unwrap(); 32]).unwrap())
+            .collect();
+        assert!(waits.on([0; 32]).is_none() && waits.count() == MOST);
+        drop(all);
+        assert!(waits.0.lock().unwrap().by_key.is_empty() && waits.count() == 0);
+    }
+}

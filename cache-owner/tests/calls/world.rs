@@ -1,0 +1,598 @@
+//! Two sandboxes, an owner, a node, and what is between them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use sszip_core::cache::chain::{Mark, Move};
+use sszip_core::cache::class::Class;
+use sszip_core::cache::entry::about::{About, Scope};
+use sszip_core::cache::entry::wire::Encoded;
+use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
+use sszip_core::cache::link::calls::{Bounds, Calls, Ticket};
+use sszip_core::cache::link::{Answer, Message};
+use sszip_core::cache::owner::Now;
+use sszip_core::cache::process::flights::{Outcome, Role, Token, Turn};
+use sszip_core::cache::process::ownership::{Landing, Owner};
+use sszip_core::cache::process::wake::{EventLoop, Queue, Waiter};
+use sszip_core::cache::process::Shared;
+use sszip_core::cache::{Key, Namespace};
+
+use crate::daemon::{Daemon, Id, Model};
+
+const SPACE: Namespace = [0xab; 16];
+
+/// Of each key: what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// How the node is set up.
+    Config,
+    /// The head.
+    Tip,
+    /// A block, by its number.
+    Block(u64),
+}
+
+fn kind(key: u8) -> Kind {
+    match key {
+        0 => Kind::Config,
+        1 => Kind::Tip,
+        // of these the first is final from the start
+        2 => Kind::Block(3),
+        _ => Kind::Block(12),
+    }
+}
+
+/// Keys are hashes: the owner relies on it.
+fn key(n: u8) -> Key {
+    let mut state = u64::from(n) + 1;
+    [(); 32].map(|()| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state.to_be_bytes()[0]
+    })
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    Want(usize, u8),
+    /// All keys, as a batch does.
+    WantAll(usize),
+    Leave(usize, usize),
+    /// A request arrives at the owner.
+    Deliver(usize),
+    /// An answer arrives.
+    Reply(usize),
+    /// A call fails.
+    Lose(usize),
+    /// And nobody says so.
+    Silence(usize),
+    /// Something else answers.
+    Garbage(usize),
+    NodeAnswers(usize, usize, u8),
+    /// Of a key, or of everything.
+    Purge(u8),
+    Head,
+    /// So many blocks are replaced, and one more.
+    Reorg(u64),
+    Pass(u64),
+    /// The owner ends; another one starts, or will.
+    Restart(bool),
+}
+
+/// What happened to what was fetched before.
+#[derive(Clone, Copy, Debug)]
+enum Happened {
+    Purged(Option<u8>),
+    Reorg(u64),
+    Head(u64),
+}
+
+/// A client that waits.
+struct Client {
+    key: u8,
+    began: u64,
+    generation: u64,
+    mark: Option<Mark>,
+}
+
+/// The node is asked.
+struct Fetch {
+    token: Option<Token>,
+    key: u8,
+    entry: Entry,
+    generation: u64,
+}
+
+struct Vm {
+    shared: Shared,
+    queue: Arc<Queue>,
+    calls: Arc<Calls>,
+    clients: BTreeMap<usize, Client>,
+    /// When each batch began.
+    batches: BTreeMap<usize, u64>,
+    fetches: Vec<Fetch>,
+}
+
+pub struct World {
+    step: u64,
+    now: u64,
+    names: usize,
+    shelf: Arc<Model>,
+    daemon: Option<Daemon>,
+    vms: Vec<Vm>,
+    /// On their way to the owner, and back.
+    requests: Vec<(Id, Message)>,
+    replies: Vec<(Id, Answer)>,
+    /// Whose they are.
+    calls: HashMap<Id, (usize, Ticket)>,
+    head: u64,
+    happened: Vec<(u64, Happened)>,
+    /// How often something was given, and how often what another sandbox has fetched.
+    pub shared: usize,
+    pub of_others: usize,
+}
+
+fn waiter(id: usize) -> Waiter {
+    EventLoop::default().waiter(id)
+}
+
+impl World {
+    pub fn new() -> Self {
+        let mut world = Self {
+            step: 0,
+            now: 10_000,
+            names: 0,
+            shelf: Arc::default(),
+            daemon: None,
+            vms: Vec::new(),
+            requests: Vec::new(),
+            replies: Vec::new(),
+            calls: HashMap::new(),
+            head: 10,
+            happened: Vec::new(),
+            shared: 0,
+            of_others: 0,
+        };
+        for n in 0..2 {
+            let shared = Shared::default();
+            let queue = Arc::new(Queue::default());
+            shared.event_loop(queue.clone());
+            let bounds = Bounds {
+                most: 8,
+                most_waits: 2,
+                ..Bounds::default()
+            };
+            let calls = Arc::new(Calls::new(format!("vm-{n}"), bounds));
+            shared.join(calls.clone());
+            world.vms.push(Vm {
+                shared,
+                queue,
+                calls,
+                clients: BTreeMap::new(),
+                batches: BTreeMap::new(),
+                fetches: Vec::new(),
+            });
+        }
+        world.start();
+        world
+    }
+
+    fn time(&self) -> Now {
+        Now {
+            monotonic: self.now,
+            unix: 1_700_000_000_000 + self.now,
+        }
+    }
+
+    fn start(&mut self) {
+        let daemon = Daemon::start(&self.shelf, SPACE, self.time());
+        let last = Move::Final(Some(self.head - 5));
+        daemon.moved(&SPACE, &[Move::Known(true), Move::Head(self.head), last]);
+        self.daemon = Some(daemon);
+    }
+
+    fn moves(&mut self, moves: &[Move], happened: &[Happened]) {
+        if let Some(daemon) = &self.daemon {
+            daemon.moved(&SPACE, moves);
+        }
+        let step = self.step;
+        self.happened.extend(happened.iter().map(|it| (step, *it)));
+    }
+
+    pub fn act(&mut self, step: Step) {
+        self.step += 1;
+        // none of them is over before the next begins
+        self.now += 1;
+        match step {
+            Step::Want(vm, key) => self.want(vm, key),
+            Step::WantAll(vm) => {
+                let name = self.name();
+                let keys = (0..4).map(key).collect();
+                let (step, now) = (self.step, self.now);
+                let vm = &mut self.vms[vm];
+                if vm.calls.ask_for_all(keys, &SPACE, waiter(name), now) {
+                    vm.batches.insert(name, step);
+                }
+            }
+            Step::Leave(vm, which) => {
+                let vm = &mut self.vms[vm];
+                let gone = vm
+                    .clients
+                    .keys()
+                    .nth(which % vm.clients.len().max(1))
+                    .copied();
+                if let Some((gone, client)) = gone.and_then(|gone| vm.clients.remove_entry(&gone)) {
+                    vm.shared.forget(waiter(gone));
+                    vm.shared.leave(&key(client.key), waiter(gone));
+                }
+            }
+            Step::Deliver(which) => {
+                if let Some((id, message)) = take(&mut self.requests, which) {
+                    self.deliver(id, message);
+                }
+            }
+            Step::Reply(which) => {
+                if let Some((id, answer)) = take(&mut self.replies, which) {
+                    self.reply(id, Some(answer));
+                }
+            }
+            Step::Lose(which) => {
+                if let Some((id, _)) = take(&mut self.requests, which) {
+                    self.reply(id, None);
+                } else if let Some((id, _)) = take(&mut self.replies, which) {
+                    self.reply(id, None);
+                } else if let Some(id) = self.calls.keys().min().copied() {
+                    // its client has waited long enough
+                    self.daemon.iter_mut().for_each(|daemon| daemon.forget(id));
+                    self.reply(id, None);
+                }
+            }
+            Step::Silence(which) => {
+                if take(&mut self.replies, which).is_none() {
+                    take(&mut self.requests, which);
+                }
+            }
+            Step::Garbage(which) => {
+                if let Some((id, _)) = take(&mut self.replies, which) {
+                    let status = if which % 2 == 0 { 503 } else { 404 };
+                    let answer = Answer {
+                        status,
+                        ..Answer::default()
+                    };
+                    self.reply(id, Some(answer));
+                }
+            }
+            Step::NodeAnswers(vm, which, how) => self.node_answers(vm, which, how),
+            Step::Purge(of) => self.purge(of),
+            Step::Head => {
+                self.head += 1;
+                let last = Move::Final(Some(self.head - 5));
+                let head = self.head;
+                self.moves(&[Move::Head(head), last], &[Happened::Head(head)]);
+            }
+            Step::Reorg(depth) => {
+                let from = self.head - depth;
+                self.head += 1;
+                let head = self.head;
+                self.moves(
+                    &[Move::Reorg { from }, Move::Head(head)],
+                    &[Happened::Reorg(from), Happened::Head(head)],
+                );
+            }
+            Step::Pass(milliseconds) => {
+                self.now += milliseconds;
+                if self.daemon.is_none() {
+                    self.start();
+                }
+            }
+            Step::Restart(at_once) => {
+                // those that wait there get no answer
+                self.daemon = None;
+                if at_once {
+                    self.start();
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn name(&mut self) -> usize {
+        self.names += 1;
+        self.names
+    }
+
+    /// As `Exchange::seek`.
+    fn want(&mut self, at: usize, of: u8) {
+        let (name, key) = (self.name(), key(of));
+        let (step, now) = (self.step, self.now);
+        let vm = &mut self.vms[at];
+        let client = Client {
+            key: of,
+            began: step,
+            generation: vm.calls.generation(),
+            mark: vm.calls.mark(&SPACE, now),
+        };
+        let coalesces = vm.calls.may_wait();
+        if !coalesces && !vm.calls.is_up() {
+            return self.fetch(at, of, None);
+        }
+        match vm.shared.flights.begin(key, waiter(name)).unwrap() {
+            Role::Follower => {}
+            Role::Leader(token) => {
+                vm.shared.flights.follow(&token, waiter(name)).unwrap();
+                let in_vain = name % 7 == 0;
+                match vm.calls.ask(key, token, &SPACE, coalesces, in_vain, now) {
+                    Ok(()) => {}
+                    Err(token) => {
+                        vm.shared.flights.leave(&key, waiter(name));
+                        return match coalesces {
+                            true => self.fetch(at, of, Some(token)),
+                            false => vm.shared.finish(token, Outcome::Alone),
+                        };
+                    }
+                }
+            }
+        }
+        vm.clients.insert(name, client);
+    }
+
+    /// As `Exchange::new_fill` does, and the node.
+    fn fetch(&mut self, at: usize, of: u8, token: Option<Token>) {
+        let vm = &mut self.vms[at];
+        let mark = vm.calls.mark(&SPACE, self.now);
+        let is_known = mark.is_some_and(|mark| mark.is_known);
+        let (class, height) = match kind(of) {
+            Kind::Config => (Class::Config, None),
+            // what is said of the head tells of the one that is known
+            Kind::Tip => (Class::Tip, mark.map(|mark| mark.seen)),
+            Kind::Block(height) => {
+                let is_final = is_known && mark.is_some_and(|mark| mark.is_final(height));
+                let class = [Class::Unfinalized, Class::Immutable][usize::from(is_final)];
+                (class, Some(height))
+            }
+        };
+        let meta = Meta {
+            class,
+            height,
+            block_number: height.filter(|_| class != Class::Tip),
+            follows: mark.map(|mark| (SPACE, mark.epoch)),
+            ..Meta::default()
+        };
+        let said = format!("{at} {of} {} {}", self.step, self.head);
+        let payload = Payload::Raw(said.into_bytes().into());
+        let entry = Entry::new(Envelope::none(), payload, meta);
+        vm.fetches.push(Fetch {
+            token,
+            key: of,
+            entry: entry.stored(self.now, 60_000),
+            generation: vm.calls.generation(),
+        });
+    }
+
+    /// As `Fill::publish`, or a client that goes, or an answer that is for nobody.
+    fn node_answers(&mut self, at: usize, which: usize, how: u8) {
+        let vm = &mut self.vms[at];
+        let Some(Fetch {
+            token,
+            key: of,
+            entry,
+            generation,
+        }) = take(&mut vm.fetches, which)
+        else {
+            return;
+        };
+        let key = key(of);
+        match (how, token) {
+            (0, Some(token)) => vm.shared.hand_on(token),
+            (1, Some(token)) => vm.shared.finish(token, Outcome::Alone),
+            (0 | 1, None) => {}
+            (2, token) => {
+                // nothing that may be kept
+                vm.calls.give_back(key);
+                if let Some(token) = token {
+                    self.land(at, token, entry, generation);
+                }
+            }
+            (_, token) => {
+                let entry = entry.among(vm.calls.chains());
+                if let Some(stamp) = entry.stamp() {
+                    stamp.tell();
+                }
+                let entry = Arc::new(entry);
+                let about = About::of(&entry, SPACE, None, generation).unwrap();
+                vm.calls.store(key, Arc::clone(&entry), about, None);
+                if let Some(token) = token {
+                    vm.shared.land(Landing {
+                        token,
+                        entry,
+                        generation,
+                    });
+                }
+            }
+        }
+    }
+
+    fn land(&mut self, at: usize, token: Token, entry: Entry, generation: u64) {
+        self.vms[at].shared.land(Landing {
+            token,
+            entry: Arc::new(entry),
+            generation,
+        });
+    }
+
+    fn purge(&mut self, of: u8) {
+        let Some(daemon) = &self.daemon else {
+            return;
+        };
+        let (scope, of) = match of {
+            0..4 => (Scope::Key(key(of)), Some(of)),
+            _ => (Scope::Everything, None),
+        };
+        let time = self.time();
+        daemon.owner.purge(&scope, || time).unwrap();
+        self.happened.push((self.step, Happened::Purged(of)));
+    }
+
+    fn deliver(&mut self, id: Id, message: Message) {
+        let time = self.time();
+        let answer = match &mut self.daemon {
+            Some(daemon) => daemon.serve(id, message, time),
+            // as Envoy says it
+            None => Some(Answer {
+                status: 503,
+                ..Answer::default()
+            }),
+        };
+        self.replies.extend(answer.map(|answer| (id, answer)));
+    }
+
+    fn reply(&mut self, id: Id, answer: Option<Answer>) {
+        let Some((at, ticket)) = self.calls.remove(&id) else {
+            return;
+        };
+        let vm = &self.vms[at];
+        match answer {
+            Some(answer) => vm.calls.answered(&vm.shared, ticket, answer, self.now),
+            None => vm.calls.failed(&vm.shared, ticket, self.now),
+        }
+    }
+
+    /// Hosts make the calls that are to be made, and those go on who were woken.
+    fn settle(&mut self) {
+        let time = self.time();
+        if let Some(daemon) = &mut self.daemon {
+            self.replies.extend(daemon.waited(time));
+        }
+        for at in 0..2 {
+            while {
+                self.call(at);
+                let woken = self.vms[at].queue.next();
+                woken.map(|name| self.go_on(at, name)).is_some()
+            } {}
+        }
+    }
+
+    fn call(&mut self, at: usize) {
+        let vm = &self.vms[at];
+        while let Some(call) = vm.calls.next(&vm.shared, self.now) {
+            assert!(call.timeout > 0 && call.timeout <= 10_000);
+            let id = self.calls.len() as u64 + (self.step << 32) + (1 << 20) * at as u64;
+            assert!(self.calls.insert(id, (at, call.ticket)).is_none());
+            self.requests.push((id, call.message));
+        }
+    }
+
+    /// As `Exchange::after_waiting`.
+    fn go_on(&mut self, at: usize, name: usize) {
+        let vm = &mut self.vms[at];
+        if let Some(began) = vm.batches.remove(&name) {
+            for (found, entry) in vm.calls.claim_all(waiter(name)) {
+                let of = (0..4).find(|of| key(*of) == found).unwrap();
+                self.is_right(at, of, began, &entry);
+            }
+            return;
+        }
+        let Some(turn) = vm.shared.flights.claim(waiter(name)) else {
+            return;
+        };
+        let Some(client) = vm.clients.remove(&name) else {
+            panic!("it has gone");
+        };
+        match turn {
+            Turn::Lead(token) => self.fetch(at, client.key, Some(token)),
+            Turn::Landed(Outcome::Answer(entry)) => {
+                let is_current = vm.calls.generation() == client.generation;
+                if is_current && entry.answers(client.mark.as_ref()) {
+                    self.is_right(at, client.key, client.began, &entry);
+                }
+            }
+            Turn::Landed(Outcome::Alone) => {}
+        }
+    }
+
+    /// Whether who began then may be given that.
+    fn is_right(&mut self, at: usize, of: u8, began: u64, entry: &Entry) {
+        let bytes = Encoded::of(entry).unwrap().payload.to_vec();
+        let said = String::from_utf8(bytes).unwrap();
+        let mut words = said.split(' ').map(|word| word.parse::<u64>().unwrap());
+        let mut word = || words.next().unwrap();
+        let (by, key, fetched, head) = (word(), word(), word(), word());
+        assert_eq!(key, u64::from(of));
+        self.shared += 1;
+        self.of_others += usize::from(by != at as u64);
+        let since = self
+            .happened
+            .iter()
+            .filter(|(step, _)| (fetched + 1..began).contains(step));
+        for (step, happened) in since {
+            let is_over = match (happened, kind(of)) {
+                (Happened::Purged(purged), _) => purged.is_none_or(|purged| purged == of),
+                (Happened::Reorg(_), Kind::Tip) => true,
+                (Happened::Reorg(from), Kind::Block(height)) => *from <= height,
+                (Happened::Head(new), Kind::Tip) => *new > head,
+                _ => false,
+            };
+            assert!(
+                !is_over,
+                "{said:?}, fetched at {fetched}, was over at {step} ({happened:?}) and was given \
+                 to one that asked at {began}"
+            );
+        }
+    }
+
+    /// All that is under way comes to its end, and nobody waits any more.
+    pub fn end(&mut self) {
+        if self.daemon.is_none() {
+            self.start();
+        }
+        for _ in 0..1_000 {
+            let is_quiet = self.requests.is_empty()
+                && self.replies.is_empty()
+                && self.vms.iter().all(|vm| {
+                    vm.fetches.is_empty()
+                        && vm.clients.is_empty()
+                        && vm.batches.is_empty()
+                        && vm.shared.flights.count() == 0
+                });
+            if is_quiet {
+                break;
+            }
+            for _ in 0..self.requests.len() {
+                self.act(Step::Deliver(0));
+            }
+            for _ in 0..self.replies.len() {
+                self.act(Step::Reply(0));
+            }
+            for at in 0..2 {
+                for _ in 0..self.vms[at].fetches.len() {
+                    self.act(Step::NodeAnswers(at, 0, 7));
+                }
+            }
+            self.act(Step::Pass(100));
+        }
+        for vm in &self.vms {
+            assert!(vm.clients.is_empty(), "{} wait for ever", vm.clients.len());
+            assert!(vm.batches.is_empty());
+            assert_eq!(vm.shared.flights.count(), 0);
+        }
+        // what was lost is forgotten
+        for _ in 0..3 {
+            self.act(Step::Pass(10_000));
+            while !self.requests.is_empty() || !self.replies.is_empty() {
+                self.act(Step::Deliver(0));
+                self.act(Step::Reply(0));
+            }
+        }
+        for vm in &self.vms {
+            assert_eq!(vm.calls.next_tick(self.now), None);
+        }
+        let leases = self.daemon.as_ref().unwrap().owner.status()["leases"].clone();
+        assert_eq!(leases, 0);
+    }
+}
+
+fn take<T>(from: &mut Vec<T>, which: usize) -> Option<T> {
+    let at = which.checked_rem(from.len())?;
+    Some(from.remove(at))
+}

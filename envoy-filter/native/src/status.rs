@@ -1,0 +1,56 @@
+//! What all workers have counted, for routes that tell it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use sszip_core::exchange::drive::Driver;
+use sszip_core::metrics;
+use sszip_core::status::board::Board;
+
+static BOARD: OnceLock<Board> = OnceLock::new();
+
+/// From here on it is counted: a route tells it.
+pub fn count() {
+    if BOARD.get().is_some() {
+        return;
+    }
+    let numbers: Vec<_> = (0..Board::LENGTH).map(|_| Default::default()).collect();
+    if let Some(board) = Board::begin(Vec::leak(numbers), wall()) {
+        let _ = BOARD.set(board);
+    }
+}
+
+/// Whether it is.
+pub fn is_counted() -> bool {
+    BOARD.get().is_some()
+}
+
+/// What an exchange comes to that began `since`, and, for counters of Envoy's, `also`.
+pub fn tally(driver: &mut Driver, since: Option<Instant>, also: impl FnOnce(&metrics::Tally)) {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! { static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed); }
+    let elapsed = since.map(|since| since.elapsed().as_micros());
+    let elapsed = elapsed.and_then(|elapsed| u64::try_from(elapsed).ok());
+    let Some(tally) = driver.tally(elapsed) else {
+        return;
+    };
+    if let Some(board) = BOARD.get() {
+        THREAD.with(|thread| board.count(*thread, &tally));
+    }
+    also(&tally);
+}
+
+/// With what there is at this time.
+pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<Board> {
+    let board = BOARD.get().copied()?;
+    // of all workers together
+    board.show(0, gauges);
+    Some(board)
+}
+
+/// Seconds since 1970.
+pub fn wall() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}

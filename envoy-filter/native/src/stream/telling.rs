@@ -1,0 +1,57 @@
+//! A request that asks how it all goes, in place of one that goes to the node.
+
+use std::sync::Arc;
+
+use sszip_core::exchange::drive::Step;
+use sszip_core::exchange::Tell;
+use sszip_core::metrics;
+
+use super::purge::query_of;
+use super::{Act, Exchange, State};
+use crate::abi::HeaderType;
+use crate::config::PROCESS;
+use crate::envoy::Stream;
+use crate::wakes::Waiting;
+use crate::{clock, pool, status};
+
+/// Envoy's version is in its own `/server_info`.
+const HOST: &str = "envoy";
+
+impl Exchange {
+    /// Tells it; again once the owner of the store has said its part, or its time is over.
+    pub(super) fn tell_status(&mut self, stream: Stream) -> Act {
+        let waiting = self.waiting.get_or_insert_with(Waiting::new);
+        waiting.looks_up();
+        let waiter = waiting.waiter();
+        let head = stream.head(HeaderType::Request);
+        let board = status::board(metrics::gauges(&PROCESS, pool::waiting()));
+        let (Some(driver), Some(board)) = (&mut self.driver, board) else {
+            return Act::Reset("sszip: nothing was counted");
+        };
+        let told = driver.tell_status(&Tell {
+            method: head.get(":method").unwrap_or_default(),
+            query: query_of(&head),
+            host: HOST,
+            board,
+            waiter: Some(waiter),
+            now: clock::monotonic(),
+            wall: status::wall(),
+        });
+        match told {
+            Ok(Step::Wait) => {
+                let scheduler = Arc::clone(self.scheduler(stream));
+                if let Some(waiting) = &self.waiting {
+                    waiting.wait(&scheduler);
+                }
+                self.becomes(State::Telling);
+                self.set_timer(stream);
+                Act::Stop
+            }
+            Ok(Step::Respond) => {
+                self.waiting = None;
+                self.answer(stream)
+            }
+            _ => Act::Reset("sszip: its status could not be told"),
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The proxy, as it is called from a sandbox (proxy-wasm 0.2.1, and two functions of
+//! WASI). The SDK's own functions end the sandbox where the proxy refuses something, and
+//! copy each field of a head; so only what it must know of is done through them.
+
+#![allow(unsafe_code)] // every function of the proxy's is foreign
+
+use std::ptr::null_mut;
+
+use proxy_wasm::types::{BufferType, MapType};
+use sszip_core::exchange::{Field, HeadEdit};
+use sszip_core::memory;
+
+#[link(wasm_import_module = "env")]
+extern "C" {
+    fn proxy_log(level: u32, text: *const u8, length: usize) -> u32;
+    fn proxy_get_buffer_bytes(
+        kind: BufferType,
+        start: usize,
+        most: usize,
+        bytes: *mut *mut u8,
+        length: *mut usize,
+    ) -> u32;
+    fn proxy_set_buffer_bytes(
+        kind: BufferType,
+        start: usize,
+        replaced: usize,
+        bytes: *const u8,
+        length: usize,
+    ) -> u32;
+    fn proxy_get_header_map_pairs(kind: MapType, pairs: *mut *mut u8, length: *mut usize) -> u32;
+    fn proxy_replace_header_map_value(
+        kind: MapType,
+        name: *const u8,
+        name_length: usize,
+        value: *const u8,
+        length: usize,
+    ) -> u32;
+    fn proxy_remove_header_map_value(kind: MapType, name: *const u8, length: usize) -> u32;
+    fn proxy_get_property(
+        path: *const u8,
+        path_length: usize,
+        value: *mut *mut u8,
+        length: *mut usize,
+    ) -> u32;
+    fn proxy_set_property(
+        path: *const u8,
+        path_length: usize,
+        value: *const u8,
+        length: usize,
+    ) -> u32;
+    fn proxy_continue_stream(side: u32) -> u32;
+    fn proxy_close_stream(side: u32) -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_length: usize,
+        body: *const u8,
+        body_length: usize,
+        pairs: *const u8,
+        pairs_length: usize,
+        grpc_status: i32,
+    ) -> u32;
+    fn proxy_call_foreign_function(
+        name: *const u8,
+        name_length: usize,
+        arguments: *const u8,
+        length: usize,
+        results: *mut *mut u8,
+        results_length: *mut usize,
+    ) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, length: usize, metric: *mut u32) -> u32;
+    fn proxy_increment_metric(metric: u32, by: i64) -> u32;
+    fn proxy_record_metric(metric: u32, value: u64) -> u32;
+}
+
+#[link(wasm_import_module = "wasi_snapshot_preview1")]
+extern "C" {
+    fn clock_time_get(clock: u32, precision: u64, time: *mut u64) -> u32;
+    fn random_get(bytes: *mut u8, length: usize) -> u32;
+}
+
+const OK: u32 = 0;
+const REALTIME: u32 = 0;
+const MONOTONIC: u32 = 1;
+/// A side of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Request = 0,
+    Response = 1,
+}
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    Info = 2,
+    Warn = 3,
+    Error = 4,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Metric {
+    Counter = 0,
+    Gauge = 1,
+    Histogram = 2,
+}
+
+/// What the proxy has written into memory that it has asked the SDK for.
+///
+/// # Safety
+/// It has: so many bytes, which nobody else has.
+unsafe fn taken(bytes: *mut u8, length: usize) -> Vec<u8> {
+    match bytes.is_null() || length == 0 {
+        true => Vec::new(),
+        // SAFETY: the function's contract; it was a box of so many bytes.
+        false => unsafe { Vec::from_raw_parts(bytes, length, length) },
+    }
+}
+
+/// Puts a line into the proxy's log.
+pub fn log(level: Level, text: &str) {
+    // SAFETY: so many bytes are there.
+    unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
+}
+
+/// Milliseconds of the machine's monotonic clock.
+pub fn monotonic() -> u64 {
+    time(MONOTONIC) / 1_000_000
+}
+
+/// Seconds since 1970.
+pub fn wall() -> u64 {
+    time(REALTIME) / 1_000_000_000
+}
+
+fn time(clock: u32) -> u64 {
+    let mut time = 0;
+    // SAFETY: there is room for it.
+    unsafe { clock_time_get(clock, 0, &raw mut time) };
+    time
+}
+
+/// A name that no other sandbox has, now or later.
+pub fn name_of_its_own() -> String {
+    let mut random = [0; 16];
+    // SAFETY: there is room for it.
+    unsafe { random_get(random.as_mut_ptr(), random.len()) };
+    format!("w-{:x}-{:x}", time(REALTIME), u128::from_ne_bytes(random))
+}
+
+/// What is called next is of that context.
+pub fn become_context(context: u32) -> bool {
+    // SAFETY: numbers.
+    unsafe { proxy_set_effective_context(context) == OK }
+}
+
+/// The context's root is called in so many milliseconds, and again; 0: no more.
+pub fn tick_in(milliseconds: u64) {
+    let period = u32::try_from(milliseconds).unwrap_or(u32::MAX);
+    // SAFETY: numbers.
+    unsafe { proxy_set_tick_period_milliseconds(period) };
+}
+
+/// So many bytes of a buffer from its start; `None`: there is no memory for them. The
+/// proxy would have the SDK ask for it, which ends the sandbox where it is refused.
+pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
+    if !memory::is_there(most) {
+        return None;
+    }
+    let (mut bytes, mut length) = (null_mut(), 0);
+    // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+    unsafe {
+        match proxy_get_buffer_bytes(kind, 0, most, &raw mut bytes, &raw mut length) {
+            OK => Some(taken(bytes, length)),
+            _ => Some(Vec::new()),
+        }
+    }
+}
+
+/// Puts bytes in the place of all that a buffer has. Whether there is one.
+pub fn replace_buffer(kind: BufferType, bytes: &[u8]) -> bool {
+    // SAFETY: so many bytes are there.
+    unsafe { proxy_set_buffer_bytes(kind, 0, usize::MAX, bytes.as_ptr(), bytes.len()) == OK }
+}
+
+/// Puts bytes before what a buffer has. Whether there is one.
+pub fn prepend(kind: BufferType, bytes: &[u8]) -> bool {
+    // SAFETY: so many bytes are there.
+    unsafe { proxy_set_buffer_bytes(kind, 0, 0, bytes.as_ptr(), bytes.len()) == OK }
+}
+
+/// The fields of a head, pseudo-header fields among them.
+#[derive(Debug, Default)]
+pub struct Head(Vec<u8>);
+
+impl Head {
+    /// One that the proxy has now; an empty one: it has none.
+    pub fn of(kind: MapType) -> Self {
+        let (mut pairs, mut length) = (null_mut(), 0);
+        // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+        unsafe {
+            match proxy_get_header_map_pairs(kind, &raw mut pairs, &raw mut length) {
+                OK => Self(taken(pairs, length)),
+                _ => Self::default(),
+            }
+        }
+    }
+
+    /// Each field.
+    pub fn fields(&self) -> Fields<'_> {
+        let (number, sizes) = number(&self.0).unwrap_or((0, &[]));
+        let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
+        Fields { sizes, texts }
+    }
+
+    /// Each field but those that are no fields of HTTP/1.1.
+    pub fn plain(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+        self.fields().filter(|(name, _)| !name.starts_with(b":"))
+    }
+
+    /// The first of that name, in lower case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        let mut fields = self.fields();
+        fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
+    }
+
+    /// The length of its body, if it says that.
+    pub fn length(&self) -> Option<u64> {
+        self.get("content-length").and_then(digits)
+    }
+}
+
+/// See [`Head::fields`]. The proxy writes how many there are, how long each name and each
+/// value is, and then these, each with a zero behind it.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    sizes: &'a [u8],
+    texts: &'a [u8],
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Field<'a>;
+
+    fn next(&mut self) -> Option<Field<'a>> {
+        let (name, sizes) = number(self.sizes)?;
+        let (value, sizes) = number(sizes)?;
+        self.sizes = sizes;
+        Some((self.text(name)?, self.text(value)?))
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn text(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (text, rest) = self.texts.split_at_checked(length)?;
+        self.texts = rest.get(1..)?;
+        Some(text)
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (number, rest) = bytes.split_first_chunk::<4>()?;
+    Some((u32::from_le_bytes(*number) as usize, rest))
+}
+
+/// A decimal number.
+pub fn digits(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn written<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Vec<u8> {
+    let mut pairs = Vec::new();
+    let number = |pairs: &mut Vec<u8>, number: usize| {
+        pairs.extend_from_slice(&(number as u32).to_le_bytes());
+    };
+    number(&mut pairs, fields.clone().count());
+    for (name, value) in fields.clone() {
+        number(&mut pairs, name.len());
+        number(&mut pairs, value.len());
+    }
+    for text in fields.flat_map(|(name, value)| [name, value]) {
+        pairs.extend_from_slice(text);
+        pairs.push(0);
+    }
+    pairs
+}
+
+/// Changes a head.
+pub fn edit(kind: MapType, edits: &[HeadEdit]) {
+    for edit in edits {
+        set(kind, &edit.name, edit.value.as_deref());
+    }
+}
+
+/// Sets a field to one line, or removes it.
+pub fn set(kind: MapType, name: &str, value: Option<&[u8]>) {
+    let (text, length) = (name.as_ptr(), name.len());
+    // SAFETY: so many bytes are there.
+    unsafe {
+        match value {
+            Some(value) => {
+                let (value, size) = (value.as_ptr(), value.len());
+                proxy_replace_header_map_value(kind, text, length, value, size)
+            }
+            None => proxy_remove_header_map_value(kind, text, length),
+        }
+    };
+}
+
+/// What the proxy knows under a path, whose words are separated by zeros; empty: nothing.
+pub fn property(path: &str) -> Vec<u8> {
+    let (mut value, mut length) = (null_mut(), 0);
+    let (path, size) = (path.as_ptr(), path.len());
+    // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+    unsafe {
+        match proxy_get_property(path, size, &raw mut value, &raw mut length) {
+            OK => taken(value, length),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Lets access logs know something.
+pub fn note(name: &str, value: &[u8]) {
+    let (path, size) = (name.as_ptr(), name.len());
+    // SAFETY: so many bytes are there.
+    unsafe { proxy_set_property(path, size, value.as_ptr(), value.len()) };
+}
+
+/// What stays with a request where the proxy begins a stream anew for it.
+pub const OF_REQUEST: &str = "sszip.request";
+
+/// Says so to the proxy: `DeclarePropertyArguments` of Envoy's, with the name (1), and the
+/// span (5), which is the client's request (1).
+pub fn declare_of_request() {
+    const FUNCTION: &str = "declare_property";
+    let mut arguments = vec![1 << 3 | 2, OF_REQUEST.len() as u8];
+    arguments.extend_from_slice(OF_REQUEST.as_bytes());
+    arguments.extend_from_slice(&[5 << 3, 1]);
+    let (mut results, mut length) = (null_mut(), 0);
+    // SAFETY: so many bytes are there; what comes is of the SDK's making, and ours.
+    unsafe {
+        let done = proxy_call_foreign_function(
+            FUNCTION.as_ptr(),
+            FUNCTION.len(),
+            arguments.as_ptr(),
+            arguments.len(),
+            &raw mut results,
+            &raw mut length,
+        );
+        if done == OK {
+            drop(taken(results, length));
+        }
+    }
+}
+
+/// A stream that waited goes on, once this call is over.
+pub fn resume(side: Side) {
+    // SAFETY: numbers.
+    unsafe { proxy_continue_stream(side as u32) };
+}
+
+/// Breaks a stream off.
+pub fn reset() {
+    // SAFETY: numbers.
+    unsafe { proxy_close_stream(Side::Response as u32) };
+}
+
+/// Answers in place of whatever else would, once this call is over. `details` is for
+/// access logs.
+pub fn respond<'a>(
+    status: u16,
+    fields: impl Iterator<Item = Field<'a>> + Clone,
+    body: &[u8],
+    details: &str,
+) {
+    const NO_GRPC: i32 = -1;
+    let pairs = written(fields);
+    // SAFETY: so many bytes are there.
+    unsafe {
+        proxy_send_local_response(
+            u32::from(status),
+            details.as_ptr(),
+            details.len(),
+            body.as_ptr(),
+            body.len(),
+            pairs.as_ptr(),
+            pairs.len(),
+            NO_GRPC,
+        )
+    };
+}
+
+/// A number for a metric; `None`: the proxy has none.
+pub fn metric(kind: Metric, name: &str) -> Option<u32> {
+    let mut metric = 0;
+    let (text, length) = (name.as_ptr(), name.len());
+    // SAFETY: there is room for it.
+    let defined = unsafe { proxy_define_metric(kind as u32, text, length, &raw mut metric) };
+    (defined == OK).then_some(metric)
+}
+
+/// Adds to a counter.
+pub fn count(metric: u32, by: u64) {
+    let by = i64::try_from(by).unwrap_or(i64::MAX);
+    if by > 0 {
+        // SAFETY: numbers.
+        unsafe { proxy_increment_metric(metric, by) };
+    }
+}
+
+/// Adds to a gauge, or takes away from it.
+pub fn add(metric: u32, by: i64) {
+    if by != 0 {
+        // SAFETY: numbers.
+        unsafe { proxy_increment_metric(metric, by) };
+    }
+}
+
+/// Adds to a histogram.
+pub fn record(metric: u32, value: u64) {
+    // SAFETY: numbers.
+    unsafe { proxy_record_metric(metric, value) };
+}

@@ -1,0 +1,206 @@
+//! What a filter is configured to do: JSON, with the names of docs/directives.md without
+//! their prefix; and what a route says, which is under `sszip` in its metadata.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::config::follows::Named;
+use sszip_core::config::json;
+use sszip_core::config::learnt::Learnt;
+use sszip_core::config::plan::{Place, Plan};
+use sszip_core::config::sandbox::Sandbox;
+use sszip_core::config::{Config, Directives, Source};
+
+use crate::abi::{self, Level};
+
+/// Where a route says what is different: the text `config` of the object `sszip`.
+const OF_ROUTE: &str = "xds\0route_metadata\0filter_metadata\0sszip\0config";
+
+/// As what the proxy gives it unchanged.
+const AS_TEXT: &str = "configuration (a google.protobuf.StringValue)";
+
+/// So many routes that say different things are remembered; with more, all are read anew.
+const MOST: usize = 1000;
+
+/// Of a request.
+#[derive(Debug)]
+pub struct Settings {
+    /// The core's.
+    pub core: Arc<Config>,
+    /// Requests purge.
+    pub purges: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Said {
+    directives: Directives,
+    purges: Option<bool>,
+}
+
+/// Of a filter.
+#[derive(Debug)]
+pub struct Filter {
+    said: Said,
+    sandbox: Sandbox,
+    process: Process,
+    /// Where no route says anything.
+    settings: Arc<Settings>,
+    /// By what they say; `None`: that is not allowed.
+    routes: RefCell<HashMap<Vec<u8>, Option<Arc<Settings>>>>,
+    /// Of the nodes of each cluster.
+    learnt: RefCell<HashMap<Vec<u8>, Learnt>>,
+}
+
+impl Filter {
+    /// Reads it, and what the operator should know of it all the same.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn new(json: &[u8], process: &Process) -> Result<(Self, Option<String>), String> {
+        let mut sandbox = Sandbox::default();
+        let mut said = Said::read(AS_TEXT, json, Some(&mut sandbox))?;
+        // who has configured a filter wants it
+        let mut on = Said::default();
+        on.set("enable", &["on".into()], None)?;
+        said.inherit(&on);
+        let settings = said.settings(&sandbox, process);
+        let mut plan = Plan::default();
+        let news = plan.add(
+            &settings.core,
+            Place {
+                name: "configuration",
+                named: settings.named(),
+                answers: true,
+                purges: settings.purges,
+            },
+        )?;
+        let has_no_store = settings.core.caches() && sandbox.owner().is_none();
+        if has_no_store {
+            return Err(NO_STORE.into());
+        }
+        let filter = Self {
+            said,
+            sandbox,
+            process: process.clone(),
+            settings,
+            routes: RefCell::default(),
+            learnt: RefCell::default(),
+        };
+        Ok((filter, news))
+    }
+
+    /// The cluster by which the owner of a store is reached.
+    pub fn owner(&self) -> Option<&str> {
+        self.sandbox.owner()
+    }
+
+    /// How much the proxy keeps of a body, in bytes.
+    pub fn buffer_limit(&self) -> u64 {
+        self.sandbox.buffer_limit()
+    }
+
+    /// What was learnt of the nodes of a cluster.
+    pub fn learnt(&self, cluster: Vec<u8>) -> Learnt {
+        self.learnt.borrow_mut().entry(cluster).or_default().clone()
+    }
+
+    /// The settings of the request whose context this is; `None`: its route says what is
+    /// not allowed.
+    pub fn of_request(&self) -> Option<Arc<Settings>> {
+        let json = abi::property(OF_ROUTE);
+        if json.is_empty() {
+            return Some(Arc::clone(&self.settings));
+        }
+        if let Some(known) = self.routes.borrow().get(&json) {
+            return known.clone();
+        }
+        let settings = self.of_route(&json);
+        if let Err(error) = &settings {
+            abi::log(Level::Error, &format!("sszip is off for a route: {error}"));
+        }
+        let settings = settings.ok();
+        let mut routes = self.routes.borrow_mut();
+        if routes.len() >= MOST {
+            routes.clear();
+        }
+        routes.insert(json, settings.clone());
+        settings
+    }
+
+    fn of_route(&self, json: &[u8]) -> Result<Arc<Settings>, String> {
+        let mut said = Said::read("config", json, None)?;
+        said.inherit(&self.said);
+        let settings = said.settings(&self.sandbox, &self.process);
+        match settings.core.caches() && self.owner().is_none() {
+            true => Err(NO_STORE.into()),
+            false => Ok(settings),
+        }
+    }
+}
+
+/// There is nowhere to keep anything.
+const NO_STORE: &str = "\"cache\" needs a \"cache_owner\": \"cluster:NAME\" in the filter's \
+    configuration: answers are stored by sszip-cached";
+
+impl Settings {
+    fn named(&self) -> Named<'_> {
+        let namespace = self.core.cache.namespace.as_deref();
+        namespace.map_or(Named::No, Named::Always)
+    }
+}
+
+impl Said {
+    /// What is the filter's goes into `sandbox`, or is refused.
+    fn read(what: &str, json: &[u8], mut sandbox: Option<&mut Sandbox>) -> Result<Self, String> {
+        let mut said = Self::default();
+        for (name, values) in json::settings(what, json)? {
+            said.set(&name, &values, sandbox.as_deref_mut())?;
+        }
+        Ok(said)
+    }
+
+    fn set(
+        &mut self,
+        name: &str,
+        values: &[String],
+        sandbox: Option<&mut Sandbox>,
+    ) -> Result<(), String> {
+        let wrong = |error: &dyn Display| format!("\"{name}\" {error}");
+        let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
+        if name == "cache_purge" {
+            self.purges = Some(json::is_on(name, values)?);
+            return Ok(());
+        }
+        let is_of_route = sandbox.is_none();
+        let set = sandbox.unwrap_or(&mut Sandbox::default()).set(name, &bytes);
+        match set {
+            Some(Ok(())) if is_of_route => {
+                Err(wrong(&"is of the filter: it goes into its configuration"))
+            }
+            Some(set) => set.map_err(|error| wrong(&error)),
+            None => {
+                let at = "configuration";
+                let set = self.directives.set_at(name, &bytes, Source { at });
+                set.map_err(|error| wrong(&error))
+            }
+        }
+    }
+
+    /// Takes from the filter what the route does not say.
+    fn inherit(&mut self, outer: &Self) {
+        self.directives.inherit(&outer.directives);
+        self.purges = self.purges.or(outer.purges);
+    }
+
+    fn settings(&self, sandbox: &Sandbox, process: &Process) -> Arc<Settings> {
+        let mut core = self.directives.resolve(process.clone());
+        sandbox.fit(&mut core);
+        Arc::new(Settings {
+            core: Arc::new(core),
+            purges: self.purges.unwrap_or(false),
+        })
+    }
+}

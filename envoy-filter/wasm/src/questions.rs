@@ -1,0 +1,127 @@
+//! What is asked of nodes without a client that waits: what their chain is like. The
+//! root asks, by a GET beside the path that a request went to, once that is answered.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls::dispatch_http_call;
+use proxy_wasm::types::{BufferType, MapType};
+use sszip_core::cache::stale::Failure;
+use sszip_core::exchange::drive::{Driver, Step};
+
+use crate::abi::{self, Head};
+use crate::stream::response;
+
+/// So many at a time: who comes beyond them does without, and what it wanted is wanted
+/// again.
+const MOST: usize = 16;
+
+/// One that says nothing else is awaited for so long, in milliseconds.
+const PATIENCE: u64 = 60_000;
+
+/// Those of a root.
+#[derive(Debug, Default)]
+pub struct Questions {
+    waiting: RefCell<Vec<Question>>,
+    /// By the proxy's numbers.
+    asked: RefCell<HashMap<u32, Driver>>,
+}
+
+#[derive(Debug)]
+struct Question {
+    driver: Driver,
+    cluster: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Questions {
+    /// Whether one more may be asked.
+    pub fn has_room(&self) -> bool {
+        self.waiting.borrow().len() + self.asked.borrow().len() < MOST
+    }
+
+    /// Leaves one to be asked: `head` is that of the request, as it went to the node.
+    pub fn leave(&self, driver: Driver, cluster: Vec<u8>, head: &Head) {
+        let path = head.get(":path").unwrap_or_default();
+        let path = driver.path_of_inquiry(path).map(String::from_utf8);
+        let (Some(Ok(path)), Ok(cluster)) = (path, String::from_utf8(cluster)) else {
+            return;
+        };
+        let edits = driver.exchange().map_or(&[][..], |it| it.upstream_edits());
+        let is_other = |name: &str| {
+            matches!(
+                name,
+                ":method" | ":path" | "content-length" | "transfer-encoding"
+            ) || name.starts_with("x-envoy-")
+                || edits
+                    .iter()
+                    .any(|edit| edit.name.eq_ignore_ascii_case(name))
+        };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let mut fields = vec![(":method".into(), "GET".into()), (":path".into(), path)];
+        for (name, value) in head.fields() {
+            match (text(name), text(value)) {
+                (Some(name), Some(value)) if !is_other(&name) => fields.push((name, value)),
+                _ => {}
+            }
+        }
+        for edit in edits {
+            if let Some(value) = edit.value.as_deref().and_then(text) {
+                fields.push((edit.name.to_ascii_lowercase(), value));
+            }
+        }
+        self.waiting.borrow_mut().push(Question {
+            driver,
+            cluster,
+            fields,
+        });
+    }
+
+    /// Whether there are some to be asked.
+    pub fn wait(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
+    /// Asks all of them, in the name of the root, which is called.
+    pub fn ask(&self) {
+        for question in self.waiting.take() {
+            let fields = question.fields.iter();
+            let fields = fields.map(|(name, value)| (&**name, &**value)).collect();
+            let patience = question.driver.next_timer().unwrap_or(PATIENCE);
+            let patience = Duration::from_millis(patience);
+            let asked = dispatch_http_call(&question.cluster, fields, None, Vec::new(), patience);
+            if let Ok(token) = asked {
+                self.asked.borrow_mut().insert(token, question.driver);
+            }
+        }
+    }
+
+    /// What came of one; no fields: nothing. `false`: it is none of these.
+    pub fn answered(&self, token: u32, fields: usize, length: usize) -> bool {
+        let asked = self.asked.borrow_mut().remove(&token);
+        let Some(mut driver) = asked else {
+            return false;
+        };
+        if fields > 0 {
+            hear(&mut driver, length);
+        }
+        true
+    }
+}
+
+fn hear(driver: &mut Driver, length: usize) {
+    let head = Head::of(MapType::HttpCallResponseHeaders);
+    let response = response::read(&head, true);
+    let failure = Failure::Status(response.status);
+    let now = abi::monotonic();
+    let judged = driver.node_head(response.clone(), failure, now);
+    if judged.is_err() || !matches!(driver.response_head(response), Ok(Step::Show)) {
+        return;
+    }
+    let body = abi::buffer(BufferType::HttpCallResponseBody, length).unwrap_or_default();
+    if body.len() == length && driver.piece(&body).is_ok() {
+        // it is stored nowhere, but heeded
+        drop(driver.sent(now));
+    }
+}

@@ -1,0 +1,164 @@
+//! The way to the owner of the store: requests that the proxy makes, to a cluster whose
+//! endpoint is the owner's socket. What is asked, and what comes of it, is the core's.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls::dispatch_http_call;
+use proxy_wasm::types::{BufferType, MapType};
+use sszip_core::cache::link::calls::{Bounds, Call, Calls, Ticket};
+use sszip_core::cache::link::{Answer, News};
+use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::process::Process;
+
+use crate::abi::{self, digits, Head, Level};
+
+/// Of a filter.
+#[derive(Debug)]
+pub struct Store {
+    cluster: String,
+    calls: Arc<Calls>,
+    /// What was asked, by the proxy's numbers, and in whose name.
+    under_way: RefCell<HashMap<u32, (Ticket, u32)>>,
+    /// There is more to be asked than was.
+    waits: Cell<bool>,
+}
+
+impl Store {
+    /// By this cluster.
+    pub fn new(cluster: &str, process: &Process) -> Self {
+        let calls = Arc::new(Calls::new(abi::name_of_its_own(), Bounds::default()));
+        process.shared.join(Arc::clone(&calls) as Arc<dyn Owner>);
+        calls.greet();
+        Self {
+            cluster: cluster.to_owned(),
+            calls,
+            under_way: RefCell::default(),
+            waits: Cell::new(true),
+        }
+    }
+
+    /// Asks all that is to be asked, in the name of the context that is called.
+    pub fn call(&self, context: u32, process: &Process) {
+        self.waits.set(false);
+        while let Some(call) = self.calls.next(&process.shared, abi::monotonic()) {
+            match self.ask(&call) {
+                Some(token) => {
+                    let asked = (call.ticket, context);
+                    self.under_way.borrow_mut().insert(token, asked);
+                }
+                None => {
+                    let now = abi::monotonic();
+                    self.calls.not_made(&process.shared, call.ticket, now);
+                }
+            }
+        }
+        self.tell();
+    }
+
+    fn ask(&self, call: &Call) -> Option<u32> {
+        let message = &call.message;
+        let body = match message.has_body() {
+            true => Some(message.whole_body()?),
+            false => None,
+        };
+        let mut fields = vec![
+            (":method", message.method),
+            (":path", &*message.target),
+            (":authority", "sszip"),
+        ];
+        fields.extend(message.fields.iter().map(|(name, value)| (*name, &**value)));
+        let timeout = Duration::from_millis(call.timeout);
+        dispatch_http_call(&self.cluster, fields, body.as_deref(), Vec::new(), timeout).ok()
+    }
+
+    /// What came of it; no fields: nothing.
+    pub fn answered(&self, token: u32, fields: usize, length: usize, process: &Process) {
+        let asked = self.under_way.borrow_mut().remove(&token);
+        let Some((ticket, _)) = asked else {
+            return;
+        };
+        let answer = (fields > 0).then(|| answer(length)).flatten();
+        let now = abi::monotonic();
+        match answer {
+            Some(answer) if is_nobody_there(&answer) => {
+                self.calls.not_made(&process.shared, ticket, now);
+            }
+            Some(answer) => self.calls.answered(&process.shared, ticket, answer, now),
+            None => self.calls.failed(&process.shared, ticket, now),
+        }
+        self.waits.set(true);
+    }
+
+    /// The context has ended, and with it the proxy ends what it has asked.
+    pub fn forget(&self, context: u32, process: &Process) {
+        let mut under_way = self.under_way.borrow_mut();
+        if under_way.is_empty() {
+            return;
+        }
+        let its = under_way.extract_if(|_, (_, of)| *of == context);
+        let its: Vec<_> = its.map(|(_, (ticket, _))| ticket).collect();
+        drop(under_way);
+        let now = abi::monotonic();
+        for ticket in its {
+            self.calls.failed(&process.shared, ticket, now);
+            self.waits.set(true);
+        }
+    }
+
+    /// Something may be asked that nobody asks yet.
+    pub fn stir(&self) {
+        self.waits.set(true);
+    }
+
+    /// Whether there is more to be asked.
+    pub fn waits(&self) -> bool {
+        self.waits.get()
+    }
+
+    /// In how many milliseconds it is to be asked again, whatever comes.
+    pub fn next_tick(&self) -> Option<u64> {
+        self.calls.next_tick(abi::monotonic())
+    }
+
+    fn tell(&self) {
+        let Some(news) = self.calls.news(abi::monotonic()) else {
+            return;
+        };
+        let line = format!(
+            "the cache's owner, by the cluster \"{}\", {}",
+            self.cluster,
+            news.text()
+        );
+        match news {
+            News::DoesNotAnswer | News::IsAnother => abi::log(Level::Warn, &line),
+            News::Answers => abi::log(Level::Info, &line),
+        }
+    }
+}
+
+/// What the proxy answers itself where it finds nobody at the owner's address.
+fn is_nobody_there(answer: &Answer) -> bool {
+    let says = |what: &[u8]| answer.body.windows(what.len()).any(|it| it == what);
+    answer.status == 503
+        && answer.generation.is_none()
+        && (says(b"connection failure") || says(b"no healthy upstream"))
+}
+
+/// What the proxy has now got; `None`: none of an owner's.
+fn answer(length: usize) -> Option<Answer> {
+    let head = Head::of(MapType::HttpCallResponseHeaders);
+    let mut answer = Answer {
+        status: head.get(":status").and_then(digits)? as u16,
+        ..Answer::default()
+    };
+    for (name, value) in head.plain() {
+        let name = std::str::from_utf8(name).ok()?;
+        answer.field(name, value).ok()?;
+    }
+    answer.body = abi::buffer(BufferType::HttpCallResponseBody, length)?;
+    // it was cut off
+    (answer.body.len() == length).then_some(answer)
+}

@@ -1,0 +1,304 @@
+//! The request's side of a stream.
+
+use std::cell::Cell;
+
+use proxy_wasm::types::MapType;
+use sszip_core::config::upstreams::place_of;
+use sszip_core::exchange::drive::{BodyLength, Driver, Lack, Need, Step};
+use sszip_core::exchange::{Asked, RequestHead};
+
+use super::{note, Act, Exchange, State, CLUSTER, REQUEST};
+use crate::abi::{self, Head, Level, Side};
+
+const HEAD: MapType = MapType::HttpRequestHeaders;
+
+impl Exchange {
+    /// The request's head.
+    pub fn request_head(&mut self, is_all: bool) -> Act {
+        let root = std::rc::Rc::clone(&self.root);
+        let Some(filter) = root.filter() else {
+            return Act::Continue;
+        };
+        let head = Head::of(HEAD);
+        if self.is_redirected(&head) {
+            return Act::Continue;
+        }
+        let settings = filter.of_request();
+        let settings = settings.filter(|it| it.core.enable || it.purges);
+        let Some(settings) = settings else {
+            note(None);
+            return Act::Continue;
+        };
+        let host = head.get(":authority").map(|host| (&b"host"[..], host));
+        let mut driver = Driver::new(std::sync::Arc::clone(&settings.core));
+        let said = driver.request_head(RequestHead {
+            method: head.get(":method").unwrap_or_default(),
+            target: head.get(":path").unwrap_or_default(),
+            fields: host.into_iter().chain(head.plain()),
+        });
+        if said.is_err() {
+            return Act::Continue;
+        }
+        if settings.purges {
+            self.driver = Some(driver);
+            return self.purge();
+        }
+        if settings.core.ssz.enable {
+            driver.recall(&filter.learnt(abi::property(CLUSTER)));
+        }
+        let length = match (is_all, head.length()) {
+            (true, _) => BodyLength::Known(0),
+            (_, Some(length)) => BodyLength::Known(length),
+            _ => BodyLength::Unknown,
+        };
+        let need = driver.need(length);
+        self.driver = Some(driver);
+        match need {
+            Need::Nothing => self.forward(),
+            Need::LookUp => self.look_up(Some(b"")),
+            Need::Body | Need::WholeBody if is_all => self.look_up(Some(b"")),
+            // the node is to be asked first whether it wants it (`proxy_100_continue`)
+            Need::Body | Need::WholeBody if head.get("expect").is_some() => self.look_up(None),
+            Need::Body | Need::WholeBody => {
+                let limit = filter.buffer_limit();
+                match length {
+                    BodyLength::Known(length) if length > limit => {
+                        self.is_too_long(length, limit);
+                        self.look_up(None)
+                    }
+                    _ => {
+                        self.state = State::Reading;
+                        Act::Stop
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
+        let driver = self.driver.as_mut();
+        driver.is_some_and(|driver| driver.is_too_long(length, limit))
+    }
+
+    /// The request's body, as far as it has come: `length` bytes, with what the proxy keeps.
+    pub fn request_body(&mut self, length: usize, is_last: bool) -> Act {
+        match self.state {
+            State::Reading => {}
+            State::Waiting | State::Purging => return Act::Stop,
+            _ => {
+                if !self.rest.is_empty() {
+                    abi::prepend(REQUEST, &std::mem::take(&mut self.rest));
+                }
+                return Act::Continue;
+            }
+        }
+        if is_last {
+            return self.all_came(length);
+        }
+        match Head::of(HEAD).length() {
+            Some(_) => {
+                self.body_length = length;
+                Act::Stop
+            }
+            None => self.take(length),
+        }
+    }
+
+    /// A piece of a body of unknown length. The next one may be as long as all that the
+    /// proxy keeps, so that it must not have any of it.
+    fn take(&mut self, length: usize) -> Act {
+        let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
+        let is_too_long = self.is_too_long((self.taken.len() + length) as u64, limit / 2);
+        if is_too_long && self.taken.is_empty() {
+            return self.look_up(None);
+        }
+        let piece = abi::buffer(REQUEST, length).filter(|piece| piece.len() == length);
+        let has_room = self.taken.try_reserve(length).is_ok();
+        let (Some(piece), true) = (piece, has_room) else {
+            // there is no memory
+            abi::prepend(REQUEST, &std::mem::take(&mut self.taken));
+            return self.look_up(None);
+        };
+        if is_too_long {
+            abi::replace_buffer(REQUEST, &std::mem::take(&mut self.taken));
+            self.rest = piece;
+            return self.look_up(None);
+        }
+        self.taken.extend_from_slice(&piece);
+        abi::replace_buffer(REQUEST, b"");
+        Act::Stop
+    }
+
+    /// The last of it, `length` bytes, is with the proxy.
+    fn all_came(&mut self, length: usize) -> Act {
+        self.body_length = length + self.taken.len();
+        if !self.taken.is_empty() && !abi::prepend(REQUEST, &std::mem::take(&mut self.taken)) {
+            return Act::Reset;
+        }
+        self.body_came()
+    }
+
+    fn body_came(&mut self) -> Act {
+        let length = self.body_length;
+        let has_room = self
+            .driver
+            .as_mut()
+            .is_some_and(|driver| driver.take_room(length));
+        match has_room {
+            true => self.look_up(abi::buffer(REQUEST, length).as_deref()),
+            false => self.look_up(None),
+        }
+    }
+
+    /// The request's trailers: its body has ended without saying so.
+    pub fn request_trailers(&mut self) -> Act {
+        match self.state {
+            State::Reading => {
+                // with the proxy is what it was told to keep
+                let kept = match self.taken.is_empty() {
+                    true => self.body_length,
+                    false => 0,
+                };
+                self.all_came(kept)
+            }
+            State::Waiting | State::Purging => Act::Stop,
+            // there is no place for it any more
+            _ if !self.rest.is_empty() => Act::Reset,
+            _ => Act::Continue,
+        }
+    }
+
+    fn look_up(&mut self, body: Option<&[u8]>) -> Act {
+        let Some(driver) = &mut self.driver else {
+            return Act::Continue;
+        };
+        let (mut place, mut unnamed, mut local) = (Vec::new(), false, false);
+        let caches = driver.exchange().is_some_and(|it| it.config().caches());
+        let is_named = |driver: &Driver| {
+            let exchange = driver.exchange();
+            exchange.is_some_and(|it| it.config().cache.namespace.is_some())
+        };
+        if caches {
+            let cluster = abi::property(CLUSTER);
+            local = cluster.is_empty();
+            if !local && !is_named(driver) {
+                let route = abi::property(ROUTE);
+                unnamed = route.is_empty();
+                place = place_of(&route, &cluster);
+                if unnamed {
+                    warn_of_route(&cluster);
+                }
+            }
+        }
+        let head = Head::of(HEAD);
+        let asked = Asked {
+            place: &place,
+            unnamed,
+            local,
+            never_anew: true,
+            host: head.get(":authority").unwrap_or_default(),
+            port: port(),
+            now: abi::monotonic(),
+            coding_allowed: true,
+            waiter: caches.then(|| self.root.waiter(self.id)),
+            ..Asked::default()
+        };
+        match driver.look_up(body, asked) {
+            Ok(step) => self.looked_up(step),
+            Err(_) => self.give_up(),
+        }
+    }
+
+    fn looked_up(&mut self, step: Step) -> Act {
+        match step {
+            Step::Wait => {
+                self.becomes(State::Waiting);
+                self.set_timer();
+                self.root.call(self.id);
+                Act::Stop
+            }
+            Step::Forward => self.forward(),
+            Step::ForwardRewritten => match self.rewrite() {
+                true => self.forward(),
+                false => self.fail(&Step::Fail(Lack::Format)),
+            },
+            Step::Respond => {
+                self.report();
+                Act::Respond
+            }
+            // there is no other thread
+            Step::OffLoop(mut job) => {
+                job.run();
+                match self.driver.as_mut().map(|driver| driver.done(job)) {
+                    Some(step) => self.looked_up(step),
+                    None => self.give_up(),
+                }
+            }
+            step @ Step::Fail(_) => self.fail(&step),
+            _ => self.give_up(),
+        }
+    }
+
+    /// It is looked up once more.
+    pub fn woken(&mut self) {
+        let act = match self.state {
+            State::Waiting => self.body_came(),
+            State::Purging => self.purge(),
+            _ => return,
+        };
+        self.perform_later(Side::Request, act);
+    }
+
+    fn forward(&mut self) -> Act {
+        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+            abi::edit(HEAD, exchange.upstream_edits());
+        }
+        self.is_sent();
+        self.becomes(State::Forwarded);
+        Act::Continue
+    }
+
+    /// Another body, and perhaps another target, in place of the client's. `false`: the
+    /// proxy has no place for it, as for any of a request that came without.
+    fn rewrite(&self) -> bool {
+        let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) else {
+            return false;
+        };
+        let body = exchange.request_body();
+        let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
+        if body.len() as u64 > limit || !abi::replace_buffer(REQUEST, body) {
+            return false;
+        }
+        let target = exchange.request_target();
+        if !target.is_empty() {
+            abi::set(HEAD, ":path", Some(target));
+        }
+        let length = body.len().to_string();
+        abi::set(HEAD, "content-length", Some(length.as_bytes()));
+        true
+    }
+}
+
+const ROUTE: &str = "xds\0route_name";
+const PORT: &str = "destination\0port";
+
+/// The port at which the client has asked; 0: none.
+fn port() -> u16 {
+    let port = abi::property(PORT);
+    let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
+    port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
+}
+
+/// Said once: it is the same for all requests of a route, and nobody reads more.
+fn warn_of_route(cluster: &[u8]) {
+    thread_local! { static SAID: Cell<bool> = const { Cell::new(false) } };
+    if SAID.replace(true) {
+        return;
+    }
+    let cluster = String::from_utf8_lossy(cluster);
+    let text = format!(
+        "a route to the cluster \"{cluster}\" has no name, and its requests are not looked up: \
+         routes with \"cache\" need a \"name\", or a \"cache_namespace\""
+    );
+    abi::log(Level::Warn, &text);
+}

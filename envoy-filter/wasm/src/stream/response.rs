@@ -1,0 +1,329 @@
+//! The response's side of a stream.
+
+use proxy_wasm::types::MapType;
+use sszip_core::cache::stale::Failure;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::{Field, ResponseHead};
+
+use super::{Act, Exchange, State, RESPONSE};
+use crate::abi::{self, digits, Head, Side};
+
+const HEAD: MapType = MapType::HttpResponseHeaders;
+
+/// What has made the answer: the node, or the proxy for some reason.
+const DETAILS: &str = "response\0code_details";
+const BY_THE_NODE: &[u8] = b"via_upstream";
+
+/// What a route may add, with the value `%UPSTREAM_PROTOCOL%`: of what the node speaks
+/// the proxy tells filters nothing by itself. It is not sent on.
+const PROTOCOL: &str = "sszip-upstream-protocol";
+
+impl Exchange {
+    /// The response's head.
+    pub fn response_head(&mut self, is_all: bool) -> Act {
+        self.is_whole = is_all;
+        let mut head = Head::of(HEAD);
+        let is_delimited = is_delimited(&head, is_all);
+        if head.get(PROTOCOL).is_some() {
+            abi::set(HEAD, PROTOCOL, None);
+            head = Head::of(HEAD);
+        }
+        match self.state {
+            State::Forwarded => {}
+            State::Responding => return self.responds(&head),
+            _ => return self.give_up(),
+        }
+        let Some(driver) = &mut self.driver else {
+            return Act::Continue;
+        };
+        let now = abi::monotonic();
+        while let Some(question) = driver.take_inquiry(None, now) {
+            // it is asked once it is known where this one went
+            self.questions.push(question);
+        }
+        let response = read(&head, is_delimited);
+        let failure = match (abi::property(DETAILS) == BY_THE_NODE, response.status) {
+            (true, status) => Failure::Status(status),
+            (false, 504) => Failure::Timeout,
+            (false, _) => Failure::Error,
+        };
+        let is_own = !matches!(failure, Failure::Status(_));
+        if is_own && !driver.fails(failure, now) {
+            return self.give_up();
+        }
+        let step = match driver.node_head(response.clone(), failure, now) {
+            Ok(false) => driver.response_head(response),
+            // a stored answer takes the place of the node's
+            Ok(true) => {
+                replace_head(&head, driver);
+                let head = Head::of(HEAD);
+                driver.response_head(read(&head, is_delimited))
+            }
+            Err(misuse) => Err(misuse),
+        };
+        let Ok(step) = step else {
+            return self.give_up();
+        };
+        match step {
+            step @ (Step::Pass | Step::Show) => {
+                self.is_shown = matches!(step, Step::Show);
+                self.edit_head();
+                self.becomes(State::Showing);
+                self.ends(is_all);
+                Act::Continue
+            }
+            Step::Stream => {
+                self.edit_head();
+                self.becomes(State::Streaming);
+                Act::Continue
+            }
+            // a body is added to what had none
+            Step::Hold if is_all => self.end(),
+            Step::Hold => {
+                self.state = State::Holding;
+                Act::Stop
+            }
+            step => self.fail(&step),
+        }
+    }
+
+    pub(super) fn edit_head(&self) {
+        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+            abi::edit(HEAD, exchange.head_edits());
+            if exchange.status() != 0 {
+                let status = exchange.status().to_string();
+                abi::set(HEAD, ":status", Some(status.as_bytes()));
+            }
+        }
+    }
+
+    /// A piece of the response's body: `length` bytes, with what the proxy keeps.
+    pub fn response_body(&mut self, length: usize, is_last: bool) -> Act {
+        self.has_body = true;
+        self.is_whole = is_last;
+        match self.state {
+            State::Passing if self.is_paced => match whole(length) {
+                Some(piece) => self.pace(&piece),
+                None => Act::Reset,
+            },
+            State::Passing | State::Reading | State::Waiting => Act::Continue,
+            State::Purging | State::Forwarded | State::Responding => Act::Continue,
+            State::Showing if !self.is_shown && !self.is_paced => {
+                self.ends(is_last);
+                Act::Continue
+            }
+            State::Showing => {
+                let Some(piece) = abi::buffer(RESPONSE, length) else {
+                    return self.unseen();
+                };
+                self.see(&piece);
+                if let Some(driver) = &mut self.driver {
+                    // a driver that was told to pass wants none of it
+                    let _ = driver.piece(&piece);
+                }
+                self.ends(is_last);
+                match self.is_paced {
+                    true => self.pace(&piece),
+                    false => Act::Continue,
+                }
+            }
+            State::Holding => {
+                let Some(piece) = whole(length) else {
+                    return Act::Reset;
+                };
+                // what the proxy would keep the driver has
+                abi::replace_buffer(RESPONSE, b"");
+                self.hold(&piece, is_last)
+            }
+            State::Streaming => {
+                let Some(piece) = whole(length) else {
+                    return Act::Reset;
+                };
+                self.see(&piece);
+                self.stream(&piece, is_last)
+            }
+        }
+    }
+
+    /// There is no memory for a piece: what goes on as it is does so unseen.
+    fn unseen(&mut self) -> Act {
+        match self.is_paced {
+            true => Act::Reset,
+            false => self.give_up(),
+        }
+    }
+
+    /// A piece as the node sent it.
+    fn see(&mut self, piece: &[u8]) {
+        if let Some(driver) = &mut self.driver {
+            let length = piece.len() as u64;
+            let job = driver.node_piece(Some(piece), length, false, abi::monotonic());
+            self.root.run(job);
+        }
+    }
+
+    fn hold(&mut self, piece: &[u8], is_last: bool) -> Act {
+        self.see(piece);
+        let Some(driver) = &mut self.driver else {
+            return Act::Reset;
+        };
+        // an end may come without anything
+        let step = match piece {
+            [] => Ok(Step::Await),
+            _ => driver.piece(piece),
+        };
+        match step {
+            Ok(Step::Await) if is_last => self.end(),
+            Ok(Step::Await) => {
+                self.is_kept = true;
+                self.set_timer();
+                Act::Stop
+            }
+            Ok(Step::SendThenPass) => {
+                self.edit_head();
+                let mut all = self.body();
+                all.extend_from_slice(piece);
+                let act = self.send(&all);
+                self.becomes(State::Showing);
+                self.ends(is_last);
+                act
+            }
+            Ok(Step::Stream) => {
+                self.edit_head();
+                self.becomes(State::Streaming);
+                self.stream(piece, is_last)
+            }
+            Ok(step) => self.fail(&step),
+            Err(_) => Act::Reset,
+        }
+    }
+
+    /// The driver's body, in one piece.
+    pub(super) fn body(&self) -> Vec<u8> {
+        let exchange = self.driver.as_ref().and_then(Driver::exchange);
+        let mut all = Vec::new();
+        for piece in exchange.into_iter().flat_map(|it| it.body()) {
+            all.extend_from_slice(piece);
+        }
+        all
+    }
+
+    /// The body has ended while its head is held.
+    fn end(&mut self) -> Act {
+        match self.driver.as_mut().map(Driver::end) {
+            Some(Ok(step)) => self.ended(step),
+            _ => Act::Reset,
+        }
+    }
+
+    /// What is to be sent of a body that has ended.
+    fn ended(&mut self, step: Step) -> Act {
+        match step {
+            Step::OffLoop(mut job) => {
+                job.run();
+                match self.driver.as_mut().map(|driver| driver.done(job)) {
+                    Some(step) => self.ended(step),
+                    None => Act::Reset,
+                }
+            }
+            Step::Send => {
+                self.edit_head();
+                let body = self.body();
+                let act = self.send(&body);
+                self.ends(true);
+                act
+            }
+            Step::Stream => {
+                self.edit_head();
+                self.becomes(State::Streaming);
+                self.stream(b"", true)
+            }
+            step => self.fail(&step),
+        }
+    }
+
+    /// The time to hold is over.
+    pub(super) fn release(&mut self) {
+        let act = match self.driver.as_mut().map(Driver::release) {
+            Some(Ok(Step::Await)) => return,
+            Some(Ok(Step::SendThenPass)) => {
+                self.edit_head();
+                let body = self.body();
+                self.becomes(State::Showing);
+                self.is_paced = true;
+                self.pace(&body)
+            }
+            Some(Ok(Step::Stream)) => {
+                self.edit_head();
+                self.becomes(State::Streaming);
+                self.is_paced = true;
+                self.stream(b"", false)
+            }
+            Some(Ok(step)) => self.fail(&step),
+            _ => Act::Reset,
+        };
+        match act {
+            // now, that is
+            Act::Stop => self.send_paced(),
+            act => self.perform_later(Side::Response, act),
+        }
+    }
+
+    /// The response's trailers: its body has ended without saying so.
+    pub fn response_trailers(&mut self) -> Act {
+        self.is_whole = true;
+        match self.state {
+            State::Holding => self.end(),
+            State::Streaming => self.stream(b"", true),
+            State::Showing => {
+                self.ends(true);
+                self.pace_trailers()
+            }
+            State::Passing => self.pace_trailers(),
+            _ => Act::Continue,
+        }
+    }
+}
+
+/// What has come of the body, if all of it can be had.
+fn whole(length: usize) -> Option<Vec<u8>> {
+    abi::buffer(RESPONSE, length).filter(|piece| piece.len() == length)
+}
+
+/// A response's head as the driver reads it.
+pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
+    let status = head.get(":status").and_then(digits).unwrap_or_default();
+    ResponseHead {
+        status: status as u16,
+        content_length: head.length(),
+        fields: head.plain(),
+        delimited,
+        now: abi::wall(),
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    }
+}
+
+/// The driver's whole head in place of the one that there is.
+fn replace_head(head: &Head, driver: &Driver) {
+    for (name, _) in head.plain() {
+        abi::set(HEAD, &String::from_utf8_lossy(name), None);
+    }
+    if let Some(exchange) = driver.exchange() {
+        abi::edit(HEAD, exchange.head_edits());
+        let status = exchange.status().to_string();
+        abi::set(HEAD, ":status", Some(status.as_bytes()));
+    }
+}
+
+/// The body's end can be told from a break: always but with HTTP/1, where that may be the
+/// connection's end.
+fn is_delimited(head: &Head, is_all: bool) -> bool {
+    let codings = head.get("transfer-encoding").unwrap_or_default();
+    is_all
+        || head.length().is_some()
+        || codings.to_ascii_lowercase().ends_with(b"chunked")
+        || matches!(head.get(PROTOCOL), Some(b"HTTP/2" | b"HTTP/3"))
+}

@@ -1,0 +1,183 @@
+
+/*
+ * Copyright (C) the sszip authors
+ */
+
+
+#include "ngx_http_sszip_module.h"
+
+
+/*
+ * What all workers have counted: a page, JSON or metrics.  They count where a
+ * location tells it, in memory that outlives them, and a reload.
+ */
+
+
+/* beside what is used: the zone's own pages and their descriptions */
+#define NGX_HTTP_SSZIP_ZONE_SPARE  16
+
+
+static ngx_int_t ngx_http_sszip_status_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data);
+static ngx_uint_t ngx_http_sszip_board(ngx_http_request_t *r,
+    sszip_board *board);
+
+
+char *
+ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data)
+{
+    ngx_flag_t  *tells = data;
+
+    size_t                       size;
+    ngx_http_core_loc_conf_t    *clcf;
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    static ngx_str_t  name = ngx_string("sszip_status");
+
+    if (!*tells) {
+        return NGX_CONF_OK;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->handler != NULL) {
+        return "is in a location that does something else already";
+    }
+
+    clcf->handler = ngx_http_sszip_status_handler;
+
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sszip_module);
+    smcf->used = 1;
+
+    if (smcf->zone != NULL) {
+        return NGX_CONF_OK;
+    }
+
+    size = ngx_align(sszip_board_length(), ngx_pagesize)
+           + NGX_HTTP_SSZIP_ZONE_SPARE * ngx_pagesize;
+
+    smcf->zone = ngx_shared_memory_add(cf, &name, size, &ngx_http_sszip_module);
+
+    if (smcf->zone == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    smcf->zone->init = ngx_http_sszip_init_zone;
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
+{
+    ngx_slab_pool_t  *pool;
+
+    pool = (ngx_slab_pool_t *) zone->shm.addr;
+
+    if (data == NULL && !zone->shm.exists) {
+        pool->data = ngx_slab_calloc(pool, sszip_board_length());
+    }
+
+    zone->data = pool->data;
+
+    if (sszip_board_begin(zone->data) != SSZIP_STATUS_OK) {
+        ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
+                      "sszip: no memory for counters in zone \"%V\"",
+                      &zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* 0: nobody wants to see it */
+
+static ngx_uint_t
+ngx_http_sszip_board(ngx_http_request_t *r, sszip_board *board)
+{
+    ngx_http_sszip_main_conf_t  *smcf;
+
+    static ngx_str_t  host = ngx_string(NGINX_VER);
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+
+    if (smcf->zone == NULL) {
+        return 0;
+    }
+
+    board->size = sizeof(sszip_board);
+    board->memory = smcf->zone->data;
+    /* not its number, which one that ends after a reload may have, too */
+
+    board->worker = ngx_process_slot;
+    board->host = ngx_http_sszip_str(&host);
+
+    return 1;
+}
+
+
+void
+ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+{
+    sszip_board  board;
+
+    /* not what a redirect took away, or what has no client */
+
+    if (r == r->main
+        && ctx == ngx_http_get_module_ctx(r, ngx_http_sszip_module)
+        && ngx_http_sszip_board(r, &board))
+    {
+        (void) sszip_exchange_count(ctx->exchange, &board);
+    }
+}
+
+
+/* called again when it has waited */
+
+static ngx_int_t
+ngx_http_sszip_status_handler(ngx_http_request_t *r)
+{
+    ngx_int_t              rc;
+    sszip_asked            asked;
+    sszip_board            board;
+    ngx_http_sszip_ctx_t  *ctx;
+
+    ctx = ngx_http_sszip_get_ctx(r);
+
+    ngx_memzero(&asked, sizeof(sszip_asked));
+
+    asked.size = sizeof(sszip_asked);
+    asked.now = ngx_http_sszip_now();
+    asked.waiter = (uintptr_t) ctx;
+
+    if (ctx == NULL
+        || !ngx_http_sszip_board(r, &board)
+        || sszip_exchange_tell_status(ctx->exchange,
+                                      ngx_http_sszip_str(&r->method_name),
+                                      ngx_http_sszip_str(&r->args), &asked,
+                                      &board, &ctx->step)
+           != SSZIP_STATUS_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_discard_request_body(r);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    /* who sends or waits does not leave that to the caller */
+
+    r->main->count++;
+
+    rc = ngx_http_sszip_looked_up(r, ctx);
+
+    if (rc != NGX_DONE) {
+        r->main->count--;
+    }
+
+    return rc;
+}

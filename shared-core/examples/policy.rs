@@ -1,0 +1,56 @@
+//! A batch of 100 calls is judged by 20 rules, so many times: to be counted.
+//! `valgrind --tool=callgrind target/release/examples/policy TIMES`
+
+use std::hint::black_box;
+
+use sszip_core::jsonrpc::request::{parse, Request};
+use sszip_core::jsonrpc::rules::Rules;
+
+fn main() {
+    let times = std::env::args().nth(1);
+    let times: usize = times.and_then(|times| times.parse().ok()).unwrap_or(100);
+    let mut rules = Rules::default();
+    for name in [
+        "debug_*",
+        "admin_*",
+        "personal_*",
+        "miner_*",
+        "engine_*",
+        "txpool_*",
+        "trace_*",
+        "les_*",
+        "clique_*",
+        "eth_sign",
+        "eth_signTransaction",
+        "eth_sendTransaction",
+        "eth_accounts",
+        "eth_coinbase",
+        "eth_mining",
+        "eth_hashrate",
+        "eth_getWork",
+        "eth_submitWork",
+        "eth_submitHashrate",
+        "eth_newFilter",
+    ] {
+        if rules.add(name.as_bytes(), false).is_err() {
+            std::process::exit(1);
+        }
+    }
+    let call = |id: usize| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getBlockByNumber","params":["0x{id:x}",false]}}"#
+        )
+    };
+    let calls: Vec<_> = (0..100).map(call).collect();
+    let body = format!("[{}]", calls.join(","));
+    let mut denied = 0;
+    for _ in 0..times {
+        if let Ok(Request::Batch(calls)) = parse(black_box(body.as_bytes()), usize::MAX) {
+            denied += calls
+                .iter()
+                .filter(|call| !rules.allow(call.method))
+                .count();
+        }
+    }
+    std::process::exit(i32::from(denied > 0));
+}

@@ -1,0 +1,152 @@
+//! What answers have said: up to which purge, and of which chains.
+//!
+//! Answers may come in another order than they were made in, and an owner may be
+//! replaced by another one. Numbers grow, so what is newer is kept; one that is lower than what was
+//! known when its question was asked is another owner's, and counts.
+
+use crate::cache::chain::{Chains, Heights, Mark, State};
+use crate::cache::link::message::Told;
+use crate::cache::Namespace;
+
+/// Namespaces that are known. Of others nothing is taken for final.
+const MOST: usize = 64;
+
+/// What an owner has said of a chain's node is believed for so long. Milliseconds.
+const BELIEVED: u64 = 1_000;
+
+/// Of a chain of which nothing is known.
+const UNKNOWN: Mark = Mark {
+    heights: Heights::Blocks,
+    // what is asked for now is of before all that an owner will say
+    epoch: 1,
+    seen: 0,
+    head: None,
+    last_final: None,
+    is_known: false,
+    is_wrong: false,
+};
+
+/// What was known when a question was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) generation: u64,
+    /// `None`: nothing.
+    pub(super) chain: Option<Told>,
+}
+
+impl Heard {
+    /// The number of the state that was known.
+    pub(super) fn number(&self) -> Option<u64> {
+        match self.chain? {
+            Told::Number(number) => Some(number),
+            Told::NotFollowed => None,
+        }
+    }
+
+    /// The last purge that is known, when `said` is heard and `known` was.
+    pub(super) fn newest(&self, known: u64, said: u64) -> u64 {
+        match said < self.generation {
+            true => said,
+            false => known.max(said),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Known(Vec<Space>);
+
+#[derive(Debug)]
+struct Space {
+    namespace: Namespace,
+    told: Told,
+    /// It was so then, or later.
+    at: u64,
+}
+
+impl Known {
+    pub(super) fn get(&self, namespace: &Namespace) -> Option<Told> {
+        Some(self.find(namespace)?.told)
+    }
+
+    fn find(&self, namespace: &Namespace) -> Option<&Space> {
+        self.0.iter().find(|space| space.namespace == *namespace)
+    }
+
+    /// An answer that was made at that time or later says this to a question that
+    /// was asked when that was known.
+    pub(super) fn hear(
+        &mut self,
+        chains: &Chains,
+        namespace: Namespace,
+        (heard, at): (&Heard, u64),
+        told: Told,
+        state: Option<Box<State>>,
+    ) {
+        let known = self.get(&namespace);
+        let is_news = match (known, told) {
+            // one or the other is another owner's
+            (known, Told::NotFollowed) => known == heard.chain,
+            (Some(Told::Number(known)), Told::Number(number)) => {
+                number > known || heard.number().is_some_and(|heard| number < heard)
+            }
+            (_, Told::Number(_)) => true,
+        };
+        match (told, state) {
+            (Told::Number(_), Some(state)) if is_news => {
+                let unknown = || State::unknown(state.heights, 0);
+                chains.get_or_add(namespace, unknown).told(*state);
+            }
+            // it is what is known
+            (Told::Number(_), _) if known == Some(told) => {}
+            (Told::NotFollowed, _) if is_news => {}
+            _ => return,
+        }
+        self.remember(Space {
+            namespace,
+            told,
+            at,
+        });
+        if is_news {
+            let followed: Vec<Namespace> = self.followed().collect();
+            chains.retain(&followed);
+        }
+    }
+
+    fn followed(&self) -> impl Iterator<Item = Namespace> + '_ {
+        let followed = |space: &&Space| matches!(space.told, Told::Number(_));
+        self.0.iter().filter(followed).map(|space| space.namespace)
+    }
+
+    fn remember(&mut self, space: Space) {
+        let mut all = self.0.iter_mut();
+        if let Some(known) = all.find(|known| known.namespace == space.namespace) {
+            known.told = space.told;
+            known.at = known.at.max(space.at);
+            return;
+        }
+        if self.0.len() == MOST {
+            let oldest = (0..MOST).min_by_key(|at| self.0[*at].at).unwrap_or(0);
+            self.0.swap_remove(oldest);
+        }
+        self.0.push(space);
+    }
+
+    /// What a request that goes to the node knows of its chain.
+    pub(super) fn mark(&self, chains: &Chains, namespace: &Namespace, now: u64) -> Option<Mark> {
+        let Some(space) = self.find(namespace) else {
+            return Some(UNKNOWN);
+        };
+        let is_recent = now.saturating_sub(space.at) <= BELIEVED;
+        match chains.get(namespace).map(|chain| chain.mark()) {
+            Some(mark) if is_recent => Some(mark),
+            // its node may be another one by now
+            Some(mark) => Some(Mark {
+                last_final: None,
+                is_known: false,
+                ..mark
+            }),
+            None if is_recent => None,
+            None => Some(UNKNOWN),
+        }
+    }
+}

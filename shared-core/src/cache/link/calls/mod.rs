@@ -1,0 +1,475 @@
+//! The owner of a store, for a process that has no connections of its own: what
+//! it asks is a call that its host makes, and shows the answer to.
+//!
+//! There is no event stream: what is known of purges and of chains is what answers
+//! have said, and may have changed since. So nothing is given to anybody before the
+//! owner has been asked for it *after* that one began to wait: who joins a flight
+//! later waits for one more question, on behalf of all who did; and what a request
+//! has fetched for others is theirs when the owner has taken it. Nothing is sent from memory
+//! ([`may_send`](Owner::may_send) is `false`).
+//!
+//! ```text
+//!  asked ──▶ next ──▶ under way ──▶ answered: found     to those who joined before it was sent
+//!    ▲                    │                   granted   one of them leads
+//!    │ the others         │                   pending   the same, and the owner waits (a long poll)
+//!    └────────────────────┴── failed, late ───────────▶ the node
+//! ```
+
+mod answers;
+mod asking;
+mod known;
+mod pulse;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicU64;
+use std::sync::Mutex;
+
+use self::known::{Heard, Known};
+use self::pulse::Pulse;
+use super::claims::Claims;
+use super::favours::{self, Favours};
+use super::job::{Job, LookUp};
+use super::message::{Answer, Lease, Message};
+use super::news::{self, News};
+use super::purge;
+use super::taking::fail_open;
+use super::PURGE;
+use crate::cache::chain::Chains;
+use crate::cache::process::flights::Outcome;
+use crate::cache::process::ownership::{Landing, Owner};
+use crate::cache::process::Shared;
+use crate::cache::{Key, Namespace};
+use crate::lock::locked;
+
+/// What calls keep within.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// A look-up that takes longer is not waited for. Milliseconds.
+    pub deadline: u64,
+    /// The owner waits so long at a time for what another process fetches.
+    /// Milliseconds.
+    pub slice: u64,
+    /// Calls under way. Beyond it the node is asked at once.
+    pub most: usize,
+    /// How many of them may be such that the owner waits.
+    pub most_waits: usize,
+    /// Bytes of entries that are to be stored, or are being.
+    pub most_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            deadline: 20,
+            slice: 1_000,
+            most: 256,
+            most_waits: 64,
+            most_bytes: 16 << 20,
+        }
+    }
+}
+
+/// For how long a lease is asked for: nobody can tell when a process without an
+/// event stream has gone. Milliseconds.
+const LEASE: u64 = 10_000;
+
+/// How much later than it should an answer may come that the owner waits for.
+/// Milliseconds.
+const MARGIN: u64 = 500;
+
+/// What nobody waits for may take so long. Milliseconds.
+const FAVOUR: u64 = 1_500;
+
+/// Who waits for what was fetched waits so many times the deadline until the owner
+/// has taken it.
+const LANDING: u64 = 5;
+
+/// An answer that comes after its time is heeded for so long. Milliseconds.
+const GONE: u64 = 10_000;
+
+/// One that may be of before a purge is asked for so often once more.
+const AGAIN: u8 = 2;
+
+/// Which call an answer is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(u64);
+
+/// A call that the host is to make.
+#[derive(Debug)]
+pub struct Call {
+    /// To be shown with its answer.
+    pub ticket: Ticket,
+    /// What is sent.
+    pub message: Message,
+    /// After so many milliseconds it has [failed](Calls::failed).
+    pub timeout: u64,
+}
+
+/// The owner, as it is asked by calls. Any thread may ask and answer.
+#[derive(Debug)]
+pub struct Calls {
+    bounds: Bounds,
+    /// How the owner knows the process.
+    process: String,
+    state: Mutex<State>,
+    chains: Chains,
+    /// The last purge that is known.
+    generation: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What somebody waits for.
+    asked: VecDeque<Work>,
+    /// And what nobody does.
+    favours: Favours,
+    under_way: HashMap<Ticket, UnderWay>,
+    last: Ticket,
+    /// Nothing has to be given up before that.
+    next_due: u64,
+    claims: Claims,
+    known: Known,
+    pulse: Pulse,
+    news: news::Known,
+}
+
+/// A question.
+#[derive(Debug)]
+struct Work {
+    job: Job,
+    /// The owner is to tell of the chain behind that namespace.
+    namespace: Option<Namespace>,
+    /// Those who wait for what is stored with it, or is not.
+    landing: Option<Landing>,
+    /// If another process fetches it the owner is to wait for that.
+    waits: bool,
+    /// How often it was asked before.
+    again: u8,
+}
+
+/// A call that was made.
+#[derive(Debug)]
+struct UnderWay {
+    work: Work,
+    /// So many had joined a flight when it was made: it answers their questions.
+    joined: u64,
+    /// When it was made, and what was known.
+    sent: u64,
+    heard: Heard,
+    /// Then it is given up.
+    due: u64,
+}
+
+impl Work {
+    fn new(job: Job, namespace: Option<Namespace>) -> Self {
+        Self {
+            job,
+            namespace,
+            landing: None,
+            waits: false,
+            again: 0,
+        }
+    }
+
+    /// What nobody waits for.
+    fn favour(job: Job) -> Self {
+        let namespace = match &job {
+            Job::Store { about, .. } => Some(about.namespace),
+            _ => None,
+        };
+        Self::new(job, namespace)
+    }
+
+    /// When it is given up, if it is sent now.
+    fn due(&self, bounds: &Bounds, now: u64) -> u64 {
+        match &self.job {
+            Job::LookUp(_) if self.waits => now + bounds.slice + MARGIN,
+            Job::LookUp(LookUp { due, .. }) | Job::LookUps { due, .. } => *due,
+            Job::Purge { .. } => now + PURGE,
+            _ if self.landing.is_some() => now + bounds.deadline * LANDING,
+            _ => now + FAVOUR,
+        }
+    }
+
+    /// For how long the host is to wait for the answer.
+    fn timeout(&self, due: u64, now: u64) -> u64 {
+        match self.landing {
+            Some(_) => FAVOUR,
+            None => due.saturating_sub(now),
+        }
+    }
+}
+
+impl Calls {
+    /// Of the process that the owner is to know as `process`: at most 64 letters,
+    /// digits, `-`, `.` and `_`, another one each time.
+    pub fn new(process: String, bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            process,
+            state: Mutex::new(State {
+                asked: VecDeque::new(),
+                favours: Favours::within(bounds.most_bytes),
+                under_way: HashMap::new(),
+                last: Ticket(0),
+                next_due: u64::MAX,
+                claims: Claims::default(),
+                known: Known::default(),
+                pulse: Pulse::default(),
+                news: news::Known::default(),
+            }),
+            chains: Chains::default(),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    /// Has the owner asked for nothing but what it says of itself with each answer: who is
+    /// the first to ask would be told of a purge that it can't know of, and asks again.
+    pub fn greet(&self) {
+        // a lease that nobody has is given back
+        locked(&self.state)
+            .favours
+            .push(Job::GiveBack(Key::default()));
+    }
+
+    /// The next call to be made: to be asked until `None` after whatever the host
+    /// has done, and when [`next_tick`](Self::next_tick) says so. `now` is in milliseconds of the
+    /// look-ups' clock, here and everywhere; any clock will do that does not run
+    /// backwards.
+    pub fn next(&self, shared: &Shared, now: u64) -> Option<Call> {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if now >= state.next_due {
+            state.give_up_late(shared, now);
+        }
+        loop {
+            let work = state.take(&self.bounds)?;
+            if let Some(call) = self.begin(&mut state, shared, work, now) {
+                return Some(call);
+            }
+        }
+    }
+
+    /// In how many milliseconds [`next`](Self::next) is to be asked again, if nothing else
+    /// happens: calls may be lost. `None`: there are none.
+    pub fn next_tick(&self, now: u64) -> Option<u64> {
+        let due = locked(&self.state).next_due;
+        (due < u64::MAX).then(|| due.saturating_sub(now).max(1))
+    }
+
+    /// The answer to a call has come, whatever it is.
+    pub fn answered(&self, shared: &Shared, ticket: Ticket, answer: Answer, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if let Some(under_way) = state.under_way.remove(&ticket) {
+            self.take(&mut state, shared, under_way, answer, now);
+        }
+    }
+
+    /// No answer to a call will come: it took too long, could not be made, or went
+    /// with the stream that made it.
+    pub fn failed(&self, shared: &Shared, ticket: Ticket, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if let Some(UnderWay { work, .. }) = state.under_way.remove(&ticket) {
+            state.fail(shared, work);
+        }
+    }
+
+    /// A call could not be made, or there was nobody to take it: nothing of it has arrived.
+    pub fn not_made(&self, shared: &Shared, ticket: Ticket, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        state.pulse.is_another = false;
+        if let Some(UnderWay { work, .. }) = state.under_way.remove(&ticket) {
+            if let Job::Purge {
+                waiter: Some(waiter),
+                ..
+            } = work.job
+            {
+                state.claims.said(waiter, purge::not_asked());
+            }
+            state.fail(shared, work);
+        }
+    }
+
+    /// What a host should put into its log; to be asked now and then.
+    pub fn news(&self, now: u64) -> Option<News> {
+        let mut state = locked(&self.state);
+        let is_up = !state.pulse.is_down();
+        let is_another = state.pulse.is_another;
+        state.news.news(is_up, now).map(|news| match news {
+            News::DoesNotAnswer if is_another => News::IsAnother,
+            news => news,
+        })
+    }
+
+    /// What is to be sent for it; `None`: it can't be.
+    fn begin(&self, state: &mut State, shared: &Shared, work: Work, now: u64) -> Option<Call> {
+        let due = work.due(&self.bounds, now);
+        let heard = Heard {
+            generation: self.generation(),
+            chain: work.namespace.and_then(|of| state.known.get(&of)),
+        };
+        let message = self.message(&work, &heard, now);
+        let (Some(message), true, Ok(())) = (message, due > now, state.under_way.try_reserve(1))
+        else {
+            state.let_go(shared, work);
+            return None;
+        };
+        let timeout = work.timeout(due, now);
+        let under_way = UnderWay {
+            joined: shared.flights.joined(),
+            sent: now,
+            work,
+            heard,
+            due,
+        };
+        state.last = Ticket(state.last.0 + 1);
+        state.under_way.insert(state.last, under_way);
+        state.is_due(due);
+        Some(Call {
+            ticket: state.last,
+            message,
+            timeout,
+        })
+    }
+
+    fn message(&self, work: &Work, heard: &Heard, now: u64) -> Option<Message> {
+        let message = match &work.job {
+            Job::LookUp(look_up) => {
+                let lease = Lease {
+                    process: &self.process,
+                    milliseconds: LEASE,
+                    wait: if work.waits { self.bounds.slice } else { 0 },
+                };
+                Message::look_up(&look_up.key, look_up.wants_lease().then_some(lease))
+            }
+            job => job.message(&self.process, now)?,
+        };
+        Some(match &work.namespace {
+            Some(namespace) => message.about(namespace, heard.number()),
+            None => message,
+        })
+    }
+}
+
+impl State {
+    /// Whether there is room for what somebody waits for.
+    fn has_room(&mut self, bounds: &Bounds) -> bool {
+        self.under_way.len() + self.asked.len() < bounds.most && self.asked.try_reserve(1).is_ok()
+    }
+
+    /// Asks; there [is room](Self::has_room).
+    fn ask(&mut self, work: Work, due: u64) {
+        self.asked.push_back(work);
+        self.is_due(due);
+    }
+
+    fn is_due(&mut self, due: u64) {
+        self.next_due = self.next_due.min(due);
+    }
+
+    /// What is to be sent next.
+    fn take(&mut self, bounds: &Bounds) -> Option<Work> {
+        if let Some(work) = self.asked.pop_front() {
+            return Some(work);
+        }
+        // half of the calls are for those who wait
+        let has_room = self.under_way.len() < bounds.most / 2 && self.stores() < bounds.most_bytes;
+        let favour = (has_room && !self.pulse.is_down()).then(|| self.favours.pop());
+        favour.flatten().map(Work::favour)
+    }
+
+    /// Bytes of entries that are under way to be stored.
+    fn stores(&self) -> u64 {
+        let works = self.under_way.values().map(|it| &it.work);
+        works
+            .chain(&self.asked)
+            .map(|work| favours::weight(&work.job))
+            .sum()
+    }
+
+    /// How many calls there are for which the owner waits.
+    fn waits(&self) -> usize {
+        let works = self.under_way.values().map(|it| &it.work);
+        works.chain(&self.asked).filter(|work| work.waits).count()
+    }
+
+    /// Those whose time is over go on without the owner.
+    fn give_up_late(&mut self, shared: &Shared, now: u64) {
+        for _ in 0..self.asked.len() {
+            match self.asked.pop_front() {
+                Some(work) if work.job.is_late(now) => self.let_go(shared, work),
+                Some(work) => self.asked.push_back(work),
+                None => break,
+            }
+        }
+        let late = self.under_way.iter().filter(|(_, it)| it.due <= now);
+        let late: Vec<Ticket> = late.map(|(ticket, _)| *ticket).collect();
+        for ticket in late {
+            let Some(under_way) = self.under_way.get_mut(&ticket) else {
+                continue;
+            };
+            if let Some(landing) = under_way.work.landing.take() {
+                // it is stored all the same
+                under_way.due = under_way.sent + FAVOUR;
+                land_alone(shared, landing);
+                continue;
+            }
+            let late = Job::Late(match &under_way.work.job {
+                Job::LookUp(look_up) if look_up.wants_lease() => Some(look_up.key),
+                _ => None,
+            });
+            let job = std::mem::replace(&mut under_way.work.job, late);
+            under_way.due = now + GONE;
+            if matches!(job, Job::Late(_)) {
+                // its host has forgotten it
+                self.under_way.remove(&ticket);
+            } else {
+                self.fail(shared, Work::new(job, None));
+            }
+        }
+        let asked = self.asked.iter().filter_map(|work| work.job.due());
+        let dues = self.under_way.values().map(|it| it.due).chain(asked);
+        self.next_due = dues.min().unwrap_or(u64::MAX);
+    }
+
+    /// The owner did not answer.
+    fn fail(&mut self, shared: &Shared, work: Work) {
+        if !matches!(work.job, Job::Late(_)) {
+            self.pulse.failed();
+        }
+        if let Job::LookUp(look_up) = &work.job {
+            if look_up.wants_lease() {
+                // it may have been granted
+                shared.flights.lease(&look_up.key);
+            }
+        }
+        self.let_go(shared, work);
+    }
+
+    /// Who waits for it goes on without.
+    fn let_go(&mut self, shared: &Shared, work: Work) {
+        if let Some(landing) = work.landing {
+            land_alone(shared, landing);
+        }
+        match work.job {
+            Job::LookUp(look_up) => fail_open(&mut self.favours, shared, look_up),
+            Job::LookUps { waiter, .. } => shared.wake([waiter]),
+            Job::Purge { waiter, .. } => shared.wake(waiter),
+            Job::Status { waiter, .. } => shared.wake([waiter]),
+            // it may have arrived, or not: others are not to wait for it
+            Job::Store { key, .. } => self.favours.push(Job::GiveBack(key)),
+            Job::GiveBack(_) | Job::Acknowledge(_) | Job::Listen | Job::Late(_) => {}
+        }
+    }
+}
+
+/// Nobody can say whether it holds: each asks the node.
+fn land_alone(shared: &Shared, landing: Landing) {
+    shared.wake(shared.flights.finish(landing.token, Outcome::Alone));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Bounds, Call, Calls, Ticket};
+use crate::cache::class::Class;
+use crate::cache::entry::about::About;
+use crate::cache::entry::wire::Encoded;
+use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+use crate::cache::link::{Answer, News, Told};
+use crate::cache::process::flights::{Outcome, Role, Token, Turn};
+use crate::cache::process::ownership::{Landing, Owner};
+use crate::cache::process::wake::{EventLoop, Queue, Waiter};
+use crate::cache::process::Shared;
+use crate::cache::{Key, Namespace};
+
+mod chains;
+mod herds;
+mod limits;
+mod lookups;
+
+const KEY: Key = [7; 32];
+const SPACE: Namespace = [0xab; 16];
+
+/// A waiter of the only event loop.
+fn at(id: usize) -> Waiter {
+    EventLoop::default().waiter(id)
+}
+
+/// A host that makes calls when it is told to.
+struct Host {
+    shared: Shared,
+    queue: Arc<Queue>,
+    calls: Arc<Calls>,
+    now: u64,
+    /// Calls that were made.
+    made: BTreeMap<Ticket, Call>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self::within(Bounds::default())
+    }
+
+    fn within(bounds: Bounds) -> Self {
+        let shared = Shared::default();
+        let queue = Arc::new(Queue::default());
+        shared.event_loop(queue.clone());
+        let calls = Arc::new(Calls::new("w-1".into(), bounds));
+        shared.join(calls.clone());
+        Self {
+            shared,
+            queue,
+            calls,
+            now: 1_000,
+            made: BTreeMap::new(),
+        }
+    }
+
+    fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// Makes what is to be made. What that is: methods and targets.
+    fn run(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        while let Some(call) = self.calls().next(&self.shared, self.now) {
+            let message = &call.message;
+            let target = message.target.replace(&"07".repeat(32), "KEY");
+            said.push(format!("{} {target}", message.method));
+            self.made.insert(call.ticket, call);
+        }
+        said
+    }
+
+    fn pass(&mut self, milliseconds: u64) -> Vec<String> {
+        self.now += milliseconds;
+        self.run()
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let (_, call) = self.made.last_key_value()?;
+        let field = call.message.fields.iter().find(|(other, _)| *other == name);
+        field.map(|(_, value)| &**value)
+    }
+
+    /// The oldest call is answered. What is to be made then.
+    fn answer(&mut self, answer: Answer) -> Vec<String> {
+        let (ticket, _) = self.made.pop_first().unwrap();
+        self.calls()
+            .answered(&self.shared, ticket, answer, self.now);
+        self.run()
+    }
+
+    fn fail(&mut self) -> Vec<String> {
+        let (ticket, _) = self.made.pop_first().unwrap();
+        self.calls().failed(&self.shared, ticket, self.now);
+        self.run()
+    }
+
+    /// A request that wants `KEY`. Whether it waits.
+    fn want(&mut self, waiter: usize) -> Vec<String> {
+        self.ask(KEY, waiter, true);
+        self.run()
+    }
+
+    /// Whether it waits.
+    fn ask(&mut self, key: Key, waiter: usize, leases: bool) -> bool {
+        match self.shared.flights.begin(key, at(waiter)).unwrap() {
+            Role::Follower => true,
+            Role::Leader(token) => {
+                self.shared.flights.follow(&token, at(waiter)).unwrap();
+                let asked = self
+                    .calls()
+                    .ask(key, token, &SPACE, leases, false, self.now);
+                if let Err(token) = asked {
+                    self.shared.leave(&key, at(waiter));
+                    self.shared.hand_on(token);
+                    return false;
+                }
+                true
+            }
+        }
+    }
+
+    fn lead(&self, waiter: usize) -> Option<Token> {
+        match self.shared.flights.claim(at(waiter)) {
+            Some(Turn::Lead(token)) => Some(token),
+            _ => None,
+        }
+    }
+
+    /// What it was given: a text.
+    fn given(&self, waiter: usize) -> Option<String> {
+        match self.shared.flights.claim(at(waiter)) {
+            Some(Turn::Landed(Outcome::Answer(entry))) => Some(text_of(&entry)),
+            _ => None,
+        }
+    }
+
+    fn is_alone(&self, waiter: usize) -> bool {
+        let turn = self.shared.flights.claim(at(waiter));
+        matches!(turn, Some(Turn::Landed(Outcome::Alone)))
+    }
+
+    fn woken(&self) -> Vec<usize> {
+        std::iter::from_fn(|| self.queue.next()).collect()
+    }
+
+    /// What was fetched under a token is published, as a fill does.
+    fn publish(&mut self, token: Token, entry: Entry, generation: u64) -> Vec<String> {
+        let key = *token.key();
+        let entry = Arc::new(entry.stored(self.now, 10_000));
+        let about = About::of(&entry, SPACE, None, generation).unwrap();
+        self.calls().store(key, Arc::clone(&entry), about, None);
+        self.shared.land(Landing {
+            token,
+            entry,
+            generation,
+        });
+        self.run()
+    }
+}
+
+fn text_of(entry: &Entry) -> String {
+    let encoded = Encoded::of(entry).unwrap();
+    String::from_utf8(encoded.payload.to_vec()).unwrap()
+}
+
+fn entry(text: &str) -> Entry {
+    let meta = Meta {
+        class: Class::Config,
+        ..Meta::default()
+    };
+    of_meta(text, meta)
+}
+
+fn of_meta(text: &str, meta: Meta) -> Entry {
+    let payload = Payload::Raw(text.as_bytes().to_vec().into());
+    Entry::new(Envelope::none(), payload, meta)
+}
+
+/// An answer of an owner that follows nothing.
+fn said(status: u16) -> Answer {
+    Answer {
+        status,
+        generation: Some(5),
+        chain: Some(Told::NotFollowed),
+        ..Answer::default()
+    }
+}
+
+fn found(entry: &Entry) -> Answer {
+    Answer {
+        fresh: 500,
+        body: Encoded::of(entry).unwrap().to_vec(),
+        ..said(200)
+    }
+}
+
+fn missing(granted: bool) -> Answer {
+    Answer {
+        granted: Some(granted),
+        ..said(404)
+    }
+}
+
+const LOOK_UP: &str = "GET /v1/entries/KEY?lease=w-1&for=10000";
+const LONG: &str = "GET /v1/entries/KEY?lease=w-1&for=10000&wait=1000";
+const STORE: &str = "PUT /v1/entries/KEY";
+const GIVE_BACK: &str = "DELETE /v1/leases/KEY?process=w-1";

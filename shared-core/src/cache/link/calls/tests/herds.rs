@@ -1,0 +1,146 @@
+//! Several who want the same: each is given what the owner said after it had
+//! asked.
+
+use super::*;
+
+#[test]
+fn one_question_is_for_all_who_had_asked_by_then() {
+    let mut host = Host::new();
+    host.ask(KEY, 1, true);
+    host.ask(KEY, 2, true);
+    assert_eq!(host.run(), [LOOK_UP]);
+    // too late for that one
+    assert!(host.want(3).is_empty());
+    assert_eq!(host.answer(found(&entry("old"))), [LOOK_UP]);
+    assert_eq!(host.woken(), [1, 2]);
+    // in between it was purged, and put again
+    let new = Answer {
+        generation: Some(6),
+        ..found(&entry("new"))
+    };
+    host.want(4);
+    assert_eq!(host.answer(new.clone()), [LOOK_UP]);
+    host.answer(new);
+    let given = [1, 2, 3, 4].map(|waiter| host.given(waiter).unwrap());
+    assert_eq!(given, ["old", "old", "new", "new"]);
+    assert_eq!(host.shared.flights.count(), 0);
+}
+
+#[test]
+fn what_is_fetched_for_all_is_theirs_when_the_owner_has_taken_it() {
+    let mut host = Host::new();
+    host.want(1);
+    host.want(2);
+    host.answer(missing(true));
+    let token = host.lead(1).unwrap();
+    host.want(3);
+    assert_eq!(host.publish(token, entry("1"), 5), [STORE]);
+    assert_eq!(host.woken(), [1]);
+    host.want(4);
+    // it came after that: it asks anew
+    assert_eq!(host.answer(said(201)), [LOOK_UP]);
+    assert_eq!(host.woken(), [2, 3]);
+    host.answer(found(&entry("1")));
+    for waiter in [2, 3, 4] {
+        assert_eq!(host.given(waiter), Some("1".into()), "{waiter}");
+    }
+}
+
+#[test]
+fn what_was_purged_on_its_way_is_for_nobody() {
+    for (status, generation) in [(409, 6), (201, 6), (413, 6), (507, 6)] {
+        let mut host = Host::new();
+        host.want(1);
+        host.want(2);
+        host.answer(missing(true));
+        let token = host.lead(1).unwrap();
+        host.publish(token, entry("old"), 5);
+        host.woken();
+        let answer = Answer {
+            generation: Some(generation),
+            ..said(status)
+        };
+        assert_eq!(host.answer(answer), [LOOK_UP], "{status}");
+        let granted = Answer {
+            generation: Some(6),
+            ..missing(true)
+        };
+        host.answer(granted);
+        assert!(host.lead(2).is_some(), "{status}");
+    }
+}
+
+#[test]
+fn what_the_owner_has_no_room_for_is_shared_all_the_same() {
+    for status in [413, 507, 503] {
+        let mut host = Host::new();
+        host.want(1);
+        host.want(2);
+        host.answer(missing(true));
+        let token = host.lead(1).unwrap();
+        host.publish(token, entry("1"), 5);
+        host.answer(said(status));
+        assert_eq!(host.given(2), Some("1".into()));
+    }
+    // and what is not to be stored at all
+    let mut host = Host::new();
+    host.want(1);
+    host.want(2);
+    host.answer(missing(true));
+    let token = host.lead(1).unwrap();
+    host.calls().give_back(KEY);
+    host.shared.land(Landing {
+        token,
+        entry: Arc::new(entry("1")),
+        generation: 5,
+    });
+    assert_eq!(host.run(), [GIVE_BACK]);
+    host.answer(said(204));
+    assert_eq!(host.given(2), Some("1".into()));
+}
+
+#[test]
+fn a_batch_that_follows_is_told_of_what_was_asked_for_after_it() {
+    let mut host = Host::new();
+    host.want(1);
+    assert!(host.shared.flights.follow_all(vec![KEY], at(9)));
+    assert_eq!(host.answer(found(&entry("1"))), [LOOK_UP]);
+    assert_eq!(host.woken(), [1]);
+    host.answer(found(&entry("2")));
+    assert_eq!(host.woken(), [9]);
+    let landed = host.shared.flights.claim_all(at(9));
+    assert_eq!(text_of(&landed[0].1), "2");
+}
+
+#[test]
+fn an_owner_that_does_not_take_it_leaves_each_to_the_node() {
+    let mut host = Host::new();
+    host.want(1);
+    host.want(2);
+    host.answer(missing(true));
+    let token = host.lead(1).unwrap();
+    host.publish(token, entry("1"), 5);
+    host.woken();
+    assert!(host.pass(99).is_empty() && host.woken().is_empty());
+    host.pass(1);
+    assert_eq!(host.woken(), [2]);
+    assert!(host.is_alone(2));
+    // it is stored all the same, or not
+    assert!(host.pass(1_000).is_empty());
+    assert_eq!(host.made.first_key_value().unwrap().1.timeout, 1_500);
+    assert_eq!(host.fail(), [GIVE_BACK]);
+}
+
+#[test]
+fn who_leaves_leaves_the_others_where_they_are() {
+    let mut host = Host::new();
+    for waiter in 1..5 {
+        host.want(waiter);
+    }
+    host.shared.leave(&KEY, at(1));
+    host.shared.leave(&KEY, at(3));
+    assert_eq!(host.answer(found(&entry("1"))), [LOOK_UP]);
+    assert!(host.woken().is_empty());
+    host.answer(found(&entry("2")));
+    assert_eq!(host.woken(), [2, 4]);
+}

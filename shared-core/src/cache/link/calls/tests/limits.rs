@@ -1,0 +1,178 @@
+//! An owner that is slow, gone or none, and more than there is room for.
+
+use super::*;
+
+/// What answers where no owner of this version is.
+fn none() -> Answer {
+    Answer {
+        status: 404,
+        ..Answer::default()
+    }
+}
+
+#[test]
+fn what_says_no_generation_is_none_of_an_owners() {
+    let mut host = Host::new();
+    for (n, answer) in [
+        none(),
+        Answer {
+            generation: None,
+            ..found(&entry("1"))
+        },
+        Answer {
+            generation: None,
+            ..missing(false)
+        },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        host.want(n + 1);
+        assert!(host.answer(answer).is_empty());
+        let token = host.lead(n + 1).unwrap();
+        host.shared.finish(token, Outcome::Alone);
+        // a lease is given back that may be there
+        host.run();
+        host.made.clear();
+    }
+    host.calls().news(host.now);
+    assert_eq!(host.calls().news(host.now + 3_000), Some(News::IsAnother));
+    // it is not asked any more
+    assert!(!host.calls().is_up() && !host.calls().may_wait());
+    assert!(!host.ask(KEY, 9, true));
+    assert!(host.run().is_empty());
+}
+
+#[test]
+fn an_owner_that_is_slow_is_not_waited_for() {
+    let mut host = Host::new();
+    host.want(1);
+    assert_eq!(host.calls().next_tick(host.now), Some(20));
+    host.pass(19);
+    assert!(host.woken().is_empty());
+    host.pass(1);
+    assert_eq!(host.woken(), [1]);
+    let token = host.lead(1).unwrap();
+    // its answer comes all the same: the lease is the flight's
+    host.answer(missing(true));
+    host.shared.finish(token, Outcome::Alone);
+    assert_eq!(host.run(), [GIVE_BACK]);
+    host.answer(said(204));
+    // or nobody's
+    host.want(2);
+    host.pass(20);
+    let token = host.lead(2).unwrap();
+    host.shared.finish(token, Outcome::Alone);
+    assert_eq!(host.run(), [GIVE_BACK]);
+    assert_eq!(host.answer(missing(true)), [GIVE_BACK]);
+}
+
+#[test]
+fn a_call_that_is_lost_is_forgotten() {
+    let mut host = Host::new();
+    host.want(1);
+    host.pass(20);
+    let token = host.lead(1).unwrap();
+    host.shared.finish(token, Outcome::Alone);
+    host.made.clear();
+    host.run();
+    host.answer(said(204));
+    host.pass(10_000);
+    assert_eq!(host.calls().next_tick(host.now), None);
+}
+
+#[test]
+fn one_that_has_gone_costs_few_their_time() {
+    let mut host = Host::new();
+    for waiter in 1..4 {
+        host.want(waiter);
+        host.pass(20);
+        host.fail();
+        let token = host.lead(waiter).unwrap();
+        host.shared.finish(token, Outcome::Alone);
+        host.run();
+        host.made.clear();
+    }
+    assert!(!host.ask(KEY, 10, true));
+    // nothing is stored either
+    let about = About::of(&entry("1"), SPACE, None, 5).unwrap();
+    host.calls().store(KEY, Arc::new(entry("1")), about, None);
+    assert!(host.run().is_empty());
+    host.pass(249);
+    assert!(!host.ask(KEY, 11, true));
+    host.pass(1);
+    // one tries
+    assert_eq!(host.want(12), [LOOK_UP]);
+    assert!(!host.ask([1; 32], 13, true));
+    host.fail();
+    assert!(!host.ask([1; 32], 14, true));
+    assert_eq!(host.calls().news(host.now), None);
+    assert_eq!(
+        host.calls().news(host.now + 3_000),
+        Some(News::DoesNotAnswer)
+    );
+    host.pass(250);
+    assert!(host.ask([1; 32], 15, true));
+    host.run();
+    host.answer(said(404));
+    assert!(host.ask([2; 32], 16, true));
+    assert_eq!(host.calls().news(host.now + 3_000), Some(News::Answers));
+}
+
+#[test]
+fn who_finds_no_room_does_not_wait() {
+    let mut host = Host::within(Bounds {
+        most: 2,
+        ..Bounds::default()
+    });
+    assert!(host.ask([1; 32], 1, true) && host.ask([2; 32], 2, true));
+    assert!(!host.ask([3; 32], 3, true));
+    assert_eq!(host.run().len(), 2);
+    assert!(!host.ask([3; 32], 3, true));
+    let calls = Arc::clone(&host.calls);
+    assert!(!calls.ask_for_all(vec![KEY], &SPACE, at(4), host.now));
+    host.answer(missing(true));
+    assert!(host.ask([3; 32], 3, true));
+}
+
+#[test]
+fn not_all_wait_for_others() {
+    let mut host = Host::within(Bounds {
+        most_waits: 1,
+        ..Bounds::default()
+    });
+    host.ask([1; 32], 1, true);
+    host.want(2);
+    assert_eq!(host.answer(missing(false)).len(), 1);
+    assert!(host.answer(missing(false)).is_empty());
+    assert!(host.lead(2).is_some());
+}
+
+#[test]
+fn what_is_to_be_stored_waits_within_limits() {
+    let mut host = Host::within(Bounds {
+        most: 8,
+        most_bytes: 3_000,
+        ..Bounds::default()
+    });
+    let text = "1".repeat(1_000);
+    for n in 0..20 {
+        let entry = Arc::new(entry(&text).stored(host.now, 10_000));
+        let about = About::of(&entry, SPACE, None, 5).unwrap();
+        host.calls().store([n; 32], entry, about, None);
+    }
+    // leases of what was dropped are given back first
+    let first = host.run();
+    assert!(first.len() == 4 && first.iter().all(|call| call.starts_with("DELETE")));
+    let mut stored = 0;
+    while !host.made.is_empty() {
+        stored += host
+            .answer(said(204))
+            .iter()
+            .filter(|call| call.starts_with("PUT"))
+            .count();
+        let bytes: usize = host.made.values().map(|call| call.message.length()).sum();
+        assert!(bytes < 5_000);
+    }
+    assert!((1..4).contains(&stored), "{stored}");
+}

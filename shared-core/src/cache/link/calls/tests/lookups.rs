@@ -1,0 +1,227 @@
+//! One entry that is looked up: what comes of it, and when nothing does.
+
+use super::*;
+
+#[test]
+fn what_the_owner_has_goes_to_who_asked() {
+    let mut host = Host::new();
+    assert_eq!(host.want(1), [LOOK_UP]);
+    assert_eq!(host.field("sszip-namespace"), Some(&*"ab".repeat(16)));
+    assert_eq!(host.field("sszip-chain-known"), None);
+    assert_eq!(host.made.first_key_value().unwrap().1.timeout, 20);
+    assert!(host.answer(found(&entry("1"))).is_empty());
+    assert_eq!((host.woken(), host.given(1)), (vec![1], Some("1".into())));
+    assert_eq!(
+        (host.shared.flights.count(), host.calls().generation()),
+        (0, 5)
+    );
+    assert!(!host.calls().may_send(0) && host.calls().next_tick(host.now).is_some());
+}
+
+#[test]
+fn what_is_missing_is_fetched_under_a_lease_and_stored() {
+    let mut host = Host::new();
+    host.want(1);
+    assert!(host.answer(missing(true)).is_empty());
+    let token = host.lead(1).unwrap();
+    assert_eq!(host.publish(token, entry("1"), 5), [STORE]);
+    assert_eq!(host.field("sszip-generation"), Some("5"));
+    assert_eq!(host.field("sszip-process"), Some("w-1"));
+    assert!(host.answer(said(201)).is_empty());
+    assert_eq!(host.shared.flights.count(), 0);
+}
+
+#[test]
+fn a_lease_of_which_nothing_comes_is_given_back() {
+    let mut host = Host::new();
+    host.want(1);
+    host.answer(missing(true));
+    let token = host.lead(1).unwrap();
+    host.shared.hand_on(token);
+    assert_eq!(host.run(), [GIVE_BACK]);
+    assert!(host.answer(said(204)).is_empty());
+    // if nobody knows whether there is one, too
+    host.want(2);
+    host.fail();
+    let token = host.lead(2).unwrap();
+    host.shared.finish(token, Outcome::Alone);
+    assert_eq!(host.run(), [GIVE_BACK]);
+}
+
+#[test]
+fn who_wants_no_lease_asks_for_none_and_goes_alone() {
+    let mut host = Host::new();
+    host.ask(KEY, 1, false);
+    assert_eq!(host.run(), ["GET /v1/entries/KEY"]);
+    host.answer(said(404));
+    assert!(host.is_alone(1));
+}
+
+#[test]
+fn what_another_process_fetches_is_waited_for_in_slices() {
+    let mut host = Host::new();
+    host.want(1);
+    assert_eq!(host.answer(missing(false)), [LONG]);
+    assert_eq!(host.made.first_key_value().unwrap().1.timeout, 1_500);
+    assert!(host.pass(999).is_empty() && host.woken().is_empty());
+    host.pass(1);
+    assert_eq!(host.answer(missing(false)), [LONG]);
+    host.pass(300);
+    host.answer(found(&entry("1")));
+    assert_eq!(host.given(1), Some("1".into()));
+}
+
+#[test]
+fn who_waited_in_vain_does_not_wait_again() {
+    let mut host = Host::new();
+    host.want(1);
+    host.answer(missing(false));
+    host.pass(300);
+    // it was given up, and somebody else was faster
+    assert!(host.answer(missing(false)).is_empty());
+    assert!(host.lead(1).is_some());
+}
+
+#[test]
+fn nobody_is_waited_for_by_nobody() {
+    let mut host = Host::new();
+    host.want(1);
+    host.answer(missing(false));
+    host.shared.leave(&KEY, at(1));
+    host.pass(1_000);
+    assert!(host.answer(missing(false)).is_empty());
+    assert_eq!(host.shared.flights.count(), 0);
+    // it may have been granted, too
+    host.want(2);
+    host.answer(missing(false));
+    host.shared.leave(&KEY, at(2));
+    host.pass(10);
+    assert_eq!(host.answer(missing(true)), [GIVE_BACK]);
+}
+
+#[test]
+fn a_purge_that_is_known_is_not_passed_over() {
+    let mut host = Host::new();
+    // two answers that cross
+    host.ask([1; 32], 1, true);
+    host.want(2);
+    let (first, second) = {
+        let mut tickets = host.made.keys().copied();
+        (tickets.next().unwrap(), tickets.next().unwrap())
+    };
+    let newer = Answer {
+        generation: Some(6),
+        ..missing(true)
+    };
+    host.calls().answered(&host.shared, first, newer, host.now);
+    host.calls()
+        .answered(&host.shared, second, found(&entry("old")), host.now);
+    assert_eq!(host.woken(), [1]);
+    assert_eq!(host.run(), [LOOK_UP]);
+    host.made.retain(|ticket, _| *ticket > second);
+    let now = Answer {
+        generation: Some(6),
+        ..found(&entry("new"))
+    };
+    host.answer(now);
+    assert_eq!(host.given(2), Some("new".into()));
+    assert_eq!(host.calls().generation(), 6);
+}
+
+#[test]
+fn an_owner_that_was_replaced_by_an_older_one_counts() {
+    let mut host = Host::new();
+    host.want(1);
+    host.answer(missing(true));
+    let token = host.lead(1).unwrap();
+    host.shared.finish(token, Outcome::Alone);
+    host.run();
+    host.answer(said(204));
+    host.want(2);
+    let older = Answer {
+        generation: Some(3),
+        ..found(&entry("1"))
+    };
+    host.answer(older);
+    assert_eq!(
+        (host.calls().generation(), host.given(2)),
+        (3, Some("1".into()))
+    );
+}
+
+#[test]
+fn several_are_looked_up_at_once() {
+    let mut host = Host::new();
+    let calls = Arc::clone(&host.calls);
+    assert!(calls.ask_for_all(vec![[1; 32], [2; 32]], &SPACE, at(9), host.now));
+    assert_eq!(host.run(), ["POST /v1/lookups"]);
+    let one = Encoded::of(&entry("1")).unwrap().to_vec();
+    let length = (one.len() as u64).to_be_bytes();
+    let body = [&[1; 32][..], &500u64.to_be_bytes(), &length, &one].concat();
+    host.answer(Answer { body, ..said(200) });
+    assert_eq!(host.woken(), [9]);
+    let found = calls.claim_all(at(9));
+    assert!(found.len() == 1 && found[0].0 == [1; 32]);
+    assert!(calls.claim_all(at(9)).is_empty());
+    // who has gone is not woken
+    assert!(calls.ask_for_all(vec![[1; 32]], &SPACE, at(8), host.now));
+    assert!(calls.claim_all(at(8)).is_empty());
+    assert!(host.run().is_empty());
+}
+
+#[test]
+fn a_purge_is_asked_for_and_its_answer_claimed() {
+    let mut host = Host::new();
+    let calls = Arc::clone(&host.calls);
+    let bad = calls.ask_to_purge(b"all", None, at(1), host.now);
+    assert_eq!(bad.unwrap().0, 400);
+    assert!(calls
+        .ask_to_purge(b"everything", None, at(1), host.now)
+        .is_none());
+    assert_eq!(host.run(), ["POST /v1/purges"]);
+    assert_eq!(host.made.first_key_value().unwrap().1.timeout, 10_000);
+    let answer = Answer {
+        status: 200,
+        generation: Some(9),
+        body: b"{}".to_vec(),
+        ..Answer::default()
+    };
+    host.answer(answer);
+    assert_eq!((host.woken(), calls.generation()), (vec![1], 9));
+    assert_eq!(calls.claim_said(at(1)), Some((200, b"{}".to_vec())));
+    // nobody knows whether it holds
+    assert!(calls
+        .ask_to_purge(b"everything", None, at(2), host.now)
+        .is_none());
+    host.run();
+    host.fail();
+    assert_eq!((host.woken(), calls.claim_said(at(2))), (vec![2], None));
+}
+
+#[test]
+fn a_purge_that_nobody_was_there_for_is_known_not_to_hold() {
+    let mut host = Host::new();
+    let calls = Arc::clone(&host.calls);
+    assert!(calls
+        .ask_to_purge(b"everything", None, at(1), host.now)
+        .is_none());
+    host.run();
+    let (ticket, _) = host.made.pop_first().unwrap();
+    calls.not_made(&host.shared, ticket, host.now);
+    assert_eq!(host.woken(), [1]);
+    let (status, said) = calls.claim_said(at(1)).unwrap();
+    let said = String::from_utf8(said).unwrap();
+    assert_eq!(status, 503, "{said}");
+    assert!(said.contains("nothing is purged"), "{said}");
+}
+
+#[test]
+fn who_greets_knows_the_last_purge_before_anybody_asks() {
+    let mut host = Host::new();
+    host.calls().greet();
+    let lease = format!("DELETE /v1/leases/{}?process=w-1", "00".repeat(32));
+    assert_eq!(host.run(), [lease]);
+    assert!(host.answer(said(204)).is_empty());
+    assert_eq!(host.calls().generation(), 5);
+    assert_eq!(host.want(1), [LOOK_UP]);
+}

@@ -1,0 +1,200 @@
+//! What clients may call at a place.
+
+use std::sync::Arc;
+
+use super::values::{fill, invalid, DirectiveError};
+use crate::bytes::Bytes;
+use crate::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
+use crate::jsonrpc::rules::Rules;
+use crate::transcode::JSON;
+
+/// What nodes say of a method that they do not have (JSON-RPC 2.0, 5.1): clients try
+/// another way then, or another node.
+const NOT_FOUND: &[u8] =
+    br#"{"code":-32601,"message":"the method does not exist/is not available"}"#;
+
+/// What a place lets its clients call.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    rules: Option<Arc<Rules>>,
+    batch_max: Option<usize>,
+    /// What a call is answered with that is denied: as if that were stored.
+    denied: Arc<Entry>,
+}
+
+impl Policy {
+    /// `None`: there is nothing to be judged.
+    fn of(rules: Option<Arc<Rules>>, batch_max: Option<usize>) -> Option<Arc<Self>> {
+        if rules.is_none() && batch_max.is_none() {
+            return None;
+        }
+        Some(Arc::new(Self {
+            rules,
+            batch_max,
+            denied: Arc::new(denied()),
+        }))
+    }
+
+    /// Whether a method of that name, without escapes, may be called.
+    pub fn allows(&self, method: &[u8]) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.allow(method))
+    }
+
+    /// How many calls a batch may have.
+    pub fn batch_max(&self) -> usize {
+        self.batch_max.unwrap_or(usize::MAX)
+    }
+
+    /// The answer to a call that may not be made.
+    pub(crate) fn denied(&self) -> &Arc<Entry> {
+        &self.denied
+    }
+}
+
+fn denied() -> Entry {
+    let envelope = Envelope {
+        id: IdPlace::BeforeResult,
+        before: Box::from(&b"{\"jsonrpc\":\"2.0\",\"id\":"[..]),
+        between: Box::from(&b",\"error\":"[..]),
+        after: Box::from(&b"}"[..]),
+    };
+    let meta = Meta {
+        status: 200,
+        fields: vec![(b"Content-Type".to_vec(), JSON.to_vec())],
+        ..Meta::default()
+    };
+    Entry::new(
+        envelope,
+        Payload::Raw(Bytes::from(NOT_FOUND.to_vec())),
+        meta,
+    )
+}
+
+/// What one block says of it; `None` where it says nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PolicyDirectives {
+    rules: Option<Arc<Rules>>,
+}
+
+impl PolicyDirectives {
+    /// `allow` or `deny`, and methods.
+    pub(super) fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        const VERBS: &str = "\"allow\" or \"deny\", and then methods";
+        let (verb, patterns) = match values {
+            [] => return Err(invalid(b"", VERBS)),
+            [verb, patterns @ ..] => (*verb, patterns),
+        };
+        let allows = match verb {
+            b"allow" => true,
+            b"deny" => false,
+            _ => return Err(invalid(verb, VERBS)),
+        };
+        if patterns.is_empty() {
+            return Err(invalid(b"", "the name of a method, or several"));
+        }
+        let mut rules = self.rules.as_deref().cloned().unwrap_or_default();
+        for pattern in patterns {
+            let added = rules.add(pattern, allows);
+            added.map_err(|error| invalid(pattern, error.to_string()))?;
+        }
+        self.rules = Some(Arc::new(rules));
+        Ok(())
+    }
+
+    /// As [`super::Directives::inherit`]: rules of a block are all there are in it.
+    pub(super) fn inherit(&mut self, outer: &Self) {
+        fill(&mut self.rules, &outer.rules);
+    }
+
+    /// As [`super::Directives::resolve`]; `batch_max`: longer batches are refused.
+    pub(super) fn resolve(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
+        Policy::of(self.rules.clone(), batch_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, Directives};
+    use crate::memory::Budget;
+
+    fn directives(lines: &[&str]) -> Directives {
+        let mut directives = Directives::default();
+        for line in lines {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap();
+            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            directives.set(name, &values).unwrap();
+        }
+        directives
+    }
+
+    fn config(lines: &[&str]) -> Config {
+        directives(lines).resolve(Budget::new())
+    }
+
+    #[test]
+    fn it_is_there_where_something_is_said_and_sszip_on() {
+        assert!(config(&["enable on"]).policy().is_none());
+        assert!(config(&["enable on", "batch_max 5"]).policy().is_none());
+        assert!(config(&["method deny a_b"]).policy().is_none());
+        for line in ["method deny a_b", "method allow *", "batch_max 5 deny"] {
+            let config = config(&["enable on", line]);
+            assert!(config.policy().is_some() && config.reads(), "{line}");
+        }
+        let config = config(&["enable on", "batch_max 5 deny"]);
+        let policy = config.policy().unwrap();
+        assert!(policy.allows(b"a_b") && policy.batch_max() == 5);
+        assert_eq!(config.cache.batch_max, 5);
+    }
+
+    #[test]
+    fn a_block_with_rules_forgets_those_around_it() {
+        let outer = directives(&["enable on", "method deny a_*", "batch_max 5 deny"]);
+        for (lines, a, b) in [
+            (&[][..], false, true),
+            (&["method deny b_*"], true, false),
+            (&["method allow *"], true, true),
+        ] {
+            let mut inner = directives(lines);
+            inner.inherit(&outer);
+            let config = inner.resolve(Budget::new());
+            let policy = config.policy().unwrap();
+            let allowed = (policy.allows(b"a_x"), policy.allows(b"b_x"));
+            assert_eq!((allowed, policy.batch_max()), ((a, b), 5), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_answered_with_what_is_right() {
+        for (line, said) in [
+            (
+                "method",
+                "it must be \"allow\" or \"deny\", and then methods",
+            ),
+            (
+                "method permit a_b",
+                "\"permit\": it must be \"allow\" or \"deny\"",
+            ),
+            ("method deny", "it must be the name of a method, or several"),
+            (
+                "method deny a*b",
+                "\"a*b\": it must be the name of a method, or the beginning",
+            ),
+            (
+                "method deny a_b A_B",
+                "\"A_B\": it must be a method, or a beginning, that no other",
+            ),
+            (
+                "batch_max 5 refuse",
+                "\"refuse\": it must be \"deny\", or left out",
+            ),
+            ("batch_max 5 deny 5", "takes one or two values"),
+        ] {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap();
+            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            let error = Directives::default().set(name, &values).unwrap_err();
+            assert!(error.to_string().contains(said), "{line}: {error}");
+        }
+    }
+}

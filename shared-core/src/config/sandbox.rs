@@ -1,0 +1,186 @@
+//! A filter in a sandbox (proxy-wasm), which opens no file, has no thread and no memory
+//! that others share, and reaches a store through its proxy: what its configuration says
+//! beside what [`super::Directives`] take, and what of them it can't do.
+
+use super::values::{invalid, once, one, DirectiveError, Range, Unit, GIB, KIB, MIB};
+use super::Config;
+
+/// What a proxy's listener keeps of a body where nobody says otherwise: Envoy's
+/// `per_connection_buffer_limit_bytes`.
+const BUFFER_LIMIT: u64 = MIB;
+
+const BUFFER_LIMITS: Range = Range {
+    least: 64 * KIB,
+    most: GIB,
+    unit: Unit::Bytes,
+};
+
+/// Envoy gives no longer answers to a filter's own requests
+/// (`http.async_response_buffer_limit`), with room for their heads.
+const MAX_ENTRY: u64 = 31 * MIB;
+
+/// Of a filter.
+#[derive(Clone, Debug, Default)]
+pub struct Sandbox {
+    owner: Option<String>,
+    buffer_limit: Option<u64>,
+}
+
+impl Sandbox {
+    /// Takes a setting that is the filter's, or says why there is none; `None`: it is one
+    /// of [`super::Directives`].
+    pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), DirectiveError>> {
+        let why = match name {
+            "cache_owner" => return Some(once(&mut self.owner, || cluster(one(values)?))),
+            "buffer_limit" => {
+                let read = || BUFFER_LIMITS.read(one(values)?);
+                return Some(once(&mut self.buffer_limit, read));
+            }
+            "cache_path" => {
+                "a store is sszip-cached's, which \"cache_owner\": \"cluster:NAME\" leads to"
+            }
+            "cache_memory" => "answers are in the memory of sszip-cached",
+            "cache_head" => "sszip-cached follows nodes",
+            "status" => "sandboxes share no memory: Envoy has the counters, at /stats",
+            "cache_background_update" => "who finds an answer expired waits for the new one",
+            "verify" => "it asks nothing of its own of nodes",
+            _ => return None,
+        };
+        Some(Err(DirectiveError::Sandboxed { why }))
+    }
+
+    /// The cluster by which the owner of a store is reached.
+    pub fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// How much the proxy keeps of a body, in bytes.
+    pub fn buffer_limit(&self) -> u64 {
+        self.buffer_limit.unwrap_or(BUFFER_LIMIT)
+    }
+
+    /// Settings as they can be held to here.
+    pub fn fit(&self, config: &mut Config) {
+        let limit = self.buffer_limit();
+        let most = |setting: &mut u64, limit: u64| *setting = (*setting).min(limit);
+        most(&mut config.max_oneshot, limit);
+        most(&mut config.hold, limit / 2);
+        most(&mut config.ssz.max_size, limit);
+        most(&mut config.cache.max_entry, MAX_ENTRY);
+        most(&mut config.cache.max_request, limit);
+        config.cache.background_update = false;
+    }
+}
+
+/// `cluster:NAME`.
+fn cluster(value: &[u8]) -> Result<String, DirectiveError> {
+    let name = value.strip_prefix(b"cluster:").unwrap_or_default();
+    match std::str::from_utf8(name) {
+        Ok(name) if !name.is_empty() => Ok(name.to_owned()),
+        _ => Err(invalid(
+            value,
+            "\"cluster:NAME\", a cluster of one endpoint whose address is the pipe of sszip-cached",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sandbox;
+    use crate::cache::process::Process;
+    use crate::config::Directives;
+
+    fn set(sandbox: &mut Sandbox, name: &str, value: &str) -> Option<Result<(), String>> {
+        let set = sandbox.set(name, &[value.as_bytes()])?;
+        Some(set.map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn what_it_has_is_taken_once() {
+        let mut sandbox = Sandbox::default();
+        assert_eq!((sandbox.owner(), sandbox.buffer_limit()), (None, 1 << 20));
+        assert_eq!(
+            set(&mut sandbox, "cache_owner", "cluster:cached"),
+            Some(Ok(()))
+        );
+        assert_eq!(set(&mut sandbox, "buffer_limit", "4m"), Some(Ok(())));
+        assert_eq!(
+            (sandbox.owner(), sandbox.buffer_limit()),
+            (Some("cached"), 4 << 20)
+        );
+        let again = set(&mut sandbox, "cache_owner", "cluster:cached");
+        assert_eq!(again, Some(Err("is duplicate".into())));
+        assert_eq!(set(&mut sandbox, "min_length", "1k"), None);
+    }
+
+    #[test]
+    fn what_it_can_not_do_is_refused_with_what_does_it() {
+        for (name, value, error) in [
+            (
+                "cache_owner",
+                "unix:/run/sszip/owner.sock",
+                "has an invalid value \"unix:/run/sszip/owner.sock\": it must be \
+                 \"cluster:NAME\", a cluster of one endpoint whose address is the pipe of \
+                 sszip-cached",
+            ),
+            (
+                "buffer_limit",
+                "1k",
+                "has an invalid value \"1k\": it must be a size from 64k to 1g",
+            ),
+            (
+                "cache_path",
+                "/var/cache/sszip",
+                "is not to be had in a sandbox: a store is sszip-cached's, which \
+                 \"cache_owner\": \"cluster:NAME\" leads to",
+            ),
+            (
+                "cache_memory",
+                "1g",
+                "is not to be had in a sandbox: answers are in the memory of sszip-cached",
+            ),
+            (
+                "cache_head",
+                "http://127.0.0.1:8545",
+                "is not to be had in a sandbox: sszip-cached follows nodes",
+            ),
+            (
+                "cache_background_update",
+                "on",
+                "is not to be had in a sandbox: who finds an answer expired waits for the new one",
+            ),
+            (
+                "verify",
+                "1%",
+                "is not to be had in a sandbox: it asks nothing of its own of nodes",
+            ),
+        ] {
+            let set = set(&mut Sandbox::default(), name, value);
+            assert_eq!(set, Some(Err(error.to_owned())), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_are_no_more_than_what_is_kept_of_a_body() {
+        let mut config = Directives::default().resolve(Process::default());
+        let mut sandbox = Sandbox::default();
+        sandbox.fit(&mut config);
+        let lengths = [
+            config.max_oneshot,
+            config.ssz.max_size,
+            config.cache.max_request,
+        ];
+        assert!(
+            lengths.iter().all(|length| *length <= 1 << 20),
+            "{lengths:?}"
+        );
+        assert_eq!(set(&mut sandbox, "buffer_limit", "64m"), Some(Ok(())));
+        let mut config = Directives::default().resolve(Process::default());
+        sandbox.fit(&mut config);
+        assert_eq!(
+            (config.max_oneshot, config.ssz.max_size),
+            (16 << 20, 64 << 20)
+        );
+        assert!(config.cache.max_entry <= 31 << 20);
+    }
+}

@@ -1,0 +1,109 @@
+//! Of how many hits the node is asked again, to prove them.
+
+use super::values::{invalid, DirectiveError};
+
+/// Which hits are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verify {
+    /// So many of a million.
+    pub rate: u32,
+    /// What turns out to be wrong is purged.
+    pub purges: bool,
+}
+
+/// All of them.
+pub const ALL: u32 = 1_000_000;
+
+const PURGE: &[u8] = b"purge";
+const RATES: &str = "\"off\", or a part of all hits, from 0.0001% to 100%";
+
+impl Verify {
+    /// Whether any are.
+    pub fn is_on(self) -> bool {
+        self.rate > 0
+    }
+
+    pub(super) fn read(values: &[&[u8]]) -> Result<Self, DirectiveError> {
+        match values {
+            [b"off"] => Ok(Self::default()),
+            [rate] => Ok(Self {
+                rate: read_rate(rate)?,
+                purges: false,
+            }),
+            [rate, word] if *word == PURGE => Ok(Self {
+                rate: read_rate(rate)?,
+                purges: true,
+            }),
+            [_, word] => Err(invalid(word, "\"purge\", or left out")),
+            _ => Err(DirectiveError::OneOrTwoValues),
+        }
+    }
+}
+
+/// Percent, with four digits after the point at most, as millionths.
+fn read_rate(value: &[u8]) -> Result<u32, DirectiveError> {
+    let read = || {
+        let text = std::str::from_utf8(value).ok()?.strip_suffix('%')?;
+        let (whole, parts) = text.split_once('.').unwrap_or((text, "0"));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !is_number(whole) || !is_number(parts) || whole.len() > 3 || parts.len() > 4 {
+            return None;
+        }
+        let parts: u32 = format!("{parts:0<4}").parse().ok()?;
+        let rate = whole.parse::<u32>().ok()? * 10_000 + parts;
+        (1..=ALL).contains(&rate).then_some(rate)
+    };
+    read().ok_or_else(|| invalid(value, RATES))
+}
+
+/// A rate, as a regular expression.
+pub(super) const RATE: &str = r"(?:0{1,3}\.(?!0+%)[0-9]{1,4}|(?:0{0,2}[1-9]|0?[1-9][0-9])(?:\.[0-9]{1,4})?|100(?:\.0{1,4})?)%";
+
+#[cfg(test)]
+mod tests {
+    use super::Verify;
+
+    fn read(values: &[&str]) -> Option<(u32, bool)> {
+        let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
+        let verify = Verify::read(&values).ok()?;
+        Some((verify.rate, verify.purges))
+    }
+
+    #[test]
+    fn parts_of_a_hundred() {
+        for (value, rate) in [
+            ("off", 0),
+            ("100%", 1_000_000),
+            ("1%", 10_000),
+            ("0.5%", 5000),
+            ("0.0001%", 1),
+            ("12.25%", 122_500),
+        ] {
+            assert_eq!(read(&[value]), Some((rate, false)), "{value}");
+        }
+        assert_eq!(read(&["1%", "purge"]), Some((10_000, true)));
+        for wrong in [
+            "0%",
+            "101%",
+            "100.0001%",
+            "1",
+            "%",
+            "-1%",
+            "1.%",
+            ".5%",
+            "0.00001%",
+            "1e1%",
+            "on",
+            "1 %",
+        ] {
+            assert_eq!(read(&[wrong]), None, "{wrong}");
+        }
+        for wrong in [
+            &["1%", "drop"][..],
+            &["off", "purge"],
+            &["1%", "purge", "x"],
+        ] {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What the node says now beside what was sent from the cache: nothing of it is stored.
+
+use std::sync::Arc;
+
+use super::proof::{difference, room_for, Found};
+use super::wanted::What;
+use super::Fill;
+use crate::cache::class::Class;
+use crate::cache::process::verified::Verdict;
+use crate::cache::process::wake::Waiter;
+use crate::memory;
+
+/// So much of a target. Bytes.
+const NAMED: usize = 128;
+
+impl Fill {
+    /// Compares what was built, if that is to be done and was not. May take milliseconds for
+    /// each megabyte.
+    pub(super) fn compare(&mut self) {
+        let Some(compared) = &self.compared else {
+            return;
+        };
+        if compared.found.is_some() {
+            return;
+        }
+        let came = self.entries.first().filter(|it| !it.entry.is_nothing());
+        let needed = came
+            .filter(|_| !self.rekeyed)
+            .map(|built| room_for(&compared.sent, &built.entry));
+        let has_room = needed.is_some_and(|needed| {
+            let reserved = self.reservation.as_mut();
+            reserved.is_none_or(|it| it.grow_to(needed, self.limit)) && memory::is_there(needed)
+        });
+        let found = match (&self.compared, self.entries.first(), has_room) {
+            (Some(compared), Some(built), true) => difference(&compared.sent, &built.entry),
+            _ => Found::Nothing,
+        };
+        if let Some(compared) = &mut self.compared {
+            compared.found = Some(found);
+        }
+    }
+
+    /// Says what came of it; `now` as of [`Fill::publish`].
+    pub(super) fn judge_hit(mut self, now: u64) {
+        self.compare();
+        let Some(compared) = self.compared.take() else {
+            return;
+        };
+        let Some(key) = self.what.key() else {
+            return;
+        };
+        let sent = &compared.sent;
+        // a purge or a reorganisation may have come between
+        let hot = self.shared.hot();
+        let is_sent = hot.and_then(|hot| hot.get(&key, now));
+        let is_sent = is_sent.is_some_and(|entry| Arc::ptr_eq(&entry, sent));
+        let class = sent.meta().class;
+        let verdict = match &compared.found {
+            Some(Found::Same) => Verdict::Same,
+            Some(Found::Other(_)) if is_sent && class == Class::Immutable => Verdict::Different,
+            Some(Found::Other(_)) => Verdict::Changed,
+            Some(Found::Nothing) | None => Verdict::Unanswered,
+        };
+        let line = match compared.found {
+            Some(Found::Other(how)) if verdict == Verdict::Different => Some(self.line(
+                &how,
+                now.saturating_sub(sent.meta().stored_at),
+                compared.purges,
+            )),
+            _ => None,
+        };
+        if verdict == Verdict::Different && compared.purges {
+            if let Some(hot) = hot {
+                hot.remove_this(&key, sent);
+            }
+            if let Some(owner) = self.shared.owner() {
+                let query = format!("key={}", self.hex());
+                // whatever comes of it
+                let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
+            }
+        }
+        self.shared.verified.tell(verdict, line);
+    }
+
+    fn hex(&self) -> String {
+        let key = self.what.key().unwrap_or_default();
+        const_hex::encode(key)
+    }
+
+    fn line(&self, how: &str, age: u64, purges: bool) -> String {
+        let name = match &self.what {
+            What::Call(wanted) => &wanted.method,
+            What::Resource(resource) => &resource.name,
+            What::Batch(_) => &Vec::new(),
+        };
+        let name = name[..name.len().min(NAMED)].escape_ascii();
+        let purged = if purges { ", purged" } else { "" };
+        let (key, seconds) = (self.hex(), age / 1000);
+        format!("a hit was wrong: {name}, key {key}, stored {seconds} s ago{purged}: {how}")
+    }
+}

@@ -1,0 +1,105 @@
+//! What was sent from the cache, and how it differs from what the node says now.
+
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+use crate::cache::entry::Entry;
+use crate::jsonrpc::key::canonical;
+
+/// A hit that is verified.
+#[derive(Debug)]
+pub(in crate::exchange) struct Compared {
+    /// What was sent.
+    pub(in crate::exchange) sent: Arc<Entry>,
+    /// It is purged if it is wrong.
+    pub(in crate::exchange) purges: bool,
+    /// How the two differ, once that is known.
+    pub(super) found: Option<Found>,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) enum Found {
+    Same,
+    /// In words.
+    Other(String),
+    Nothing,
+}
+
+/// Answers that are longer are the same byte for byte, or not. Bytes.
+const READ: usize = 1 << 20;
+
+/// So much of each answer is shown, from where they differ. Bytes.
+const SHOWN: usize = 48;
+
+impl Compared {
+    pub(in crate::exchange) fn new(sent: Arc<Entry>, purges: bool) -> Self {
+        Self {
+            sent,
+            purges,
+            found: None,
+        }
+    }
+
+    /// Whether nothing was found yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.found.is_none()
+    }
+
+    /// The node has none of it now.
+    pub(super) fn find_nothing(&mut self) {
+        self.found = Some(Found::Other(
+            "now it has nothing, or of another block".to_owned(),
+        ));
+    }
+}
+
+/// What comparing two takes, in bytes: both decoded, and what they are hashed from.
+pub(super) fn room_for(one: &Entry, other: &Entry) -> usize {
+    let length = usize::try_from(one.length(b"") + other.length(b"")).unwrap_or(usize::MAX);
+    length.saturating_mul(3)
+}
+
+/// How what came differs from what was sent.
+pub(super) fn difference(sent: &Entry, came: &Entry) -> Found {
+    let status = |entry: &Entry| entry.meta().status;
+    if status(sent) != status(came) {
+        let (sent, came) = (status(sent), status(came));
+        return Found::Other(format!("status {sent}, now {came}"));
+    }
+    let (Some(sent), Some(came)) = (sent.decoded(), came.decoded()) else {
+        return Found::Nothing;
+    };
+    let is_same = match sent == came {
+        true => Some(true),
+        false => is_one_value(&sent, &came),
+    };
+    match is_same {
+        Some(true) => return Found::Same,
+        Some(false) => {}
+        None => return Found::Nothing,
+    }
+    let at = sent.iter().zip(came.iter()).position(|(a, b)| a != b);
+    let at = at.unwrap_or(sent.len().min(came.len()));
+    let shown = |text: &Bytes| {
+        let end = text.len().min(at + SHOWN);
+        text[at..end].escape_ascii().to_string()
+    };
+    Found::Other(format!(
+        "of {} bytes from {at} on \"{}\", now of {} \"{}\"",
+        sent.len(),
+        shown(&sent),
+        came.len(),
+        shown(&came)
+    ))
+}
+
+/// Whether two texts are one value of JSON, in which members have no order: nodes of
+/// several kinds may answer at a place. `None`: that can't be told.
+fn is_one_value(one: &[u8], other: &[u8]) -> Option<bool> {
+    if one.len().max(other.len()) > READ {
+        return Some(false);
+    }
+    let (one, other) = (canonical(one)?, canonical(other)?);
+    Some(matches!((one, other), (Ok(one), Ok(other)) if one == other))
+}

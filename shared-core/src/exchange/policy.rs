@@ -1,0 +1,294 @@
+//! What clients may call, where the operator has said so. Each call of a request is
+//! judged before the request goes on: one that is denied is answered here, and a batch
+//! goes on without those that are.
+//!
+//! What can't be read to the letter, as [`parse`] does, might be read by a node in another
+//! way, and call something else there. So it does not go on, and neither does what can't
+//! be read at all: a body that is too long, or coded in a way that is not undone here; or
+//! a connection that becomes something else than HTTP.
+
+use std::sync::Arc;
+
+use super::actions::Misuse;
+use super::answer::Answer;
+use super::cache::asked::{BodyLength, Need};
+use super::cache::look_up::room_for;
+use super::cache::part::{Member, Mixed};
+use super::head::{Coding, HeadEdit};
+use super::held::Held;
+use super::machine::Exchange;
+use super::phase::Phase;
+use super::transitions::{Event, State};
+use crate::cache::entry::batch::{batch_identity, Element};
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::coded::BodyCoding;
+use crate::config::Policy;
+use crate::gzip::inflate::InflateError;
+use crate::jsonrpc::request::{parse, Call, Refusal, Request};
+use crate::memory;
+use crate::mode::Mode;
+use crate::transcode::JSON;
+
+/// A coded body is not decoded beyond this, in bytes: what an event loop does in 1 ms.
+const DECODED: u64 = 1 << 20;
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(super) enum Ruling {
+    /// It goes on as it came.
+    Allowed,
+    /// It goes on without some of its calls.
+    InPart,
+    /// All that it calls is denied: that is the answer. Empty: none is wanted.
+    Denied(Vec<u8>),
+    /// It is not known what it calls.
+    Refused(Unjudged),
+}
+
+/// Why it is not known what a request calls.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unjudged {
+    /// It is not JSON.
+    Syntax,
+    /// It is not JSON-RPC to the letter.
+    Request(Refusal),
+    /// A batch of more calls than that.
+    Batch(usize),
+    /// It has a body and is no POST.
+    Method,
+    /// The connection becomes another one.
+    Upgrade,
+    /// Its body is too long.
+    Length,
+    /// Its body is coded, and is not decoded here.
+    Coding,
+    /// There is no memory to read it, or the host could not.
+    Memory,
+}
+
+impl Exchange {
+    /// Whether the request is to be judged before it goes on.
+    pub(super) fn is_judged(&self) -> bool {
+        let is_client = matches!(self.state(), State::AwaitingHead | State::Waiting);
+        is_client && self.config.policy().is_some()
+    }
+
+    /// What that takes; `None`: there is nothing to be judged.
+    pub(super) fn need_of_policy(&mut self, length: BodyLength) -> Option<Need> {
+        if !self.is_judged() {
+            return None;
+        }
+        if length == BodyLength::Known(0) {
+            return self.request.untouched.then_some(Need::LookUp);
+        }
+        self.looked.is_for_others = self.need_of_cache(length) == Need::Nothing;
+        Some(Need::WholeBody)
+    }
+
+    /// What becomes of the request. `None`: its body was not read.
+    pub(super) fn rule(&mut self, body: Option<&[u8]>, is_too_long: bool) -> Ruling {
+        let Some(policy) = self.config.policy().map(Arc::clone) else {
+            return Ruling::Allowed;
+        };
+        let Some(body) = body else {
+            return Ruling::Refused(match is_too_long {
+                true => Unjudged::Length,
+                false => Unjudged::Memory,
+            });
+        };
+        if self.request.untouched {
+            return Ruling::Refused(Unjudged::Upgrade);
+        }
+        if body.is_empty() {
+            return Ruling::Allowed;
+        }
+        if !self.request.post {
+            return Ruling::Refused(Unjudged::Method);
+        }
+        if body.len() as u64 > self.longest_request(true) {
+            return Ruling::Refused(Unjudged::Length);
+        }
+        match self.request.coding {
+            BodyCoding::None => self.rule_calls(&policy, body),
+            BodyCoding::Other => Ruling::Refused(Unjudged::Coding),
+            BodyCoding::Coded(_) => {
+                let cap = self.config.cache.max_request.max(DECODED);
+                let cap = usize::try_from(cap).unwrap_or(usize::MAX);
+                match self.decoded(body, cap, None) {
+                    Ok(decoded) => self.rule_calls(&policy, &decoded.body),
+                    Err(InflateError::Bad) => Ruling::Refused(Unjudged::Coding),
+                    Err(InflateError::TooLarge) => Ruling::Refused(Unjudged::Length),
+                    Err(InflateError::OutOfMemory) => Ruling::Refused(Unjudged::Memory),
+                }
+            }
+        }
+    }
+
+    fn rule_calls(&mut self, policy: &Policy, body: &[u8]) -> Ruling {
+        let is_batch = body.trim_ascii_start().first() == Some(&b'[');
+        if memory::is_short() || is_batch && !memory::is_there(room_for(body.len())) {
+            return Ruling::Refused(Unjudged::Memory);
+        }
+        match parse(body, policy.batch_max()) {
+            Ok(Request::Single(call)) => self.rule_call(policy, &call),
+            Ok(Request::Batch(calls)) => self.rule_batch(policy, &calls, body),
+            Err(Refusal::Syntax(_)) => Ruling::Refused(Unjudged::Syntax),
+            Err(Refusal::LongBatch) => Ruling::Refused(Unjudged::Batch(policy.batch_max())),
+            Err(why) => Ruling::Refused(Unjudged::Request(why)),
+        }
+    }
+
+    fn rule_call(&mut self, policy: &Policy, call: &Call<'_>) -> Ruling {
+        self.looked.rpc_method = call.method.to_vec();
+        if policy.allows(call.method) {
+            return Ruling::Allowed;
+        }
+        self.looked.denied = 1;
+        let answer = match call.id {
+            None => Some(Vec::new()),
+            Some(id) => {
+                let answer = policy.denied().identity(id);
+                answer.and_then(|answer| answer.try_to_vec())
+            }
+        };
+        answer.map_or(Ruling::Refused(Unjudged::Memory), Ruling::Denied)
+    }
+
+    fn rule_batch(&mut self, policy: &Policy, calls: &[Call<'_>], body: &[u8]) -> Ruling {
+        self.looked.batch_size = Some(calls.len());
+        self.looked.name_methods(calls);
+        let is_denied = |call: &&Call<'_>| !policy.allows(call.method);
+        let denied = calls.iter().filter(is_denied).count();
+        self.looked.denied = denied;
+        if denied == 0 {
+            return Ruling::Allowed;
+        }
+        if denied == calls.len() {
+            let answer = policy.denied();
+            let ids = calls.iter().filter_map(|call| call.id);
+            let elements: Vec<_> = ids.map(|id| Element::Stored(answer, id)).collect();
+            let answer = match elements.is_empty() {
+                true => Some(Vec::new()),
+                false => batch_identity(&elements).and_then(|answer| answer.try_to_vec()),
+            };
+            return answer.map_or(Ruling::Refused(Unjudged::Memory), Ruling::Denied);
+        }
+        let mut places = Vec::with_capacity(calls.len());
+        let mut request = Vec::with_capacity(body.len());
+        for call in calls {
+            match (is_denied(&call), call.id) {
+                (true, Some(id)) => {
+                    places.push(Member::Denied(Arc::clone(policy.denied()), id.to_vec()));
+                    continue;
+                }
+                (true, None) => continue,
+                (false, Some(id)) => places.push(Member::Asked(id.to_vec())),
+                (false, None) => {}
+            }
+            request.push(if request.is_empty() { b'[' } else { b',' });
+            request.extend_from_slice(&body[call.span.clone()]);
+        }
+        request.push(b']');
+        let mixed = Mixed {
+            places,
+            gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
+            coding: Coding::Identity,
+            held: Held::default(),
+        };
+        self.looked.allowed = Some((Box::new(mixed), request));
+        Ruling::InPart
+    }
+
+    /// The node is asked for what is allowed of a batch, if some of it is not. `false`:
+    /// all of it is.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub(super) fn ask_for_allowed(&mut self) -> Result<bool, Misuse> {
+        let Some((mixed, body)) = self.looked.allowed.take() else {
+            return Ok(false);
+        };
+        self.stop_waiting();
+        self.move_on(Event::HitInPart, |_| Phase::AwaitingPart(mixed))?;
+        self.request_body = body;
+        self.say_decoded();
+        self.ask_for_plain_part();
+        Ok(true)
+    }
+
+    /// An answer of ours, in place of the node's.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub(super) fn deny(&mut self, ruling: Ruling) -> Result<(), Misuse> {
+        self.stop_waiting();
+        let (status, body, field) = match ruling {
+            Ruling::Denied(body) => (200, body, None),
+            Ruling::Refused(why) => (why.status(), why.body(), why.field()),
+            // these go on
+            Ruling::Allowed | Ruling::InPart => return Err(self.misuse(Event::Refuse)),
+        };
+        if self.config.caches() {
+            self.cache_status = CacheStatus::Bypass;
+        }
+        self.reason = Reason::Denied;
+        self.mode = Mode::Denied;
+        self.head_edits = vec![HeadEdit::content_length(body.len())];
+        if !body.is_empty() {
+            self.head_edits.push(HeadEdit::set("Content-Type", JSON));
+        }
+        self.head_edits.extend(field);
+        let answer = Box::new(Answer {
+            status,
+            is_ours: true,
+            body,
+            ..Answer::default()
+        });
+        self.move_on(Event::Refuse, |_| Phase::Ready(answer))
+    }
+}
+
+impl Unjudged {
+    /// Errors of JSON-RPC come with a 200, as nodes have it; what is wrong with the
+    /// request that they are in does not.
+    fn status(self) -> u16 {
+        match self {
+            Unjudged::Syntax | Unjudged::Request(_) | Unjudged::Batch(_) => 200,
+            Unjudged::Method => 405,
+            Unjudged::Upgrade => 403,
+            Unjudged::Length => 413,
+            Unjudged::Coding => 415,
+            Unjudged::Memory => 503,
+        }
+    }
+
+    /// What such an answer has to say in its head.
+    fn field(self) -> Option<HeadEdit> {
+        match self {
+            Unjudged::Method => Some(HeadEdit::set("Allow", b"POST")),
+            _ => None,
+        }
+    }
+
+    fn body(self) -> Vec<u8> {
+        const PARSE: i32 = -32700;
+        const REQUEST: i32 = -32600;
+        const INTERNAL: i32 = -32603;
+        let (code, message) = match self {
+            Unjudged::Syntax => (PARSE, "it is not JSON".into()),
+            Unjudged::Request(why) => (REQUEST, format!("it is not JSON-RPC 2.0: {why}")),
+            Unjudged::Batch(most) => (REQUEST, format!("a batch may have {most} calls at most")),
+            Unjudged::Method => (REQUEST, "what is called is POSTed".into()),
+            Unjudged::Upgrade => (REQUEST, "what is called here is called by HTTP".into()),
+            Unjudged::Length => (REQUEST, "it is too long".into()),
+            Unjudged::Coding => (
+                REQUEST,
+                "its body is coded in a way that is not read".into(),
+            ),
+            Unjudged::Memory => (INTERNAL, "there is no memory to read it".into()),
+        };
+        let error = serde_json::json!({ "code": code, "message": message });
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{error}}}").into_bytes()
+    }
+}

@@ -1,0 +1,520 @@
+//! Rows of the method table as operators write them: what an answer of a method
+//! depends on, in a word or two.
+//!
+//! ```text
+//! block=p[1]               block=result.blockNumber      class=tip
+//! block=p[0].blockNumber   block=result[0].blockNumber   range=p[0]
+//! ```
+//!
+//! Our own rows can be written in the same words ([`in_words`]), and mean the same.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use super::methods::{BlockAt, Class, InResult, Method, Path, Step, ANY};
+use super::stateful::is_stateful;
+
+/// What may be said of a method, and what it means.
+pub const FORMS: [(&str, &str); 10] = [
+    (
+        "block=p[N]",
+        "the block that parameter N names, counted from 0: by its number, a tag, its hash, or an \
+         object of EIP-1898; `latest` where it is left out",
+    ),
+    (
+        "block=p[N].MEMBER",
+        "the same, of a member of the object that parameter N is",
+    ),
+    (
+        "block=result.MEMBER",
+        "the block whose number is in that member of the result: of one that says none, as of a \
+         transaction that is in no block yet, nothing is kept. The way may be longer \
+         (`result.receipt.blockNumber`), and lead by the first of a list \
+         (`result[0].blockNumber`). The hash, if there is one, is taken from beside it \
+         (`blockHash` of `blockNumber`, `hash` of `number`)",
+    ),
+    ("block=result", "the head, and the result is its number"),
+    (
+        "range=p[N]",
+        "the blocks from `fromBlock` to `toBlock`, or the one of `blockHash`, of the object that \
+         parameter N is",
+    ),
+    (
+        "transaction=p[0]",
+        "the block of the transaction whose hash that is, which the result does not name: the \
+         node is asked for its receipt",
+    ),
+    ("class=immutable", "no block: it never changes"),
+    ("class=tip", "the head: it is over with the next block"),
+    (
+        "class=config",
+        "how the chain's nodes are set up, which an upgrade changes",
+    ),
+    ("class=none", "anything else: it is not kept"),
+];
+
+/// The last parameter that can be named.
+pub const LAST_PARAMETER: usize = 15;
+
+/// What an operator has said of methods.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows(Vec<&'static Method>);
+
+/// Why a row was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowError<'a> {
+    /// That is no name of a method.
+    Name,
+    /// There is a row for it already.
+    Twice,
+    /// Nobody else can have its answers.
+    Stateful,
+    /// That word is none of [`FORMS`].
+    Word(&'a [u8]),
+    /// That word goes with none before it.
+    Together(&'a [u8]),
+}
+
+impl fmt::Display for RowError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RowError::Name => f.write_str("the name of a method"),
+            RowError::Twice => f.write_str("a method that nothing else here is said of"),
+            RowError::Stateful => {
+                f.write_str("a method that changes nothing and keeps no state at the node")
+            }
+            RowError::Word(_) => {
+                for (n, (form, _)) in FORMS.iter().enumerate() {
+                    let before = match n {
+                        0 => "",
+                        n if n + 1 == FORMS.len() => " or ",
+                        _ => ", ",
+                    };
+                    write!(f, "{before}\"{form}\"")?;
+                }
+                write!(f, ", N being a number from 0 to {LAST_PARAMETER}")
+            }
+            RowError::Together(_) => f.write_str(
+                "left out: beside \"block=p[N]\" there may be \"block=result.MEMBER\", and beside \
+                 all others nothing",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RowError<'_> {}
+
+impl Rows {
+    /// One more: `words` say what its answers depend on.
+    ///
+    /// # Errors
+    /// [`RowError`]; nothing is changed then.
+    pub fn add<'a>(&mut self, name: &[u8], words: &[&'a [u8]]) -> Result<(), RowError<'a>> {
+        let is_of_name = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\,*=".contains(byte);
+        let text = std::str::from_utf8(name).ok();
+        let is_name = !name.is_empty() && name.iter().all(is_of_name);
+        let text = text.filter(|_| is_name).ok_or(RowError::Name)?;
+        let (class, at, in_result) = read(words)?;
+        if class != Class::Never && is_stateful(name) {
+            return Err(RowError::Stateful);
+        }
+        let Err(at_row) = self.place_of(name) else {
+            return Err(RowError::Twice);
+        };
+        self.0.insert(at_row, row(text, class, at, in_result));
+        Ok(())
+    }
+
+    /// The row of a method, by its exact name.
+    pub fn find(&self, name: &[u8]) -> Option<&'static Method> {
+        let place = self.place_of(name).ok()?;
+        self.0.get(place).copied()
+    }
+
+    fn place_of(&self, name: &[u8]) -> Result<usize, usize> {
+        self.0.binary_search_by(|row| row.name.as_bytes().cmp(name))
+    }
+}
+
+type Meaning = (Class, BlockAt, InResult);
+
+fn read<'a>(words: &[&'a [u8]]) -> Result<Meaning, RowError<'a>> {
+    let mut meaning = None;
+    for &word in words {
+        let (class, at, in_result) = meaning_of(word).ok_or(RowError::Word(word))?;
+        meaning = Some(match (meaning, at, in_result) {
+            (None, _, _) => (class, at, in_result),
+            // where it is asked for, and then where it is said
+            (
+                Some((Class::ByFinality, asked, InResult::None)),
+                BlockAt::Result,
+                InResult::Path(_),
+            ) if is_block(asked) => (class, asked, in_result),
+            _ => return Err(RowError::Together(word)),
+        });
+    }
+    meaning.ok_or(RowError::Word(b""))
+}
+
+fn is_block(at: BlockAt) -> bool {
+    matches!(at, BlockAt::Param(_) | BlockAt::ParamMember(..))
+}
+
+/// What one word says.
+fn meaning_of(word: &[u8]) -> Option<Meaning> {
+    let (name, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
+    let of_block = |at| (Class::ByFinality, at, InResult::None);
+    Some(match (name, value) {
+        ("class", "immutable") => (Class::Immutable, BlockAt::None, InResult::None),
+        ("class", "tip") => (Class::Tip, BlockAt::None, InResult::None),
+        ("class", "config") => (Class::Config, BlockAt::None, InResult::None),
+        ("class", "none") => (Class::Never, BlockAt::None, InResult::None),
+        ("transaction", "p[0]") => of_block(BlockAt::Result),
+        ("range", value) => match parameter(value)? {
+            (n, "") => of_block(BlockAt::Range(n, ANY)),
+            _ => return None,
+        },
+        ("block", "result") => (Class::Tip, BlockAt::None, InResult::Itself),
+        ("block", value) => match value.strip_prefix("result") {
+            Some(way) => {
+                let in_result = InResult::Path(path(way)?);
+                (Class::ByFinality, BlockAt::Result, in_result)
+            }
+            None => of_block(match parameter(value)? {
+                (n, "") => BlockAt::Param(n),
+                (n, rest) => BlockAt::ParamMember(n, kept(member(rest)?), ANY),
+            }),
+        },
+        _ => return None,
+    })
+}
+
+/// `p[N]`, and what is behind it.
+fn parameter(value: &str) -> Option<(usize, &str)> {
+    let (number, rest) = value.strip_prefix("p[")?.split_once(']')?;
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_usual = number == "0" || !number.starts_with('0');
+    let number = number
+        .parse::<usize>()
+        .ok()
+        .filter(|_| is_number && is_usual)?;
+    (number <= LAST_PARAMETER).then_some((number, rest))
+}
+
+/// `.MEMBER`, and nothing behind it.
+fn member(rest: &str) -> Option<&str> {
+    rest.strip_prefix('.').filter(|name| is_member(name))
+}
+
+/// What needs no escapes in JSON, and is no path.
+fn is_member(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && name.bytes().all(is_of_name)
+}
+
+/// `.MEMBER` and `[0]`, the last being a member.
+fn path(mut way: &str) -> Option<&'static Path> {
+    let mut steps = Vec::new();
+    while !way.is_empty() {
+        if let Some(rest) = way.strip_prefix("[0]") {
+            steps.push(Step::First);
+            way = rest;
+            continue;
+        }
+        let rest = way.strip_prefix('.')?;
+        let end = rest.find(['.', '[']).unwrap_or(rest.len());
+        let name = Some(&rest[..end]).filter(|name| is_member(name))?;
+        steps.push(Step::Member(name.to_owned()));
+        way = &rest[end..];
+    }
+    let Some(Step::Member(number)) = steps.pop() else {
+        return None;
+    };
+    let hash = match number.strip_suffix("Number") {
+        Some(of) => format!("{of}Hash"),
+        None if number == "number" => "hash".to_owned(),
+        None => String::new(),
+    };
+    let path = Path {
+        steps,
+        number,
+        hash,
+    };
+    Some(interned(&PATHS, path))
+}
+
+/// Rows, and what is in them, live as long as the process, so that what is remembered of
+/// a call is a pointer to one, as to ours. There are as many as operators have ever
+/// written different ones: a configuration that is loaded again adds none.
+static ROWS: Mutex<Vec<&'static Method>> = Mutex::new(Vec::new());
+static PATHS: Mutex<Vec<&'static Path>> = Mutex::new(Vec::new());
+static NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
+
+fn row(name: &str, class: Class, at: BlockAt, in_result: InResult) -> &'static Method {
+    let row = Method {
+        name: kept(name),
+        class,
+        at,
+        in_result,
+        is_operators: true,
+    };
+    interned(&ROWS, row)
+}
+
+fn kept(name: &str) -> &'static str {
+    interned::<String>(&NAMES, name.to_owned()).as_str()
+}
+
+fn interned<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) -> &'static T {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.iter().copied().find(|known| **known == new) {
+        return known;
+    }
+    let new = Box::leak(Box::new(new));
+    all.push(new);
+    new
+}
+
+/// A row in the words of an operator.
+pub fn in_words(row: &Method) -> String {
+    let in_result = match row.in_result {
+        InResult::None | InResult::Itself => String::new(),
+        InResult::Block => "block=result.number".into(),
+        InResult::Item => "block=result.blockNumber".into(),
+        InResult::First => "block=result[0].blockNumber".into(),
+        InResult::Path(path) => path.to_string(),
+    };
+    let asked = match (row.class, row.at) {
+        (Class::Never, _) => return "class=none".into(),
+        (Class::Config, _) => return "class=config".into(),
+        (Class::Tip, _) if row.in_result == InResult::Itself => return "block=result".into(),
+        (Class::Tip, _) => return "class=tip".into(),
+        (_, BlockAt::None) => return "class=immutable".into(),
+        (_, BlockAt::Result) if in_result.is_empty() => return "transaction=p[0]".into(),
+        (_, BlockAt::Result) => return in_result,
+        (_, BlockAt::Hash(n) | BlockAt::Number(n) | BlockAt::Param(n)) => format!("block=p[{n}]"),
+        (_, BlockAt::ParamMember(n, member, _)) => format!("block=p[{n}].{member}"),
+        (_, BlockAt::Range(n, _)) => return format!("range=p[{n}]"),
+    };
+    match in_result.is_empty() {
+        true => asked,
+        false => format!("{asked} {in_result}"),
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("block=result")?;
+        for step in &self.steps {
+            match step {
+                Step::Member(name) => write!(f, ".{name}")?,
+                Step::First => f.write_str("[0]")?,
+            }
+        }
+        write!(f, ".{}", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{in_words, RowError, Rows};
+    use crate::jsonrpc::block::{in_result, reference, BlockReference, Bound, Tag};
+    use crate::jsonrpc::methods::{self, Class, Method};
+
+    fn row(words: &str) -> &'static Method {
+        let mut rows = Rows::default();
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        rows.add(b"acme_x", &words).unwrap();
+        rows.find(b"acme_x").unwrap()
+    }
+
+    #[test]
+    fn what_is_said_is_read_back() {
+        for words in [
+            "block=p[0]",
+            "block=p[15]",
+            "block=p[1].blockNumber",
+            "block=p[2] block=result.number",
+            "block=p[0].at block=result[0].blockNumber",
+            "block=result",
+            "block=result.blockNumber",
+            "block=result.receipt.blockNumber",
+            "block=result[0].l2BlockNumber",
+            "block=result.logs[0][0].of.height",
+            "range=p[0]",
+            "transaction=p[0]",
+            "class=immutable",
+            "class=tip",
+            "class=config",
+            "class=none",
+        ] {
+            assert_eq!(in_words(row(words)), words);
+            // and there is one of it
+            assert!(std::ptr::eq(row(words), row(words)), "{words}");
+        }
+    }
+
+    #[test]
+    fn our_rows_mean_the_same_in_these_words() {
+        const HASH: &str = "\"0x00000000000000000000000000000000000000000000000000000000000000ab\"";
+        let objects = [
+            r#"{"fromBlock":"0x5","toBlock":"0x9"}"#.to_owned(),
+            format!(r#"{{"blockHash":{HASH}}}"#),
+            r#"{"blockNumber":"0x5"}"#.into(),
+            r#"{"blockNumber":"latest"}"#.into(),
+            "\"0x5\"".into(),
+            "\"finalized\"".into(),
+            "\"5\"".into(),
+            HASH.into(),
+        ];
+        let result =
+            format!(r#"{{"number":"0x7","hash":{HASH},"blockNumber":"0x5","blockHash":{HASH}}}"#);
+        let results = ["null", "[]", "\"0x5\"", &result, &format!("[{result}]")];
+        for ours in methods::all() {
+            let theirs = row(&in_words(ours));
+            let is_same_class = theirs.class == ours.class
+                || theirs.class == Class::ByFinality && ours.class == Class::Immutable;
+            assert!(is_same_class, "{}", ours.name);
+            for result in results {
+                let (ours, theirs) = (
+                    in_result(ours, result.as_bytes()),
+                    in_result(theirs, result.as_bytes()),
+                );
+                assert_eq!(ours, theirs);
+            }
+            if matches!(ours.class, Class::Never | Class::Tip | Class::Config) {
+                continue;
+            }
+            for object in &objects {
+                for before in ["", "{},", "[],{},"] {
+                    let params = format!("[{before}{object}]");
+                    let params = Some(params.as_bytes());
+                    let found = reference(ours, params);
+                    // ours may know more of what is wrong
+                    if found != BlockReference::Invalid {
+                        assert_eq!(reference(theirs, params), found, "{} {params:?}", ours.name);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_members_are_the_methods_own_unless_a_node_may_take_them_for_these() {
+        let of = |words, params: &str| reference(row(words), Some(params.as_bytes()));
+        let latest = BlockReference::Tag(Tag::Latest);
+        for (params, block) in [
+            (r#"[{"at":"0x5","with":1}]"#, BlockReference::Number(5)),
+            (r#"[{"with":"0x5"}]"#, latest),
+            (r#"[{"with":"0x5","AT":"0x6"}]"#, BlockReference::Invalid),
+            (r#"[{"at":"0x5","\u0041t":"0x6"}]"#, BlockReference::Invalid),
+            ("[{\"at\":\"0x5\",\"\u{e1}t\":1}]", BlockReference::Invalid),
+            (r#"[{"at":"0x5","at":"0x5"}]"#, BlockReference::Invalid),
+            (r#"["0x5"]"#, BlockReference::Invalid),
+            (r#"{"at":"0x5"}"#, BlockReference::Invalid),
+            ("[]", latest),
+        ] {
+            assert_eq!(of("block=p[0].at", params), block, "{params}");
+        }
+        let five = BlockReference::Range {
+            from: Bound::Number(4),
+            to: Bound::Number(5),
+        };
+        let range = r#"[{"fromBlock":"0x4","toBlock":"0x5","of":1}]"#;
+        assert_eq!(of("range=p[0]", range), five);
+        let odd = r#"[{"fromBlock":"0x4","toBlock":"0x5","ToBlock":"0x6"}]"#;
+        assert_eq!(of("range=p[0]", odd), BlockReference::Invalid);
+    }
+
+    #[test]
+    fn a_number_is_found_without_a_hash() {
+        let of = |words, result: &str| in_result(row(words), result.as_bytes());
+        let number = |words, result| of(words, result).map(|block| (block.number, block.hash));
+        let nested = r#"{"receipt":{"blockNumber":"0x5","blockHash":null}}"#;
+        assert_eq!(
+            number("block=result.receipt.blockNumber", nested),
+            Some((5, None))
+        );
+        let height = r#"[{"height":7}]"#;
+        assert_eq!(number("block=result[0].height", height), Some((7, None)));
+        for result in [
+            "null",
+            "[]",
+            r#"{"receipt":null}"#,
+            r#"{"receipt":{"blockNumber":null}}"#,
+        ] {
+            assert_eq!(number("block=result.receipt.blockNumber", result), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_row_is_refused() {
+        let mut rows = Rows::default();
+        rows.add(b"acme_x", &[b"class=tip"]).unwrap();
+        let mut refused = |name: &str, words: &[&str], error: &str| {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let before = rows.clone();
+            let said = rows.add(name.as_bytes(), &words).unwrap_err().to_string();
+            assert!(said.contains(error), "{name} {words:?}: {said}");
+            assert_eq!(rows, before);
+        };
+        for name in ["", "a b", "trace_*", "a\"b", "a,b", "\u{e9}", "block=p[0]"] {
+            refused(name, &["class=tip"], "the name of a method");
+        }
+        refused("acme_x", &["class=none"], "nothing else here is said of");
+        for name in ["eth_sendRawTransaction", "personal_x", "debug_setHead"] {
+            refused(name, &["class=tip"], "changes nothing");
+        }
+        for word in [
+            "",
+            "p[0]",
+            "block",
+            "block=",
+            "block=p",
+            "block=p[]",
+            "block=p[16]",
+            "block=p[-1]",
+            "block=p[+1]",
+            "block=p[01]",
+            "block=p[0]x",
+            "block=p[0].",
+            "block=p[0].a.b",
+            "block=p[0][0]",
+            "block=result.",
+            "block=result[0]",
+            "block=result[1].a",
+            "block=resultx",
+            "block=result..a",
+            "block=result.a-b",
+            "range=result",
+            "range=p[0].a",
+            "transaction=p[1]",
+            "class=never",
+            "class=unfinalized",
+            "class=",
+            "block=latest",
+        ] {
+            refused("acme_y", &[word], "\"block=p[N]\", \"block=p[N].MEMBER\"");
+        }
+        for words in [
+            ["class=tip", "block=p[0]"],
+            ["block=p[0]", "class=tip"],
+            ["block=p[0]", "block=p[1]"],
+            ["block=result.number", "block=p[0]"],
+            ["range=p[0]", "block=result[0].blockNumber"],
+            ["block=p[0]", "block=result"],
+        ] {
+            refused("acme_y", &words, "left out");
+        }
+        refused("acme_y", &[], "\"block=p[N]\"");
+        // that nothing is kept of these is no news
+        rows.add(b"eth_sign", &[b"class=none"]).unwrap();
+        assert_eq!(rows.find(b"acme_"), None);
+    }
+
+    #[test]
+    fn an_error_names_the_word() {
+        let said = Rows::default().add(b"acme_x", &[b"block=p[0]", b"class=tip"]);
+        assert_eq!(said, Err(RowError::Together(b"class=tip")));
+    }
+}

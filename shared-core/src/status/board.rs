@@ -1,0 +1,156 @@
+//! Counters of several workers, in memory that all of them can read: each adds to a part
+//! of its own, and whoever asks adds the parts up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::times::{bucket_of, BUCKETS};
+use crate::metrics::{names, Tally, Time, COUNTERS, GAUGES};
+
+/// So many parts. Each worker but the last has one to itself; those beyond share the last.
+pub const PARTS: usize = 64;
+const SHARED: usize = PARTS - 1;
+
+const TIMES: usize = COUNTERS;
+/// Of each time: its buckets, and the sum.
+const TIME: usize = BUCKETS + 1;
+const GAUGE: usize = TIMES + Time::ALL.len() * TIME;
+/// A part begins with a line of the processor's cache.
+const PART: usize = (GAUGE + GAUGES.len()).next_multiple_of(8);
+
+/// What the layout is known by, and when counting began, in seconds since 1970.
+const LAYOUT: usize = 0;
+const SINCE: usize = 1;
+const HEAD: usize = 8;
+
+/// Of a host's process, or of several that share its memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Board(&'static [AtomicU64]);
+
+/// All that the parts say together.
+#[derive(Clone, Debug)]
+pub struct Sums {
+    /// When counting began, in seconds since 1970.
+    pub since: u64,
+    /// Of each of [`names`].
+    pub counters: Vec<u64>,
+    /// Of each of [`Time::ALL`].
+    pub times: [Times; Time::ALL.len()],
+    /// Of each of [`GAUGES`].
+    pub gauges: [u64; GAUGES.len()],
+}
+
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// How often it took as long as each bucket says.
+    pub buckets: [u64; BUCKETS],
+    /// All together, in microseconds.
+    pub sum: u64,
+}
+
+impl Board {
+    /// How many numbers it takes.
+    pub const LENGTH: usize = HEAD + PARTS * PART;
+
+    /// One in memory of [`LENGTH`](Self::LENGTH) numbers, by whoever has it first. What was
+    /// counted there stays, unless another version has counted it. `now` is in seconds since
+    /// 1970. `None`: there are fewer numbers.
+    pub fn begin(numbers: &'static [AtomicU64], now: u64) -> Option<Self> {
+        let board = Self::of(numbers)?;
+        let layout = layout();
+        if board.0[LAYOUT].swap(layout, Ordering::Relaxed) != layout {
+            for number in &board.0[HEAD..] {
+                number.store(0, Ordering::Relaxed);
+            }
+            board.0[SINCE].store(now, Ordering::Relaxed);
+        }
+        Some(board)
+    }
+
+    /// One that was begun there.
+    pub fn of(numbers: &'static [AtomicU64]) -> Option<Self> {
+        Some(Self(numbers.get(..Self::LENGTH)?))
+    }
+
+    /// What an exchange comes to, by the worker of that number, which no other that lives
+    /// at that time has.
+    pub fn count(self, worker: usize, tally: &Tally) {
+        match worker < SHARED {
+            true => self.add(worker, tally, |number, by| {
+                // of one writer: a tenth of the time of an addition that others might make
+                let now = number.load(Ordering::Relaxed);
+                number.store(now.wrapping_add(by), Ordering::Relaxed);
+            }),
+            false => self.add(worker, tally, |number, by| {
+                number.fetch_add(by, Ordering::Relaxed);
+            }),
+        }
+    }
+
+    fn add(self, worker: usize, tally: &Tally, add: impl Fn(&AtomicU64, u64)) {
+        let part = self.part(worker);
+        for (counter, by) in tally.counts() {
+            add(&part[counter], by);
+        }
+        if let Some((time, took)) = tally.time() {
+            let times = &part[TIMES + time as usize * TIME..][..TIME];
+            add(&times[bucket_of(took)], 1);
+            add(&times[BUCKETS], took);
+        }
+    }
+
+    /// What that worker has now.
+    pub fn show(self, worker: usize, gauges: [u64; GAUGES.len()]) {
+        let part = self.part(worker);
+        for (place, now) in part[GAUGE..].iter().zip(gauges) {
+            place.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// All together.
+    pub fn sums(self) -> Sums {
+        let mut all = [0; PART];
+        for part in self.0[HEAD..].chunks_exact(PART) {
+            for (sum, number) in all.iter_mut().zip(part) {
+                *sum = u64::wrapping_add(*sum, number.load(Ordering::Relaxed));
+            }
+        }
+        let times = Time::ALL.map(|time| {
+            let of = &all[TIMES + time as usize * TIME..][..TIME];
+            Times {
+                buckets: std::array::from_fn(|bucket| of[bucket]),
+                sum: of[BUCKETS],
+            }
+        });
+        Sums {
+            since: self.0[SINCE].load(Ordering::Relaxed),
+            counters: all[..COUNTERS].to_vec(),
+            times,
+            gauges: std::array::from_fn(|gauge| all[GAUGE + gauge]),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn numbers(self) -> &'static [AtomicU64] {
+        self.0
+    }
+
+    fn part(self, worker: usize) -> &'static [AtomicU64] {
+        &self.0[HEAD + worker.min(SHARED) * PART..][..PART]
+    }
+}
+
+/// Another one if anything else is counted, or elsewhere.
+fn layout() -> u64 {
+    let mut known = blake3::Hasher::new();
+    for name in names().map(Option::unwrap_or_default) {
+        known.update(name.as_bytes());
+        known.update(b"\n");
+    }
+    known.update(&[PARTS as u8, BUCKETS as u8, GAUGES.len() as u8]);
+    let hash = known.finalize();
+    hash.as_bytes()
+        .first_chunk()
+        .copied()
+        .map_or(1, u64::from_le_bytes)
+}

@@ -1,0 +1,374 @@
+//! OpenMetrics. Labels are of our own making: names of methods that are in no table are
+//! one, `other`.
+
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{text, DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use serde_json::Value;
+
+use super::report::{encoder, split, Report, SOFTWARE};
+use super::times::bound;
+use crate::metrics::{names, Time, GAUGES};
+
+/// By families of counters: their names, what they are, and their labels.
+const FAMILIES: [(&str, &str, &str, &str); 6] = [
+    (
+        "verified",
+        "verified_hits",
+        "Hits of which the node was asked again, by what it said",
+        "verdict",
+    ),
+    (
+        "mode",
+        "responses",
+        "Responses, by what became of them",
+        "mode",
+    ),
+    (
+        "cache",
+        "cache_requests",
+        "Requests that were looked up, by what came of it",
+        "status",
+    ),
+    (
+        "cache.reason",
+        "cache_reasons",
+        "Why responses were no hits, or were not stored",
+        "reason",
+    ),
+    (
+        "rpc",
+        "rpc_calls",
+        "JSON-RPC calls, of batches too",
+        "method",
+    ),
+    (
+        "rpc_hit",
+        "rpc_hits",
+        "JSON-RPC calls that the cache has answered",
+        "method",
+    ),
+];
+
+/// Of counters that stand alone.
+const TOTALS: [(&str, &str, &str, Option<Unit>); 12] = [
+    ("requests", "requests", "Requests", None),
+    (
+        "node.requests",
+        "node_requests",
+        "Requests that the node has answered",
+        None,
+    ),
+    (
+        "node.calls_saved",
+        "node_calls_saved",
+        "Calls that it was not asked for",
+        None,
+    ),
+    (
+        "batch.requests",
+        "batches",
+        "Batches that were looked up",
+        None,
+    ),
+    ("batch.calls", "batch_calls", "Their calls", None),
+    (
+        "batch.hits",
+        "batch_hits",
+        "Those of their calls that the cache has answered",
+        None,
+    ),
+    (
+        "response.compressed",
+        "compressed_responses",
+        "Responses that were compressed",
+        None,
+    ),
+    (
+        "response.not_compressed",
+        "uncompressed_responses",
+        "Responses that were not",
+        None,
+    ),
+    (
+        "response.content_length_too_small",
+        "short_responses",
+        "Responses below min_length",
+        None,
+    ),
+    (
+        "response.total_uncompressed_bytes",
+        "uncompressed",
+        "What was compressed",
+        Some(Unit::Bytes),
+    ),
+    (
+        "response.total_compressed_bytes",
+        "compressed",
+        "The same, compressed",
+        Some(Unit::Bytes),
+    ),
+    (
+        "cache.hit_bytes",
+        "hit",
+        "Bodies of hits, as they were sent",
+        Some(Unit::Bytes),
+    ),
+];
+
+/// All of it.
+pub fn write(report: Report) -> String {
+    let mut registry = Registry::with_prefix("sszip");
+    registry.register_collector(Box::new(report));
+    let mut written = String::new();
+    // a String takes all
+    let _ = text::encode(&mut written, &registry);
+    written
+}
+
+impl Collector for Report {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let to = &mut encoder;
+        self.about(to)?;
+        let names: Vec<_> = names().map(Option::unwrap_or_default).collect();
+        let counts = || names.iter().map(String::as_str).zip(&self.sums.counters);
+        for (name, metric, help, unit) in TOTALS {
+            let count = counts().find_map(|(known, count)| (known == name).then_some(*count));
+            let mut metric =
+                to.encode_descriptor(metric, help, unit.as_ref(), MetricType::Counter)?;
+            count_of(&mut metric, count.unwrap_or(0))?;
+        }
+        for (family, metric, help, label) in FAMILIES {
+            let mut metric = to.encode_descriptor(metric, help, None, MetricType::Counter)?;
+            for (name, count) in counts().filter(|(_, count)| **count > 0) {
+                if let (known, Some(which)) = split(name) {
+                    if known == family {
+                        count_of(&mut metric.encode_family(&[(label, which)])?, *count)?;
+                    }
+                }
+            }
+        }
+        self.times(to)?;
+        for (name, now) in GAUGES.iter().zip(self.sums.gauges) {
+            let name = name.replace('.', "_");
+            let help = "Of all workers together (docs/observability.md)";
+            gauge(to, &name, help, now as f64)?;
+        }
+        match &self.owner {
+            Some(owner) => owners(to, owner),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Report {
+    fn about(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let version = SOFTWARE.trim_start_matches("sszip/");
+        let host = escaped(&self.host);
+        let labels = [
+            ("version", version),
+            ("host", &host),
+            ("encoder", encoder()),
+        ];
+        let help = "What runs";
+        let mut metric = to.encode_descriptor("build", help, None, MetricType::Info)?;
+        metric.encode_info(&labels)?;
+        gauge(
+            to,
+            "owner_up",
+            "The owner of the store answers",
+            match self.owner {
+                Some(_) => 1.0,
+                None => 0.0,
+            },
+        )
+    }
+
+    fn times(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "From a request's head to the end of its answer";
+        let unit = Some(&Unit::Seconds);
+        let mut metric =
+            to.encode_descriptor("request_duration", help, unit, MetricType::Histogram)?;
+        for (time, times) in Time::ALL.iter().zip(&self.sums.times) {
+            let seconds = |bucket| bound(bucket).map_or(f64::MAX, |it| it as f64 / 1e6);
+            let buckets = times.buckets.iter().enumerate();
+            let buckets: Vec<_> = buckets.map(|(at, count)| (seconds(at), *count)).collect();
+            let count = times.buckets.iter().sum();
+            let label = [("cache", time.name())];
+            metric
+                .encode_family(&label)?
+                .encode_histogram::<NoLabelSet>(times.sum as f64 / 1e6, count, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+
+fn count_of(metric: &mut MetricEncoder<'_>, count: u64) -> Result<(), Error> {
+    metric.encode_counter::<NoLabelSet, _, u64>(&count, None)
+}
+
+fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, now: f64) -> Result<(), Error> {
+    to.encode_descriptor(name, help, None, MetricType::Gauge)?
+        .encode_gauge(&now)
+}
+
+/// What an owner says of itself (docs/owner-protocol.md).
+fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
+    const GAUGES: [(&str, &str, &str); 10] = [
+        ("/leases", "owner_leases", "Answers that are being fetched"),
+        (
+            "/connections",
+            "owner_connections",
+            "Connections of processes",
+        ),
+        (
+            "/purges_waiting",
+            "owner_purges_waiting",
+            "Purges that do not hold everywhere yet",
+        ),
+        (
+            "/memory/entries",
+            "owner_memory_entries",
+            "Entries in the owner's memory",
+        ),
+        ("/memory/bytes", "owner_memory_bytes", "What they take"),
+        (
+            "/memory/capacity",
+            "owner_memory_capacity_bytes",
+            "What they may take",
+        ),
+        (
+            "/store/entries",
+            "store_entries",
+            "Entries on the disk, about",
+        ),
+        ("/store/bytes", "store_disk_bytes", "What they take there"),
+        (
+            "/store/memory",
+            "store_memory_bytes",
+            "What is to be written",
+        ),
+        (
+            "/store/busy",
+            "store_busy",
+            "Entries that were not stored for want of memory",
+        ),
+    ];
+    const COUNTERS: [(&str, &str, &str); 7] = [
+        (
+            "/lookups/memory",
+            "owner_memory_hits",
+            "Look-ups that its memory had",
+        ),
+        (
+            "/lookups/store",
+            "owner_store_hits",
+            "Look-ups that the disk had",
+        ),
+        (
+            "/lookups/missed",
+            "owner_misses",
+            "Look-ups of what is not there",
+        ),
+        ("/fills/kept", "owner_fills", "Entries that were kept"),
+        (
+            "/fills/refused",
+            "owner_refused_fills",
+            "Entries that were not",
+        ),
+        (
+            "/stores/done",
+            "store_writes",
+            "Entries that went to the disk",
+        ),
+        (
+            "/stores/failed",
+            "store_failed_writes",
+            "Entries that could not",
+        ),
+    ];
+    for (pointer, name, help) in GAUGES {
+        if let Some(now) = owner.pointer(pointer).and_then(Value::as_f64) {
+            gauge(to, name, help, now)?;
+        }
+    }
+    for (pointer, name, help) in COUNTERS {
+        if let Some(count) = owner.pointer(pointer).and_then(Value::as_u64) {
+            let mut metric = to.encode_descriptor(name, help, None, MetricType::Counter)?;
+            count_of(&mut metric, count)?;
+        }
+    }
+    let off = owner
+        .pointer("/store/off")
+        .is_some_and(|off| !off.is_null());
+    gauge(
+        to,
+        "store_off",
+        "Nothing is stored any more",
+        f64::from(u8::from(off)),
+    )?;
+    let chains = owner["chains"].as_array().map_or(&[][..], Vec::as_slice);
+    chain_gauge(
+        to,
+        chains,
+        "chain_head",
+        "The newest block, or its slot",
+        |chain| chain["head"].as_f64(),
+    )?;
+    chain_gauge(
+        to,
+        chains,
+        "chain_final",
+        "Up to which nothing changes any more",
+        |chain| chain["final"].as_f64(),
+    )?;
+    chain_gauge(
+        to,
+        chains,
+        "chain_head_age_seconds",
+        "Since there was a new head",
+        |chain| chain["head_age"].as_f64(),
+    )?;
+    chain_gauge(to, chains, "chain_up", "Its node is followed", |chain| {
+        Some(f64::from(u8::from(chain["state"] == "following")))
+    })?;
+    let help = "How often blocks were replaced";
+    let mut metric = to.encode_descriptor("chain_reorgs", help, None, MetricType::Counter)?;
+    for chain in chains {
+        if let (Some(name), Some(reorgs)) = (chain["name"].as_str(), chain["reorgs"].as_u64()) {
+            count_of(
+                &mut metric.encode_family(&[("chain", escaped(name))])?,
+                reorgs,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A label's text, which the library writes as it is: with what ends it escaped (OpenMetrics,
+/// ABNF).
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+fn chain_gauge(
+    to: &mut DescriptorEncoder<'_>,
+    chains: &[Value],
+    name: &str,
+    help: &str,
+    of: impl Fn(&Value) -> Option<f64>,
+) -> Result<(), Error> {
+    let mut metric = to.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for chain in chains {
+        if let (Some(name), Some(now)) = (chain["name"].as_str(), of(chain)) {
+            let label = [("chain", escaped(name))];
+            metric.encode_family(&label)?.encode_gauge(&now)?;
+        }
+    }
+    Ok(())
+}

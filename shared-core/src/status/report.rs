@@ -1,0 +1,206 @@
+//! What was counted, and what that means.
+
+use serde_json::{json, Map, Value};
+
+use super::board::{Sums, Times};
+use super::times::quantile;
+use crate::metrics::{names, Time, GAUGES, OTHER};
+
+/// All that there is to tell.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The host and its version: `nginx/1.22.1`.
+    pub host: String,
+    /// Seconds since 1970.
+    pub now: u64,
+    /// What its workers have counted.
+    pub sums: Sums,
+    /// What the owner of the store has said of itself; `None`: there is none, or it does
+    /// not answer.
+    pub owner: Option<Value>,
+    /// There is one.
+    pub has_owner: bool,
+}
+
+/// What codes level 1, the default.
+pub fn encoder() -> &'static str {
+    match crate::gzip::has_isal() {
+        true => "igzip",
+        false => "libdeflate",
+    }
+}
+
+/// This version.
+pub const SOFTWARE: &str = concat!("sszip/", env!("CARGO_PKG_VERSION"));
+
+/// A counter, as it is shown: its family, and which of these it is.
+pub(super) fn split(name: &str) -> (&str, Option<&str>) {
+    const FAMILIES: [&str; 7] = [
+        "verified",
+        "mode",
+        "cache.reason",
+        "cache",
+        "rpc",
+        "rpc_hit",
+        "rpc_microseconds",
+    ];
+    let of = |family: &'static str| {
+        let which = name.strip_prefix(family)?.strip_prefix('.')?;
+        Some((family, which))
+    };
+    match FAMILIES.into_iter().find_map(of) {
+        // it is no status
+        Some(("cache", "hit_bytes")) | None => ("", None),
+        Some((family, which)) => (family, Some(which)),
+    }
+}
+
+/// Of one method.
+#[derive(Clone, Copy, Debug, Default)]
+struct Method {
+    calls: u64,
+    hits: u64,
+    /// Of single calls that the node was asked for.
+    microseconds: u64,
+}
+
+impl Report {
+    /// As JSON (docs/observability.md).
+    pub fn json(&self) -> String {
+        let names: Vec<_> = names().collect();
+        let named = names.iter().zip(&self.sums.counters);
+        let (mut families, mut totals) = (Map::new(), Map::new());
+        let mut methods: Vec<(&str, Method)> = Vec::new();
+        for (name, count) in named {
+            let Some(name) = name.as_deref() else {
+                continue;
+            };
+            let of_method = |methods: &mut Vec<_>, method| {
+                let known = methods.iter().position(|(known, _)| *known == method);
+                known.unwrap_or_else(|| {
+                    methods.push((method, Method::default()));
+                    methods.len() - 1
+                })
+            };
+            match (split(name), *count) {
+                (("", _), count) => drop(totals.insert(name.into(), count.into())),
+                (_, 0) => {}
+                (("rpc", Some(method)), count) => {
+                    let at = of_method(&mut methods, method);
+                    methods[at].1.calls = count;
+                }
+                (("rpc_hit", Some(method)), count) => {
+                    let at = of_method(&mut methods, method);
+                    methods[at].1.hits = count;
+                }
+                (("rpc_microseconds", Some(method)), count) => {
+                    let at = of_method(&mut methods, method);
+                    methods[at].1.microseconds = count;
+                }
+                ((family, which), count) => {
+                    let family = families.entry(family).or_insert_with(|| json!({}));
+                    family[which.unwrap_or_default()] = count.into();
+                }
+            }
+        }
+        methods.sort_by_key(|(_, method)| std::cmp::Reverse(method.calls));
+        let total = |name: &str| totals[name].as_u64().unwrap_or(0);
+        let of = |family: &str, which: &str| {
+            let family: Option<&Value> = families.get(family);
+            family.and_then(|it| it[which].as_u64()).unwrap_or(0)
+        };
+        let hits = of("cache", "hit") + of("cache", "updating") + of("cache", "stale");
+        let misses = of("cache", "miss") + of("cache", "revalidated");
+        let [_, miss] = &self.sums.times;
+        let saved = seconds_saved(&methods, miss, total("node.calls_saved"));
+        let gauges = GAUGES.iter().zip(self.sums.gauges);
+        let gauges: Map<_, _> = gauges
+            .map(|(name, now)| ((*name).into(), now.into()))
+            .collect();
+        let times: Map<_, _> = Time::ALL
+            .iter()
+            .zip(&self.sums.times)
+            .map(|(time, times)| (time.name().into(), of_times(times)))
+            .collect();
+        let report = json!({
+            "software": SOFTWARE,
+            "host": self.host,
+            "encoder": encoder(),
+            "now": self.now,
+            "since": self.sums.since,
+            "requests": total("requests"),
+            "hits": hits,
+            "hit_ratio": ratio(hits, hits + misses),
+            "node": {
+                "requests": total("node.requests"),
+                "calls_saved": total("node.calls_saved"),
+                "seconds_saved": saved,
+            },
+            "batches": {
+                "requests": total("batch.requests"),
+                "calls": total("batch.calls"),
+                "hits": total("batch.hits"),
+            },
+            "bytes": {
+                "uncompressed": total("response.total_uncompressed_bytes"),
+                "compressed": total("response.total_compressed_bytes"),
+                "hits": total("cache.hit_bytes"),
+            },
+            "microseconds": times,
+            "verified": families.remove("verified").unwrap_or_else(|| json!({})),
+            "modes": families.remove("mode").unwrap_or_else(|| json!({})),
+            "cache": families.remove("cache").unwrap_or_else(|| json!({})),
+            "reasons": families.remove("cache.reason").unwrap_or_else(|| json!({})),
+            "methods": methods.iter().map(|(name, method)| json!({
+                "name": name,
+                "calls": method.calls,
+                "hits": method.hits,
+                "microseconds": method.microseconds,
+            })).collect::<Vec<_>>(),
+            "workers": gauges,
+            "owner": match (&self.owner, self.has_owner) {
+                (Some(owner), _) => owner.clone(),
+                (None, true) => json!({"error": "it does not answer"}),
+                (None, false) => Value::Null,
+            },
+        });
+        let mut text = serde_json::to_string_pretty(&report).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
+fn of_times(times: &Times) -> Value {
+    let count: u64 = times.buckets.iter().sum();
+    let half = quantile(&times.buckets, 0.5);
+    let most = quantile(&times.buckets, 0.99);
+    json!({ "count": count, "sum": times.sum, "p50": half, "p99": most })
+}
+
+fn ratio(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| (part as f64 / all as f64 * 10_000.0).round() / 10_000.0)
+}
+
+/// What the node would have taken for the hits: as long as for others of the method, or,
+/// where there is none, as for all.
+fn seconds_saved(methods: &[(&str, Method)], miss: &Times, saved: u64) -> f64 {
+    let mean = |sum: u64, count: u64| match count {
+        0 => 0.0,
+        count => sum as f64 / count as f64,
+    };
+    let all = mean(miss.sum, miss.buckets.iter().sum());
+    let of_methods = methods.iter().map(|(name, method)| {
+        let misses = method.calls.saturating_sub(method.hits);
+        let is_known = *name != OTHER && method.microseconds > 0;
+        let each = if is_known {
+            mean(method.microseconds, misses)
+        } else {
+            all
+        };
+        each * method.hits as f64
+    });
+    let of_calls: u64 = methods.iter().map(|(_, method)| method.hits).sum();
+    // of what is no call
+    let others = saved.saturating_sub(of_calls) as f64 * all;
+    ((of_methods.sum::<f64>() + others) / 1000.0).round() / 1000.0
+}

@@ -1,0 +1,163 @@
+//! What was counted comes out in each form.
+
+use serde_json::{json, Value};
+
+use super::board::Board;
+use super::report::Report;
+use super::Format;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::metrics::{Answered, CallOfBatch, Tally};
+use crate::mode::Mode;
+
+fn board() -> Board {
+    let numbers = (0..Board::LENGTH)
+        .map(|_| Default::default())
+        .collect::<Vec<_>>();
+    Board::begin(Vec::leak(numbers), 5).unwrap()
+}
+
+fn answered(method: &[u8], status: CacheStatus) -> Answered<'_> {
+    let is_forwarded = status == CacheStatus::Miss;
+    Answered {
+        mode: if is_forwarded {
+            Mode::Oneshot
+        } else {
+            Mode::Hit
+        },
+        is_compressed: true,
+        received: 30_000,
+        sent: 6_000,
+        status,
+        reason: Reason::None,
+        method,
+        calls: None,
+        hits: 0,
+        each: &[],
+        is_forwarded,
+        elapsed: Some(if is_forwarded { 4000 } else { 40 }),
+    }
+}
+
+fn report(board: Board, owner: Option<Value>) -> Report {
+    Report {
+        host: "test/1".into(),
+        now: 10,
+        sums: board.sums(),
+        has_owner: owner.is_some(),
+        owner,
+    }
+}
+
+fn counted() -> Board {
+    let board = board();
+    for worker in 0..100 {
+        board.count(
+            worker,
+            &Tally::of(&answered(b"eth_call", CacheStatus::Miss)),
+        );
+        for _ in 0..3 {
+            board.count(worker, &Tally::of(&answered(b"eth_call", CacheStatus::Hit)));
+        }
+        board.count(
+            worker,
+            &Tally::of(&answered(b"\"><b>\n", CacheStatus::Miss)),
+        );
+        let each = [
+            CallOfBatch::new(b"eth_chainId", true),
+            CallOfBatch::new(b"eth_call", false),
+        ];
+        board.count(
+            worker,
+            &Tally::of(&Answered {
+                calls: Some(2),
+                hits: 1,
+                each: &each,
+                ..answered(b"", CacheStatus::Miss)
+            }),
+        );
+        board.show(worker, [1; 6]);
+    }
+    board
+}
+
+#[test]
+fn all_workers_are_told_together() {
+    let told: Value = serde_json::from_str(&report(counted(), None).json()).unwrap();
+    assert_eq!(told["requests"], 600);
+    assert_eq!(told["hits"], 300);
+    assert_eq!(told["hit_ratio"], 0.5);
+    assert_eq!(told["node"]["requests"], 300);
+    assert_eq!(told["node"]["calls_saved"], 400);
+    assert_eq!(
+        told["methods"],
+        json!([
+            {"name": "eth_call", "calls": 500, "hits": 300, "microseconds": 400_000},
+            {"name": "eth_chainId", "calls": 100, "hits": 100, "microseconds": 0},
+            {"name": "other", "calls": 100, "hits": 0, "microseconds": 400_000},
+        ])
+    );
+    // 300 of eth_call at 2 ms, for which a batch counts, and 100 that took what all take
+    assert_eq!(told["node"]["seconds_saved"], 1.0);
+    assert_eq!(told["microseconds"]["hit"]["count"], 300);
+    assert_eq!(told["microseconds"]["miss"]["sum"], 1_200_000);
+    assert_eq!(told["workers"]["memory.bytes"], 64);
+    assert_eq!(told["owner"], Value::Null);
+}
+
+#[test]
+fn what_was_counted_stays() {
+    let board = counted();
+    let before = board.sums();
+    let again = Board::begin(board.numbers(), 7).unwrap();
+    assert_eq!(again.sums().counters, before.counters);
+    // by another version
+    board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
+    let anew = Board::begin(board.numbers(), 7).unwrap();
+    assert!(anew.sums().counters.iter().all(|count| *count == 0));
+    assert_eq!((before.since, anew.sums().since), (5, 7));
+}
+
+#[test]
+fn prometheus_gets_it_with_labels_of_our_own() {
+    let owner = json!({
+        "leases": 3,
+        "memory": {"entries": 5, "bytes": 6, "capacity": 7},
+        "store": {"entries": 1, "bytes": 2, "memory": 0, "busy": 0, "off": null},
+        "chains": [
+            {"name": "a\"b\\c\nd", "state": "following", "head": 9, "final": null, "reorgs": 2},
+        ],
+    });
+    let text = Format::OpenMetrics.write(|| report(counted(), Some(owner)));
+    for line in [
+        r#"sszip_rpc_calls_total{method="eth_call"} 500"#,
+        r#"sszip_rpc_calls_total{method="other"} 100"#,
+        r#"sszip_rpc_hits_total{method="eth_chainId"} 100"#,
+        r#"sszip_cache_requests_total{status="hit"} 300"#,
+        "sszip_requests_total 600",
+        "sszip_compressed_bytes_total 1800000",
+        r#"sszip_request_duration_seconds_bucket{le="0.000048",cache="hit"} 300"#,
+        r#"sszip_request_duration_seconds_count{cache="miss"} 300"#,
+        "sszip_memory_bytes 64.0",
+        "sszip_owner_leases 3.0",
+        r#"sszip_chain_head{chain="a\"b\\c\nd"} 9.0"#,
+        r#"sszip_chain_reorgs_total{chain="a\"b\\c\nd"} 2"#,
+        "sszip_owner_up 1.0",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line} in {text}");
+    }
+    assert!(text.ends_with("# EOF\n") && !text.contains("<b>"));
+    assert!(!text.contains("sszip_chain_final{"));
+}
+
+#[test]
+fn a_query_says_the_format() {
+    assert_eq!(Format::of(b""), Ok(Format::Page));
+    assert_eq!(Format::of(b"format=json"), Ok(Format::Json));
+    assert_eq!(Format::of(b"format=prometheus"), Ok(Format::OpenMetrics));
+    let error = Format::of(b"format=xml").unwrap_err();
+    assert_eq!(error, "format must be html, json or prometheus");
+    assert!(Format::of(b"a=b").unwrap_err().contains("\"a\""));
+    let page = Format::Page.write(|| unreachable!("the page asks for it itself"));
+    assert!(page.contains("format=json") && !page.contains("http"));
+}

@@ -1,0 +1,87 @@
+//! Times, in buckets that grow by a third or a half: two for each doubling.
+
+/// What takes no longer is in the first bucket, in microseconds.
+const FIRST: u32 = 4;
+
+/// Bounds of buckets: up to 16 us, 24, 32, 48 and so on to 67 s. The last bucket has
+/// none.
+const BOUNDS: usize = 2 * (26 - FIRST as usize) + 1;
+
+/// How many there are.
+pub const BUCKETS: usize = BOUNDS + 1;
+
+/// The number of the bucket for a time in microseconds.
+pub fn bucket_of(microseconds: u64) -> usize {
+    let below = microseconds.saturating_sub(1);
+    if below >> FIRST == 0 {
+        return 0;
+    }
+    let doublings = 63 - below.leading_zeros();
+    let half = below >> (doublings - 1) & 1;
+    let bucket = 2 * (doublings - FIRST) as usize + half as usize + 1;
+    bucket.min(BOUNDS)
+}
+
+/// The longest time of a bucket, in microseconds; `None`: of the last.
+pub fn bound(bucket: usize) -> Option<u64> {
+    let doubling = 1 << (FIRST as usize + bucket.div_ceil(2));
+    (bucket < BOUNDS).then_some(match bucket % 2 {
+        0 => doubling,
+        // between this one and the one before
+        _ => doubling / 4 * 3,
+    })
+}
+
+/// What so much of all took no longer than, in microseconds, as well as the buckets can
+/// tell; `None`: there is none.
+pub fn quantile(buckets: &[u64; BUCKETS], part: f64) -> Option<u64> {
+    let all: u64 = buckets.iter().sum();
+    let wanted = (all as f64 * part).ceil().max(1.0) as u64;
+    let mut before = 0;
+    for (bucket, count) in buckets.iter().enumerate() {
+        if before + count >= wanted && *count > 0 {
+            let lowest = bucket.checked_sub(1).and_then(bound).unwrap_or(0);
+            let highest = bound(bucket).unwrap_or(lowest);
+            let within = (wanted - before) as f64 / *count as f64;
+            return Some(lowest + ((highest - lowest) as f64 * within) as u64);
+        }
+        before += count;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bound, bucket_of, quantile, BUCKETS};
+
+    #[test]
+    fn each_time_is_in_the_first_bucket_that_has_room_for_it() {
+        let bounds: Vec<_> = (0..BUCKETS).map_while(bound).collect();
+        assert_eq!(bounds[..6], [16, 24, 32, 48, 64, 96]);
+        assert_eq!(
+            (bounds.last(), bounds.len()),
+            (Some(&(1 << 26)), BUCKETS - 1)
+        );
+        let times = (0..5000).chain(bounds.iter().flat_map(|it| [it - 1, *it, it + 1]));
+        for time in times.chain([u64::MAX]) {
+            let first = bounds.iter().position(|bound| time <= *bound);
+            assert_eq!(bucket_of(time), first.unwrap_or(BUCKETS - 1), "{time}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_between_the_bounds() {
+        let mut buckets = [0; BUCKETS];
+        assert_eq!(quantile(&buckets, 0.5), None);
+        for time in 1..=1000u64 {
+            buckets[bucket_of(time * 100)] += 1;
+        }
+        let half = quantile(&buckets, 0.5).unwrap();
+        assert!((45_000..55_000).contains(&half), "{half}");
+        let most = quantile(&buckets, 0.99).unwrap();
+        assert!((95_000..=131_072).contains(&most), "{most}");
+        buckets = [0; BUCKETS];
+        buckets[BUCKETS - 1] = 1;
+        assert_eq!(quantile(&buckets, 0.5), Some(1 << 26));
+    }
+}

@@ -1,0 +1,417 @@
+//! No text gets a denied call to the node: what goes on is read by another parser, as
+//! leniently as any node might, and calls nothing that is denied, however it is read.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::fmt;
+use std::io::Write;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, Need, Step};
+use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
+
+#[path = "support/driven.rs"]
+mod driven;
+use driven::{ran, sent, stored, through, End};
+
+fn config(lines: &[(&str, &str)]) -> Arc<Config> {
+    let mut directives = Directives::default();
+    for (name, value) in [("enable", "on")].iter().chain(lines) {
+        let words: Vec<&[u8]> = value.split(' ').map(str::as_bytes).collect();
+        directives.set(name, &words).unwrap();
+    }
+    let config = directives.resolve(Budget::new());
+    config.process.shared.start(1 << 20, 1 << 20, 1);
+    Arc::new(config)
+}
+
+struct Sent<'a> {
+    method: &'a str,
+    fields: &'a [(&'a str, &'a str)],
+    body: &'a [u8],
+}
+
+/// What the node gets, if anything, and the exchange before its answer.
+fn ask(config: &Arc<Config>, request: &Sent<'_>) -> (Driver, Option<Vec<u8>>) {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields = request.fields.iter();
+    let head = RequestHead {
+        method: request.method.as_bytes(),
+        target: b"/",
+        fields: fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+    };
+    driver.request_head(head).unwrap();
+    let length = BodyLength::Known(request.body.len() as u64);
+    if driver.need(length) == Need::Nothing {
+        return (driver, Some(request.body.to_vec()));
+    }
+    let asked = Asked {
+        now: 1,
+        ..Asked::default()
+    };
+    let step = driver.look_up(Some(request.body), asked).unwrap();
+    let goes = match ran(&mut driver, step) {
+        Step::Forward => Some(request.body.to_vec()),
+        Step::ForwardRewritten => Some(driver.exchange().unwrap().request_body().to_vec()),
+        Step::Respond => None,
+        other => panic!("{other:?}"),
+    };
+    (driver, goes)
+}
+
+/// A JSON text with all that is in it, members of one name included.
+#[derive(Debug)]
+enum Tree {
+    Text(String),
+    Object(Vec<(String, Tree)>),
+    Array(Vec<Tree>),
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = Tree;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("JSON")
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+            fn visit_i64<E>(self, _: i64) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+            fn visit_u64<E>(self, _: u64) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+            fn visit_f64<E>(self, _: f64) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+            fn visit_unit<E>(self) -> Result<Tree, E> {
+                Ok(Tree::Other)
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Tree, E> {
+                Ok(Tree::Text(text.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Tree, A::Error> {
+                let mut elements = Vec::new();
+                while let Some(element) = all.next_element()? {
+                    elements.push(element);
+                }
+                Ok(Tree::Array(elements))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Tree, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = all.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Tree::Object(members))
+            }
+        }
+        deserializer.deserialize_any(All)
+    }
+}
+
+impl Tree {
+    /// Whether any reading of it calls something that is denied.
+    fn calls_denied(&self) -> bool {
+        match self {
+            Tree::Object(members) => members.iter().any(|(name, value)| {
+                let is_method = name.trim().eq_ignore_ascii_case("method");
+                let denied = |text: &str| text.trim().to_ascii_lowercase().starts_with("debug_");
+                is_method && matches!(value, Tree::Text(text) if denied(text))
+            }),
+            Tree::Array(elements) => elements.iter().any(Tree::calls_denied),
+            Tree::Text(_) | Tree::Other => false,
+        }
+    }
+}
+
+/// All texts that one after the other could be read of it, as far as it is JSON.
+fn calls_denied(text: &[u8]) -> bool {
+    let lossy = String::from_utf8_lossy(text);
+    let texts = serde_json::Deserializer::from_str(&lossy).into_iter::<Tree>();
+    texts.map_while(Result::ok).any(|tree| tree.calls_denied())
+}
+
+fn member() -> impl Strategy<Value = String> {
+    let name = prop::sample::select(vec![
+        "\"method\"",
+        "\"method\"",
+        "\"method\"",
+        "\"Method\"",
+        "\"METHOD\"",
+        "\"m\\u0065thod\"",
+        "\"method \"",
+        "\"id\"",
+        "\"id\"",
+        "\"params\"",
+        "\"jsonrpc\"",
+        "\"x\"",
+    ]);
+    let value = prop::sample::select(vec![
+        "\"debug_traceCall\"",
+        "\"debug_x\"",
+        "\"d\\u0065bug_x\"",
+        "\"debug\\u005fx\"",
+        "\"DEBUG_x\"",
+        "\"eth_chainId\"",
+        "\"eth_call\"",
+        "\"eth_chainId\"",
+        "1",
+        "\"a\"",
+        "null",
+        "[]",
+        "{}",
+        "\"2.0\"",
+        "[{\"method\":\"debug_x\"}]",
+        "tru",
+        "-",
+        "1e999",
+    ]);
+    let blank = || prop::sample::select(vec!["", "", "", " ", "\n\t"]);
+    (name, blank(), value, blank()).prop_map(|(name, a, value, b)| format!("{name}{a}:{b}{value}"))
+}
+
+/// Calls as they should be, and as they should not.
+fn call() -> impl Strategy<Value = String> {
+    let method = prop::sample::select(vec![
+        "debug_traceCall",
+        "debug_",
+        "eth_chainId",
+        "eth_call",
+        "net_version",
+        "debug",
+        "Debug_x",
+    ]);
+    let id = prop::sample::select(vec!["1", "2", "\"a\"", "null", "", "-0.5e7"]);
+    let good = (method, id).prop_map(|(method, id)| {
+        let id = if id.is_empty() {
+            String::new()
+        } else {
+            format!("\"id\":{id},")
+        };
+        format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}"}}"#)
+    });
+    let odd = (prop::collection::vec(member(), 0..6), any::<bool>()).prop_map(|(all, version)| {
+        let version = if version { "\"jsonrpc\":\"2.0\"," } else { "" };
+        format!("{{{version}{}}}", all.join(","))
+    });
+    prop_oneof![4 => good, 2 => odd]
+}
+
+fn text() -> impl Strategy<Value = Vec<u8>> {
+    let batch = |least| {
+        let between = prop::sample::select(vec![",", ",", ", ", ",,", "", "]["]);
+        (prop::collection::vec(call(), least..6), between)
+            .prop_map(|(calls, between)| format!("[{}]", calls.join(between)))
+    };
+    let nested = batch(1).prop_map(|batch| format!("[{batch}]"));
+    let two = (call(), call()).prop_map(|(a, b)| format!("{a}{b}"));
+    let around = prop::sample::select(vec!["", "", "", " ", "\u{feff}", "\0", "//\n", ","]);
+    let all = prop_oneof![3 => call(), 5 => batch(0), 1 => nested, 1 => two];
+    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 0..2);
+    (around.clone(), all, around, changes).prop_map(|(before, text, after, changes)| {
+        let mut text = format!("{before}{text}{after}").into_bytes();
+        for (at, byte, what) in changes {
+            if text.is_empty() {
+                break;
+            }
+            let at = at.index(text.len());
+            match what {
+                0 => text[at] = byte,
+                1 => text.insert(at, byte),
+                _ => drop(text.remove(at)),
+            }
+        }
+        text
+    })
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    coder.write_all(body).unwrap();
+    coder.finish().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_goes_on_calls_nothing_that_is_denied(
+        body in text(),
+        method in prop::sample::select(vec!["POST", "POST", "POST", "POST", "GET", "PUT"]),
+        kind in prop::sample::select(vec!["application/json", "application/json", "text/plain", ""]),
+        cookie in any::<bool>(),
+        coded in any::<bool>(),
+        rules in prop::sample::select(vec!["deny debug_*", "allow eth_* net_*"]),
+        cache in prop::sample::select(vec!["on", "off"]),
+    ) {
+        let config = config(&[("method", rules), ("cache", cache), ("batch_max", "4")]);
+        // some of it may be stored
+        let stored_call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
+        let json = [("Content-Type", "application/json")];
+        let (driver, _) = ask(&config, &Sent { method: "POST", fields: &json, body: stored_call });
+        answer(driver, br#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#);
+
+        let is_json = kind == "application/json";
+        let mut fields = Vec::new();
+        if !kind.is_empty() {
+            fields.push(("Content-Type", kind));
+        }
+        if cookie {
+            fields.push(("Cookie", "a=b"));
+        }
+        let sent = if coded { gzip(&body) } else { body.clone() };
+        if coded {
+            fields.push(("Content-Encoding", "gzip"));
+        }
+        let (mut driver, goes) = ask(&config, &Sent { method, fields: &fields, body: &sent });
+        if let Some(goes) = &goes {
+            let is_as_sent = *goes == sent;
+            let plain = if is_as_sent { &body } else { goes };
+            prop_assert!(!calls_denied(plain), "{}", String::from_utf8_lossy(plain));
+            // nor would one go on that could not be read
+            prop_assert!(!coded || is_json);
+            prop_assert!(method == "POST" || body.is_empty());
+        } else {
+            let answer = self::sent(&driver);
+            if !answer.is_empty() {
+                let _: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+            }
+            driver.tally(None);
+        }
+    }
+}
+
+#[test]
+fn the_other_reader_is_lenient() {
+    for text in [
+        r#"{"method":"debug_x","method":"eth_x"}"#,
+        r#"{"method":"eth_x","METHOD":"debug_x"}"#,
+        r#"[1,[{"m\u0065thod":"d\u0065bug_x"}]]"#,
+        r#"{"method":"eth_x"} {"method":"Debug_x"} ,"#,
+    ] {
+        assert!(calls_denied(text.as_bytes()), "{text}");
+    }
+    assert!(!calls_denied(
+        br#"{"method":"eth_x","params":[{"method":"debug_x"}]}"#
+    ));
+}
+
+/// The node's answer, which may be stored.
+fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
+    let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
+    let head = ResponseHead {
+        status: 200,
+        content_length: Some(body.len() as u64),
+        fields: fields.into_iter(),
+        delimited: true,
+        now: 0,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    };
+    let step = driver.response_head(head).unwrap();
+    let got = through(&mut driver, step, [body], End::Whole)
+        .unwrap()
+        .unwrap();
+    stored(&mut driver, 1);
+    got
+}
+
+const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
+
+fn called(config: &Arc<Config>, body: &[u8]) -> (Driver, Option<Vec<u8>>) {
+    let request = Sent {
+        method: "POST",
+        fields: &JSON,
+        body,
+    };
+    ask(config, &request)
+}
+
+#[test]
+fn without_a_body_nothing_goes_on() {
+    let config = config(&[("method", "deny debug_*")]);
+    for (is_too_long, status) in [(false, 503), (true, 413)] {
+        let mut driver = Driver::new(Arc::clone(&config));
+        let fields = JSON
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let head = RequestHead {
+            method: b"POST",
+            target: b"/",
+            fields,
+        };
+        driver.request_head(head).unwrap();
+        assert_eq!(driver.need(BodyLength::Unknown), Need::WholeBody);
+        if is_too_long {
+            assert_eq!(driver.may_keep(1 << 40, true), None);
+        }
+        let step = driver.look_up(None, Asked::default()).unwrap();
+        assert!(matches!(step, Step::Respond));
+        let exchange = driver.exchange().unwrap();
+        assert_eq!((exchange.status(), exchange.mode()), (status, Mode::Denied));
+    }
+}
+
+#[test]
+fn what_is_stored_and_has_to_be_decoded_first_has_the_denied_in_its_place() {
+    // nothing that is compressed may be lent decoded
+    let config = config(&[
+        ("method", "deny debug_*"),
+        ("cache", "on"),
+        ("min_length", "0"),
+    ]);
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#,
+        "a".repeat(3_000_000)
+    );
+    let (driver, _) = called(
+        &config,
+        br#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#,
+    );
+    answer(driver, long.as_bytes());
+    let batch = br#"[{"jsonrpc":"2.0","id":2,"method":"debug_x"},{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}]"#;
+    let (driver, goes) = called(&config, batch);
+    assert_eq!(goes, None);
+    let got = sent(&driver);
+    let denied = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"the method does not exist/is not available"}}"#;
+    assert_eq!(
+        String::from_utf8(got).unwrap(),
+        format!("[{denied},{long}]")
+    );
+    assert_eq!(driver.exchange().unwrap().batch_hits(), 1);
+}
+
+#[test]
+fn the_methods_of_a_batch_are_named_once() {
+    let config = config(&[("method", "deny debug_*")]);
+    let named = |methods: &[&str]| {
+        let calls: Vec<_> = methods
+            .iter()
+            .map(|method| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#))
+            .collect();
+        let (driver, _) = called(&config, format!("[{}]", calls.join(",")).as_bytes());
+        String::from_utf8(driver.exchange().unwrap().rpc_methods().to_vec()).unwrap()
+    };
+    assert_eq!(named(&["a", "a", "b", "a", "debug_x", "b"]), "a,b,debug_x");
+    let long: Vec<_> = (0..100).map(|n| format!("method_{n:03}")).collect();
+    let long: Vec<_> = long.iter().map(String::as_str).collect();
+    let said = named(&long);
+    assert!(
+        said.starts_with("method_000,method_001,") && said.ends_with(",*"),
+        "{said}"
+    );
+    assert!(said.len() <= 514, "{}", said.len());
+    assert_eq!(named(&[&"a".repeat(600)]), "*");
+}

@@ -1,0 +1,146 @@
+//! A sandbox of a proxy: no memory, no connection and no timer; its owner is asked
+//! by calls, which the host makes after each of its own.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use sszip_core::cache::link::calls::{Bounds, Calls};
+use sszip_core::cache::link::{Answer as OfOwner, Message};
+use sszip_core::cache::process::wake::{EventLoop, Queue};
+use sszip_core::cache::process::Process;
+
+use super::host::{Answer, Host, Next, Request, Task};
+
+pub struct Called {
+    pub process: Process,
+    calls: Arc<Calls>,
+    woken: Arc<Queue>,
+    event_loop: EventLoop,
+    /// What the owner has.
+    kept: Mutex<HashMap<String, Kept>>,
+}
+
+/// Until when, since when, and what.
+type Kept = (u64, u64, Vec<u8>);
+
+/// Its only client.
+const CLIENT: usize = 7;
+
+impl Called {
+    pub fn new() -> Self {
+        let process = Process::default();
+        let woken = Arc::new(Queue::default());
+        let event_loop = process.shared.event_loop(woken.clone());
+        let calls = Arc::new(Calls::new("sandbox".into(), Bounds::default()));
+        process.shared.join(calls.clone());
+        Self {
+            process,
+            calls,
+            woken,
+            event_loop,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Makes all calls that are to be made.
+    fn call(&self, now: u64) {
+        let shared = &self.process.shared;
+        while let Some(call) = self.calls.next(shared, now) {
+            let mut answer = self.owner(&call.message, now);
+            for (name, value) in [("sszip-generation", "5"), ("sszip-chain", "none")] {
+                answer.field(name, value.as_bytes()).unwrap();
+            }
+            self.calls.answered(shared, call.ticket, answer, now);
+        }
+    }
+
+    fn owner(&self, message: &Message, now: u64) -> OfOwner {
+        let mut kept = self.kept.lock().unwrap();
+        let body = message.whole_body().unwrap().into_owned();
+        let path = message.target.split('?').next().unwrap();
+        let key = path.rsplit('/').next().unwrap().to_string();
+        let said = |status, body| OfOwner {
+            status,
+            body,
+            ..OfOwner::default()
+        };
+        let find = |key: &str| {
+            let (until, since, body) = kept.get(key)?;
+            let fresh = until.checked_sub(now).filter(|fresh| *fresh > 0)?;
+            Some((fresh, (now - since) / 1_000, body.clone()))
+        };
+        match (message.method, path) {
+            ("GET", _) => match find(&key) {
+                Some((fresh, age, body)) => OfOwner {
+                    fresh,
+                    age,
+                    ..said(200, body)
+                },
+                None => OfOwner {
+                    granted: message.target.contains("?lease=").then_some(true),
+                    ..said(404, Vec::new())
+                },
+            },
+            ("POST", "/v1/lookups") => {
+                let mut all = Vec::new();
+                for key in String::from_utf8(body).unwrap().lines() {
+                    if let Some((fresh, _, body)) = find(key) {
+                        all.extend(const_hex::decode(key).unwrap());
+                        all.extend(fresh.to_be_bytes());
+                        all.extend((body.len() as u64).to_be_bytes());
+                        all.extend(body);
+                    }
+                }
+                said(200, all)
+            }
+            ("PUT", _) => {
+                let mut fields = message.fields.iter();
+                let fresh = fields.find(|(name, _)| *name == "sszip-fresh").unwrap();
+                let until = now + fresh.1.parse::<u64>().unwrap();
+                kept.insert(key, (until, now, body));
+                said(201, Vec::new())
+            }
+            ("DELETE", _) => said(204, Vec::new()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Host for Called {
+    fn ask(&self, request: Request) -> Result<Answer, String> {
+        let mut task = Task::new(request)?;
+        let waiter = self.event_loop.waiter(CLIENT);
+        let mut next = task.look_up(Some(waiter))?;
+        let answer = loop {
+            next = match next {
+                Next::Wait => {
+                    self.call(task.now());
+                    let woken = self.woken.next().ok_or("nobody wakes it")?;
+                    assert_eq!(woken, CLIENT);
+                    task.look_up(Some(waiter))?
+                }
+                Next::Run(mut job) => {
+                    job.run();
+                    task.done(job)?
+                }
+                Next::Ask(body) => {
+                    let node = task.at_node()(&body).ok_or("the node is asked")?;
+                    let (answer, job) = task.answered(body, &node)?;
+                    if let Some(mut job) = job {
+                        job.run();
+                        job.store(task.now());
+                    }
+                    break answer;
+                }
+                Next::End(answer) => break answer,
+            };
+        };
+        let now = task.now();
+        drop(task);
+        self.call(now);
+        match self.process.shared.flights.count() {
+            0 => Ok(answer),
+            count => Err(format!("{count} flights never end")),
+        }
+    }
+}

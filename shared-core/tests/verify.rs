@@ -1,0 +1,210 @@
+//! Hits that are verified: what is asked, when, and what comes of the answer.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::verified::Verdict;
+use sszip_core::cache::process::wake::EventLoop;
+use sszip_core::cache::process::Process;
+use sszip_core::cache::status::CacheStatus;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::{Asked, Exchange, HeadAction, LookUp, RequestHead, ResponseHead};
+
+struct Host {
+    config: Arc<Config>,
+    process: Process,
+}
+
+const BLOCK: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x00000000000000000000000000000000000000000000000000000000000000aa",true]}"#;
+const HEAD: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#;
+
+impl Host {
+    fn new(verify: &str) -> Self {
+        let mut directives = Directives::default();
+        let lines = ["enable on", "cache on", "cache_valid tip 1h", verify];
+        for line in lines {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap();
+            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            directives.set(name, &values).unwrap();
+        }
+        let process = Process::default();
+        process.shared.start(1 << 20, 1 << 20, 1);
+        let config = Arc::new(directives.resolve(process.clone()));
+        Self { config, process }
+    }
+
+    fn ask(&self, body: &str, never_anew: bool) -> (Exchange, LookUp) {
+        let mut exchange = Exchange::new(Arc::clone(&self.config));
+        let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
+        exchange
+            .request_head(RequestHead {
+                method: b"POST",
+                target: b"/",
+                fields: fields.into_iter(),
+            })
+            .unwrap();
+        let found = exchange
+            .look_up(Asked {
+                body: body.as_bytes(),
+                now: 0,
+                waiter: Some(EventLoop::default().waiter(1)),
+                never_anew,
+                coding_allowed: true,
+                ..Asked::default()
+            })
+            .unwrap();
+        (exchange, found)
+    }
+
+    /// What is stored, and what would verify the hit that comes then.
+    fn hit(&self, body: &str, result: &str) -> Option<Exchange> {
+        let (exchange, found) = self.ask(body, false);
+        assert_eq!(found, LookUp::Forward);
+        answer(exchange, 200, result);
+        let (mut exchange, found) = self.ask(body, false);
+        assert_eq!(
+            (found, exchange.cache_status()),
+            (LookUp::Respond, CacheStatus::Hit)
+        );
+        exchange.take_update()
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        let counts = self.process.shared.verified.take_counts()?;
+        assert_eq!(counts.iter().sum::<u64>(), 1);
+        let place = counts.iter().position(|count| *count == 1).unwrap();
+        Some(Verdict::ALL[place])
+    }
+}
+
+fn answer(mut exchange: Exchange, status: u16, result: &str) {
+    let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
+    let action = exchange
+        .response_head(ResponseHead {
+            status,
+            content_length: None,
+            fields: fields.into_iter(),
+            delimited: true,
+            unbuffered: false,
+            subrequest: false,
+            coding_allowed: true,
+            host_writes_vary: false,
+            now: 0,
+        })
+        .unwrap();
+    if action != HeadAction::Tee {
+        return;
+    }
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,{result}}}"#);
+    exchange.observe(body.as_bytes()).unwrap();
+    if let Some(mut fill) = exchange.take_fill() {
+        fill.build();
+        fill.publish(0);
+    }
+}
+
+#[test]
+fn what_the_node_says_now() {
+    let stored = r#""result":{"number":"0x1","b":[1,2]}"#;
+    let long = "x".repeat(20_000);
+    let long_error = format!(r#""error":{{"code":-32000,"message":"{long}"}}"#);
+    for (status, now, verdict) in [
+        (200, stored, Verdict::Same),
+        (
+            200,
+            r#""result":{"b": [1, 2],"number":"0x1"}"#,
+            Verdict::Same,
+        ),
+        (
+            200,
+            r#""result":{"number":"0x1","b":[2,1]}"#,
+            Verdict::Different,
+        ),
+        (200, r#""result":null"#, Verdict::Different),
+        (
+            200,
+            r#""error":{"code":-32000,"message":"busy"}"#,
+            Verdict::Unanswered,
+        ),
+        (200, &long_error, Verdict::Unanswered),
+        (200, r#""result":"#, Verdict::Unanswered),
+        (503, stored, Verdict::Unanswered),
+    ] {
+        for purges in [false, true] {
+            let host = Host::new(if purges {
+                "verify 100% purge"
+            } else {
+                "verify 100%"
+            });
+            let update = host.hit(BLOCK, stored).unwrap();
+            assert_eq!(host.verdict(), None);
+            answer(update, status, now);
+            assert_eq!(host.verdict(), Some(verdict), "{now}");
+            let line = host.process.shared.verified.take_line();
+            let is_wrong = verdict == Verdict::Different;
+            assert_eq!(line.is_some(), is_wrong, "{now}");
+            assert_eq!(
+                line.is_some_and(|line| line.contains(", purged: ")),
+                is_wrong && purges
+            );
+            // nothing of it was stored
+            let (_, found) = host.ask(BLOCK, true);
+            let expected = if is_wrong && purges {
+                LookUp::Forward
+            } else {
+                LookUp::Respond
+            };
+            assert_eq!(found, expected, "{now}");
+        }
+    }
+}
+
+#[test]
+fn what_may_change_may_have_changed() {
+    let host = Host::new("verify 100% purge");
+    let update = host.hit(HEAD, r#""result":"0x1""#).unwrap();
+    answer(update, 200, r#""result":"0x2""#);
+    assert_eq!(host.verdict(), Some(Verdict::Changed));
+    assert_eq!(host.process.shared.verified.take_line(), None);
+    let (exchange, found) = host.ask(HEAD, true);
+    assert_eq!(
+        (found, exchange.cache_status()),
+        (LookUp::Respond, CacheStatus::Hit)
+    );
+}
+
+#[test]
+fn what_is_gone_meanwhile_was_not_wrong() {
+    let host = Host::new("verify 100% purge");
+    let update = host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap();
+    host.process.shared.hot().unwrap().clear();
+    answer(update, 200, r#""result":{"number":"0x2"}"#);
+    assert_eq!(host.verdict(), Some(Verdict::Changed));
+}
+
+#[test]
+fn one_that_is_broken_off_is_unanswered() {
+    let host = Host::new("verify 100%");
+    drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#).unwrap());
+    assert_eq!(host.verdict(), Some(Verdict::Unanswered));
+}
+
+#[test]
+fn none_is_asked_where_nothing_is_said_or_can_be_asked() {
+    for verify in ["verify off", "verify 0.0001%"] {
+        let host = Host::new(verify);
+        assert!(host.hit(BLOCK, r#""result":{"number":"0x1"}"#).is_none());
+    }
+    let host = Host::new("verify 100%");
+    drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#));
+    host.verdict();
+    let (mut exchange, found) = host.ask(BLOCK, true);
+    assert_eq!(found, LookUp::Respond);
+    assert!(exchange.take_update().is_none());
+    // a batch goes without
+    let (mut exchange, found) = host.ask(&format!("[{BLOCK}]"), false);
+    assert_eq!(found, LookUp::Respond);
+    assert!(exchange.take_update().is_none());
+}

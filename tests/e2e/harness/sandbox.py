@@ -1,0 +1,119 @@
+"""A real Envoy with the proxy-wasm filter, and the daemon that it keeps answers with."""
+
+import copy
+import json
+import os
+import pathlib
+import time
+
+from . import client
+from .envoy import Envoy, cluster, pipe
+from .owner import Owner
+
+WASM = os.environ.get("SSZIP_WASM", "build/envoy/sszip_envoy.wasm")
+_TYPE = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm"
+
+# where answers are kept
+CACHED = "sszip_cached"
+# more than any body of the parity table
+LIMIT = 64 << 20
+
+
+def filter_of(settings):
+    """The filter with these settings, as a part of Envoy's configuration."""
+    return {
+        "@type": _TYPE,
+        "config": {
+            "name": "sszip",
+            "fail_open": False,
+            "failure_policy": "FAIL_RELOAD",
+            "reload_config": {"backoff": {"base_interval": "0.05s"}},
+            "allow_on_headers_stop_iteration": True,
+            "vm_config": {
+                "runtime": "envoy.wasm.runtime.v8",
+                "code": {"local": {"filename": str(pathlib.Path(WASM).absolute())}},
+            },
+            "configuration": {
+                "@type": "type.googleapis.com/google.protobuf.StringValue",
+                "value": json.dumps(settings),
+            },
+        },
+    }
+
+
+def of_route(found):
+    """A route of the native module's, whose settings are where this filter reads them."""
+    found = copy.deepcopy(found)
+    settings = found.get("typed_per_filter_config", {}).pop("sszip", {}).get("filter_config")
+    if settings:
+        # the daemon's, which has as much as it has
+        value = {name: it for name, it in settings["value"].items() if name != "cache_memory"}
+        config = {"config": json.dumps(value)}
+        found["metadata"] = {"filter_metadata": {"sszip": config}}
+    return found
+
+
+class Sandboxed(Envoy):
+    filter_of = staticmethod(filter_of)
+
+    def __init__(self, routes, *, settings=None, clusters=(), owner=True, http=None, **more):
+        # one of its own, one that others have, too, or none
+        self.owner = Owner().start() if owner is True else owner or None
+        self.has_owner = owner is True
+        settings = dict(settings or {})
+        clusters = list(clusters)
+        if self.owner:
+            settings.setdefault("cache_owner", f"cluster:{CACHED}")
+            clusters.append(cluster(CACHED, pipe(self.owner.socket), requests=None))
+        settings.setdefault("buffer_limit", LIMIT)
+        more.setdefault("per_connection", LIMIT)
+        if http and "route_config" in http:
+            http = copy.deepcopy(http)
+            for host in http["route_config"]["virtual_hosts"]:
+                host["routes"] = [of_route(one) for one in host["routes"]]
+        routes = [of_route(one) for one in routes]
+        super().__init__(routes, settings=settings, clusters=clusters, http=http, **more)
+
+    def filter_at(self, name):
+        """A filter as it is configured."""
+        listener = self.configuration["static_resources"]["listeners"][0]
+        manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        (found,) = [one for one in manager["http_filters"] if one["name"] == name]
+        return found["typed_config"]
+
+    def _access_log(self):
+        log = super()._access_log()
+        said = log["typed_config"]["log_format"]["json_format"]
+        for name in ("mode", "ratio", "cache_status", "cache_reason"):
+            said[name] = f"%FILTER_STATE(wasm.sszip.{name}:PLAIN)%"
+        return log
+
+    def connect(self, **options):
+        self.settle()
+        return super().connect(**options)
+
+    def late(self):
+        if not self.owner:
+            return 0
+        said = client.fetch(self.admin, f"/stats?filter=^cluster.{CACHED}.upstream_rq_timeout$")
+        return int(said.body.split()[-1])
+
+    def settle(self):
+        """What was answered is stored a moment later: until that is done, or for a while."""
+        if not self.owner:
+            return
+        path = f"/stats?filter=^cluster.{CACHED}.upstream_rq_(active|total)$"
+        until, before = time.monotonic() + 0.5, None
+        while time.monotonic() < until:
+            time.sleep(0.003)
+            now = client.fetch(self.admin, path).body
+            if now == before and b"upstream_rq_active: 0\n" in now:
+                return
+            before = now
+
+    def stop(self):
+        try:
+            super().stop()
+        finally:
+            if self.has_owner:
+                self.owner.close()

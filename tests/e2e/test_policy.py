@@ -1,0 +1,435 @@
+"""What may be called: no way of sending a call gets a denied one to the node, and what a
+client gets instead. tests/cases/policy.toml has what is the same in every host."""
+
+import gzip
+import json
+import random
+import re
+import subprocess
+
+import pytest
+
+from harness.client import fetch, request_bytes
+from harness.http2 import Http2Client
+from harness.nginx import Nginx
+from harness.origin import answer
+from harness.rpc import Node, call
+
+CONFIG = """
+proxy_http_version 1.1;
+sszip on;
+sszip_method deny debug_* eth_sign;
+client_max_body_size 64m;
+log_format policy '$sszip_mode|$sszip_cache_reason|$sszip_denied|$sszip_batch_size|$sszip_rpc_method';
+access_log @prefix@/policy.log policy;
+map $sszip_rpc_method $kind { default full; "~^trace_[^,*]*$" archive; }
+proxy_cache_path @prefix@/proxied keys_zone=proxied:1m;
+server {
+    listen 127.0.0.1:@port@;
+    error_page 418 = @named;
+    location / { proxy_pass http://@origin@; }
+    location /cached { sszip_cache on; proxy_pass http://@origin@; }
+    location /bypass { sszip_cache on; sszip_cache_bypass 1; proxy_pass http://@origin@; }
+    location /file { client_body_in_file_only clean; proxy_pass http://@origin@; }
+    location /cached-file { sszip_cache on; client_body_in_file_only clean; proxy_pass http://@origin@; }
+    location /small { sszip_cache on; client_body_buffer_size 128; proxy_pass http://@origin@; }
+    location /unbuffered { proxy_request_buffering off; proxy_pass http://@origin@; }
+    location /ssz { sszip_ssz on; proxy_pass http://@origin@; }
+    location /decoded { sszip_request_decoding always; proxy_pass http://@origin@; }
+    location /undecoded { sszip_request_decoding off; proxy_pass http://@origin@; }
+    location /no-gzip { sszip_types text/none; proxy_pass http://@origin@; }
+    location /own-body { proxy_set_body $request_body; proxy_pass http://@origin@; }
+    location /own-length { proxy_set_header Content-Length $my_length; proxy_pass http://@origin@; }
+    set $my_length $content_length;
+    location /changed { sub_filter_once off; sub_filter_types *; sub_filter zzzz yyyy; proxy_pass http://@origin@; }
+    location /open { sszip_method allow *; proxy_pass http://@origin@; }
+    location /off { sszip off; proxy_pass http://@origin@; }
+    location /some { sszip_method allow eth_*; sszip_method deny eth_sign*; proxy_pass http://@origin@; }
+    location /batches { sszip_method allow *; sszip_batch_max 2 deny; proxy_pass http://@origin@; }
+    location /mirrored { mirror /copy; proxy_pass http://@origin@; }
+    location /copy { internal; proxy_pass http://@origin@/copy; }
+    location /redirected { return 418; }
+    location @named { proxy_pass http://@origin@; }
+    location /rewritten { rewrite ^ /cached last; }
+    location /authorized { auth_request /auth; proxy_pass http://@origin@; }
+    location /auth { internal; proxy_pass_request_body off; proxy_set_header Content-Length ""; proxy_pass http://@origin@/auth; }
+    location /proxied {
+        proxy_cache proxied; proxy_cache_methods POST; proxy_cache_key $request_uri;
+        proxy_cache_use_stale updating; proxy_cache_background_update on;
+        proxy_pass http://@origin@;
+    }
+    location /mapped { add_header Kind $kind; proxy_pass http://@origin@; }
+    location /socket { proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; proxy_pass http://@origin@; }
+}
+server {
+    listen 127.0.0.1:@port_http2@ http2;
+    location / { proxy_pass http://@origin@; }
+    location /cached { sszip_cache on; proxy_pass http://@origin@; }
+}
+"""
+
+JSON = ("Content-Type", "application/json")
+PLACES = """ cached bypass file cached-file small unbuffered ssz decoded no-gzip own-body changed
+    redirected rewritten authorized mapped""".split(" ")
+PLACES = [place.strip() for place in PLACES]
+BAD = call("debug_traceTransaction", '["0xab"]', "7")
+GOOD = call("eth_chainId", id="8")
+BATCH = b"[" + BAD + b"," + GOOD + b"]"
+NOT_FOUND = {"code": -32601, "message": "the method does not exist/is not available"}
+DENIED = {"jsonrpc": "2.0", "id": 7, "error": NOT_FOUND}
+CHAIN = {"jsonrpc": "2.0", "id": 8, "result": "0x1"}
+PADDED = BATCH[:-1] + b" " * 5000 + b"]"
+
+
+@pytest.fixture
+def node(origin):
+    node = Node({"eth_chainId": b'"0x1"', "trace_block": b"[]", "eth_x": b"7"})
+    origin.answers(lambda request: answer(b"ok") if request.path == "/auth" else node(request))
+    return node
+
+
+def ask(nginx, path, body, headers=(JSON,), **request):
+    return fetch(nginx.port, path, method=request.pop("method", "POST"), body=body, headers=list(headers), **request)
+
+
+def called(origin):
+    """Every method that any reader might find in what the node got."""
+    return [method for request in origin.received() for method in methods(request.body)]
+
+
+def methods(body):
+    """As leniently as Python can."""
+    text, found = body.decode("utf-8", "replace").lstrip("\ufeff\0 \t\r\n"), []
+
+    def members(pairs):
+        found.extend(value for name, value in pairs if name.strip().lower() == "method")
+        return dict(pairs)
+
+    decoder = json.JSONDecoder(object_pairs_hook=members, strict=False)
+    while text:
+        try:
+            _, end = decoder.raw_decode(text)
+        except (ValueError, RecursionError):
+            break
+        text = text[end:].lstrip(" \t\r\n,;")
+    return found
+
+
+def is_denied(method):
+    return isinstance(method, str) and re.match(r"\s*(debug_|eth_sign\s*$)", method, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("place", PLACES)
+class TestPlaces:
+    def test_a_call(self, nginx, origin, node, place):
+        response = ask(nginx, f"/{place}", BAD)
+        assert (response.status, json.loads(response.body)) == (200, DENIED)
+        assert not called(origin)
+
+    @pytest.mark.parametrize("batch", [BATCH, PADDED], ids=["short", "long"])
+    def test_a_batch(self, nginx, origin, node, place, batch):
+        response = ask(nginx, f"/{place}", batch, [JSON, ("Accept-Encoding", "gzip")])
+        assert (response.status, json.loads(response.decoded)) == (200, [DENIED, CHAIN])
+        assert set(called(origin)) <= {"eth_chainId"}
+
+    def test_chunks(self, nginx, origin, node, place):
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BATCH) + b"0\r\n\r\n"
+        headers = [JSON, ("Transfer-Encoding", "chunked")]
+        response = ask(nginx, f"/{place}", chunks, headers)
+        assert json.loads(response.body) == [DENIED, CHAIN]
+        assert set(called(origin)) <= {"eth_chainId"}
+
+    def test_credentials(self, nginx, origin, node, place):
+        for field in (("Authorization", "Bearer x"), ("Cookie", "a=b")):
+            assert json.loads(ask(nginx, f"/{place}", BAD, [JSON, field]).body) == DENIED
+        assert not called(origin)
+
+    @pytest.mark.parametrize("kind", [None, "text/plain", "application/octet-stream"])
+    def test_types(self, nginx, origin, node, place, kind):
+        headers = [("Content-Type", kind)] if kind else []
+        assert json.loads(ask(nginx, f"/{place}", BAD, headers).body) == DENIED
+        assert json.loads(ask(nginx, f"/{place}", BATCH, headers).body) == [DENIED, CHAIN]
+        assert set(called(origin)) <= {"eth_chainId"}
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"])
+    def test_other_methods_with_a_body(self, nginx, origin, node, place, method):
+        assert ask(nginx, f"/{place}", BAD, method=method).status == 405
+        assert not called(origin)
+
+    def test_what_is_coded(self, nginx, origin, node, place):
+        headers = [JSON, ("Content-Encoding", "gzip")]
+        assert json.loads(ask(nginx, f"/{place}", gzip.compress(BAD), headers).body) == DENIED
+        response = ask(nginx, f"/{place}", gzip.compress(BATCH), headers)
+        assert json.loads(response.body) == [DENIED, CHAIN]
+        assert set(called(origin)) <= {"eth_chainId"}
+
+
+# of a body that says something else to another reader
+HIDDEN = [
+    rb'{"jsonrpc":"2.0","id":1,"method":"debug\u005ftraceCall"}',
+    rb'{"jsonrpc":"2.0","id":1,"m\u0065thod":"debug_x"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"eth_chainId","method":"debug_x"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"debug_x","method":"eth_chainId"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"eth_chainId","METHOD":"debug_x"}',
+    b'{"id":1,"method":"debug_x"}',
+    b'{"jsonrpc":"1.0","id":1,"method":"debug_x"}',
+    b'{"jsonrpc":"2.0","id":{},"method":"debug_x"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"debug_x","params":7}',
+    b"[" + BATCH + b"]",
+    BATCH + BATCH,
+    GOOD + b"\n" + BAD,
+    b"\xef\xbb\xbf" + BAD,
+    BAD.decode().encode("utf-16"),
+    BAD.decode().encode("utf-32"),
+    BAD + b"\0",
+    b"//\n" + BAD,
+    BAD[:-1] + b",}",
+    BAD[:-1],
+    BAD.replace(b"0xab", b"\xff"),
+    BAD.replace(b"0xab", b"\t"),
+    BAD.replace(b"0xab", rb"\ud800"),
+    BAD.replace(b'["0xab"]', b"[" * 600 + b"]" * 600),
+    b'{"jsonrpc":"2.0","id":"%s","method":"debug_x"}' % (b"a" * 300),
+]
+
+
+@pytest.mark.parametrize("path", ["/", "/cached", "/file"])
+@pytest.mark.parametrize("body", HIDDEN, ids=range(len(HIDDEN)))
+def test_what_can_be_read_in_two_ways(nginx, origin, node, path, body):
+    for sent in (body, b"[" + body + b"," + GOOD + b"]"):
+        response = ask(nginx, path, sent)
+        assert response.status == 200
+        said = json.loads(response.body)
+        assert said["id"] is None and said["error"]["code"] in (-32600, -32700)
+    assert not origin.received()
+
+
+def made_up(chance):
+    """Calls with their parts mixed up, and now and then a byte."""
+    names = ["method"] * 4 + ["Method", "METHOD", r"m\u0065thod", "id", "params", "jsonrpc", "x"]
+    values = ['"debug_x"', '"DEBUG_X"', r'"d\u0065bug_x"', '"eth_sign"', '"eth_chainId"', '"eth_x"', "1", "null", "[]"]
+
+    def one():
+        if chance.random() < 0.85:
+            method = chance.choice(["debug_x", "eth_sign", "eth_chainId", "eth_x", "Eth_Sign", "debug_"])
+            return call(method, id=chance.choice(["1", '"a"', "null", "2"])).decode()
+        some = [f'"{chance.choice(names)}":{chance.choice(values)}' for _ in range(chance.randrange(5))]
+        if chance.random() < 0.7:
+            some.insert(0, '"jsonrpc":"2.0"')
+        return "{" + ",".join(some) + "}"
+
+    def some(depth):
+        if chance.random() < (0.3, 0.95, 1)[depth]:
+            return one()
+        return "[" + chance.choice([",", ",", ", ", ",,"]).join(some(depth + 1) for _ in range(chance.randrange(4))) + "]"
+
+    text = bytearray(chance.choice(["", "", " ", "\ufeff"]).encode() + some(0).encode())
+    if chance.random() < 0.3 and text:
+        text[chance.randrange(len(text))] = chance.randrange(256)
+    return bytes(text)
+
+
+def test_made_up_bodies(nginx, origin, node):
+    chance = random.Random(20)
+    origin.answers(lambda request: answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}'))
+    went_on = 0
+    with nginx.connect() as connection:
+        for _ in range(900):
+            body = made_up(chance)
+            headers = [chance.choice([JSON, ("Content-Type", "text/plain")])]
+            connection.send(request_bytes(chance.choice(["/", "/cached"]), method="POST", headers=headers, body=body))
+            response = connection.read("POST")
+            assert response.status == 200, body
+    for request in origin.received():
+        assert not any(is_denied(method) for method in methods(request.body)), request.body
+        went_on += 1
+    assert went_on > 100
+
+
+def test_http2(nginx, origin, node):
+    for path in ("/", "/cached"):
+        with Http2Client(nginx.ports["port_http2"]) as client:
+            stream, batch = client.ask(path, body=BAD, method="POST"), client.ask(path, body=BATCH, method="POST")
+            client.finish(stream, batch)
+            assert json.loads(client.bodies[stream]) == DENIED
+            assert json.loads(client.bodies[batch]) == [DENIED, CHAIN]
+    assert set(called(origin)) <= {"eth_chainId"}
+
+
+def test_http2_without_a_length(nginx, origin, node):
+    """As curl does with what it reads from a pipe."""
+    port = nginx.ports["port_http2"]
+    command = ["curl", "-sS", "--http2-prior-knowledge", "-T", "-", "-X", "POST", "-H", "Content-Type: application/json"]
+    done = subprocess.run([*command, f"http://127.0.0.1:{port}/"], input=BATCH, capture_output=True)
+    assert json.loads(done.stdout) == [DENIED, CHAIN], done.stderr
+    assert set(called(origin)) <= {"eth_chainId"}
+
+
+def test_pipelined_requests(nginx, origin, node):
+    with nginx.connect() as connection:
+        for body in (GOOD, BAD, BATCH, BAD, GOOD):
+            connection.send(request_bytes("/", method="POST", headers=[JSON], body=body))
+        got = [json.loads(connection.read("POST").body) for _ in range(5)]
+    assert got == [CHAIN, DENIED, [DENIED, CHAIN], DENIED, CHAIN]
+    assert set(called(origin)) == {"eth_chainId"}
+
+
+def test_an_expectation(nginx, origin, node):
+    with nginx.connect() as connection:
+        head = request_bytes("/", method="POST", headers=[JSON, ("Expect", "100-continue"), ("Content-Length", str(len(BAD)))])
+        connection.send(head)
+        assert b"100 Continue" in connection.socket.recv(100)
+        connection.send(BAD)
+        assert json.loads(connection.read("POST").body) == DENIED
+    assert not called(origin)
+
+
+def test_a_long_request(nginx, origin, node):
+    """Beyond all buffers, in a file; and beyond what is judged."""
+    batch = b"[" + BAD + b"," + b",".join([call("eth_chainId", '["%s"]' % ("a" * 100000), "8")] * 30) + b"]"
+    response = ask(nginx, "/cached", batch)
+    assert json.loads(response.body)[0] == DENIED
+    assert set(called(origin)) == {"eth_chainId"}
+    origin.requests.clear()
+    long = call("eth_chainId", '["%s"]' % ("a" * (17 << 20)))
+    assert ask(nginx, "/", long).status == 413
+    assert not origin.received()
+
+
+def test_codings_that_are_not_undone(nginx, origin, node):
+    coded = gzip.compress(BAD)
+    for coding in ("br", "deflate", "gzip, gzip", "identity", "gzip;q=1"):
+        assert ask(nginx, "/", coded, [JSON, ("Content-Encoding", coding)]).status == 415
+    assert ask(nginx, "/undecoded", coded, [JSON, ("Content-Encoding", "gzip")]).status == 415
+    assert ask(nginx, "/", coded, [("Content-Type", "text/plain"), ("Content-Encoding", "gzip")]).status == 415
+    assert json.loads(ask(nginx, "/", coded).body)["error"]["code"] == -32700
+    assert not origin.received()
+
+
+def test_what_becomes_a_websocket(nginx, origin, node):
+    headers = [("Upgrade", "websocket"), ("Connection", "upgrade"), ("Sec-WebSocket-Version", "13")]
+    response = ask(nginx, "/socket", None, headers, method="GET")
+    assert response.status == 403
+    assert not origin.received()
+
+
+def test_blocks_have_rules_of_their_own(nginx, origin, node):
+    for path, body, is_allowed in [
+        ("/open", BAD, True),
+        ("/off", BAD, True),
+        ("/some", GOOD, True),
+        ("/some", call("eth_signTransaction"), False),
+        ("/some", call("net_version"), False),
+        ("/", call("net_version"), True),
+    ]:
+        origin.requests.clear()
+        ask(nginx, path, body)
+        assert bool(origin.received()) == is_allowed, path
+
+
+def test_long_batches(nginx, origin, node):
+    assert len(json.loads(ask(nginx, "/batches", b"[%b,%b]" % (GOOD, GOOD)).body)) == 2
+    origin.requests.clear()
+    said = json.loads(ask(nginx, "/batches", b"[%b,%b,%b]" % (GOOD, GOOD, GOOD)).body)
+    assert said["error"] == {"code": -32600, "message": "a batch may have 2 calls at most"}
+    assert not origin.received()
+    assert len(json.loads(ask(nginx, "/cached", b"[" + b",".join([GOOD] * 300) + b"]").body)) == 300
+
+
+def test_a_length_of_the_operators_own_is_not_sent_with_a_part(nginx, origin, node):
+    assert json.loads(ask(nginx, "/own-length", BAD).body) == DENIED
+    assert ask(nginx, "/own-length", BATCH).status == 500
+    assert not origin.received()
+    nginx.expect("a batch must not go on whole")
+
+
+def test_what_other_modules_ask_with_the_clients_body_is_refused(nginx, origin, node):
+    assert json.loads(ask(nginx, "/mirrored", BATCH).body) == [DENIED, CHAIN]
+    nginx.wait_for(lambda: "has not been judged" in nginx.error_log(), "the copy")
+    assert set(called(origin)) == {"eth_chainId"}
+    assert not origin.received("/copy")
+    nginx.expect("what this calls has not been judged")
+
+
+def test_what_proxy_cache_updates_in_the_background(nginx, origin, node):
+    node.options["headers"] = [("Cache-Control", "max-age=0, stale-while-revalidate=100")]
+    for _ in range(3):
+        assert ask(nginx, "/proxied", BATCH).status == 200
+    assert set(called(origin)) == {"eth_chainId"}
+    nginx.expect("what this calls has not been judged")
+
+
+def test_what_nothing_calls_goes_on(nginx, origin):
+    origin.answers(answer(b"up"))
+    assert ask(nginx, "/health?a=b", None, [], method="GET").body == b"up"
+    assert ask(nginx, "/", b"").body == b"up"
+    assert ask(nginx, "/", b"0\r\n\r\n", [("Transfer-Encoding", "chunked")]).body == b"up"
+
+
+def test_notifications(nginx, origin, node):
+    note = b'{"jsonrpc":"2.0","method":"debug_x"}'
+    for body in (note, b"[" + note + b"]"):
+        response = ask(nginx, "/", body)
+        assert (response.status, response.body, response.length) == (200, b"", 0)
+    assert not origin.received()
+
+
+def test_logs_and_maps(nginx, origin, node):
+    log = nginx.prefix / "policy.log"
+    before = len(log.read_text().splitlines())
+    trace = call("trace_block")
+    assert ask(nginx, "/mapped", trace).header("Kind") == "archive"
+    assert ask(nginx, "/mapped", b"[" + trace + b"," + trace + b"]").header("Kind") == "archive"
+    assert ask(nginx, "/mapped", b"[" + trace + b"," + GOOD + b"]").header("Kind") == "full"
+    ask(nginx, "/", BAD)
+    ask(nginx, "/", BATCH)
+    ask(nginx, "/", b"[")
+
+    def lines():
+        new = log.read_text().splitlines()[before:]
+        return new if len(new) == 6 else None
+
+    said = nginx.wait_for(lines, "the log")
+    assert said[1].endswith("|-|2|trace_block")
+    assert said[2].endswith("|-|2|trace_block,eth_chainId")
+    assert said[3] == "denied|denied|1|-|debug_traceTransaction"
+    assert said[4] == "merged|-|1|2|debug_traceTransaction,eth_chainId"
+    assert said[5] == "denied|denied|-|-|-"
+
+
+SERVER = "server { listen 127.0.0.1:@port@; location / { %s proxy_pass http://@origin@; } }"
+
+
+def said_of(origin, line):
+    nginx = Nginx(SERVER % line, origin=origin)
+    try:
+        return nginx.test()
+    finally:
+        nginx.stop()
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("sszip_method forbid a_b;", 'has an invalid value "forbid": it must be "allow" or "deny"'),
+        ("sszip_method limit a_b;", 'has an invalid value "limit": it must be "allow" or "deny"'),
+        ("sszip_method deny a*b;", 'has an invalid value "a*b": it must be the name of a method'),
+        ('sszip_method deny "";', 'has an invalid value "": it must be the name of a method'),
+        ('sszip_method deny "a b";', 'has an invalid value "a b": it must be the name of a method'),
+        ("sszip_method deny a_b; sszip_method allow A_B;", 'has an invalid value "A_B": it must be a method, or a beginning, that no other rule'),
+        ("sszip_method deny;", "invalid number of arguments"),
+        ("sszip_batch_max 5 refuse;", 'has an invalid value "refuse": it must be "deny"'),
+        ("sszip_batch_max 10001 deny;", "from 0 to 10000"),
+        ("sszip_batch_max 5 deny deny;", "invalid number of arguments"),
+    ],
+)
+def test_bad_configurations(session_origin, line, said):
+    status, text = said_of(session_origin, line)
+    assert status != 0
+    assert said in text and re.search(r"nginx\.conf:\d+", text), text
+
+
+def test_rules_without_sszip_are_worth_a_word(session_origin):
+    status, text = said_of(session_origin, "sszip_method deny debug_*;")
+    assert status == 0
+    assert 'what is called in location "/" is not judged: there is no "sszip on"' in text

@@ -1,0 +1,39 @@
+"""`make run` says what is wrong with what it is given."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from harness.nginx import free_port
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+pytestmark = pytest.mark.once("it ends before there is an nginx")
+
+
+@pytest.mark.parametrize(
+    "upstream, said",
+    [
+        ("http://127.0.0.1:{port}", "port {port}"),
+        ("http://localhost:{port}/path", "localhost port {port}"),
+        ("http://nowhere.invalid", "nowhere.invalid"),
+        ("127.0.0.1:8545", "is not http://HOST[:PORT][/PATH]"),
+    ],
+)
+def test_a_wrong_upstream(upstream, said):
+    port = free_port()
+    ports = {name: str(free_port()) for name in ("NGINX_PORT", "ENVOY_PORT", "WASM_PORT", "REPLAY_PORT")}
+    upstream = upstream.format(port=port)
+    environment = os.environ | ports | {"UPSTREAM": upstream}
+    command = [ROOT / "scripts/run"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode != 0
+    assert f"UPSTREAM={upstream}" in done.stderr and said.format(port=port) in done.stderr
+
+
+def test_a_port_that_is_taken():
+    environment = os.environ | {"NGINX_PORT": "x"}
+    done = subprocess.run([ROOT / "scripts/run"], env=environment, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode != 0 and "NGINX_PORT=x is not a port" in done.stderr

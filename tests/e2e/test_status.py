@@ -1,0 +1,210 @@
+"""sszip_status: what all workers have counted, as a page, JSON and metrics; against an
+independent count, what the node was asked."""
+
+import json
+import os
+import random
+import re
+import signal
+import threading
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from harness import client
+from harness.nginx import Nginx
+from harness.origin import answer
+from harness.owner import Client
+from harness.rpc import Node, call
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_valid tip 1h;
+sszip_cache_valid immutable 1h;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { sszip_cache_namespace main; proxy_pass http://@origin@; }
+    location /old { rewrite ^ / last; }
+    location = /status { sszip_status on; }
+    location = /denied { sszip_status on; deny all; }
+}
+"""
+LONG = b'"0x' + b"00112233" * 2000 + b'"'
+RESULTS = {"eth_chainId": b'"0x1"', "eth_getBlockByHash": LONG, "debug_traceCall": LONG}
+MARKUP = "<b onclick=alert(1)>"
+
+
+def block(number, id="1"):
+    return call("eth_getBlockByHash", f'["0x{number:064x}",true]', id)
+
+
+def told(nginx, path="/status"):
+    response = client.fetch(nginx.port, f"{path}?format=json")
+    assert response.status == 200
+    assert response.header("Content-Type") == "application/json"
+    assert response.header("Cache-Control") == "no-store"
+    return json.loads(response.decoded)
+
+
+def metrics(nginx):
+    """By name and labels, read by Prometheus's own reader."""
+    response = client.fetch(nginx.port, "/status?format=prometheus")
+    assert response.header("Content-Type").startswith("application/openmetrics-text; version=1.0.0")
+    families = text_string_to_metric_families(response.decoded.decode())
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def methods(status):
+    return {row["name"]: (row["calls"], row["hits"]) for row in status["methods"]}
+
+
+def test_each_form(start_nginx, origin):
+    nginx = start_nginx(CONFIG)
+    origin.answers(Node(RESULTS))
+    for _ in range(4):
+        assert nginx.post("/", block(1)).status == 200
+    nginx.post("/", call(MARKUP))
+    status = told(nginx)
+    assert status["software"].startswith("sszip/") and status["host"].startswith("nginx/1.")
+    assert (status["requests"], status["hits"], status["node"]["requests"]) == (5, 3, 2)
+    assert methods(status) == {"eth_getBlockByHash": (4, 3), "other": (1, 0)}
+    assert status["hit_ratio"] == 0.75 and status["owner"] is None
+    assert status["cache"] == {"hit": 3, "miss": 1, "bypass": 1}
+    assert status["workers"]["cache_memory.entries"] == 1
+    assert 0 < status["microseconds"]["hit"]["p50"] <= status["microseconds"]["hit"]["p99"]
+    assert status["bytes"]["uncompressed"] > 16_000 > status["bytes"]["compressed"] > 0
+    found = metrics(nginx)
+    assert found["sszip_requests_total",] == 5
+    assert found["sszip_rpc_hits_total", "eth_getBlockByHash"] == 3
+    assert found["sszip_request_duration_seconds_count", "miss"] == 2
+    assert not any("onclick" in label for labels in found for label in labels)
+    page = client.fetch(nginx.port, "/status")
+    assert page.header("Content-Type") == "text/html; charset=utf-8"
+    assert b"<title>sszip</title>" in page.decoded
+    # it asks nobody else for anything
+    assert not re.search(rb"(src|href)=(?!\"(\?|data:,\"))|https?://|@import|url\(", page.decoded)
+
+
+def test_what_is_wrong(start_nginx):
+    nginx = start_nginx(CONFIG.replace("@origin@", "127.0.0.1:1"))
+    nginx.expect("access forbidden by rule")
+    response = client.fetch(nginx.port, "/status?format=xml")
+    assert (response.status, response.decoded) == (400, b"format must be html, json or prometheus\n")
+    assert client.fetch(nginx.port, "/status?hello").status == 400
+    response = client.fetch(nginx.port, "/status", method="POST", body=b"x")
+    assert response.status == 405 and response.header("Allow") == "GET, HEAD"
+    head = client.fetch(nginx.port, "/status?format=json", method="HEAD")
+    assert head.status == 200 and int(head.header("Content-Length")) > 100 and not head.body
+    # nor does asking count
+    assert told(nginx)["requests"] == 0
+    assert client.fetch(nginx.port, "/denied").status == 403
+    assert told(nginx)["modes"] == {"too_small": 1}
+
+
+def test_a_location_that_does_something_else(start_nginx):
+    other = CONFIG.replace("sszip_status on; deny all;", "proxy_pass http://127.0.0.1:1; sszip_status on;")
+    nginx = Nginx(other.replace("@origin@", "127.0.0.1:1"))
+    try:
+        status, said = nginx.test()
+    finally:
+        nginx.stop()
+    assert status != 0 and '"sszip_status" directive is in a location that does something else already' in said
+    assert re.search(r"nginx.conf:\d+", said)
+
+
+def test_the_owner_of_a_store(start_nginx, origin):
+    path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
+    nginx = start_nginx(CONFIG.replace("sszip on;", path, 1))
+    owner = Client(nginx.prefix / "cache/owner.sock")
+    pids = {str(pid) for pid in nginx.workers()}
+    nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
+    origin.answers(Node(RESULTS))
+    nginx.post("/", block(7))
+    nginx.wait_for(lambda: told(nginx)["owner"]["memory"]["entries"] == 1, "the owner to have it")
+    assert metrics(nginx)["sszip_owner_memory_entries",] == 1
+    # with a dead owner the rest is told all the same
+    nginx.expect("does not answer")
+    pid = owner.status()["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        status = told(nginx)
+        assert status["owner"] == {"error": "it does not answer"} and status["requests"] == 1
+        assert metrics(nginx)["sszip_owner_up",] == 0
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    nginx.wait_for(lambda: "memory" in told(nginx)["owner"], "the owner to be back")
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_all_adds_up(start_nginx, origin, workers):
+    """With reloads, clients that leave, batches and redirects, on several workers."""
+    nginx = start_nginx(CONFIG, workers=workers)
+    node = Node(RESULTS)
+    origin.answers(node)
+    counted = threading.Lock()
+    sent = {"requests": 0, "eth_chainId": 0, "eth_getBlockByHash": 0, "debug_traceCall": 0}
+
+    def load(seed):
+        chance = random.Random(seed)
+        for _ in range(150):
+            kind = chance.random()
+            number = chance.randrange(20)
+            if kind < 0.4:
+                asked, body = {"eth_getBlockByHash": 1}, block(number)
+            elif kind < 0.6:
+                asked, body = {"eth_chainId": 1}, call("eth_chainId")
+            elif kind < 0.7:
+                asked, body = {"debug_traceCall": 1}, call("debug_traceCall", "[{}]")
+            else:
+                parts = [block(number, "1"), call("eth_chainId", id="2"), block(number + 1, "3")]
+                asked = {"eth_getBlockByHash": 2, "eth_chainId": 1}
+                body = b"[" + b",".join(parts) + b"]"
+            path = chance.choice(["/", "/old"])
+            assert nginx.post(path, body).status == 200
+            with counted:
+                sent["requests"] += 1
+                for method, calls in asked.items():
+                    sent[method] += calls
+
+    threads = [threading.Thread(target=load, args=(seed,)) for seed in range(8)]
+    for one in threads:
+        one.start()
+    for _ in range(2):
+        nginx.reload()
+    for one in threads:
+        one.join()
+
+    def status():
+        now = told(nginx)
+        return now if now["requests"] >= sent["requests"] else None
+
+    now = nginx.wait_for(status, "all to be counted")
+    assert now["requests"] == sent["requests"]
+    assert now["node"]["requests"] == len(origin.requests)
+    calls = methods(now)
+    for method in RESULTS:
+        assert calls[method][0] == sent[method]
+        # what is no hit the node was asked for
+        assert calls[method][0] - calls[method][1] == node.count(method)
+    assert now["node"]["calls_saved"] == sum(hits for _, hits in calls.values())
+    times = now["microseconds"]
+    assert times["hit"]["count"] + times["miss"]["count"] == now["requests"]
+    assert times["miss"]["count"] == now["node"]["requests"]
+
+
+def test_what_was_counted_outlives_workers(start_nginx, origin):
+    nginx = start_nginx(CONFIG, workers=2)
+    origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'))
+    nginx.post("/", call("eth_chainId"))
+    nginx.expect("exited on signal 9")
+    for worker in nginx.workers():
+        nginx.kill(worker)
+    nginx.wait_for(lambda: told(nginx)["requests"] == 1, "the count")
+    nginx.reload()
+    nginx.post("/", call("eth_chainId"))
+    assert told(nginx)["requests"] == 2

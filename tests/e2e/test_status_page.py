@@ -1,0 +1,118 @@
+"""The page of sszip_status in a browser."""
+
+import os
+import pathlib
+import threading
+
+import pytest
+
+from harness.browser import Browser
+from harness.rpc import Node, call
+from test_status import CONFIG, RESULTS, block
+
+pytestmark = pytest.mark.once("what a browser makes of the page is not nginx's affair")
+
+MARKUP = "<img src=x onerror=document.title=1>"
+CHAINS = f'<b onclick=1>{"long" * 30}</b>'
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def served(start_nginx, session_origin):
+    path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
+    nginx = start_nginx(CONFIG.replace("sszip on;", path, 1), workers=2)
+    return nginx
+
+
+@pytest.fixture
+def busy(served, origin):
+    """Answers and hits, and calls that would be markup."""
+    origin.answers(Node(RESULTS))
+    ends = threading.Event()
+
+    def load():
+        number = 0
+        while not ends.is_set():
+            number += 1
+            served.post("/", block(number % 50))
+            served.post("/", call("eth_chainId"))
+            served.post("/", call(MARKUP))
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    yield served
+    ends.set()
+    thread.join()
+
+
+def shown(page, what):
+    """The number of the tile that says so."""
+    script = f"""[...document.querySelectorAll('#tiles div')]
+        .find((tile) => tile.textContent.includes({what!r}))?.querySelector('b').textContent"""
+    return page.run(script)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_is_readable(browser, busy, width, scheme):
+    page = browser.page(f"http://127.0.0.1:{busy.port}/status", width, scheme=scheme)
+    page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
+    # nothing is wider than the window
+    assert page.run("document.documentElement.scrollWidth") <= width
+    light = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert light == (scheme == "light")
+    # of what is written, and of what is behind it
+    contrast = page.run("""(() => {
+        const of = (color) => color.match(/\\d+/g).slice(0, 3).map(Number).map((c) => c / 255)
+            .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+            .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+        const style = getComputedStyle(document.body), dim = getComputedStyle(document.querySelector('p'));
+        const ratios = [style.color, dim.color].map((color) => [of(color), of(style.backgroundColor)].sort((a, b) => b - a))
+            .map(([more, less]) => (more + 0.05) / (less + 0.05));
+        return Math.min(...ratios);
+    })()""")
+    assert contrast > 4.5
+    if folder := os.environ.get("SSZIP_PICTURES"):
+        page.picture(pathlib.Path(folder) / f"status-{scheme}-{width}.png")
+
+
+def test_it_moves_and_stays_text(browser, busy):
+    url = f"http://127.0.0.1:{busy.port}/status"
+    page = browser.page(url)
+    page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
+    first = shown(page, "requests")
+    page.wait_for(f"""[...document.querySelectorAll('#tiles div')]
+        .find((tile) => tile.textContent.includes('a second'))
+        && document.querySelector('#tiles').textContent.includes({first!r}) === false""", "another number")
+    assert page.run("document.querySelectorAll('img, b[onclick]').length") == 0
+    assert page.run("document.title") == "sszip"
+    assert "eth_getBlockByHash" in page.run("document.body.textContent")
+    assert page.run("document.querySelector('#trouble').textContent") == ""
+    asked, thrown = page.asked_for()
+    assert set(asked) == {url, f"{url}?format=json"} and not thrown
+
+
+def test_names_of_others_are_text(browser, busy):
+    """What nodes and operators have named, and long."""
+    page = browser.page(f"http://127.0.0.1:{busy.port}/status", 360)
+    page.wait_for("typeof before !== 'undefined' && before !== null", "the first numbers")
+    page.run(f"""show({{ ...before, owner: {{ chains: [{{ name: {CHAINS!r}, state: "unreachable",
+        error: {CHAINS!r}, head: 1, final: null, reorgs: 0 }}] }},
+        reasons: {{ {CHAINS!r}: 3 }}, methods: [{{ name: {CHAINS!r}, calls: 1, hits: 0, microseconds: 5 }}] }}, before)""")
+    assert page.run("document.querySelectorAll('b[onclick]').length") == 0
+    assert CHAINS in page.run("document.body.textContent")
+    assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_server_that_is_gone(browser, busy):
+    """What was shown stays, and is said to be old."""
+    page = browser.page(f"http://127.0.0.1:{busy.port}/status")
+    page.wait_for("typeof before !== 'undefined' && before !== null", "the first numbers")
+    page.run("window.fetch = () => Promise.reject(new Error('it is gone'))")
+    page.wait_for("document.querySelector('#trouble').textContent.includes('old: it is gone')", "the warning")
+    assert page.run("document.querySelectorAll('#tiles div').length") > 5

@@ -1,0 +1,234 @@
+"""sszip_verify: the node is asked again for a part of the hits, and what it says is compared
+with what was sent."""
+
+import itertools
+import json
+import re
+import threading
+
+import pytest
+
+from harness import client
+from harness.origin import RESET, answer
+from harness.owner import Client
+from harness.rpc import Node, call
+from test_store_life import wait_until_linked
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_valid tip 1h;
+sszip_cache_valid immutable 1h;
+sszip_cache_namespace $uri;
+proxy_http_version 1.1;
+%(more)s
+server {
+    listen 127.0.0.1:@port@;
+    location / { sszip_verify 100%%; proxy_pass http://@origin@; }
+    location /purge/ { sszip_verify 100%% purge; proxy_pass http://@origin@; }
+    location /never/ { proxy_pass http://@origin@; }
+    location /loop/ { sszip_verify 100%%; sszip_thread_pool off; proxy_pass http://@origin@; }
+    location = /never/counts { return 204; }
+    location = /status { sszip_status on; }
+}
+"""
+WORDS = ["same", "changed", "different", "unanswered"]
+_places = itertools.count(1)
+
+
+def block(number=1, id="1"):
+    return call("eth_getBlockByHash", f'["0x{number:064x}",true]', id)
+
+
+class Verified:
+    """A place of its own, a node behind it, and what is counted."""
+
+    def __init__(self, proxy, origin, told, path="/"):
+        self.proxy = proxy
+        self.told = told
+        self.path = f"{path}{next(_places)}"
+        self.node = Node({"eth_getBlockByHash": b'{"number":"0x1","hash":"0xa"}', "eth_gasPrice": b'"0x1"'})
+        origin.answers(self.node, self.path)
+        # nothing of others is left
+        client.fetch(self.proxy.port, "/never/counts")
+        self.before = told()
+
+    def ask(self, body=None, accept="gzip"):
+        headers = [("Content-Type", "application/json"), ("Accept-Encoding", accept)]
+        body = body or block()
+        return client.fetch(self.proxy.port, self.path, method="POST", headers=headers, body=body)
+
+    def store(self, body=None):
+        """Until it is stored, where a store takes a moment."""
+        self.proxy.wait_for(lambda: "hit" in self.ask(body).header("Cache-Status"), "it to be stored")
+
+    def came(self):
+        # what was verified is counted with the next request
+        client.fetch(self.proxy.port, "/never/counts")
+        now = self.told()
+        came = {word: now.get(word, 0) - self.before.get(word, 0) for word in WORDS}
+        return {word: count for word, count in came.items() if count}
+
+    def expect(self, **came):
+        self.proxy.wait_for(lambda: self.came() == came, f"{came}, and it is {self.came()}")
+
+
+def told(port):
+    return json.loads(client.fetch(port, "/status?format=json").decoded)["verified"]
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx):
+    return start_nginx(CONFIG % {"more": ""})
+
+
+@pytest.fixture
+def place(nginx, origin):
+    return lambda path="/": Verified(nginx, origin, lambda: told(nginx.port), path)
+
+
+def test_the_same(place, nginx):
+    it = place()
+    first = it.ask()
+    for id in ("1", "2"):
+        response = it.ask(block(id=id))
+        assert "hit" in response.header("Cache-Status")
+    assert it.ask().body == first.body
+    it.expect(same=3)
+    assert it.node.count() == 4
+    # the node is asked with the request that was a hit
+    assert {json.dumps(asked["params"]) for asked in it.node.asked} == {f'["0x{1:064x}", true]'}
+
+
+def test_in_other_words(place):
+    """White space and the order of members say nothing: nodes of several kinds may answer."""
+    it = place()
+    it.ask()
+    it.node.results["eth_getBlockByHash"] = b'{ "hash": "0xa",\n "number": "0x1" }'
+    it.ask()
+    it.expect(same=1)
+
+
+@pytest.mark.parametrize("path", ["/", "/loop/"])
+@pytest.mark.parametrize("now", [b'{"number":"0x1","hash":"0xb"}', b"null", b'"' + b"x" * 3_000_000 + b'"'])
+def test_something_else(place, nginx, now, path):
+    """It is counted and logged with its key; what is stored stays."""
+    nginx.expect("a hit was wrong")
+    it = place(path)
+    it.ask()
+    it.node.results["eth_getBlockByHash"] = now
+    assert b'"0xa"' in it.ask().decoded
+    it.expect(different=1)
+    line = nginx.wait_for(lambda: wrong(nginx, it), "the line")
+    assert re.search(r"sszip: a hit was wrong: eth_getBlockByHash, key [0-9a-f]{64}, stored \d+ s ago: ", line)
+    assert "now" in line
+    assert "hit" in it.ask().header("Cache-Status")
+    # what comes later counts in the next test
+    it.expect(different=2)
+
+
+def wrong(nginx, it):
+    lines = [line for line in nginx.error_log().splitlines() if "a hit was wrong" in line]
+    return lines[-1] if lines else None
+
+
+def test_what_is_wrong_is_purged(place, nginx):
+    nginx.expect("a hit was wrong")
+    it = place("/purge/")
+    it.ask()
+    it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
+    assert b'"0xa"' in it.ask().decoded
+    it.expect(different=1)
+    assert ", purged: " in nginx.wait_for(lambda: wrong(nginx, it), "the line")
+    response = it.ask()
+    assert "fwd=miss" in response.header("Cache-Status") and b'"0xb"' in response.decoded
+    it.ask()
+    it.expect(different=1, same=1)
+
+
+def test_what_may_change_may_have_changed(place):
+    it = place("/purge/")
+    gas = call("eth_gasPrice")
+    it.ask(gas)
+    it.node.results["eth_gasPrice"] = b'"0x2"'
+    assert b'"0x1"' in it.ask(gas).decoded
+    it.expect(changed=1)
+    assert b'"0x1"' in it.ask(gas).decoded
+    it.expect(changed=2)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        answer(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"busy"}}'),
+        answer(b"<html>busy</html>", status=503, type="text/html"),
+        answer(b'{"jsonrpc":"2.0","id":1,"resu'),
+        [RESET],
+    ],
+    ids=["error", "503", "cut", "reset"],
+)
+def test_a_node_that_does_not_answer_proves_nothing(place, origin, nginx, script):
+    nginx.expect("upstream prematurely closed|Connection reset by peer|recv\\(\\) failed")
+    it = place("/purge/")
+    it.ask()
+    origin.answers(script, it.path)
+    for _ in range(2):
+        assert b'"0xa"' in it.ask().decoded
+    it.expect(unanswered=2)
+
+
+def test_a_slow_node_holds_nobody_up(place, nginx):
+    it = place()
+    it.ask()
+    it.node.gates["eth_getBlockByHash"] = gate = threading.Event()
+    with nginx.connect() as connection:
+        headers = [("Content-Type", "application/json")]
+        hit = connection.exchange(it.path, method="POST", headers=headers, body=block())
+        assert b'"0xa"' in hit.decoded
+        assert it.came() == {}
+        gate.set()
+    it.expect(same=1)
+
+
+def test_pages_too(place, origin):
+    it = place()
+    origin.answers(answer(b'{"a":1}', headers=[("Cache-Control", "max-age=60"), ("ETag", '"1"')]), it.path)
+    get = lambda: client.fetch(it.proxy.port, it.path)  # noqa: E731
+    get()
+    assert "hit" in get().header("Cache-Status")
+    it.expect(same=1)
+    # of a head alone, or a range, the node would say no more than that
+    for options in [
+        {"method": "HEAD"},
+        {"headers": [("Range", "bytes=0-1")]},
+        {"headers": [("If-None-Match", '"1"')]},
+    ]:
+        assert "hit" in client.fetch(it.proxy.port, it.path, **options).header("Cache-Status")
+    it.expect(same=2)
+    origin.answers(answer(b'{"a":2}', headers=[("Cache-Control", "max-age=60")]), it.path)
+    assert get().decoded == b'{"a":1}'
+    it.expect(same=2, changed=1)
+
+
+def test_nothing_is_asked_where_that_is_not_said(place):
+    it = place("/never/")
+    for _ in range(5):
+        it.ask()
+    it.expect()
+    assert it.node.count() == 1
+
+
+def test_with_a_store_all_workers_lose_what_is_wrong(start_nginx, origin):
+    store = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;"
+    nginx = start_nginx(CONFIG % {"more": store}, workers=3)
+    nginx.expect("a hit was wrong")
+    wait_until_linked(nginx)
+    it = Verified(nginx, origin, lambda: told(nginx.port), "/purge/")
+    for _ in range(12):
+        it.ask()
+    it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
+    it.store()
+    nginx.wait_for(lambda: it.came().get("different"), "it to be seen")
+    nginx.wait_for(lambda: all(b'"0xb"' in it.ask().decoded for _ in range(20)), "the new one everywhere")
+    owner = Client(nginx.prefix / "cache/owner.sock")
+    nginx.wait_for(lambda: owner.status()["purges_waiting"] == 0, "all purges to hold")

@@ -1,0 +1,25 @@
+"""The parity table on Envoy's sandbox: every exchange whole, byte by byte and split at
+random, and the connection still usable after each."""
+
+import pytest
+
+from harness import cases, rows
+from harness.envoy import empty
+from harness.judging import at_random, byte_by_byte, whole
+
+HOSTS = ("wasm",)
+CASES = cases.load("wasm")
+ROWS = rows.Cases(CASES)
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    return start_envoy([empty("/in-step"), *ROWS.routes()])
+
+
+@pytest.mark.parametrize(
+    "split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__
+)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(envoy, origin, case, split):
+    ROWS.run(envoy, origin, case, split)

@@ -1,0 +1,109 @@
+"""What may be configured in a sandbox, and what is said of what may not."""
+
+import json
+
+import pytest
+
+from harness.envoy import route
+from harness.origin import answer
+from harness.sandbox import Sandboxed
+
+HOSTS = ("wasm",)
+BODY = b'{"a":"' + b"b" * 5000 + b'"}'
+SANDBOX = "is not to be had in a sandbox: "
+
+WRONG = [
+    (
+        {"comp_level": 13},
+        '"comp_level" has an invalid value "13": it must be a number from 0 to 12',
+    ),
+    ({"complevel": 1}, '"complevel" there is no such directive'),
+    (
+        {"min_length": {"a": 1}},
+        '"min_length" must be a text, a number, true or false, or a list of these',
+    ),
+    ({"cache": True}, '"cache" needs a "cache_owner": "cluster:NAME"'),
+    (
+        {"cache": True, "cache_owner": "unix:/run/sszip/cached.sock"},
+        '"cache_owner" has an invalid value "unix:/run/sszip/cached.sock": it must be "cluster:NAME"',
+    ),
+    ({"cache_path": "/var/cache/sszip"}, f'"cache_path" {SANDBOX}a store is sszip-cached\'s'),
+    ({"cache_head": "http://127.0.0.1:1"}, f'"cache_head" {SANDBOX}sszip-cached follows nodes'),
+    ({"cache_memory": "1g"}, f'"cache_memory" {SANDBOX}answers are in the memory of sszip-cached'),
+    ({"status": True}, f'"status" {SANDBOX}sandboxes share no memory: Envoy has the counters'),
+    (
+        {"cache_background_update": True},
+        f'"cache_background_update" {SANDBOX}who finds an answer expired waits for the new one',
+    ),
+    (
+        {"verify": "1%"},
+        f'"verify" {SANDBOX}it asks nothing of its own of nodes',
+    ),
+    (
+        # what Envoy makes of it is no JSON
+        {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"ssz": True}},
+        "configuration (a google.protobuf.StringValue) is not JSON",
+    ),
+    ({"buffer_limit": "1k"}, '"buffer_limit" has an invalid value "1k": it must be a size from'),
+]
+
+
+@pytest.mark.parametrize("settings, said", WRONG, ids=lambda value: "-".join(value)[:30])
+def test_what_is_wrong_is_said(session_origin, settings, said):
+    struct = settings if "@type" in settings else None
+    settings = {} if struct else settings
+    envoy = Sandboxed([route("/")], origin=session_origin, settings=settings, owner=False)
+    if struct:
+        envoy.filter_at("sszip")["config"]["configuration"] = struct
+    try:
+        status, text = envoy.validate()
+    finally:
+        envoy.stop()
+    assert status != 0
+    assert said in text
+
+
+def test_a_route_says_what_is_different(start_envoy, origin):
+    routes = [
+        route("/off", {"enable": False}),
+        route("/long", {"min_length": "1m"}),
+        route("/text", {"types": ["text/plain"]}),
+        route("/"),
+    ]
+    envoy = start_envoy(routes, settings={"comp_level": 9, "types": ["application/json"]})
+    assert envoy.validate()[0] == 0
+    origin.answers(answer(BODY))
+    modes = {path: envoy.get(path).mode for path in ("/off", "/long", "/text", "/")}
+    assert modes == {"/off": "off", "/long": "too-small", "/text": "type", "/": "oneshot"}
+    # what the filter says holds where the route says nothing
+    origin.answers(answer(BODY, type="text/plain"))
+    assert {path: envoy.get(path).mode for path in ("/text", "/")} == {
+        "/text": "oneshot",
+        "/": "type",
+    }
+
+
+@pytest.mark.parametrize(
+    "said, why",
+    [
+        ({"comp_level": 13}, '"comp_level" has an invalid value "13"'),
+        ({"cache_owner": "cluster:other"}, '"cache_owner" is of the filter'),
+        ({"cache_path": "/x"}, '"cache_path" is not to be had in a sandbox'),
+        ("{", "config is not JSON"),
+    ],
+    ids=["value", "owner", "path", "json"],
+)
+def test_a_route_that_says_what_is_not_allowed(start_envoy, origin, said, why):
+    wrong = route("/wrong")
+    text = said if isinstance(said, str) else json.dumps(said)
+    wrong["metadata"] = {"filter_metadata": {"sszip": {"config": text}}}
+    envoy = start_envoy([wrong, route("/")])
+    envoy.expect("sszip is off for a route")
+    origin.answers(answer(BODY))
+    plain = envoy.get("/wrong")
+    assert (plain.mode, plain.body) == ("off", BODY)
+    assert envoy.get("/").mode == "oneshot"
+    assert why in envoy.error_log()
+    # it is said once
+    assert envoy.get("/wrong").body == BODY
+    assert envoy.error_log().count("sszip is off for a route") == 1

@@ -1,0 +1,389 @@
+"""What can happen to the daemon that the filter in Envoy's sandbox asks: it is not there,
+dies, stops, comes back with less than it had, or what is there is none. Clients get the
+node's answers meanwhile, and hits once it is back."""
+
+import itertools
+import re
+import shutil
+import signal
+import threading
+
+import pytest
+
+from harness import client
+from harness.envoy import route
+from harness.origin import CLOSE, RESET, Hangup, Origin, Until, answer, head
+from harness.owner import Owner
+from harness.rpc import Node
+from harness.sandbox import Sandboxed
+from test_store_life import Clients, by_hash
+
+ROUTES = [route("/purge", {"cache_purge": True}), route("/")]
+SETTINGS = {
+    "cache": True,
+    "cache_valid": ["immutable 1h", "unfinalized 1h", "tip 1h"],
+    "cache_namespace": "main",
+}
+# a client that wants its connection closed is not to wait for that
+HTTP = {"delayed_close_timeout": "0.01s"}
+RESULT = b'"0x' + b"00112233" * 600 + b'"'
+
+# beyond what Clients ask for
+_numbers = itertools.count(1000)
+
+
+@pytest.fixture
+def node(origin):
+    node = Node({"eth_getBlockByHash": RESULT})
+    origin.answers(node)
+    return node
+
+
+def envoy_of(origin, owner, workers):
+    envoy = Sandboxed(
+        ROUTES, origin=origin, settings=SETTINGS, owner=owner, workers=workers, http=HTTP
+    )
+    envoy.options = ["--component-log-level", "wasm:info"]
+    return envoy
+
+
+@pytest.fixture
+def make(session_origin):
+    """Envoys that end with the test."""
+    made = []
+
+    def make(owner, workers=2):
+        made.append(envoy_of(session_origin, owner, workers))
+        return made[-1].start()
+
+    yield make
+    for envoy in reversed(made):
+        envoy.stop()
+
+
+@pytest.fixture
+def daemon():
+    owner = Owner(max_size="64m", memory="32m")
+    yield owner
+    # it may be stopped
+    if owner.process and owner.process.poll() is None:
+        owner.process.send_signal(signal.SIGCONT)
+    owner.close()
+
+
+def ask(envoy, number):
+    """Whether the answer, which is right, is a stored one."""
+    response = envoy.post("/", by_hash(number, id=str(number)))
+    assert response.status == 200
+    assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (number, RESULT)
+    return "; hit" in (response.header("Cache-Status") or "")
+
+
+def purge(envoy):
+    return client.fetch(envoy.port, "/purge?everything", method="POST").status
+
+
+def new():
+    """What nobody has asked for."""
+    return next(_numbers)
+
+
+def hits_come(envoy):
+    """Something that is asked again and again is a hit then, and so is something new."""
+    for number in (new(), new()):
+        envoy.wait_for(lambda number=number: ask(envoy, number), "a hit")
+
+
+def lines(envoy, text):
+    return len(re.findall(f"the cache's owner, by the cluster .*{text}", envoy.error_log()))
+
+
+class TestTheDaemon:
+    def test_it_was_never_there(self, make, daemon, node):
+        """It may come later; all that is said of it is said once."""
+        envoy = make(daemon, workers=1)
+        number = new()
+        envoy.wait_for(
+            lambda: ask(envoy, number) or lines(envoy, "does not answer"), "a line of the log"
+        )
+        before = node.count()
+        for _ in range(30):
+            assert not ask(envoy, number)
+        assert node.count() == before + 30
+        assert lines(envoy, "does not answer") == 1 and lines(envoy, "answers") == 0
+        daemon.start()
+        hits_come(envoy)
+        envoy.wait_for(lambda: ask(envoy, number) and lines(envoy, "answers again"), "the other one")
+        for _ in range(30):
+            ask(envoy, number)
+        assert lines(envoy, "does not answer") == 1 and lines(envoy, "answers again") == 1
+
+    @pytest.mark.parametrize("how", ["killed", "ended", "stopped", "emptied"])
+    def test_it_goes_under_load(self, make, daemon, origin, how):
+        envoy = make(daemon.start(), workers=4)
+        clients = Clients(envoy, clients=8)
+        origin.answers(clients.serve)
+
+        def purged():
+            return clients.purge() or clients.faults
+
+        with clients:
+            clients.await_more(100)
+            for _ in range(3):
+                stored = daemon.status()["fills"]["kept"]
+                if how == "stopped":
+                    daemon.process.send_signal(signal.SIGSTOP)
+                else:
+                    daemon.kill(signal.SIGTERM if how == "ended" else signal.SIGKILL)
+                if how == "emptied":
+                    shutil.rmtree(daemon.folder / "store")
+                clients.await_more(100)
+                if how == "stopped":
+                    daemon.process.send_signal(signal.SIGCONT)
+                else:
+                    daemon.start()
+                assert stored
+                clients.await_more(30)
+                envoy.wait_for(purged, "a purge that holds")
+                clients.await_more(100)
+        assert clients.faults == []
+        # what was purged while nobody was there
+        envoy.expect("purge of")
+        origin.answers(Node({"eth_getBlockByHash": RESULT}))
+        hits_come(envoy)
+
+    def test_a_purge_while_it_is_away(self, make, daemon, node):
+        """Nobody can take it for done, and it is known not to be: it has reached nobody."""
+        envoy = make(daemon)
+        envoy.expect("purge of")
+        for _ in range(5):
+            assert purge(envoy) == 503
+        assert 'purge of "everything": 503' in envoy.error_log()
+        number = new()
+        daemon.start()
+        envoy.wait_for(lambda: ask(envoy, number), "a hit")
+        assert purge(envoy) == 200
+        assert not ask(envoy, number)
+
+
+class Between:
+    """Passes on what a daemon is asked, and what it answers as `mangled` makes it."""
+
+    def __init__(self, owner, folder):
+        self.owner = owner
+        self.server = Origin(folder)
+        self.socket = self.server.path
+        # of a status, fields and a body makes a script; None: they are passed on
+        self.mangled = None
+        self.count = 0
+        self.server.answers(self._answer)
+
+    def _answer(self, request):
+        fields = [line.decode().split(": ", 1) for line in request.head.split(b"\r\n")[1:]]
+        path = request.target
+        if self.mangled and request.method == "GET":
+            # nobody would know of the lease, which others would wait for
+            path = request.path
+        status, fields, body = self.owner.request(request.method, path, request.body, fields)
+        fields = {name.lower(): value for name, value in fields.items()}
+        if self.mangled is None:
+            return written(status, fields, body)
+        self.count += 1
+        return self.mangled(status, fields, body)
+
+    def close(self):
+        self.server.close()
+        assert not self.server.errors, self.server.errors
+
+
+@pytest.fixture
+def between(daemon, tmp_path):
+    between = Between(daemon.start(), tmp_path)
+    yield between
+    between.close()
+
+
+@pytest.fixture(scope="module")
+def all_between(tmp_path_factory):
+    """One for all tests that change what it says."""
+    owner = Owner(max_size="64m", memory="32m").start()
+    between = Between(owner, tmp_path_factory.mktemp("between"))
+    yield between
+    between.close()
+    owner.close()
+
+
+@pytest.fixture(scope="module")
+def envoy(session_origin, all_between):
+    envoy = envoy_of(session_origin, all_between, workers=2).start()
+    yield envoy
+    envoy.stop()
+
+
+def written(status, fields, body):
+    return [head(status, fields.items()), *([body] if body else [])]
+
+
+def with_field(name, value):
+    """The answer with a field changed; None: without it."""
+
+    def mangled(status, fields, body):
+        fields = {**fields, name: value}
+        return written(status, {n: v for n, v in fields.items() if v is not None}, body)
+
+    return mangled
+
+
+def with_body(change):
+    def mangled(status, fields, body):
+        body = change(body)
+        return written(status, {**fields, "content-length": str(len(body))}, body)
+
+    return mangled
+
+
+def cut(status, fields, body):
+    return [*written(status, fields, body[: len(body) // 2]), CLOSE]
+
+
+def cut_in_its_head(status, fields, body):
+    return [head(status, fields.items())[:-10], CLOSE]
+
+
+def in_chunks_that_break_off(status, fields, body):
+    fields = {n: v for n, v in fields.items() if n != "content-length"}
+    said = head(status, [*fields.items(), ("transfer-encoding", "chunked")])
+    return [said, b"%x\r\n%b" % (len(body) + 1, body), CLOSE]
+
+
+def slowly(status, fields, body):
+    """Each quarter takes longer than there is time for all of it."""
+    said = b"".join(written(status, fields, body))
+    step = len(said) // 4 + 1
+    pause = Until(threading.Event(), seconds=0.03)
+    return [one for at in range(0, len(said), step) for one in (pause, said[at : at + step])]
+
+
+def fixed(*arguments, **options):
+    return lambda *_: answer(*arguments, **options)
+
+
+def bytes_of(*script):
+    return lambda *_: list(script)
+
+
+PROBLEM = b'{"title":"there is too much at a time","status":503}\n'
+# What is none of an answer of an owner's: nothing may come of it.
+NOT_OURS = {
+    "bytes": bytes_of(b"\0\xff\x16\x03\x01 garbage\r\n\r\n" * 9, CLOSE),
+    "nothing": bytes_of(CLOSE),
+    "a reset": bytes_of(RESET),
+    "silence": lambda *_: [Hangup()],
+    "another server": fixed(b"<html>It works!</html>", type="text/html"),
+    "another server's 404": fixed(b"not found", status=404, type="text/plain"),
+    "an endless redirect": fixed(status=302, headers=[("Location", "/v1/entries/")]),
+    "204": fixed(status=204, framing="none"),
+    "503": fixed(PROBLEM, status=503, type="application/problem+json"),
+    "too much": fixed(PROBLEM, status=503, headers=[("sszip-generation", "0")]),
+    "too old": with_field("sszip-generation", None),
+    "no number": with_field("sszip-generation", "one"),
+    "a number too large": with_field("sszip-generation", "9" * 40),
+    "no freshness": with_field("sszip-fresh", "-1"),
+    "it says nothing of the chain": with_field("sszip-chain", None),
+    "a chain that is no number": with_field("sszip-chain", "of chains"),
+    "a state that is none": with_field("sszip-chain-state", '{"namespace":"00"}'),
+    "a chain without a state": with_field("sszip-chain", "7"),
+}
+# Of what finds something, but not what was stored.
+NO_ENTRIES = {
+    "of another version": with_body(lambda body: body[:3] + bytes([body[3] ^ 0xFF]) + body[4:]),
+    "empty": with_body(lambda _: b""),
+    "its first half": with_body(lambda body: body[: len(body) // 2]),
+    "its second half": with_body(lambda body: body[len(body) // 2 :]),
+    "noise": with_body(lambda body: b"SZE" + bytes(range(256)) * 20),
+    "lengths beyond it": with_body(lambda body: body[:8] + b"\xff" * 24 + body[32:]),
+    "cut": cut,
+    "cut in its head": cut_in_its_head,
+    "cut in a chunk": in_chunks_that_break_off,
+    "slow": slowly,
+}
+
+
+def and_more(*answer):
+    """It is right, but what follows is no answer to the next request."""
+    return [*written(*answer), b"more"]
+
+
+class TestWhatIsNoDaemon:
+    @pytest.mark.parametrize("what", [*NOT_OURS, *NO_ENTRIES])
+    def test_an_answer_that_is_none(self, envoy, all_between, node, what):
+        between = all_between
+        known, fresh = new(), [new() for _ in range(5)]
+        envoy.wait_for(lambda: ask(envoy, known), "a hit")
+        between.mangled = NOT_OURS.get(what) or on_200(NO_ENTRIES[what])
+        hits = 0
+        while between.count < 6:
+            hits += ask(envoy, known)
+            ask(envoy, fresh[between.count % 5])
+        assert hits == 0
+        between.mangled = None
+        envoy.wait_for(lambda: ask(envoy, known), "a hit")
+        for number in [*fresh, new()]:
+            envoy.wait_for(lambda number=number: ask(envoy, number), "a hit")
+        envoy.check()
+
+    def test_one_after_the_other_under_load(self, make, between, origin):
+        envoy = make(between, workers=4)
+        clients = Clients(envoy, clients=8)
+        origin.answers(clients.serve)
+        with clients:
+            clients.await_more(60)
+            for mangled in [*NOT_OURS.values(), *map(on_200, NO_ENTRIES.values()), and_more]:
+                before, between.mangled = between.count, mangled
+                envoy.wait_for(
+                    lambda before=before: between.count > before + 3 or clients.faults, "its answers"
+                )
+                between.mangled = None
+                clients.await_more(10)
+            envoy.expect("purge of")
+            envoy.wait_for(lambda: clients.purge() or clients.faults, "a purge that holds")
+            clients.await_more(60)
+        assert clients.faults == []
+
+
+def on_200(mangled):
+    """Of what finds nothing the answer is left as it is."""
+    return lambda status, *rest: (mangled if status == 200 else written)(status, *rest)
+
+
+class TestVersions:
+    """What is asked for has its version in its path, and what is answered shows it by a
+    field that older ones do not have."""
+
+    @pytest.mark.parametrize("what", ["too old", "another server's 404"])
+    def test_it_is_said_once_that_it_is_another(self, make, between, node, what):
+        between.mangled = NOT_OURS[what]
+        envoy = make(between, workers=1)
+        number = new()
+        text = "answers as no owner of this version does"
+        envoy.wait_for(lambda: ask(envoy, number) or lines(envoy, text), "a line of the log")
+        before = node.count()
+        for _ in range(30):
+            assert not ask(envoy, number)
+        assert node.count() == before + 30
+        assert lines(envoy, text) == 1 and lines(envoy, "does not answer") == 0
+        # it is replaced by one of this version
+        between.mangled = None
+        hits_come(envoy)
+        assert lines(envoy, "") == 2 and lines(envoy, "answers again") == 1
+
+    def test_two_versions_side_by_side(self, make, daemon, between, node):
+        """What one has the other one does not take, nor break."""
+        between.mangled = NOT_OURS["another server's 404"]
+        other, ours = make(between), make(daemon)
+        number = new()
+        ours.wait_for(lambda: ask(ours, number), "a hit")
+        for _ in range(20):
+            assert not ask(other, number)
+        ours.wait_for(lambda: ask(ours, number), "a hit")
+        assert daemon.status()["fills"]["kept"] <= 2

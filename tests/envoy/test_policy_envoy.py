@@ -1,0 +1,126 @@
+"""What may be called, in Envoy: what its clients can do that no case of the table does."""
+
+import gzip
+import json
+
+import pytest
+
+from harness.client import request_bytes
+from harness.envoy import route
+from harness.http2 import Http2Client
+from harness.origin import answer
+from harness.rpc import Node, call
+
+HOSTS = ("native", "wasm")
+RULES = {"method": ["deny debug_* eth_sign"], "batch_max": "100 deny"}
+JSON = ("Content-Type", "application/json")
+BAD = call("debug_traceTransaction", '["0xab"]', "7")
+GOOD = call("eth_chainId", id="8")
+BATCH = b"[" + BAD + b"," + GOOD + b"]"
+NOT_FOUND = {"code": -32601, "message": "the method does not exist/is not available"}
+DENIED = {"jsonrpc": "2.0", "id": 7, "error": NOT_FOUND}
+CHAIN = {"jsonrpc": "2.0", "id": 8, "result": "0x1"}
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    return start_envoy(
+        [
+            route("/cached", {**RULES, "cache": True}),
+            route("/open", {"method": "allow *"}),
+            route("/mixed", {"method": ["allow * debug_x", "deny debug_*"]}),
+            route("/", RULES),
+        ]
+    )
+
+
+@pytest.fixture(autouse=True)
+def node(origin):
+    node = Node({"eth_chainId": b'"0x1"'})
+    origin.answers(node)
+    return node
+
+
+def called(origin):
+    bodies = [json.loads(request.body) for request in origin.received()]
+    return {one["method"] for body in bodies for one in (body if isinstance(body, list) else [body])}
+
+
+@pytest.mark.parametrize("path", ["/", "/cached"])
+class TestPlaces:
+    def test_calls_and_batches(self, envoy, origin, path):
+        assert json.loads(envoy.ask(path, BAD).decoded) == DENIED
+        assert not origin.received()
+        assert json.loads(envoy.ask(path, BATCH).decoded) == [DENIED, CHAIN]
+        assert called(origin) <= {"eth_chainId"}
+
+    def test_chunks(self, envoy, origin, path):
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BATCH) + b"0\r\n\r\n"
+        headers = [JSON, ("Transfer-Encoding", "chunked")]
+        with envoy.connect() as connection:
+            connection.send(request_bytes(path, method="POST", headers=headers, body=chunks))
+            assert json.loads(connection.read("POST").decoded) == [DENIED, CHAIN]
+        assert called(origin) <= {"eth_chainId"}
+
+    def test_an_expectation(self, envoy, origin, path):
+        headers = [JSON, ("Expect", "100-continue"), ("Content-Length", str(len(BAD)))]
+        with envoy.connect() as connection:
+            connection.send(request_bytes(path, method="POST", headers=headers))
+            assert b"100 Continue" in connection.socket.recv(100)
+            connection.send(BAD)
+            assert json.loads(connection.read("POST").decoded) == DENIED
+        assert not origin.received()
+
+    def test_codings(self, envoy, origin, path):
+        for body, said in ((BAD, DENIED), (BATCH, [DENIED, CHAIN])):
+            response = envoy.ask(path, gzip.compress(body), headers=[("Content-Encoding", "gzip")])
+            assert json.loads(response.decoded) == said
+        assert envoy.ask(path, BAD, headers=[("Content-Encoding", "br")]).status == 415
+        assert called(origin) <= {"eth_chainId"}
+
+    @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+    def test_other_methods(self, envoy, origin, path, method):
+        assert envoy.ask(path, BAD, method=method).status == 405
+        assert not origin.received()
+
+    def test_a_long_request(self, envoy, origin, path):
+        """Longer than what Envoy keeps by itself, and than what is ever judged."""
+        long = b'[%b,{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":["%b"]}]'
+        for length in (3 << 20, 17 << 20):
+            is_judged = length < 16 << 20
+            try:
+                response = envoy.ask(path, long % (BAD, b"a" * length))
+            except (BrokenPipeError, ConnectionResetError):
+                # an answer before the end of what is asked
+                assert not is_judged
+                continue
+            assert response.status == (200 if is_judged else 413)
+            if is_judged:
+                assert json.loads(response.decoded) == [DENIED, {**CHAIN, "id": 1}]
+        assert called(origin) <= {"eth_chainId"}
+
+    def test_notifications(self, envoy, origin, path):
+        response = envoy.ask(path, b'{"jsonrpc":"2.0","method":"debug_x"}')
+        assert (response.status, response.body) == (200, b"")
+        assert not origin.received()
+
+
+def test_http2(envoy, origin):
+    with Http2Client(envoy.port) as client:
+        stream, batch = client.ask("/", body=BAD, method="POST"), client.ask("/", body=BATCH, method="POST")
+        client.finish(stream, batch)
+        assert json.loads(client.bodies[stream]) == DENIED
+        assert json.loads(client.bodies[batch]) == [DENIED, CHAIN]
+    assert called(origin) == {"eth_chainId"}
+
+
+def test_rules_of_a_route(envoy, origin):
+    envoy.ask("/open", BAD)
+    envoy.ask("/mixed", call("debug_x"))
+    assert called(origin) == {"debug_traceTransaction", "debug_x"}
+    assert json.loads(envoy.ask("/mixed", BAD).decoded) == DENIED
+
+
+def test_what_nothing_calls_goes_on(envoy, origin):
+    origin.answers(answer(b"up"))
+    assert envoy.ask("/health").body == b"up"

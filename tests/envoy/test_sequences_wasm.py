@@ -1,0 +1,24 @@
+"""The sequences of the parity table on Envoy's sandbox: what is stored, and for whom, with
+the node's answers whole, byte by byte and split at random."""
+
+import pytest
+
+from harness import rows, sequences
+from harness.sequences import at_random, byte_by_byte, whole
+
+HOSTS = ("wasm",)
+SEQUENCES = sequences.load("wasm")
+ROWS = rows.Sequences(SEQUENCES)
+
+
+@pytest.fixture(scope="module")
+def envoy(start_envoy):
+    return start_envoy([], http={"route_config": {"virtual_hosts": ROWS.hosts()}})
+
+
+@pytest.mark.parametrize(
+    "split", [whole, byte_by_byte, at_random], ids=lambda split: split.__name__
+)
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: sequence.name)
+def test_sequence(envoy, origin, sequence, split):
+    ROWS.run(envoy, origin, sequence, split)

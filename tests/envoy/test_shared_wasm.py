@@ -1,0 +1,378 @@
+"""One daemon, one namespace: what the filter in Envoy's sandbox, Envoy's module and nginx
+have in common, what is purged by each of them, and who asks for what many want."""
+
+import random
+import signal
+
+import pytest
+
+import test_chain
+import test_chain_model
+import test_store_model
+from harness import client
+from harness.chain import Chain
+from harness.envoy import Envoy, address, cluster, route
+from harness.nginx import Nginx
+from harness.owner import Owner
+from harness.rpc import Node
+from harness.sandbox import Sandboxed
+from test_chain import (
+    test_methods_of_an_operator_are_kept_and_gone_as_ours_are as methods_of_an_operator,
+)
+from test_chain import test_what_was_replaced_is_gone as what_was_replaced
+from test_store_life import LARGE, Clients, end, hits
+from test_store_model import CHAINS, Run
+from test_store_model_envoy import PURGE, of_chain
+
+VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
+# a client that wants its connection closed is not to wait for that
+HTTP = {"delayed_close_timeout": "0.01s"}
+NGINX = """
+sszip on;
+sszip_cache on;
+sszip_cache_owner unix:%(socket)s;
+sszip_cache_memory 2m;
+sszip_cache_valid immutable 1h;
+sszip_cache_valid unfinalized 1h;
+sszip_cache_valid tip 1h;
+sszip_cache_valid nothing 1h;
+%(more)s
+proxy_http_version 1.1;
+server {
+    listen 127.0.0.1:@port@ reuseport;
+    location / { sszip_cache_namespace %(namespace)s; proxy_pass http://%(node)s; }
+    location = /purge { sszip_cache_purge on; }
+}
+"""
+# what comes of purges that no owner was there for
+COMPLAINTS = "purge of|owner"
+
+
+def wasm_of(owner, origin=None, routes=None, workers=2, settings=None, **more):
+    envoy = Sandboxed(
+        routes or [route("/purge", {"cache_purge": True}), route("/")],
+        origin=origin,
+        owner=owner,
+        workers=workers,
+        settings={
+            "cache": True,
+            "cache_valid": VALID,
+            **(settings or {"cache_namespace": "main"}),
+        },
+        http=HTTP,
+        **more,
+    )
+    envoy.expect(COMPLAINTS)
+    return envoy
+
+
+def native_of(owner, origin=None, routes=None, settings=None, **more):
+    envoy = Envoy(
+        routes or [route("/purge", {"cache_purge": True}), route("/")],
+        origin=origin,
+        workers=2,
+        settings={
+            "cache": True,
+            "cache_memory": "2m",
+            "cache_valid": VALID,
+            "cache_owner": f"unix:{owner.socket}",
+            **(settings or {"cache_namespace": "main"}),
+        },
+        http=HTTP,
+        **more,
+    )
+    envoy.expect(COMPLAINTS)
+    return envoy
+
+
+def nginx_of(owner, node, namespace="main", more=""):
+    words = {"socket": owner.socket, "node": node, "namespace": namespace, "more": more}
+    nginx = Nginx(NGINX % words, workers=2)
+    nginx.expect("exited on signal 9")
+    nginx.expect(COMPLAINTS)
+    return nginx
+
+
+class Hosts:
+    """Several that have a daemon together, one of which is asked each time."""
+
+    def __init__(self, *hosts):
+        self.hosts = hosts
+        self.dice = random.Random(1)
+
+    @property
+    def port(self):
+        return self.dice.choice(self.hosts).port
+
+    def start(self):
+        for host in self.hosts:
+            host.start()
+
+    def stop(self):
+        faults = []
+        for host in reversed(self.hosts):
+            try:
+                host.stop()
+            except AssertionError as fault:
+                faults.append(str(fault))
+        assert not faults, "\n".join(faults)
+
+    def wait_for(self, *arguments, **options):
+        return self.hosts[0].wait_for(*arguments, **options)
+
+
+@pytest.fixture
+def daemon():
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.process.send_signal(signal.SIGCONT)
+    owner.close()
+
+
+@pytest.fixture
+def node(origin):
+    node = Node({"eth_getBlockByHash": LARGE})
+    origin.answers(node)
+    return node
+
+
+def linked(owner, native, nginx):
+    pids = {str(pid) for pid in [*native.workers(), *nginx.workers()]}
+    native.wait_for(lambda: pids <= owner.pids(), "the links to the owner")
+
+
+def purge(host, query="everything"):
+    return client.fetch(host.port, f"/purge?{query}", method="POST").status
+
+
+class TestThreeHosts:
+    @pytest.fixture
+    def hosts(self, daemon, session_origin):
+        wasm = wasm_of(daemon, session_origin)
+        native = native_of(daemon, session_origin)
+        nginx = nginx_of(daemon, session_origin.address)
+        hosts = Hosts(wasm, native, nginx)
+        hosts.start()
+        linked(daemon, native, nginx)
+        yield hosts
+        hosts.stop()
+
+    def test_what_one_has_stored_the_others_have(self, hosts, daemon, node):
+        for turn, by in enumerate(hosts.hosts):
+            numbers = range(20 * turn, 20 * turn + 20)
+            assert hits(by, numbers) == 0
+            by.wait_for(lambda by=by, which=numbers: hits(by, which) == 20, "hits")
+            before = node.count()
+            for other in hosts.hosts:
+                # what a busy machine takes longer for than 20 ms is asked of the node
+                assert hits(other, numbers) >= 16
+            assert node.count() <= before + 8
+
+    def test_a_purge_by_one_holds_for_all(self, hosts, daemon, node):
+        for by in (*hosts.hosts, daemon):
+            for host in hosts.hosts:
+                host.wait_for(lambda host=host: hits(host, range(5)) == 5, "hits")
+            if by is daemon:
+                daemon.purge(method="eth_getBlockByHash")
+            else:
+                assert purge(by) == 200
+            # what the first of them is given the others may have
+            for first in hosts.hosts:
+                before = node.count()
+                assert hits(first, range(5)) == 0 and node.count() == before + 5
+                daemon.purge(everything=True)
+
+    def test_purges_under_load(self, hosts, daemon, origin):
+        clients = Clients(hosts, clients=9)
+        origin.answers(clients.serve)
+        with clients:
+            for turn in range(30):
+                clients.await_more(40)
+                if turn % 4 == 3:
+                    clients.version += 1
+                    version = clients.version
+                    daemon.purge(everything=True)
+                    clients.floor = version
+                else:
+                    assert clients.purge()
+            clients.await_more(60)
+        assert clients.faults == []
+
+
+class OnAll(Run):
+    """The store's model, with all kinds of hosts of one daemon."""
+
+    def __init__(self, seed, origin):
+        self.dice = random.Random(seed)
+        self.model = test_store_model.Model()
+        origin.answers(test_store_model.serve(self.model))
+        self.acknowledged = 0
+        self.hits = dict.fromkeys(("wasm", "native", "nginx"), 0)
+        self.owner = Owner(max_size="64m", memory="16m").start()
+        routes = [PURGE, *map(of_chain, CHAINS)]
+        # each route says whose namespace it is
+        own = {"enable": True}
+        self.kinds = {
+            "wasm": wasm_of(self.owner, origin, routes, settings=own),
+            "native": native_of(self.owner, origin, routes, settings=own),
+            "nginx": nginx_of(self.owner, origin.address, "$arg_chain"),
+        }
+        self.hosts = Hosts(*self.kinds.values())
+
+    def any(self):
+        self.kind = self.dice.choice(list(self.kinds))
+        self.nginx = self.kinds[self.kind]
+
+    def request(self):
+        self.any()
+        super().request()
+
+    def purge(self):
+        self.any()
+        super().purge()
+
+    def kill_owner(self):
+        self.owner.kill(self.dice.choice([signal.SIGKILL, signal.SIGTERM]))
+        self.owner.start()
+
+    def kill_all(self):
+        self.any()
+        if self.kind == "nginx":
+            return super().kill_all()
+        self.nginx.end(signal.SIGKILL)
+        self.nginx.start()
+
+    def kill_worker(self):
+        nginx = self.kinds["nginx"]
+        nginx.kill(self.dice.choice(nginx.workers()))
+
+    def reload(self):
+        self.kinds["nginx"].reload()
+
+    def restart(self):
+        self.any()
+        number = self.dice.choice([signal.SIGTERM, signal.SIGQUIT])
+        if self.kind == "nginx":
+            end(self.nginx, number)
+        else:
+            self.nginx.end()
+        self.nginx.start()
+
+    def settle(self):
+        linked(self.owner, self.kinds["native"], self.kinds["nginx"])
+
+    def stop(self):
+        try:
+            self.hosts.stop()
+        finally:
+            self.owner.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_that_was_purged_or_never_was(seed, origin):
+    run = OnAll(seed, origin)
+    weights, steps = zip(*test_store_model.STEPS, strict=True)
+    done = []
+    try:
+        run.hosts.start()
+        run.settle()
+        for step in run.dice.choices(steps, weights, k=150):
+            done.append(step.__name__)
+            getattr(run, step.__name__)()
+    except AssertionError as error:
+        raise AssertionError(f"after {done}") from error
+    finally:
+        run.stop()
+    assert run.acknowledged >= 2
+
+
+class Stand(test_chain.Stand):
+    """Of a daemon that follows a chain, and all kinds of hosts in front of it."""
+
+    def __init__(self, *arguments, head=None, workers=2, more="", methods=()):
+        assert not more
+        self.chain = Chain(*arguments)
+        follows = {"namespace": "main", "url": f"http://{self.chain.address}", "interval": "100ms"}
+        self.owner = Owner([follows], max_size="64m", memory="32m")
+        node = cluster("node", address(self.chain.port))
+        settings = {"cache_namespace": "main"}
+        if methods:
+            settings["cache_method"] = list(methods)
+        self.wasm = wasm_of(self.owner, workers=workers, settings=settings, clusters=[node])
+        self.native = native_of(self.owner, settings=settings, clusters=[node])
+        rows = "".join(f"sszip_cache_method {method};\n" for method in methods)
+        self.by_nginx = nginx_of(self.owner, self.chain.address, more=rows)
+        # whom a test asks: whoever it is
+        self.nginx = Hosts(self.wasm, self.native, self.by_nginx)
+        for host in (self.wasm, self.native):
+            # what is said of a node that is down, or syncing
+            host.expect("nothing is taken for final")
+
+    def __enter__(self):
+        self.owner.start()
+        self.nginx.start()
+        linked(self.owner, self.native, self.by_nginx)
+        self.follows()
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.nginx.stop()
+        finally:
+            self.owner.close()
+            self.chain.stop()
+
+    @property
+    def status(self):
+        (chain,) = self.owner.status()["chains"]
+        return chain
+
+
+class TestAChain:
+    """Nobody is given what was replaced, by whichever host."""
+
+    @pytest.fixture(autouse=True)
+    def on_all(self, monkeypatch):
+        monkeypatch.setattr(test_chain, "Stand", Stand)
+        monkeypatch.setattr(test_chain_model, "Stand", Stand)
+
+    @pytest.mark.parametrize("depth, by", [(1, 1), (3, 4)])
+    def test_what_was_replaced_is_gone(self, depth, by):
+        what_was_replaced(depth, by)
+
+    def test_methods_of_an_operator(self):
+        methods_of_an_operator()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_nothing_that_an_honest_node_would_not_have_said(self, seed):
+        run = test_chain_model.Run(seed)
+        weights, steps = zip(*test_chain_model.STEPS, strict=True)
+        instead = {
+            "kill_owner": self.kill_owner,
+            "kill_worker": self.kill_wasm,
+            "reload": self.reload,
+            "settle": self.settle,
+        }
+        done = []
+        with run.stand:
+            try:
+                for step in run.dice.choices(steps, weights, k=200):
+                    done.append(step.__name__)
+                    instead.get(step.__name__, step)(run)
+            except AssertionError as error:
+                raise AssertionError(f"after {done}") from error
+        assert run.hits > 20, f"{run.hits} of {run.asked}"
+
+    def kill_owner(self, run):
+        run.stand.owner.kill()
+        run.stand.owner.start()
+
+    def kill_wasm(self, run):
+        run.stand.wasm.end(signal.SIGKILL)
+        run.stand.wasm.start()
+
+    def reload(self, run):
+        run.stand.by_nginx.reload()
+
+    def settle(self, run):
+        linked(run.stand.owner, run.stand.native, run.stand.by_nginx)

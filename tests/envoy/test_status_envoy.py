@@ -1,0 +1,71 @@
+"""A route with `status`: what all workers have counted, against what the node was asked."""
+
+import json
+import threading
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from harness import client
+from harness.envoy import route
+from harness.owner import Owner
+from harness.rpc import Node, call
+from test_status import LONG, RESULTS, block, methods
+
+SETTINGS = {"cache": True, "cache_namespace": "main", "cache_valid": ["immutable 1h", "tip 1h"]}
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.close()
+
+
+def routes(settings):
+    return [route("/status", {"status": True}), route("/", settings)]
+
+
+def told(envoy):
+    response = client.fetch(envoy.port, "/status?format=json")
+    assert response.status == 200 and response.header("Cache-Control") == "no-store"
+    return json.loads(response.decoded)
+
+
+def test_all_adds_up(start_envoy, origin):
+    envoy = start_envoy(routes(SETTINGS), workers=4)
+    node = Node(RESULTS)
+    origin.answers(node)
+
+    def load(seed):
+        for number in range(100):
+            parts = [block(number % 9 + seed, "1"), call("eth_chainId", id="2"), block(number % 9, "3")]
+            body = b"[" + b",".join(parts) + b"]" if number % 3 == 0 else parts[number % 3]
+            assert envoy.post("/", body).status == 200
+
+    threads = [threading.Thread(target=load, args=(seed,)) for seed in range(6)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    now = envoy.wait_for(lambda: (all := told(envoy))["requests"] >= 600 and all, "all to be counted")
+    assert now["requests"] == 600 and now["node"]["requests"] == len(origin.requests)
+    for method, (calls, hits) in methods(now).items():
+        assert calls - hits == node.count(method)
+    assert now["microseconds"]["hit"]["count"] + now["microseconds"]["miss"]["count"] == 600
+    response = client.fetch(envoy.port, "/status?format=prometheus")
+    families = text_string_to_metric_families(response.decoded.decode())
+    found = {sample.name: sample.value for family in families for sample in family.samples}
+    assert found["sszip_requests_total"] == 600
+    page = client.fetch(envoy.port, "/status")
+    assert page.header("Content-Type") == "text/html; charset=utf-8" and b"<title>sszip" in page.decoded
+    assert client.fetch(envoy.port, "/status", method="POST", body=b"x").status == 405
+    assert client.fetch(envoy.port, "/status?format=x").status == 400
+
+
+def test_the_owner_of_a_store(start_envoy, origin, daemon):
+    envoy = start_envoy(routes(SETTINGS), settings={"cache_owner": f"unix:{daemon.socket}"})
+    origin.answers(Node({"eth_getBlockByHash": LONG}))
+    envoy.post("/", block(77))
+    envoy.wait_for(lambda: told(envoy)["owner"].get("memory", {}).get("entries"), "the owner to have it")
+

@@ -1,0 +1,262 @@
+"""A sandbox with little memory. What it has none for goes on without it where that can be;
+where it can't, as with the fields of a head, the sandbox fails, and whoever asks next is
+answered by one that is made anew."""
+
+import itertools
+import pathlib
+import threading
+import time
+
+import pytest
+
+from harness import client, sandbox
+from harness.envoy import route
+from harness.origin import answer, chunked
+from harness.owner import Owner
+from harness.rpc import Node
+from harness.sandbox import Sandboxed
+from harness.wasm import with_memory
+from test_store_life import by_hash
+
+MEMORY = 6 << 20
+# more than that, in one piece
+TOO_LONG = "x" * (7 << 20)
+RESULT = b'"0x' + b"00112233" * 600 + b'"'
+METHOD = "eth_getBlockByHash"
+SETTINGS = {
+    "cache": True,
+    "cache_namespace": "main",
+    "cache_valid": ["immutable 1h"],
+    "cache_max_request": "16m",
+    "memory": "512m",
+}
+# how Envoy ends what it has no sandbox for, and what waits in one that has failed
+ENDED = [503, 408, 504]
+JSON = [("Content-Type", "application/json")]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.close()
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The filter as it is shipped, with less memory."""
+    path = tmp_path_factory.mktemp("wasm") / "small.wasm"
+    path.write_bytes(with_memory(pathlib.Path(sandbox.WASM).read_bytes(), MEMORY))
+    return path
+
+
+@pytest.fixture
+def make(session_origin, daemon, small, monkeypatch):
+    made = []
+    monkeypatch.setattr(sandbox, "WASM", str(small))
+
+    def make(workers=1, **http):
+        envoy = Sandboxed(
+            [route("/")],
+            origin=session_origin,
+            owner=daemon,
+            workers=workers,
+            settings=SETTINGS,
+            http={"delayed_close_timeout": "0.01s", "max_request_headers_kb": 8192, **http},
+        )
+        envoy.expect("Uncaught RuntimeError: unreachable")
+        made.append(envoy)
+        return envoy.start()
+
+    yield make
+    for envoy in made:
+        envoy.stop()
+
+
+@pytest.fixture
+def node(origin):
+    node = Node({METHOD: RESULT})
+    origin.answers(node)
+    yield node
+    for gate in node.gates.values():
+        gate.set()
+
+
+def ask(envoy, number):
+    """The status, and whether it is a hit. What is answered is right."""
+    response = envoy.post("/", by_hash(number, id=str(number)))
+    if response.status == 200:
+        assert response.decoded == b'{"jsonrpc":"2.0","id":%d,"result":%b}\n' % (number, RESULT)
+    return response.status, "; hit" in (response.header("Cache-Status") or "")
+
+
+def is_hit(envoy, number):
+    return ask(envoy, number) == (200, True)
+
+
+def of_some_age():
+    """Envoy makes a sandbox anew at once, unless that is younger than the pause, to which
+    it adds up to a half."""
+    time.sleep(0.3)
+
+
+def fail(envoy):
+    """Has a sandbox fail, and its request with it."""
+    before = envoy.error_log().count("unreachable")
+    response = client.fetch(envoy.port, "/", headers=[("X-Long", TOO_LONG)])
+    assert response.status == 503
+    envoy.wait_for(lambda: envoy.error_log().count("unreachable") > before, "its failure")
+
+
+class Later(threading.Thread):
+    """A request that takes its time."""
+
+    def __init__(self, envoy, number):
+        super().__init__(daemon=True)
+        self.envoy, self.number = envoy, number
+        self.said = None
+        self.start()
+
+    def run(self):
+        self.said = ask(self.envoy, self.number)
+
+    def status(self):
+        self.join(40)
+        assert self.said, "it was never answered"
+        return self.said[0]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_request_that_is_too_long_for_it_goes_to_the_node(make, node, framing):
+    envoy = make()
+    number = next(_numbers)
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    body = by_hash(number, id=f'1,"x":"{TOO_LONG}"')
+    headers = JSON
+    if framing == "chunked":
+        headers = [*JSON, ("Transfer-Encoding", "chunked")]
+        body = b"".join(chunked([body]))
+    for _ in range(3):
+        before = node.count()
+        response = client.fetch(envoy.port, "/", method="POST", headers=headers, body=body)
+        assert response.status == 200 and RESULT in response.decoded
+        assert node.count() == before + 1
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    assert "unreachable" not in envoy.error_log()
+
+
+def test_an_answer_that_is_too_long_for_it_is_passed_on_or_cut(make, node, origin):
+    """Never another one."""
+    envoy = make()
+    long = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"0123456789abcdef" * (1 << 20) + b'"}'
+    origin.answers(answer(long))
+    asked = by_hash(next(_numbers))
+    for _ in range(3):
+        try:
+            response = client.fetch(envoy.port, "/", method="POST", headers=JSON, body=asked)
+        except client.Truncated:
+            continue
+        assert response.status in (200, 503)
+        assert response.status == 503 or response.decoded == long
+    origin.answers(node)
+    number = next(_numbers)
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    assert "unreachable" not in envoy.error_log()
+
+
+def test_the_next_request_is_answered(make, node):
+    envoy = make()
+    number = next(_numbers)
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    of_some_age()
+    fail(envoy)
+    assert ask(envoy, number)[0] == 200
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    for _ in range(2):
+        fail(envoy)
+        envoy.wait_for(lambda: ask(envoy, number)[0] == 200, "an answer")
+        new = next(_numbers)
+        envoy.wait_for(lambda new=new: is_hit(envoy, new), "a hit")
+    assert sum(envoy.stats(r"^wasm\..*vm_reload_success$").values()) == 3
+
+
+def test_other_workers_go_on(make, node):
+    """Each has a sandbox of its own, and none is asked by who waits for another one."""
+    envoy = make(workers=4)
+    number = next(_numbers)
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    connections = [client.Connection(envoy.port) for _ in range(16)]
+
+    def ask_each():
+        for one in connections:
+            answer = one.exchange("/", method="POST", headers=JSON, body=by_hash(number))
+            assert answer.status == 200 and RESULT in answer.decoded
+
+    ask_each()
+    for _ in range(3):
+        of_some_age()
+        fail(envoy)
+        ask_each()
+    for one in connections:
+        one.close()
+
+
+def test_under_load(make, node):
+    """Each failure costs what its worker was about to answer, and no more; nothing that is
+    answered is wrong."""
+    envoy = make(workers=4, stream_idle_timeout="2s")
+    number = next(_numbers)
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+    ends, said = threading.Event(), []
+
+    def load():
+        while not ends.is_set():
+            said.append(ask(envoy, number)[0])
+
+    threads = [threading.Thread(target=load) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for _ in range(5):
+        of_some_age()
+        fail(envoy)
+    ends.set()
+    for one in threads:
+        one.join()
+    lost = [status for status in said if status != 200]
+    assert set(lost) <= set(ENDED) and len(lost) <= 5 * len(threads) < said.count(200)
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
+
+
+def test_what_it_fetched_others_fetch(make, node):
+    """Its leases end with their time."""
+    failing, other = make(), make()
+    number = next(_numbers)
+    gate = node.gates[METHOD] = threading.Event()
+    leader = Later(failing, number)
+    failing.wait_for(node.count, "the leader")
+    follower = Later(other, number)
+    fail(failing)
+    gate.set()
+    # its answer came to a sandbox that was no more
+    assert leader.status() == 503
+    assert follower.status() == 200
+    other.wait_for(lambda: is_hit(other, number), "a hit")
+
+
+def test_what_waits_in_it_ends_as_idle(make, node):
+    """Nobody calls it any more: Envoy's own deadline is what is left."""
+    envoy = make(stream_idle_timeout="2s")
+    number = next(_numbers)
+    gate = node.gates[METHOD] = threading.Event()
+    leader = Later(envoy, number)
+    envoy.wait_for(node.count, "the leader")
+    follower = Later(envoy, number)
+    active = "http.test.downstream_rq_active"
+    envoy.wait_for(lambda: envoy.stats(f"^{active}$")[active] == 2, "both")
+    fail(envoy)
+    assert follower.status() in ENDED
+    gate.set()
+    leader.status()
+    envoy.wait_for(lambda: is_hit(envoy, number), "a hit")

@@ -1,0 +1,276 @@
+"""Who waits for what another one fetches, in Envoy's sandbox: the daemon says when it is
+there, or who is next. And purges, which are routes."""
+
+import itertools
+import signal
+import threading
+
+import pytest
+
+from harness import client
+from harness.owner import Owner
+from harness.rpc import Node
+from test_shared_wasm import purge, wasm_of
+from test_store_life import LARGE, by_hash, hits
+
+_numbers = itertools.count(1)
+METHOD = "eth_getBlockByHash"
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.close()
+
+
+@pytest.fixture(scope="module")
+def envoys(session_origin, daemon):
+    """Two, so that who is asked is known, and a crowded one."""
+    envoys = [wasm_of(daemon, session_origin, workers=number) for number in (1, 1, 2)]
+    for envoy in envoys:
+        envoy.start()
+    yield envoys
+    for envoy in envoys:
+        envoy.stop()
+
+
+@pytest.fixture
+def node(origin, envoys):
+    node = Node({METHOD: LARGE})
+    origin.answers(node)
+    for envoy in envoys:
+        warm = next(_numbers)
+        envoy.wait_for(lambda envoy=envoy, warm=warm: hits(envoy, [warm]), "a hit")
+    yield node
+    for gate in node.gates.values():
+        gate.set()
+
+
+class Asking:
+    """Clients that ask for one thing at once, of several Envoys."""
+
+    def __init__(self, number, envoys):
+        self.answers = []
+        self.threads = [
+            threading.Thread(target=self._ask, args=(envoy, by_hash(number, id=str(id))))
+            for id, envoy in enumerate(envoys)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def _ask(self, envoy, body):
+        self.answers.append(envoy.post("/", body))
+
+    def all(self):
+        """What they were told."""
+        for thread in self.threads:
+            thread.join(60)
+        assert len(self.answers) == len(self.threads)
+        assert all(one.status == 200 and LARGE in one.decoded for one in self.answers)
+        return self.answers
+
+
+def under_way(envoy):
+    return envoy.stats(r"^http\.test\.downstream_rq_active$")["http.test.downstream_rq_active"]
+
+
+def arrived(envoys, number):
+    envoys[0].wait_for(lambda: sum(map(under_way, envoys)) == number, "all to arrive")
+
+
+def ask_of(envoy, number):
+    """A client that may leave."""
+    connection = client.Connection(envoy.port)
+    headers = [("Content-Type", "application/json")]
+    connection.send(client.request_bytes("/", method="POST", headers=headers, body=by_hash(number)))
+    return connection
+
+
+def in_vain(rounds=5):
+    """A busy machine may take longer than the 20 ms that a look-up waits: then the node is
+    asked. Not each time, though."""
+    for turn in range(rounds):
+        yield turn
+    raise AssertionError("each time the node was asked beside")
+
+
+class TestHerds:
+    @pytest.mark.parametrize("which", [[2], [0, 1, 2]], ids=["workers", "several Envoys"])
+    def test_one_asks_the_node_for_all(self, envoys, node, which):
+        hosts = [envoys[number] for number in which]
+        for _ in in_vain():
+            number = next(_numbers)
+            gate = node.gates[METHOD] = threading.Event()
+            before = node.count()
+            asking = Asking(number, [hosts[n % len(hosts)] for n in range(30)])
+            arrived(hosts, 30)
+            gate.set()
+            asking.all()
+            if node.count() == before + 1:
+                break
+
+    def test_they_wait_for_longer_than_the_daemon_does_at_a_time(self, envoys, node):
+        """Slices of a second: each asks again."""
+        for _ in in_vain():
+            number = next(_numbers)
+            gate = node.gates[METHOD] = threading.Event()
+            before = node.count()
+            asking = Asking(number, envoys * 2)
+            assert not gate.wait(2.5)
+            gate.set()
+            asking.all()
+            if node.count() == before + 1:
+                break
+
+    def test_an_answer_that_may_not_be_stored_is_asked_for_by_each(self, envoys, node, origin):
+        node.options = {"headers": [("Cache-Control", "no-store")]}
+        number = next(_numbers)
+        gate = node.gates[METHOD] = threading.Event()
+        before = node.count()
+        asking = Asking(number, envoys * 4)
+        arrived(envoys, 12)
+        gate.set()
+        asking.all()
+        assert node.count() == before + 12
+
+
+class TestALeaderThatLeaves:
+    @pytest.mark.parametrize("followers", [[1], [0], [0, 1, 2]], ids=str)
+    def test_another_one_takes_its_place(self, envoys, node, followers):
+        for _ in in_vain():
+            number = next(_numbers)
+            gate = node.gates[METHOD] = threading.Event()
+            before = node.count()
+            leader = ask_of(envoys[0], number)
+            envoys[0].wait_for(lambda before=before: node.count() > before, "the leader")
+            hosts = [envoys[n] for n in followers]
+            asking = Asking(number, hosts * 4)
+            arrived(list({id(one): one for one in [envoys[0], *hosts]}.values()), 4 * len(hosts) + 1)
+            # what follows looks it up meanwhile
+            assert not gate.wait(0.2)
+            was_alone = node.count() == before + 1
+            leader.reset()
+            # long before its lease would be over
+            envoys[0].wait_for(lambda before=before: node.count() > before + 1, "another", seconds=8)
+            gate.set()
+            asking.all()
+            if was_alone and node.count() == before + 2:
+                break
+
+    def test_nobody_else_is_there(self, envoys, node):
+        """Its lease is nobody's then: the next one need not wait for its end."""
+        number = next(_numbers)
+        gate = node.gates[METHOD] = threading.Event()
+        before = node.count()
+        leader = ask_of(envoys[0], number)
+        envoys[0].wait_for(lambda: node.count() > before, "the leader")
+        leader.reset()
+        arrived(envoys[:1], 0)
+        asking = Asking(number, [envoys[1]])
+        envoys[1].wait_for(lambda: node.count() > before + 1, "the next one", seconds=8)
+        gate.set()
+        asking.all()
+
+    def test_followers_that_leave_take_nothing_with_them(self, envoys, node):
+        """What is asked of the daemon for several goes with one of them."""
+        number = next(_numbers)
+        gate = node.gates[METHOD] = threading.Event()
+        before = node.count()
+        leader = ask_of(envoys[0], number)
+        envoys[0].wait_for(lambda: node.count() > before, "the leader")
+        leaving = [ask_of(envoys[1], number) for _ in range(5)]
+        arrived(envoys[1:2], 5)
+        asking = Asking(number, [envoys[1]] * 5)
+        arrived(envoys[1:2], 10)
+        for one in leaving:
+            one.reset()
+        arrived(envoys[1:2], 5)
+        gate.set()
+        asking.all()
+        leader.close()
+        envoys[1].wait_for(lambda: hits(envoys[1], [number]), "a hit")
+
+    def test_clients_that_leave_at_any_moment(self, envoys, node):
+        for turn in range(60):
+            number = next(_numbers)
+            leaving = [ask_of(envoys[turn % 3], number) for _ in range(3)]
+            asking = Asking(number, [envoys[(turn + 1) % 3]])
+            for one in leaving:
+                one.reset()
+            asking.all()
+        arrived(envoys, 0)
+        for envoy in envoys:
+            number = next(_numbers)
+            envoy.wait_for(lambda envoy=envoy, n=number: hits(envoy, [n]), "a hit")
+
+
+class TestPurges:
+    def test_what_is_said(self, envoys, node):
+        before = node.count()
+        for method, query, status, said in (
+            ("POST", "everything", 200, b'"generation":'),
+            ("PURGE", "method=eth_chainId", 200, b'"generation":'),
+            ("GET", "everything", 405, b"POST and PURGE"),
+            ("POST", "", 400, b"the query must say what to purge"),
+            ("POST", "blocks=1-2", 200, b'"generation":'),
+            ("POST", "method=a&method=b", 400, b"twice"),
+        ):
+            response = client.fetch(envoys[0].port, f"/purge?{query}", method=method)
+            assert (response.status, said in response.body) == (status, True), response.body
+        body = b"x" * 300_000
+        response = client.fetch(envoys[0].port, "/purge?everything", method="POST", body=body)
+        assert response.status == 200
+        assert node.count() == before
+
+    def test_one_that_comes_while_an_answer_is_on_its_way(self, envoys, node):
+        """What was asked for before it is not stored, and nobody who asks after it gets it."""
+        number = next(_numbers)
+        gate = node.gates[METHOD] = threading.Event()
+        before = node.count()
+        asking = Asking(number, [envoys[0]])
+        envoys[0].wait_for(lambda: node.count() > before, "the first one")
+        assert purge(envoys[1]) == 200
+        after = Asking(number, [envoys[1]] * 3)
+        arrived(envoys[1:2], 3)
+        gate.set()
+        asking.all()
+        after.all()
+        assert node.count() > before + 1
+
+    def test_clients_that_leave(self, envoys, daemon, node):
+        number = next(_numbers)
+        envoys[0].wait_for(lambda: hits(envoys[0], [number]), "a hit")
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            leaving = [client.Connection(envoys[0].port) for _ in range(20)]
+            for one in leaving:
+                one.send(client.request_bytes("/purge?everything", method="POST"))
+            arrived(envoys[:1], 20)
+            for one in leaving:
+                one.reset()
+            arrived(envoys[:1], 0)
+            left = 'purge of "everything": its client has gone before it was answered'
+            envoys[0].wait_for(lambda: envoys[0].error_log().count(left) == 20, "what is said of them")
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        envoys[0].wait_for(lambda: purge(envoys[0]) == 200, "a purge that holds")
+        assert hits(envoys[0], [number]) == 0
+
+    def test_a_daemon_that_takes_its_time(self, envoys, daemon, node):
+        """A purge waits for it, longer than a look-up does."""
+        number = next(_numbers)
+        envoys[0].wait_for(lambda: hits(envoys[0], [number]), "a hit")
+        daemon.process.send_signal(signal.SIGSTOP)
+        purged = []
+        thread = threading.Thread(target=lambda: purged.append(purge(envoys[0])))
+        try:
+            thread.start()
+            arrived(envoys[:1], 1)
+            thread.join(0.3)
+            assert purged == []
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        thread.join(30)
+        assert purged == [200]
+        assert hits(envoys[0], [number]) == 0

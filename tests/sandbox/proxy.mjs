@@ -1,0 +1,138 @@
+// A proxy of our own, for the filter that Envoy loads: what proxy-wasm 0.2.1 asks of a
+// host, as far as one exchange needs it, and with whatever else refused. It is a bed for
+// tests, and another host than Envoy.
+//
+//   node tests/sandbox/proxy.mjs FILTER.wasm
+
+import { strict as assert } from "node:assert";
+import { readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+
+const [OK, NOT_FOUND] = [0, 1];
+const [CONTINUE, PAUSE] = [0, 1];
+const [REQUEST, RESPONSE] = [0, 2]; // heads
+const [BODY, CONFIGURATION] = [1, 7]; // buffers
+const [ROOT, STREAM] = [1, 2]; // contexts
+
+const module = new WebAssembly.Module(readFileSync(process.argv[2]));
+const heads = new Map();
+const buffers = new Map();
+const logged = [];
+let memory;
+let filter;
+
+const bytes = (at, length) => new Uint8Array(memory.buffer, at, length);
+const text = (at, length) => Buffer.from(bytes(at, length)).toString();
+
+// Gives bytes to the filter, in memory of its own.
+function give(value, at, length) {
+    const place = value.length > 0 ? filter.malloc(value.length) : 0;
+    bytes(place, value.length).set(value);
+    const view = new DataView(memory.buffer);
+    view.setUint32(at, place, true);
+    view.setUint32(length, value.length, true);
+    return OK;
+}
+
+function pairs(fields) {
+    const sizes = Buffer.alloc(4 + 8 * fields.length);
+    sizes.writeUInt32LE(fields.length);
+    fields.forEach(([name, value], index) => {
+        sizes.writeUInt32LE(name.length, 4 + 8 * index);
+        sizes.writeUInt32LE(value.length, 8 + 8 * index);
+    });
+    return Buffer.concat([sizes, Buffer.from(fields.flat().map((one) => `${one}\0`).join(""))]);
+}
+
+const implemented = {
+    proxy_log: (level, at, length) => (logged.push(text(at, length)), OK),
+    proxy_get_buffer_bytes: (kind, start, most, at, length) =>
+        buffers.has(kind) ? give(buffers.get(kind).subarray(start, start + most), at, length) : NOT_FOUND,
+    proxy_set_buffer_bytes: (kind, start, replaced, at, length) => {
+        if (!buffers.has(kind)) return NOT_FOUND;
+        assert.equal(start, 0);
+        buffers.set(kind, Buffer.from(bytes(at, length)));
+        return OK;
+    },
+    proxy_get_header_map_pairs: (kind, at, length) =>
+        heads.has(kind) ? give(pairs(heads.get(kind)), at, length) : NOT_FOUND,
+    proxy_replace_header_map_value: (kind, name, named, at, length) => {
+        const key = text(name, named).toLowerCase();
+        const others = heads.get(kind).filter(([known]) => known !== key);
+        heads.set(kind, [...others, [key, text(at, length)]]);
+        return OK;
+    },
+    proxy_remove_header_map_value: (kind, name, named) => {
+        const key = text(name, named).toLowerCase();
+        heads.set(kind, heads.get(kind).filter(([known]) => known !== key));
+        return OK;
+    },
+    proxy_get_property: (path, size, at, length) =>
+        text(path, size) === "response\0code_details"
+            ? give(Buffer.from("via_upstream"), at, length)
+            : NOT_FOUND,
+    proxy_set_property: () => OK,
+    proxy_set_effective_context: () => OK,
+    proxy_set_tick_period_milliseconds: () => OK,
+};
+
+const wasi = {
+    clock_time_get: (clock, precision, at) => {
+        new DataView(memory.buffer).setBigUint64(at, process.hrtime.bigint(), true);
+        return OK;
+    },
+    random_get: (at, length) => (bytes(at, length).fill(7), OK),
+};
+
+const refused = { get: (known, name) => known[name] ?? (() => NOT_FOUND) };
+filter = new WebAssembly.Instance(module, {
+    env: new Proxy(implemented, refused),
+    wasi_snapshot_preview1: wasi,
+}).exports;
+memory = filter.memory;
+
+function configure(root, json) {
+    buffers.set(CONFIGURATION, Buffer.from(json));
+    filter.proxy_on_context_create(root, 0);
+    assert.equal(filter.proxy_on_vm_start(root, 0), 1);
+    return filter.proxy_on_configure(root, json.length);
+}
+
+filter._initialize();
+assert.equal(configure(100, '{"cache_path": "/x"}'), 0);
+assert.match(logged.join("\n"), /"cache_path" is not to be had in a sandbox/);
+assert.equal(configure(ROOT, '{"types": "application/json"}'), 1);
+
+// One answer, in pieces: compressed whole, with its length.
+const plain = Buffer.from(`["${"0123456789abcdef".repeat(3000)}"]`);
+filter.proxy_on_context_create(STREAM, ROOT);
+heads.set(REQUEST, [
+    [":method", "GET"],
+    [":path", "/"],
+    [":authority", "node"],
+    ["accept-encoding", "gzip"],
+]);
+assert.equal(filter.proxy_on_request_headers(STREAM, 4, 1), CONTINUE);
+assert.equal(new Map(heads.get(REQUEST)).get("accept-encoding"), "identity");
+heads.set(RESPONSE, [
+    [":status", "200"],
+    ["content-type", "application/json"],
+    ["content-length", `${plain.length}`],
+]);
+assert.equal(filter.proxy_on_response_headers(STREAM, 3, 0), PAUSE);
+for (let at = 0; at <= plain.length; at += 10_000) {
+    const piece = plain.subarray(at, at + 10_000);
+    const isLast = at + 10_000 > plain.length;
+    buffers.set(BODY, piece);
+    const action = filter.proxy_on_response_body(STREAM, piece.length, isLast ? 1 : 0);
+    assert.equal(action, isLast ? CONTINUE : PAUSE);
+    assert.equal(buffers.get(BODY).length === 0, !isLast);
+}
+const sent = buffers.get(BODY);
+const said = new Map(heads.get(RESPONSE));
+assert.equal(said.get("content-encoding"), "gzip");
+assert.equal(said.get("content-length"), `${sent.length}`);
+assert.ok(gunzipSync(sent).equals(plain));
+filter.proxy_on_log(STREAM);
+assert.equal(filter.proxy_on_done(STREAM), 1);
+filter.proxy_on_delete(STREAM);
