@@ -1,0 +1,102 @@
+"""Chromium without a window, over its DevTools protocol: what a page comes to in it."""
+
+import base64
+import contextlib
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+
+from websockets.sync.client import connect
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+
+
+class Browser:
+    """One process; `with Browser() as browser: page = browser.page(url)`."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="sszip-chromium-", ignore_cleanup_errors=True)
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+        own = [f"--user-data-dir={self.folder.name}", "--remote-debugging-port=0", "about:blank"]
+        self.process = subprocess.Popen(
+            [CHROMIUM, *options, *own], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        for line in self.process.stderr:
+            if found := re.search(r"DevTools listening on (ws://\S+)", line):
+                break
+        else:
+            raise RuntimeError("chromium has not said where it listens")
+        self.ends = contextlib.ExitStack()
+        self.socket = self.ends.enter_context(connect(found[1], max_size=None, open_timeout=30))
+        self.numbers = itertools.count(1)
+        self.events = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.ends.close()
+        self.process.terminate()
+        self.process.wait(20)
+        self.process.stderr.close()
+        self.folder.cleanup()
+
+    def ask(self, method, session=None, **parameters):
+        number = next(self.numbers)
+        asked = {"id": number, "method": method, "params": parameters}
+        self.socket.send(json.dumps(asked | ({"sessionId": session} if session else {})))
+        while True:
+            said = json.loads(self.socket.recv(timeout=60))
+            if said.get("id") == number:
+                if "error" in said:
+                    raise RuntimeError(f"{method}: {said['error']}")
+                return said["result"]
+            self.events.append(said)
+
+    def page(self, url, width=1200, height=900, scheme="light"):
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = Page(self, session)
+        page.ask("Network.enable")
+        page.ask("Runtime.enable")
+        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        page.ask("Page.navigate", url=url)
+        return page
+
+
+class Page:
+    def __init__(self, browser, session):
+        self.browser = browser
+        self.session = session
+
+    def ask(self, method, **parameters):
+        return self.browser.ask(method, self.session, **parameters)
+
+    def run(self, script):
+        """The value of a JavaScript expression."""
+        said = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in said:
+            raise RuntimeError(said["exceptionDetails"])
+        return said["result"].get("value")
+
+    def wait_for(self, script, what, seconds=30):
+        until = time.monotonic() + seconds
+        while not (value := self.run(script)):
+            assert time.monotonic() < until, f"{what} has not come"
+            time.sleep(0.05)
+        return value
+
+    def asked_for(self):
+        """The URLs of all that it has asked for so far, and what went wrong."""
+        self.run("0")
+        its = [event for event in self.browser.events if event.get("sessionId") == self.session]
+        urls = [one["params"]["request"]["url"] for one in its if one["method"] == "Network.requestWillBeSent"]
+        return urls, [one for one in its if one["method"] == "Runtime.exceptionThrown"]
+
+    def picture(self, path):
+        path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))

@@ -1,0 +1,85 @@
+"""Prometheus as Debian has it: what it makes of metrics, queries and rules."""
+
+import json
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from .nginx import free_port
+
+SCRAPED = """
+global: {{ scrape_interval: 250ms, scrape_timeout: 250ms }}
+scrape_configs:
+- job_name: sszip
+  metrics_path: {path}
+  params: {{ format: [prometheus] }}
+  static_configs: [{{ targets: ["127.0.0.1:{port}"] }}]
+"""
+
+
+def promtool(cache_directory, *arguments):
+    """What it says, and that it has nothing against it."""
+    command = [cache_directory / "prometheus" / "promtool", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class Prometheus:
+    """`with` it: one that reads a port's metrics four times a second."""
+
+    def __init__(self, cache_directory, port, path):
+        self.folder = tempfile.TemporaryDirectory(prefix="sszip-prometheus-")
+        self.port = free_port()
+        config = f"{self.folder.name}/prometheus.yml"
+        with open(config, "w") as file:
+            file.write(SCRAPED.format(port=port, path=path))
+        self.log = open(f"{self.folder.name}/log", "w+")
+        options = {
+            "config.file": config,
+            "storage.tsdb.path": f"{self.folder.name}/data",
+            "web.listen-address": f"127.0.0.1:{self.port}",
+        }
+        options = [f"--{name}={value}" for name, value in options.items()]
+        command = [cache_directory / "prometheus" / "prometheus", *options]
+        self.process = subprocess.Popen(command, stderr=self.log, cwd=self.folder.name)
+
+    def __enter__(self):
+        until = time.monotonic() + 60
+        # it looks for what there is to read some seconds later
+        while not (self._is_ready() and 1 in self.ask("up").values()):
+            assert self.process.poll() is None and time.monotonic() < until, self.said()
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(30)
+        self.log.close()
+        self.folder.cleanup()
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()[-3000:]
+
+    def _get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            return answer.read()
+
+    def _is_ready(self):
+        try:
+            return bool(self._get("/-/ready"))
+        except OSError:
+            return False
+
+    def ask(self, query):
+        """The values of an instant query, by their labels."""
+        try:
+            said = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode({"query": query})))
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{query}: {error.read().decode()}") from error
+        rows = said["data"]["result"]
+        return {tuple(sorted(row["metric"].items())): float(row["value"][1]) for row in rows}

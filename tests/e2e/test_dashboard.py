@@ -1,0 +1,103 @@
+"""Grafana's dashboard and Prometheus's alerts: each query has values in a real Prometheus that
+reads a real nginx."""
+
+import json
+import pathlib
+import re
+import time
+
+import pytest
+
+from harness.prometheus import Prometheus, promtool
+from harness.rpc import call
+from harness.specified import cache_directory
+from test_chain import Stand
+
+# for pytest, which looks for it here
+__all__ = ["cache_directory"]
+
+ROOT = pathlib.Path(__file__).parents[2]
+DASHBOARD = json.loads((ROOT / "configs/grafana/sszip.json").read_text())
+ALERTS = ROOT / "configs/prometheus/alerts.yml"
+PAGE = ROOT / "docs/observability.md"
+STATUS = "server { listen 127.0.0.1:@port_status@; location = /sszip_status { sszip_status on; } }"
+TURNS = 12
+
+pytestmark = pytest.mark.once("what Prometheus makes of metrics is not nginx's affair")
+
+
+def queries():
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"]
+
+
+def asked(expression):
+    """As Grafana puts it, with all that may be chosen and the shortest time."""
+    for name, value in {"$__rate_interval": "20s", "$job": "sszip", "$instance": ".*"}.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression
+    return expression
+
+
+@pytest.fixture(scope="module")
+def prometheus(cache_directory):
+    with Stand(more=STATUS) as stand, Prometheus(cache_directory, stand.nginx.ports["port_status"], "/sszip_status") as it:
+        blocks = [call("eth_getBlockByNumber", f'["0x{stand.chain.head - back:x}",true]') for back in range(3)]
+        balance = call("eth_getBalance", '["0xdac17f958d2ee523a2206206994597c13d831ec7","latest"]', "2")
+        for turn in range(TURNS):
+            for body in [*blocks, balance, call("eth_sendRawTransaction", '["0x00"]')]:
+                stand.ask(body)
+            stand.ask(b"[" + blocks[turn % 3] + b"," + balance + b"]")
+            if turn in (4, 8):
+                stand.chain.do({"extend": 1})
+            time.sleep(0.25)
+        yield it
+
+
+def test_each_query_has_a_value(prometheus):
+    missing, seen = [], 0
+    for title, expression in queries():
+        until = time.monotonic() + 10
+        while not (values := prometheus.ask(asked(expression))) and time.monotonic() < until:
+            time.sleep(0.25)
+        seen += 1
+        # nothing divided by nothing
+        if not values or all(value != value for value in values.values()):
+            missing.append((title, expression))
+    assert seen > 35 and not missing
+
+
+def test_they_say_what_was_done(prometheus):
+    """The first panel of a title, the row of all."""
+    titles = {}
+    for title, expression in queries():
+        titles.setdefault(title, expression)
+    (ratio,) = prometheus.ask(asked(titles["Hit ratio"])).values()
+    assert 0.5 < ratio < 1
+    (compressed,) = prometheus.ask(asked(titles["Compressed to"])).values()
+    assert 0 < compressed < 0.6
+    calls = prometheus.ask("sszip_rpc_calls_total")
+    calls = {dict(labels)["method"]: value for labels, value in calls.items()}
+    assert calls == {"eth_getBlockByNumber": 4 * TURNS, "eth_getBalance": 2 * TURNS, "eth_sendRawTransaction": TURNS}
+
+
+def test_names_are_those_of_the_page():
+    """What the files ask for, the page has; and it is what sszip exposes (test_status.py)."""
+    page = PAGE.read_text()
+    used = set()
+    for text in [*(expression for _, expression in queries()), ALERTS.read_text()]:
+        used |= set(re.findall(r"\bsszip_\w+", text))
+    used -= {"sszip_cache_head", "sszip_memory", "sszip_status"}
+    assert len(used) > 25
+    known = {re.sub(r"_(bucket|count|sum)$", "", name) for name in used}
+    assert not [
+        name
+        for name in sorted(known)
+        if name not in page and not re.match(r"sszip_(owner|store)_", name)
+    ]
+
+
+def test_alerts_fire_where_they_should(cache_directory):
+    assert "9 rules found" in promtool(cache_directory, "check", "rules", ALERTS)
+    assert "SUCCESS" in promtool(cache_directory, "test", "rules", ROOT / "tests/prometheus/alerts.yml")
