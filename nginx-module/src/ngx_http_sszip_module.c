@@ -95,6 +95,9 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
                        ngx_http_sszip_directive),
     ngx_http_sszip_own("sszip_cache_owner", NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
                        ngx_http_sszip_directive),
+    ngx_http_sszip_own("sszip_cache_lookup_timeout",
+                       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+                       ngx_http_sszip_directive),
     ngx_http_sszip_own("sszip_cache_path", NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
                        ngx_http_sszip_directive),
 

@@ -200,6 +200,12 @@ def test_buffers_outside_their_range(line, value):
     assert "must be a number from 1 to 1024 and a size from 64 to 1m" in complaint
 
 
+@pytest.mark.parametrize("value", ["0", "0ms", "1001ms", "2s", "20", "soon", '""'])
+def test_a_time_for_look_ups_outside_its_range(value):
+    said = refused(f"sszip_cache_lookup_timeout {value};")
+    assert "it must be a time with its unit (ms, s, m, h or d), from 1ms to 1s" in said
+
+
 def test_buffers_are_a_number_and_a_size():
     assert "invalid number of arguments" in refused("sszip_buffers 4;")
 

@@ -44,6 +44,7 @@ WRONG = [
         {"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"ssz": True}},
         "configuration (a google.protobuf.StringValue) is not JSON",
     ),
+    ({"cache_lookup_timeout": "2s"}, '"cache_lookup_timeout" has an invalid value "2s": it must be a time with its unit'),
     ({"buffer_limit": "1k"}, '"buffer_limit" has an invalid value "1k": it must be a size from'),
 ]
 

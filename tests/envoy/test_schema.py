@@ -154,6 +154,10 @@ SETTINGS = {
         [("http_501", '"http_500"'), (True, '"off"')],
     ),
     "cache_background_update": FLAG,
+    "cache_lookup_timeout": (
+        ["1ms", "1s"],
+        [("0ms", "from 1ms"), ("1001ms", "to 1s"), (5, "its unit")],
+    ),
     "verify": (
         ["0.5%", "off", "100% purge", ["001%", "purge"], False, ["12.0001%"], "0.0001%"],
         [

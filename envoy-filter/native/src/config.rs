@@ -235,7 +235,7 @@ impl Said {
                 self.tells = Some(json::is_on(name, values)?);
                 status::count();
             }
-            "cache_path" | "cache_owner" => {
+            "cache_path" | "cache_owner" | "cache_lookup_timeout" => {
                 let plan = plan
                     .ok_or_else(|| wrong(&"is of the process: it goes into the filter_config"))?;
                 if let Some(Err(error)) = plan.set(name, &bytes, "") {

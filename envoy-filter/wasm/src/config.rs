@@ -97,6 +97,11 @@ impl Filter {
         self.sandbox.owner()
     }
 
+    /// For how long a look-up is waited for, in milliseconds.
+    pub fn lookup_timeout(&self) -> u64 {
+        self.sandbox.lookup_timeout()
+    }
+
     /// How much the proxy keeps of a body, in bytes.
     pub fn buffer_limit(&self) -> u64 {
         self.sandbox.buffer_limit()

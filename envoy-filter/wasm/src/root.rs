@@ -87,7 +87,8 @@ impl Root {
                     abi::log(Level::Warn, &said);
                 }
                 if let Some(cluster) = filter.owner() {
-                    let _ = root.store.set(Store::new(cluster, &root.process));
+                    let deadline = filter.lookup_timeout();
+                    let _ = root.store.set(Store::new(cluster, deadline, &root.process));
                 }
                 let _ = root.filter.set(filter);
                 abi::declare_of_request();

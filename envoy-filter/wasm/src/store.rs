@@ -27,9 +27,13 @@ pub struct Store {
 }
 
 impl Store {
-    /// By this cluster.
-    pub fn new(cluster: &str, process: &Process) -> Self {
-        let calls = Arc::new(Calls::new(abi::name_of_its_own(), Bounds::default()));
+    /// By this cluster; look-ups are waited for up to `deadline` milliseconds.
+    pub fn new(cluster: &str, deadline: u64, process: &Process) -> Self {
+        let bounds = Bounds {
+            deadline,
+            ..Bounds::default()
+        };
+        let calls = Arc::new(Calls::new(abi::name_of_its_own(), bounds));
         process.shared.join(Arc::clone(&calls) as Arc<dyn Owner>);
         calls.greet();
         Self {

@@ -90,6 +90,12 @@ pub(super) const WAITS: Range = Range {
     most: 3600 * 1000,
     unit: Unit::Time,
 };
+/// Longer than what is kept of a connection that says nothing none may be.
+pub(super) const LOOKUPS: Range = Range {
+    least: 1,
+    most: 1_000,
+    unit: Unit::Time,
+};
 pub(super) const MAX_ENTRIES: Range = Range {
     least: KIB,
     most: GIB,

@@ -1,10 +1,12 @@
 //! What a whole configuration comes to, beside what each place of it says.
 
+use super::cache::LOOKUPS;
 use super::endpoint::LONGEST_SOCKET;
 use super::follows::{Follows, Named};
 use super::store::Store;
-use super::values::{invalid, one, DirectiveError};
+use super::values::{invalid, once, one, DirectiveError};
 use super::Config;
+use crate::cache::link::DEADLINE;
 
 /// What all places of a configuration need together.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +19,8 @@ pub struct Plan {
     foreign_owner: Option<String>,
     /// Where the first head stands, whether it is followed or not.
     first_head: Option<String>,
+    /// For how long a look-up is waited for. Milliseconds.
+    lookup_timeout: Option<u64>,
     purges: bool,
     max_entry: u64,
 }
@@ -47,9 +51,18 @@ impl Plan {
             "cache_owner" | "cache_path" if self.owner().is_some() => Err(DirectiveError::OneOwner),
             "cache_owner" => socket(values).map(|path| self.foreign_owner = Some(path)),
             "cache_path" => Store::parse(values, base).map(|store| self.store = Some(store)),
+            "cache_lookup_timeout" => {
+                let read = || LOOKUPS.read(one(values)?);
+                once(&mut self.lookup_timeout, read)
+            }
             _ => return None,
         };
         Some(read)
+    }
+
+    /// For how long a look-up in a store is waited for, in milliseconds.
+    pub fn lookup_timeout(&self) -> u64 {
+        self.lookup_timeout.unwrap_or(DEADLINE)
     }
 
     /// The socket of the owner of a store, if there is one.
@@ -223,6 +236,17 @@ mod tests {
         }
         assert_eq!(Plan::default().owner(), None);
         assert_eq!(Plan::default().set("cache", &[b"on"], ""), None);
+    }
+
+    #[test]
+    fn look_ups_are_waited_for_as_long_as_is_said() {
+        let mut plan = Plan::default();
+        assert_eq!(plan.lookup_timeout(), 20);
+        let mut set = |value: &str| plan.set("cache_lookup_timeout", &[value.as_bytes()], "");
+        assert!(matches!(set("1001ms"), Some(Err(_))));
+        assert_eq!(set("150ms"), Some(Ok(())));
+        assert!(matches!(set("150ms"), Some(Err(_))));
+        assert_eq!(plan.lookup_timeout(), 150);
     }
 
     #[test]

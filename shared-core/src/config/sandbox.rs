@@ -2,8 +2,10 @@
 //! that others share, and reaches a store through its proxy: what its configuration says
 //! beside what [`super::Directives`] take, and what of them it can't do.
 
+use super::cache::LOOKUPS;
 use super::values::{invalid, once, one, DirectiveError, Range, Unit, GIB, KIB, MIB};
 use super::Config;
+use crate::cache::link::DEADLINE;
 
 /// What a proxy's listener keeps of a body where nobody says otherwise: Envoy's
 /// `per_connection_buffer_limit_bytes`.
@@ -24,6 +26,7 @@ const MAX_ENTRY: u64 = 31 * MIB;
 pub struct Sandbox {
     owner: Option<String>,
     buffer_limit: Option<u64>,
+    lookup_timeout: Option<u64>,
 }
 
 impl Sandbox {
@@ -35,6 +38,10 @@ impl Sandbox {
             "buffer_limit" => {
                 let read = || BUFFER_LIMITS.read(one(values)?);
                 return Some(once(&mut self.buffer_limit, read));
+            }
+            "cache_lookup_timeout" => {
+                let read = || LOOKUPS.read(one(values)?);
+                return Some(once(&mut self.lookup_timeout, read));
             }
             "cache_path" => {
                 "a store is sszip-cached's, which \"cache_owner\": \"cluster:NAME\" leads to"
@@ -52,6 +59,11 @@ impl Sandbox {
     /// The cluster by which the owner of a store is reached.
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
+    }
+
+    /// For how long a look-up is waited for, in milliseconds.
+    pub fn lookup_timeout(&self) -> u64 {
+        self.lookup_timeout.unwrap_or(DEADLINE)
     }
 
     /// How much the proxy keeps of a body, in bytes.
@@ -111,6 +123,9 @@ mod tests {
         let again = set(&mut sandbox, "cache_owner", "cluster:cached");
         assert_eq!(again, Some(Err("is duplicate".into())));
         assert_eq!(set(&mut sandbox, "min_length", "1k"), None);
+        assert_eq!(sandbox.lookup_timeout(), 20);
+        let longer = set(&mut sandbox, "cache_lookup_timeout", "1s");
+        assert_eq!((longer, sandbox.lookup_timeout()), (Some(Ok(())), 1_000));
     }
 
     #[test]
@@ -127,6 +142,11 @@ mod tests {
                 "buffer_limit",
                 "1k",
                 "has an invalid value \"1k\": it must be a size from 64k to 1g",
+            ),
+            (
+                "cache_lookup_timeout",
+                "0ms",
+                "has an invalid value \"0ms\": it must be a time with its unit (ms, s, m, h or d), from 1ms to 1s",
             ),
             (
                 "cache_path",

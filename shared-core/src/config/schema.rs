@@ -5,7 +5,7 @@
 use serde_json::{json, Map, Value};
 
 use super::cache::MEMORIES as CACHE_MEMORIES;
-use super::cache::{BATCHES, MAX_ENTRIES, MAX_REQUESTS, TIMES, WAITS};
+use super::cache::{BATCHES, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, TIMES, WAITS};
 use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
 use super::values::{Range, Unit, GIB, KIB, MIB};
 use super::verify;
@@ -193,6 +193,11 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
         "cache_owner",
         Text,
         "The socket of the process that has the store: of a filter only.",
+    ),
+    (
+        "cache_lookup_timeout",
+        Of(LOOKUPS),
+        "For how long a look-up in the store is waited for: of a filter only.",
     ),
     (
         "cache_head",

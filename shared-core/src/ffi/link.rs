@@ -8,11 +8,13 @@ use super::panic::{boundary, caught, give};
 use super::types::{sszip_link_need, sszip_status, sszip_str};
 use crate::cache::link::{Link, Need, News};
 use crate::cache::process::ownership::Owner;
+use crate::config::plan::Plan;
 
 /// Joins this process to the owner of a store. What the owner sends beyond
-/// `max_entry` bytes is not taken.
-pub(super) fn join(max_entry: u64) {
-    let link = LINK.get_or_init(|| Arc::new(Link::of_process(max_entry)));
+/// the longest entry that the plan allows is not taken.
+pub(super) fn join(plan: &Plan) {
+    let link = LINK.get_or_init(|| Arc::new(Link::of_process(plan.max_entry())));
+    link.set_deadline(plan.lookup_timeout());
     PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
 }
 

@@ -297,7 +297,7 @@ pub unsafe extern "C" fn sszip_plan_start(
         exchange::prepare();
         allocator::keep_freed();
         if plan.plan.owner().is_some() {
-            link::join(plan.plan.max_entry());
+            link::join(&plan.plan);
         }
         sszip_status::SSZIP_STATUS_OK
     })

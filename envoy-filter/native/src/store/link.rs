@@ -35,7 +35,7 @@ const PIECES: usize = 16;
 ///
 /// # Errors
 /// The system has no thread to give, or no file descriptor; or no socket can be there.
-pub fn start(path: &str) -> Result<(), std::io::Error> {
+pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = Arc::new(Bell(eventfd(0, flags)?));
     let link = Link::of_process(LONGEST).driven(Arc::clone(&bell) as Arc<dyn Wake>, 0);
@@ -51,8 +51,8 @@ pub fn start(path: &str) -> Result<(), std::io::Error> {
     };
     let thread = std::thread::Builder::new().name("sszip-link".into());
     thread.spawn(|| driver.run())?;
-    PROCESS.shared.join(link as Arc<dyn Owner>);
-    Ok(())
+    PROCESS.shared.join(Arc::clone(&link) as Arc<dyn Owner>);
+    Ok(link)
 }
 
 /// Wakes the thread.

@@ -6,9 +6,10 @@ mod link;
 mod owner;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
+use sszip_core::cache::link::Link;
 use sszip_core::config::files;
 use sszip_core::config::follows::Follows;
 use sszip_core::config::plan::Plan;
@@ -21,8 +22,8 @@ static STATE: Mutex<State> = Mutex::new(State::new());
 /// What filters and routes have said so far. The store is not taken back: a process has
 /// one.
 struct State {
-    /// Of the owner, once a filter has named one.
-    socket: Option<String>,
+    /// The owner's socket, and the link to it, once a filter has named one.
+    link: Option<(String, Arc<Link>)>,
     /// The owner's store, which this process is to open.
     wanted: Option<Store>,
     /// The longest entry, in bytes.
@@ -85,7 +86,7 @@ pub fn check(plan: &Plan) -> Result<(), String> {
 pub fn start(plan: &Plan, filter: &Life) -> Result<Option<Use>, String> {
     let mut state = state();
     if let Some(socket) = plan.owner() {
-        state.take(socket, plan.store.as_ref())?;
+        state.take(socket, plan)?;
     }
     // what is refused changes nothing
     state.claim(plan, &[filter]);
@@ -117,7 +118,7 @@ pub fn follows() -> bool {
 impl State {
     const fn new() -> Self {
         Self {
-            socket: None,
+            link: None,
             wanted: None,
             max_entry: 0,
             claims: Vec::new(),
@@ -128,10 +129,14 @@ impl State {
     }
 
     /// The process has this store, whose owner is there, from now on.
-    fn take(&mut self, socket: String, store: Option<&Store>) -> Result<(), String> {
-        if let Some(known) = &self.socket {
+    fn take(&mut self, socket: String, plan: &Plan) -> Result<(), String> {
+        let store = plan.store.as_ref();
+        if let Some((known, link)) = &self.link {
             return match *known == socket && self.wanted.as_ref() == store {
-                true => Ok(()),
+                true => {
+                    link.set_deadline(plan.lookup_timeout());
+                    Ok(())
+                }
                 false => Err(format!(
                     "a process has one store, and the owner of this one's is at unix:{known}: \
                      for another \"cache_path\" or \"cache_owner\", or other parameters of it, \
@@ -143,8 +148,10 @@ impl State {
             files::take_folder(&store.folder).map_err(|error| format!("\"cache_path\" {error}"))?;
             self.library = Some(Library::beside_module()?);
         }
-        link::start(&socket).map_err(|error| format!("there is no link to a store: {error}"))?;
-        self.socket = Some(socket);
+        let link = link::start(&socket);
+        let link = link.map_err(|error| format!("there is no link to a store: {error}"))?;
+        link.set_deadline(plan.lookup_timeout());
+        self.link = Some((socket, link));
         self.wanted = store.cloned();
         Ok(())
     }

@@ -151,7 +151,7 @@ impl Link {
                     // if nothing came of waiting, that is not done again: the
                     // next would be no better than all at once
                     look_up.waits_in_vain |= matches!(event, Event::GivenUp(_));
-                    look_up.due = now.saturating_add(self.bounds.deadline);
+                    look_up.due = self.due(now);
                     look_up.generation = self.generation();
                     self.ask_again(state, shared, look_up);
                 }

@@ -37,7 +37,7 @@ impl Owner for Link {
             key,
             token,
             leases,
-            due: now.saturating_add(self.bounds.deadline),
+            due: self.due(now),
             generation: self.generation(),
             waits_in_vain: in_vain,
             missed_event: false,
@@ -55,7 +55,7 @@ impl Owner for Link {
         state.asked.push_back(Job::LookUps {
             keys,
             waiter,
-            due: now.saturating_add(self.bounds.deadline),
+            due: self.due(now),
             generation: self.generation(),
         });
         self.stir();

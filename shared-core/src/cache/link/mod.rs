@@ -84,6 +84,9 @@ const ALONE: u64 = 1_000;
 /// A generation that no owner has: they begin with the time.
 const NO_OWNERS: u64 = 1 << 63;
 
+/// For how long a look-up is waited for where nobody says otherwise. Milliseconds.
+pub const DEADLINE: u64 = 20;
+
 /// What a link keeps within.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -100,7 +103,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 8,
-            deadline: 20,
+            deadline: DEADLINE,
             max_body: 1 << 30,
         }
     }
@@ -123,6 +126,8 @@ pub enum Need {
 #[derive(Debug)]
 pub struct Link {
     bounds: Bounds,
+    /// That of the bounds, or a later one. Milliseconds.
+    deadline: AtomicU64,
     /// How the owner knows the process.
     process: String,
     state: Mutex<State>,
@@ -208,6 +213,7 @@ impl Link {
             jobs: VecDeque::new(),
         });
         Self {
+            deadline: AtomicU64::new(bounds.deadline),
             bounds,
             process,
             state: Mutex::new(State {
@@ -234,6 +240,16 @@ impl Link {
             ..Bounds::default()
         };
         Self::new(name, bounds)
+    }
+
+    /// Look-ups that begin from now on are waited for so long, in milliseconds.
+    pub fn set_deadline(&self, deadline: u64) {
+        self.deadline.store(deadline, Ordering::Relaxed);
+    }
+
+    /// When one that begins now is not waited for any more.
+    fn due(&self, now: u64) -> u64 {
+        now.saturating_add(self.deadline.load(Ordering::Relaxed))
     }
 
     /// The same; where it waits, `waker` wakes whoever drives the connections,
@@ -436,7 +452,7 @@ impl Link {
                 // what has begun to come is no slower from here than from the
                 // node, as long as more of it does
                 if let Some(job) = jobs.front_mut().filter(|_| open.reader.is_in_body()) {
-                    job.put_off(now.saturating_add(self.bounds.deadline));
+                    job.put_off(self.due(now));
                 }
                 false
             }

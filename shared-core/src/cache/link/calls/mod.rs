@@ -33,7 +33,7 @@ use super::message::{Answer, Lease, Message};
 use super::news::{self, News};
 use super::purge;
 use super::taking::fail_open;
-use super::PURGE;
+use super::{DEADLINE, PURGE};
 use crate::cache::chain::Chains;
 use crate::cache::process::flights::Outcome;
 use crate::cache::process::ownership::{Landing, Owner};
@@ -60,7 +60,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            deadline: 20,
+            deadline: DEADLINE,
             slice: 1_000,
             most: 256,
             most_waits: 64,
@@ -81,7 +81,7 @@ const MARGIN: u64 = 500;
 const FAVOUR: u64 = 1_500;
 
 /// Who waits for what was fetched waits so many times the deadline until the owner
-/// has taken it.
+/// has taken it, and no longer than a favour takes.
 const LANDING: u64 = 5;
 
 /// An answer that comes after its time is heeded for so long. Milliseconds.
@@ -186,7 +186,7 @@ impl Work {
             Job::LookUp(_) if self.waits => now + bounds.slice + MARGIN,
             Job::LookUp(LookUp { due, .. }) | Job::LookUps { due, .. } => *due,
             Job::Purge { .. } => now + PURGE,
-            _ if self.landing.is_some() => now + bounds.deadline * LANDING,
+            _ if self.landing.is_some() => now + FAVOUR.min(bounds.deadline * LANDING),
             _ => now + FAVOUR,
         }
     }

@@ -130,6 +130,20 @@ fn an_answer_that_comes_is_waited_for_while_it_does() {
 }
 
 #[test]
+fn a_deadline_that_is_said_later_is_that_of_later_look_ups() {
+    let mut host = Host::up();
+    want_all(&mut host, 1..2);
+    host.link().set_deadline(100);
+    want_all(&mut host, 2..3);
+    host.pass(20);
+    assert_eq!(host.woken(), [1]);
+    host.pass(79);
+    assert!(host.woken().is_empty());
+    host.pass(1);
+    assert_eq!(host.woken(), [2]);
+}
+
+#[test]
 fn look_ups_wait_for_a_connection_and_not_for_ever() {
     let mut host = Host::up();
     want_all(&mut host, 0..4);

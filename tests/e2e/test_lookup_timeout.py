@@ -1,0 +1,66 @@
+"""For how long a worker waits for what the cache's owner knows."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from harness.owner import Owner
+from harness.rpc import Node, call
+from test_store import wait_until_linked
+
+pytestmark = pytest.mark.bare
+
+CONFIG = """
+sszip on;
+sszip_cache on;
+sszip_cache_namespace all;
+sszip_cache_owner unix:@socket@;
+@line@
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://@origin@; }
+}
+"""
+
+BLOCK = call("eth_getBlockByHash", '["0x' + "ab" * 32 + '",true]')
+RESULT = b'{"number":"0x1","extraData":"0x' + b"5" * 5000 + b'"}'
+
+
+@pytest.fixture
+def owner():
+    owner = Owner(max_size="64m", memory="32m").start()
+    yield owner
+    owner.close()
+
+
+@pytest.mark.parametrize(
+    "line, is_hit",
+    [("", False), ("sszip_cache_lookup_timeout 1s;", True)],
+    ids=["20ms", "1s"],
+)
+def test_an_owner_that_takes_its_time(start_nginx, origin, owner, line, is_hit):
+    node = Node({"eth_getBlockByHash": RESULT})
+    origin.answers(node)
+    config = CONFIG.replace("@socket@", owner.socket)
+    first = start_nginx(config.replace("@line@", "sszip_cache_lookup_timeout 1s;"))
+    wait_until_linked(first, owner)
+    first.post("/", BLOCK)
+    first.wait_for(lambda: owner.status()["memory"]["entries"], "the owner to have it")
+
+    # it has nothing in its own memory
+    second = start_nginx(config.replace("@line@", line))
+    wait_until_linked(second, owner)
+    os.kill(owner.process.pid, signal.SIGSTOP)
+    # longer than the one, and far less than the other, on a busy machine, too
+    goes_on = threading.Timer(0.25, os.kill, (owner.process.pid, signal.SIGCONT))
+    goes_on.start()
+    try:
+        answer = second.post("/", BLOCK)
+    finally:
+        goes_on.join()
+    assert answer.decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % RESULT
+    status = answer.header("Cache-Status")
+    assert status.startswith("sszip; hit") if is_hit else "fwd=miss" in status, status
+    assert node.count() == 2 - is_hit
