@@ -2,6 +2,7 @@
 there, or who is next. And purges, which are routes."""
 
 import itertools
+import os
 import signal
 import threading
 
@@ -274,3 +275,32 @@ class TestPurges:
         thread.join(30)
         assert purged == [200]
         assert hits(envoys[0], [number]) == 0
+
+
+def test_who_comes_before_the_daemon_has_said_anything(session_origin, daemon, envoys, node):
+    """A worker has just begun, and knows of no purge."""
+    number = next(_numbers)
+    envoys[0].wait_for(lambda: hits(envoys[0], [number]), "it to be stored")
+    before = node.count()
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    try:
+        envoy = wasm_of(daemon, session_origin, workers=1).start()
+    except BaseException:
+        os.kill(daemon.process.pid, signal.SIGCONT)
+        raise
+    try:
+        goes_on = threading.Timer(0.2, os.kill, (daemon.process.pid, signal.SIGCONT))
+        goes_on.start()
+        answer = client.fetch(
+            envoy.port,
+            "/",
+            method="POST",
+            headers=[("Content-Type", "application/json")],
+            body=by_hash(number),
+        )
+        goes_on.join()
+        assert LARGE in answer.decoded
+        assert "; hit" in answer.header("cache-status")
+        assert node.count() == before
+    finally:
+        envoy.stop()

@@ -140,6 +140,13 @@ impl Shared {
         self.owner().map_or(0, Owner::generation)
     }
 
+    /// Whether what has landed is an answer to who began to wait when that was the last
+    /// purge.
+    pub fn holds_since(&self, generation: u64) -> bool {
+        self.owner()
+            .is_none_or(|owner| owner.holds_since(generation))
+    }
+
     /// As [`Flights::finish`], and lets those go on who followed.
     pub fn finish(&self, token: Token, outcome: Outcome) {
         self.wake(self.flights.finish(token, outcome));

@@ -100,6 +100,12 @@ pub trait Owner: fmt::Debug + Send + Sync {
     /// The last purge that holds here.
     fn generation(&self) -> u64;
 
+    /// Whether no other one holds since that was the last, so that what was fetched
+    /// meanwhile is for who has waited, too.
+    fn holds_since(&self, generation: u64) -> bool {
+        self.generation() == generation
+    }
+
     /// What it has said of the chains that it follows.
     fn chains(&self) -> &Chains;
 

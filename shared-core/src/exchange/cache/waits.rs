@@ -50,7 +50,7 @@ impl Since {
     /// for before, and with several event loops a purge may hold by the time that
     /// this one goes on.
     pub(in crate::exchange) fn admits(&self, shared: &Shared, entry: &Entry) -> bool {
-        shared.generation() == self.generation && entry.answers(self.mark.as_ref())
+        shared.holds_since(self.generation) && entry.answers(self.mark.as_ref())
     }
 }
 

@@ -130,6 +130,12 @@ impl Owner for Calls {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// What lands was asked for after who waits for it had begun to. So who did when no
+    /// purge was known, as a process that has just begun knows none, can have it.
+    fn holds_since(&self, generation: u64) -> bool {
+        generation == 0 || self.generation() == generation
+    }
+
     fn chains(&self) -> &Chains {
         &self.chains
     }

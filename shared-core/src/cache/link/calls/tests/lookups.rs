@@ -225,3 +225,15 @@ fn who_greets_knows_the_last_purge_before_anybody_asks() {
     assert_eq!(host.calls().generation(), 5);
     assert_eq!(host.want(1), [LOOK_UP]);
 }
+
+#[test]
+fn who_waits_since_before_the_owner_was_heard_can_have_what_it_has() {
+    let mut host = Host::new();
+    host.want(1);
+    let shared = &host.shared;
+    assert!(shared.holds_since(0) && !shared.holds_since(5));
+    host.answer(found(&entry("1")));
+    let shared = &host.shared;
+    assert_eq!((host.woken(), shared.generation()), (vec![1], 5));
+    assert!(shared.holds_since(0) && shared.holds_since(5) && !shared.holds_since(4));
+}
