@@ -6,10 +6,11 @@ import json
 import random
 import re
 import subprocess
+import threading
 
 import pytest
 
-from harness.client import fetch, request_bytes
+from harness.client import Connection, fetch, request_bytes
 from harness.http2 import Http2Client
 from harness.nginx import Nginx
 from harness.origin import answer
@@ -45,6 +46,7 @@ server {
     location /open { sszip_method allow *; proxy_pass http://@origin@; }
     location /off { sszip off; proxy_pass http://@origin@; }
     location /some { sszip_method allow eth_*; sszip_method deny eth_sign*; proxy_pass http://@origin@; }
+    location /limited { sszip_method limit=2 trace_*; proxy_pass http://@origin@; }
     location /batches { sszip_method allow *; sszip_batch_max 2 deny; proxy_pass http://@origin@; }
     location /mirrored { mirror /copy; proxy_pass http://@origin@; }
     location /copy { internal; proxy_pass http://@origin@/copy; }
@@ -83,7 +85,7 @@ PADDED = BATCH[:-1] + b" " * 5000 + b"]"
 
 @pytest.fixture
 def node(origin):
-    node = Node({"eth_chainId": b'"0x1"', "trace_block": b"[]", "eth_x": b"7"})
+    node = Node({"eth_chainId": b'"0x1"', "trace_block": b"[]", "trace_call": b"[]", "eth_x": b"7"})
     origin.answers(lambda request: answer(b"ok") if request.path == "/auth" else node(request))
     return node
 
@@ -117,6 +119,24 @@ def methods(body):
 
 def is_denied(method):
     return isinstance(method, str) and re.match(r"\s*(debug_|eth_sign\s*$)", method, re.IGNORECASE)
+
+
+TRACE = call("trace_block", '["0x1"]', "1")
+
+
+def refused(id):
+    error = {"code": -32005, "message": "too many calls of this method at a time"}
+    return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+def one(host, id):
+    return json.loads(ask(host, "/limited", call("trace_block", '["0x1"]', str(id))).decoded)
+
+def asking(host, path, body):
+    """A client that may leave."""
+    connection = Connection(host.port)
+    connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
+    return connection
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -396,6 +416,46 @@ def test_logs_and_maps(nginx, origin, node):
     assert said[4] == "merged|-|1|2|debug_traceTransaction,eth_chainId"
     assert said[5] == "denied|denied|-|-|-"
 
+class TestLimits:
+    """So many calls at a time."""
+
+    def test_who_comes_beyond_is_told_so(self, nginx, node):
+        gate = node.gates["trace_block"] = threading.Event()
+        got = []
+        clients = [threading.Thread(target=lambda n=n: got.append(one(nginx, n))) for n in (1, 2)]
+        for client in clients:
+            client.start()
+        nginx.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
+        try:
+            assert one(nginx, 3) == refused(3)
+            # a batch has no other way
+            batch = b"[%b,%b]" % (call("trace_call", id="4"), GOOD)
+            assert json.loads(ask(nginx, "/limited", batch).decoded) == [refused(4), CHAIN]
+            assert node.count("trace_call") == 0
+        finally:
+            gate.set()
+            for client in clients:
+                client.join(20)
+        assert sorted(said["id"] for said in got if said.get("result") == []) == [1, 2]
+        # there is room again
+        nginx.wait_for(lambda: "result" in one(nginx, 5), "room")
+
+    def test_a_client_that_goes_makes_room(self, nginx, node):
+        gate = node.gates["trace_block"] = threading.Event()
+        clients = []
+        for _ in range(2):
+            clients.append(asking(nginx, "/limited", TRACE))
+        try:
+            nginx.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
+            assert one(nginx, 3) == refused(3)
+            for client in clients:
+                client.close()
+            assert json.loads(ask(nginx, "/limited", GOOD).decoded) == CHAIN
+            free = call("trace_call", id="6")
+            nginx.wait_for(lambda: "result" in json.loads(ask(nginx, "/limited", free).decoded), "room")
+        finally:
+            gate.set()
+
 
 SERVER = "server { listen 127.0.0.1:@port@; location / { %s proxy_pass http://@origin@; } }"
 
@@ -411,8 +471,9 @@ def said_of(origin, line):
 @pytest.mark.parametrize(
     "line, said",
     [
-        ("sszip_method forbid a_b;", 'has an invalid value "forbid": it must be "allow" or "deny"'),
-        ("sszip_method limit a_b;", 'has an invalid value "limit": it must be "allow" or "deny"'),
+        ("sszip_method forbid a_b;", 'has an invalid value "forbid": it must be "allow", "deny" or "limit=NUMBER"'),
+        ("sszip_method limit a_b;", 'has an invalid value "limit": it must be "allow", "deny" or "limit=NUMBER"'),
+        ("sszip_method limit=0 a_b;", 'has an invalid value "limit=0": it must be a number from 1 to 1048576'),
         ("sszip_method deny a*b;", 'has an invalid value "a*b": it must be the name of a method'),
         ('sszip_method deny "";', 'has an invalid value "": it must be the name of a method'),
         ('sszip_method deny "a b";', 'has an invalid value "a b": it must be the name of a method'),

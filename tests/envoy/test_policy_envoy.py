@@ -2,10 +2,11 @@
 
 import gzip
 import json
+import threading
 
 import pytest
 
-from harness.client import request_bytes
+from harness.client import Connection, request_bytes
 from harness.envoy import route
 from harness.http2 import Http2Client
 from harness.origin import answer
@@ -27,6 +28,7 @@ def envoy(start_envoy):
     return start_envoy(
         [
             route("/cached", {**RULES, "cache": True}),
+            route("/limited", {"method": "limit=2 trace_*"}),
             route("/open", {"method": "allow *"}),
             route("/mixed", {"method": ["allow * debug_x", "deny debug_*"]}),
             route("/", RULES),
@@ -36,7 +38,7 @@ def envoy(start_envoy):
 
 @pytest.fixture(autouse=True)
 def node(origin):
-    node = Node({"eth_chainId": b'"0x1"'})
+    node = Node({"eth_chainId": b'"0x1"', "trace_block": b"[]", "trace_call": b"[]"})
     origin.answers(node)
     return node
 
@@ -44,6 +46,28 @@ def node(origin):
 def called(origin):
     bodies = [json.loads(request.body) for request in origin.received()]
     return {one["method"] for body in bodies for one in (body if isinstance(body, list) else [body])}
+
+
+TRACE = call("trace_block", '["0x1"]', "1")
+
+
+def refused(id):
+    error = {"code": -32005, "message": "too many calls of this method at a time"}
+    return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+def one(host, id):
+    return json.loads(ask(host, "/limited", call("trace_block", '["0x1"]', str(id))).decoded)
+
+def ask(envoy, path, body):
+    return envoy.ask(path, body)
+
+
+def asking(host, path, body):
+    """A client that may leave."""
+    connection = Connection(host.port)
+    connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
+    return connection
 
 
 @pytest.mark.parametrize("path", ["/", "/cached"])
@@ -124,3 +148,43 @@ def test_rules_of_a_route(envoy, origin):
 def test_what_nothing_calls_goes_on(envoy, origin):
     origin.answers(answer(b"up"))
     assert envoy.ask("/health").body == b"up"
+
+class TestLimits:
+    """So many calls at a time."""
+
+    def test_who_comes_beyond_is_told_so(self, envoy, node):
+        gate = node.gates["trace_block"] = threading.Event()
+        got = []
+        clients = [threading.Thread(target=lambda n=n: got.append(one(envoy, n))) for n in (1, 2)]
+        for client in clients:
+            client.start()
+        envoy.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
+        try:
+            assert one(envoy, 3) == refused(3)
+            # a batch has no other way
+            batch = b"[%b,%b]" % (call("trace_call", id="4"), GOOD)
+            assert json.loads(ask(envoy, "/limited", batch).decoded) == [refused(4), CHAIN]
+            assert node.count("trace_call") == 0
+        finally:
+            gate.set()
+            for client in clients:
+                client.join(20)
+        assert sorted(said["id"] for said in got if said.get("result") == []) == [1, 2]
+        # there is room again
+        envoy.wait_for(lambda: "result" in one(envoy, 5), "room")
+
+    def test_a_client_that_goes_makes_room(self, envoy, node):
+        gate = node.gates["trace_block"] = threading.Event()
+        clients = []
+        for _ in range(2):
+            clients.append(asking(envoy, "/limited", TRACE))
+        try:
+            envoy.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
+            assert one(envoy, 3) == refused(3)
+            for client in clients:
+                client.close()
+            assert json.loads(ask(envoy, "/limited", GOOD).decoded) == CHAIN
+            free = call("trace_call", id="6")
+            envoy.wait_for(lambda: "result" in json.loads(ask(envoy, "/limited", free).decoded), "room")
+        finally:
+            gate.set()

@@ -104,13 +104,20 @@ SETTINGS = {
         [(10001, "from 0 to 10000"), ("5 refuse", '"deny"'), ("5 deny 5", "one or two")],
     ),
     "method": (
-        ["deny debug_* eth_sign", ["allow *", "deny a_b c_*"], ["allow eth_*", "deny eth_sign"]],
         [
-            ("forbid a_b", '"allow" or "deny"'),
+            "deny debug_* eth_sign",
+            ["allow *", "deny a_b c_*"],
+            ["allow eth_*", "deny eth_sign", "limit=2 trace_*", "limit=1048576 a"],
+        ],
+        [
+            ("forbid a_b", '"allow", "deny"'),
             ("deny", "the name of a method"),
             ("deny a*b", "the name of a method"),
             ("deny a,b", "the name of a method"),
-            ("limit a_b", '"allow" or "deny"'),
+            ("limit a_b", '"allow", "deny"'),
+            ("limit=0 a_b", "from 1 to 1048576"),
+            ("limit=1048577 a_b", "from 1 to 1048576"),
+            ("limit=2", "the name of a method"),
         ],
     ),
     "cache_method": (
@@ -176,6 +183,8 @@ SETTINGS = {
         [("0ms", "from 1ms"), ("61m", "to 1h"), (5, "its unit")],
     ),
 }
+# Which are of the process: a filter's, and no route's.
+OF_PROCESS = {"cache_lookup_timeout"}
 # What goes together of a store, in a filter.
 STORES = [
     {
@@ -227,10 +236,11 @@ def test_what_the_schema_takes_is_taken(session_origin, place):
     for turn in range(max(len(right) for right, _ in SETTINGS.values())):
         settings = {name: right[turn % len(right)] for name, (right, _) in SETTINGS.items()}
         JUDGE.validate(settings)
+        of_route = {name: value for name, value in settings.items() if name not in OF_PROCESS}
         places = (
             {"of_filter": settings}
             if place == "filter"
-            else {"of_filter": {}, "of_route": settings}
+            else {"of_filter": {}, "of_route": of_route}
         )
         status, said = validated(session_origin, **places)
         assert status == 0, said
@@ -249,13 +259,20 @@ def test_what_it_refuses_is_refused(session_origin, name, value, said):
     settings = {name: value}
     assert not JUDGE.is_valid(settings)
     places = [{"of_filter": settings}]
-    if value == SETTINGS[name][1][0][0]:
+    if value == SETTINGS[name][1][0][0] and name not in OF_PROCESS:
         places.append({"of_filter": {}, "of_route": settings})
     for place in places:
         status, text = validated(session_origin, **place)
         assert status != 0
         line = re.search(rf'sszip: "{name}" (.*)', text)
         assert line and said in line[1], text
+
+
+@pytest.mark.parametrize("name", sorted(OF_PROCESS))
+def test_a_route_has_none_of_the_process(session_origin, name):
+    settings = {name: SETTINGS[name][0][0]}
+    status, text = validated(session_origin, of_filter={}, of_route=settings)
+    assert status != 0 and f'"{name}" is of the process' in text
 
 
 def test_there_are_no_other_settings(session_origin):

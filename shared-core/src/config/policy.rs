@@ -2,16 +2,26 @@
 
 use std::sync::Arc;
 
-use super::values::{fill, invalid, DirectiveError};
+use super::values::{fill, invalid, DirectiveError, Range, Unit};
 use crate::bytes::Bytes;
 use crate::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
-use crate::jsonrpc::rules::Rules;
+use crate::jsonrpc::limit::Limit;
+use crate::jsonrpc::rules::{Rules, Says, Verdict};
 use crate::transcode::JSON;
 
 /// What nodes say of a method that they do not have (JSON-RPC 2.0, 5.1): clients try
 /// another way then, or another node.
 const NOT_FOUND: &[u8] =
     br#"{"code":-32601,"message":"the method does not exist/is not available"}"#;
+
+/// That there are as many calls as may be (EIP-1474): clients try again.
+const LIMITED: &[u8] = br#"{"code":-32005,"message":"too many calls of this method at a time"}"#;
+
+pub(super) const LIMITS: Range = Range {
+    least: 1,
+    most: 1 << 20,
+    unit: Unit::Number,
+};
 
 /// What a place lets its clients call.
 #[derive(Clone, Debug)]
@@ -20,6 +30,8 @@ pub struct Policy {
     batch_max: Option<usize>,
     /// What a call is answered with that is denied: as if that were stored.
     denied: Arc<Entry>,
+    /// The same where there are as many calls as may be.
+    limited: Arc<Entry>,
 }
 
 impl Policy {
@@ -31,13 +43,15 @@ impl Policy {
         Some(Arc::new(Self {
             rules,
             batch_max,
-            denied: Arc::new(denied()),
+            denied: Arc::new(error(NOT_FOUND)),
+            limited: Arc::new(error(LIMITED)),
         }))
     }
 
     /// Whether a method of that name, without escapes, may be called.
-    pub fn allows(&self, method: &[u8]) -> bool {
-        self.rules.as_ref().is_none_or(|rules| rules.allow(method))
+    pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
+        let rules = self.rules.as_ref();
+        rules.map_or(Verdict::Allowed, |rules| rules.judge(method))
     }
 
     /// How many calls a batch may have.
@@ -49,9 +63,15 @@ impl Policy {
     pub(crate) fn denied(&self) -> &Arc<Entry> {
         &self.denied
     }
+
+    /// The answer to a call of which there are too many.
+    pub(crate) fn limited(&self) -> &Arc<Entry> {
+        &self.limited
+    }
 }
 
-fn denied() -> Entry {
+/// What says so, as if it were stored.
+fn error(text: &[u8]) -> Entry {
     let envelope = Envelope {
         id: IdPlace::BeforeResult,
         before: Box::from(&b"{\"jsonrpc\":\"2.0\",\"id\":"[..]),
@@ -63,11 +83,7 @@ fn denied() -> Entry {
         fields: vec![(b"Content-Type".to_vec(), JSON.to_vec())],
         ..Meta::default()
     };
-    Entry::new(
-        envelope,
-        Payload::Raw(Bytes::from(NOT_FOUND.to_vec())),
-        meta,
-    )
+    Entry::new(envelope, Payload::Raw(Bytes::from(text.to_vec())), meta)
 }
 
 /// What one block says of it; `None` where it says nothing.
@@ -77,16 +93,20 @@ pub(super) struct PolicyDirectives {
 }
 
 impl PolicyDirectives {
-    /// `allow` or `deny`, and methods.
+    /// `allow`, `deny` or `limit=N`, and methods.
     pub(super) fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        const VERBS: &str = "\"allow\" or \"deny\", and then methods";
+        const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", and then methods";
         let (verb, patterns) = match values {
             [] => return Err(invalid(b"", VERBS)),
             [verb, patterns @ ..] => (*verb, patterns),
         };
-        let allows = match verb {
-            b"allow" => true,
-            b"deny" => false,
+        let says = match verb {
+            b"allow" => Says::Allow,
+            b"deny" => Says::Deny,
+            [b'l', b'i', b'm', b'i', b't', b'=', most @ ..] => {
+                let most = LIMITS.read(most).map_err(|error| error.of(verb))?;
+                Says::Limit(Limit::of(usize::try_from(most).unwrap_or(usize::MAX)))
+            }
             _ => return Err(invalid(verb, VERBS)),
         };
         if patterns.is_empty() {
@@ -94,7 +114,7 @@ impl PolicyDirectives {
         }
         let mut rules = self.rules.as_deref().cloned().unwrap_or_default();
         for pattern in patterns {
-            let added = rules.add(pattern, allows);
+            let added = rules.add(pattern, says.clone());
             added.map_err(|error| invalid(pattern, error.to_string()))?;
         }
         self.rules = Some(Arc::new(rules));
@@ -114,6 +134,7 @@ impl PolicyDirectives {
 
 #[cfg(test)]
 mod tests {
+    use super::Verdict;
     use crate::config::{Config, Directives};
     use crate::memory::Budget;
 
@@ -143,7 +164,7 @@ mod tests {
         }
         let config = config(&["enable on", "batch_max 5 deny"]);
         let policy = config.policy().unwrap();
-        assert!(policy.allows(b"a_b") && policy.batch_max() == 5);
+        assert!(matches!(policy.judge(b"a_b"), Verdict::Allowed) && policy.batch_max() == 5);
         assert_eq!(config.cache.batch_max, 5);
     }
 
@@ -159,7 +180,8 @@ mod tests {
             inner.inherit(&outer);
             let config = inner.resolve(Budget::new());
             let policy = config.policy().unwrap();
-            let allowed = (policy.allows(b"a_x"), policy.allows(b"b_x"));
+            let allows = |method: &[u8]| matches!(policy.judge(method), Verdict::Allowed);
+            let allowed = (allows(b"a_x"), allows(b"b_x"));
             assert_eq!((allowed, policy.batch_max()), ((a, b), 5), "{lines:?}");
         }
     }
@@ -169,11 +191,20 @@ mod tests {
         for (line, said) in [
             (
                 "method",
-                "it must be \"allow\" or \"deny\", and then methods",
+                "it must be \"allow\", \"deny\" or \"limit=NUMBER\", and then methods",
             ),
             (
                 "method permit a_b",
-                "\"permit\": it must be \"allow\" or \"deny\"",
+                "\"permit\": it must be \"allow\", \"deny\" or \"limit=NUMBER\"",
+            ),
+            (
+                "method limit=0 a_b",
+                "\"limit=0\": it must be a number from 1 to 1048576",
+            ),
+            ("method limit a_b", "\"limit\": it must be \"allow\""),
+            (
+                "method limit=5",
+                "it must be the name of a method, or several",
             ),
             ("method deny", "it must be the name of a method, or several"),
             (

@@ -6,6 +6,7 @@ use serde_json::{json, Map, Value};
 
 use super::cache::MEMORIES as CACHE_MEMORIES;
 use super::cache::{BATCHES, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, TIMES, WAITS};
+use super::policy::LIMITS;
 use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
 use super::values::{Range, Unit, GIB, KIB, MIB};
 use super::verify;
@@ -330,7 +331,10 @@ impl Takes {
                 ])
             }
             Methods => {
-                let one = text(&format!(r"(?:allow|deny)(?:\s+(?:{METHOD}))+"));
+                let limits = LIMITS.pattern();
+                let one = text(&format!(
+                    r"(?:allow|deny|limit=(?:{limits}))(?:\s+(?:{METHOD}))+"
+                ));
                 let many = json!({ "type": "array", "items": one, "minItems": 1 });
                 json!([one, many])
             }

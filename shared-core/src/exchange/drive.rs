@@ -345,6 +345,7 @@ impl Driver {
             }
         };
         if let LookUp::Respond | LookUp::RespondOffLoop = found {
+            exchange.give_back_permits();
             let update = exchange.take_update();
             self.update = update.map(|update| Box::new(Self::of(update)));
         }
@@ -747,6 +748,7 @@ impl Driver {
     pub fn sent(&mut self, now: u64) -> Option<Job> {
         self.compare_with_node();
         self.tell(|exchange| caught(|| exchange.learn(now)));
+        self.tell(Exchange::give_back_permits);
         let fill = self.tell(|exchange| caught(|| exchange.take_fill()))??;
         stored(fill?, now)
     }

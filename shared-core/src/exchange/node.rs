@@ -193,5 +193,6 @@ impl Exchange {
         self.stop_waiting();
         self.storing.fill = None;
         self.looked.update = None;
+        self.give_back_permits();
     }
 }

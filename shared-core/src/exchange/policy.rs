@@ -20,12 +20,14 @@ use super::machine::Exchange;
 use super::phase::Phase;
 use super::transitions::{Event, State};
 use crate::cache::entry::batch::{batch_identity, Element};
+use crate::cache::entry::Entry;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::coded::BodyCoding;
 use crate::config::Policy;
 use crate::gzip::inflate::InflateError;
 use crate::jsonrpc::request::{parse, Call, Refusal, Request};
+use crate::jsonrpc::rules::Verdict;
 use crate::memory;
 use crate::mode::Mode;
 use crate::transcode::JSON;
@@ -91,6 +93,13 @@ impl Exchange {
         let Some(policy) = self.config.policy().map(Arc::clone) else {
             return Ruling::Allowed;
         };
+        if !self.looked.ruled.is_empty() {
+            // it has waited: what was found then holds, and its permits are its own
+            return match self.looked.allowed {
+                Some(_) => Ruling::InPart,
+                None => Ruling::Allowed,
+            };
+        }
         let Some(body) = body else {
             return Ruling::Refused(match is_too_long {
                 true => Unjudged::Length,
@@ -141,14 +150,16 @@ impl Exchange {
 
     fn rule_call(&mut self, policy: &Policy, call: &Call<'_>) -> Ruling {
         self.looked.rpc_method = call.method.to_vec();
-        if policy.allows(call.method) {
+        let denied = self.judge_call(policy, call);
+        self.looked.ruled.push(denied.clone());
+        let Some(denied) = denied else {
             return Ruling::Allowed;
-        }
+        };
         self.looked.denied = 1;
         let answer = match call.id {
             None => Some(Vec::new()),
             Some(id) => {
-                let answer = policy.denied().identity(id);
+                let answer = denied.identity(id);
                 answer.and_then(|answer| answer.try_to_vec())
             }
         };
@@ -158,33 +169,40 @@ impl Exchange {
     fn rule_batch(&mut self, policy: &Policy, calls: &[Call<'_>], body: &[u8]) -> Ruling {
         self.looked.batch_size = Some(calls.len());
         self.looked.name_methods(calls);
-        let is_denied = |call: &&Call<'_>| !policy.allows(call.method);
-        let denied = calls.iter().filter(is_denied).count();
+        let ruled: Vec<_> = calls
+            .iter()
+            .map(|call| self.judge_call(policy, call))
+            .collect();
+        let denied = ruled.iter().flatten().count();
         self.looked.denied = denied;
-        if denied == 0 {
-            return Ruling::Allowed;
-        }
+        let each = || calls.iter().zip(&ruled);
         if denied == calls.len() {
-            let answer = policy.denied();
-            let ids = calls.iter().filter_map(|call| call.id);
-            let elements: Vec<_> = ids.map(|id| Element::Stored(answer, id)).collect();
+            let elements = each().filter_map(|(call, denied)| {
+                let denied = denied.as_deref()?;
+                Some(Element::Stored(denied, call.id?))
+            });
+            let elements: Vec<_> = elements.collect();
             let answer = match elements.is_empty() {
                 true => Some(Vec::new()),
                 false => batch_identity(&elements).and_then(|answer| answer.try_to_vec()),
             };
             return answer.map_or(Ruling::Refused(Unjudged::Memory), Ruling::Denied);
         }
+        if denied == 0 {
+            self.looked.ruled = ruled;
+            return Ruling::Allowed;
+        }
         let mut places = Vec::with_capacity(calls.len());
         let mut request = Vec::with_capacity(body.len());
-        for call in calls {
-            match (is_denied(&call), call.id) {
-                (true, Some(id)) => {
-                    places.push(Member::Denied(Arc::clone(policy.denied()), id.to_vec()));
+        for (call, denied) in each() {
+            match (denied, call.id) {
+                (Some(denied), Some(id)) => {
+                    places.push(Member::Denied(Arc::clone(denied), id.to_vec()));
                     continue;
                 }
-                (true, None) => continue,
-                (false, Some(id)) => places.push(Member::Asked(id.to_vec())),
-                (false, None) => {}
+                (Some(_), None) => continue,
+                (None, Some(id)) => places.push(Member::Asked(id.to_vec())),
+                (None, None) => {}
             }
             request.push(if request.is_empty() { b'[' } else { b',' });
             request.extend_from_slice(&body[call.span.clone()]);
@@ -197,7 +215,28 @@ impl Exchange {
             held: Held::default(),
         };
         self.looked.allowed = Some((Box::new(mixed), request));
+        self.looked.ruled = ruled;
         Ruling::InPart
+    }
+
+    /// What a call is answered with that must not be made, or not now; `None`: it may.
+    fn judge_call(&mut self, policy: &Policy, call: &Call<'_>) -> Option<Arc<Entry>> {
+        match policy.judge(call.method) {
+            Verdict::Allowed => None,
+            Verdict::Denied => Some(Arc::clone(policy.denied())),
+            Verdict::Limited(limit) => match limit.take() {
+                Some(permit) => {
+                    self.looked.permits.push(permit);
+                    None
+                }
+                None => Some(Arc::clone(policy.limited())),
+            },
+        }
+    }
+
+    /// Nothing of it is with the node any more: others may call what is limited.
+    pub(super) fn give_back_permits(&mut self) {
+        self.looked.permits.clear();
     }
 
     /// The node is asked for what is allowed of a batch, if some of it is not. `false`:
@@ -223,6 +262,7 @@ impl Exchange {
     /// [`Misuse`] unless a response head is awaited.
     pub(super) fn deny(&mut self, ruling: Ruling) -> Result<(), Misuse> {
         self.stop_waiting();
+        self.give_back_permits();
         let (status, body, field) = match ruling {
             Ruling::Denied(body) => (200, body, None),
             Ruling::Refused(why) => (why.status(), why.body(), why.field()),

@@ -23,6 +23,7 @@
 pub mod block;
 pub(crate) mod ids;
 pub mod key;
+pub mod limit;
 pub mod methods;
 pub mod outline;
 mod plain;

@@ -3,11 +3,14 @@
 //!
 //! A name beats a beginning, and a longer beginning a shorter one. What nothing names
 //! may be called, unless something is allowed: then only that is. Nodes take a method's
-//! name to the letter, and so does what allows one; what denies one does so in any case
-//! of its letters, since a node that is less strict must not be reached that way.
+//! name to the letter, and so does what allows one; what denies or limits one does so in any
+//! case of its letters, since a node that is less strict must not be reached that way.
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
+
+use super::limit::Limit;
 
 /// What may be called, and what may not. Nothing was said: everything may be.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +27,39 @@ pub struct Rules {
 struct Rule {
     /// As it was written, without its `*`.
     name: Box<[u8]>,
-    allows: bool,
+    says: Says,
+}
+
+/// What a rule says of a method.
+#[derive(Clone, Debug)]
+pub enum Says {
+    /// It may be called.
+    Allow,
+    /// It may not.
+    Deny,
+    /// It may be called so often at a time, with all others of that limit.
+    Limit(Arc<Limit>),
+}
+
+/// What is said of a method by all rules.
+#[derive(Clone, Copy, Debug)]
+pub enum Verdict<'a> {
+    /// It may be called.
+    Allowed,
+    /// It may not.
+    Denied,
+    /// It may if there is room.
+    Limited(&'a Arc<Limit>),
+}
+
+impl Says {
+    fn verdict(&self) -> Verdict<'_> {
+        match self {
+            Says::Allow => Verdict::Allowed,
+            Says::Deny => Verdict::Denied,
+            Says::Limit(limit) => Verdict::Limited(limit),
+        }
+    }
 }
 
 /// Why a rule was not taken.
@@ -52,7 +87,7 @@ impl Rules {
     ///
     /// # Errors
     /// [`RuleError`]; nothing is changed then.
-    pub fn add(&mut self, pattern: &[u8], allows: bool) -> Result<(), RuleError> {
+    pub fn add(&mut self, pattern: &[u8], says: Says) -> Result<(), RuleError> {
         let (name, is_beginning) = match pattern {
             [name @ .., b'*'] => (name, true),
             name => (name, false),
@@ -68,40 +103,49 @@ impl Rules {
         if rules.iter().any(is_there) {
             return Err(RuleError::Twice);
         }
+        self.is_closed |= matches!(says, Says::Allow);
         rules.push(Rule {
             name: name.into(),
-            allows,
+            says,
         });
         match is_beginning {
             true => rules.sort_by_key(|rule| usize::MAX - rule.name.len()),
             false => rules.sort_by(|a, b| in_any_case(&a.name, &b.name)),
         }
-        self.is_closed |= allows;
         Ok(())
     }
 
-    /// Whether a method of that name, without escapes, may be called.
-    pub fn allow(&self, method: &[u8]) -> bool {
+    /// What is said of a method of that name, without escapes.
+    pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
         let found = |rule: &Rule| in_any_case(&rule.name, method);
         if let Ok(at) = self.names.binary_search_by(found) {
             let rule = &self.names[at];
-            if !rule.allows || *rule.name == *method {
-                return rule.allows;
+            if self.is_of(rule, method) {
+                return rule.says.verdict();
             }
         }
         for rule in &self.beginnings {
             let Some(beginning) = method.get(..rule.name.len()) else {
                 continue;
             };
-            let is_it = match rule.allows {
-                true => *beginning == *rule.name,
-                false => beginning.eq_ignore_ascii_case(&rule.name),
-            };
-            if is_it {
-                return rule.allows;
+            if self.is_of(rule, beginning) {
+                return rule.says.verdict();
             }
         }
-        !self.is_closed
+        match self.is_closed {
+            true => Verdict::Denied,
+            false => Verdict::Allowed,
+        }
+    }
+
+    /// Whether a rule is of that name or beginning, as long as its own.
+    fn is_of(&self, rule: &Rule, name: &[u8]) -> bool {
+        match rule.says {
+            Says::Deny => rule.name.eq_ignore_ascii_case(name),
+            // where only what is named may be called that is to the letter
+            Says::Limit(_) if !self.is_closed => rule.name.eq_ignore_ascii_case(name),
+            Says::Allow | Says::Limit(_) => *rule.name == *name,
+        }
     }
 }
 
@@ -127,18 +171,72 @@ fn in_any_case(one: &[u8], other: &[u8]) -> Ordering {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{RuleError, Rules};
+    use super::{Limit, RuleError, Rules, Says, Verdict};
 
     fn rules(lines: &[&str]) -> Rules {
         let mut rules = Rules::default();
         for line in lines {
             let mut words = line.split(' ');
-            let allows = words.next() == Some("allow");
+            let says = match words.next().unwrap() {
+                "allow" => Says::Allow,
+                "deny" => Says::Deny,
+                _ => Says::Limit(Limit::of(1)),
+            };
             for word in words {
-                rules.add(word.as_bytes(), allows).unwrap();
+                rules.add(word.as_bytes(), says.clone()).unwrap();
             }
         }
         rules
+    }
+
+    impl Rules {
+        fn allow(&self, method: &[u8]) -> bool {
+            matches!(self.judge(method), Verdict::Allowed)
+        }
+
+        fn deny(&self, method: &[u8]) -> bool {
+            matches!(self.judge(method), Verdict::Denied)
+        }
+    }
+
+    #[test]
+    fn what_is_limited_is_allowed_but_allows_nothing_to_others() {
+        for (lines, limited, allowed, denied) in [
+            (
+                &["limit trace_* eth_getLogs"][..],
+                &["trace_x", "Trace_x", "eth_getLogs", "ETH_getlogs"][..],
+                &["eth_call", "trace"][..],
+                &[][..],
+            ),
+            (
+                &[
+                    "limit trace_*",
+                    "allow eth_* trace_block",
+                    "deny trace_call",
+                ],
+                &["trace_x"],
+                &["eth_call", "trace_block"],
+                &["Trace_x", "trace_call", "net_version", "TRACE_CALL"],
+            ),
+            (
+                &["deny debug_*", "limit debug_traceCall"],
+                &["debug_traceCall", "debug_tracecall"],
+                &["eth_call"],
+                &["debug_x"],
+            ),
+        ] {
+            let rules = rules(lines);
+            for method in limited {
+                let verdict = rules.judge(method.as_bytes());
+                assert!(matches!(verdict, Verdict::Limited(_)), "{lines:?} {method}");
+            }
+            for method in allowed {
+                assert!(rules.allow(method.as_bytes()), "{lines:?} {method}");
+            }
+            for method in denied {
+                assert!(rules.deny(method.as_bytes()), "{lines:?} {method}");
+            }
+        }
     }
 
     #[test]
@@ -206,7 +304,8 @@ mod tests {
             ("A_b", RuleError::Twice),
             ("C_*", RuleError::Twice),
         ] {
-            assert_eq!(rules.add(pattern.as_bytes(), true), Err(error), "{pattern}");
+            let added = rules.add(pattern.as_bytes(), Says::Allow);
+            assert_eq!(added, Err(error), "{pattern}");
         }
         // and nothing is changed
         assert!(rules.allow(b"other"));
@@ -222,7 +321,8 @@ mod tests {
             let mut taken: Vec<(String, bool, bool)> = Vec::new();
             for (name, is_beginning, allows) in all {
                 let pattern = if is_beginning { format!("{name}*") } else { name.clone() };
-                if rules.add(pattern.as_bytes(), allows).is_ok() {
+                let says = if allows { Says::Allow } else { Says::Deny };
+                if rules.add(pattern.as_bytes(), says).is_ok() {
                     taken.push((name, is_beginning, allows));
                 }
             }

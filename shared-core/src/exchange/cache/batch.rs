@@ -18,7 +18,6 @@ use crate::cache::reason::Reason;
 use crate::cache::scope::{name_of, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
-use crate::config::Policy;
 use crate::exchange::answer::{Answer, Decoding};
 use crate::exchange::head::{Coding, HeadEdit};
 use crate::exchange::held::{Borrowed, Held, Loan};
@@ -46,7 +45,7 @@ impl Exchange {
         let mut batch = Batch {
             calls,
             places,
-            denied: None,
+            denied: Vec::new(),
             found: Vec::new(),
         };
         self.count_calls(&batch);
@@ -55,9 +54,7 @@ impl Exchange {
             return Found::Nothing;
         }
         if self.looked.allowed.is_some() {
-            if let Some(policy) = self.config.policy() {
-                batch.deny(policy);
-            }
+            batch.deny(&self.looked.ruled);
         }
         batch.find(&shared, judge, asked, &came);
         if came.landed.is_none() {
@@ -324,42 +321,44 @@ impl Exchange {
 struct Batch<'a> {
     calls: Vec<Call<'a>>,
     places: Vec<Option<Place>>,
-    /// What is found of those that are denied.
-    denied: Option<Arc<Entry>>,
+    /// Which are denied, if any are: what is found of them says so.
+    denied: Vec<bool>,
     found: Vec<Option<Arc<Entry>>>,
 }
 
 impl Batch<'_> {
     /// Takes the answers to what must not be called for stored ones, and forgets what
     /// wants no answer of that.
-    fn deny(&mut self, policy: &Policy) {
-        let denied = policy.denied();
+    fn deny(&mut self, ruled: &[Option<Arc<Entry>>]) {
         let calls = std::mem::take(&mut self.calls);
         let places = std::mem::take(&mut self.places);
-        for (call, place) in calls.into_iter().zip(places) {
-            let is_allowed = policy.allows(call.method);
-            if !is_allowed && call.id.is_none() {
+        for ((call, place), denied) in calls.into_iter().zip(places).zip(ruled) {
+            let is_denied = denied.is_some();
+            if is_denied && call.id.is_none() {
                 continue;
             }
-            self.found.push((!is_allowed).then(|| Arc::clone(denied)));
-            self.places.push(place.filter(|_| is_allowed));
+            self.found.push(denied.clone());
+            self.places.push(place.filter(|_| !is_denied));
             self.calls.push(call);
+            self.denied.push(is_denied);
         }
-        self.denied = Some(Arc::clone(denied));
+    }
+
+    /// Whether that call must not be made.
+    fn is_denied(&self, call: usize) -> bool {
+        self.denied.get(call) == Some(&true)
     }
 
     /// What is stored of it.
     fn stored(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        let denied = self.denied.as_ref();
-        let is_stored = move |entry: &&Arc<Entry>| !denied.is_some_and(|it| Arc::ptr_eq(it, entry));
-        self.found.iter().flatten().filter(is_stored)
+        let found = self.found.iter().enumerate();
+        found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_denied(call)))
     }
 
     /// Whether the answer to that call is.
     fn has_stored(&self, call: usize) -> bool {
-        let denied = self.denied.as_ref();
-        let found = self.found.get(call).and_then(Option::as_ref);
-        found.is_some_and(|entry| !denied.is_some_and(|it| Arc::ptr_eq(it, entry)))
+        let found = self.found.get(call).is_some_and(Option::is_some);
+        found && !self.is_denied(call)
     }
 
     /// How many of its calls that answers.
@@ -453,15 +452,11 @@ impl Batch<'_> {
     fn part(&self, body: &[u8]) -> (Vec<Member>, Vec<u8>) {
         let mut places = Vec::with_capacity(self.calls.len());
         let mut request = vec![b'['];
-        for (call, found) in self.calls.iter().zip(&self.found) {
+        for (at, (call, found)) in self.calls.iter().zip(&self.found).enumerate() {
             match (found, call.id) {
                 (Some(entry), Some(id)) => {
-                    let is_denied = self
-                        .denied
-                        .as_ref()
-                        .is_some_and(|it| Arc::ptr_eq(it, entry));
                     let (entry, id) = (Arc::clone(entry), id.to_vec());
-                    places.push(match is_denied {
+                    places.push(match self.is_denied(at) {
                         true => Member::Denied(entry, id),
                         false => Member::Stored(entry, id),
                     });

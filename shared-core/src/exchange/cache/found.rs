@@ -10,6 +10,7 @@ use crate::cache::stale::Failure;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::exchange::answer::{Answer, Decoding};
+use crate::jsonrpc::limit::Permit;
 use crate::jsonrpc::request::Call;
 use crate::metrics::CallOfBatch;
 
@@ -33,6 +34,10 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) rpc_method: Vec<u8>,
     /// Of a batch.
     pub(in crate::exchange) rpc_methods: Vec<u8>,
+    /// Of each call that was judged what it is answered with, if it may not be made.
+    pub(in crate::exchange) ruled: Vec<Option<Arc<Entry>>>,
+    /// For those that are limited, until the node has answered.
+    pub(in crate::exchange) permits: Vec<Permit>,
     /// Calls that were denied.
     pub(in crate::exchange) denied: usize,
     /// Of a batch with some of these: it without them, and its body, for where nothing

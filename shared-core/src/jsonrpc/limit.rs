@@ -1,0 +1,82 @@
+//! How many calls of some methods are under way at a time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+/// Of one rule, in this process.
+#[derive(Debug)]
+pub struct Limit {
+    most: usize,
+    under_way: AtomicUsize,
+}
+
+/// A call of that rule, as long as it is under way.
+#[derive(Debug)]
+pub struct Permit(Arc<Limit>);
+
+impl Limit {
+    /// So many at a time.
+    pub fn of(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            under_way: AtomicUsize::new(0),
+        })
+    }
+
+    /// One more; `None`: there are as many as may be.
+    pub fn take(self: &Arc<Self>) -> Option<Permit> {
+        let more = |now: usize| (now < self.most).then_some(now + 1);
+        let taken = self
+            .under_way
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Permit(Arc::clone(self)))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::Limit;
+
+    #[test]
+    fn there_are_never_more_than_so_many() {
+        let limit = Limit::of(2);
+        let (one, two) = (limit.take(), limit.take());
+        assert!(one.is_some() && two.is_some() && limit.take().is_none());
+        drop(one);
+        assert!(limit.take().is_some());
+        assert!(limit.take().is_some());
+        let three = limit.take();
+        assert!(three.is_some() && limit.take().is_none());
+    }
+
+    #[test]
+    fn nor_on_several_threads() {
+        let limit = Limit::of(3);
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        let Some(permit) = limit.take() else {
+                            continue;
+                        };
+                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        now.fetch_sub(1, Ordering::SeqCst);
+                        drop(permit);
+                    }
+                });
+            }
+        });
+        assert!((1..=3).contains(&most.into_inner()));
+        let all: Vec<_> = (0..4).map_while(|_| limit.take()).collect();
+        assert_eq!(all.len(), 3);
+    }
+}
