@@ -29,6 +29,7 @@ def envoy(start_envoy):
         [
             route("/cached", {**RULES, "cache": True}),
             route("/limited", {"method": "limit=2 trace_*"}),
+            route("/bounded", {"max_answer": ["eth_getLogs 1m", "eth_call 1g"]}),
             route("/open", {"method": "allow *"}),
             route("/mixed", {"method": ["allow * debug_x", "deny debug_*"]}),
             route("/", RULES),
@@ -188,3 +189,42 @@ class TestLimits:
             envoy.wait_for(lambda: "result" in json.loads(ask(envoy, "/limited", free).decoded), "room")
         finally:
             gate.set()
+
+
+LOGS = call("eth_getLogs", '[{"fromBlock":"0x0"}]', "7")
+TOO_LONG = {
+    "jsonrpc": "2.0",
+    "id": 7,
+    "error": {"code": -32005, "message": "the answer is longer than may be sent"},
+}
+
+
+def of_length(length, id=7):
+    return b'{"jsonrpc":"2.0","id":%d,"result":"%b"}' % (id, b"ab" * (length // 2))
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+class TestLongAnswers:
+    def test_one_that_is_longer_is_an_error(self, envoy, origin, framing):
+        for length in (1_100_000, 20_000_000):
+            origin.answers(answer(of_length(length), framing=framing))
+            for accept in (None, "gzip"):
+                got = envoy.ask("/bounded", LOGS, accept)
+                assert (got.status, json.loads(got.decoded)) == (200, TOO_LONG)
+        short = of_length(900_000)
+        origin.answers(answer(short, framing=framing))
+        for accept in (None, "gzip"):
+            assert envoy.ask("/bounded", LOGS, accept).decoded == short
+
+    def test_in_a_batch_it_is_that_one(self, envoy, origin, framing):
+        batch = b"[%b,%b]" % (LOGS, call("eth_call", id="8"))
+        answers = b"[%b,%b]" % (of_length(2_000_000), of_length(2_000_000, 8))
+        origin.answers(answer(answers, framing=framing))
+        got = json.loads(envoy.ask("/bounded", batch).decoded)
+        assert got == [TOO_LONG, json.loads(of_length(2_000_000, 8))]
+
+    def test_clients_that_leave(self, envoy, origin, framing):
+        origin.answers(answer(of_length(1_100_000), framing=framing))
+        for _ in range(20):
+            asking(envoy, "/bounded", LOGS).close()
+        assert json.loads(envoy.ask("/bounded", LOGS).decoded) == TOO_LONG

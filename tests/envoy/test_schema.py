@@ -120,6 +120,16 @@ SETTINGS = {
             ("limit=2", "the name of a method"),
         ],
     ),
+    "max_answer": (
+        ["eth_getLogs 20m", ["debug_* 1k", "* 1g"], ["eth_call 4096"]],
+        [
+            ("eth_getLogs", "exactly two values"),
+            ("eth_getLogs 1023", "from 1k to 1g"),
+            ("eth_getLogs 2g", "from 1k to 1g"),
+            ("a*b 1m", "the name of a method"),
+            ("a 1m 2m", "exactly two values"),
+        ],
+    ),
     "cache_method": (
         [
             "a_b block=p[1]",

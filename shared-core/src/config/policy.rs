@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::values::{fill, invalid, DirectiveError, Range, Unit};
+use super::values::{fill, invalid, DirectiveError, Range, Unit, GIB, KIB};
 use crate::bytes::Bytes;
 use crate::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
 use crate::jsonrpc::limit::Limit;
+use crate::jsonrpc::patterns::Patterns;
 use crate::jsonrpc::rules::{Rules, Says, Verdict};
 use crate::transcode::JSON;
 
@@ -17,6 +18,16 @@ const NOT_FOUND: &[u8] =
 /// That there are as many calls as may be (EIP-1474): clients try again.
 const LIMITED: &[u8] = br#"{"code":-32005,"message":"too many calls of this method at a time"}"#;
 
+/// That an answer is longer than it may be (EIP-1474): clients ask for less.
+const TOO_LONG: &[u8] = br#"{"code":-32005,"message":"the answer is longer than may be sent"}"#;
+
+/// For answers. Bytes.
+pub(super) const ANSWERS: Range = Range {
+    least: KIB,
+    most: GIB,
+    unit: Unit::Bytes,
+};
+
 pub(super) const LIMITS: Range = Range {
     least: 1,
     most: 1 << 20,
@@ -27,24 +38,30 @@ pub(super) const LIMITS: Range = Range {
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Option<Arc<Rules>>,
+    /// How long answers may be, in bytes.
+    answers: Option<Arc<Patterns<u64>>>,
     batch_max: Option<usize>,
     /// What a call is answered with that is denied: as if that were stored.
     denied: Arc<Entry>,
     /// The same where there are as many calls as may be.
     limited: Arc<Entry>,
+    /// The same where the answer is longer than it may be.
+    too_long: Arc<Entry>,
 }
 
 impl Policy {
     /// `None`: there is nothing to be judged.
-    fn of(rules: Option<Arc<Rules>>, batch_max: Option<usize>) -> Option<Arc<Self>> {
-        if rules.is_none() && batch_max.is_none() {
+    fn of(said: &PolicyDirectives, batch_max: Option<usize>) -> Option<Arc<Self>> {
+        if said.rules.is_none() && said.answers.is_none() && batch_max.is_none() {
             return None;
         }
         Some(Arc::new(Self {
-            rules,
+            rules: said.rules.clone(),
+            answers: said.answers.clone(),
             batch_max,
             denied: Arc::new(error(NOT_FOUND)),
             limited: Arc::new(error(LIMITED)),
+            too_long: Arc::new(error(TOO_LONG)),
         }))
     }
 
@@ -52,6 +69,13 @@ impl Policy {
     pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
         let rules = self.rules.as_ref();
         rules.map_or(Verdict::Allowed, |rules| rules.judge(method))
+    }
+
+    /// How long the answer to a method of that name may be, in bytes.
+    pub fn max_answer(&self, method: &[u8]) -> Option<u64> {
+        let answers = self.answers.as_ref()?;
+        // however a client writes it
+        answers.find(method, |_, _| true).copied()
     }
 
     /// How many calls a batch may have.
@@ -67,6 +91,11 @@ impl Policy {
     /// The answer to a call of which there are too many.
     pub(crate) fn limited(&self) -> &Arc<Entry> {
         &self.limited
+    }
+
+    /// The answer to a call whose own is longer than it may be.
+    pub(crate) fn too_long(&self) -> &Arc<Entry> {
+        &self.too_long
     }
 }
 
@@ -90,6 +119,7 @@ fn error(text: &[u8]) -> Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyDirectives {
     rules: Option<Arc<Rules>>,
+    answers: Option<Arc<Patterns<u64>>>,
 }
 
 impl PolicyDirectives {
@@ -121,14 +151,28 @@ impl PolicyDirectives {
         Ok(())
     }
 
+    /// A method, and how long its answer may be.
+    pub(super) fn set_max_answer(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
+        let [pattern, size] = values else {
+            return Err(DirectiveError::TwoValues);
+        };
+        let size = ANSWERS.read(size)?;
+        let mut answers = self.answers.as_deref().cloned().unwrap_or_default();
+        let added = answers.add(pattern, size);
+        added.map_err(|error| invalid(pattern, error.to_string()))?;
+        self.answers = Some(Arc::new(answers));
+        Ok(())
+    }
+
     /// As [`super::Directives::inherit`]: rules of a block are all there are in it.
     pub(super) fn inherit(&mut self, outer: &Self) {
         fill(&mut self.rules, &outer.rules);
+        fill(&mut self.answers, &outer.answers);
     }
 
     /// As [`super::Directives::resolve`]; `batch_max`: longer batches are refused.
     pub(super) fn resolve(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
-        Policy::of(self.rules.clone(), batch_max)
+        Policy::of(self, batch_max)
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{json, Map, Value};
 
 use super::cache::MEMORIES as CACHE_MEMORIES;
 use super::cache::{BATCHES, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, TIMES, WAITS};
-use super::policy::LIMITS;
+use super::policy::{ANSWERS, LIMITS};
 use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
 use super::values::{Range, Unit, GIB, KIB, MIB};
 use super::verify;
@@ -38,12 +38,14 @@ enum Takes {
     Types,
     Valid,
     Methods,
+    /// A method, and a size.
+    Answers,
     Credentials,
     Rows,
     Rate,
 }
 
-use Takes::{Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
+use Takes::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
 use Takes::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
 
 /// Each setting of a place that all hosts have, and what it is about.
@@ -155,6 +157,11 @@ const SETTINGS: &[(&str, Takes, &str)] = &[
         "Longer batches are not looked up, or denied.",
     ),
     ("method", Methods, "What may be called, and what may not."),
+    (
+        "max_answer",
+        Answers,
+        "How long the answers of a method may be.",
+    ),
     (
         "cache_credentials",
         Credentials,
@@ -329,6 +336,13 @@ impl Takes {
                     list(&[text(&format!("off|{rate}"))]),
                     list(&[text(rate), json!({ "const": "purge" })]),
                 ])
+            }
+            Answers => {
+                let sizes = ANSWERS.pattern();
+                let one = text(&format!(r"(?:{METHOD})\s+(?:{sizes})"));
+                let several = json!({ "pattern": r"\S\s+\S" });
+                let many = json!({ "type": "array", "items": one, "contains": several });
+                json!([one, many])
             }
             Methods => {
                 let limits = LIMITS.pattern();

@@ -48,18 +48,28 @@ impl Exchange {
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         self.allows(Event::Piece)?;
         let whole = match &mut self.phase {
-            Phase::Collecting(whole) if whole.stages.transcoding.is_some() => {
-                return self.piece_to_transcode(piece);
-            }
             Phase::Collecting(whole) => whole,
             Phase::CollectingPart(_) => return self.piece_of_part(piece),
             // what replaces the node's answer is there
             Phase::Replacing(_) => return Ok(PieceAction::Taken),
             _ => return Err(self.misuse(Event::Piece)),
         };
+        let transcodes = whole.stages.transcoding.is_some();
+        let length = match transcodes {
+            true => self.received + piece.len() as u64,
+            false => (whole.held.body.len() + piece.len()) as u64,
+        };
+        if whole.is_too_long(length) {
+            return self.is_too_long_to_send();
+        }
+        if transcodes {
+            return self.piece_to_transcode(piece);
+        }
         match whole.make_room(&self.config, whole.held.body.len() + piece.len()) {
             Ok(()) => {}
             Err(_) if whole.is_in_window() => return self.start_stream(),
+            // what can't be held is not judged
+            Err(_) if whole.most.is_some() => return self.is_too_long_to_send(),
             Err(reason) => {
                 self.give_up(reason)?;
                 return Ok(PieceAction::GiveUp);
@@ -106,6 +116,9 @@ impl Exchange {
             _ => {}
         }
         self.allows(Event::GiveUp)?;
+        if matches!(&self.phase, Phase::Collecting(whole) if whole.most.is_some()) {
+            return self.is_too_long_to_send().map(|_| ());
+        }
         if self.must_not_pass() {
             self.move_on(Event::Fail, |_| Phase::Cut)?;
             self.mode = reason;
@@ -153,11 +166,13 @@ impl Exchange {
             }
             _ => return Err(self.misuse(Event::End)),
         };
+        // it is no longer than it may be
+        whole.most = None;
         if whole.is_short() {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
-        if whole.is_in_window() && !whole.held.is_whole() {
+        if whole.is_of_unknown_length() && !whole.held.is_whole() && whole.left_alone.is_none() {
             if whole.is_below_gate(&self.config, whole.held.body.len()) {
                 self.give_up(Mode::TooSmall)?;
                 return Ok(EndAction::Send);
@@ -182,6 +197,7 @@ impl Exchange {
     /// [`Misuse`] unless the head is held.
     pub fn end_without_coding(&mut self) -> Result<EndAction, Misuse> {
         let is_short = match &self.phase {
+            Phase::Replacing(_) => return self.end(),
             Phase::Collecting(whole) | Phase::Coding(whole) => whole.is_short(),
             _ => self.mixed().is_some_and(|mixed| mixed.held.is_short()),
         };

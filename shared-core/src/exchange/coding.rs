@@ -51,7 +51,7 @@ impl Exchange {
             _ if !is_there => Err(Mode::Memory),
             (true, _) => whole.gunzip(config, storing),
             (false, Some(_)) => whole.gzip(config, storing),
-            (false, None) => Err(Mode::AcceptEncoding),
+            (false, None) => Err(whole.left_alone.unwrap_or(Mode::AcceptEncoding)),
         };
         let held = &mut whole.held;
         let mut stored = None;

@@ -637,8 +637,11 @@ impl Driver {
                 PieceAction::GiveUp
             }
         };
-        if exchange.state() == State::Cut {
-            return Ok(Step::Fail(Lack::of(exchange.mode)));
+        match exchange.state() {
+            State::Cut => return Ok(Step::Fail(Lack::of(exchange.mode))),
+            // what it gave up for takes the place of all that comes
+            State::Replacing => return Ok(Step::Await),
+            _ => {}
         }
         Ok(match taken {
             PieceAction::Taken => Step::Await,

@@ -157,6 +157,10 @@ pub(super) struct Whole {
     /// Room for the coded body. Made where the body is: memory that coder
     /// threads allocate stays in their arenas when it is freed elsewhere.
     pub(super) room: Vec<u8>,
+    /// How long it may be, where it is held until that is known. Bytes.
+    pub(super) most: Option<u64>,
+    /// It is held for that alone, and would have been left alone for this reason.
+    pub(super) left_alone: Option<Mode>,
 }
 
 impl Whole {
@@ -165,6 +169,8 @@ impl Whole {
             stages,
             held,
             room: Vec::new(),
+            most: None,
+            left_alone: None,
         }
     }
 
@@ -181,8 +187,18 @@ impl Whole {
     /// Whether it is a body of unknown length that is held in the hope of its
     /// end.
     pub(super) fn is_in_window(&self) -> bool {
+        self.is_of_unknown_length() && self.most.is_none()
+    }
+
+    /// Whether it could go out as it comes, for all that is made of it.
+    pub(super) fn is_of_unknown_length(&self) -> bool {
         let stages = &self.stages;
         self.held.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
+    }
+
+    /// Whether one of that length is longer than it may be.
+    pub(super) fn is_too_long(&self, length: u64) -> bool {
+        self.most.is_some_and(|most| length > most)
     }
 
     /// Whether a body of `length` is too short to be compressed.
@@ -227,10 +243,10 @@ impl Whole {
 
     /// Room for a body that has grown to `length`, or the reason to stop.
     pub(super) fn make_room(&mut self, config: &Config, length: usize) -> Result<(), Mode> {
-        let most = if self.is_in_window() {
-            config.hold.min(config.max_oneshot)
-        } else {
-            config.max_oneshot
+        let most = match self.most {
+            Some(most) => most,
+            None if self.is_in_window() => config.hold.min(config.max_oneshot),
+            None => config.max_oneshot,
         };
         if memory::is_short() {
             return Err(Mode::Memory);

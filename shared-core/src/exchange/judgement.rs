@@ -52,7 +52,17 @@ impl Exchange {
             return Ok(HeadAction::Hold);
         }
         self.cache_status_edit(&head);
-        let judged = self.judge(&head);
+        let bound = self.bound_of(&head);
+        let is_too_long = |most| head.content_length.is_some_and(|length| length > most);
+        if bound.is_some_and(is_too_long) {
+            self.is_too_long_to_send()?;
+            return Ok(HeadAction::Hold);
+        }
+        let bound = bound.filter(|_| head.content_length.is_none());
+        let mut judged = self.judge(&head, bound.is_some());
+        if let Some(most) = bound {
+            judged = self.judge_bounded(judged, &head, most);
+        }
         self.say_that_it_varies(&head);
         match judged {
             Ok(Judged::Stream(stream)) => {
@@ -109,8 +119,12 @@ impl Exchange {
     }
 
     /// What to do with a head, or the reason to leave the answer alone. Sets the
-    /// head edits on the way.
-    pub(super) fn judge<'a, I>(&mut self, head: &ResponseHead<I>) -> Result<Judged, Mode>
+    /// head edits on the way. What is bounded is not coded as it comes.
+    pub(super) fn judge<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        is_bounded: bool,
+    ) -> Result<Judged, Mode>
     where
         I: Iterator<Item = Field<'a>> + Clone,
     {
@@ -206,7 +220,7 @@ impl Exchange {
             || response
                 .content_type
                 .is_some_and(media_type::is_event_stream);
-        if at_once && !inflates {
+        if at_once && !inflates && !is_bounded {
             return self.judged_to_stream(&mut whole.held);
         }
         // all of it now: later there is no way back but giving up

@@ -12,6 +12,8 @@
 mod actions;
 mod answer;
 mod body;
+mod bound;
+mod bounded;
 mod cache;
 mod called;
 mod coding;

@@ -165,8 +165,9 @@ impl Exchange {
         if let Some(answer) = self.answer().filter(|answer| answer.status != 0) {
             return answer.stored.as_ref().is_some_and(Body::is_gzip);
         }
-        if self.mixed().is_some() {
-            // a part of a batch is read, whoever the client is and however short it is
+        if self.mixed().is_some() || self.looked.bound.is_some() {
+            // a part of a batch is read, whoever the client is and however short it is, and
+            // what is bounded is measured
             return true;
         }
         let makes = |ssz: Negotiated| ssz.makes(content_type);

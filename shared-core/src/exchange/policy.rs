@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::actions::Misuse;
 use super::answer::Answer;
+use super::bound::Bound;
 use super::cache::asked::{BodyLength, Need};
 use super::cache::look_up::room_for;
 use super::cache::part::{Member, Mixed};
@@ -40,7 +41,7 @@ const DECODED: u64 = 1 << 20;
 pub(super) enum Ruling {
     /// It goes on as it came.
     Allowed,
-    /// It goes on without some of its calls.
+    /// It goes on without some of its calls, or its answers are judged one by one.
     InPart,
     /// All that it calls is denied: that is the answer. Empty: none is wanted.
     Denied(Vec<u8>),
@@ -153,6 +154,7 @@ impl Exchange {
         let denied = self.judge_call(policy, call);
         self.looked.ruled.push(denied.clone());
         let Some(denied) = denied else {
+            self.looked.bound = Bound::of(policy, call);
             return Ruling::Allowed;
         };
         self.looked.denied = 1;
@@ -188,7 +190,9 @@ impl Exchange {
             };
             return answer.map_or(Ruling::Refused(Unjudged::Memory), Ruling::Denied);
         }
-        if denied == 0 {
+        let is_bounded =
+            |call: &Call<'_>| call.id.is_some() && policy.max_answer(call.method).is_some();
+        if denied == 0 && !calls.iter().any(is_bounded) {
             self.looked.ruled = ruled;
             return Ruling::Allowed;
         }
@@ -201,7 +205,10 @@ impl Exchange {
                     continue;
                 }
                 (Some(_), None) => continue,
-                (None, Some(id)) => places.push(Member::Asked(id.to_vec())),
+                (None, Some(id)) => {
+                    let most = policy.max_answer(call.method);
+                    places.push(Member::Asked(id.to_vec(), most));
+                }
                 (None, None) => {}
             }
             request.push(if request.is_empty() { b'[' } else { b',' });
@@ -213,6 +220,7 @@ impl Exchange {
             gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
             coding: Coding::Identity,
             held: Held::default(),
+            is_lost: false,
         };
         self.looked.allowed = Some((Box::new(mixed), request));
         self.looked.ruled = ruled;

@@ -19,7 +19,8 @@ pub enum State {
     Waiting,
     /// A stored answer has to be decoded first.
     Decoding,
-    /// A stored answer takes the place of the node's, whose body is of no account.
+    /// A stored answer, or an error, takes the place of the node's, whose body is of no
+    /// account.
     Replacing,
     /// The head is held, the body is being collected.
     Collecting,
@@ -66,7 +67,8 @@ pub enum Event {
     Wait,
     /// Waiting is over, however it went.
     Wake,
-    /// The node's head says that what is stored is to be sent.
+    /// The node's head says that what is stored is to be sent, or its answer is longer
+    /// than it may be.
     Replace,
     /// A response head that is not to be held.
     HeadToPass,
@@ -138,6 +140,7 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (Collecting, Piece, Collecting),
         (Collecting, StartStream, Streaming),
         (Collecting, GiveUp, Passing),
+        (Collecting, Replace, Replacing),
         (Collecting, End, Coding),
         (Collecting, CutShort, Cut),
         (CollectingPart, Piece, CollectingPart),

@@ -26,6 +26,7 @@ pub mod key;
 pub mod limit;
 pub mod methods;
 pub mod outline;
+pub mod patterns;
 mod plain;
 pub mod request;
 pub mod response;

@@ -6,28 +6,17 @@
 //! name to the letter, and so does what allows one; what denies or limits one does so in any
 //! case of its letters, since a node that is less strict must not be reached that way.
 
-use std::cmp::Ordering;
-use std::fmt;
 use std::sync::Arc;
 
 use super::limit::Limit;
+use super::patterns::{PatternError, Patterns};
 
 /// What may be called, and what may not. Nothing was said: everything may be.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// In the order of the alphabet, whatever their case.
-    names: Vec<Rule>,
-    /// The longest first.
-    beginnings: Vec<Rule>,
+    patterns: Patterns<Says>,
     /// What nothing names may not be called.
     is_closed: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Rule {
-    /// As it was written, without its `*`.
-    name: Box<[u8]>,
-    says: Says,
 }
 
 /// What a rule says of a method.
@@ -62,107 +51,32 @@ impl Says {
     }
 }
 
-/// Why a rule was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleError {
-    /// It is no name of a method, nor the beginning of any.
-    Name,
-    /// There is one for that already.
-    Twice,
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RuleError::Name => "the name of a method, or the beginning of names with a \"*\"",
-            RuleError::Twice => "a method, or a beginning, that no other rule here has",
-        })
-    }
-}
-
-impl std::error::Error for RuleError {}
-
 impl Rules {
     /// One more.
     ///
     /// # Errors
-    /// [`RuleError`]; nothing is changed then.
-    pub fn add(&mut self, pattern: &[u8], says: Says) -> Result<(), RuleError> {
-        let (name, is_beginning) = match pattern {
-            [name @ .., b'*'] => (name, true),
-            name => (name, false),
-        };
-        if name.is_empty() && !is_beginning || !name.iter().all(is_of_name) {
-            return Err(RuleError::Name);
-        }
-        let rules = match is_beginning {
-            true => &mut self.beginnings,
-            false => &mut self.names,
-        };
-        let is_there = |rule: &Rule| rule.name.eq_ignore_ascii_case(name);
-        if rules.iter().any(is_there) {
-            return Err(RuleError::Twice);
-        }
-        self.is_closed |= matches!(says, Says::Allow);
-        rules.push(Rule {
-            name: name.into(),
-            says,
-        });
-        match is_beginning {
-            true => rules.sort_by_key(|rule| usize::MAX - rule.name.len()),
-            false => rules.sort_by(|a, b| in_any_case(&a.name, &b.name)),
-        }
+    /// [`PatternError`]; nothing is changed then.
+    pub fn add(&mut self, pattern: &[u8], says: Says) -> Result<(), PatternError> {
+        let allows = matches!(says, Says::Allow);
+        self.patterns.add(pattern, says)?;
+        self.is_closed |= allows;
         Ok(())
     }
 
     /// What is said of a method of that name, without escapes.
     pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
-        let found = |rule: &Rule| in_any_case(&rule.name, method);
-        if let Ok(at) = self.names.binary_search_by(found) {
-            let rule = &self.names[at];
-            if self.is_of(rule, method) {
-                return rule.says.verdict();
-            }
-        }
-        for rule in &self.beginnings {
-            let Some(beginning) = method.get(..rule.name.len()) else {
-                continue;
-            };
-            if self.is_of(rule, beginning) {
-                return rule.says.verdict();
-            }
-        }
-        match self.is_closed {
-            true => Verdict::Denied,
-            false => Verdict::Allowed,
-        }
-    }
-
-    /// Whether a rule is of that name or beginning, as long as its own.
-    fn is_of(&self, rule: &Rule, name: &[u8]) -> bool {
-        match rule.says {
-            Says::Deny => rule.name.eq_ignore_ascii_case(name),
-            // where only what is named may be called that is to the letter
-            Says::Limit(_) if !self.is_closed => rule.name.eq_ignore_ascii_case(name),
-            Says::Allow | Says::Limit(_) => *rule.name == *name,
-        }
-    }
-}
-
-/// What is neither a blank nor to be escaped in JSON, nor would be taken for two names in
-/// a list.
-fn is_of_name(byte: &u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b'*')
-}
-
-fn in_any_case(one: &[u8], other: &[u8]) -> Ordering {
-    let lower = |name: &[u8], at: usize| name.get(at).map(u8::to_ascii_lowercase);
-    let mut at = 0;
-    loop {
-        match (lower(one, at), lower(other, at)) {
-            (None, None) => return Ordering::Equal,
-            (a, b) if a != b => return a.cmp(&b),
-            _ => at += 1,
+        let says = self
+            .patterns
+            .find(method, |says, to_the_letter| match says {
+                Says::Deny => true,
+                // where only what is named may be called that is to the letter
+                Says::Limit(_) => !self.is_closed || to_the_letter,
+                Says::Allow => to_the_letter,
+            });
+        match (says, self.is_closed) {
+            (Some(says), _) => says.verdict(),
+            (None, true) => Verdict::Denied,
+            (None, false) => Verdict::Allowed,
         }
     }
 }
@@ -171,7 +85,7 @@ fn in_any_case(one: &[u8], other: &[u8]) -> Ordering {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Limit, RuleError, Rules, Says, Verdict};
+    use super::{Limit, PatternError, Rules, Says, Verdict};
 
     fn rules(lines: &[&str]) -> Rules {
         let mut rules = Rules::default();
@@ -292,17 +206,17 @@ mod tests {
     fn what_is_no_rule_is_refused() {
         let mut rules = rules(&["deny a_b c_*"]);
         for (pattern, error) in [
-            ("", RuleError::Name),
-            ("a b", RuleError::Name),
-            ("a*b", RuleError::Name),
-            ("**", RuleError::Name),
-            ("\"a_b\"", RuleError::Name),
-            ("a_b,c_d", RuleError::Name),
-            ("a\\u005fb", RuleError::Name),
-            ("\u{e9}", RuleError::Name),
-            ("a_b", RuleError::Twice),
-            ("A_b", RuleError::Twice),
-            ("C_*", RuleError::Twice),
+            ("", PatternError::Name),
+            ("a b", PatternError::Name),
+            ("a*b", PatternError::Name),
+            ("**", PatternError::Name),
+            ("\"a_b\"", PatternError::Name),
+            ("a_b,c_d", PatternError::Name),
+            ("a\\u005fb", PatternError::Name),
+            ("\u{e9}", PatternError::Name),
+            ("a_b", PatternError::Twice),
+            ("A_b", PatternError::Twice),
+            ("C_*", PatternError::Twice),
         ] {
             let added = rules.add(pattern.as_bytes(), Says::Allow);
             assert_eq!(added, Err(error), "{pattern}");

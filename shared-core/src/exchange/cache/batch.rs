@@ -18,6 +18,7 @@ use crate::cache::reason::Reason;
 use crate::cache::scope::{name_of, Scope};
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
+use crate::config::Policy;
 use crate::exchange::answer::{Answer, Decoding};
 use crate::exchange::head::{Coding, HeadEdit};
 use crate::exchange::held::{Borrowed, Held, Loan};
@@ -57,6 +58,7 @@ impl Exchange {
             batch.deny(&self.looked.ruled);
         }
         batch.find(&shared, judge, asked, &came);
+        batch.leave_out_long(self.config.policy());
         if came.landed.is_none() {
             let awaited = match &came.of_owner {
                 None => asks_for_all(&shared, &batch, judge.scope(), asked),
@@ -158,7 +160,8 @@ impl Exchange {
         if !asked.bypass {
             self.cache_status = CacheStatus::Miss;
         }
-        let part = (distinct && batch.are_alike() && !asked.whole).then(|| batch.part(asked.body));
+        let part = (distinct && batch.are_alike() && !asked.whole)
+            .then(|| batch.part(asked.body, self.config.policy()));
         let hits = batch.hits();
         let fetched = batch
             .calls
@@ -197,6 +200,7 @@ impl Exchange {
                 borrowed,
                 ..Held::default()
             },
+            is_lost: false,
         }))
     }
 
@@ -404,6 +408,22 @@ impl Batch<'_> {
         }
     }
 
+    /// What is longer than it may be is not found.
+    fn leave_out_long(&mut self, policy: Option<&Arc<Policy>>) {
+        let Some(policy) = policy else {
+            return;
+        };
+        for (at, call) in self.calls.iter().enumerate() {
+            let (false, Some(most)) = (self.is_denied(at), policy.max_answer(call.method)) else {
+                continue;
+            };
+            let id = call.id.unwrap_or_default();
+            if let Some(found) = self.found.get_mut(at) {
+                found.take_if(|entry| entry.length(id) > most);
+            }
+        }
+    }
+
     /// Where that is of which nothing was found.
     fn missing(&self) -> impl Iterator<Item = &Option<Place>> {
         let places = self.places.iter().zip(&self.found);
@@ -449,7 +469,7 @@ impl Batch<'_> {
     }
 
     /// Its places, and the batch of what is missing, notifications included.
-    fn part(&self, body: &[u8]) -> (Vec<Member>, Vec<u8>) {
+    fn part(&self, body: &[u8], policy: Option<&Arc<Policy>>) -> (Vec<Member>, Vec<u8>) {
         let mut places = Vec::with_capacity(self.calls.len());
         let mut request = vec![b'['];
         for (at, (call, found)) in self.calls.iter().zip(&self.found).enumerate() {
@@ -462,7 +482,10 @@ impl Batch<'_> {
                     });
                     continue;
                 }
-                (_, Some(id)) => places.push(Member::Asked(id.to_vec())),
+                (_, Some(id)) => {
+                    let most = Exchange::max_answer(policy, call.method);
+                    places.push(Member::Asked(id.to_vec(), most));
+                }
                 (_, None) => {}
             }
             if request.len() > 1 {

@@ -10,6 +10,7 @@ use crate::cache::stale::Failure;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::exchange::answer::{Answer, Decoding};
+use crate::exchange::bound::Bound;
 use crate::jsonrpc::limit::Permit;
 use crate::jsonrpc::request::Call;
 use crate::metrics::CallOfBatch;
@@ -38,6 +39,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) ruled: Vec<Option<Arc<Entry>>>,
     /// For those that are limited, until the node has answered.
     pub(in crate::exchange) permits: Vec<Permit>,
+    /// What the answer to a single call may be.
+    pub(in crate::exchange) bound: Option<Bound>,
     /// Calls that were denied.
     pub(in crate::exchange) denied: usize,
     /// Of a batch with some of these: it without them, and its body, for where nothing

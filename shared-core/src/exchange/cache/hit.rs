@@ -33,6 +33,9 @@ impl Exchange {
         id: Option<&[u8]>,
         asked: &Asked<'_>,
     ) -> Option<Found> {
+        if self.is_too_long_to_give(&entry, id) {
+            return self.say_too_long().map(Found::Answer);
+        }
         let is_result = id.is_some() && self.gives_result();
         let is_plain = is_result || !self.may_gzip(asked);
         let is_to_decode = is_plain && (id.is_some() || self.needs_body(&entry));

@@ -48,9 +48,10 @@ impl Exchange {
         let Phase::CollectingPart(mixed) = &mut self.phase else {
             return Err(self.misuse(Event::Piece));
         };
-        if mixed.coding == Coding::Other {
+        if mixed.coding == Coding::Other || mixed.is_lost {
             return Ok(PieceAction::Taken);
         }
+        let is_bounded = mixed.most().is_some();
         let held = &mut mixed.held;
         let length = held.body.len() + piece.len();
         let room = if length as u64 > self.config.max_oneshot {
@@ -58,6 +59,17 @@ impl Exchange {
         } else {
             held.make_room_for_part(&self.config, length)
         };
+        if room.is_err() && is_bounded {
+            // each of its answers may be longer than it may be
+            *held = Held {
+                borrowed: std::mem::take(&mut held.borrowed),
+                recoded_edits: std::mem::take(&mut held.recoded_edits),
+                ..Held::default()
+            };
+            mixed.is_lost = true;
+            self.refuse_fill();
+            return Ok(PieceAction::Taken);
+        }
         // before that it is not known how to give up
         let begun = held.body.iter().filter(|byte| !byte.is_ascii_whitespace());
         if let (Err(reason), 2..) = (room, begun.take(2).count()) {
@@ -75,7 +87,8 @@ impl Exchange {
             return Err(self.misuse(Event::End));
         };
         let held = &mut mixed.held;
-        if mixed.coding == Coding::Other || held.is_short() || !held.is_whole() {
+        let is_whole = mixed.is_lost || !held.is_short() && held.is_whole();
+        if mixed.coding == Coding::Other || !is_whole {
             self.cut_short()?;
             return Ok(EndAction::Fail);
         }
@@ -97,8 +110,8 @@ impl Exchange {
         let (Phase::CollectingPart(mixed) | Phase::Merging(mixed)) = &mut self.phase else {
             return Ok(());
         };
-        if mixed.coding == Coding::Gzip {
-            // nothing can be put in front of coded answers
+        if mixed.coding == Coding::Gzip || mixed.most().is_some() {
+            // nothing can be put in front of coded answers, or of what is not judged
             return Err(Refused);
         }
         // a piece that came only in part is not the caller's to repeat
@@ -158,7 +171,7 @@ impl Exchange {
             return Err(Refused);
         };
         let fill = &mut self.storing.fill;
-        if mixed.coding == Coding::Gzip {
+        if mixed.coding == Coding::Gzip && !mixed.is_lost {
             // of what can't be decoded nobody can say what is missing
             mixed.held.body = mixed
                 .held
@@ -182,11 +195,14 @@ impl Exchange {
     /// answer is none of a batch, and stands for the whole.
     fn merged(&self, mixed: &Mixed) -> Result<Option<Body>, Refused> {
         let answer = &mixed.held.body[..];
+        let is_long = |most: u64| mixed.is_lost || answer.len() as u64 > most;
+        let all_too_long = mixed.most().is_some_and(is_long);
         let answers = match response::parse_batch(answer) {
             Ok(answers) => answers,
             Err(ResponseError::OutOfMemory) => return Err(Refused),
             // as it should, if it was notified only
             Err(_) if answer.trim_ascii().is_empty() && mixed.is_all_stored() => Vec::new(),
+            Err(_) if all_too_long => Vec::new(),
             Err(_) => return mixed.prefixed(),
         };
         let mut by_id = by_id();
@@ -196,9 +212,11 @@ impl Exchange {
                 .iter()
                 .map(|one| (&answer[one.id.clone()], &answer[one.span.clone()])),
         );
-        if by_id.len() != answers.len() {
+        let is_read = by_id.len() == answers.len();
+        if !is_read && !all_too_long {
             return mixed.prefixed();
         }
+        let too_long = self.config.policy().map(|policy| &**policy.too_long());
         let mut elements: Vec<Element<'_>> = Vec::new();
         elements
             .try_reserve(mixed.places.len() + answers.len())
@@ -210,7 +228,20 @@ impl Exchange {
                 Some(Element::Stored(entry, id))
             }
             Member::Denied(entry, id) => Some(Element::Stored(entry, id)),
-            Member::Asked(id) => by_id.remove(&id[..]).map(Element::Text),
+            // what can't be read, or could not be held, is not judged
+            Member::Asked(id, _) if all_too_long && (!is_read || answers.is_empty()) => {
+                let too_long = too_long?;
+                by_id.remove(&id[..]);
+                Some(Element::Stored(too_long, id))
+            }
+            Member::Asked(id, most) => {
+                let text = by_id.remove(&id[..])?;
+                let is_long = most.is_some_and(|most| text.len() as u64 > most);
+                match too_long.filter(|_| is_long) {
+                    Some(too_long) => Some(Element::Stored(too_long, id)),
+                    None => Some(Element::Text(text)),
+                }
+            }
         }));
         // what nobody asked for is not ours to drop
         elements.extend(

@@ -19,6 +19,8 @@ pub(in crate::exchange) struct Mixed {
     pub(in crate::exchange) coding: Coding,
     /// What has come of it.
     pub(in crate::exchange) held: Held,
+    /// It was too long to be held, and must not go on without being judged.
+    pub(in crate::exchange) is_lost: bool,
 }
 
 #[derive(Debug)]
@@ -27,15 +29,15 @@ pub(in crate::exchange) enum Member {
     Stored(Arc<Entry>, Vec<u8>),
     /// The same of a call that must not be made.
     Denied(Arc<Entry>, Vec<u8>),
-    /// The id under which the node was asked.
-    Asked(Vec<u8>),
+    /// The id under which the node was asked, and how many bytes its answer may have.
+    Asked(Vec<u8>, Option<u64>),
 }
 
 impl Mixed {
     pub(in crate::exchange) fn stored(&self) -> impl Iterator<Item = (&Arc<Entry>, &[u8])> {
         self.places.iter().filter_map(|place| match place {
             Member::Stored(entry, id) | Member::Denied(entry, id) => Some((entry, &id[..])),
-            Member::Asked(_) => None,
+            Member::Asked(..) => None,
         })
     }
 
@@ -48,7 +50,19 @@ impl Mixed {
     /// Whether the node is asked for nothing that it would answer.
     pub(in crate::exchange) fn is_all_stored(&self) -> bool {
         let mut places = self.places.iter();
-        !places.any(|place| matches!(place, Member::Asked(_)))
+        !places.any(|place| matches!(place, Member::Asked(..)))
+    }
+
+    /// How many bytes the shortest of the node's answers may have at most, if anything is
+    /// said of them.
+    pub(in crate::exchange) fn most(&self) -> Option<u64> {
+        let places = self.places.iter();
+        places
+            .filter_map(|place| match place {
+                Member::Asked(_, most) => *most,
+                _ => None,
+            })
+            .min()
     }
 
     /// The stored answers in front of an array that can't be read.

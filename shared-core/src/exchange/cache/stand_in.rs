@@ -203,7 +203,8 @@ impl Exchange {
         if let Some(failed) = self.looked.failed {
             asked.now = failed.now;
         }
-        if self.allows(Event::Replace).is_err() || !entry.stands() {
+        let is_too_long = self.is_too_long_to_give(entry, id);
+        if self.allows(Event::Replace).is_err() || !entry.stands() || is_too_long {
             return false;
         }
         let answer = self.respond_with(entry, id, &asked, Borrowed::default());

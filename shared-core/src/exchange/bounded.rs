@@ -1,0 +1,129 @@
+//! Answers that may be so long and no longer, where the operator has said so of their
+//! methods. One that is longer is an error of JSON-RPC for its client. So that it can be,
+//! nothing of an answer is sent before it is known that it is short enough: by its length,
+//! which the node mostly says, or when all of it is there.
+//!
+//! What counts are the bytes that the node sends. Of a batch each answer counts for
+//! itself ([`merge`](super::cache::merge)).
+
+use std::sync::Arc;
+
+use super::actions::{Misuse, PieceAction};
+use super::answer::Answer;
+use super::head::{HeadEdit, ResponseHead};
+use super::held::{Held, Stages, Whole};
+use super::judgement::Judged;
+use super::machine::Exchange;
+use super::phase::Phase;
+use super::transitions::Event;
+use crate::cache::entry::Entry;
+use crate::cache::reason::Reason;
+use crate::config::Policy;
+use crate::mode::Mode;
+use crate::transcode::JSON;
+
+/// What describes the bytes that the node has sent, and not ours.
+const OF_OTHERS: [&str; 11] = [
+    "Content-Encoding",
+    "Content-Language",
+    "ETag",
+    "Last-Modified",
+    "Expires",
+    "Accept-Ranges",
+    "Content-Digest",
+    "Repr-Digest",
+    "Digest",
+    "Content-MD5",
+    "Trailer",
+];
+
+impl Exchange {
+    /// Whether a stored answer to a single call is longer than it may be.
+    pub(super) fn is_too_long_to_give(&self, entry: &Entry, id: Option<&[u8]>) -> bool {
+        let bound = self.looked.bound.as_ref();
+        bound.is_some_and(|bound| entry.length(id.unwrap_or_default()) > bound.most)
+    }
+
+    /// What is said in place of a stored answer.
+    pub(super) fn say_too_long(&mut self) -> Option<Box<Answer>> {
+        let answer = self.error_of_bound(200)?;
+        self.head_edits = Vec::new();
+        self.error_edits(answer.body.len());
+        Some(answer)
+    }
+
+    fn error_of_bound(&mut self, status: u16) -> Option<Box<Answer>> {
+        let body = self.looked.bound.take()?.error;
+        self.reason = Reason::Denied;
+        self.mode = Mode::Denied;
+        self.looked.denied += 1;
+        Some(Box::new(Answer {
+            status,
+            is_ours: status != 0,
+            body,
+            ..Answer::default()
+        }))
+    }
+
+    fn error_edits(&mut self, length: usize) {
+        self.head_edits.push(HeadEdit::content_length(length));
+        self.head_edits.push(HeadEdit::set("Content-Type", JSON));
+    }
+
+    /// What the answer to a single call with that head may be, in bytes.
+    pub(super) fn bound_of<I>(&self, head: &ResponseHead<I>) -> Option<u64> {
+        let Phase::AwaitingHead = self.phase else {
+            return None;
+        };
+        let has_body = !matches!(head.status, 0..=199 | 204 | 205 | 206 | 304);
+        let bound = self.looked.bound.as_ref();
+        bound
+            .filter(|_| has_body && !head.subrequest)
+            .map(|it| it.most)
+    }
+
+    /// What becomes of one of which the length is not known: it is held, whatever else
+    /// would have become of it.
+    pub(super) fn judge_bounded<I>(
+        &self,
+        judged: Result<Judged, Mode>,
+        head: &ResponseHead<I>,
+        most: u64,
+    ) -> Result<Judged, Mode> {
+        let mut whole = match judged {
+            Ok(Judged::Hold(whole)) => whole,
+            Ok(other) => return Ok(other),
+            Err(reason) => {
+                let mut whole = Box::new(Whole::new(Stages::default(), Held::of(head)));
+                whole.left_alone = Some(reason);
+                whole
+            }
+        };
+        whole.most = Some(most);
+        Ok(Judged::Hold(whole))
+    }
+
+    /// The node's answer is longer than it may be: what comes of it is dropped, and at
+    /// its end the client is told.
+    pub(super) fn is_too_long_to_send(&mut self) -> Result<PieceAction, Misuse> {
+        self.allows(Event::Replace)?;
+        let Some(answer) = self.error_of_bound(0) else {
+            return Err(self.misuse(Event::Replace));
+        };
+        self.head_edits.retain(|edit| {
+            let name = &*edit.name;
+            name == "Vary" || name == "Cache-Status"
+        });
+        self.error_edits(answer.body.len());
+        self.head_edits.extend(OF_OTHERS.map(HeadEdit::remove));
+        self.refuse_fill();
+        self.not_ssz = None;
+        self.move_on(Event::Replace, |_| Phase::Replacing(answer))?;
+        Ok(PieceAction::Taken)
+    }
+
+    /// How long the answer to a call of a batch may be.
+    pub(super) fn max_answer(policy: Option<&Arc<Policy>>, method: &[u8]) -> Option<u64> {
+        policy.and_then(|policy| policy.max_answer(method))
+    }
+}

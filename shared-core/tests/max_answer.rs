@@ -1,0 +1,350 @@
+//! Answers that may be so long: a longer one is an error for its client, however it comes.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sszip_core::cache::process::wake::Queue;
+use sszip_core::config::{Config, Directives};
+use sszip_core::exchange::drive::{BodyLength, Driver, Step};
+use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::memory::Budget;
+use sszip_core::mode::Mode;
+
+#[path = "support/driven.rs"]
+mod driven;
+use driven::{ran, sent, stored, through, End};
+
+fn config(lines: &[&str]) -> Arc<Config> {
+    let mut directives = Directives::default();
+    let all = ["enable on", "min_length 0", "max_answer eth_getLogs 1k"];
+    for line in all.iter().chain(lines) {
+        let mut words = line.split(' ');
+        let name = words.next().unwrap();
+        let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+        directives.set(name, &values).unwrap();
+    }
+    let config = directives.resolve(Budget::new());
+    config.process.shared.start(1 << 20, 1 << 20, 1);
+    config.process.shared.event_loop(Arc::new(Queue::default()));
+    Arc::new(config)
+}
+
+fn call(id: u32, method: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":["0x{:064x}",true]}}"#,
+        7
+    )
+}
+
+fn result(id: u32, length: usize) -> String {
+    let text = "ab".repeat(length / 2);
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{text}"}}"#)
+}
+
+/// An answer of that many bytes.
+fn of_length(id: u32, length: usize) -> String {
+    let least = result(id, 0).len();
+    let text = result(id, 0).replace("\"\"}", &format!("\"{}\"}}", "x".repeat(length - least)));
+    assert_eq!(text.len(), length);
+    text
+}
+
+fn too_long(id: u32) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32005,"message":"the answer is longer than may be sent"}}}}"#
+    )
+}
+
+fn ask(config: &Arc<Config>, body: &str, accepts: &str) -> (Driver, Step) {
+    let mut driver = Driver::new(Arc::clone(config));
+    let fields = [
+        (&b"Content-Type"[..], &b"application/json"[..]),
+        (b"Accept-Encoding", accepts.as_bytes()),
+    ];
+    let head = RequestHead {
+        method: b"POST",
+        target: b"/",
+        fields: fields.into_iter(),
+    };
+    driver.request_head(head).unwrap();
+    driver.need(BodyLength::Known(body.len() as u64));
+    let asked = Asked {
+        now: 1,
+        coding_allowed: true,
+        ..Asked::default()
+    };
+    let step = driver.look_up(Some(body.as_bytes()), asked).unwrap();
+    let step = ran(&mut driver, step);
+    (driver, step)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct How {
+    /// The node says how long it is.
+    length: bool,
+    /// The node has compressed it.
+    coded: bool,
+    piece: usize,
+    status: u16,
+}
+
+const PLAIN: How = How {
+    length: true,
+    coded: false,
+    piece: 4096,
+    status: 200,
+};
+
+/// What the client gets of that answer of the node's, decoded.
+fn answer(driver: &mut Driver, body: &str, how: How) -> Option<String> {
+    let body = match how.coded {
+        true => gzip(body.as_bytes()),
+        false => body.as_bytes().to_vec(),
+    };
+    let mut fields = vec![(&b"Content-Type"[..], &b"application/json"[..])];
+    if how.coded {
+        fields.push((b"Content-Encoding", b"gzip"));
+    }
+    let head = ResponseHead {
+        status: how.status,
+        content_length: how.length.then_some(body.len() as u64),
+        fields: fields.into_iter(),
+        delimited: true,
+        now: 0,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    };
+    let step = driver.response_head(head).unwrap();
+    let got = through(driver, step, body.chunks(how.piece), End::Whole).unwrap()?;
+    stored(driver, 1);
+    let edits = driver.exchange().unwrap().head_edits();
+    let coding = edits.iter().rfind(|edit| edit.name == "Content-Encoding");
+    let is_coded = match coding {
+        Some(edit) => edit.value.is_some(),
+        None => how.coded,
+    };
+    Some(match is_coded {
+        true => gunzip(&got),
+        false => String::from_utf8(got).unwrap(),
+    })
+}
+
+fn gzip(body: &[u8]) -> Vec<u8> {
+    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    coder.write_all(body).unwrap();
+    coder.finish().unwrap()
+}
+
+fn gunzip(body: &[u8]) -> String {
+    let mut text = String::new();
+    let mut decoder = flate2::read::MultiGzDecoder::new(body);
+    decoder.read_to_string(&mut text).unwrap();
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, max_global_rejects: 10_000, ..ProptestConfig::default() })]
+
+    /// Whatever the client takes, and however the node sends it.
+    #[test]
+    fn one_that_is_longer_is_an_error(
+        bytes in prop::sample::select(vec![60_usize, 1000, 1023, 1024, 1025, 1500, 9000, 200_000]),
+        accepts in prop::sample::select(vec!["gzip", "", "identity", "br"]),
+        piece in prop::sample::select(vec![1_usize, 100, 1024, 1025, 100_000]),
+        length in any::<bool>(),
+        coded in any::<bool>(),
+        status in prop::sample::select(vec![200_u16, 200, 200, 404, 500]),
+        lines in prop::sample::select(vec![
+            &[][..], &["cache on"], &["hold 0"], &["max_oneshot 1k"], &["memory 1k"], &["types text/plain"],
+        ]),
+    ) {
+        // gzip counts as it comes
+        prop_assume!(!coded || bytes == 60 || bytes == 9000);
+        let config = config(lines);
+        let text = match coded && bytes == 9000 {
+            // which does not get shorter
+            true => {
+                let mut state = 7_u64;
+                let mut next = || {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    char::from(b'!' + 2 + (state >> 59) as u8 + ((state >> 33) & 31) as u8)
+                };
+                let noise: String = (0..9000).map(|_| next()).filter(|it| *it != '\\').collect();
+                result(1, 0).replace("\"\"}", &format!("\"{noise}\"}}"))
+            }
+            false => of_length(1, bytes),
+        };
+        let (mut driver, step) = ask(&config, &call(1, "eth_getLogs"), accepts);
+        prop_assert!(matches!(step, Step::Forward));
+        let how = How { length, coded, piece, status };
+        let got = answer(&mut driver, &text, how).unwrap();
+        let is_short = bytes <= 1024;
+        let has_memory = length || lines != ["memory 1k"] || bytes < 1000;
+        if is_short && has_memory {
+            prop_assert_eq!(got, text);
+        } else {
+            prop_assert!(got == too_long(1) || is_short && got == text, "{}", got);
+        }
+        let exchange = driver.exchange().unwrap();
+        prop_assert_eq!(exchange.denied() == 1, exchange.mode() == Mode::Denied);
+        drop(driver);
+        prop_assert_eq!(config.process.budget.used(), 0);
+    }
+
+    /// Of a batch each for itself, in its place.
+    #[test]
+    fn of_a_batch_each_is_judged(
+        lengths in prop::collection::vec(prop::sample::select(vec![60_usize, 1024, 1025, 5000]), 1..5),
+        bounded in prop::collection::vec(any::<bool>(), 5),
+        accepts in prop::sample::select(vec!["gzip", ""]),
+        how in (any::<bool>(), any::<bool>(), 1..3000_usize),
+        cache in prop::sample::select(vec!["cache on", "cache off"]),
+        reversed in any::<bool>(),
+        has_stored in any::<bool>(),
+    ) {
+        let config = config(&[cache, "method deny debug_*"]);
+        if has_stored {
+            let (mut driver, _) = ask(&config, &call(1, "eth_getBlockByHash"), "gzip");
+            answer(&mut driver, &of_length(1, 300), PLAIN);
+        }
+        let (mut calls, mut answers, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, (length, bounded)) in (1_u32..).zip(lengths.iter().zip(&bounded)) {
+            let method = if *bounded { "eth_getLogs" } else { "eth_call" };
+            calls.push(call(id, method));
+            answers.push(of_length(id, *length));
+            expected.push(match *bounded && *length > 1024 {
+                true => too_long(id),
+                false => of_length(id, *length),
+            });
+        }
+        if has_stored {
+            calls.push(call(9, "eth_getBlockByHash"));
+            expected.push(of_length(1, 300).replace("\"id\":1", "\"id\":9"));
+        }
+        let (mut driver, step) = ask(&config, &format!("[{}]", calls.join(",")), accepts);
+        let gets_block = has_stored && cache == "cache off";
+        if gets_block {
+            answers.push(expected.last().unwrap().clone());
+        }
+        prop_assert!(matches!(step, Step::Forward | Step::ForwardRewritten));
+        let is_judged = bounded.iter().take(lengths.len()).any(|it| *it);
+        if reversed && is_judged {
+            answers.reverse();
+        }
+        let (length, coded, piece) = how;
+        let how = How { length, coded, piece, status: 200 };
+        let got = answer(&mut driver, &format!("[{}]", answers.join(",")), how).unwrap();
+        prop_assert_eq!(got, format!("[{}]", expected.join(",")));
+    }
+}
+
+#[test]
+fn a_batch_that_can_not_be_held_or_read_has_an_error_for_each() {
+    let calls = format!("[{},{}]", call(1, "eth_getLogs"), call(2, "eth_call"));
+    let both = format!("[{},{}]", too_long(1), too_long(2));
+    let long = format!("[{},{}]", of_length(1, 60), of_length(2, 5000));
+    let twice = format!("[{},{}]", of_length(1, 2000), of_length(1, 60));
+    let broken = format!("[{},", of_length(1, 2000));
+    let single = of_length(1, 4000);
+    for (lines, answers) in [
+        (&["max_oneshot 2k"][..], &long),
+        (&["memory 1k"], &long),
+        (&[], &twice),
+        (&[], &broken),
+        (&[], &single),
+    ] {
+        for length in [true, false] {
+            let config = config(lines);
+            let (mut driver, _) = ask(&config, &calls, "");
+            let how = How { length, ..PLAIN };
+            let got = answer(&mut driver, answers, how);
+            if lines == ["memory 1k"] && got.is_none() {
+                // nor is there any to put that together: 502
+                continue;
+            }
+            assert_eq!(got.unwrap(), both, "{lines:?} {answers}");
+        }
+    }
+    // what the node says of all of it, in few words
+    let config = config(&[]);
+    let (mut driver, _) = ask(&config, &calls, "");
+    let error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}"#;
+    assert_eq!(answer(&mut driver, error, PLAIN).unwrap(), error);
+}
+
+#[test]
+fn what_is_stored_is_no_way_around_it() {
+    let long = of_length(1, 3000);
+    let open = config(&["cache on", "cache_valid immutable 1h"]);
+    let block = |id| call(id, "eth_getBlockByHash");
+    let (mut driver, _) = ask(&open, &block(1), "gzip");
+    assert_eq!(answer(&mut driver, &long, PLAIN).unwrap(), long);
+    // another place of the same process
+    let mut directives = Directives::default();
+    for (name, value) in [
+        ("enable", &[&b"on"[..]][..]),
+        ("cache", &[b"on"]),
+        ("max_answer", &[b"eth_getBlock*", b"2k"]),
+    ] {
+        directives.set(name, value).unwrap();
+    }
+    let bounded = Arc::new(directives.resolve(open.process.clone()));
+    for accepts in ["gzip", ""] {
+        let (driver, step) = ask(&bounded, &block(2), accepts);
+        assert!(matches!(step, Step::Respond));
+        assert_eq!(String::from_utf8(sent(&driver)).unwrap(), too_long(2));
+        let exchange = driver.exchange().unwrap();
+        assert_eq!((exchange.status(), exchange.mode()), (200, Mode::Denied));
+        // a batch asks the node, and says it
+        let (mut driver, step) = ask(&bounded, &format!("[{}]", block(3)), accepts);
+        assert!(matches!(step, Step::ForwardRewritten));
+        let answers = format!("[{}]", of_length(3, 3000));
+        let got = answer(&mut driver, &answers, PLAIN).unwrap();
+        assert_eq!(got, format!("[{}]", too_long(3)));
+    }
+    let (driver, _) = ask(&open, &block(4), "");
+    assert_eq!(
+        String::from_utf8(sent(&driver)).unwrap(),
+        of_length(4, 3000)
+    );
+}
+
+#[test]
+fn what_wants_no_answer_has_none() {
+    let config = config(&[]);
+    let notification = r#"{"jsonrpc":"2.0","method":"eth_getLogs"}"#;
+    for body in [notification.to_owned(), format!("[{notification}]")] {
+        let (mut driver, step) = ask(&config, &body, "");
+        assert!(matches!(step, Step::Forward));
+        assert_eq!(answer(&mut driver, "", PLAIN).unwrap(), "");
+    }
+}
+
+#[test]
+fn a_node_that_goes_away_is_no_long_answer() {
+    let config = config(&[]);
+    let (mut driver, _) = ask(&config, &call(1, "eth_getLogs"), "gzip");
+    let head = ResponseHead {
+        status: 200,
+        content_length: None,
+        fields: [(&b"Content-Type"[..], &b"application/json"[..])].into_iter(),
+        delimited: true,
+        now: 0,
+        unbuffered: true,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    };
+    let step = driver.response_head(head).unwrap();
+    assert!(matches!(step, Step::Hold) && driver.next_timer().is_none());
+    let got = through(&mut driver, step, [&b"{\"jsonrpc\""[..]], End::Cut);
+    assert_eq!(
+        (got.unwrap(), driver.exchange().unwrap().mode()),
+        (None, Mode::Cut)
+    );
+}

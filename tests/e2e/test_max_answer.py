@@ -1,0 +1,191 @@
+"""How long answers may be, inside what others configure: a longer one is an error for its
+client, and no byte of it is sent. tests/cases/policy.toml has what is the same in every host."""
+
+import json
+import pathlib
+import select
+import threading
+
+import pytest
+
+from harness.client import Connection, Truncated, fetch, request_bytes
+from harness.http2 import Http2Client
+from harness.nginx import MODULE, resident
+from harness.origin import RESET, Until, answer, chunked, head
+from harness.rpc import call
+from test_other_modules import FOLDER, decoded, modules
+
+CONFIG = """
+upstream nodes { server @origin@; server 127.0.0.1:1 backup; keepalive 8; }
+proxy_cache_path @prefix@/proxied keys_zone=proxied:1m;
+proxy_http_version 1.1;
+sszip on;
+sszip_max_answer eth_getLogs 100k;
+sszip_max_answer debug_* 1m;
+log_format said '$sszip_mode|$sszip_cache_reason|$sszip_denied|$body_bytes_sent';
+access_log @prefix@/said.log said;
+server {
+    listen 127.0.0.1:@port@;
+    location / { proxy_pass http://nodes; }
+    location /cached { sszip_cache on; proxy_pass http://nodes; }
+    location /unbuffered { proxy_buffering off; proxy_pass http://nodes; }
+    location /streamed { sszip_hold 0; proxy_pass http://nodes; }
+    location /no-gzip { sszip_types text/none; proxy_pass http://nodes; }
+    location /small { sszip_max_oneshot 1k; sszip_memory 2m; proxy_pass http://nodes; }
+    location /ssz { sszip_ssz on; proxy_pass http://nodes; }
+    location /cors { add_header Access-Control-Allow-Origin $http_origin always; proxy_pass http://nodes; }
+    location /if { if ($request_method = POST) { set $x 1; } proxy_pass http://nodes; }
+    location /changed { sub_filter_once off; sub_filter_types *; sub_filter zzzz yyyy; proxy_pass http://nodes; }
+    location /proxied { proxy_cache proxied; proxy_cache_methods POST; proxy_cache_key $request_uri$request_body; proxy_cache_valid 1m; proxy_pass http://nodes; }
+    location /gunzipped { gunzip on; sszip_upstream_encoding pass; proxy_pass http://nodes; }
+    location /open { sszip_max_answer eth_call 1g; proxy_pass http://nodes; }
+}
+server {
+    listen 127.0.0.1:@port_http2@ http2;
+    location / { proxy_pass http://nodes; }
+}
+"""
+PLACES = ["/", "/cached", "/unbuffered", "/streamed", "/no-gzip", "/small", "/ssz", "/cors", "/if", "/changed", "/proxied", "/gunzipped"]
+JSON = ("Content-Type", "application/json")
+GZIP = ("Accept-Encoding", "gzip")
+LOGS = call("eth_getLogs", '[{"fromBlock":"0x0"}]', "7")
+ERROR = {"code": -32005, "message": "the answer is longer than may be sent"}
+TOO_LONG = {"jsonrpc": "2.0", "id": 7, "error": ERROR}
+TYPE = ("Content-Type", "application/json")
+
+
+def of_length(length, id=7):
+    frame = b'{"jsonrpc":"2.0","id":%d,"result":"%b"}'
+    return frame % (id, b"ab" * ((length - len(frame % (id, b""))) // 2))
+
+
+LONG, SHORT = of_length(120_000), of_length(90_000)
+
+
+@pytest.fixture(scope="module")
+def nginx(start_nginx):
+    return start_nginx(CONFIG, workers=5)
+
+
+def ask(nginx, path, body=LOGS, headers=(JSON, GZIP)):
+    return fetch(nginx.port, path, method="POST", body=body, headers=list(headers))
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("path", PLACES)
+def test_places(nginx, origin, path, framing):
+    for headers in ((JSON, GZIP), (JSON,)):
+        for body, expected in ((LONG, TOO_LONG), (SHORT, json.loads(SHORT))):
+            origin.answers(answer(body, framing=framing))
+            # each asks for something of its own
+            asked = LOGS.replace(b"0x0", b"0x%d" % (len(body) + len(headers)))
+            got = ask(nginx, f"{path}?{framing}{len(body)}{len(headers)}", asked, headers)
+            assert (got.status, json.loads(got.decoded)) == (200, expected)
+            assert got.header("Content-Type").startswith("application/json")
+
+
+def test_others_are_as_long_as_they_are(nginx, origin):
+    long = of_length(5_000_000)
+    origin.answers(answer(long))
+    assert ask(nginx, "/", call("eth_call", id="7")).decoded == long
+    # a block of its own forgets those around it
+    assert ask(nginx, "/open").decoded == long
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_very_long_one_takes_no_memory(nginx, origin, framing):
+    long = of_length(60_000_000)
+    before = max(map(resident, nginx.workers()))
+    for path in ("/", "/streamed", "/no-gzip"):
+        origin.answers(answer(long, framing=framing))
+        assert json.loads(ask(nginx, path, LOGS.replace(b"eth_getLogs", b"debug_x")).decoded) == TOO_LONG
+    # KiB
+    assert max(map(resident, nginx.workers())) < before + 20_000
+
+
+def test_a_batch(nginx, origin):
+    batch = b"[%b,%b,%b]" % (LOGS, call("eth_call", id="8"), call("eth_getLogs", id="9"))
+    answers = b"[%b,%b,%b]" % (of_length(200_000, 8), of_length(200_000, 9), of_length(90_000, 7))
+    expected = [json.loads(of_length(90_000, 7)), json.loads(of_length(200_000, 8)), {**TOO_LONG, "id": 9}]
+    for path in ("/", "/cached", "/unbuffered", "/no-gzip", "/cors"):
+        for framing in ("length", "chunked"):
+            for headers in ((JSON, GZIP), (JSON,)):
+                origin.answers(answer(answers, framing=framing))
+                got = ask(nginx, path, batch, headers)
+                assert json.loads(got.decoded) == expected
+    # what can't be held can't be judged
+    origin.answers(answer(answers))
+    got = json.loads(ask(nginx, "/small", batch).decoded)
+    assert got == [{**TOO_LONG, "id": id} for id in (7, 8, 9)]
+
+
+def test_http2(nginx, origin):
+    with Http2Client(nginx.ports["port_http2"]) as client:
+        for framing in ("length", "chunked"):
+            origin.answers(answer(LONG, framing=framing))
+            stream = client.ask("/", body=LOGS, method="POST")
+            client.finish(stream)
+            assert json.loads(client.bodies[stream]) == TOO_LONG
+
+
+def test_nothing_is_sent_before_it_is_known(nginx, origin):
+    go_on = threading.Event()
+    first, rest = SHORT[:50_000], SHORT[50_000:]
+    fields = [TYPE, ("Transfer-Encoding", "chunked")]
+    origin.answers([head(200, fields), *chunked([first], last=False), Until(go_on), *chunked([rest])])
+    with Connection(nginx.port) as connection:
+        connection.send(request_bytes("/unbuffered", method="POST", headers=[JSON], body=LOGS))
+        assert select.select([connection.socket], [], [], 0.3)[0] == []
+        go_on.set()
+        assert connection.read("POST").decoded == SHORT
+
+
+@pytest.mark.parametrize("length", [60_000, 150_000])
+def test_a_node_that_breaks_off(nginx, origin, length):
+    """Before it is known, and after."""
+    for framing in ("length", "chunked"):
+        origin.answers(answer(of_length(200_000), framing=framing, cut_at=length))
+        try:
+            got = ask(nginx, "/")
+        except Truncated:
+            pytest.fail("a part was sent")
+        assert got.status == 502 or json.loads(got.decoded) == TOO_LONG
+        fields = [TYPE, ("Transfer-Encoding", "chunked")]
+        origin.answers([head(200, fields), *chunked([LONG[:length]], last=False), RESET])
+        got = ask(nginx, "/")
+        assert got.status == 502 or json.loads(got.decoded) == TOO_LONG
+
+
+def test_clients_that_leave(nginx, origin):
+    for framing in ("length", "chunked"):
+        origin.answers(answer(LONG, framing=framing))
+        for _ in range(40):
+            with Connection(nginx.port) as connection:
+                connection.send(request_bytes("/", method="POST", headers=[JSON, GZIP], body=LOGS))
+        assert json.loads(ask(nginx, "/").decoded) == TOO_LONG
+
+
+def test_logs(nginx, origin):
+    origin.answers(answer(LONG))
+    length = len(ask(nginx, "/", headers=(JSON,)).body)
+    line = f"denied|-|1|{length}"
+    log = nginx.prefix / "said.log"
+    nginx.wait_for(lambda: line in log.read_text().splitlines() or f"denied|denied|1|{length}" in log.read_text(), "the log")
+
+
+@pytest.mark.once("Debian's modules are for Debian's nginx")
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_beside_brotli(start_nginx, origin, order):
+    name = "ngx_http_brotli_filter_module"
+    config = CONFIG.replace("sszip on;", "sszip on; brotli on; brotli_types *; brotli_min_length 1;", 1)
+    if order == "before":
+        nginx = start_nginx(config, main=modules(name), workers=5)
+    else:
+        ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
+        nginx = start_nginx(config, main=ours, module=FOLDER / f"{name}.so", workers=5)
+    for accept in ("br", "gzip, br", "identity"):
+        for framing in ("length", "chunked"):
+            for body, expected in ((LONG, TOO_LONG), (SHORT, json.loads(SHORT))):
+                origin.answers(answer(body, framing=framing))
+                got = ask(nginx, "/", headers=(JSON, ("Accept-Encoding", accept)))
+                assert json.loads(decoded(got)) == expected
