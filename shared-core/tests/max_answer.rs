@@ -348,3 +348,24 @@ fn a_node_that_goes_away_is_no_long_answer() {
         (None, Mode::Cut)
     );
 }
+
+#[test]
+fn what_is_short_enough_is_stored_as_ever() {
+    let short = of_length(1, 900);
+    for accepts in ["gzip", ""] {
+        for (length, coded) in [(true, false), (false, false), (true, true), (false, true)] {
+            let config = config(&["cache on", "max_answer eth_getBlock* 1k"]);
+            let block = |id| call(id, "eth_getBlockByHash");
+            let how = How {
+                length,
+                coded,
+                ..PLAIN
+            };
+            let (mut driver, _) = ask(&config, &block(1), accepts);
+            assert_eq!(answer(&mut driver, &short, how).unwrap(), short);
+            let (driver, step) = ask(&config, &block(2), "");
+            assert!(matches!(step, Step::Respond), "{accepts} {how:?}");
+            assert_eq!(String::from_utf8(sent(&driver)).unwrap(), of_length(2, 900));
+        }
+    }
+}

@@ -72,7 +72,10 @@ impl Exchange {
             }
             Err(reason) => {
                 self.mode = reason;
-                if let Some(fill) = storing.of_sent().filter(|_| is_there) {
+                if whole.left_alone.is_some() {
+                    // as if it had gone through as it came
+                    storing.copy_of_sent(config, &mut self.reason, &held.body);
+                } else if let Some(fill) = storing.of_sent().filter(|_| is_there) {
                     // what was not worth coding may be worth keeping
                     fill.build_from_once(&held.body);
                 }
