@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from harness.owner import Owner
+from harness.processes import stop
 from harness.rpc import Node, call
 from test_store import wait_until_linked
 
@@ -52,7 +53,7 @@ def test_an_owner_that_takes_its_time(start_nginx, origin, owner, line, is_hit):
     # it has nothing in its own memory
     second = start_nginx(config.replace("@line@", line))
     wait_until_linked(second, owner)
-    os.kill(owner.process.pid, signal.SIGSTOP)
+    stop(owner.process.pid)
     # longer than the one, and far less than the other, on a busy machine, too
     goes_on = threading.Timer(0.25, os.kill, (owner.process.pid, signal.SIGCONT))
     goes_on.start()

@@ -15,6 +15,7 @@ from harness import client
 from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import Client
+from harness.processes import stop
 from harness.rpc import Node, call
 
 CONFIG = """
@@ -130,7 +131,7 @@ def test_the_owner_of_a_store(start_nginx, origin):
     # with a dead owner the rest is told all the same
     nginx.expect("does not answer")
     pid = owner.status()["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         status = told(nginx)
         assert status["owner"] == {"error": "it does not answer"} and status["requests"] == 1

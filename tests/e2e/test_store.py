@@ -14,6 +14,7 @@ import pytest
 from harness import bodies, client
 from harness.nginx import MODULE, Nginx
 from harness.owner import Client, Owner
+from harness.processes import stop
 from harness.rpc import Node, call
 
 
@@ -374,7 +375,7 @@ class TestPurging:
         for _ in range(10):
             self.fill(asks)
         stopped = nginx.workers()[0]
-        os.kill(stopped, signal.SIGSTOP)
+        stop(stopped)
         try:
             nginx.owner.purge(everything=True)
         finally:
@@ -448,7 +449,7 @@ class TestWithoutAnOwner:
             nginx.expect("cache's owner at .* does not answer")
             wait_until_linked(nginx, own)
             asks = ask(nginx)
-            own.process.send_signal(signal.SIGSTOP)
+            stop(own.process.pid)
             for number in range(20):
                 answer = asks(block(f'["0x{number:064x}",true]'))
                 assert answer.status == 200

@@ -16,7 +16,7 @@ from harness import bodies, client
 from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import Client
-from harness.processes import runs
+from harness.processes import runs, stop
 from harness.rpc import Node, call
 
 
@@ -366,7 +366,7 @@ class TestUnderLoad:
             for _ in range(4):
                 clients.await_more(60)
                 stopped = random.choice(nginx.workers())
-                os.kill(stopped, signal.SIGSTOP)
+                stop(stopped)
                 clients.version += 1
                 version = clients.version
                 owner_of(nginx).purge(everything=True)

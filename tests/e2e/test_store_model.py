@@ -13,7 +13,7 @@ import pytest
 from harness import client
 from harness.nginx import Nginx
 from harness.origin import answer
-from harness.processes import runs
+from harness.processes import runs, stop
 from harness.rpc import call
 from test_store_life import end, kill_manager, wait_until_linked
 
@@ -145,7 +145,7 @@ class Run:
         """As a machine does that goes down, but for what is not synced."""
         master = self.nginx.master
         # so that it starts no other meanwhile
-        os.kill(master, signal.SIGSTOP)
+        stop(master)
         children = pathlib.Path(f"/proc/{master}/task/{master}/children").read_text().split()
         victims = [master, *map(int, children)]
         for victim in filter(runs, victims):

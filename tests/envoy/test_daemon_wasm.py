@@ -14,6 +14,7 @@ from harness import client
 from harness.envoy import route
 from harness.origin import CLOSE, RESET, Hangup, Origin, Until, answer, head
 from harness.owner import Owner
+from harness.processes import stop
 from harness.rpc import Node
 from harness.sandbox import Sandboxed
 from test_store_life import Clients, by_hash
@@ -132,7 +133,7 @@ class TestTheDaemon:
             for _ in range(3):
                 stored = daemon.status()["fills"]["kept"]
                 if how == "stopped":
-                    daemon.process.send_signal(signal.SIGSTOP)
+                    stop(daemon.process.pid)
                 else:
                     daemon.kill(signal.SIGTERM if how == "ended" else signal.SIGKILL)
                 if how == "emptied":

@@ -9,6 +9,7 @@ import pytest
 
 from harness.envoy import Envoy, route
 from harness.owner import Owner
+from harness.processes import stop
 from harness.rpc import Node
 from harness.sandbox import Sandboxed
 from test_store_life import LARGE, by_hash, hits
@@ -55,7 +56,7 @@ def test_a_daemon_that_takes_its_time(make, origin, daemon):
     stores.wait_for(lambda: hits(stores, [2, 3]) == 2, "more to be stored")
     for envoy, number, asked in ((impatient, 2, 1), (patient, 3, 0)):
         before = node.count()
-        os.kill(daemon.process.pid, signal.SIGSTOP)
+        stop(daemon.process.pid)
         goes_on = threading.Timer(0.25, os.kill, (daemon.process.pid, signal.SIGCONT))
         goes_on.start()
         try:

@@ -16,6 +16,7 @@ from harness.envoy import Envoy, route
 from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import Client, Owner
+from harness.processes import stop
 from harness.rpc import Node, call
 from test_store_life import LARGE, Clients, by_hash, hits, owner_of, wait_until_linked
 
@@ -196,7 +197,7 @@ def test_a_purge_whose_client_leaves_has_a_line(make, daemon):
     """The owner does it all the same, as soon as it can."""
     envoy = make({"cache_owner": f"unix:{daemon.socket}"}).start()
     linked(envoy, daemon)
-    daemon.process.send_signal(signal.SIGSTOP)
+    stop(daemon.process.pid)
     with envoy.connect() as connection:
         connection.send(client.request_bytes("/purge?everything", method="POST"))
         envoy.wait_for(lambda: envoy.active() == 1, "it to wait")

@@ -10,6 +10,7 @@ import pytest
 
 from harness import client
 from harness.owner import Owner
+from harness.processes import stop
 from harness.rpc import Node
 from test_shared_wasm import purge, wasm_of
 from test_store_life import LARGE, by_hash, hits
@@ -242,7 +243,7 @@ class TestPurges:
     def test_clients_that_leave(self, envoys, daemon, node):
         number = next(_numbers)
         envoys[0].wait_for(lambda: hits(envoys[0], [number]), "a hit")
-        daemon.process.send_signal(signal.SIGSTOP)
+        stop(daemon.process.pid)
         try:
             leaving = [client.Connection(envoys[0].port) for _ in range(20)]
             for one in leaving:
@@ -262,7 +263,7 @@ class TestPurges:
         """A purge waits for it, longer than a look-up does."""
         number = next(_numbers)
         envoys[0].wait_for(lambda: hits(envoys[0], [number]), "a hit")
-        daemon.process.send_signal(signal.SIGSTOP)
+        stop(daemon.process.pid)
         purged = []
         thread = threading.Thread(target=lambda: purged.append(purge(envoys[0])))
         try:
@@ -282,7 +283,7 @@ def test_who_comes_before_the_daemon_has_said_anything(session_origin, daemon, e
     number = next(_numbers)
     envoys[0].wait_for(lambda: hits(envoys[0], [number]), "it to be stored")
     before = node.count()
-    os.kill(daemon.process.pid, signal.SIGSTOP)
+    stop(daemon.process.pid)
     try:
         envoy = wasm_of(daemon, session_origin, workers=1).start()
     except BaseException:

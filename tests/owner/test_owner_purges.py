@@ -1,5 +1,6 @@
 """Purges: what they remove, and when they are over."""
 
+import os
 import signal
 import subprocess
 import time
@@ -150,6 +151,8 @@ def test_a_stopped_process_is_waited_for_until_its_time_is_over(owner):
     stopped = times_of(owner, "stopped")
     hello = int(stopped.stdout.readline().split(b'"until":')[1].rstrip(b"}\n"))
     stopped.send_signal(signal.SIGSTOP)
+    # which it only is when it has had its turn
+    os.waitpid(stopped.pid, os.WUNTRACED)
     try:
         purge = owner.begin_purge(everything=True)
         assert purge.wait().status == 200

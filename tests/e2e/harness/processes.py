@@ -4,8 +4,11 @@ Not by /proc, where looking at a process has the kernel remember it: a parent
 that reaps one which is being looked at may spin for seconds."""
 
 import os
+import pathlib
 import re
 import select
+import signal
+import time
 
 _LINE = re.compile(
     rb"\[\w+\] (?P<who>\d+)#\d+: (?:"
@@ -68,3 +71,23 @@ def runs(pid):
         return not ended
     finally:
         os.close(process)
+
+
+def stop(pid):
+    """Stops a process until it gets SIGCONT, and returns when none of its threads runs.
+
+    The kernel only notes SIGSTOP down: threads go on until the one that takes it has
+    had its turn, which on a busy machine is after the next answer."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + 30
+    while not all(map(_is_stopped, pathlib.Path(f"/proc/{pid}/task").iterdir())):
+        assert time.monotonic() < deadline, f"{pid} does not stop"
+        time.sleep(0.001)
+
+
+def _is_stopped(thread):
+    try:
+        # its name may have blanks and parentheses
+        return (thread / "stat").read_text().rpartition(") ")[2][0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
