@@ -19,6 +19,7 @@ from harness.origin import answer
 from harness.owner import Client
 from harness.processes import stop
 from harness.rpc import Node, call
+from test_store_life import wait_until_linked
 
 CONFIG = """
 sszip on;
@@ -183,6 +184,7 @@ def test_the_owner_alone(start_nginx, origin):
     place = place.replace("/run/sszip/cached.sock", "@prefix@/cache/owner.sock")
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
     nginx = start_nginx(CONFIG.replace("sszip on;", path, 1).replace("location / ", place + "    location / "))
+    wait_until_linked(nginx)
     origin.answers(Node(RESULTS))
     nginx.post("/", block(7))
     nginx.wait_for(lambda: told(nginx, "/sszip_owner")["memory"]["entries"] == 1, "the owner to have it")

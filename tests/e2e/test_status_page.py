@@ -9,6 +9,7 @@ import pytest
 from harness.browser import Browser
 from harness.rpc import Node, call
 from test_status import CONFIG, RESULTS, block
+from test_store_life import wait_until_linked
 
 pytestmark = pytest.mark.once("what a browser makes of the page is not nginx's affair")
 
@@ -27,7 +28,11 @@ def served(start_nginx, session_origin):
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
     config = CONFIG.replace("sszip on;", path, 1)
     owner = "location = /owner { proxy_pass http://unix:@prefix@/cache/owner.sock:/v1/status; }\n    location / "
-    return start_nginx(config.replace("location / ", owner), workers=2)
+    nginx = start_nginx(config.replace("location / ", owner), workers=2)
+    wait_until_linked(nginx)
+    # a page is open when nginx ends
+    nginx.expect("owner.sock failed")
+    return nginx
 
 
 @pytest.fixture
