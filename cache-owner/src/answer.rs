@@ -17,6 +17,7 @@ use sszip_core::cache::owner::memory::Kept;
 use sszip_core::cache::owner::state::Found;
 use sszip_core::cache::owner::Now;
 use sszip_core::cache::{told, Key};
+use sszip_core::status::Format;
 
 use crate::engine::Purged;
 use crate::events::EventStream;
@@ -242,7 +243,7 @@ pub fn status(
     chains: &[Arc<Chain>],
     uptime: u64,
     (connections, waits): (usize, usize),
-) -> Response<Answer> {
+) -> Value {
     status["version"] = 1.into();
     status["software"] = concat!("sszip/", env!("CARGO_PKG_VERSION")).into();
     status["pid"] = std::process::id().into();
@@ -250,9 +251,14 @@ pub fn status(
     status["connections"] = connections.into();
     status["waits"] = waits.into();
     status["chains"] = chains.iter().map(|chain| followed(chain)).collect();
-    with_type(
-        StatusCode::OK,
-        "application/json",
-        Answer::of(format!("{status:#}\n")),
-    )
+    status
+}
+
+/// The same in the form that it is asked for.
+pub fn told(format: Format, status: Value) -> Response<Answer> {
+    let body = Answer::of(format.write_of_owner(status));
+    let mut response = with_type(StatusCode::OK, format.media_type(), body);
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    response
 }

@@ -11,6 +11,7 @@ use sszip_core::cache::entry::about::{About as EntryAbout, Scope};
 use sszip_core::cache::freshness::IfFinal;
 use sszip_core::cache::owner::processes::Name;
 use sszip_core::cache::{Key, Namespace};
+use sszip_core::status::Format;
 
 /// How long a lease lasts if nobody says otherwise, and at most. Milliseconds.
 pub const LEASE: u64 = 10_000;
@@ -53,7 +54,7 @@ pub enum Request {
     /// The event stream.
     Events(Name),
     /// What the owner knows of itself.
-    Status,
+    Status(Format),
 }
 
 /// What is said of an entry that is to be kept.
@@ -140,7 +141,7 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         ("acknowledgements", None) => ("POST", &["process"]),
         ("events", None) => ("GET", &["process"]),
         ("lookups" | "purges", None) => ("POST", &[]),
-        ("status", None) => ("GET", &[]),
+        ("status", None) => ("GET", &["format"]),
         _ => return Err(nowhere(
             "there is entries/KEY, lookups, leases/KEY, purges, acknowledgements, events and status",
         )),
@@ -182,7 +183,11 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         "events" => Request::Events(query.process()?),
         "lookups" => Request::LookUps,
         "purges" => Request::Purge,
-        _ => Request::Status,
+        _ => Request::Status(match query.get("format") {
+            // as processes ask
+            None => Format::Json,
+            Some(_) => Format::of(head.uri.query().unwrap_or_default().as_bytes()).map_err(bad)?,
+        }),
     })
 }
 

@@ -147,13 +147,14 @@ impl Service {
                 let stream = EventStream::new(Arc::clone(engine), stream, waker);
                 Ok(answer::events(stream))
             }
-            Request::Status => {
+            Request::Status(format) => {
                 // figures that lie in memory: a disk that hangs can be seen
                 let status = engine.owner.status();
                 let uptime = now().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
                 let counts = (connections, engine.waits.count());
-                Ok(answer::status(status, &engine.chains, uptime, counts))
+                let status = answer::status(status, &engine.chains, uptime, counts);
+                Ok(answer::told(format, status))
             }
         }
     }

@@ -26,11 +26,12 @@ enum Total {
     Requests,
     NodeRequests,
     CallsSaved,
+    Evicted,
     /// The first of [`Verdict::ALL`].
     Verified,
 }
 
-const TOTALS: [&str; 16] = [
+const TOTALS: [&str; 17] = [
     "response.compressed",
     "response.not_compressed",
     "response.content_length_too_small",
@@ -43,6 +44,7 @@ const TOTALS: [&str; 16] = [
     "requests",
     "node.requests",
     "node.calls_saved",
+    "cache_memory.evicted",
     "verified.same",
     "verified.changed",
     "verified.different",
@@ -148,6 +150,8 @@ pub(crate) struct Answered<'a> {
     pub(crate) is_forwarded: bool,
     /// Since the request's head, in microseconds; `None`: the host does not say.
     pub(crate) elapsed: Option<u64>,
+    /// For how long what was stored had been, in milliseconds.
+    pub(crate) age: Option<u64>,
 }
 
 impl Answered<'_> {
@@ -189,6 +193,7 @@ pub struct Tally {
     more: Vec<(u16, u64)>,
     length: Option<u64>,
     time: Option<(Time, u64)>,
+    age: Option<u64>,
 }
 
 /// What times are kept of.
@@ -231,6 +236,8 @@ impl Tally {
                 (false, false) => None,
             };
             tally.time = kind.zip(answered.elapsed);
+            let is_one = kind == Some(Time::Hit) && answered.calls.is_none();
+            tally.age = answered.age.filter(|_| is_one).map(|age| age / 100);
         }
         tally.add_cache(answered);
         tally
@@ -298,6 +305,14 @@ impl Tally {
             .extend(counted.map(|(place, count)| (place as u16, count)));
     }
 
+    /// Entries that have left the process's memory meanwhile because others needed their
+    /// room.
+    pub(crate) fn add_evicted(&mut self, count: u64) {
+        if count > 0 {
+            self.more.push((Total::Evicted as u16, count));
+        }
+    }
+
     fn total(&mut self, total: Total, count: u64) {
         self.add(total as usize, count);
     }
@@ -318,6 +333,11 @@ impl Tally {
     /// How long it took, in microseconds, if the host has said so.
     pub fn time(&self) -> Option<(Time, u64)> {
         self.time
+    }
+
+    /// For how long the answer of a hit had been stored, in tenths of a second.
+    pub fn age(&self) -> Option<u64> {
+        self.age
     }
 
     /// What it adds to each of [`HISTOGRAMS`], if it does.

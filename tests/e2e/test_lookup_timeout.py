@@ -38,7 +38,8 @@ def owner():
 
 @pytest.mark.parametrize(
     "line, is_hit",
-    [("", False), ("sszip_cache_lookup_timeout 1s;", True)],
+    # what is a comment is the default
+    [("# sszip_cache_lookup_timeout", False), ("sszip_cache_lookup_timeout 1s;", True)],
     ids=["20ms", "1s"],
 )
 def test_an_owner_that_takes_its_time(start_nginx, origin, owner, line, is_hit):

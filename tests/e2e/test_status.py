@@ -3,10 +3,12 @@ independent count, what the node was asked."""
 
 import json
 import os
+import pathlib
 import random
 import re
 import signal
 import threading
+import time
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -17,6 +19,7 @@ from harness.origin import answer
 from harness.owner import Client
 from harness.processes import stop
 from harness.rpc import Node, call
+from test_store_life import wait_until_linked
 
 CONFIG = """
 sszip on;
@@ -33,6 +36,7 @@ server {
 """
 LONG = b'"0x' + b"00112233" * 2000 + b'"'
 RESULTS = {"eth_chainId": b'"0x1"', "eth_getBlockByHash": LONG, "debug_traceCall": LONG}
+FOLDER = pathlib.Path(__file__).parents[2]
 MARKUP = "<b onclick=alert(1)>"
 
 
@@ -48,9 +52,9 @@ def told(nginx, path="/status"):
     return json.loads(response.decoded)
 
 
-def metrics(nginx):
+def metrics(nginx, path="/status"):
     """By name and labels, read by Prometheus's own reader."""
-    response = client.fetch(nginx.port, "/status?format=prometheus")
+    response = client.fetch(nginx.port, f"{path}?format=prometheus")
     assert response.header("Content-Type").startswith("application/openmetrics-text; version=1.0.0")
     families = text_string_to_metric_families(response.decoded.decode())
     return {
@@ -89,6 +93,38 @@ def test_each_form(start_nginx, origin):
     assert b"<title>sszip</title>" in page.decoded
     # it asks nobody else for anything
     assert not re.search(rb"(src|href)=(?!\"(\?|data:,\"))|https?://|@import|url\(", page.decoded)
+
+
+def test_how_old_hits_are(start_nginx, origin):
+    nginx = start_nginx(CONFIG)
+    origin.answers(Node(RESULTS))
+    for _ in range(3):
+        nginx.post("/", block(1))
+    time.sleep(2)
+    nginx.post("/", block(1))
+    nginx.wait_for(lambda: told(nginx)["hits"] == 3, "all to be counted")
+    ages = told(nginx)["hit_age_seconds"]
+    assert ages["count"] == 3 and ages["sum"] >= 2 and ages["p50"] < ages["p99"]
+    seen = metrics(nginx)
+    assert seen["sszip_hit_age_seconds_count",] == 3
+    assert seen["sszip_hit_age_seconds_sum",] == ages["sum"]
+    # two in the first bucket, unless the machine stands still
+    assert seen["sszip_hit_age_seconds_bucket", "1.6"] <= 2
+
+
+def test_who_makes_room_for_others(start_nginx, origin):
+    nginx = start_nginx(CONFIG.replace("sszip on;", "sszip on; sszip_cache_memory 1m;", 1))
+    result = b'"0x%b"' % random.Random(5).randbytes(20_000).hex().encode()
+    origin.answers(Node({"eth_getBlockByHash": result}))
+    for number in range(100):
+        nginx.post("/", block(number))
+    # who has room is told a tenth of a second later, with the next request
+    time.sleep(0.2)
+    nginx.post("/", block(99))
+    nginx.wait_for(lambda: told(nginx)["requests"] == 101, "all to be counted")
+    now = told(nginx)
+    assert now["evicted"] == 100 - now["workers"]["cache_memory.entries"] > 20
+    assert metrics(nginx)["sszip_cache_memory_evictions_total",] == now["evicted"]
 
 
 def test_what_is_wrong(start_nginx):
@@ -139,6 +175,28 @@ def test_the_owner_of_a_store(start_nginx, origin):
     finally:
         os.kill(pid, signal.SIGCONT)
     nginx.wait_for(lambda: "memory" in told(nginx)["owner"], "the owner to be back")
+
+
+def test_the_owner_alone(start_nginx, origin):
+    """Through a proxy, as docs/observability.md has it."""
+    page = (FOLDER / "docs/observability.md").read_text()
+    place = re.search(r"```nginx\n(location = /sszip_owner .*?)```", page, re.DOTALL)[1]
+    place = place.replace("/run/sszip/cached.sock", "@prefix@/cache/owner.sock")
+    path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
+    nginx = start_nginx(CONFIG.replace("sszip on;", path, 1).replace("location / ", place + "    location / "))
+    wait_until_linked(nginx)
+    origin.answers(Node(RESULTS))
+    nginx.post("/", block(7))
+    nginx.wait_for(lambda: told(nginx, "/sszip_owner")["memory"]["entries"] == 1, "the owner to have it")
+    owner = told(nginx, "/sszip_owner")
+    assert owner["software"].startswith("sszip/") and owner["memory"]["evicted"] == 0
+    seen = metrics(nginx, "/sszip_owner")
+    assert seen["sszip_owner_memory_entries",] == 1 and seen["sszip_owner_up",] == 1
+    assert ("sszip_requests_total",) not in seen
+    shown = client.fetch(nginx.port, "/sszip_owner")
+    assert shown.header("Content-Type") == "text/html; charset=utf-8" and b"<title>sszip" in shown.decoded
+    refused = client.fetch(nginx.port, "/sszip_owner?format=xml")
+    assert refused.status == 400 and b"html, json or prometheus" in refused.decoded
 
 
 @pytest.mark.parametrize("workers", [1, 4])

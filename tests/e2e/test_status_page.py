@@ -9,6 +9,7 @@ import pytest
 from harness.browser import Browser
 from harness.rpc import Node, call
 from test_status import CONFIG, RESULTS, block
+from test_store_life import wait_until_linked
 
 pytestmark = pytest.mark.once("what a browser makes of the page is not nginx's affair")
 
@@ -25,7 +26,12 @@ def browser():
 @pytest.fixture(scope="module")
 def served(start_nginx, session_origin):
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
-    nginx = start_nginx(CONFIG.replace("sszip on;", path, 1), workers=2)
+    config = CONFIG.replace("sszip on;", path, 1)
+    owner = "location = /owner { proxy_pass http://unix:@prefix@/cache/owner.sock:/v1/status; }\n    location / "
+    nginx = start_nginx(config.replace("location / ", owner), workers=2)
+    wait_until_linked(nginx)
+    # a page is open when nginx ends
+    nginx.expect("owner.sock failed")
     return nginx
 
 
@@ -95,6 +101,23 @@ def test_it_moves_and_stays_text(browser, busy):
     assert page.run("document.querySelector('#trouble').textContent") == ""
     asked, thrown = page.asked_for()
     assert set(asked) == {url, f"{url}?format=json"} and not thrown
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_owner_has_one(browser, busy, width):
+    url = f"http://127.0.0.1:{busy.port}/owner?format="
+    page = browser.page(f"{url}html", width)
+    page.wait_for("document.querySelectorAll('table').length == 1", "the store's table")
+    first = shown(page, "look-ups")
+    page.wait_for(f"document.querySelector('#tiles').textContent.includes({first!r}) === false", "another number")
+    assert "the owner of a store" in page.run("document.querySelector('#about').textContent")
+    assert page.run("document.documentElement.scrollWidth") <= width
+    page.run(f"""show({{ ...before, chains: [{{ name: {CHAINS!r}, state: "unreachable", error: {CHAINS!r},
+        head: 1, final: null, reorgs: 0 }}] }})""")
+    assert page.run("document.querySelectorAll('b[onclick]').length") == 0
+    assert page.run("document.documentElement.scrollWidth") <= width
+    asked, thrown = page.asked_for()
+    assert set(asked) == {f"{url}html", f"{url}json"} and not thrown
 
 
 def test_names_of_others_are_text(browser, busy):

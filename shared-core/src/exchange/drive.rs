@@ -20,6 +20,7 @@ use super::step::{code, stored, Work, LONG_TO_FORGET};
 pub use super::step::{Beside, Job, Lack, Step};
 use super::stream::StreamFailure;
 use super::transitions::{Event, State};
+use crate::cache::process::hot::Hot;
 use crate::cache::reason::Reason;
 use crate::cache::stale::Failure;
 use crate::config::learnt::Learnt;
@@ -781,11 +782,13 @@ impl Driver {
             each: &exchange.looked.batch_calls,
             is_forwarded: self.is_forwarded,
             elapsed,
+            age: exchange.looked.age,
         });
-        let verified = &exchange.config().process.shared.verified;
-        if let Some(counts) = verified.take_counts() {
+        let shared = &exchange.config().process.shared;
+        if let Some(counts) = shared.verified.take_counts() {
             tally.add_verified(counts);
         }
+        tally.add_evicted(shared.hot().map_or(0, Hot::take_evictions));
         self.is_counted = true;
         Some(tally)
     }

@@ -135,6 +135,10 @@ impl Exchange {
         if head.subrequest {
             return Err(Mode::Subrequest);
         }
+        if self.was_only_notified(head.status) {
+            self.judge_part(&Response::read(head.fields.clone()), head);
+            return Ok(Judged::Merge);
+        }
         match head.status {
             101 => return Err(Mode::Upgrade),
             206 | 304 => {

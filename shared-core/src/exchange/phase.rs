@@ -84,12 +84,13 @@ impl Phase {
 
     /// What is held goes out, with what was made of it.
     pub(super) fn coded(self, stored: Option<Body>) -> Self {
-        let held = match self {
-            Phase::Coding(whole) => whole.held,
-            Phase::Merging(mixed) => mixed.held,
+        let (held, status) = match self {
+            Phase::Coding(whole) => (whole.held, 0),
+            Phase::Merging(mixed) => (mixed.held, mixed.status),
             other => return other,
         };
         let mut answer = Answer::of(held);
+        answer.status = status;
         answer.stored = stored;
         Phase::Ready(answer)
     }

@@ -220,6 +220,7 @@ impl Exchange {
             gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
             coding: Coding::Identity,
             held: Held::default(),
+            status: 0,
             is_lost: false,
         };
         self.looked.allowed = Some((Box::new(mixed), request));

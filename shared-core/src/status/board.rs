@@ -13,7 +13,8 @@ const SHARED: usize = PARTS - 1;
 const TIMES: usize = COUNTERS;
 /// Of each time: its buckets, and the sum.
 const TIME: usize = BUCKETS + 1;
-const GAUGE: usize = TIMES + Time::ALL.len() * TIME;
+const AGES: usize = TIMES + Time::ALL.len() * TIME;
+const GAUGE: usize = AGES + TIME;
 /// A part begins with a line of the processor's cache.
 const PART: usize = (GAUGE + GAUGES.len()).next_multiple_of(8);
 
@@ -35,16 +36,18 @@ pub struct Sums {
     pub counters: Vec<u64>,
     /// Of each of [`Time::ALL`].
     pub times: [Times; Time::ALL.len()],
+    /// For how long what hits gave had been stored, in tenths of a second.
+    pub ages: Times,
     /// Of each of [`GAUGES`].
     pub gauges: [u64; GAUGES.len()],
 }
 
-/// How long something took.
+/// How long something took, in microseconds if nothing else is said.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
     /// How often it took as long as each bucket says.
     pub buckets: [u64; BUCKETS],
-    /// All together, in microseconds.
+    /// All together.
     pub sum: u64,
 }
 
@@ -92,8 +95,11 @@ impl Board {
         for (counter, by) in tally.counts() {
             add(&part[counter], by);
         }
-        if let Some((time, took)) = tally.time() {
-            let times = &part[TIMES + time as usize * TIME..][..TIME];
+        let of_time = |(time, took)| (TIMES + time as usize * TIME, took);
+        let times = tally.time().map(of_time);
+        let ages = tally.age().map(|age| (AGES, age));
+        for (at, took) in times.into_iter().chain(ages) {
+            let times = &part[at..][..TIME];
             add(&times[bucket_of(took)], 1);
             add(&times[BUCKETS], took);
         }
@@ -115,17 +121,18 @@ impl Board {
                 *sum = u64::wrapping_add(*sum, number.load(Ordering::Relaxed));
             }
         }
-        let times = Time::ALL.map(|time| {
-            let of = &all[TIMES + time as usize * TIME..][..TIME];
+        let times = |at: usize| {
+            let of = &all[at..][..TIME];
             Times {
                 buckets: std::array::from_fn(|bucket| of[bucket]),
                 sum: of[BUCKETS],
             }
-        });
+        };
         Sums {
             since: self.0[SINCE].load(Ordering::Relaxed),
             counters: all[..COUNTERS].to_vec(),
-            times,
+            times: Time::ALL.map(|time| times(TIMES + time as usize * TIME)),
+            ages: times(AGES),
             gauges: std::array::from_fn(|gauge| all[GAUGE + gauge]),
         }
     }

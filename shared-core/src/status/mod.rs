@@ -13,6 +13,8 @@ mod openmetrics;
 pub mod report;
 pub mod times;
 
+use serde_json::Value;
+
 use self::report::Report;
 
 /// In which of its forms it is asked for.
@@ -63,6 +65,15 @@ impl Format {
             Self::Page => PAGE.into(),
             Self::Json => report().json(),
             Self::OpenMetrics => openmetrics::write(report()),
+        }
+    }
+
+    /// The same of an owner alone, as it says it of itself (docs/owner-protocol.md).
+    pub fn write_of_owner(self, owner: Value) -> String {
+        match self {
+            Self::Page => PAGE.into(),
+            Self::Json => format!("{owner:#}\n"),
+            Self::OpenMetrics => openmetrics::write_of_owner(owner),
         }
     }
 

@@ -9,6 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 
+use super::board::Times;
 use super::report::{encoder, split, Report, SOFTWARE};
 use super::times::bound;
 use crate::metrics::{names, Time, GAUGES};
@@ -54,7 +55,7 @@ const FAMILIES: [(&str, &str, &str, &str); 6] = [
 ];
 
 /// Of counters that stand alone.
-const TOTALS: [(&str, &str, &str, Option<Unit>); 12] = [
+const TOTALS: [(&str, &str, &str, Option<Unit>); 13] = [
     ("requests", "requests", "Requests", None),
     (
         "node.requests",
@@ -66,6 +67,12 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 12] = [
         "node.calls_saved",
         "node_calls_saved",
         "Calls that it was not asked for",
+        None,
+    ),
+    (
+        "cache_memory.evicted",
+        "cache_memory_evictions",
+        "Entries that left the workers' memory because others needed their room",
         None,
     ),
     (
@@ -121,12 +128,32 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 12] = [
 
 /// All of it.
 pub fn write(report: Report) -> String {
+    collect(report)
+}
+
+/// What an owner says of itself, by itself.
+pub fn write_of_owner(owner: Value) -> String {
+    collect(Owner(owner))
+}
+
+fn collect(collector: impl Collector) -> String {
     let mut registry = Registry::with_prefix("sszip");
-    registry.register_collector(Box::new(report));
+    registry.register_collector(Box::new(collector));
     let mut written = String::new();
     // a String takes all
     let _ = text::encode(&mut written, &registry);
     written
+}
+
+#[derive(Debug)]
+struct Owner(Value);
+
+impl Collector for Owner {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let up = "The owner of the store answers";
+        gauge(&mut encoder, "owner_up", up, 1.0)?;
+        owners(&mut encoder, &self.0)
+    }
 }
 
 impl Collector for Report {
@@ -193,17 +220,23 @@ impl Report {
         let mut metric =
             to.encode_descriptor("request_duration", help, unit, MetricType::Histogram)?;
         for (time, times) in Time::ALL.iter().zip(&self.sums.times) {
-            let seconds = |bucket| bound(bucket).map_or(f64::MAX, |it| it as f64 / 1e6);
-            let buckets = times.buckets.iter().enumerate();
-            let buckets: Vec<_> = buckets.map(|(at, count)| (seconds(at), *count)).collect();
-            let count = times.buckets.iter().sum();
             let label = [("cache", time.name())];
-            metric
-                .encode_family(&label)?
-                .encode_histogram::<NoLabelSet>(times.sum as f64 / 1e6, count, &buckets, None)?;
+            histogram(&mut metric.encode_family(&label)?, times, 1e6)?;
         }
-        Ok(())
+        let help = "For how long the answers of hits had been stored";
+        let mut metric = to.encode_descriptor("hit_age", help, unit, MetricType::Histogram)?;
+        histogram(&mut metric, &self.sums.ages, 10.0)
     }
+}
+
+/// `of_a_second`: what is counted, so many to a second.
+fn histogram(metric: &mut MetricEncoder<'_>, times: &Times, of_a_second: f64) -> Result<(), Error> {
+    let seconds = |bucket| bound(bucket).map_or(f64::MAX, |it| it as f64 / of_a_second);
+    let buckets = times.buckets.iter().enumerate();
+    let buckets: Vec<_> = buckets.map(|(at, count)| (seconds(at), *count)).collect();
+    let count = times.buckets.iter().sum();
+    let sum = times.sum as f64 / of_a_second;
+    metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
 fn count_of(metric: &mut MetricEncoder<'_>, count: u64) -> Result<(), Error> {
@@ -257,7 +290,7 @@ fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
             "Entries that were not stored for want of memory",
         ),
     ];
-    const COUNTERS: [(&str, &str, &str); 7] = [
+    const COUNTERS: [(&str, &str, &str); 8] = [
         (
             "/lookups/memory",
             "owner_memory_hits",
@@ -278,6 +311,11 @@ fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
             "/fills/refused",
             "owner_refused_fills",
             "Entries that were not",
+        ),
+        (
+            "/memory/evicted",
+            "owner_memory_evictions",
+            "Entries that left the owner's memory because others needed their room",
         ),
         (
             "/stores/done",

@@ -147,6 +147,8 @@ impl Report {
                 "hits": total("cache.hit_bytes"),
             },
             "microseconds": times,
+            "hit_age_seconds": of_ages(&self.sums.ages),
+            "evicted": total("cache_memory.evicted"),
             "verified": families.remove("verified").unwrap_or_else(|| json!({})),
             "modes": families.remove("mode").unwrap_or_else(|| json!({})),
             "cache": families.remove("cache").unwrap_or_else(|| json!({})),
@@ -175,6 +177,13 @@ fn of_times(times: &Times) -> Value {
     let half = quantile(&times.buckets, 0.5);
     let most = quantile(&times.buckets, 0.99);
     json!({ "count": count, "sum": times.sum, "p50": half, "p99": most })
+}
+
+fn of_ages(ages: &Times) -> Value {
+    let seconds = |tenths: u64| tenths as f64 / 10.0;
+    let part = |part: f64| quantile(&ages.buckets, part).map(seconds);
+    let count: u64 = ages.buckets.iter().sum();
+    json!({ "count": count, "sum": seconds(ages.sum), "p50": part(0.5), "p99": part(0.99) })
 }
 
 fn ratio(part: u64, all: u64) -> Option<f64> {

@@ -36,6 +36,7 @@ fn answered(method: &[u8], status: CacheStatus) -> Answered<'_> {
         each: &[],
         is_forwarded,
         elapsed: Some(if is_forwarded { 4000 } else { 40 }),
+        age: (!is_forwarded).then_some(30_000),
     }
 }
 
@@ -59,10 +60,9 @@ fn counted() -> Board {
         for _ in 0..3 {
             board.count(worker, &Tally::of(&answered(b"eth_call", CacheStatus::Hit)));
         }
-        board.count(
-            worker,
-            &Tally::of(&answered(b"\"><b>\n", CacheStatus::Miss)),
-        );
+        let mut tally = Tally::of(&answered(b"\"><b>\n", CacheStatus::Miss));
+        tally.add_evicted(2);
+        board.count(worker, &tally);
         let each = [
             CallOfBatch::new(b"eth_chainId", true),
             CallOfBatch::new(b"eth_call", false),
@@ -102,6 +102,11 @@ fn all_workers_are_told_together() {
     assert_eq!(told["microseconds"]["hit"]["count"], 300);
     assert_eq!(told["microseconds"]["miss"]["sum"], 1_200_000);
     assert_eq!(told["workers"]["memory.bytes"], 64);
+    assert_eq!(told["evicted"], 200);
+    let ages = &told["hit_age_seconds"];
+    assert_eq!((&ages["count"], &ages["sum"]), (&json!(300), &json!(9000.0)));
+    let half = ages["p50"].as_f64().unwrap();
+    assert!((25.6..=38.4).contains(&half), "{half}");
     assert_eq!(told["owner"], Value::Null);
 }
 
@@ -122,7 +127,7 @@ fn what_was_counted_stays() {
 fn prometheus_gets_it_with_labels_of_our_own() {
     let owner = json!({
         "leases": 3,
-        "memory": {"entries": 5, "bytes": 6, "capacity": 7},
+        "memory": {"entries": 5, "bytes": 6, "capacity": 7, "evicted": 4},
         "store": {"entries": 1, "bytes": 2, "memory": 0, "busy": 0, "off": null},
         "chains": [
             {"name": "a\"b\\c\nd", "state": "following", "head": 9, "final": null, "reorgs": 2},
@@ -139,6 +144,11 @@ fn prometheus_gets_it_with_labels_of_our_own() {
         r#"sszip_request_duration_seconds_bucket{le="0.000048",cache="hit"} 300"#,
         r#"sszip_request_duration_seconds_count{cache="miss"} 300"#,
         "sszip_memory_bytes 64.0",
+        r#"sszip_hit_age_seconds_bucket{le="25.6"} 0"#,
+        r#"sszip_hit_age_seconds_bucket{le="38.4"} 300"#,
+        "sszip_hit_age_seconds_sum 9000.0",
+        "sszip_cache_memory_evictions_total 200",
+        "sszip_owner_memory_evictions_total 4",
         "sszip_owner_leases 3.0",
         r#"sszip_chain_head{chain="a\"b\\c\nd"} 9.0"#,
         r#"sszip_chain_reorgs_total{chain="a\"b\\c\nd"} 2"#,

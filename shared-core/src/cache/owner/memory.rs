@@ -16,7 +16,7 @@ use super::now::Now;
 use crate::cache::chain::{Chain, Chains, Stamp};
 use crate::cache::entry::about::About;
 use crate::cache::entry::wire;
-use crate::cache::process::hot::bounded;
+use crate::cache::process::hot::{bounded, Evictions};
 use crate::cache::Key;
 
 /// An entry in memory.
@@ -248,7 +248,8 @@ impl Weighter<Key, Arc<Kept>> for ByWeight {
 
 /// Entries by key.
 pub struct Memory {
-    cache: Cache<Key, Arc<Kept>, ByWeight, RandomState>,
+    cache: Cache<Key, Arc<Kept>, ByWeight, RandomState, Evictions>,
+    evictions: Evictions,
     max_entry: u64,
 }
 
@@ -256,8 +257,10 @@ impl Memory {
     /// A tier of at most `capacity` bytes. An entry takes nine tenths of it at
     /// most.
     pub fn new(capacity: u64) -> Self {
+        let evictions = Evictions::default();
         Self {
-            cache: bounded(capacity, 1, ByWeight),
+            cache: bounded(capacity, 1, ByWeight, evictions.clone()),
+            evictions,
             max_entry: capacity / 10 * 9,
         }
     }
@@ -361,6 +364,11 @@ impl Memory {
         self.cache.capacity()
     }
 
+    /// How many have left because others needed their room.
+    pub fn evictions(&self) -> u64 {
+        self.evictions.count()
+    }
+
     /// How many there are, stale ones too.
     pub fn count(&self) -> usize {
         self.cache.len()
@@ -416,6 +424,7 @@ mod tests {
             assert!(memory.bytes() <= memory.capacity());
         }
         assert!(memory.count() > 20);
+        assert_eq!(memory.evictions(), 200 - memory.count() as u64);
     }
 
     #[test]

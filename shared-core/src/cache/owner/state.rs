@@ -508,6 +508,7 @@ impl Owner {
                 "entries": self.memory.count(),
                 "bytes": self.memory.bytes(),
                 "capacity": self.memory.capacity(),
+                "evicted": self.memory.evictions(),
             },
             "lookups": {
                 "memory": load(&counters.memory_hits),

@@ -5,12 +5,12 @@
 //! Any number of threads may use it; a look-up takes a read lock of a shard.
 
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, Weighter};
+use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 #[cfg(feature = "ffi")]
 use crate::allocator::with_spares;
@@ -21,7 +21,8 @@ use crate::lock::locked;
 /// Entries by key.
 #[derive(Debug)]
 pub struct Hot {
-    cache: Cache<Name, Slot, ByWeight, RandomState>,
+    cache: Cache<Name, Slot, ByWeight, RandomState, Evictions>,
+    evictions: Evictions,
     max_entry: u64,
     /// Slots of another age are given to nobody.
     age: AtomicU32,
@@ -63,12 +64,47 @@ impl Weighter<Name, Slot> for ByWeight {
 /// after eviction depends on it.
 const TYPICAL: u64 = 16 << 10;
 
+/// Entries that left a cache because others needed their room.
+#[derive(Clone, Debug, Default)]
+pub(in crate::cache) struct Evictions(Arc<AtomicU64>);
+
+impl Evictions {
+    /// How many there were so far.
+    pub(in crate::cache) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// How many there were since the last call.
+    fn take(&self) -> u64 {
+        match self.count() {
+            // as nearly always
+            0 => 0,
+            _ => self.0.swap(0, Ordering::Relaxed),
+        }
+    }
+}
+
+impl<K, V> Lifecycle<K, V> for Evictions {
+    /// What is dropped when the shard's lock is given back.
+    type RequestState = <DefaultLifecycle<K, V> as Lifecycle<K, V>>::RequestState;
+
+    /// Not called for what is replaced.
+    fn before_evict(&self, _: &mut Self::RequestState, _: &K, _: &mut V) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_evict(&self, state: &mut Self::RequestState, key: K, value: V) {
+        DefaultLifecycle::default().on_evict(state, key, value);
+    }
+}
+
 /// A cache of that many shards, of at most `capacity` as `by` weighs it.
 pub(in crate::cache) fn bounded<K, V, W>(
     capacity: u64,
     shards: usize,
     by: W,
-) -> Cache<K, V, W, RandomState>
+    evictions: Evictions,
+) -> Cache<K, V, W, RandomState, Evictions>
 where
     K: Eq + Hash,
     V: Clone,
@@ -87,7 +123,7 @@ where
             // whoever chooses calls chooses keys: the seed is what he does
             // not know
             RandomState::default(),
-            DefaultLifecycle::default(),
+            evictions,
         ),
         // both capacities are set above
         Err(_) => unreachable!(),
@@ -110,9 +146,10 @@ impl Hot {
         // a power of two, as the cache would make of it, but not above
         let shards = 1usize << wanted.min(most).min(1 << 16).ilog2();
         let shard = capacity / shards as u64;
-        let cache = bounded(capacity, shards, ByWeight);
+        let evictions = Evictions::default();
         Self {
-            cache,
+            cache: bounded(capacity, shards, ByWeight, evictions.clone()),
+            evictions,
             max_entry: max_entry.min(shard / 10 * 9).min(u32::MAX.into()),
             age: AtomicU32::new(0),
             writing: Mutex::new(()),
@@ -234,6 +271,12 @@ impl Hot {
         self.cache.weight()
     }
 
+    /// How many entries have left since the last call because others needed their
+    /// room.
+    pub fn take_evictions(&self) -> u64 {
+        self.evictions.take()
+    }
+
     /// How many entries there are, stale and outdated ones too.
     pub fn count(&self) -> usize {
         self.cache.len()
@@ -305,6 +348,26 @@ mod tests {
             assert_eq!(is_there, [n == 5; 2], "{n}");
         }
         assert_eq!((hot.count(), hot.bytes()), (1, raw(100, 9).weight()));
+    }
+
+    #[test]
+    fn who_makes_room_for_others_is_counted_once() {
+        let hot = Hot::new(1 << 20, 1 << 16, 1);
+        for _ in 0..3 {
+            for n in 0..10 {
+                hot.insert(key(n), raw(1000, 9));
+            }
+        }
+        hot.remove(&key(3));
+        assert!(hot.get(&key(4), 9).is_none());
+        // replaced, removed and stale ones are not
+        assert_eq!((hot.take_evictions(), hot.count()), (0, 8));
+        for n in 10..1000 {
+            hot.insert(key(n), raw(10_000, 9));
+        }
+        let evicted = hot.take_evictions();
+        assert_eq!(evicted, 998 - hot.count() as u64);
+        assert_eq!(hot.take_evictions(), 0);
     }
 
     #[test]

@@ -200,6 +200,7 @@ impl Exchange {
                 borrowed,
                 ..Held::default()
             },
+            status: 0,
             is_lost: false,
         }))
     }

@@ -39,6 +39,8 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) ruled: Vec<Option<Arc<Entry>>>,
     /// For those that are limited, until the node has answered.
     pub(in crate::exchange) permits: Vec<Permit>,
+    /// For how long what is given had been stored, in milliseconds.
+    pub(in crate::exchange) age: Option<u64>,
     /// What the answer to a single call may be.
     pub(in crate::exchange) bound: Option<Bound>,
     /// Calls that were denied.

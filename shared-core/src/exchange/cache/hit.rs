@@ -212,6 +212,7 @@ impl Exchange {
         let meta = entry.meta();
         self.cache_status = self.looked.given_as.unwrap_or(CacheStatus::Hit);
         self.mode = Mode::Hit;
+        self.looked.age = Some(asked.now.saturating_sub(meta.stored_at));
         let gzip = match &body {
             Some(body) => body.is_gzip(),
             None => entry.is_coded() && self.may_gzip(asked),

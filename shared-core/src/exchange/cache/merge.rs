@@ -20,6 +20,15 @@ use crate::mode::Mode;
 use crate::transcode::JSON;
 
 impl Exchange {
+    /// Whether the node says that it has nothing to say, as it may of notifications
+    /// (JSON-RPC over HTTP has 202 and 204 for them): the other answers are there.
+    pub(in crate::exchange) fn was_only_notified(&self, status: u16) -> bool {
+        let Phase::AwaitingPart(mixed) = &self.phase else {
+            return false;
+        };
+        matches!(status, 202 | 204) && mixed.is_all_stored()
+    }
+
     /// The head of the node's answer to what was missing.
     pub(in crate::exchange) fn judge_part<I>(
         &mut self,
@@ -36,6 +45,11 @@ impl Exchange {
             ..Held::of(head)
         };
         response.recoded_edits(&mut mixed.held.recoded_edits);
+        if head.status != 200 {
+            mixed.status = 200;
+            // a 204 ends with its head
+            mixed.held.delimited |= head.status == 204;
+        }
         mixed.coding = response.coding;
         mixed.gzip &= !response.no_transform;
     }
@@ -144,6 +158,7 @@ impl Exchange {
         match &merged {
             // the node's own answer to all of it
             None => {
+                mixed.status = 0;
                 let length = held.body.len();
                 self.head_edits.push(HeadEdit::content_length(length));
             }

@@ -19,6 +19,9 @@ pub(in crate::exchange) struct Mixed {
     pub(in crate::exchange) coding: Coding,
     /// What has come of it.
     pub(in crate::exchange) held: Held,
+    /// What the client gets in place of the node's, which says that there is no body;
+    /// 0: nothing.
+    pub(in crate::exchange) status: u16,
     /// It was too long to be held, and must not go on without being judged.
     pub(in crate::exchange) is_lost: bool,
 }
