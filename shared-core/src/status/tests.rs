@@ -104,7 +104,10 @@ fn all_workers_are_told_together() {
     assert_eq!(told["workers"]["memory.bytes"], 64);
     assert_eq!(told["evicted"], 200);
     let ages = &told["hit_age_seconds"];
-    assert_eq!((&ages["count"], &ages["sum"]), (&json!(300), &json!(9000.0)));
+    assert_eq!(
+        (&ages["count"], &ages["sum"]),
+        (&json!(300), &json!(9000.0))
+    );
     let half = ages["p50"].as_f64().unwrap();
     assert!((25.6..=38.4).contains(&half), "{half}");
     assert_eq!(told["owner"], Value::Null);
