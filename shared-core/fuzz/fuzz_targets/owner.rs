@@ -248,7 +248,7 @@ impl World {
                     self.streams.push(stream);
                 }
             }
-            Request::Status => drop(self.owner.status()),
+            Request::Status(format) => drop(format.write_of_owner(self.owner.status())),
         }
     }
 }
