@@ -43,7 +43,7 @@ def filter_of(settings, kind="DynamicModuleFilter"):
     }
 
 
-def _patient(settings):
+def patient(settings):
     """A machine that runs tests may be busy for longer than the 20 ms of everyday."""
     if {"cache_path", "cache_owner"} & settings.keys():
         return {"cache_lookup_timeout": "1s", **settings}
@@ -136,7 +136,7 @@ class Envoy(Asked):
             ]
         filters = [
             *filters,
-            {"name": "sszip", "typed_config": self.filter_of(_patient(settings or {}))},
+            {"name": "sszip", "typed_config": self.filter_of(patient(settings or {}))},
             *last,
         ]
         managed = manager("test", routes, filters, access_log=[self._access_log()], **(http or {}))
