@@ -19,8 +19,7 @@
 
 static ngx_int_t ngx_http_sszip_status_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data);
-static ngx_uint_t ngx_http_sszip_board(ngx_http_request_t *r,
-    sszip_board *board);
+static ngx_uint_t ngx_http_sszip_board(sszip_board *board);
 
 
 char *
@@ -95,15 +94,16 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 /* 0: nobody wants to see it */
 
 static ngx_uint_t
-ngx_http_sszip_board(ngx_http_request_t *r, sszip_board *board)
+ngx_http_sszip_board(sszip_board *board)
 {
     ngx_http_sszip_main_conf_t  *smcf;
 
     static ngx_str_t  host = ngx_string(NGINX_VER);
 
-    smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
+    smcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_sszip_module);
 
-    if (smcf->zone == NULL) {
+    if (smcf == NULL || smcf->zone == NULL) {
         return 0;
     }
 
@@ -127,9 +127,22 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     if (r == r->main
         && ctx == ngx_http_get_module_ctx(r, ngx_http_sszip_module)
-        && ngx_http_sszip_board(r, &board))
+        && ngx_http_sszip_board(&board))
     {
         (void) sszip_exchange_count(ctx->exchange, &board);
+    }
+}
+
+
+/* a request of the module's own is no client's, and may be a worker's last */
+
+void
+ngx_http_sszip_count_verified(void)
+{
+    sszip_board  board;
+
+    if (ngx_http_sszip_board(&board)) {
+        (void) sszip_board_count_verified(&board);
     }
 }
 
@@ -153,7 +166,7 @@ ngx_http_sszip_status_handler(ngx_http_request_t *r)
     asked.waiter = (uintptr_t) ctx;
 
     if (ctx == NULL
-        || !ngx_http_sszip_board(r, &board)
+        || !ngx_http_sszip_board(&board)
         || sszip_exchange_tell_status(ctx->exchange,
                                       ngx_http_sszip_str(&r->method_name),
                                       ngx_http_sszip_str(&r->args), &asked,

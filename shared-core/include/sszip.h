@@ -1508,6 +1508,16 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
                                   const sszip_board *board);
 
 /*
+ Counts what the process has verified since the last call, and the last exchange that
+ was counted: no client may come to this worker after that for long. To be called
+ whenever the host's loop has handled an event that an exchange may have ended with.
+
+ # Safety
+ `board` is as of `sszip_exchange_count`.
+ */
+sszip_status sszip_board_count_verified(const sszip_board *board);
+
+/*
  Answers a request to see how it all goes, instead of a look-up, and with steps of one.
  `method` is the request's, and of `asked` `waiter` must not be 0.
 

@@ -3,7 +3,7 @@
 //!
 //! Every name comes from here or from a table of this crate: no client can make one.
 
-use crate::cache::process::verified::Verdict;
+use crate::cache::process::verified::{Verdict, Verified};
 use crate::cache::process::Process;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
@@ -295,6 +295,13 @@ impl Tally {
             let places = places.into_iter().flatten();
             self.more.extend(places.map(|place| (place as u16, 1)));
         }
+    }
+
+    /// What the process has verified since the last time, if it has.
+    pub fn of_verified(verified: &Verified) -> Option<Self> {
+        let mut tally = Self::default();
+        tally.add_verified(verified.take_counts()?);
+        Some(tally)
     }
 
     /// What the process has verified meanwhile.

@@ -5,12 +5,12 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::config::waiter_of;
+use super::config::{waiter_of, PROCESS};
 use super::exchange::{give_step, sszip_exchange};
 use super::panic::{borrow_mut, borrow_sized, boundary};
 use super::types::{sszip_asked, sszip_status, sszip_step, sszip_str};
 use crate::exchange::Tell;
-use crate::metrics::gauges;
+use crate::metrics::{gauges, Tally};
 use crate::status::board::Board;
 
 /// What there is at a time is shown at most that old, by a worker that has work.
@@ -91,6 +91,27 @@ pub unsafe extern "C" fn sszip_exchange_count(
         if SHOWN.get().is_none_or(|shown| now >= shown + SHOWN_EVERY) {
             SHOWN.set(Some(now));
             show(exchange, counters, board.worker);
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Counts what the process has verified since the last call, and the last exchange that
+/// was counted: no client may come to this worker after that for long. To be called
+/// whenever the host's loop has handled an event that an exchange may have ended with.
+///
+/// # Safety
+/// `board` is as of `sszip_exchange_count`.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_board_count_verified(board: *const sszip_board) -> sszip_status {
+    boundary(|| {
+        let board = borrow_sized!(board);
+        // SAFETY: the function's contract.
+        let Some(counters) = unsafe { numbers(board.memory) }.and_then(Board::of) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        if let Some(tally) = Tally::of_verified(&PROCESS.shared.verified) {
+            counters.count(board.worker, &tally);
         }
         sszip_status::SSZIP_STATUS_OK
     })
