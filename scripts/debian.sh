@@ -1,0 +1,46 @@
+# Another Debian in a folder, for try-readme and try-nginx; sourced, never run, after lib.sh.
+# shellcheck shell=bash
+#
+# The machine's own settings for its registries (apt's, pip's, npm's, cargo's, Go's,
+# certificates) go along.
+
+# new_debian FOLDER RELEASE: an empty one, by debootstrap.
+new_debian() {
+    local root=$1 release=$2 mirror file script
+    command -v debootstrap >/dev/null || apt-get -q install -y --no-install-recommends debootstrap
+    # shellcheck disable=SC2016  # apt's own
+    mirror=$(apt-get indextargets --format '$(SITE)' | head -n 1)
+    script=/usr/share/debootstrap/scripts/$release
+    # one that is newer than debootstrap
+    [ -e "$script" ] || script=${script%/*}/sid
+    debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror" "$script"
+    for file in /etc/apt/apt.conf.d /etc/apt/auth.conf.d /etc/apt/sources.list \
+        /etc/apt/sources.list.d/debian.sources /etc/apt/keyrings /etc/ssl/certs /usr/local/share/ca-certificates \
+        /etc/pip.conf /etc/resolv.conf /etc/hosts "$HOME"/.npmrc "$HOME"/.config/go "$HOME"/.cargo/config.toml; do
+        [ -e "$file" ] || continue
+        case $release:$file in
+            # debootstrap's own, which names that release
+            bookworm:*) ;;
+            *:/etc/apt/sources.list*) continue ;;
+        esac
+        mkdir -p "$root${file%/*}"
+        rm -rf "${root:?}$file"
+        cp -aLT "$file" "$root$file"
+    done
+    echo 'APT::Get::Assume-Yes "true";' >"$root/etc/apt/apt.conf.d/90yes"
+}
+
+# in_debian FOLDER COMMAND...: there, with its own processes and mounts.
+in_debian() {
+    # shellcheck disable=SC2016  # for the shell within
+    unshare --mount --pid --fork --kill-child bash -euc '
+        root=$1
+        shift
+        mount -t proc proc "$root/proc"
+        mount --rbind /dev "$root/dev"
+        mount --rbind /sys "$root/sys"
+        exec chroot "$root" env -i HOME=/root LANG=C.UTF-8 \
+            PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+            DEBIAN_FRONTEND=noninteractive "$@"
+    ' in_debian "$@"
+}
