@@ -6,6 +6,8 @@ import subprocess
 import unittest
 from pathlib import Path
 
+import jsonschema
+
 ROOT = Path(__file__).parents[2]
 DIRECTIVES = ROOT / "docs/directives.md"
 MODULE = ROOT / "nginx-module/src"
@@ -118,6 +120,14 @@ class Schema(unittest.TestCase):
         page = {name or "enable" for name in sections} - set(self.NGINX.split())
         schema = json.loads((ROOT / "configs/envoy/sszip.schema.json").read_text())
         self.assertEqual(set(schema["properties"]), page)
+
+    def test_each_default_is_what_the_setting_takes(self):
+        schema = json.loads((ROOT / "configs/envoy/sszip.schema.json").read_text())
+        with_default = {name: of for name, of in schema["properties"].items() if "default" in of}
+        self.assertGreater(len(with_default), 20)
+        for name, of in with_default.items():
+            with self.subTest(name):
+                jsonschema.validate(of["default"], of)
 
 
 class Words(unittest.TestCase):

@@ -1,5 +1,6 @@
 //! `docs/methods.md` is what the method table says, and
-//! `configs/envoy/sszip.schema.json` what settings are read with.
+//! `configs/envoy/sszip.schema.json`, and the head of each section of `docs/directives.md`,
+//! what settings are read with.
 //!
 //! After a change of these: `SSZIP_WRITE_DOCS=1 cargo test --test docs`.
 
@@ -11,6 +12,7 @@ use std::path::Path;
 
 use sszip_core::cache::class::Class;
 use sszip_core::cache::freshness::Valid;
+use sszip_core::config::page;
 use sszip_core::config::schema::schema;
 use sszip_core::jsonrpc::methods::{self, BlockAt, InResult, Method};
 use sszip_core::jsonrpc::said::{in_words, FORMS};
@@ -209,6 +211,31 @@ fn the_checked_in_table_is_current() {
     assert!(
         is_current("docs/methods.md", &page()),
         "docs/methods.md is not what the method table says: SSZIP_WRITE_DOCS=1 cargo test --test docs"
+    );
+}
+
+/// The page with the head of each section as the settings have it. What is said below a head
+/// is written by hand.
+fn with_heads(mut text: String) -> String {
+    for (directive, head) in page::heads() {
+        let above = format!("\n### {directive}\n\n```\n");
+        let at = text.find(&above).map(|at| at + above.len());
+        let at = at
+            .unwrap_or_else(|| panic!("docs/directives.md has no section {directive} with a head"));
+        let end = text[at..].find("```").unwrap();
+        text.replace_range(at..at + end, &head);
+    }
+    text
+}
+
+#[test]
+fn the_heads_of_the_directives_are_current() {
+    let name = "docs/directives.md";
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    let text = with_heads(fs::read_to_string(page).unwrap());
+    assert!(
+        is_current(name, &text),
+        "{name} is not what settings are read with: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }
 

@@ -4,231 +4,29 @@
 
 use serde_json::{json, Map, Value};
 
-use super::cache::MEMORIES as CACHE_MEMORIES;
-use super::cache::{BATCHES, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, TIMES, WAITS};
+use super::cache::TIMES;
 use super::policy::{ANSWERS, LIMITS};
-use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
+use super::settings::Takes::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr};
+use super::settings::Takes::{OfThen, OneOrTwo, Rate, Rows, Text, Two, Types, Valid, Word, Words};
+use super::settings::{Default, Envoy, Setting, Takes, SETTINGS};
 use super::values::{Range, Unit, GIB, KIB, MIB};
 use super::verify;
-use super::{BUFFERS, BUFFER_SIZES, COMP_LEVELS, HOLDS, HOLD_TIMES, MAX_ONESHOTS, MEMORIES};
-use super::{DECODINGS, ENCODINGS, MIN_LENGTHS, STREAM_LEVELS};
 use crate::cache::credentials::Means;
-use crate::cache::stale;
 use crate::jsonrpc::said::LAST_PARAMETER;
-
-/// What a setting takes.
-enum Takes {
-    Flag,
-    Of(Range),
-    /// A number, or that word.
-    OfOr(Range, &'static str),
-    /// A number, and then perhaps that word.
-    OfThen(Range, &'static str),
-    /// One value and then perhaps another.
-    OneOrTwo(Range, Range),
-    Two(Range, Range),
-    Word(&'static [&'static str]),
-    /// Some of them.
-    Words(fn() -> Vec<&'static str>),
-    Text,
-    /// Words that their own page says more of.
-    Line,
-    /// Lines, or one.
-    Lines,
-    Types,
-    Valid,
-    Methods,
-    /// A method, and a size.
-    Answers,
-    Credentials,
-    Rows,
-    Rate,
-}
-
-use Takes::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
-use Takes::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
-
-/// Each setting of a place that all hosts have, and what it is about.
-const SETTINGS: &[(&str, Takes, &str)] = &[
-    ("enable", Flag, "The switch of everything else."),
-    ("types", Types, "The media types to compress."),
-    (
-        "min_length",
-        Of(MIN_LENGTHS),
-        "Shorter answers go out as they are.",
-    ),
-    ("comp_level", Of(COMP_LEVELS), "libdeflate's level."),
-    (
-        "max_oneshot",
-        Of(MAX_ONESHOTS),
-        "Longer answers are compressed as they come.",
-    ),
-    (
-        "hold",
-        OneOrTwo(HOLDS, HOLD_TIMES),
-        "How much of an answer without a length is held, and how long.",
-    ),
-    (
-        "stream_level",
-        Of(STREAM_LEVELS),
-        "How hard streams are compressed.",
-    ),
-    (
-        "buffers",
-        Two(BUFFERS, BUFFER_SIZES),
-        "The output buffers of a stream, where the host has none.",
-    ),
-    (
-        "memory",
-        Of(MEMORIES),
-        "What the process may hold in bodies.",
-    ),
-    (
-        "upstream_encoding",
-        Word(ENCODINGS),
-        "What the node is asked for.",
-    ),
-    (
-        "request_decoding",
-        Word(DECODINGS),
-        "What is done with requests that are compressed.",
-    ),
-    (
-        "ssz",
-        Flag,
-        "SSZ from a node that has JSON only, and the other way round.",
-    ),
-    ("ssz_preset", Word(PRESETS), "The preset of the chain."),
-    (
-        "ssz_max_size",
-        Of(MAX_SIZES),
-        "Longer SSZ is not made, nor read.",
-    ),
-    (
-        "ssz_hold",
-        Of(SSZ_HOLDS),
-        "How much of the node's JSON is kept beside what is made of it.",
-    ),
-    (
-        "ssz_concurrency",
-        OfOr(CONCURRENCIES, "off"),
-        "How many long answers are made another format of at a time.",
-    ),
-    (
-        "ssz_request",
-        Word(REQUESTS),
-        "What becomes of SSZ that clients send.",
-    ),
-    (
-        "ssz_witness",
-        Word(WITNESSES),
-        "Where the node gives the witness of a payload.",
-    ),
-    ("cache", Flag, "Whether answers are kept, and given again."),
-    (
-        "cache_namespace",
-        Text,
-        "The name of the chain: what is stored is shared by all that have it.",
-    ),
-    (
-        "cache_valid",
-        Valid,
-        "For how long answers of a class, or of a method, are kept.",
-    ),
-    ("cache_method", Rows, "What answers of a method depend on."),
-    (
-        "cache_memory",
-        Of(CACHE_MEMORIES),
-        "What stored answers may take in memory.",
-    ),
-    (
-        "cache_max_entry",
-        Of(MAX_ENTRIES),
-        "Longer answers are not stored.",
-    ),
-    (
-        "cache_max_request",
-        Of(MAX_REQUESTS),
-        "Longer requests are not looked up.",
-    ),
-    (
-        "batch_max",
-        OfThen(BATCHES, "deny"),
-        "Longer batches are not looked up, or denied.",
-    ),
-    ("method", Methods, "What may be called, and what may not."),
-    (
-        "max_answer",
-        Answers,
-        "How long the answers of a method may be.",
-    ),
-    (
-        "cache_credentials",
-        Credentials,
-        "What fields that say who asks mean to the cache.",
-    ),
-    (
-        "cache_use_stale",
-        Words(stale::words),
-        "When an answer that has expired may be sent.",
-    ),
-    (
-        "cache_background_update",
-        Flag,
-        "Whether who would fetch a new one gets the one that has expired, too.",
-    ),
-    (
-        "cache_lock",
-        Flag,
-        "Whether one request at a time asks for the same thing.",
-    ),
-    (
-        "cache_lock_timeout",
-        Of(WAITS),
-        "For how long the others wait.",
-    ),
-    (
-        "verify",
-        Rate,
-        "Of how many hits the node is asked again, and whether what is wrong is purged.",
-    ),
-    (
-        "cache_path",
-        Line,
-        "The folder of the store, and what it may take: of a filter only.",
-    ),
-    (
-        "cache_owner",
-        Text,
-        "The socket of the process that has the store: of a filter only.",
-    ),
-    (
-        "cache_lookup_timeout",
-        Of(LOOKUPS),
-        "For how long a look-up in the store is waited for: of a filter only.",
-    ),
-    (
-        "cache_head",
-        Lines,
-        "The node at which the chain is followed, and how.",
-    ),
-    ("cache_purge", Flag, "Requests purge what their query says."),
-    (
-        "status",
-        Flag,
-        "Requests ask how it all goes: a page, JSON, or metrics.",
-    ),
-];
 
 /// The schema of an object of settings.
 pub fn schema() -> Value {
-    let settings = SETTINGS.iter().map(|(name, takes, about)| {
-        let mut schema = match takes.schema() {
+    let settings = SETTINGS.iter().filter(|setting| setting.envoy != Envoy::No);
+    let settings = settings.map(|setting| {
+        let mut schema = match setting.takes.schema() {
             Value::Object(schema) => schema,
             other => Map::from_iter([("anyOf".to_owned(), other)]),
         };
-        schema.insert("description".into(), (*about).into());
-        ((*name).to_owned(), Value::Object(schema))
+        schema.insert("description".into(), setting.description().into());
+        if let Some(default) = setting.default_in_json() {
+            schema.insert("default".into(), default);
+        }
+        (setting.name.to_owned(), Value::Object(schema))
     });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -240,7 +38,48 @@ pub fn schema() -> Value {
     })
 }
 
+impl Setting {
+    fn description(&self) -> String {
+        let about = self.about.trim_end_matches('.');
+        match self.envoy {
+            Envoy::Filter => format!("{about}: of a filter only."),
+            Envoy::Route => format!("{about}: of a route."),
+            Envoy::FilterOrRoute | Envoy::On | Envoy::No => format!("{about}."),
+        }
+    }
+
+    fn default_in_json(&self) -> Option<Value> {
+        let Default::Said(texts) = self.default else {
+            return None;
+        };
+        let (takes, is_on) = (&self.takes, self.envoy == Envoy::On);
+        let of = |text: &'static str| match takes {
+            Flag => json!(is_on || text == "on"),
+            _ => text
+                .parse::<u64>()
+                .map_or_else(|_| json!(text), |number| json!(number)),
+        };
+        Some(match texts {
+            [text] => of(text),
+            texts => texts.iter().copied().map(of).collect(),
+        })
+    }
+}
+
 impl Takes {
+    /// The kinds of value that a schema of it takes, in its words.
+    pub(super) fn kinds(&self) -> Vec<&'static str> {
+        let schema = self.schema();
+        let alternatives = match &schema {
+            Value::Array(alternatives) => alternatives.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let mut kinds: Vec<_> = alternatives.iter().flat_map(kinds_of).collect();
+        kinds.sort_by_key(|kind| KINDS.iter().position(|known| known == kind));
+        kinds.dedup();
+        kinds
+    }
+
     /// A schema, or a list of those of which one must hold.
     fn schema(&self) -> Value {
         match self {
@@ -354,6 +193,24 @@ impl Takes {
             }
         }
     }
+}
+
+/// Of values, as JSON Schema names them.
+const KINDS: [&str; 4] = ["boolean", "integer", "string", "array"];
+
+/// Those of one schema.
+fn kinds_of(schema: &Value) -> Vec<&'static str> {
+    let of_value = |value: &Value| match value {
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        _ => "string",
+    };
+    if let Some(values) = schema["enum"].as_array() {
+        return values.iter().map(of_value).collect();
+    }
+    let named = schema["type"].as_str();
+    let named = KINDS.into_iter().find(|kind| Some(*kind) == named);
+    vec![named.unwrap_or_else(|| of_value(&schema["const"]))]
 }
 
 /// RFC 9110, 5.6.2.
@@ -515,37 +372,7 @@ fn grouped(pattern: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{digits, Takes, SETTINGS};
-    use crate::config::plan::Plan;
-    use crate::config::{DirectiveError, Directives};
-
-    #[test]
-    fn each_word_is_one() {
-        for (name, takes, _) in SETTINGS {
-            let words = match takes {
-                Takes::Word(words) => words.to_vec(),
-                Takes::Words(words) => words(),
-                Takes::OfOr(_, word) => vec![*word],
-                _ => Vec::new(),
-            };
-            for word in words {
-                let said = Directives::default().set(name, &[word.as_bytes()]);
-                assert_eq!(said, Ok(()), "{name} {word}");
-            }
-        }
-    }
-
-    #[test]
-    fn each_setting_is_one() {
-        for (name, _, _) in SETTINGS {
-            let said = Directives::default().set(name, &[b"\0"]);
-            let is_of_place = !matches!(said, Err(DirectiveError::Unknown));
-            let is_of_process = Plan::default().set(name, &[b"\0"], "/").is_some();
-            // which places purge hosts know
-            let is_known = is_of_place || is_of_process || ["cache_purge", "status"].contains(name);
-            assert!(is_known, "{name}");
-        }
-    }
+    use super::digits;
 
     #[test]
     fn ranges_are_written_out() {

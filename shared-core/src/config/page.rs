@@ -1,0 +1,240 @@
+//! The head of each directive's section in docs/directives.md, in nginx.org's form, and what
+//! Envoy has in its place.
+
+use super::sandbox::Sandbox;
+use super::settings::{Context, Default, Envoy, Setting, Takes, SETTINGS};
+use super::values::{DirectiveError, Range, Unit};
+
+/// Before what follows `Syntax:`, `Default:` and the like.
+const INDENT: usize = 10;
+
+/// The name in nginx of each directive, and the head of its section, line by line.
+pub fn heads() -> impl Iterator<Item = (String, String)> {
+    SETTINGS
+        .iter()
+        .map(|setting| (setting.directive(), setting.head()))
+}
+
+impl Setting {
+    fn directive(&self) -> String {
+        match self.name {
+            "enable" => "sszip".into(),
+            name => format!("sszip_{name}"),
+        }
+    }
+
+    fn head(&self) -> String {
+        let name = self.directive();
+        // a form that is longer than a line goes on below its first word
+        let below = format!("\n{}", " ".repeat(INDENT + name.len() + 1));
+        let said = |text: &str| format!("{name} {};", text.replace('\n', &below));
+        let syntax: Vec<_> = self.forms().iter().map(|form| said(form)).collect();
+        let default = match self.default {
+            Default::Nothing => vec!["-".into()],
+            Default::Said(texts) => texts.iter().map(|text| said(text)).collect(),
+            Default::Made(of) => vec![of.into()],
+        };
+        [
+            part("Syntax", &syntax),
+            part("Default", &default),
+            part("Context", &[self.context.words().into()]),
+            part("Since", &[self.since.into()]),
+            part("Envoy", &[self.in_envoy()]),
+        ]
+        .concat()
+    }
+
+    fn forms(&self) -> Vec<String> {
+        match self.syntax {
+            [] => vec![self.takes.form()],
+            forms => forms.iter().map(|form| (*form).to_owned()).collect(),
+        }
+    }
+
+    fn in_envoy(&self) -> String {
+        let place = match self.envoy {
+            Envoy::FilterOrRoute | Envoy::On => "in a filter or a route",
+            Envoy::Filter => "in a filter",
+            Envoy::Route => "in a route",
+            Envoy::No => return "-".into(),
+        };
+        let kinds = match self.takes.kinds()[..] {
+            ["boolean", "string"] if matches!(self.takes, Takes::Flag) => "true or false".into(),
+            ref kinds => in_words(kinds),
+        };
+        let mut all = format!("{}: {kinds}, {place}", self.name);
+        if self.envoy == Envoy::On {
+            all += "; default true";
+        }
+        if let Some(Err(DirectiveError::Sandboxed { .. })) = Sandbox::default().set(self.name, &[])
+        {
+            all += "; not in the sandbox";
+        }
+        all
+    }
+}
+
+/// A line, and what else there is of it below.
+fn part(name: &str, lines: &[String]) -> String {
+    let first = format!("{:INDENT$}", format!("{name}:"));
+    let below = format!("\n{}", " ".repeat(INDENT));
+    format!("{first}{}\n", lines.join(&below))
+}
+
+/// As people call what JSON Schema calls otherwise.
+fn in_words(kinds: &[&str]) -> String {
+    let words: Vec<_> = kinds
+        .iter()
+        .map(|kind| match *kind {
+            "boolean" => "false",
+            "integer" => "number",
+            "array" => "list",
+            _ => "text",
+        })
+        .collect();
+    match &words[..] {
+        [words @ .., last] if !words.is_empty() => format!("{} or {last}", words.join(", ")),
+        words => words.concat(),
+    }
+}
+
+impl Context {
+    fn words(self) -> &'static str {
+        match self {
+            Context::Anywhere => "anywhere",
+            Context::AnywhereAndIf => "anywhere, and if in location",
+            Context::Http => "http",
+            Context::Location => "location",
+        }
+    }
+}
+
+impl Takes {
+    /// What a directive that takes this has after its name, where that is all there is to say.
+    fn form(&self) -> String {
+        match self {
+            Takes::Flag => "on | off".into(),
+            Takes::Of(range) => range.form().into(),
+            Takes::OfOr(range, word) => format!("{} | {word}", range.form()),
+            Takes::OfThen(range, word) => format!("{} [{word}]", range.form()),
+            Takes::OneOrTwo(first, second) => format!("{} [{}]", first.form(), second.form()),
+            Takes::Two(first, second) => format!("{} {}", first.form(), second.form()),
+            Takes::Word(words) => words.join(" | "),
+            _ => String::new(),
+        }
+    }
+}
+
+impl Range {
+    fn form(&self) -> &'static str {
+        match self.unit {
+            Unit::Number => "N",
+            Unit::Bytes => "SIZE",
+            Unit::Milliseconds | Unit::Time => "TIME",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Default, Envoy, Setting, Takes, SETTINGS};
+    use crate::cache::class::Class;
+    use crate::cache::process::Process;
+    use crate::config::plan::Plan;
+    use crate::config::{DirectiveError, Directives};
+    use crate::memory::Budget;
+
+    /// Which places do these things hosts know.
+    const HOSTS: [&str; 2] = ["cache_purge", "status"];
+
+    fn words(setting: &Setting) -> Vec<&'static str> {
+        match &setting.takes {
+            Takes::Word(words) => words.to_vec(),
+            Takes::Words(words) => words(),
+            Takes::OfOr(_, word) => vec![*word],
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_word_is_one() {
+        for setting in SETTINGS {
+            for word in words(setting) {
+                let said = Directives::default().set(setting.name, &[word.as_bytes()]);
+                assert_eq!(said, Ok(()), "{} {word}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn each_setting_is_one() {
+        for setting in SETTINGS.iter().filter(|setting| setting.envoy != Envoy::No) {
+            let name = setting.name;
+            let said = Directives::default().set(name, &[b"\0"]);
+            let is_of_place = !matches!(said, Err(DirectiveError::Unknown));
+            let is_of_process = Plan::default().set(name, &[b"\0"], "/").is_some();
+            assert!(
+                is_of_place || is_of_process || HOSTS.contains(&name),
+                "{name}"
+            );
+        }
+    }
+
+    /// A form has each of the words, and there is one.
+    #[test]
+    fn each_has_its_form() {
+        for setting in SETTINGS {
+            let forms = setting.forms().concat();
+            assert!(!forms.is_empty(), "{}", setting.name);
+            let said: Vec<_> = forms.split([' ', '\n', '|']).collect();
+            for word in words(setting) {
+                assert!(said.contains(&word), "{} has no {word}", setting.name);
+            }
+        }
+    }
+
+    /// All that a place goes by, in words. Of how long answers are kept, and of credentials,
+    /// what comes of it: there it shows whether something was said.
+    fn effect(directives: &Directives, process: &Process) -> String {
+        let mut config = directives.resolve(process.clone());
+        let classes = ["immutable", "unfinalized", "tip", "nothing", "config"];
+        let classes = classes.map(|name| Class::named(name.as_bytes()).unwrap());
+        let times = classes.map(|class| config.cache.valid.class(class));
+        let credentials = &config.cache.credentials;
+        let bypasses =
+            ["authorization", "cookie"].map(|name| credentials.bypasses(name.as_bytes()));
+        let keyed: Vec<_> = credentials.keyed().map(str::to_owned).collect();
+        config.cache.valid = Arc::default();
+        config.cache.credentials = Arc::default();
+        format!("{config:?} {times:?} {bypasses:?} {keyed:?}")
+    }
+
+    #[test]
+    fn each_default_is_what_holds_where_nothing_is_said() {
+        let process = Process::from(Budget::new());
+        let nothing = effect(&Directives::default(), &process);
+        let mut tried = 0;
+        for setting in SETTINGS {
+            let (name, Default::Said(texts)) = (setting.name, &setting.default) else {
+                continue;
+            };
+            if setting.envoy == Envoy::No || HOSTS.contains(&name) {
+                continue;
+            }
+            let (mut directives, mut plan) = (Directives::default(), Plan::default());
+            for text in *texts {
+                let values: Vec<_> = text.split(' ').map(str::as_bytes).collect();
+                let said = plan.set(name, &values, "/");
+                let said = said.unwrap_or_else(|| directives.set(name, &values));
+                assert_eq!(said, Ok(()), "{name} {text}");
+            }
+            // without them: they are long
+            assert!(effect(&directives, &process) == nothing, "{name}");
+            assert_eq!(plan.lookup_timeout(), Plan::default().lookup_timeout());
+            tried += 1;
+        }
+        assert!(tried > 20, "{tried}");
+    }
+}

@@ -1,0 +1,430 @@
+//! The settings that there are: what the page of directives, the schema of Envoy's settings,
+//! and their checks say of each. nginx's own table names them again, with what nginx checks
+//! itself.
+
+use super::cache::MEMORIES as CACHE_MEMORIES;
+use super::cache::{BATCHES, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, WAITS};
+use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
+use super::values::Range;
+use super::{BUFFERS, BUFFER_SIZES, COMP_LEVELS, HOLDS, HOLD_TIMES, MAX_ONESHOTS, MEMORIES};
+use super::{DECODINGS, ENCODINGS, MIN_LENGTHS, STREAM_LEVELS};
+use crate::cache::stale;
+
+use Context::{Anywhere, AnywhereAndIf, Http, Location};
+use Default::{Made, Nothing, Said};
+use Envoy::{Filter, FilterOrRoute, No, On, Route};
+use Takes::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
+use Takes::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
+
+/// A setting of any host.
+pub(super) struct Setting {
+    /// In nginx after `sszip_`; `enable` is `sszip` itself.
+    pub name: &'static str,
+    /// In a few words.
+    pub about: &'static str,
+    pub takes: Takes,
+    /// What stands after its name in nginx, one for each form; empty: what `takes` says.
+    pub syntax: &'static [&'static str],
+    pub default: Default,
+    pub context: Context,
+    pub envoy: Envoy,
+    /// The first version that has it.
+    pub since: &'static str,
+}
+
+/// What a setting takes.
+pub(super) enum Takes {
+    Flag,
+    Of(Range),
+    /// A number, or that word.
+    OfOr(Range, &'static str),
+    /// A number, and then perhaps that word.
+    OfThen(Range, &'static str),
+    /// One value and then perhaps another.
+    OneOrTwo(Range, Range),
+    Two(Range, Range),
+    Word(&'static [&'static str]),
+    /// Some of them.
+    Words(fn() -> Vec<&'static str>),
+    Text,
+    /// Words that their own page says more of.
+    Line,
+    /// Lines, or one.
+    Lines,
+    Types,
+    Valid,
+    Methods,
+    /// A method, and a size.
+    Answers,
+    Credentials,
+    Rows,
+    Rate,
+}
+
+/// What holds where nothing is said.
+pub(super) enum Default {
+    Nothing,
+    /// As if these had been said.
+    Said(&'static [&'static str]),
+    /// What is made of other things.
+    Made(&'static str),
+}
+
+/// Where nginx takes it.
+#[derive(Clone, Copy)]
+pub(super) enum Context {
+    Anywhere,
+    AnywhereAndIf,
+    Http,
+    Location,
+}
+
+/// Where Envoy takes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Envoy {
+    FilterOrRoute,
+    /// A switch that is on there unless it is said otherwise.
+    On,
+    Filter,
+    Route,
+    No,
+}
+
+const ANYWHERE: Setting = Setting {
+    name: "",
+    about: "",
+    takes: Text,
+    syntax: &[],
+    default: Nothing,
+    context: Anywhere,
+    envoy: FilterOrRoute,
+    since: "0.1.0",
+};
+
+/// In the order of the page.
+pub(super) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "enable",
+        about: "The switch of everything else.",
+        takes: Flag,
+        default: Said(&["off"]),
+        context: AnywhereAndIf,
+        envoy: On,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "types",
+        about: "The media types to compress.",
+        takes: Types,
+        syntax: &["TYPE ..."],
+        default: Said(&["application/json +json application/javascript text/*"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "min_length",
+        about: "Shorter answers go out as they are.",
+        takes: Of(MIN_LENGTHS),
+        default: Said(&["1k"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "comp_level",
+        about: "libdeflate's level.",
+        takes: Of(COMP_LEVELS),
+        default: Said(&["1"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "max_oneshot",
+        about: "Longer answers are compressed as they come.",
+        takes: Of(MAX_ONESHOTS),
+        default: Said(&["16m"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "hold",
+        about: "How much of an answer without a length is held, and how long.",
+        takes: OneOrTwo(HOLDS, HOLD_TIMES),
+        default: Said(&["64k 5ms"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "stream_level",
+        about: "How hard streams are compressed.",
+        takes: Of(STREAM_LEVELS),
+        default: Said(&["1"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "buffers",
+        about: "The output buffers of a stream, where the host has none.",
+        takes: Two(BUFFERS, BUFFER_SIZES),
+        default: Said(&["2 6k"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "memory",
+        about: "What the process may hold in bodies.",
+        takes: Of(MEMORIES),
+        default: Said(&["256m"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "upstream_encoding",
+        about: "What the node is asked for.",
+        takes: Word(ENCODINGS),
+        default: Said(&["identity"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "request_decoding",
+        about: "What is done with requests that are compressed.",
+        takes: Word(DECODINGS),
+        default: Said(&["auto"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "thread_pool",
+        about: "The threads for large answers.",
+        takes: Text,
+        syntax: &["NAME | off"],
+        default: Said(&["default"]),
+        envoy: No,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "ssz",
+        about: "SSZ from a node that has JSON only, and the other way round.",
+        takes: Flag,
+        default: Said(&["off"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "ssz_preset",
+        about: "The preset of the chain.",
+        takes: Word(PRESETS),
+        default: Said(&["auto"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "ssz_max_size",
+        about: "Longer SSZ is not made, nor read.",
+        takes: Of(MAX_SIZES),
+        default: Said(&["512m"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "ssz_hold",
+        about: "How much of the node's JSON is kept beside what is made of it.",
+        takes: Of(SSZ_HOLDS),
+        default: Said(&["4m"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "ssz_concurrency",
+        about: "How many long answers are made another format of at a time.",
+        takes: OfOr(CONCURRENCIES, "off"),
+        default: Said(&["8"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "ssz_request",
+        about: "What becomes of SSZ that clients send.",
+        takes: Word(REQUESTS),
+        default: Said(&["auto"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "ssz_witness",
+        about: "Where the node gives the witness of a payload.",
+        takes: Word(WITNESSES),
+        default: Said(&["off"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache",
+        about: "Whether answers are kept, and given again.",
+        takes: Flag,
+        default: Said(&["off"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_namespace",
+        about: "The name of the chain: what is stored is shared by all that have it.",
+        takes: Text,
+        syntax: &["TEXT"],
+        default: Made("made of where the request goes, see below"),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_valid",
+        about: "For how long answers of a class, or of a method, are kept.",
+        takes: Valid,
+        syntax: &["CLASS | METHOD TIME"],
+        default: Said(&["immutable 1h", "unfinalized 2s", "tip 1s", "nothing 500ms", "config 1m"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_method",
+        about: "What answers of a method depend on.",
+        takes: Rows,
+        syntax: &["METHOD block=p[N] | block=p[N].MEMBER [block=result.MEMBER]", "METHOD block=result.MEMBER | block=result | range=p[N] | transaction=p[0]", "METHOD class=immutable | tip | config | none"],
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_memory",
+        about: "What stored answers may take in memory.",
+        takes: Of(CACHE_MEMORIES),
+        default: Said(&["128m"]),
+        context: Http,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_max_entry",
+        about: "Longer answers are not stored.",
+        takes: Of(MAX_ENTRIES),
+        default: Said(&["16m"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_max_request",
+        about: "Longer requests are not looked up.",
+        takes: Of(MAX_REQUESTS),
+        default: Said(&["64k"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "batch_max",
+        about: "Longer batches are not looked up, or denied.",
+        takes: OfThen(BATCHES, "deny"),
+        default: Said(&["100"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_credentials",
+        about: "What fields that say who asks mean to the cache.",
+        takes: Credentials,
+        syntax: &["bypass | ignore | key [FIELD ...]"],
+        default: Said(&["bypass"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_bypass",
+        about: "When the node is asked though there is a stored answer.",
+        takes: Text,
+        syntax: &["TEXT ..."],
+        envoy: No,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "no_cache",
+        about: "When an answer is not stored.",
+        takes: Text,
+        syntax: &["TEXT ..."],
+        envoy: No,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_use_stale",
+        about: "When an answer that has expired may be sent.",
+        takes: Words(stale::words),
+        syntax: &["off | error | timeout | invalid_header | updating |\nhttp_500 | http_502 | http_503 | http_504 |\nhttp_403 | http_404 | http_429 ..."],
+        default: Said(&["off"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_background_update",
+        about: "Whether who would fetch a new one gets the one that has expired, too.",
+        takes: Flag,
+        default: Said(&["off"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "verify",
+        about: "Of how many hits the node is asked again, and whether what is wrong is purged.",
+        takes: Rate,
+        syntax: &["off | RATE% [purge]"],
+        default: Said(&["off"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_lock",
+        about: "Whether one request at a time asks for the same thing.",
+        takes: Flag,
+        default: Said(&["on"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_lock_timeout",
+        about: "For how long the others wait.",
+        takes: Of(WAITS),
+        default: Said(&["5s"]),
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_path",
+        about: "The folder of the store, and what it may take.",
+        takes: Line,
+        syntax: &["PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME]\n[recompress=on|off]"],
+        context: Http,
+        envoy: Filter,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_owner",
+        about: "The socket of the process that has the store.",
+        takes: Text,
+        syntax: &["unix:PATH"],
+        context: Http,
+        envoy: Filter,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_lookup_timeout",
+        about: "For how long a look-up in the store is waited for.",
+        takes: Of(LOOKUPS),
+        default: Said(&["20ms"]),
+        context: Http,
+        envoy: Filter,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_head",
+        about: "The node at which the chain is followed, and how.",
+        takes: Lines,
+        syntax: &["URL [interval=TIME] [finality=tag|depth:N]\n[api=execution|beacon] [header=NAME:VALUE ...]\n[ca=FILE] [namespace=NAME]", "off"],
+        ..ANYWHERE
+    },
+    Setting {
+        name: "cache_purge",
+        about: "Requests purge what their query says.",
+        takes: Flag,
+        default: Said(&["off"]),
+        context: Location,
+        envoy: Route,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "status",
+        about: "Requests ask how it all goes: a page, JSON, or metrics.",
+        takes: Flag,
+        default: Said(&["off"]),
+        context: Location,
+        envoy: Route,
+        ..ANYWHERE
+    },
+    Setting {
+        name: "method",
+        about: "What may be called, and what may not.",
+        takes: Methods,
+        syntax: &["allow | deny | limit=N METHOD | PREFIX* ..."],
+        ..ANYWHERE
+    },
+    Setting {
+        name: "max_answer",
+        about: "How long the answers of a method may be.",
+        takes: Answers,
+        syntax: &["METHOD | PREFIX* SIZE"],
+        ..ANYWHERE
+    },
+];
