@@ -155,7 +155,10 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return slcf->judges ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
     }
 
-    if (ctx->step.act == SSZIP_DO_RESPOND || ctx->step.act == SSZIP_DO_RUN) {
+    if (ctx->step.act == SSZIP_DO_RESPOND
+        || ctx->step.act == SSZIP_DO_RUN
+        || ctx->step.act == SSZIP_DO_FORWARD_REWRITTEN)
+    {
         ngx_http_sszip_update(r, ctx);
     }
 

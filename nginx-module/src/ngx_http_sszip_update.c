@@ -44,7 +44,7 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 
     if (sszip_exchange_request_body(exchange).len != 0
-        && ngx_http_sszip_rewrite_body(r, update) == NGX_ERROR)
+        && ngx_http_sszip_rewrite_body(r, update) != NGX_DECLINED)
     {
         ngx_http_sszip_free_exchange(update);
         return;

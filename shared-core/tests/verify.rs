@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+use std::io::Write;
 use std::sync::Arc;
 
 use sszip_core::cache::process::verified::Verdict;
@@ -9,7 +10,9 @@ use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::status::CacheStatus;
 use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::{Asked, Exchange, HeadAction, LookUp, RequestHead, ResponseHead};
+use sszip_core::exchange::{
+    Asked, Exchange, HeadAction, HeadEdit, LookUp, RequestHead, ResponseHead,
+};
 
 struct Host {
     config: Arc<Config>,
@@ -36,8 +39,13 @@ impl Host {
     }
 
     fn ask(&self, body: &str, never_anew: bool) -> (Exchange, LookUp) {
+        self.ask_coded(body.as_bytes(), None, never_anew)
+    }
+
+    fn ask_coded(&self, body: &[u8], coding: Option<&str>, never_anew: bool) -> (Exchange, LookUp) {
         let mut exchange = Exchange::new(Arc::clone(&self.config));
-        let fields: [(&[u8], &[u8]); 1] = [(b"Content-Type", b"application/json")];
+        let mut fields: Vec<(&[u8], &[u8])> = vec![(b"Content-Type", b"application/json")];
+        fields.extend(coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes())));
         exchange
             .request_head(RequestHead {
                 method: b"POST",
@@ -47,7 +55,7 @@ impl Host {
             .unwrap();
         let found = exchange
             .look_up(Asked {
-                body: body.as_bytes(),
+                body,
                 now: 0,
                 waiter: Some(EventLoop::default().waiter(1)),
                 never_anew,
@@ -203,8 +211,84 @@ fn none_is_asked_where_nothing_is_said_or_can_be_asked() {
     let (mut exchange, found) = host.ask(BLOCK, true);
     assert_eq!(found, LookUp::Respond);
     assert!(exchange.take_update().is_none());
-    // a batch goes without
-    let (mut exchange, found) = host.ask(&format!("[{BLOCK}]"), false);
+    let (mut exchange, found) = host.ask(&format!("[{BLOCK}]"), true);
     assert_eq!(found, LookUp::Respond);
     assert!(exchange.take_update().is_none());
+}
+
+/// The hits of a batch: the node is asked for one of them, as it stands there.
+#[test]
+fn one_call_of_a_batch() {
+    let other = BLOCK.replace("aa", "bb");
+    let stored = r#""result":{"number":"0x1"}"#;
+    for (batch, expected) in [
+        (format!("[{BLOCK}]"), LookUp::Respond),
+        // it need not be the first, and what is missing is no hit
+        (format!("[{other}, {BLOCK}]"), LookUp::ForwardRewritten),
+        (
+            format!("[{HEAD}, {BLOCK}, {other}]"),
+            LookUp::ForwardRewritten,
+        ),
+    ] {
+        let batch = batch.replace(
+            r#""id":1,"method":"eth_blockNumber""#,
+            r#""id":2,"method":"eth_blockNumber""#,
+        );
+        let batch = batch.replace(&other, &other.replace(r#""id":1"#, r#""id":3"#));
+        for (now, verdict) in [
+            (stored, Verdict::Same),
+            (r#""result":{"number":"0x2"}"#, Verdict::Different),
+            (
+                r#""error":{"code":1,"message":"busy"}"#,
+                Verdict::Unanswered,
+            ),
+        ] {
+            let host = Host::new("verify 100% purge");
+            drop(host.hit(BLOCK, stored));
+            host.verdict();
+            let (mut exchange, found) = host.ask(&batch, false);
+            assert_eq!(found, expected, "{batch}");
+            let update = exchange.take_update().unwrap();
+            assert_eq!(update.request_body(), BLOCK.as_bytes());
+            assert_eq!(update.rpc_method(), b"eth_getBlockByHash");
+            assert!(exchange.take_update().is_none());
+            answer(update, 200, now);
+            assert_eq!(host.verdict(), Some(verdict), "{batch} {now}");
+            let line = host.process.shared.verified.take_line();
+            assert_eq!(line.is_some(), verdict == Verdict::Different);
+            // gone, or as it was
+            let (_, found) = host.ask(BLOCK, true);
+            assert_eq!(found == LookUp::Forward, verdict == Verdict::Different);
+        }
+    }
+}
+
+#[test]
+fn of_a_batch_without_a_hit_nothing_is_asked() {
+    let host = Host::new("verify 100%");
+    let (mut exchange, found) = host.ask(&format!("[{BLOCK}]"), false);
+    assert_eq!(found, LookUp::Forward);
+    assert!(exchange.take_update().is_none());
+}
+
+/// The client's was coded; the node gets the call as it is.
+#[test]
+fn one_call_of_a_batch_that_came_gzipped() {
+    let host = Host::new("verify 100%");
+    drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#));
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(format!("[{BLOCK}]").as_bytes()).unwrap();
+    let (mut exchange, found) = host.ask_coded(&encoder.finish().unwrap(), Some("gzip"), false);
+    assert_eq!(found, LookUp::Respond);
+    let update = exchange.take_update().unwrap();
+    assert_eq!(update.request_body(), BLOCK.as_bytes());
+    let removes = |edit: &HeadEdit| edit.name == "Content-Encoding" && edit.value.is_none();
+    assert_eq!(
+        update
+            .upstream_edits()
+            .iter()
+            .filter(|it| removes(it))
+            .count(),
+        1
+    );
 }

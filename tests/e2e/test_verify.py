@@ -1,6 +1,7 @@
 """sszip_verify: the node is asked again for a part of the hits, and what it says is compared
 with what was sent."""
 
+import gzip
 import itertools
 import json
 import re
@@ -27,6 +28,12 @@ server {
     location / { sszip_verify 100%%; proxy_pass http://@origin@; }
     location /purge/ { sszip_verify 100%% purge; proxy_pass http://@origin@; }
     location /never/ { proxy_pass http://@origin@; }
+    location /length/ {
+        sszip_verify 100%%;
+        set $length $content_length;
+        proxy_set_header Content-Length $length;
+        proxy_pass http://@origin@;
+    }
     location /loop/ { sszip_verify 100%%; sszip_thread_pool off; proxy_pass http://@origin@; }
     location = /status { sszip_status on; }
 }
@@ -203,6 +210,68 @@ def test_pages_too(place, origin):
     origin.answers(answer(b'{"a":2}', headers=[("Cache-Control", "max-age=60")]), it.path)
     assert get().decoded == b'{"a":1}'
     it.expect(same=2, changed=1)
+
+
+@pytest.mark.parametrize("path", ["/", "/purge/"])
+@pytest.mark.parametrize("missing", [b"", b"," + block(9, "9")], ids=["hits", "part"])
+def test_one_call_of_a_batch(place, nginx, origin, path, missing):
+    """Alone, as it stands there, whether all of the batch is stored or a part."""
+    it = place(path)
+    for number in (1, 2):
+        it.ask(block(number))
+    asked = [block(1, '"a"'), block(2, "7")]
+    batch = b"[" + b" , ".join(asked) + missing + b"]"
+    before = len(origin.received(it.path))
+    answers = {str(one["id"]): one["result"]["hash"] for one in json.loads(it.ask(batch).decoded)}
+    assert answers == {"a": "0xa", "7": "0xa"} | ({"9": "0xa"} if missing else {})
+    it.expect(same=1)
+    bodies = [request.body for request in origin.received(it.path)[before:]]
+    assert len([body for body in bodies if body in asked]) == 1
+    assert [body for body in bodies if body not in asked] == ([b"[" + missing[1:] + b"]"] if missing else [])
+    # what is wrong is what was sent of that call
+    nginx.expect("a hit was wrong")
+    it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
+    batch = b"[" + b",".join(asked) + b"]"
+    assert b'"0xb"' not in it.ask(batch).decoded
+    it.expect(same=1, different=1)
+    assert "eth_getBlockByHash" in nginx.wait_for(lambda: wrong(nginx, it), "the line")
+    if path == "/purge/":
+        assert it.ask(batch).decoded.count(b'"0xb"') == 1
+
+
+def test_batches_that_came_gzipped(place, origin):
+    it = place()
+    it.ask()
+    headers = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
+    body = gzip.compress(b"[" + block() + b"]")
+    before = len(origin.received(it.path))
+    assert b'"0xa"' in client.fetch(it.proxy.port, it.path, method="POST", headers=headers, body=body).decoded
+    it.expect(same=1)
+    (request,) = origin.received(it.path)[before:]
+    assert request.body == block() and request.header("Content-Encoding") is None
+
+
+def test_every_call_of_many_batches_has_its_turn(place):
+    it = place()
+    for number in range(1, 6):
+        it.ask(block(number))
+    batch = b"[" + b",".join(block(number, str(number)) for number in range(1, 6)) + b"]"
+    before = it.node.count()
+    for _ in range(60):
+        it.ask(batch)
+    it.expect(same=60)
+    assert {call["id"] for call in it.node.asked[before:]} == {1, 2, 3, 4, 5}
+
+
+def test_nothing_is_asked_of_a_batch_where_the_length_is_said(place):
+    """The node would get a call, and how long the batch is."""
+    it = place("/length/")
+    it.ask()
+    for _ in range(3):
+        assert "hit" in it.ask(b"[" + block() + b"]").header("Cache-Status")
+    it.expect()
+    it.ask()
+    it.expect(same=1)
 
 
 def test_nothing_is_asked_where_that_is_not_said(place):

@@ -347,6 +347,8 @@ impl Driver {
         };
         if let LookUp::Respond | LookUp::RespondOffLoop = found {
             exchange.give_back_permits();
+        }
+        if let LookUp::Respond | LookUp::RespondOffLoop | LookUp::ForwardRewritten = found {
             let update = exchange.take_update();
             self.update = update.map(|update| Box::new(Self::of(update)));
         }
@@ -403,9 +405,10 @@ impl Driver {
         })
     }
 
-    /// After [`Step::Respond`], or [`Step::OffLoop`] of a look-up: what awaits the
-    /// node's answer to the same request, for the cache alone. The host makes that
-    /// request in the background, or drops it.
+    /// After [`Step::Respond`], or [`Step::OffLoop`] or [`Step::ForwardRewritten`] of a
+    /// look-up: what awaits the node's answer to the same request, or, where it has a body
+    /// of its own, to that, for the cache alone. The host makes that request in the
+    /// background, or drops it.
     pub fn take_update(&mut self) -> Option<Self> {
         self.update.take().map(|update| *update)
     }

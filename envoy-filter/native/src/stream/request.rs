@@ -203,6 +203,7 @@ impl Exchange {
         match step {
             Step::Forward => self.forward(stream),
             Step::ForwardRewritten => {
+                self.update(stream);
                 self.rewrite(stream);
                 self.forward(stream)
             }

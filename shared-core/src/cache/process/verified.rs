@@ -55,8 +55,19 @@ impl Verified {
     /// Whether one more hit is to be verified, at so many of a million: the turns are
     /// scattered, so that no rhythm of clients hides what they ask for.
     pub fn is_due(&self, rate: u32) -> bool {
-        let turn = self.seen.fetch_add(1, Ordering::Relaxed);
-        scattered(turn) % 1_000_000 < u64::from(rate)
+        self.due_of(1, rate).is_some()
+    }
+
+    /// The same of several that are sent together: which of them, if any is due. It is one
+    /// at most, and not always the first.
+    pub fn due_of(&self, hits: usize, rate: u32) -> Option<usize> {
+        let first = self.seen.fetch_add(hits as u64, Ordering::Relaxed);
+        let due = (0..hits).filter_map(|hit| {
+            let mixed = scattered(first.wrapping_add(hit as u64));
+            let is_due = mixed % 1_000_000 < u64::from(rate);
+            is_due.then_some((mixed / 1_000_000, hit))
+        });
+        due.min().map(|(_, hit)| hit)
     }
 
     /// What came of one, with a line for the operator.
@@ -122,6 +133,21 @@ mod tests {
         let verified = Verified::default();
         let due = (0..100_000).filter(|n| verified.is_due(100_000) && n % 10 == 3);
         assert!((800..1200).contains(&due.count()));
+    }
+
+    #[test]
+    fn of_several_each_may_be_the_one() {
+        let verified = Verified::default();
+        let mut chosen = [0; 5];
+        for _ in 0..1000 {
+            chosen[verified.due_of(5, 1_000_000).unwrap()] += 1;
+        }
+        assert!(chosen.iter().all(|times| *times > 100), "{chosen:?}");
+        assert_eq!(verified.due_of(5, 0), None);
+        assert_eq!(verified.due_of(0, 1_000_000), None);
+        // each of them has its turn
+        let due = (0..20_000).filter(|_| verified.due_of(5, 1_000).is_some());
+        assert!((70..130).contains(&due.count()));
     }
 
     #[test]

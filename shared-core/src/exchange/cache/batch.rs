@@ -7,9 +7,11 @@ use std::sync::Arc;
 use super::asked::Asked;
 use super::calls::{Calls, Place};
 use super::fill::wanted::{Wanted, What};
-use super::found::Found;
+use super::fill::Fill;
+use super::found::{Found, OneOfBatch};
 use super::part::{work, Member, Mixed};
 use super::waits::{Awaited, Came, OfOwner, Waits};
+use crate::bytes::copy_of;
 use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
 use crate::cache::entry::Entry;
 use crate::cache::process::hot::Hot;
@@ -76,10 +78,48 @@ impl Exchange {
             self.reason = Reason::Memory;
             return Found::Nothing;
         };
-        match self.give_batch(&mut batch, gzip, borrowed, asked) {
+        let proof = self.prove_one(&batch, judge, asked);
+        let found = match self.give_batch(&mut batch, gzip, borrowed, asked) {
             Ok(found) => found,
             Err(borrowed) => self.ask_for_rest(batch, judge, asked, gzip, borrowed),
+        };
+        // of what the node is asked for whole there are no hits
+        if let (Some((fill, one)), false) = (proof, matches!(found, Found::Nothing)) {
+            self.looked.update = Some(fill);
+            self.looked.update_of_one = Some(one);
         }
+        found
+    }
+
+    /// One of its hits may have to be proved: the node is asked for that call alone.
+    fn prove_one(
+        &self,
+        batch: &Batch<'_>,
+        judge: &Calls<'_>,
+        asked: &Asked<'_>,
+    ) -> Option<(Box<Fill>, OneOfBatch)> {
+        let shared = &self.config.process.shared;
+        let verify = self.config.cache.verify;
+        // where a batch can't go on in part, no other body can
+        if !verify.is_on() || asked.never_anew || asked.whole {
+            return None;
+        }
+        let chosen = shared.verified.due_of(batch.hits(), verify.rate)?;
+        let stored = (0..batch.calls.len()).filter(|call| batch.has_stored(*call));
+        let at = { stored }.nth(chosen)?;
+        let entry = batch.found.get(at)?.as_ref()?;
+        let (call, place) = (batch.calls.get(at)?, batch.places.get(at)?.as_ref()?);
+        // what was fetched for another just now is no proof of the cache
+        let is_kept = shared.hot()?.get(&place.key, asked.now);
+        is_kept.filter(|kept| Arc::ptr_eq(kept, entry))?;
+        let one = OneOfBatch {
+            body: copy_of(asked.body.get(call.span.clone())?)?,
+            method: call.method.to_vec(),
+            key: place.key,
+        };
+        let wanted = Wanted::new(call, call.id?, place.key, place.prospect);
+        let fill = self.proof_of(entry, What::Call(wanted), judge.scope(), asked);
+        Some((fill, one))
     }
 
     fn count_calls(&mut self, batch: &Batch<'_>) {

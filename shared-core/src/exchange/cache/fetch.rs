@@ -52,9 +52,22 @@ impl Exchange {
         if !verify.is_on() || asked.never_anew || !verified.is_due(verify.rate) {
             return;
         }
-        let mut fill = self.new_fill(what(), scope.clone(), None, asked);
-        fill.compared = Some(Compared::new(Arc::clone(entry), verify.purges));
+        let fill = self.proof_of(entry, what(), scope, asked);
         self.looked.update = Some(fill);
+    }
+
+    /// What compares the node's answer with that entry.
+    pub(super) fn proof_of(
+        &self,
+        entry: &Arc<Entry>,
+        what: What,
+        scope: &Scope,
+        asked: &Asked<'_>,
+    ) -> Box<Fill> {
+        let mut fill = self.new_fill(what, scope.clone(), None, asked);
+        let purges = self.config.cache.verify.purges;
+        fill.compared = Some(Compared::new(Arc::clone(entry), purges));
+        fill
     }
 
     pub(in crate::exchange) fn new_fill(
@@ -95,8 +108,8 @@ impl Exchange {
 
     /// After a look-up that found something: an exchange that awaits the
     /// node's answer to the same request, for the cache alone. The host makes
-    /// the request anew, with the same head and body; if it can't, it drops
-    /// the exchange.
+    /// the request anew, with the same head and body, or the exchange's own where
+    /// it has one; if it can't, it drops the exchange.
     pub fn take_update(&mut self) -> Option<Self> {
         let fill = self.looked.update.take()?;
         let mut update = Self::new(Arc::clone(&self.config));
@@ -105,16 +118,26 @@ impl Exchange {
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
-        update.request_body = copy_of(&self.request_body)?;
+        let one = self.looked.update_of_one.take();
+        update.request_body = match &one {
+            Some(one) => copy_of(&one.body)?,
+            None => copy_of(&self.request_body)?,
+        };
         update.cache_status = CacheStatus::Miss;
         update.looked = Looked {
             at: self.looked.at,
-            rpc_method: self.looked.rpc_method.clone(),
-            key: self.looked.key,
+            key: one.as_ref().map_or(self.looked.key, |one| Some(one.key)),
+            rpc_method: match &one {
+                Some(one) => one.method.clone(),
+                None => self.looked.rpc_method.clone(),
+            },
             stand_in: self.looked.stand_in.as_ref().map(StandIn::again),
             ..Looked::default()
         };
         update.storing.fill = Some(fill);
+        if one.is_some() {
+            update.say_decoded();
+        }
         if update.request.cache.kind == CacheKind::Resource {
             let route = Route::of(&update.request.cache.target);
             update.ask_on_condition(route != Route::Other);

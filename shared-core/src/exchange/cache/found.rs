@@ -73,6 +73,16 @@ pub(in crate::exchange) struct Looked {
     pub(in crate::exchange) changing: Option<Box<Changing>>,
     /// What another exchange is to fetch.
     pub(in crate::exchange) update: Option<Box<Fill>>,
+    /// Where that is a call of a batch.
+    pub(in crate::exchange) update_of_one: Option<OneOfBatch>,
+}
+
+/// A call of a batch, for which the node is asked alone.
+#[derive(Debug)]
+pub(in crate::exchange) struct OneOfBatch {
+    pub(in crate::exchange) body: Vec<u8>,
+    pub(in crate::exchange) method: Vec<u8>,
+    pub(in crate::exchange) key: Key,
 }
 
 /// The methods of a batch that are named take no more, in bytes.

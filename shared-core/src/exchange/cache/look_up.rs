@@ -233,6 +233,7 @@ impl Exchange {
         self.storing.fill = None;
         self.looked.stand_in = None;
         self.looked.update = None;
+        self.looked.update_of_one = None;
         self.looked.batch_hits = 0;
         self.looked.batch_calls.clear();
         self.mode = Mode::Off;
